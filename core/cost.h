@@ -1,0 +1,18 @@
+#pragma once
+// Prices: a program asks once for each distinct key; machines index the table.
+
+#include <functional>
+
+#include "core/program.h"
+#include "core/units.h"
+
+namespace tandem {
+
+using CostTable = Table<CostId, Duration>;
+
+/// Called once a key, never in a hot loop. Results are non-negative (checked).
+using CostModel = std::function<Duration(const CostKey&)>;
+
+CostTable price(const Program& program, const CostModel& model);
+
+}  // namespace tandem

@@ -1,0 +1,109 @@
+#pragma once
+// The errors that end a command. One class for each way a caller reacts: the exit code says which.
+//   UsageError → 2, InputError → 3, InfeasibleError → 4, DeviceError → 1, AbsentError → 5,
+//   DifferenceError → 6, Interrupted → 130 (design contract: interfaces.md, "Exit codes").
+// An expected "no" is a return value, never one of these. Our own bugs are TANDEM_CHECK.
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tandem {
+
+enum class ExitCode : int {
+  done = 0,
+  failed = 1,
+  usage = 2,
+  invalid_input = 3,
+  infeasible = 4,
+  environment = 5,
+  differences = 6,
+  interrupted = 130,
+};
+
+/// Where in a file an error lies. Lines and columns count from 1; 0: not known.
+struct SourcePlace {
+  std::string file;
+  std::uint32_t line = 0;
+  std::uint32_t column = 0;
+  std::string pointer;      // JSON pointer, such as /stages/2/layers; empty: the whole document
+  std::string source_line;  // the text of that line, for the caret
+  std::uint32_t width = 1;  // columns that the culprit covers
+};
+
+/// One thing wrong with the input, printed as `file:line:column: error: /pointer: message`, line, caret.
+struct Complaint {
+  std::string message;
+  SourcePlace place;
+  std::string hint;  // printed behind the caret, such as `a half-open range, such as [3, 6]`
+  std::string to_string() const;
+};
+
+class Error : public std::exception {
+ public:
+  Error(ExitCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  const char* what() const noexcept override { return message_.c_str(); }
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+  std::string message_;
+};
+
+/// The command line is wrong: unknown option, missing unit.
+class UsageError : public Error {
+ public:
+  explicit UsageError(std::string message) : Error(ExitCode::usage, std::move(message)) {}
+};
+
+/// A file, a schema or a combination is wrong. Holds every complaint found, not only the first.
+class InputError : public Error {
+ public:
+  explicit InputError(std::string message);
+  explicit InputError(std::vector<Complaint> complaints);
+  const std::vector<Complaint>& complaints() const { return complaints_; }
+
+ private:
+  std::vector<Complaint> complaints_;
+};
+
+/// Well-formed, but can't be: does not fit, no plan, a schedule that would deadlock.
+class InfeasibleError : public Error {
+ public:
+  explicit InfeasibleError(std::string message) : Error(ExitCode::infeasible, std::move(message)) {}
+};
+
+/// Something failed while running: a device, a peer, the disk.
+class DeviceError : public Error {
+ public:
+  explicit DeviceError(std::string message) : Error(ExitCode::failed, std::move(message)) {}
+};
+
+/// A device or library is absent: no GPU, built without NCCL.
+class AbsentError : public Error {
+ public:
+  explicit AbsentError(std::string message) : Error(ExitCode::environment, std::move(message)) {}
+};
+
+/// A check (`compare --fail-over`, `trace check`, `train --verify`) found differences.
+class DifferenceError : public Error {
+ public:
+  explicit DifferenceError(std::string message) : Error(ExitCode::differences, std::move(message)) {}
+};
+
+/// Ctrl-C, after files were closed properly.
+class Interrupted : public Error {
+ public:
+  explicit Interrupted(std::string message) : Error(ExitCode::interrupted, std::move(message)) {}
+};
+
+/// The candidate nearest to `word` by edit distance, or empty when none is within 2 (and a third of its length).
+std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
+
+/// `; did you mean "x"?` or nothing.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace tandem

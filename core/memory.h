@@ -1,0 +1,81 @@
+#pragma once
+// Memory as a property of the program: how many slots of each kind a stage needs, so that a slot is reused only where
+// the program's own waits guarantee that its last user has ended — under any timing, with no further wait.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/program.h"
+#include "core/units.h"
+
+namespace tandem {
+
+/// What a slot holds, for one stage. A slot is one of a ring: the q-th use takes slot q mod the count.
+enum class SlotKind : std::uint8_t {
+  weights,          // one version; slot of version v: v mod count
+  gradients,        // sum over the microbatches of one update; first weight gradient … update
+  stash,            // what forward (or recompute) leaves for the backward; … last gradient op of the microbatch
+  input,            // activation received from another device; transfer … last gradient op of the microbatch
+  output,           // activation made here; forward … its transfer, or the last gradient op of a consumer on this device
+  output_gradient,  // gradient received from another device; transfer … last gradient op of the microbatch
+  input_gradient,   // gradient made here; backward … its transfer, or the last gradient op of a consumer on this device
+};
+inline constexpr std::size_t kSlotKinds = 7;
+std::string_view name(SlotKind kind);
+
+/// Slots of each kind for one stage.
+struct StageSlots {
+  std::array<std::int32_t, kSlotKinds> counts{};
+  std::int32_t& operator[](SlotKind kind) { return counts[index(kind)]; }
+  std::int32_t operator[](SlotKind kind) const { return counts[index(kind)]; }
+  friend bool operator==(const StageSlots&, const StageSlots&) = default;
+};
+using SlotCounts = Table<StageId, StageSlots>;
+
+/// The q of a microbatch's ring slots: its place among the microbatches that `stage` processes, from the start of the run.
+class MicrobatchSequence {
+ public:
+  explicit MicrobatchSequence(const Program& program);
+  std::int64_t operator()(StageId stage, std::int64_t microbatch) const;
+
+ private:
+  std::int32_t microbatches_;
+  Table<StageId, std::vector<std::int32_t>> rank_of_residue_;  // −1: not this stage's
+  Table<StageId, std::int32_t> per_body_;
+};
+
+/// The slots a run of any length needs. Linear in the program; looks at ramp + a few bodies.
+/// REQUIRES: the program's order is topological (lower() sees to it).
+SlotCounts count_slots(const Program& program);
+
+/// Peak of microbatches whose activations a device holds, in the units of the field: each forward holds 1, `after_input` of
+/// it (G/A) once its input-gradient is done, nothing after its weight gradient; divided by the stages on the device.
+Table<DeviceId, double> peak_activations(const Program& program, double after_input = 1.0);
+
+/// Bytes of one slot of each kind, and of what is not in slots, for one stage.
+struct StageBytes {
+  std::array<Bytes, kSlotKinds> slot{};
+  Bytes optimizer = 0;  // state besides the weights, one copy whatever the versions
+  Bytes workspace = 0;  // scratch that one running op needs; stages of a device share the largest
+  Bytes& operator[](SlotKind kind) { return slot[index(kind)]; }
+  Bytes operator[](SlotKind kind) const { return slot[index(kind)]; }
+};
+
+/// Bytes of a device by class.
+struct MemoryByClass {
+  Bytes weights = 0;      // one version
+  Bytes versions = 0;     // the further versions
+  Bytes gradients = 0;
+  Bytes optimizer = 0;
+  Bytes activations = 0;  // stash slots
+  Bytes buffers = 0;      // input, output and gradient slots, workspace
+  Bytes total() const { return weights + versions + gradients + optimizer + activations + buffers; }
+  friend bool operator==(const MemoryByClass&, const MemoryByClass&) = default;
+};
+
+Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const SlotCounts& slots,
+                                               const Table<StageId, StageBytes>& bytes);
+
+}  // namespace tandem

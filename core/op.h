@@ -1,0 +1,105 @@
+#pragma once
+// Op: one unit of work in a schedule's loop body, and the traits of its kinds.
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "core/ids.h"
+
+namespace tandem {
+
+enum class OpKind : std::uint8_t {
+  forward,
+  recompute,
+  backward,         // whole backward: input- and weight-gradient
+  backward_input,   // B of the zero-bubble papers, I of PyTorch
+  backward_weight,  // W
+  send_activation,
+  send_gradient,
+  reduce_tied,      // sum of the gradients of parameters that two parts share
+  reduce_gradient,  // sum over the replicas of a part, and over the width
+  update,
+};
+inline constexpr std::size_t kOpKinds = 10;
+
+/// How a kind moves through the placement.
+enum class Flow : std::uint8_t {
+  none,           // stays on its stage
+  along_edges,    // from a stage to those that consume its output
+  against_edges,  // back
+  together,       // one instruction on the lanes of all its devices
+};
+
+struct OpTraits {
+  OpKind kind;
+  std::string_view name;
+  std::string_view notation;           // in schedule notation; empty for what lower() derives
+  Flow flow;                           // of the op's result
+  std::optional<OpKind> carried_by{};  // the transfer that carries the result between devices
+};
+
+inline constexpr std::array<OpTraits, kOpKinds> kOpTraits{{
+    {OpKind::forward, "forward", "f", Flow::along_edges, OpKind::send_activation},
+    {OpKind::recompute, "recompute", "r", Flow::none},
+    {OpKind::backward, "backward", "b", Flow::against_edges, OpKind::send_gradient},
+    {OpKind::backward_input, "backward_input", "i", Flow::against_edges, OpKind::send_gradient},
+    {OpKind::backward_weight, "backward_weight", "w", Flow::none},
+    {OpKind::send_activation, "send_activation", "", Flow::along_edges},
+    {OpKind::send_gradient, "send_gradient", "", Flow::against_edges},
+    {OpKind::reduce_tied, "reduce_tied", "T", Flow::together},
+    {OpKind::reduce_gradient, "reduce_gradient", "R", Flow::together},
+    {OpKind::update, "update", "U", Flow::none},
+}};
+
+constexpr const OpTraits& traits(OpKind kind) { return kOpTraits[index(kind)]; }
+constexpr std::string_view name(OpKind kind) { return traits(kind).name; }
+
+constexpr bool is_transfer(OpKind kind) {
+  return kind == OpKind::send_activation || kind == OpKind::send_gradient;
+}
+constexpr bool is_collective(OpKind kind) { return traits(kind).flow == Flow::together; }
+/// Runs a stage's kernels on one microbatch (or a span of them).
+constexpr bool is_compute(OpKind kind) {
+  return !is_transfer(kind) && !is_collective(kind) && kind != OpKind::update;
+}
+/// Produces weight gradients.
+constexpr bool makes_weight_gradient(OpKind kind) {
+  return kind == OpKind::backward || kind == OpKind::backward_weight;
+}
+/// Produces the gradient of the stage's input.
+constexpr bool makes_input_gradient(OpKind kind) {
+  return kind == OpKind::backward || kind == OpKind::backward_input;
+}
+/// Reads the stage's weights, and so a version of them.
+constexpr bool reads_weights(OpKind kind) {
+  return kind == OpKind::forward || kind == OpKind::recompute || makes_input_gradient(kind);
+}
+
+/// One unit of work in a schedule's loop body. In body b it works on microbatch b·m + `microbatch`, m being the
+/// schedule's microbatches a batch; instances outside the run's first and last microbatch are switched off.
+struct Op {
+  OpKind kind = OpKind::forward;
+  std::uint8_t group = 0;  // non-zero: starts together with adjacent ops of the same group
+  StageId stage{};
+  std::int32_t microbatch = 0;  // offset, ≥ 0
+  std::uint16_t span = 1;       // consecutive microbatches covered, this one last, within one batch
+  std::uint16_t staleness = 0;  // weights used: those `staleness` updates of this stage before the update that will
+                                // cover the microbatch; 2BW: 1
+  friend auto operator<=>(const Op&, const Op&) = default;
+};
+static_assert(sizeof(Op) == 12);
+
+namespace detail {
+consteval bool traits_in_order() {
+  for (std::size_t i = 0; i < kOpKinds; ++i) {
+    if (index(kOpTraits[i].kind) != i) return false;
+  }
+  return true;
+}
+static_assert(traits_in_order());
+}  // namespace detail
+
+}  // namespace tandem

@@ -1,0 +1,52 @@
+#pragma once
+// Placement: where stages live and how data walks through them.
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/table.h"
+
+namespace tandem {
+
+/// Edges are explicit, so interleaved, V-shaped, bidirectional and replicated pipelines and skip connections need no
+/// special case anywhere else: an edge carries exactly the microbatches that both its ends process.
+/// INVARIANT: edges ascend, join existing stages, and form no cycle; `device` and `part` have one row a stage.
+struct Placement {
+  struct Edge {
+    StageId from, to;  // a transfer where the devices differ, a plain wait where not
+    friend auto operator<=>(const Edge&, const Edge&) = default;
+  };
+  Table<StageId, DeviceId> device;
+  Table<StageId, PartId> part;            // stages of one part are replicas and reduce their gradients together
+  std::vector<Edge> edges;
+  std::vector<std::vector<PartId>> tied;  // parts that share some parameters (embeddings), ascending
+  std::uint16_t devices = 0;
+
+  std::size_t stages() const { return device.size(); }
+  std::size_t parts() const;
+  /// Stages on a device, in stage order.
+  std::vector<StageId> stages_on(DeviceId device) const;
+  /// The replicas of a part, in stage order.
+  std::vector<StageId> replicas_of(PartId part) const;
+  /// Parts tied to `part`, itself included; empty when it is tied to none.
+  std::vector<PartId> tied_with(PartId part) const;
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+/// One stage a device, in a line: 0 → 1 → … → devices−1.
+Placement linear_placement(std::uint16_t devices);
+
+/// Two stages a device, walking down the devices and back up: stage s < p on device s, stage s ≥ p on 2p−1−s.
+Placement v_placement(std::uint16_t devices);
+
+/// Two chains over the same parts: stages 0…p−1 downwards, stages p…2p−1 upwards (part i on device p−1−i).
+Placement bidirectional_placement(std::uint16_t devices);
+
+/// One part for each entry, replicated that often, a stage a device: {2, 1, 1} is PipeDream's 2-1-1.
+Placement replicated_placement(const std::vector<std::uint16_t>& replicas);
+
+}  // namespace tandem

@@ -1,0 +1,38 @@
+#pragma once
+// Plan: the contract between planner, simulator and executor, and a file (core/README.md, "plan.json").
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/model.h"
+#include "core/schedule.h"
+
+namespace tandem {
+
+/// What the planner promised; compare checks it against reality.
+struct Prediction {
+  double period_s = 0.0;
+  double samples_per_s = 0.0;
+  std::vector<Bytes> peak_bytes;  // one a device
+};
+
+struct Plan {
+  ModelSpec model;
+  std::string schedule;
+  std::uint16_t width = 1;  // replicas of the pipeline
+  std::uint16_t depth = 1;  // stages in it, one a device
+  std::int32_t microbatch_size = 1;
+  std::int32_t microbatches = 1;  // m
+  std::int32_t extra_in_flight = 0;
+  Recompute recompute = Recompute::none;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  std::vector<LayerRange> stages;  // one a part, in order, covering the model
+  std::string profile;             // path of the profile it was made from, relative to the plan; may be empty
+  Prediction predicted;
+};
+
+/// The request that makes the plan's schedule.
+ScheduleRequest schedule_request(const Plan& plan);
+
+}  // namespace tandem

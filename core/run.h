@@ -1,0 +1,44 @@
+#pragma once
+// The loop that every machine runs: simulated, contended, CPU, CUDA. All of it.
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+
+#include "core/program.h"
+
+namespace tandem {
+
+/// One execution of an instruction. `body` counts from −ramp; `microbatch` counts from the start of the run.
+struct Instance {
+  InstructionId id{};
+  std::int64_t body = 0;
+  std::int64_t microbatch = 0;
+};
+
+template <class M>
+concept Machine = requires(M& machine, const Program& program, Instance instance) {
+  { machine.issue(program, instance) } -> std::same_as<void>;
+};
+
+/// Runs the instances of body `body` that fall inside a run of `batches` batches.
+template <Machine M>
+void run_body(const Program& program, std::span<const InstructionId> order, std::int64_t body,
+              std::int64_t batches, M& machine) {
+  const std::int64_t end = batches * program.microbatches();
+  for (const InstructionId id : order) {
+    const std::int64_t microbatch = body * program.microbatches() + program[id].op.microbatch;
+    if (microbatch >= 0 && microbatch < end) machine.issue(program, {id, body, microbatch});
+  }
+}
+
+/// Runs `batches` batches of the instructions in `order`, a slice of the program's order.
+template <Machine M>
+void run(const Program& program, std::span<const InstructionId> order, std::int64_t batches,
+         M& machine) {
+  for (std::int64_t body = -program.ramp(); body < batches; ++body) {
+    run_body(program, order, body, batches, machine);
+  }
+}
+
+}  // namespace tandem

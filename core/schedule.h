@@ -1,0 +1,79 @@
+#pragma once
+// Schedule: what a generator emits — computation only, per device, in the order the device will run it — and the
+// registry row that describes a generator.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/op.h"
+#include "core/placement.h"
+
+namespace tandem {
+
+enum class Recompute : std::uint8_t { none, full };
+
+/// A loop body: repeated once a batch, its microbatch offsets shifted by `microbatches` each time.
+/// INVARIANT: for each (kind, part) the offsets of all its replicas together are one complete residue system modulo
+/// `microbatches` (backward and backward_input count as one kind, as do backward and backward_weight); a span never
+/// crosses a batch boundary.
+struct Schedule {
+  std::string name;
+  std::int32_t microbatches = 1;  // m: per batch, all replicas and both directions counted; the loop's period
+  std::uint16_t width = 1;        // replicas of the whole pipeline: a price of reduce_gradient, no ops
+  Placement placement;
+  Table<DeviceId, std::vector<Op>> order;
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+struct ScheduleRequest {
+  std::uint16_t devices = 1;
+  std::int32_t microbatches = 1;
+  std::int32_t extra_in_flight = 0;         // beyond the minimum, on the first stage, falling to 0 on the last; only the
+                                            // slope hides latency (facts: 2BW and link latency)
+  std::vector<std::uint16_t> replicas;      // of each part: {2, 1, 1} is 2-1-1; empty: one each
+  std::uint16_t width = 1;                  // replicas of the whole pipeline
+  Recompute recompute = Recompute::none;
+  bool tied_embeddings = false;             // the first and the last part share the token embedding
+};
+
+/// Flush is not a barrier: a forward waits for its own stage's update, which its device's order already implies.
+enum class WeightSemantics : std::uint8_t {
+  vanilla,         // W(t+1) = W(t) − ν∇f(W(t))
+  delayed_by_one,  // W(t+1) = W(t) − ν∇f(W(t−1)), on every stage alike (2BW)
+  stashed,         // each microbatch keeps the version its forward found (PipeDream)
+};
+std::string_view name(WeightSemantics semantics);
+
+/// A row of the registry. Adding a schedule is adding a row; there is no base class and no static initialiser.
+struct ScheduleTraits {
+  std::string_view name;
+  std::vector<std::string_view> aliases;
+  std::string_view summary;
+  std::string_view source;
+  WeightSemantics weights;
+  std::uint16_t stages_per_device;
+  bool trainable;                  // the executor runs it; false for the probes of what the types must hold
+  std::string_view constraints;
+  std::string_view bubble;         // closed form, equal stages, no latency
+  std::string_view activations;    // peak on device d, closed form
+  std::vector<std::string_view> options;  // beyond those every schedule takes: "extra-in-flight", "replicas"
+  std::optional<std::string> (*reject)(const ScheduleRequest&);  // why it can't serve this request, if it can't
+  Schedule (*make)(const ScheduleRequest&);
+};
+
+/// All schedules, in the order they are listed.
+std::span<const ScheduleTraits> schedules();
+
+/// By name or alias. Throws UsageError with the nearest name when there is none.
+const ScheduleTraits& find_schedule(std::string_view name);
+
+/// The schedule for a request, with recomputation, tied sums and reductions inserted as asked.
+/// Throws InputError with the reason when the schedule can't serve the request.
+Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& request);
+
+}  // namespace tandem
