@@ -1,2 +1,620 @@
+// The house rules that no compiler checks: who may include whom, sizes, banned words, a README a
+// folder. A rule takes one file's path and text, so each is first shown to fire on a planted fault
+// (a negative control) and then run over the whole tree.
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
-TEST(Tidy, Placeholder) {}
+
+namespace {
+
+namespace fs = std::filesystem;
+using Strings = std::vector<std::string_view>;
+
+constexpr std::size_t kColumns = 100;
+constexpr std::ptrdiff_t kFunctionLines = 70;
+constexpr std::ptrdiff_t kFileLines = 450;
+
+struct Source {
+  std::string path;  // From the root: "core/op.h".
+  std::string text;
+  std::string code;  // The text with comments and literals blanked; same length, same lines.
+};
+
+struct Finding {
+  std::string path;
+  std::ptrdiff_t line;
+  std::string message;
+};
+using Findings = std::vector<Finding>;
+
+// ---- Reading C++ ----
+
+// Where the comment or literal that starts at `at` ends; `at` itself where none starts.
+std::size_t end_of_opaque(std::string_view text, std::size_t at) {
+  const auto after = [text](std::string_view mark, std::size_t from) {
+    const std::size_t found = text.find(mark, from);
+    return found == std::string_view::npos ? text.size() : found + mark.size();
+  };
+  const std::string_view rest = text.substr(at);
+  if (rest.starts_with("//")) {
+    return std::min(text.find('\n', at), text.size());
+  }
+  if (rest.starts_with("/*")) {
+    return after("*/", at + 2);
+  }
+  if (rest.starts_with("R\"")) {
+    const std::size_t open = std::min(text.find('(', at), text.size());
+    return after(fmt::format("){}\"", text.substr(at + 2, open - at - 2)), open);
+  }
+  // A quote after a digit or letter separates digits: 1'000.
+  const bool separator = at > 0 && std::isalnum(static_cast<unsigned char>(text[at - 1])) != 0;
+  if (rest.front() != '"' && (rest.front() != '\'' || separator)) {
+    return at;
+  }
+  std::size_t end = at + 1;
+  while (end < text.size() && text[end] != rest.front() && text[end] != '\n') {
+    end += text[end] == '\\' ? 2 : 1;
+  }
+  return std::min(end + 1, text.size());
+}
+
+// Include lines stay as they are: what they name is code, though it looks like a string.
+std::string code_only(std::string_view text) {
+  std::string code(text);
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const bool line_start = at == 0 || text[at - 1] == '\n';
+    if (line_start && text.substr(at).starts_with("#include")) {
+      at = std::min(text.find('\n', at), text.size());
+      continue;
+    }
+    const std::size_t end = end_of_opaque(text, at);
+    for (std::size_t i = at; i < end; ++i) {
+      code[i] = text[i] == '\n' ? '\n' : ' ';
+    }
+    at = std::max(end, at + 1);
+  }
+  return code;
+}
+
+Source make_source(std::string path, std::string text) {
+  std::string code = code_only(text);
+  return {std::move(path), std::move(text), std::move(code)};
+}
+
+Strings lines_of(std::string_view text) {
+  Strings lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+std::ptrdiff_t line_of(std::string_view text, std::size_t at) {
+  return 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+}
+
+bool contains(const Strings& list, std::string_view item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+bool starts_with_any(std::string_view text, const Strings& prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [text](std::string_view prefix) { return text.starts_with(prefix); });
+}
+
+std::string folder_of(std::string_view path) { return std::string(path.substr(0, path.find('/'))); }
+
+bool is_test(const Source& source) { return source.path.starts_with("tests/"); }
+
+// ---- Rules ----
+
+struct Include {
+  std::ptrdiff_t line;
+  bool angled;
+  std::string name;
+};
+
+std::vector<Include> includes_of(const Source& source) {
+  static const std::regex pattern(R"(^#\s*include\s*([<"])([^>"]*))");
+  std::vector<Include> includes;
+  std::ptrdiff_t line = 0;
+  for (const std::string_view text : lines_of(source.code)) {
+    ++line;
+    std::match_results<std::string_view::const_iterator> match;
+    if (std::regex_search(text.begin(), text.end(), match, pattern)) {
+      includes.push_back({line, match.str(1) == "<", match.str(2)});
+    }
+  }
+  return includes;
+}
+
+const std::map<std::string, Strings>& may_include() {
+  static const Strings anything = {"core",   "simulator", "executor", "planner",
+                                   "traces", "tools",     "tests"};
+  static const std::map<std::string, Strings> table = {
+      {"core", {"core"}},
+      {"simulator", {"core", "simulator"}},
+      {"executor", {"core", "executor"}},
+      {"traces", {"core", "traces"}},
+      {"planner", {"core", "simulator", "planner"}},
+      {"tools", anything},
+      {"tests", anything},
+  };
+  return table;
+}
+
+Findings layers(const Source& source) {
+  Findings found;
+  const std::string folder = folder_of(source.path);
+  for (const Include& include : includes_of(source)) {
+    const auto report = [&](const std::string& message) {
+      found.push_back({source.path, include.line, message});
+    };
+    const std::string target = folder_of(include.name);
+    const bool ours = may_include().contains(target) && target != include.name;
+    if (include.name == "tandem_build_info.h") {
+      if (folder != "tools") {
+        report("tandem_build_info.h belongs to tools/ alone");
+      }
+    } else if (include.angled) {
+      if (ours) {
+        report(fmt::format("<{}>: headers of ours are named in quotes", include.name));
+      }
+    } else if (!ours) {
+      report(fmt::format("\"{}\": headers are named from the root, packages in <>", include.name));
+    } else if (!contains(may_include().at(folder), target)) {
+      report(fmt::format("{}/ must not include {}", folder, include.name));
+    }
+  }
+  return found;
+}
+
+struct PackageRule {
+  std::string_view package;
+  Strings headers;  // Prefixes of what is included.
+  Strings places;   // Prefixes of paths that may.
+};
+
+Findings packages(const Source& source) {
+  static const std::vector<PackageRule> rules = {
+      {"Boost.Graph",
+       {"boost/graph/", "boost/property_map/"},
+       {"core/graph.cpp", "planner/partition.cpp", "tests/"}},
+      {"Boost.Program_options", {"boost/program_options"}, {"tools/"}},
+      {"nlohmann/json", {"nlohmann/"}, {"core/io/", "traces/", "tools/", "tests/"}},
+      {"CUDA and NCCL",
+       {"cuda", "nccl", "cublas", "cupti", "nvml", "nvtx"},
+       {"executor/cuda/", "tests/executor/cuda"}},
+      {"GoogleTest", {"gtest/", "gmock/"}, {"tests/"}},
+  };
+  Findings found;
+  for (const Include& include : includes_of(source)) {
+    for (const PackageRule& rule : rules) {
+      if (include.angled && starts_with_any(include.name, rule.headers) &&
+          !starts_with_any(source.path, rule.places)) {
+        found.push_back({source.path, include.line,
+                         fmt::format("<{}>: {} is included only in {}", include.name, rule.package,
+                                     fmt::join(rule.places, ", "))});
+      }
+    }
+  }
+  return found;
+}
+
+Findings columns(const Source& source) {
+  Findings found;
+  std::ptrdiff_t line = 0;
+  for (const std::string_view text : lines_of(source.text)) {
+    ++line;
+    // A character is a byte that does not continue another (UTF-8).
+    const auto characters =
+        std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
+    if (static_cast<std::size_t>(characters) > kColumns) {
+      found.push_back(
+          {source.path, line, fmt::format("{} columns, at most {}", characters, kColumns)});
+    }
+  }
+  return found;
+}
+
+Findings file_lines(const Source& source) {
+  const auto lines = std::ssize(lines_of(source.text));
+  if (is_test(source) || lines <= kFileLines) {
+    return {};
+  }
+  return {{source.path, lines, fmt::format("{} lines, at most {}", lines, kFileLines)}};
+}
+
+// Macros need not balance their braces.
+std::string without_directives(std::string code) {
+  static const std::regex directive(R"((^|\n)[ \t]*#([^\n]*\\\n)*[^\n]*)");
+  std::string blanked = code;
+  for (std::sregex_iterator i(code.begin(), code.end(), directive), end; i != end; ++i) {
+    for (auto at = i->position(); at < i->position() + i->length(); ++at) {
+      char& character = blanked[static_cast<std::size_t>(at)];
+      character = character == '\n' ? '\n' : ' ';
+    }
+  }
+  return blanked;
+}
+
+// Whether a brace after these words opens the body of a function.
+bool declares_function(const std::string& words) {
+  static const std::regex scope(
+      R"(^\s*(template\s*<.*>\s*)?(namespace|class|struct|union|enum)\b)");
+  return words.find(')') != std::string::npos && !std::regex_search(words, scope);
+}
+
+// Outside of functions a brace opens a body if a declaration with parentheses stands before it: no
+// C++ parser, but right for code of this style. Lambdas count with the function that holds them.
+Findings function_lines(const Source& source) {
+  Findings found;
+  const std::string code = without_directives(source.code);
+  int depth = 0;          // Of braces, within a function.
+  std::size_t start = 0;  // Of the declaration before a brace; then of the function.
+  for (std::size_t at = 0; at < code.size(); ++at) {
+    const char character = code[at];
+    const bool opens = character == '{';
+    const bool closes = character == '}';
+    if (depth == 0) {
+      if (opens && declares_function(code.substr(start, at - start))) {
+        depth = 1;
+      } else if (opens || closes || character == ';') {
+        start = at + 1;
+      }
+      continue;
+    }
+    depth += opens ? 1 : closes ? -1 : 0;
+    if (depth > 0) {
+      continue;
+    }
+    start = code.find_first_not_of(" \t\n", start);
+    const auto lines = line_of(code, at) - line_of(code, start) + 1;
+    if (lines > kFunctionLines) {
+      found.push_back({source.path, line_of(code, start),
+                       fmt::format("a function of {} lines, at most {}", lines, kFunctionLines)});
+    }
+    start = at + 1;
+  }
+  return found;
+}
+
+Findings pragma_once(const Source& source) {
+  if (!source.path.ends_with(".h")) {
+    return {};
+  }
+  const std::size_t first = std::min(source.code.find_first_not_of(" \n"), source.code.size());
+  if (std::string_view(source.code).substr(first).starts_with("#pragma once\n")) {
+    return {};
+  }
+  return {{source.path, line_of(source.code, first), "a header begins with #pragma once"}};
+}
+
+struct BannedWord {
+  std::regex pattern;
+  std::string_view reason;
+};
+
+void find_banned(const Source& source, std::string_view text, const std::vector<BannedWord>& words,
+                 Findings& found) {
+  std::ptrdiff_t line = 0;
+  for (const std::string_view one : lines_of(text)) {
+    ++line;
+    for (const BannedWord& word : words) {
+      if (std::regex_search(one.begin(), one.end(), word.pattern)) {
+        found.push_back({source.path, line, std::string(word.reason)});
+      }
+    }
+  }
+}
+
+Findings banned_words(const Source& source) {
+  static const std::vector<BannedWord> in_code = {
+      {std::regex(R"(\bs?rand\s*\()"), "rand(): randomness comes from a seed"},
+      {std::regex(R"(\busing\s+namespace\s+std\b)"), "using namespace std"},
+      {std::regex(R"(\bstd::endl\b)"), "std::endl: write \"\\n\", flush where it matters"},
+  };
+  static const std::vector<BannedWord> conditional = {
+      {std::regex(R"(^\s*#\s*(if|ifdef|ifndef|elif)\b)"),
+       "conditional compilation: pick the file in CMake instead"},
+  };
+  static const std::vector<BannedWord> anywhere = {
+      {std::regex(R"(\b(TODO|FIXME|XXX)\b)"), "open ends live in issues, not in comments"},
+  };
+  Findings found;
+  if (!is_test(source)) {
+    find_banned(source, source.code, in_code, found);
+    // The kernels may ask which processor they are compiled for.
+    if (!source.path.starts_with("executor/cpu/")) {
+      find_banned(source, source.code, conditional, found);
+    }
+    find_banned(source, source.text, anywhere, found);
+  }
+  return found;
+}
+
+// Core, simulator and planner give the same answer each time: no threads, no clock, no chance.
+Findings determinism(const Source& source) {
+  static const std::vector<BannedWord> words = {
+      {std::regex(R"(^#include <(thread|mutex|shared_mutex|condition_variable|future|atomic)>)"),
+       "no threads in core, simulator and planner"},
+      {std::regex(R"(^#include <random>)"), "no <random> in core, simulator and planner"},
+      {std::regex(R"(\b(steady|system|high_resolution)_clock\b|^#include <ctime>)"),
+       "no clock in core, simulator and planner"},
+  };
+  Findings found;
+  if (contains({"core", "simulator", "planner"}, folder_of(source.path))) {
+    find_banned(source, source.code, words, found);
+  }
+  return found;
+}
+
+// A path of the machine where a file was written means nothing on another.
+Findings machine_paths(const Source& source) {
+  // In two parts, for this file is looked at as well.
+  static const std::vector<BannedWord> words = {
+      {std::regex("(^|[^A-Za-z0-9_./])/(wo"
+                  "rk|ho"
+                  "me)/"),
+       "a path of one machine"},
+  };
+  Findings found;
+  find_banned(source, source.text, words, found);
+  return found;
+}
+
+// ---- The tree ----
+
+std::string read_file(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::vector<Source> read_tree() {
+  const fs::path root = TANDEM_SOURCE_DIR;
+  std::vector<Source> sources;
+  const auto add = [&](const fs::directory_entry& entry) {
+    if (entry.is_regular_file()) {
+      sources.push_back(make_source(entry.path().lexically_relative(root).generic_string(),
+                                    read_file(entry.path())));
+    }
+  };
+  for (const auto& entry : fs::directory_iterator(root)) {
+    add(entry);
+  }
+  for (const auto& [folder, allowed] : may_include()) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      add(entry);
+    }
+  }
+  std::sort(sources.begin(), sources.end(),
+            [](const Source& a, const Source& b) { return a.path < b.path; });
+  return sources;
+}
+
+bool is_cpp(const Source& source) {
+  const std::string extension = fs::path(source.path).extension();
+  return contains({".h", ".cpp", ".cu", ".cuh"}, extension);
+}
+
+struct Rule {
+  std::string name;
+  Findings (*check)(const Source&);
+  bool cpp_only = true;
+};
+
+const std::vector<Rule>& rules() {
+  static const std::vector<Rule> all = {
+      {"Layers", layers},
+      {"Packages", packages},
+      {"Columns", columns},
+      {"FileLines", file_lines},
+      {"FunctionLines", function_lines},
+      {"PragmaOnce", pragma_once},
+      {"BannedWords", banned_words},
+      {"Determinism", determinism},
+      {"MachinePaths", machine_paths, false},
+  };
+  return all;
+}
+
+std::string print(const Findings& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    text += fmt::format("{}:{}: error: {}\n", finding.path, finding.line, finding.message);
+  }
+  return text;
+}
+
+class TidyTree : public testing::TestWithParam<Rule> {};
+
+TEST_P(TidyTree, KeepsTheRule) {
+  Findings findings;
+  std::size_t looked_at = 0;
+  for (const Source& source : read_tree()) {
+    if (is_cpp(source) || !GetParam().cpp_only) {
+      ++looked_at;
+      const Findings more = GetParam().check(source);
+      findings.insert(findings.end(), more.begin(), more.end());
+    }
+  }
+  EXPECT_GT(looked_at, 10U) << "no sources in " << TANDEM_SOURCE_DIR;
+  EXPECT_TRUE(findings.empty()) << print(findings);
+}
+
+constexpr auto kName = [](const auto& test) { return test.param.name; };
+INSTANTIATE_TEST_SUITE_P(Tree, TidyTree, testing::ValuesIn(rules()), kName);
+
+TEST(Tidy, EachFolderHasAReadme) {
+  const fs::path root = TANDEM_SOURCE_DIR;
+  EXPECT_TRUE(fs::exists(root / "README.md")) << "README.md:1: error: missing";
+  for (const auto& [folder, allowed] : may_include()) {
+    EXPECT_TRUE(fs::exists(root / folder / "README.md"))
+        << folder << "/README.md:1: error: missing";
+  }
+}
+
+// ---- Negative controls: each rule fires on a planted fault, on its line, and lets the good
+// neighbour pass ----
+
+struct Control {
+  std::string name;
+  Findings (*check)(const Source&);
+  std::string path;
+  std::string text;
+  std::vector<std::ptrdiff_t> lines;  // Where it must fire; none: it must not.
+};
+
+class TidyControl : public testing::TestWithParam<Control> {};
+
+TEST_P(TidyControl, FiresWhereItShould) {
+  const Control& control = GetParam();
+  const Findings findings = control.check(make_source(control.path, control.text));
+  std::vector<std::ptrdiff_t> lines;
+  for (const Finding& finding : findings) {
+    lines.push_back(finding.line);
+  }
+  EXPECT_EQ(lines, control.lines) << print(findings);
+}
+
+std::string repeat(std::string_view text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) {
+    all += text;
+  }
+  return all;
+}
+
+std::vector<Control> layer_controls() {
+  return {
+      {"CoreIncludesSimulator",
+       layers,
+       "core/op.cpp",
+       "#include \"core/op.h\"\n#include \"simulator/simulate.h\"\n",
+       {2}},
+      {"ExecutorIncludesSimulator", layers, "executor/a.h", "#include \"simulator/a.h\"\n", {1}},
+      {"SimulatorIncludesExecutor", layers, "simulator/a.h", "#include \"executor/a.h\"\n", {1}},
+      {"PlannerIncludesExecutor", layers, "planner/a.h", "#include \"executor/a.h\"\n", {1}},
+      {"PlannerIncludesSimulator", layers, "planner/a.h", "#include \"simulator/a.h\"\n", {}},
+      {"TracesIncludeSimulator", layers, "traces/a.h", "#include \"simulator/a.h\"\n", {1}},
+      {"ExecutorIncludesTests", layers, "executor/a.h", "#include \"tests/support/a.h\"\n", {1}},
+      {"ToolsIncludeAll",
+       layers,
+       "tools/main.cpp",
+       "#include \"planner/a.h\"\n#include \"tandem_build_info.h\"\n",
+       {}},
+      {"BuildInfoOutsideTools", layers, "core/a.cpp", "#include \"tandem_build_info.h\"\n", {1}},
+      {"NotFromTheRoot", layers, "core/op.cpp", "#include \"op.h\"\n", {1}},
+      {"OursInAngles", layers, "core/op.cpp", "#include <core/op.h>\n", {1}},
+      {"IncludeInAComment", layers, "core/op.cpp", "/*\n#include \"tools/a.h\"\n*/\n", {}},
+      {"GraphInLower", packages, "core/lower.cpp", "#include <boost/graph/properties.hpp>\n", {1}},
+      {"GraphInGraph", packages, "core/graph.cpp", "#include <boost/graph/properties.hpp>\n", {}},
+      {"OptionsInCore", packages, "core/a.cpp", "#include <boost/program_options.hpp>\n", {1}},
+      {"JsonInPlanner", packages, "planner/a.cpp", "#include <nlohmann/json.hpp>\n", {1}},
+      {"JsonInIo", packages, "core/io/a.cpp", "#include <nlohmann/json.hpp>\n", {}},
+      {"CudaInTheCpuBackend", packages, "executor/cpu/a.cpp", "#include <cuda_runtime.h>\n", {1}},
+      {"NcclInItsPlace", packages, "executor/cuda/a.cpp", "#include <nccl.h>\n", {}},
+      {"GtestInTools", packages, "tools/main.cpp", "#include <gtest/gtest.h>\n", {1}},
+  };
+}
+
+std::vector<Control> size_controls() {
+  const std::string body = repeat("  f();\n", kFunctionLines - 2);
+  return {
+      {"Columns", columns, "core/a.cpp", "//\n" + std::string(101, 'x') + "\n", {2}},
+      {"ColumnsAreCharacters", columns, "core/a.cpp", repeat("ü", 100) + "\n", {}},
+      {"FileLines", file_lines, "core/a.cpp", repeat("\n", 451), {451}},
+      {"FileLinesOfTests", file_lines, "tests/a.cpp", repeat("\n", 451), {}},
+      {"LongFunction",
+       function_lines,
+       "core/a.cpp",
+       "namespace tandem {\n\nvoid g(int a = 3) {\n  f();\n" + body + "}\n}\n",
+       {3}},
+      {"LongMember",
+       function_lines,
+       "core/a.h",
+       "struct A {\n  A() : b_{1} {}\n  int g() const {\n  f();\n" + body + "}\n};\n",
+       {3}},
+      {"LongTest", function_lines, "tests/a.cpp", "TEST(A, B) {\n  f();\n" + body + "}\n", {1}},
+      {"SeventyLines", function_lines, "core/a.cpp", "void g() {\n" + body + "}\n", {}},
+      {"BracesInStrings",
+       function_lines,
+       "core/a.cpp",
+       "void g() {\n  p(\"}\"); p('{'); q(1'0); p(R\"x({)x\");\n  f();\n" + body + "}\n",
+       {1}},
+      {"LongStruct",
+       function_lines,
+       "core/a.h",
+       "struct A {\n" + repeat("  int a;\n", 90) + "};\n",
+       {}},
+      {"LongTable",
+       function_lines,
+       "core/a.cpp",
+       "constexpr Row kRows[] = {\n" + repeat("  {1, f(2)},\n", 90) + "};\n",
+       {}},
+  };
+}
+
+std::vector<Control> word_controls() {
+  return {
+      {"NoPragmaOnce", pragma_once, "core/a.h", "// About.\n#include <array>\n", {2}},
+      {"PragmaOnce", pragma_once, "core/a.h", "// About.\n\n#pragma once\n", {}},
+      {"Rand", banned_words, "core/a.cpp", "int a = std::rand();\n", {1}},
+      {"RandInAString", banned_words, "core/a.cpp", "p(\"rand()\");  // no rand() here\n", {}},
+      {"OperandCall", banned_words, "core/a.cpp", "operand(1);\n", {}},
+      {"UsingNamespaceStd", banned_words, "core/a.cpp", "\nusing namespace std;\n", {2}},
+      {"Endl", banned_words, "core/a.cpp", "out << std::endl;\n", {1}},
+      {"Ifdef", banned_words, "core/a.cpp", "#ifdef __linux__\n#endif\n", {1}},
+      {"If", banned_words, "core/a.cpp", "  #  if defined(X)\n#endif\n", {1}},
+      {"IfInTheKernels",
+       banned_words,
+       "executor/cpu/a.cpp",
+       "#if defined(__x86_64__)\n#endif\n",
+       {}},
+      {"OpenEnd", banned_words, "core/a.cpp", "// TODO: more.\n", {1}},
+      {"OpenEndInTests", banned_words, "tests/a.cpp", "// TODO: more.\n", {}},
+      {"Thread", determinism, "core/a.cpp", "#include <thread>\n", {1}},
+      {"ThreadInTheExecutor", determinism, "executor/a.cpp", "#include <thread>\n", {}},
+      {"Random", determinism, "planner/a.cpp", "#include <random>\n", {1}},
+      {"Clock",
+       determinism,
+       "simulator/a.cpp",
+       "auto t = std::chrono::steady_clock::now();\n",
+       {1}},
+      {"MachinePath",
+       machine_paths,
+       "core/README.md",
+       "see /wo"
+       "rk/facts\n",
+       {1}},
+      {"RelativePath",
+       machine_paths,
+       "core/README.md",
+       "see the/wo"
+       "rk/facts\n",
+       {}},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Layers, TidyControl, testing::ValuesIn(layer_controls()), kName);
+INSTANTIATE_TEST_SUITE_P(Sizes, TidyControl, testing::ValuesIn(size_controls()), kName);
+INSTANTIATE_TEST_SUITE_P(Words, TidyControl, testing::ValuesIn(word_controls()), kName);
+
+}  // namespace

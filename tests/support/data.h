@@ -2,10 +2,10 @@
 // Tests of published data that the project does not ship. TANDEM_DATA names its folder:
 //
 //   class VggProfile : public DataTest {};
-//   TEST_F(VggProfile, HasFortyLayers) { read_text(data_path("profiles/vgg16.graph.txt")); … }
+//   TEST_F(VggProfile, Parses) { read_graph(data_path("profiles/vgg16.graph.txt")); }
 //
-// Without TANDEM_DATA a DataTest is skipped and says so; with TANDEM_REQUIRE_DATA=1 too (continuous integration)
-// it fails, so that no such test goes missing unseen.
+// Without TANDEM_DATA a DataTest is skipped and says so; with TANDEM_REQUIRE_DATA=1 too (continuous
+// integration) it fails, so that no such test goes missing unseen.
 
 #include <cstdlib>
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::testing {
 
 // The path of a published file; a file that is not in the folder fails the test.
 inline std::filesystem::path data_path(std::string_view relative) {
@@ -23,7 +23,7 @@ inline std::filesystem::path data_path(std::string_view relative) {
   return path;
 }
 
-class DataTest : public testing::Test {
+class DataTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::getenv("TANDEM_DATA") != nullptr) {
@@ -37,4 +37,4 @@ class DataTest : public testing::Test {
   }
 };
 
-}  // namespace tandem
+}  // namespace tandem::testing
