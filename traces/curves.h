@@ -1,0 +1,36 @@
+#pragma once
+// Quantities that a timeline implies, as step curves: what a trace's counters show.
+
+#include <cstdint>
+#include <vector>
+
+#include "core/program.h"
+#include "core/table.h"
+#include "core/timeline.h"
+
+namespace tandem {
+
+/// `value` holds from `time` until the next step. Times ascend strictly and values change at each
+/// step.
+struct Step {
+  Duration time{};
+  std::int64_t value = 0;
+  friend bool operator==(const Step&, const Step&) = default;
+};
+using Curve = std::vector<Step>;
+
+struct Curves {
+  Table<DeviceId, Curve>
+      in_flight;  // microbatches of all its stages, from forward to the last gradient op
+  Table<DeviceId, Curve>
+      activation_bytes;            // stashes: from forward, or recompute where there is one
+  Table<StageId, Curve> versions;  // of the weights: the newest, and those that will be read again
+};
+
+/// Every curve starts with a step at 0. Of a microbatch whose backward did not run the activations
+/// stay to the end. REQUIRES: `timeline` belongs to `program`; `stash_bytes` is empty (no bytes are
+/// known) or has a row a stage.
+Curves curves_of(const Program& program, const Timeline& timeline,
+                 const Table<StageId, Bytes>& stash_bytes);
+
+}  // namespace tandem
