@@ -1,0 +1,67 @@
+#pragma once
+// Helpers of the kernels: an exponential that compilers vectorise, and sums in a fixed order of lanes.
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+namespace tandem::cpu {
+
+/// eˣ to 1 unit in the last place or two, NaN for NaN; below −87.3 the smallest normal number, above 88.3 a huge finite one.
+inline float exponential(float x) {
+  const float low = x < -87.3F ? -87.3F : x;
+  const float clamped = low > 88.3F ? 88.3F : low;
+  // Adding 1.5·2²³ leaves the nearest integer in the low bits of the sum.
+  const float shifted = clamped * 1.44269504F + 12582912.0F;
+  const float power = shifted - 12582912.0F;
+  const float rest = (clamped - power * 0.693359375F) - power * -2.12194440e-4F;
+  float series = 1.9875691500e-4F;
+  series = series * rest + 1.3981999507e-3F;
+  series = series * rest + 8.3334519073e-3F;
+  series = series * rest + 4.1665795894e-2F;
+  series = series * rest + 1.6666665459e-1F;
+  series = series * rest + 5.0000001201e-1F;
+  const float mantissa = (series * rest * rest + rest) + 1.0F;
+  const std::uint32_t scale = (std::bit_cast<std::uint32_t>(shifted) << 23) + 0x3F800000U;
+  return mantissa * std::bit_cast<float>(scale);
+}
+
+inline double exponential(double x) { return std::exp(x); }
+
+inline constexpr std::size_t kLanes = 16;
+
+/// Σ value(i) for i < count, in 16 interleaved sums that are then added pairwise.
+template <class T, class Value>
+T lane_sum(std::size_t count, Value value) {
+  std::array<T, kLanes> lanes{};
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += value(i + lane);
+  }
+  for (std::size_t lane = 0; i < count; ++i, ++lane) lanes[lane] += value(i);
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
+/// The largest of x[0 … count), count > 0. NaN may or may not win.
+template <class T>
+T largest(const T* x, std::size_t count) {
+  std::array<T, kLanes> lanes;
+  lanes.fill(x[0]);
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
+    }
+  }
+  for (; i < count; ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
+  T result = lanes[0];
+  for (const T lane : lanes) result = lane > result ? lane : result;
+  return result;
+}
+
+}  // namespace tandem::cpu

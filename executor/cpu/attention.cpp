@@ -1,0 +1,263 @@
+// Causal attention in blocks of queries and keys: scores live on the stack, never in memory, and are made again in backward.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "core/check.h"
+#include "executor/cpu/arithmetic.h"
+#include "executor/cpu/gemm.h"
+#include "executor/cpu/kernels.h"
+
+namespace tandem::cpu {
+namespace {
+
+constexpr std::int64_t kBlock = 64;
+
+template <class T>
+using Scores = std::array<T, static_cast<std::size_t>(kBlock* kBlock)>;
+
+/// One head of one sample inside the dense tensors, and how to walk it.
+template <class T>
+struct HeadView {
+  const T *query = nullptr, *key = nullptr, *value = nullptr;  // rows of 3·width
+  std::int64_t qkv_row = 0, row = 0;                           // strides: of qkv, and of y
+  std::int64_t channels = 0;
+  T scale{};
+};
+
+/// A block of queries against a block of keys. Both start at multiples of kBlock, keys not after queries.
+struct Block {
+  std::int64_t query = 0, queries = 0, key = 0, keys = 0;
+  /// Keys that query `i` of the block may see, at most all.
+  std::int64_t visible(std::int64_t i) const { return std::min(keys, query + i - key + 1); }
+};
+
+/// left (queries × channels, rows `left_row` apart) times the transpose of right (keys × channels).
+template <class T>
+void multiply_transposed(const Block& block, std::int64_t channels, const T* left,
+                         std::int64_t left_row, const T* right, std::int64_t right_row,
+                         Scores<T>& out) {
+  std::fill_n(out.begin(), block.queries * kBlock, T{});
+  gemm(Gemm<T>{.rows = block.queries,
+               .inner = channels,
+               .columns = block.keys,
+               .a = left,
+               .a_row = left_row,
+               .b = right,
+               .b_inner = 1,
+               .b_column = right_row,
+               .c = out.data(),
+               .c_row = kBlock});
+}
+
+/// Softmax over blocks of keys, one after the other: `out` is kept as if the keys seen so far were all.
+template <class T>
+void attend_block(const HeadView<T>& head, const Block& block, std::span<T> peaks,
+                  std::span<T> sums, T* out) {
+  Scores<T> scores;
+  multiply_transposed(block, head.channels, head.query + block.query * head.qkv_row, head.qkv_row,
+                      head.key + block.key * head.qkv_row, head.qkv_row, scores);
+  for (std::int64_t i = 0; i < block.queries; ++i) {
+    T* row = scores.data() + i * kBlock;
+    const auto visible = static_cast<std::size_t>(block.visible(i));
+    for (std::size_t j = 0; j < visible; ++j) row[j] *= head.scale;
+    T& peak = peaks[static_cast<std::size_t>(i)];
+    T& sum = sums[static_cast<std::size_t>(i)];
+    const T new_peak = std::max(peak, largest(row, visible));
+    const T shrink = block.key == 0 ? T{0} : exponential(peak - new_peak);
+    for (std::size_t j = 0; j < visible; ++j) row[j] = exponential(row[j] - new_peak);
+    std::fill(row + visible, row + block.keys, T{});
+    sum = sum * shrink + lane_sum<T>(visible, [row](std::size_t j) { return row[j]; });
+    peak = new_peak;
+    T* y = out + i * head.row;
+    for (std::int64_t c = 0; c < head.channels; ++c) y[c] *= shrink;
+  }
+  gemm(Gemm<T>{.rows = block.queries,
+               .inner = block.keys,
+               .columns = head.channels,
+               .a = scores.data(),
+               .a_row = kBlock,
+               .b = head.value + block.key * head.qkv_row,
+               .b_inner = head.qkv_row,
+               .c = out,
+               .c_row = head.row});
+}
+
+template <class T>
+void attend_head(const HeadView<T>& head, std::int64_t sequence, T* log_sum, T* out) {
+  for (std::int64_t query = 0; query < sequence; query += kBlock) {
+    Block block{.query = query, .queries = std::min(kBlock, sequence - query)};
+    std::array<T, kBlock> peaks, sums{};
+    peaks.fill(std::numeric_limits<T>::lowest());
+    T* y = out + query * head.row;
+    for (std::int64_t i = 0; i < block.queries; ++i) std::fill_n(y + i * head.row, head.channels, T{});
+    for (block.key = 0; block.key <= query; block.key += kBlock) {
+      block.keys = std::min(kBlock, sequence - block.key);
+      attend_block<T>(head, block, peaks, sums, y);
+    }
+    for (std::int64_t i = 0; i < block.queries; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const T inverse = T{1} / sums[at];
+      for (std::int64_t c = 0; c < head.channels; ++c) y[i * head.row + c] *= inverse;
+      log_sum[query + i] = peaks[at] + std::log(sums[at]);
+    }
+  }
+}
+
+/// What backward of one head reads besides, and adds to.
+template <class T>
+struct HeadGradient {
+  const T *log_sum = nullptr, *y = nullptr, *dy = nullptr;
+  T *query = nullptr, *key = nullptr, *value = nullptr;
+};
+
+/// c += aᵀ·b: a (queries × keys) of scores, b rows of channels.
+template <class T>
+void add_transposed_product(const Block& block, std::int64_t channels, const Scores<T>& a,
+                            const T* b, std::int64_t b_row, T* c, std::int64_t c_row) {
+  gemm(Gemm<T>{.rows = block.keys,
+               .inner = block.queries,
+               .columns = channels,
+               .a = a.data(),
+               .a_row = 1,
+               .a_inner = kBlock,
+               .b = b,
+               .b_inner = b_row,
+               .c = c,
+               .c_row = c_row});
+}
+
+/// `along[i]`: Σ over channels of dy·y, for query i: what the softmax's normalisation takes off.
+template <class T>
+void backward_block(const HeadView<T>& head, const HeadGradient<T>& gradient, const Block& block,
+                    const std::array<T, kBlock>& along) {
+  Scores<T> weights, dscores;
+  const T* query = head.query + block.query * head.qkv_row;
+  const T* key = head.key + block.key * head.qkv_row;
+  const T* dy = gradient.dy + block.query * head.row;
+  multiply_transposed(block, head.channels, query, head.qkv_row, key, head.qkv_row, weights);
+  multiply_transposed(block, head.channels, dy, head.row, head.value + block.key * head.qkv_row,
+                      head.qkv_row, dscores);
+  for (std::int64_t i = 0; i < block.queries; ++i) {
+    T* weight = weights.data() + i * kBlock;
+    T* dscore = dscores.data() + i * kBlock;
+    const T log_sum = gradient.log_sum[block.query + i];
+    const T normal = along[static_cast<std::size_t>(i)];
+    const std::int64_t visible = block.visible(i);
+    for (std::int64_t j = 0; j < visible; ++j) {
+      weight[j] = exponential(weight[j] * head.scale - log_sum);
+      dscore[j] = weight[j] * (dscore[j] - normal) * head.scale;
+    }
+    std::fill(weight + visible, weight + block.keys, T{});
+    std::fill(dscore + visible, dscore + block.keys, T{});
+  }
+  add_transposed_product(block, head.channels, weights, dy, head.row,
+                         gradient.value + block.key * head.qkv_row, head.qkv_row);
+  add_transposed_product(block, head.channels, dscores, query, head.qkv_row,
+                         gradient.key + block.key * head.qkv_row, head.qkv_row);
+  gemm(Gemm<T>{.rows = block.queries,
+               .inner = block.keys,
+               .columns = head.channels,
+               .a = dscores.data(),
+               .a_row = kBlock,
+               .b = key,
+               .b_inner = head.qkv_row,
+               .c = gradient.query + block.query * head.qkv_row,
+               .c_row = head.qkv_row});
+}
+
+template <class T>
+void backward_head(const HeadView<T>& head, const HeadGradient<T>& gradient,
+                   std::int64_t sequence) {
+  for (std::int64_t query = 0; query < sequence; query += kBlock) {
+    Block block{.query = query, .queries = std::min(kBlock, sequence - query)};
+    std::array<T, kBlock> along{};
+    for (std::int64_t i = 0; i < block.queries; ++i) {
+      const T* y = gradient.y + (query + i) * head.row;
+      const T* dy = gradient.dy + (query + i) * head.row;
+      along[static_cast<std::size_t>(i)] = lane_sum<T>(
+          static_cast<std::size_t>(head.channels), [=](std::size_t c) { return y[c] * dy[c]; });
+    }
+    for (block.key = 0; block.key <= query; block.key += kBlock) {
+      block.keys = std::min(kBlock, sequence - block.key);
+      backward_block(head, gradient, block, along);
+    }
+  }
+}
+
+/// Where head `head` of sample `sample` begins in qkv's query part; keys and values follow `width` later each.
+template <class T>
+HeadView<T> view_of(const AttentionShape& shape, std::span<const T> qkv, std::int64_t sample,
+                    std::int64_t head) {
+  const std::int64_t channels = shape.width / shape.heads;
+  const T* query = qkv.data() + sample * shape.sequence * 3 * shape.width + head * channels;
+  return {.query = query,
+          .key = query + shape.width,
+          .value = query + 2 * shape.width,
+          .qkv_row = 3 * shape.width,
+          .row = shape.width,
+          .channels = channels,
+          .scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(channels)))};
+}
+
+void check_shape(const AttentionShape& shape, std::size_t qkv, std::size_t log_sum,
+                 std::size_t y) {
+  const std::int64_t rows = shape.batch * shape.sequence;
+  TANDEM_CHECK(shape.heads > 0 && shape.width % shape.heads == 0, shape.heads, shape.width);
+  TANDEM_CHECK(static_cast<std::int64_t>(qkv) == 3 * rows * shape.width &&
+                   static_cast<std::int64_t>(log_sum) == rows * shape.heads &&
+                   static_cast<std::int64_t>(y) == rows * shape.width,
+               qkv, log_sum, y, rows, shape.heads, shape.width);
+}
+
+}  // namespace
+
+template <class T>
+void Kernels<T>::attention(AttentionShape shape, const AttentionForward<T>& spans) const {
+  check_shape(shape, spans.qkv.size(), spans.log_sum.size(), spans.y.size());
+  for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      const HeadView<T> view = view_of(shape, spans.qkv, sample, head);
+      attend_head(view, shape.sequence,
+                  spans.log_sum.data() + (sample * shape.heads + head) * shape.sequence,
+                  spans.y.data() + sample * shape.sequence * shape.width + head * view.channels);
+    }
+  }
+}
+
+template <class T>
+void Kernels<T>::attention_backward(AttentionShape shape,
+                                    const AttentionBackward<T>& spans) const {
+  check_shape(shape, spans.qkv.size(), spans.log_sum.size(), spans.y.size());
+  check_shape(shape, spans.dqkv.size(), spans.log_sum.size(), spans.dy.size());
+  fill(spans.dqkv, 0.0);
+  for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      const HeadView<T> view = view_of(shape, spans.qkv, sample, head);
+      const std::int64_t at =
+          sample * shape.sequence * shape.width + head * view.channels;
+      T* query = spans.dqkv.data() + (view.query - spans.qkv.data());
+      backward_head(view,
+                    HeadGradient<T>{
+                        .log_sum = spans.log_sum.data() +
+                                   (sample * shape.heads + head) * shape.sequence,
+                        .y = spans.y.data() + at,
+                        .dy = spans.dy.data() + at,
+                        .query = query,
+                        .key = query + shape.width,
+                        .value = query + 2 * shape.width},
+                    shape.sequence);
+    }
+  }
+}
+
+template void Kernels<float>::attention(AttentionShape, const AttentionForward<float>&) const;
+template void Kernels<double>::attention(AttentionShape, const AttentionForward<double>&) const;
+template void Kernels<float>::attention_backward(AttentionShape,
+                                                 const AttentionBackward<float>&) const;
+template void Kernels<double>::attention_backward(AttentionShape,
+                                                  const AttentionBackward<double>&) const;
+
+}  // namespace tandem::cpu

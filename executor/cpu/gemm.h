@@ -1,0 +1,40 @@
+#pragma once
+// C += A·B on strided matrices, blocked and packed.
+//
+// Every element of C is its old value plus the products in ascending order of the inner index, one rounding for each product
+// and each sum: no fused multiply-add, no reassociation. So the bits depend neither on blocking nor on the vector width, and
+// all variants below agree.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace tandem::cpu {
+
+template <class T>
+struct Gemm {
+  std::int64_t rows = 0, inner = 0, columns = 0;
+  const T* a = nullptr;
+  std::int64_t a_row = 0, a_inner = 1;  // strides of A, in elements
+  const T* b = nullptr;
+  std::int64_t b_inner = 0, b_column = 1;
+  T* c = nullptr;
+  std::int64_t c_row = 0;  // neighbouring columns of C are adjacent
+};
+
+/// One way to compute it, for one instruction set.
+template <class T>
+struct GemmVariant {
+  std::string_view name;
+  void (*run)(const Gemm<T>&);
+};
+
+/// Those that this processor can run, slowest first.
+template <class T>
+std::span<const GemmVariant<T>> gemm_variants();
+
+/// The last of them.
+template <class T>
+void gemm(const Gemm<T>& arguments);
+
+}  // namespace tandem::cpu

@@ -1,0 +1,361 @@
+#include "executor/cpu/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.h"
+#include "executor/cpu/arithmetic.h"
+#include "executor/cpu/gemm.h"
+
+namespace tandem::cpu {
+namespace {
+
+template <class T>
+void check_size(std::span<T> span, std::int64_t size) {
+  TANDEM_CHECK(static_cast<std::int64_t>(span.size()) == size, span.size(), size);
+}
+
+constexpr std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+constexpr std::int32_t kTokenLimit = 1 << 24;  // beyond, float skips integers
+
+}  // namespace
+
+template <class T>
+void Kernels<T>::fill(Out y, double value) const {
+  std::fill(y.begin(), y.end(), static_cast<T>(value));
+}
+
+template <class T>
+void Kernels<T>::copy(In x, Out y) const {
+  TANDEM_CHECK(x.size() == y.size(), x.size(), y.size());
+  std::copy(x.begin(), x.end(), y.begin());
+}
+
+template <class T>
+void Kernels<T>::add(In a, In b, Out y) const {
+  TANDEM_CHECK(a.size() == y.size() && b.size() == y.size(), a.size(), b.size(), y.size());
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = a[i] + b[i];
+}
+
+template <class T>
+void Kernels<T>::matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
+  check_size(x, shape.rows * shape.inner);
+  check_size(w, shape.inner * shape.columns);
+  check_size(y, shape.rows * shape.columns);
+  if (bias.empty()) {
+    fill(y, 0.0);
+  } else {
+    check_size(bias, shape.columns);
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      std::copy(bias.begin(), bias.end(), y.begin() + row * shape.columns);
+    }
+  }
+  gemm(Gemm<T>{.rows = shape.rows,
+               .inner = shape.inner,
+               .columns = shape.columns,
+               .a = x.data(),
+               .a_row = shape.inner,
+               .b = w.data(),
+               .b_inner = shape.columns,
+               .c = y.data(),
+               .c_row = shape.columns});
+}
+
+template <class T>
+void Kernels<T>::matmul_transposed(MatmulShape shape, In x, In w, Out y) const {
+  check_size(x, shape.rows * shape.inner);
+  check_size(w, shape.columns * shape.inner);
+  check_size(y, shape.rows * shape.columns);
+  fill(y, 0.0);
+  gemm(Gemm<T>{.rows = shape.rows,
+               .inner = shape.inner,
+               .columns = shape.columns,
+               .a = x.data(),
+               .a_row = shape.inner,
+               .b = w.data(),
+               .b_inner = 1,
+               .b_column = shape.inner,
+               .c = y.data(),
+               .c_row = shape.columns});
+}
+
+template <class T>
+void Kernels<T>::accumulate_product(MatmulShape shape, In x, In dy, Out dw) const {
+  check_size(x, shape.rows * shape.inner);
+  check_size(dy, shape.rows * shape.columns);
+  check_size(dw, shape.inner * shape.columns);
+  gemm(Gemm<T>{.rows = shape.inner,
+               .inner = shape.rows,
+               .columns = shape.columns,
+               .a = x.data(),
+               .a_row = 1,
+               .a_inner = shape.inner,
+               .b = dy.data(),
+               .b_inner = shape.columns,
+               .c = dw.data(),
+               .c_row = shape.columns});
+}
+
+template <class T>
+void Kernels<T>::accumulate_rows(RowShape shape, In dy, Out db) const {
+  check_size(dy, shape.rows * shape.width);
+  check_size(db, shape.width);
+  const std::size_t width = to_size(shape.width);
+  for (std::size_t row = 0; row < to_size(shape.rows); ++row) {
+    const T* gradient = dy.data() + row * width;
+    for (std::size_t i = 0; i < width; ++i) db[i] += gradient[i];
+  }
+}
+
+template <class T>
+void Kernels<T>::layer_norm(RowShape shape, const NormForward<T>& spans) const {
+  check_size(spans.x, shape.rows * shape.width);
+  check_size(spans.y, shape.rows * shape.width);
+  check_size(spans.mean, shape.rows);
+  check_size(spans.inverse_deviation, shape.rows);
+  constexpr T kEpsilon = static_cast<T>(1e-5);
+  const std::size_t width = to_size(shape.width);
+  const T count = static_cast<T>(width);
+  for (std::size_t row = 0; row < to_size(shape.rows); ++row) {
+    const T* x = spans.x.data() + row * width;
+    T* y = spans.y.data() + row * width;
+    const T mean = lane_sum<T>(width, [x](std::size_t i) { return x[i]; }) / count;
+    const T variance =
+        lane_sum<T>(width, [=](std::size_t i) { return (x[i] - mean) * (x[i] - mean); }) / count;
+    const T inverse = T{1} / std::sqrt(variance + kEpsilon);
+    for (std::size_t i = 0; i < width; ++i) {
+      y[i] = (x[i] - mean) * inverse * spans.gain[i] + spans.bias[i];
+    }
+    spans.mean[row] = mean;
+    spans.inverse_deviation[row] = inverse;
+  }
+}
+
+template <class T>
+void Kernels<T>::layer_norm_backward(RowShape shape, const NormBackward<T>& spans) const {
+  check_size(spans.x, shape.rows * shape.width);
+  check_size(spans.dy, shape.rows * shape.width);
+  check_size(spans.dx, shape.rows * shape.width);
+  const std::size_t width = to_size(shape.width);
+  const T count = static_cast<T>(width);
+  const T* gain = spans.gain.data();
+  for (std::size_t row = 0; row < to_size(shape.rows); ++row) {
+    const T* x = spans.x.data() + row * width;
+    const T* dy = spans.dy.data() + row * width;
+    T* dx = spans.dx.data() + row * width;
+    const T mean = spans.mean[row];
+    const T inverse = spans.inverse_deviation[row];
+    const T along_ones =
+        lane_sum<T>(width, [=](std::size_t i) { return dy[i] * gain[i]; }) / count;
+    const T along_x = lane_sum<T>(width, [=](std::size_t i) {
+                        return dy[i] * gain[i] * ((x[i] - mean) * inverse);
+                      }) / count;
+    for (std::size_t i = 0; i < width; ++i) {
+      const T normed = (x[i] - mean) * inverse;
+      dx[i] = inverse * (dy[i] * gain[i] - along_ones - normed * along_x);
+    }
+  }
+  if (!spans.residual.empty()) add(spans.residual, spans.dx, spans.dx);
+}
+
+template <class T>
+void Kernels<T>::layer_norm_backward_weight(RowShape shape,
+                                            const NormBackwardWeight<T>& spans) const {
+  check_size(spans.x, shape.rows * shape.width);
+  check_size(spans.dy, shape.rows * shape.width);
+  check_size(spans.dgain, shape.width);
+  check_size(spans.dbias, shape.width);
+  const std::size_t width = to_size(shape.width);
+  for (std::size_t row = 0; row < to_size(shape.rows); ++row) {
+    const T* x = spans.x.data() + row * width;
+    const T* dy = spans.dy.data() + row * width;
+    const T mean = spans.mean[row];
+    const T inverse = spans.inverse_deviation[row];
+    for (std::size_t i = 0; i < width; ++i) {
+      spans.dgain[i] += dy[i] * ((x[i] - mean) * inverse);
+      spans.dbias[i] += dy[i];
+    }
+  }
+}
+
+namespace {
+
+// gelu(x) = ½x(1 + tanh u) = x·σ(2u), u = √(2/π)·(x + 0.044715x³).
+template <class T>
+inline constexpr T kGeluSlope = static_cast<T>(1.5957691216057308);  // 2·√(2/π)
+template <class T>
+inline constexpr T kGeluCubic = static_cast<T>(0.044715);
+
+template <class T>
+T gelu_gate(T x) {
+  return T{1} / (T{1} + exponential(-kGeluSlope<T> * (x + kGeluCubic<T> * x * x * x)));
+}
+
+}  // namespace
+
+template <class T>
+void Kernels<T>::gelu(In x, Out y) const {
+  TANDEM_CHECK(x.size() == y.size(), x.size(), y.size());
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] = x[i] * gelu_gate(x[i]);
+}
+
+template <class T>
+void Kernels<T>::gelu_backward(In x, In dy, Out dx) const {
+  TANDEM_CHECK(x.size() == dx.size() && dy.size() == dx.size(), x.size(), dy.size(), dx.size());
+  for (std::size_t i = 0; i < dx.size(); ++i) {
+    const T gate = gelu_gate(x[i]);
+    const T slope = kGeluSlope<T> * (T{1} + 3 * kGeluCubic<T> * x[i] * x[i]);
+    dx[i] = dy[i] * (gate + x[i] * gate * (T{1} - gate) * slope);
+  }
+}
+
+template <class T>
+void Kernels<T>::keep_tokens(std::span<const std::int32_t> tokens, Out kept) const {
+  TANDEM_CHECK(tokens.size() == kept.size(), tokens.size(), kept.size());
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    TANDEM_CHECK(tokens[i] >= 0 && tokens[i] < kTokenLimit, tokens[i]);
+    kept[i] = static_cast<T>(tokens[i]);
+  }
+}
+
+template <class T>
+void Kernels<T>::embed(AttentionShape shape, In tokens, In table, In positions, Out y) const {
+  check_size(tokens, shape.batch * shape.sequence);
+  check_size(positions, shape.sequence * shape.width);
+  check_size(y, shape.batch * shape.sequence * shape.width);
+  const std::size_t width = to_size(shape.width);
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    const std::size_t token = static_cast<std::size_t>(tokens[row]);
+    TANDEM_CHECK((token + 1) * width <= table.size(), token, table.size());
+    const T* meaning = table.data() + token * width;
+    const T* place = positions.data() + row % to_size(shape.sequence) * width;
+    T* out = y.data() + row * width;
+    for (std::size_t i = 0; i < width; ++i) out[i] = meaning[i] + place[i];
+  }
+}
+
+template <class T>
+void Kernels<T>::embed_backward(AttentionShape shape, In tokens, In dy, Out dtable,
+                                Out dpositions) const {
+  check_size(tokens, shape.batch * shape.sequence);
+  check_size(dpositions, shape.sequence * shape.width);
+  check_size(dy, shape.batch * shape.sequence * shape.width);
+  const std::size_t width = to_size(shape.width);
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    const std::size_t token = static_cast<std::size_t>(tokens[row]);
+    TANDEM_CHECK((token + 1) * width <= dtable.size(), token, dtable.size());
+    const T* gradient = dy.data() + row * width;
+    T* meaning = dtable.data() + token * width;
+    T* place = dpositions.data() + row % to_size(shape.sequence) * width;
+    for (std::size_t i = 0; i < width; ++i) {
+      meaning[i] += gradient[i];
+      place[i] += gradient[i];
+    }
+  }
+}
+
+template <class T>
+double Kernels<T>::cross_entropy(RowShape shape, std::span<const std::int32_t> targets,
+                                 double scale, Out logits) const {
+  check_size(targets, shape.rows);
+  check_size(logits, shape.rows * shape.width);
+  const std::size_t width = to_size(shape.width);
+  double loss = 0.0;
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    TANDEM_CHECK(targets[row] >= 0 && targets[row] < shape.width, targets[row], shape.width);
+    T* x = logits.data() + row * width;
+    T& wanted = x[static_cast<std::size_t>(targets[row])];
+    const T peak = largest(x, width);
+    const double above = static_cast<double>(peak) - static_cast<double>(wanted);
+    for (std::size_t i = 0; i < width; ++i) x[i] = exponential(x[i] - peak);
+    const T sum = lane_sum<T>(width, [x](std::size_t i) { return x[i]; });
+    loss += std::log(static_cast<double>(sum)) + above;
+    const T factor = static_cast<T>(scale) / sum;
+    for (std::size_t i = 0; i < width; ++i) x[i] *= factor;
+    wanted -= static_cast<T>(scale);
+  }
+  return loss / static_cast<double>(shape.rows);
+}
+
+template <class T>
+double Kernels<T>::squared_error(RowShape shape, In y, In expected, double scale,
+                                 Out gradient) const {
+  check_size(y, shape.rows * shape.width);
+  check_size(expected, shape.rows * shape.width);
+  check_size(gradient, shape.rows * shape.width);
+  double sum = 0.0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const T error = y[i] - expected[i];
+    sum += static_cast<double>(error) * static_cast<double>(error);
+    gradient[i] = static_cast<T>(scale) * error;
+  }
+  return 0.5 * sum / static_cast<double>(shape.rows);
+}
+
+namespace {
+
+template <class T>
+void check_step(const StepSpans<T>& spans, std::size_t states) {
+  const std::size_t size = spans.weights.size();
+  TANDEM_CHECK(spans.gradient.size() == size && spans.weights_out.size() == size,
+               spans.gradient.size(), spans.weights_out.size(), size);
+  TANDEM_CHECK(spans.first.size() == (states > 0 ? size : 0) &&
+                   spans.second.size() == (states > 1 ? size : 0),
+               spans.first.size(), spans.second.size(), size, states);
+}
+
+}  // namespace
+
+template <class T>
+void Kernels<T>::step_sgd(const StepSpans<T>& spans, const StepNumbers& numbers) const {
+  check_step(spans, 0);
+  const T rate = static_cast<T>(numbers.learning_rate);
+  const T decay = static_cast<T>(numbers.weight_decay);
+  for (std::size_t i = 0; i < spans.weights.size(); ++i) {
+    const T weight = spans.weights[i];
+    spans.weights_out[i] = weight - rate * (spans.gradient[i] + decay * weight);
+  }
+}
+
+template <class T>
+void Kernels<T>::step_momentum(const StepSpans<T>& spans, const StepNumbers& numbers) const {
+  check_step(spans, 1);
+  const T rate = static_cast<T>(numbers.learning_rate);
+  const T decay = static_cast<T>(numbers.weight_decay);
+  const T keep = static_cast<T>(numbers.beta1);
+  const T take = static_cast<T>(1.0 - numbers.beta1);
+  for (std::size_t i = 0; i < spans.weights.size(); ++i) {
+    const T weight = spans.weights[i];
+    const T velocity = keep * spans.first[i] + take * spans.gradient[i];
+    spans.first[i] = velocity;
+    spans.weights_out[i] = weight - rate * (velocity + decay * weight);
+  }
+}
+
+template <class T>
+void Kernels<T>::step_adamw(const StepSpans<T>& spans, const StepNumbers& numbers) const {
+  check_step(spans, 2);
+  const T rate = static_cast<T>(numbers.learning_rate);
+  const T decay = static_cast<T>(numbers.weight_decay);
+  const T epsilon = static_cast<T>(numbers.epsilon);
+  const T keep1 = static_cast<T>(numbers.beta1), take1 = static_cast<T>(1.0 - numbers.beta1);
+  const T keep2 = static_cast<T>(numbers.beta2), take2 = static_cast<T>(1.0 - numbers.beta2);
+  const T correct1 = static_cast<T>(1.0 / numbers.correction1);
+  const T correct2 = static_cast<T>(1.0 / numbers.correction2);
+  for (std::size_t i = 0; i < spans.weights.size(); ++i) {
+    const T weight = spans.weights[i];
+    const T gradient = spans.gradient[i];
+    const T first = keep1 * spans.first[i] + take1 * gradient;
+    const T second = keep2 * spans.second[i] + take2 * gradient * gradient;
+    spans.first[i] = first;
+    spans.second[i] = second;
+    const T step = first * correct1 / (std::sqrt(second * correct2) + epsilon);
+    spans.weights_out[i] = weight - rate * (step + decay * weight);
+  }
+}
+
+template class Kernels<float>;
+template class Kernels<double>;
+
+}  // namespace tandem::cpu

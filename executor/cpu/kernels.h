@@ -1,0 +1,57 @@
+#pragma once
+// The kernels in portable C++, for float and double. Bit for bit the same on every machine of one C library: products and sums
+// round one by one, sums run in a fixed order, and instruction sets differ only in speed.
+
+#include <cstdint>
+#include <span>
+
+#include "executor/backend.h"
+
+namespace tandem::cpu {
+
+/// Stateless: may be shared by threads. The contract is tandem::Kernels (executor/backend.h).
+template <class T>
+class Kernels {
+ public:
+  using Scalar = T;
+  using In = std::span<const T>;
+  using Out = std::span<T>;
+
+  void fill(Out y, double value) const;
+  void copy(In x, Out y) const;
+  void add(In a, In b, Out y) const;
+
+  void matmul(MatmulShape shape, In x, In w, In bias, Out y) const;
+  void matmul_transposed(MatmulShape shape, In x, In w, Out y) const;
+  void accumulate_product(MatmulShape shape, In x, In dy, Out dw) const;
+  void accumulate_rows(RowShape shape, In dy, Out db) const;
+
+  void layer_norm(RowShape shape, const NormForward<T>& spans) const;
+  void layer_norm_backward(RowShape shape, const NormBackward<T>& spans) const;
+  void layer_norm_backward_weight(RowShape shape, const NormBackwardWeight<T>& spans) const;
+
+  void gelu(In x, Out y) const;
+  void gelu_backward(In x, In dy, Out dx) const;
+
+  void attention(AttentionShape shape, const AttentionForward<T>& spans) const;
+  void attention_backward(AttentionShape shape, const AttentionBackward<T>& spans) const;
+
+  void keep_tokens(std::span<const std::int32_t> tokens, Out kept) const;
+  void embed(AttentionShape shape, In tokens, In table, In positions, Out y) const;
+  void embed_backward(AttentionShape shape, In tokens, In dy, Out dtable, Out dpositions) const;
+
+  double cross_entropy(RowShape shape, std::span<const std::int32_t> targets, double scale,
+                       Out logits) const;
+  double squared_error(RowShape shape, In y, In expected, double scale, Out gradient) const;
+
+  void step_sgd(const StepSpans<T>& spans, const StepNumbers& numbers) const;
+  void step_momentum(const StepSpans<T>& spans, const StepNumbers& numbers) const;
+  void step_adamw(const StepSpans<T>& spans, const StepNumbers& numbers) const;
+};
+
+extern template class Kernels<float>;
+extern template class Kernels<double>;
+
+static_assert(tandem::Kernels<Kernels<float>> && tandem::Kernels<Kernels<double>>);
+
+}  // namespace tandem::cpu

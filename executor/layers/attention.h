@@ -1,0 +1,133 @@
+#pragma once
+// x + Proj(CausalAttention(LayerNorm(x))). Scores are not kept: the kernels make them again from queries and keys.
+
+#include "executor/layers/layer.h"
+
+namespace tandem {
+
+template <Kernels K>
+class Attention {
+ public:
+  using T = typename K::Scalar;
+  explicit Attention(const LayerShape& shape) : shape_(shape), d_(shape.model.width) {}
+
+  std::vector<Tensor> tensors(std::int32_t block) const {
+    const std::string prefix = fmt::format("block{}.attention", block);
+    std::vector<Tensor> tensors;
+    append_tensors(norm_tensors(prefix + ".norm", shape_.model.width), tensors);
+    append_tensors(projection_tensors(prefix + ".qkv", d_, 3 * d_, kInitialDeviation), tensors);
+    append_tensors(
+        projection_tensors(prefix + ".projection", d_, d_, residual_deviation(shape_.model)),
+        tensors);
+    return tensors;
+  }
+  std::int64_t stash_size() const { return shape_.rows() * (5 * d_ + shape_.model.heads + 2); }
+  std::int64_t scratch_size() const { return shape_.rows() * 4 * d_; }
+
+  std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
+    const auto weights = cut_weights(spans.weights);
+    const auto stash = cut_stash(spans.stash);
+    kernels.layer_norm(shape_.norm(), NormForward<T>{.x = spans.input,
+                                                     .gain = weights.gain,
+                                                     .bias = weights.bias,
+                                                     .mean = stash.mean,
+                                                     .inverse_deviation = stash.inverse_deviation,
+                                                     .y = stash.normed});
+    kernels.matmul(to_qkv(), stash.normed, weights.qkv, weights.qkv_bias, stash.qkv);
+    kernels.attention(shape_.attention(), AttentionForward<T>{.qkv = stash.qkv,
+                                                              .log_sum = stash.log_sum,
+                                                              .y = stash.attended});
+    if (spans.output.empty()) return {};
+    kernels.matmul(to_output(), stash.attended, weights.projection, weights.projection_bias,
+                   spans.output);
+    kernels.add(spans.input, spans.output, spans.output);
+    return {};
+  }
+
+  void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
+    const auto weights = cut_weights(spans.weights);
+    const auto stash = cut_stash(spans.stash);
+    const auto scratch = cut_scratch(spans.scratch);
+    // The gradient of the attended values borrows the place of the norm's, which is made after its last use.
+    const std::span<T> attended_gradient = scratch.normed;
+    const MatmulShape back{.rows = shape_.rows(), .inner = d_, .columns = d_};
+    kernels.matmul_transposed(back, spans.output_gradient, weights.projection, attended_gradient);
+    kernels.attention_backward(shape_.attention(), AttentionBackward<T>{.qkv = stash.qkv,
+                                                                        .log_sum = stash.log_sum,
+                                                                        .y = stash.attended,
+                                                                        .dy = attended_gradient,
+                                                                        .dqkv = scratch.qkv});
+    const MatmulShape to_norm{.rows = shape_.rows(), .inner = 3 * d_, .columns = d_};
+    kernels.matmul_transposed(to_norm, scratch.qkv, weights.qkv, scratch.normed);
+    kernels.layer_norm_backward(
+        shape_.norm(), NormBackward<T>{.x = spans.input,
+                                       .mean = stash.mean,
+                                       .inverse_deviation = stash.inverse_deviation,
+                                       .gain = weights.gain,
+                                       .dy = scratch.normed,
+                                       .residual = spans.output_gradient,
+                                       .dx = spans.input_gradient});
+  }
+
+  void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
+    const auto gradients = cut_weights(spans.gradients);
+    const auto stash = cut_stash(spans.stash);
+    const auto scratch = cut_scratch(std::span<const T>(spans.scratch));
+    kernels.accumulate_product(to_output(), stash.attended, spans.output_gradient,
+                               gradients.projection);
+    kernels.accumulate_rows(shape_.norm(), spans.output_gradient, gradients.projection_bias);
+    kernels.accumulate_product(to_qkv(), stash.normed, scratch.qkv, gradients.qkv);
+    kernels.accumulate_rows({.rows = shape_.rows(), .width = 3 * d_}, scratch.qkv,
+                            gradients.qkv_bias);
+    kernels.layer_norm_backward_weight(
+        shape_.norm(), NormBackwardWeight<T>{.x = spans.input,
+                                             .mean = stash.mean,
+                                             .inverse_deviation = stash.inverse_deviation,
+                                             .dy = scratch.normed,
+                                             .dgain = gradients.gain,
+                                             .dbias = gradients.bias});
+  }
+
+ private:
+  template <class U>
+  struct Weights {
+    std::span<U> gain, bias, qkv, qkv_bias, projection, projection_bias;
+  };
+  template <class U>
+  struct Stash {
+    std::span<U> mean, inverse_deviation, normed, qkv, log_sum, attended;
+  };
+  template <class U>
+  struct Scratch {
+    std::span<U> qkv, normed;
+  };
+
+  // Braced initialisers run in order.
+  template <class U>
+  Weights<U> cut_weights(std::span<U> whole) const {
+    Carver<U> carver(whole);
+    return {carver.take(d_),     carver.take(d_),      carver.take(3 * d_ * d_),
+            carver.take(3 * d_), carver.take(d_ * d_), carver.take(d_)};
+  }
+  template <class U>
+  Stash<U> cut_stash(std::span<U> whole) const {
+    Carver<U> carver(whole);
+    const std::int64_t rows = shape_.rows();
+    return {carver.take(rows),          carver.take(rows),
+            carver.take(rows * d_),     carver.take(3 * rows * d_),
+            carver.take(rows * shape_.model.heads), carver.take(rows * d_)};
+  }
+  template <class U>
+  Scratch<U> cut_scratch(std::span<U> whole) const {
+    Carver<U> carver(whole);
+    return {carver.take(3 * shape_.rows() * d_), carver.take(shape_.rows() * d_)};
+  }
+
+  MatmulShape to_qkv() const { return {.rows = shape_.rows(), .inner = d_, .columns = 3 * d_}; }
+  MatmulShape to_output() const { return {.rows = shape_.rows(), .inner = d_, .columns = d_}; }
+
+  LayerShape shape_;
+  std::int64_t d_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,62 @@
+#pragma once
+// Token and learned position embedding: tokens → (B, T, d). Keeps the tokens in its stash, as numbers. There is no gradient of
+// its input.
+
+#include "executor/layers/layer.h"
+
+namespace tandem {
+
+template <Kernels K>
+class Embedding {
+ public:
+  using T = typename K::Scalar;
+  explicit Embedding(const LayerShape& shape) : shape_(shape) {}
+
+  std::vector<Tensor> tensors(std::int32_t /*block*/) const {
+    const ModelSpec& model = shape_.model;
+    std::vector<Tensor> tensors(2);
+    tensors[0] = table(kTokenTable, model.vocabulary);
+    tensors[1] = table("embedding.position.weight", model.sequence);
+    return tensors;
+  }
+  std::int64_t stash_size() const { return shape_.rows(); }
+  std::int64_t scratch_size() const { return 0; }
+
+  std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
+    kernels.keep_tokens(spans.sample->tokens, spans.stash);
+    if (spans.output.empty()) return {};
+    Carver<const T> weights(spans.weights);
+    const auto tokens = weights.take(table_size());
+    kernels.embed(shape_.attention(), spans.stash, tokens, weights.take(positions_size()),
+                  spans.output);
+    return {};
+  }
+
+  void backward_input(K&, const BackwardSpans<T>&) const {}
+
+  void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
+    Carver<T> gradients(spans.gradients);
+    const auto tokens = gradients.take(table_size());
+    kernels.embed_backward(shape_.attention(), spans.stash, spans.output_gradient, tokens,
+                           gradients.take(positions_size()));
+  }
+
+ private:
+  Tensor table(const char* name, std::int64_t rows) const {
+    return {.name = name,
+            .shape = {rows, shape_.model.width},
+            .decayed = true,
+            .initial = Initial::normal,
+            .deviation = kInitialDeviation};
+  }
+  std::int64_t table_size() const {
+    return std::int64_t{shape_.model.vocabulary} * shape_.model.width;
+  }
+  std::int64_t positions_size() const {
+    return std::int64_t{shape_.model.sequence} * shape_.model.width;
+  }
+
+  LayerShape shape_;
+};
+
+}  // namespace tandem

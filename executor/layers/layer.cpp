@@ -1,0 +1,65 @@
+#include "executor/layers/layer.h"
+
+#include <cmath>
+#include <iterator>
+
+namespace tandem {
+
+void append_tensors(std::vector<Tensor> more, std::vector<Tensor>& tensors) {
+  std::int64_t offset = total_size(tensors);
+  for (Tensor& tensor : more) {
+    tensor.offset = offset;
+    if (tensor.key.empty()) tensor.key = tensor.name;
+    offset += tensor.size();
+    tensors.push_back(std::move(tensor));
+  }
+}
+
+std::int64_t total_size(std::span<const Tensor> tensors) {
+  return tensors.empty() ? 0 : tensors.back().offset + tensors.back().size();
+}
+
+template <class T>
+void initialise(const Tensor& tensor, std::uint64_t seed, std::span<T> values) {
+  TANDEM_CHECK(static_cast<std::int64_t>(values.size()) == tensor.size(), values.size());
+  const std::uint64_t key = key_of(tensor.key);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    double value = 0.0;
+    switch (tensor.initial) {
+      case Initial::normal: value = tensor.deviation * normal(seed, key, i); break;
+      case Initial::zeros: value = 0.0; break;
+      case Initial::ones: value = 1.0; break;
+      case Initial::dyadic:
+        value = 0.5 * static_cast<double>(random_bits(seed, key, i) % 5) - 1.0;
+        break;
+    }
+    values[i] = static_cast<T>(static_cast<float>(value));
+  }
+}
+template void initialise<float>(const Tensor&, std::uint64_t, std::span<float>);
+template void initialise<double>(const Tensor&, std::uint64_t, std::span<double>);
+
+std::vector<Tensor> norm_tensors(const std::string& prefix, std::int32_t width) {
+  std::vector<Tensor> tensors(2);
+  tensors[0] = {.name = prefix + ".gain", .shape = {width}, .initial = Initial::ones};
+  tensors[1] = {.name = prefix + ".bias", .shape = {width}, .initial = Initial::zeros};
+  return tensors;
+}
+
+std::vector<Tensor> projection_tensors(const std::string& prefix, std::int64_t inner,
+                                       std::int64_t columns, double deviation) {
+  std::vector<Tensor> tensors(2);
+  tensors[0] = {.name = prefix + ".weight",
+                .shape = {inner, columns},
+                .decayed = true,
+                .initial = Initial::normal,
+                .deviation = deviation};
+  tensors[1] = {.name = prefix + ".bias", .shape = {columns}};
+  return tensors;
+}
+
+double residual_deviation(const ModelSpec& model) {
+  return kInitialDeviation / std::sqrt(2.0 * model.blocks);
+}
+
+}  // namespace tandem

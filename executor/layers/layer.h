@@ -1,0 +1,132 @@
+#pragma once
+// What every layer is: sizes, parameter tensors, and three functions over kernels.
+//
+// A layer owns no tensor memory. What its functions read and write is handed in:
+//   forward           reads weights, input, sample; writes stash and output (an empty output: not wanted, as in recomputation)
+//   backward_input    reads weights, input, stash, output_gradient; writes scratch and input_gradient (empty: not wanted)
+//   backward_weight   reads input, stash, output_gradient, scratch; adds to gradients
+// backward_weight may run any time after backward_input of the same microbatch, as long as what it reads is kept. The same
+// inputs give the same bits. Forward returns the loss where the layer computes one.
+
+#include <concepts>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "core/model.h"
+#include "executor/backend.h"
+#include "executor/random.h"
+
+namespace tandem {
+
+/// How a tensor begins.
+enum class Initial : std::uint8_t { normal, zeros, ones, dyadic };
+
+/// A named part of the weights of a layer or a stage.
+struct Tensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  bool decayed = false;  // subject to weight decay: matrices are, vectors are not
+  Initial initial = Initial::zeros;
+  double deviation = 0.0;   // of Initial::normal
+  std::string key = {};     // names its random numbers: its name, or that of what it is a tied copy of
+  std::int64_t offset = 0;  // in the layer's or the stage's weights
+
+  std::int64_t size() const {
+    return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  }
+};
+
+/// What the data gives for one microbatch: tokens to a language model, numbers to a linear one.
+template <class T>
+struct Sample {
+  std::vector<std::int32_t> tokens, targets;  // (B, T)
+  std::vector<T> inputs, expected;            // (B, T, d)
+};
+
+template <class T>
+struct ForwardSpans {
+  std::span<const T> weights, input;
+  const Sample<T>* sample = nullptr;  // read where a stage is first or last
+  std::span<T> stash, output;
+};
+
+template <class T>
+struct BackwardSpans {
+  std::span<const T> weights, input, stash, output_gradient;
+  std::span<T> scratch, input_gradient, gradients;
+};
+
+/// Everything a layer must know to state its sizes and to compute.
+struct LayerShape {
+  ModelSpec model;
+  std::int32_t microbatch_size = 1;
+  double loss_scale = 1.0;  // factor of the gradient of the loss summed over tokens; for a mean over a batch 1 / (B·T·m)
+
+  std::int64_t rows() const { return std::int64_t{microbatch_size} * model.sequence; }
+  std::int64_t boundary() const { return rows() * model.width; }
+  AttentionShape attention() const {
+    return {.batch = microbatch_size,
+            .sequence = model.sequence,
+            .heads = model.heads,
+            .width = model.width};
+  }
+  RowShape norm() const { return {.rows = rows(), .width = model.width}; }
+};
+
+template <class L, class K>
+concept Layer = requires(const L layer, K kernels, ForwardSpans<typename K::Scalar> forward,
+                         BackwardSpans<typename K::Scalar> backward, std::int32_t block) {
+  { layer.tensors(block) } -> std::same_as<std::vector<Tensor>>;  // offsets not yet set
+  { layer.stash_size() } -> std::same_as<std::int64_t>;
+  { layer.scratch_size() } -> std::same_as<std::int64_t>;
+  { layer.forward(kernels, forward) } -> std::same_as<std::optional<double>>;
+  { layer.backward_input(kernels, backward) } -> std::same_as<void>;
+  { layer.backward_weight(kernels, backward) } -> std::same_as<void>;
+};
+
+/// Cuts a span into consecutive parts. INVARIANT: never beyond its end (checked).
+template <class U>
+class Carver {
+ public:
+  explicit Carver(std::span<U> whole) : rest_(whole) {}
+  std::span<U> take(std::int64_t size) {
+    const auto count = static_cast<std::size_t>(size);
+    TANDEM_CHECK(size >= 0 && count <= rest_.size(), size, rest_.size());
+    return std::exchange(rest_, rest_.subspan(count)).first(count);
+  }
+
+ private:
+  std::span<U> rest_;
+};
+
+/// Appends tensors, giving them their offsets.
+void append_tensors(std::vector<Tensor> more, std::vector<Tensor>& tensors);
+
+/// Elements of all tensors. REQUIRES: offsets are set.
+std::int64_t total_size(std::span<const Tensor> tensors);
+
+/// Initial values of one tensor, rounded to float whatever T is. Pure function of (seed, tensor key, element).
+template <class T>
+void initialise(const Tensor& tensor, std::uint64_t seed, std::span<T> values);
+
+/// Gain and bias of a layer norm, as they stand first among a layer's tensors.
+std::vector<Tensor> norm_tensors(const std::string& prefix, std::int32_t width);
+
+/// Weight (inner × columns) and bias of a projection.
+std::vector<Tensor> projection_tensors(const std::string& prefix, std::int64_t inner,
+                                       std::int64_t columns, double deviation);
+
+inline constexpr double kInitialDeviation = 0.02;  // GPT-2
+inline constexpr const char* kTokenTable = "embedding.token.weight";
+inline constexpr const char* kHeadTable = "head.projection.weight";
+
+/// GPT-2 shrinks what is added to the residual stream by the root of the number of additions.
+double residual_deviation(const ModelSpec& model);
+
+}  // namespace tandem

@@ -1,0 +1,67 @@
+#pragma once
+// SGD, momentum and AdamW over kernels. A step reads one version of the weights and writes the next, which may be the same
+// memory.
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+#include "core/check.h"
+#include "executor/layers/layer.h"
+
+namespace tandem {
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double learning_rate = 1e-3;
+  double momentum = 0.9;      // β of m = β·m + (1 − β)·g
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.0;  // decoupled; of matrices only
+};
+
+/// What the update of weights is handed. state: optimizer_states() times the weights' size, all first moments, then all
+/// second ones; zeros before the first update.
+template <class T>
+struct UpdateSpans {
+  std::span<const T> weights, gradients;
+  std::span<T> state, weights_out;
+};
+
+/// Update `number`, counted from 1, of the tensors, which cover the spans by their offsets. Elements are updated independently
+/// of one another: equal weights, gradients and states give equal bits wherever they stand.
+template <Kernels K>
+void update(K& kernels, const OptimizerConfig& config, std::int64_t number,
+            std::span<const Tensor> tensors, const UpdateSpans<typename K::Scalar>& spans) {
+  using T = typename K::Scalar;
+  const auto size = static_cast<std::size_t>(total_size(tensors));
+  const auto states = static_cast<std::size_t>(optimizer_states(config.kind));
+  TANDEM_CHECK(number >= 1 && spans.weights.size() == size && spans.state.size() == states * size,
+               number, spans.weights.size(), spans.state.size(), size, states);
+  const double count = static_cast<double>(number);
+  StepNumbers numbers{
+      .learning_rate = config.learning_rate,
+      .beta1 = config.kind == OptimizerKind::momentum ? config.momentum : config.beta1,
+      .beta2 = config.beta2,
+      .epsilon = config.epsilon,
+      .correction1 = 1.0 - std::pow(config.beta1, count),
+      .correction2 = 1.0 - std::pow(config.beta2, count)};
+  for (const Tensor& tensor : tensors) {
+    const auto first = static_cast<std::size_t>(tensor.offset);
+    const auto length = static_cast<std::size_t>(tensor.size());
+    StepSpans<T> step{.weights = spans.weights.subspan(first, length),
+                      .gradient = spans.gradients.subspan(first, length),
+                      .weights_out = spans.weights_out.subspan(first, length)};
+    if (states > 0) step.first = spans.state.subspan(first, length);
+    if (states > 1) step.second = spans.state.subspan(size + first, length);
+    numbers.weight_decay = tensor.decayed ? config.weight_decay : 0.0;
+    switch (config.kind) {
+      case OptimizerKind::sgd: kernels.step_sgd(step, numbers); break;
+      case OptimizerKind::momentum: kernels.step_momentum(step, numbers); break;
+      case OptimizerKind::adamw: kernels.step_adamw(step, numbers); break;
+    }
+  }
+}
+
+}  // namespace tandem

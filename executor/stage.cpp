@@ -1,0 +1,198 @@
+#include "executor/stage.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "executor/cpu/kernels.h"
+
+namespace tandem {
+namespace {
+
+template <class U>
+std::span<U> part(std::span<U> whole, std::int64_t first, std::int64_t size) {
+  TANDEM_CHECK(0 <= first && first + size <= static_cast<std::int64_t>(whole.size()), first, size,
+               whole.size());
+  return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
+}
+
+template <class U>
+void check_size(std::span<U> span, std::int64_t size) {
+  TANDEM_CHECK(static_cast<std::int64_t>(span.size()) == size, span.size(), size);
+}
+
+TiedRanges find_tied(const ModelSpec& model, const std::vector<Tensor>& tensors) {
+  TiedRanges tied;
+  if (!model.tied) return tied;
+  for (const Tensor& tensor : tensors) {
+    const ElementRange range{tensor.offset, tensor.offset + tensor.size()};
+    if (tensor.name == kTokenTable) tied.embedding = range;
+    if (tensor.name == kHeadTable) tied.head = range;
+  }
+  return tied;
+}
+
+}  // namespace
+
+template <Kernels K>
+Stage<K>::Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
+                double loss_scale) {
+  const auto count = static_cast<std::int32_t>(layers_of(model).size());
+  TANDEM_CHECK(0 <= layers.first && layers.first < layers.last && layers.last <= count,
+               layers.first, layers.last, count);
+  first_ = layers.first == 0;
+  last_ = layers.last == count;
+  reads_numbers_ = first_ && model.architecture == Architecture::linear;
+  const LayerShape shape{
+      .model = model, .microbatch_size = microbatch_size, .loss_scale = loss_scale};
+  for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
+    places_.push_back(Place{.layer = AnyLayer<K>(shape, layer)});
+    append_tensors(places_.back().layer.tensors(), parameters_);
+  }
+  tied_ = find_tied(model, parameters_);
+  lay_out(shape.boundary());
+}
+
+template <Kernels K>
+void Stage<K>::lay_out(std::int64_t boundary) {
+  std::int64_t weights = 0, kept = 0, largest_scratch = 0;
+  std::int64_t stash = reads_numbers_ ? boundary : 0;
+  for (Place& place : places_) {
+    place.weights = std::exchange(weights, weights + place.layer.weights_size());
+    place.stash = std::exchange(stash, stash + place.layer.stash_size());
+    place.scratch = std::exchange(kept, kept + place.layer.scratch_size());
+    largest_scratch = std::max(largest_scratch, place.layer.scratch_size());
+    if (&place == &places_.back()) continue;
+    place.output = std::exchange(stash, stash + boundary);
+    place.output_gradient = std::exchange(kept, kept + boundary);
+  }
+  const auto between = std::min<std::int64_t>(2, static_cast<std::int64_t>(places_.size()) - 1);
+  sizes_ = {.parameters = weights,
+            .stash = stash,
+            .boundary = boundary,
+            .scratch = largest_scratch + between * boundary,
+            .kept_gradients = kept};
+}
+
+template <Kernels K>
+void Stage<K>::initialise(std::span<T> weights, std::uint64_t seed) const {
+  check_size(weights, sizes_.parameters);
+  for (const Tensor& tensor : parameters_) {
+    tandem::initialise(tensor, seed, part(weights, tensor.offset, tensor.size()));
+  }
+}
+
+template <Kernels K>
+std::span<const typename K::Scalar> Stage<K>::input_of(std::size_t layer, std::span<const T> input,
+                                                       std::span<const T> stash) const {
+  if (layer > 0) return part(stash, places_[layer - 1].output, sizes_.boundary);
+  return reads_numbers_ ? part(stash, 0, sizes_.boundary) : input;
+}
+
+template <Kernels K>
+std::optional<double> Stage<K>::forward(K& kernels, const ForwardSpans<T>& spans) const {
+  check_size(spans.weights, sizes_.parameters);
+  check_size(spans.stash, sizes_.stash);
+  if (!first_) check_size(spans.input, sizes_.boundary);
+  TANDEM_CHECK(spans.sample != nullptr || (!first_ && !last_), first_, last_);
+  if (reads_numbers_) kernels.copy(spans.sample->inputs, part(spans.stash, 0, sizes_.boundary));
+  std::optional<double> loss;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const Place& place = places_[i];
+    const bool inner = i + 1 < places_.size();
+    loss = place.layer.forward(
+        kernels,
+        {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
+         .input = input_of(i, spans.input, spans.stash),
+         .sample = spans.sample,
+         .stash = part(spans.stash, place.stash, place.layer.stash_size()),
+         .output = inner ? part(spans.stash, place.output, sizes_.boundary) : spans.output});
+  }
+  return loss;
+}
+
+template <Kernels K>
+void Stage<K>::recompute(K& kernels, ForwardSpans<T> spans) const {
+  spans.output = {};
+  forward(kernels, spans);
+}
+
+template <Kernels K>
+void Stage<K>::check(const BackwardSpans<T>& spans, std::int64_t scratch) const {
+  check_size(spans.stash, sizes_.stash);
+  check_size(spans.scratch, scratch);
+  if (!first_) check_size(spans.input, sizes_.boundary);
+  if (!last_) check_size(spans.output_gradient, sizes_.boundary);
+}
+
+template <Kernels K>
+BackwardSpans<typename K::Scalar> Stage<K>::spans_of(std::size_t layer,
+                                                     const BackwardSpans<T>& spans) const {
+  const Place& place = places_[layer];
+  const std::int64_t size = place.layer.weights_size();
+  BackwardSpans<T> own;
+  if (!spans.weights.empty()) own.weights = part(spans.weights, place.weights, size);
+  if (!spans.gradients.empty()) own.gradients = part(spans.gradients, place.weights, size);
+  own.input = input_of(layer, spans.input, spans.stash);
+  own.stash = part(spans.stash, place.stash, place.layer.stash_size());
+  return own;
+}
+
+template <Kernels K>
+void Stage<K>::backward(K& kernels, const BackwardSpans<T>& spans) const {
+  check(spans, sizes_.scratch);
+  check_size(spans.weights, sizes_.parameters);
+  check_size(spans.gradients, sizes_.parameters);
+  const std::int64_t between = std::min<std::int64_t>(2, std::ssize(places_) - 1);
+  for (std::size_t i = places_.size(); i-- > 0;) {
+    // The gradient after layer i lies in buffer i mod 2, but for the last layer, where it was handed in.
+    const auto buffer = [&](std::size_t layer) {
+      return part(spans.scratch, static_cast<std::int64_t>(layer % 2) % between * sizes_.boundary,
+                  sizes_.boundary);
+    };
+    BackwardSpans<T> own = spans_of(i, spans);
+    own.output_gradient = i + 1 < places_.size() ? buffer(i) : spans.output_gradient;
+    own.input_gradient = i > 0 ? buffer(i - 1) : spans.input_gradient;
+    own.scratch =
+        part(spans.scratch, between * sizes_.boundary, places_[i].layer.scratch_size());
+    places_[i].layer.backward_input(kernels, own);
+    places_[i].layer.backward_weight(kernels, own);
+  }
+}
+
+template <Kernels K>
+void Stage<K>::backward_input(K& kernels, const BackwardSpans<T>& spans) const {
+  check(spans, sizes_.kept_gradients);
+  check_size(spans.weights, sizes_.parameters);
+  for (std::size_t i = places_.size(); i-- > 0;) {
+    places_[i].layer.backward_input(kernels, kept_spans_of(i, spans));
+  }
+}
+
+template <Kernels K>
+void Stage<K>::backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
+  check(spans, sizes_.kept_gradients);
+  check_size(spans.gradients, sizes_.parameters);
+  for (std::size_t i = places_.size(); i-- > 0;) {
+    places_[i].layer.backward_weight(kernels, kept_spans_of(i, spans));
+  }
+}
+
+template <Kernels K>
+BackwardSpans<typename K::Scalar> Stage<K>::kept_spans_of(std::size_t layer,
+                                                          const BackwardSpans<T>& spans) const {
+  const Place& place = places_[layer];
+  const auto kept = [&](std::int64_t first) {
+    return part(spans.scratch, first, sizes_.boundary);
+  };
+  BackwardSpans<T> own = spans_of(layer, spans);
+  own.scratch = part(spans.scratch, place.scratch, place.layer.scratch_size());
+  own.output_gradient =
+      layer + 1 < places_.size() ? kept(place.output_gradient) : spans.output_gradient;
+  own.input_gradient = layer > 0 ? kept(places_[layer - 1].output_gradient) : spans.input_gradient;
+  return own;
+}
+
+template class Stage<cpu::Kernels<float>>;
+template class Stage<cpu::Kernels<double>>;
+
+}  // namespace tandem
