@@ -16,8 +16,8 @@ std::int64_t boundary_elements(const ModelSpec& model, std::int32_t microbatch_s
   return std::int64_t{microbatch_size} * model.sequence * model.width;
 }
 
-/// The stash of a stage: what its layers leave, the values between them, and the numbers that the data gave a linear
-/// model's first layer, which no transfer keeps.
+/// The stash of a stage: what its layers leave, the values between them, and the numbers that the
+/// data gave a linear model's first layer, which no transfer keeps.
 std::int64_t stash_elements(const ModelSpec& model, const std::vector<LayerKind>& kinds,
                             LayerRange layers, std::int32_t microbatch_size) {
   const std::int64_t boundary = boundary_elements(model, microbatch_size);
@@ -70,12 +70,18 @@ std::vector<LayerKind> layers_of(const ModelSpec& model) {
 std::int64_t parameters_of(const ModelSpec& model, LayerKind kind) {
   const std::int64_t d = model.width;
   switch (kind) {
-    case LayerKind::embedding: return (std::int64_t{model.vocabulary} + model.sequence) * d;
-    case LayerKind::attention: return 4 * d * d + 6 * d;
-    case LayerKind::mlp: return 8 * d * d + 7 * d;
-    case LayerKind::head: return (model.vocabulary + 2) * d;
-    case LayerKind::linear: return d * d;
-    case LayerKind::squared_error: return 0;
+    case LayerKind::embedding:
+      return (std::int64_t{model.vocabulary} + model.sequence) * d;
+    case LayerKind::attention:
+      return 4 * d * d + 6 * d;
+    case LayerKind::mlp:
+      return 8 * d * d + 7 * d;
+    case LayerKind::head:
+      return (model.vocabulary + 2) * d;
+    case LayerKind::linear:
+      return d * d;
+    case LayerKind::squared_error:
+      return 0;
   }
   TANDEM_CHECK(false, static_cast<int>(kind));
   return 0;
@@ -92,14 +98,18 @@ LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t mi
   const std::int64_t tokens = std::int64_t{microbatch_size} * model.sequence;
   const std::int64_t d = model.width;
   switch (kind) {
-    case LayerKind::embedding: return {.stash = tokens, .gradients = 0};
+    case LayerKind::embedding:
+      return {.stash = tokens, .gradients = 0};
     case LayerKind::attention:
       return {.stash = tokens * (5 * d + model.heads + 2), .gradients = tokens * 4 * d};
-    case LayerKind::mlp: return {.stash = tokens * (9 * d + 2), .gradients = tokens * 5 * d};
+    case LayerKind::mlp:
+      return {.stash = tokens * (9 * d + 2), .gradients = tokens * 5 * d};
     case LayerKind::head:
       return {.stash = tokens * (d + 2 + model.vocabulary), .gradients = tokens * d};
-    case LayerKind::linear: return {.stash = 0, .gradients = 0};
-    case LayerKind::squared_error: return {.stash = tokens * d, .gradients = 0};
+    case LayerKind::linear:
+      return {.stash = 0, .gradients = 0};
+    case LayerKind::squared_error:
+      return {.stash = tokens * d, .gradients = 0};
   }
   TANDEM_CHECK(false, static_cast<int>(kind));
   return {};

@@ -1,0 +1,31 @@
+#include "core/insert_reduction.h"
+
+#include <utility>
+
+namespace tandem {
+
+void insert_reduction(Schedule& schedule) {
+  const Placement& placement = schedule.placement;
+  for (std::vector<Op>& order : schedule.order) {
+    std::vector<Op> with;
+    with.reserve(order.size());
+    for (const Op& op : order) {
+      if (op.kind == OpKind::update) {
+        const PartId part = placement.part[op.stage];
+        Op reduce = op;
+        if (!placement.tied_with(part).empty()) {
+          reduce.kind = OpKind::reduce_tied;
+          with.push_back(reduce);
+        }
+        if (schedule.width > 1 || placement.replicas_of(part).size() > 1) {
+          reduce.kind = OpKind::reduce_gradient;
+          with.push_back(reduce);
+        }
+      }
+      with.push_back(op);
+    }
+    order = std::move(with);
+  }
+}
+
+}  // namespace tandem

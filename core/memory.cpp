@@ -1,0 +1,90 @@
+#include "core/memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "core/check.h"
+
+namespace tandem {
+
+std::string_view name(SlotKind kind) {
+  static constexpr std::string_view kNames[kSlotKinds] = {
+      "weights", "gradients", "stash", "input", "output", "output_gradient", "input_gradient"};
+  return kNames[index(kind)];
+}
+
+MicrobatchSequence::MicrobatchSequence(const Program& program)
+    : microbatches_(program.microbatches()),
+      rank_of_residue_(program.placement().stages()),
+      per_body_(program.placement().stages()) {
+  for (const StageId stage : ids(rank_of_residue_)) {
+    rank_of_residue_[stage].assign(static_cast<std::size_t>(microbatches_), -1);
+  }
+  for (const Instruction& instruction : program.instructions()) {
+    if (instruction.op.kind != OpKind::forward) continue;
+    const auto residue = static_cast<std::size_t>(instruction.op.microbatch % microbatches_);
+    rank_of_residue_[instruction.op.stage][residue] = 0;
+  }
+  for (const StageId stage : ids(rank_of_residue_)) {
+    for (std::int32_t& rank : rank_of_residue_[stage]) {
+      if (rank == 0) rank = per_body_[stage]++;
+    }
+  }
+}
+
+std::int64_t MicrobatchSequence::operator()(StageId stage, std::int64_t microbatch) const {
+  const std::int32_t rank =
+      rank_of_residue_[stage][static_cast<std::size_t>(microbatch % microbatches_)];
+  TANDEM_CHECK(rank >= 0, index(stage), microbatch);
+  return microbatch / microbatches_ * per_body_[stage] + rank;
+}
+
+Table<DeviceId, double> peak_activations(const Program& program, double after_input) {
+  const Placement& placement = program.placement();
+  Table<DeviceId, double> held(placement.devices, 0.0), peak(placement.devices, 0.0);
+  const std::int64_t bodies = program.ramp() + 2;
+  for (std::int64_t body = -program.ramp(); body < bodies; ++body) {
+    for (const InstructionId id : program.order()) {
+      const Op& op = program[id].op;
+      if (body * program.microbatches() + op.microbatch < 0 || !is_compute(op.kind)) continue;
+      double& now = held[placement.device[op.stage]];
+      if (op.kind == OpKind::forward) now += 1.0;
+      peak[placement.device[op.stage]] = std::max(peak[placement.device[op.stage]], now);
+      if (op.kind == OpKind::backward) now -= 1.0;
+      if (op.kind == OpKind::backward_input) now -= 1.0 - after_input;
+      if (op.kind == OpKind::backward_weight) now -= after_input * op.span;
+    }
+  }
+  for (const DeviceId device : ids(peak)) {
+    const std::size_t chunks = placement.stages_on(device).size();
+    if (chunks > 0) peak[device] /= static_cast<double>(chunks);
+  }
+  return peak;
+}
+
+Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const SlotCounts& slots,
+                                               const Table<StageId, StageBytes>& bytes) {
+  const Placement& placement = program.placement();
+  Table<DeviceId, MemoryByClass> memory(placement.devices);
+  Table<DeviceId, Bytes> workspace(placement.devices, 0);
+  for (const StageId stage : ids(slots)) {
+    const DeviceId device = placement.device[stage];
+    const auto held = [&](SlotKind kind) { return slots[stage][kind] * bytes[stage][kind]; };
+    MemoryByClass& of = memory[device];
+    of.weights += bytes[stage][SlotKind::weights];
+    of.versions += held(SlotKind::weights) - bytes[stage][SlotKind::weights];
+    of.gradients += held(SlotKind::gradients);
+    of.optimizer += bytes[stage].optimizer;
+    of.activations += held(SlotKind::stash);
+    for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::output_gradient,
+                                SlotKind::input_gradient}) {
+      of.buffers += held(kind);
+    }
+    workspace[device] = std::max(workspace[device], bytes[stage].workspace);
+  }
+  for (const DeviceId device : ids(memory)) memory[device].buffers += workspace[device];
+  return memory;
+}
+
+}  // namespace tandem

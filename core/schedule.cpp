@@ -1,0 +1,51 @@
+#include "core/schedule.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/insert_recompute.h"
+#include "core/insert_reduction.h"
+
+namespace tandem {
+
+std::string_view name(WeightSemantics semantics) {
+  switch (semantics) {
+    case WeightSemantics::vanilla: return "vanilla";
+    case WeightSemantics::delayed_by_one: return "delayed by one";
+    case WeightSemantics::stashed: return "stashed";
+  }
+  return "unknown";
+}
+
+const ScheduleTraits& find_schedule(std::string_view wanted) {
+  std::vector<std::string> known;
+  for (const ScheduleTraits& row : schedules()) {
+    if (row.name == wanted) return row;
+    for (const std::string_view alias : row.aliases) {
+      if (alias == wanted) return row;
+      known.emplace_back(alias);
+    }
+    known.emplace_back(row.name);
+  }
+  throw UsageError(fmt::format("unknown schedule \"{}\"{} (tandem schedule --list shows all)", wanted,
+                               did_you_mean(wanted, known)));
+}
+
+Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& request) {
+  constexpr std::int32_t kMostMicrobatches = std::numeric_limits<std::uint16_t>::max();
+  if (request.devices < 1) throw InputError("a schedule needs at least one device");
+  if (request.microbatches < 1 || request.microbatches > kMostMicrobatches) {
+    throw InputError(fmt::format("microbatches a batch must be 1 to {}, found {}",
+                                 kMostMicrobatches, request.microbatches));
+  }
+  if (const auto reason = traits.reject(request)) throw InputError(*reason);
+  Schedule schedule = traits.make(request);
+  if (request.recompute == Recompute::full) insert_recompute(schedule);
+  insert_reduction(schedule);
+  return schedule;
+}
+
+}  // namespace tandem

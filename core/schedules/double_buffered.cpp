@@ -1,0 +1,42 @@
+// PipeDream-2BW (arXiv 2006.09503 §3.1): 1F1B that never drains, gradients of m microbatches make one new weight version, and
+// every microbatch uses the version before the newest. The loop makes the warm-up and the end.
+
+#include <fmt/format.h>
+
+#include "core/schedules/all.h"
+#include "core/schedules/common.h"
+
+namespace tandem {
+
+/// Forwards that a stage is ahead of its backwards: what fills the pipeline behind it, and its share of the extra.
+static std::int32_t forwards_ahead(const ScheduleRequest& request, StageId stage) {
+  const auto rest = static_cast<std::int32_t>(request.devices - 1 - index(stage));
+  const std::int32_t links = std::max(1, request.devices - 1);
+  return rest + (request.extra_in_flight * rest + links - 1) / links;
+}
+
+std::optional<std::string> reject_double_buffered(const ScheduleRequest& request) {
+  const std::int32_t devices = request.devices;
+  const std::int32_t needed = std::max(devices, devices - 1 + request.extra_in_flight);
+  if (request.microbatches >= needed) return std::nullopt;
+  return fmt::format(
+      "2bw needs at least {} microbatches a batch for {} devices and {} extra in flight, found {}: "
+      "with fewer, a forward would need weights that are not made yet (m >= max(p, p - 1 + extra))",
+      needed, devices, request.extra_in_flight, request.microbatches);
+}
+
+Schedule make_double_buffered(const ScheduleRequest& request) {
+  Schedule schedule = empty_schedule("2bw", request, linear_placement(request.devices));
+  for (const StageId stage : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
+    const std::int32_t ahead = forwards_ahead(request, stage);
+    for (std::int32_t i = 0; i < request.microbatches; ++i) {
+      order.push_back(forward(stage, i + ahead, 1));
+      order.push_back(backward(stage, i, 1));
+    }
+    order.push_back(update(stage, request.microbatches - 1, request.microbatches));
+  }
+  return schedule;
+}
+
+}  // namespace tandem

@@ -1,0 +1,74 @@
+#pragma once
+// SimulatedMachine: the definition of simulated time. An instruction starts when its lanes are free and its waits are done,
+// and ends its price later. Everything the simulator reports is read off this machine.
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "core/cost.h"
+#include "core/program.h"
+#include "core/run.h"
+#include "core/timeline.h"
+
+namespace tandem {
+
+/// What one device did so far.
+struct DeviceTally {
+  Duration busy{};                   // its compute lane was occupied
+  Duration useful{};                 // of it, forward and backward; recomputation and updates are not
+  Duration exposed_communication{};  // its compute lane stood still while the transfer or sum it waited for ran
+  Duration first_start = Duration::max(), last_end{};
+};
+
+class SimulatedMachine {
+ public:
+  /// `recorder`: every span is appended to it; may be null. Both references must outlive the machine.
+  SimulatedMachine(const Program& program, const CostTable& costs, Timeline* recorder = nullptr);
+
+  void issue(const Program& program, Instance instance) {
+    const Instruction& instruction = program[instance.id];
+    Duration free{};
+    for (const LaneId lane : program.lanes(instruction)) free = std::max(free, free_[lane]);
+    Duration start = free;
+    for (const Wait& wait : program.waits(instruction)) {
+      start = std::max(start, done(instance.body - wait.lag, wait.producer));
+    }
+    const Duration end = start + costs_[instruction.cost];
+    tally(program, instance, free, start, end);
+    for (const LaneId lane : program.lanes(instruction)) free_[lane] = end;
+    done(instance.body, instance.id) = end;
+  }
+
+  const Table<DeviceId, DeviceTally>& tallies() const { return tallies_; }
+
+  /// Everything that the future depends on after `body` is issued: lane times, and completions that later bodies wait for.
+  void append_state(std::int64_t body, std::vector<Duration>& state) const;
+
+  /// As if `cycles` more repetitions had passed, each advancing all times by `advance` and adding `per_cycle` to the tallies.
+  /// REQUIRES: a whole number of bodies, `bodies`, lies between; the sums fit 64 bits.
+  void skip(std::int64_t cycles, std::int64_t bodies, Duration advance,
+            const Table<DeviceId, DeviceTally>& per_cycle);
+
+ private:
+  Duration& done(std::int64_t body, InstructionId id) {
+    const auto row = static_cast<std::uint64_t>(body + offset_) % depth_;
+    return done_[row * size_ + index(id)];
+  }
+  const Duration& done(std::int64_t body, InstructionId id) const {
+    return const_cast<SimulatedMachine*>(this)->done(body, id);
+  }
+  void tally(const Program& program, Instance instance, Duration free, Duration start, Duration end);
+
+  const CostTable& costs_;
+  Timeline* recorder_;
+  std::uint64_t depth_;
+  std::size_t size_;
+  std::int64_t offset_;  // makes body + offset_ non-negative
+  Table<LaneId, Duration> free_;
+  std::vector<Duration> done_;  // a ring of `depth_` bodies
+  Table<DeviceId, DeviceTally> tallies_;
+  std::vector<Wait> carried_;   // waits across bodies: each reaches `lag` bodies back
+};
+
+}  // namespace tandem

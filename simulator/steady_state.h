@@ -1,0 +1,43 @@
+#pragma once
+// Steady state: from some batch on every completion advances by the same λ each c batches. Found by comparing whole states,
+// so that max-plus linearity, f(x + λ) = f(x) + λ, makes every later cycle repeat exactly.
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "simulator/simulated_machine.h"
+
+namespace tandem {
+
+struct SteadyState {
+  Duration cycle{};               // λ
+  std::int64_t cycle_batches = 1;  // c; the period, λ/c a batch, is a rational and exact
+  std::int64_t from_batch = 0;     // first batch of the steady state
+  Table<DeviceId, DeviceTally> per_cycle;
+};
+
+/// Watches a machine body by body.
+class CycleFinder {
+ public:
+  /// REQUIRES: called after each body from 0 on, as long as no instance of it was switched off.
+  std::optional<SteadyState> after(std::int64_t body, const SimulatedMachine& machine);
+
+ private:
+  struct Seen {
+    std::int64_t body = 0;
+    std::vector<Duration> shape;  // times relative to the first one
+    Duration base{};
+    Table<DeviceId, DeviceTally> tallies;
+  };
+  std::unordered_multimap<std::uint64_t, std::size_t> by_hash_;
+  std::vector<Seen> seen_;
+};
+
+/// The steady state of an endless run; empty when none shows within `most_instances` (lanes that advance at different rates
+/// forever, or a transient longer than that).
+std::optional<SteadyState> find_steady_state(const Program& program, const CostTable& costs,
+                                             std::int64_t most_instances = 100'000'000);
+
+}  // namespace tandem

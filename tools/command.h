@@ -1,0 +1,31 @@
+#pragma once
+// A subcommand: a file, a function, a row in the table of main.cpp.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::tools {
+
+using Arguments = std::vector<std::string>;
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+  int (*run)(const Arguments&);  // null: named in the contract, not in this version
+};
+std::span<const Command> commands();
+
+int run_check(const Arguments& arguments);
+int run_compare(const Arguments& arguments);
+int run_doctor(const Arguments& arguments);
+int run_plan(const Arguments& arguments);
+int run_profile(const Arguments& arguments);
+int run_schedule(const Arguments& arguments);
+int run_simulate(const Arguments& arguments);
+int run_trace(const Arguments& arguments);
+int run_train(const Arguments& arguments);
+int run_version(const Arguments& arguments);
+
+}  // namespace tandem::tools

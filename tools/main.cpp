@@ -1,0 +1,106 @@
+// tandem: one binary, git-like subcommands. Results go to stdout, everything else to stderr.
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "tools/command.h"
+#include "tools/json_output.h"
+#include "tools/options.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr Command kCommands[] = {
+    {"doctor", "what this build and machine can do", run_doctor},
+    {"schedule", "prints a schedule; --list prints them all", run_schedule},
+    {"check", "does a plan parse, verify and fit?", nullptr},
+    {"simulate", "predicts time, memory and bubbles", run_simulate},
+    {"profile", "measures layer and link costs on this machine", nullptr},
+    {"plan", "searches schedule, stages and microbatch size; explains its choice", nullptr},
+    {"train", "trains for real by the same program", nullptr},
+    {"compare", "the error of a prediction, op by op", nullptr},
+    {"trace", "trace check FILE: nesting, lanes, flows and counters of a trace", nullptr},
+    {"version", "the version of this build", run_version},
+    {"sweep", "not in this version", nullptr},
+    {"import", "not in this version", nullptr},
+    {"export", "not in this version", nullptr},
+    {"catalog", "not in this version", nullptr},
+    {"completion", "not in this version", nullptr},
+};
+
+void print_help() {
+  fmt::print("usage: tandem COMMAND [options]\n\n"
+             "One program, simulated and trained for real: pipeline-parallel training of deep networks.\n\n");
+  for (const Command& command : kCommands) {
+    if (command.run != nullptr) fmt::print("  {:<10} {}\n", command.name, command.summary);
+  }
+  fmt::print("\ntandem COMMAND --help shows a command's options.\n");
+}
+
+int run(const Arguments& arguments) {
+  if (arguments.empty()) {
+    print_help();
+    return static_cast<int>(ExitCode::usage);
+  }
+  if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
+    print_help();
+    return 0;
+  }
+  if (arguments[0] == "--version") return run_version({arguments.begin() + 1, arguments.end()});
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    if (command.name == arguments[0]) {
+      if (command.run != nullptr) return command.run({arguments.begin() + 1, arguments.end()});
+      throw UsageError(fmt::format("tandem {} is not in this version", command.name));
+    }
+    names.emplace_back(command.name);
+  }
+  throw UsageError(fmt::format("unknown command \"{}\"{} (tandem --help lists them)", arguments[0],
+                               did_you_mean(arguments[0], names)));
+}
+
+}  // namespace
+
+/// stdout may be a full disk: what was printed must have arrived.
+static int flush_output(int code) {
+  if (std::fflush(stdout) == 0 && std::cout.flush()) return code;
+  std::fputs("error: standard output: cannot write\n", stderr);
+  return static_cast<int>(ExitCode::failed);
+}
+
+std::span<const Command> commands() { return kCommands; }
+
+static int run_guarded(const Arguments& arguments) {
+  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  try {
+    return run(arguments);
+  } catch (const HelpShown&) {
+    return 0;
+  } catch (const InputError& error) {
+    report_failure(error.code(), error.what(), error.complaints(), json);
+    return static_cast<int>(error.code());
+  } catch (const Error& error) {
+    report_failure(error.code(), error.what(), {}, json);
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    report_failure(ExitCode::failed, "out of memory", {}, json);
+  } catch (const std::exception& error) {
+    report_failure(ExitCode::failed, error.what(), {}, json);
+  }
+  return static_cast<int>(ExitCode::failed);
+}
+
+}  // namespace tandem::tools
+
+int main(int argc, char** argv) {
+  const int code = tandem::tools::run_guarded({argv + 1, argv + argc});
+  return tandem::tools::flush_output(code);
+}

@@ -1,0 +1,149 @@
+#include "tools/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include <fmt/format.h>
+
+namespace tandem::tools {
+
+namespace po = boost::program_options;
+
+Options::Options(std::string command, std::string usage, std::string summary)
+    : command_(std::move(command)),
+      usage_(std::move(usage)),
+      summary_(std::move(summary)),
+      visible_("Options", 100, 50) {
+  flag("json", "print one JSON object on stdout");
+  flag("help,h", "show this");
+}
+
+Options& Options::flag(const std::string& name, const std::string& help) {
+  visible_.add_options()(name.c_str(), help.c_str());
+  known_.emplace_back(name.substr(0, name.find(',')), false);
+  return *this;
+}
+
+Options& Options::value(const std::string& name, const std::string& argument, const std::string& help) {
+  visible_.add_options()(name.c_str(), po::value<std::string>()->value_name(argument), help.c_str());
+  known_.emplace_back(name, true);
+  return *this;
+}
+
+Options& Options::words(const std::string& what, int least, int most) {
+  what_ = what;
+  least_ = least;
+  most_ = most;
+  return *this;
+}
+
+Options& Options::absent(const std::string& name) {
+  absent_.push_back(name);
+  return *this;
+}
+
+void Options::check_known(const Arguments& arguments) const {
+  std::vector<std::string> names;
+  for (const auto& [name, takes_value] : known_) names.push_back("--" + name);
+  for (const std::string& argument : arguments) {
+    if (argument == "--") return;
+    if (argument.rfind("--", 0) != 0) continue;
+    const std::string word = argument.substr(0, argument.find('='));
+    if (std::find(absent_.begin(), absent_.end(), word.substr(2)) != absent_.end()) {
+      throw UsageError(fmt::format("tandem {}: {} is not in this version", command_, word));
+    }
+    if (std::find(names.begin(), names.end(), word) == names.end()) {
+      throw UsageError(fmt::format("tandem {}: unknown option {}{}", command_, word, did_you_mean(word, names)));
+    }
+  }
+}
+
+void Options::parse(const Arguments& arguments) {
+  check_known(arguments);
+  po::options_description all;
+  all.add(visible_).add_options()("words", po::value<std::vector<std::string>>());
+  po::positional_options_description positional;
+  positional.add("words", -1);
+  const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+  try {
+    po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), values_);
+  } catch (const po::error& error) {
+    throw UsageError(fmt::format("tandem {}: {} (tandem {} --help shows the options)", command_, error.what(), command_));
+  }
+  if (values_.count("help") > 0) {
+    std::ostringstream text;
+    text << visible_;
+    fmt::print("usage: tandem {} {}\n\n{}\n\n{}\nExit codes: 0 done, 1 failed, 2 usage, 3 invalid input, 4 infeasible, "
+               "5 environment, 6 differences, 130 interrupted\n",
+               command_, usage_, summary_, text.str());
+    throw HelpShown{};
+  }
+  if (values_.count("words") > 0) words_ = values_["words"].as<std::vector<std::string>>();
+  if (static_cast<int>(words_.size()) < least_) {
+    throw UsageError(fmt::format("tandem {}: {} is missing (usage: tandem {} {})", command_, what_, command_, usage_));
+  }
+  if (static_cast<int>(words_.size()) > most_) {
+    throw UsageError(fmt::format("tandem {}: unexpected \"{}\" (usage: tandem {} {})", command_,
+                                 words_[static_cast<std::size_t>(most_)], command_, usage_));
+  }
+}
+
+void Options::reject(const std::string& name, const std::string& expected) const {
+  throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"{}\"", command_, name, expected, text(name)));
+}
+
+std::string Options::text(const std::string& name, const std::string& otherwise) const {
+  return has(name) ? values_[name].as<std::string>() : otherwise;
+}
+
+std::int64_t Options::integer(const std::string& name, std::int64_t least, std::int64_t most,
+                              std::int64_t otherwise) const {
+  if (!has(name)) return otherwise;
+  const std::string word = text(name);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc{} || end != word.data() + word.size() || value < least || value > most) {
+    reject(name, fmt::format("an integer from {} to {}", least, most));
+  }
+  return value;
+}
+
+double Options::number(const std::string& name, double least, double most, double otherwise) const {
+  if (!has(name)) return otherwise;
+  const std::string word = text(name);
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc{} || end != word.data() + word.size() || !(value >= least && value <= most)) {
+    reject(name, fmt::format("a number from {} to {}", least, most));
+  }
+  return value;
+}
+
+Duration Options::duration(const std::string& name, Duration otherwise) const {
+  if (!has(name)) return otherwise;
+  const std::optional<Duration> value = parse_duration(text(name));
+  if (!value) reject(name, "a time with its unit (ns, us, ms, s), such as 1.5ms");
+  return *value;
+}
+
+std::optional<Bytes> Options::bytes(const std::string& name) const {
+  if (!has(name)) return std::nullopt;
+  const std::optional<Bytes> value = parse_bytes(text(name));
+  if (!value) reject(name, "a size with its unit (B, KiB, MiB, GiB, KB, MB, GB), such as 16GiB");
+  return value;
+}
+
+std::string Options::choice(const std::string& name, const std::vector<std::string>& choices) const {
+  if (!has(name)) return choices.front();
+  const std::string word = text(name);
+  if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
+    std::string list;
+    for (const std::string& one : choices) list += (list.empty() ? "" : "|") + one;
+    reject(name, list + did_you_mean(word, choices));
+  }
+  return word;
+}
+
+}  // namespace tandem::tools

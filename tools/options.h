@@ -1,0 +1,62 @@
+#pragma once
+// Options of a subcommand: Boost.Program_options without its prefix guessing, with messages that say what was expected.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <boost/program_options.hpp>
+
+#include "core/error.h"
+#include "core/units.h"
+#include "tools/command.h"
+
+namespace tandem::tools {
+
+/// Thrown by Options::parse when --help was asked for; the text is on stdout already.
+struct HelpShown {};
+
+class Options {
+ public:
+  /// `usage`: what follows the command's name, such as "PLAN [options]".
+  Options(std::string command, std::string usage, std::string summary);
+
+  Options& flag(const std::string& name, const std::string& help);
+  Options& value(const std::string& name, const std::string& argument, const std::string& help);
+  /// Up to `most` words that are no options; fewer than `least` is an error that names what is missing.
+  Options& words(const std::string& what, int least, int most);
+  /// In the contract, but not in this version: using it is a usage error that says so.
+  Options& absent(const std::string& name);
+
+  /// Throws UsageError, or HelpShown.
+  void parse(const Arguments& arguments);
+
+  bool has(const std::string& name) const { return values_.count(name) > 0; }
+  const std::vector<std::string>& words() const { return words_; }
+  std::string text(const std::string& name, const std::string& otherwise = {}) const;
+  /// Throws UsageError unless the value is an integer in [least, most].
+  std::int64_t integer(const std::string& name, std::int64_t least, std::int64_t most, std::int64_t otherwise) const;
+  double number(const std::string& name, double least, double most, double otherwise) const;
+  Duration duration(const std::string& name, Duration otherwise = {}) const;
+  std::optional<Bytes> bytes(const std::string& name) const;
+  /// One of `choices`; the first is the default.
+  std::string choice(const std::string& name, const std::vector<std::string>& choices) const;
+
+ private:
+  [[noreturn]] void reject(const std::string& name, const std::string& expected) const;
+  void check_known(const Arguments& arguments) const;
+
+  std::string command_, usage_, summary_, what_;
+  int least_ = 0, most_ = 0;
+  boost::program_options::options_description visible_;
+  std::vector<std::pair<std::string, bool>> known_;  // name, takes a value
+  std::vector<std::string> absent_;
+  boost::program_options::variables_map values_;
+  std::vector<std::string> words_;
+};
+
+}  // namespace tandem::tools

@@ -1,0 +1,23 @@
+#include "tools/terminal.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace tandem::tools {
+
+PictureOptions picture_options() {
+  PictureOptions options;
+  if (isatty(STDOUT_FILENO) == 0) return options;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) options.columns = size.ws_col;
+  const char* term = std::getenv("TERM");
+  options.color = std::getenv("NO_COLOR") == nullptr && term != nullptr && std::strcmp(term, "dumb") != 0;
+  return options;
+}
+
+bool progress_is_shown() { return isatty(STDERR_FILENO) != 0; }
+
+}  // namespace tandem::tools
