@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <ios>
 #include <map>
+#include <ostream>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -420,6 +422,8 @@ struct Rule {
   bool cpp_only = true;
 };
 
+void PrintTo(const Rule& rule, std::ostream* out) { *out << rule.name; }
+
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all = {
       {"Layers", layers},
@@ -481,6 +485,8 @@ struct Control {
   std::string text;
   std::vector<std::ptrdiff_t> lines;  // Where it must fire; none: it must not.
 };
+
+void PrintTo(const Control& control, std::ostream* out) { *out << control.name; }
 
 class TidyControl : public testing::TestWithParam<Control> {};
 
