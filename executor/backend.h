@@ -1,10 +1,10 @@
 #pragma once
 // What the executor needs of hardware: here the kernels that layers are written over.
 //
-// Kernels compute on spans of one scalar type, row-major and dense. They own no tensors, allocate nothing and keep no
-// state between calls, so that a result depends on the arguments alone: not on the thread, nor on what ran before.
-// REQUIRES of every call: spans are exactly as long as the shape says (checked), and outputs do not overlap inputs unless
-// the comment allows it.
+// Kernels compute on spans of one scalar type, row-major and dense. They own no tensors, allocate
+// nothing and keep no state between calls, so that a result depends on the arguments alone: not on
+// the thread, nor on what ran before. REQUIRES of every call: spans are exactly as long as the
+// shape says (checked), and outputs do not overlap inputs unless the comment allows it.
 
 #include <concepts>
 #include <cstdint>
@@ -27,7 +27,8 @@ struct AttentionShape {
   std::int64_t batch = 0, sequence = 0, heads = 0, width = 0;
 };
 
-/// y = gain · (x − mean) · inverse_deviation + bias, by rows; mean and inverse_deviation are outputs too.
+/// y = gain · (x − mean) · inverse_deviation + bias, by rows; mean and inverse_deviation are
+/// outputs too.
 template <class T>
 struct NormForward {
   std::span<const T> x, gain, bias;
@@ -37,8 +38,8 @@ struct NormForward {
 /// dx = residual + the gradient through the norm. `residual` may be empty: none.
 template <class T>
 struct NormBackward {
-  std::span<const T> x, mean, inverse_deviation, gain, dy, residual;
-  std::span<T> dx;
+  std::span<const T> x = {}, mean = {}, inverse_deviation = {}, gain = {}, dy = {}, residual = {};
+  std::span<T> dx = {};
 };
 
 /// dgain += …, dbias += …
@@ -48,7 +49,8 @@ struct NormBackwardWeight {
   std::span<T> dgain, dbias;
 };
 
-/// qkv: rows of 3·width, query, key, value. log_sum: log of the softmax's denominator, (batch, heads, sequence).
+/// qkv: rows of 3·width, query, key, value. log_sum: log of the softmax's denominator, (batch,
+/// heads, sequence).
 template <class T>
 struct AttentionForward {
   std::span<const T> qkv;
@@ -64,12 +66,13 @@ struct AttentionBackward {
 /// One step of an optimizer on one tensor. `weights_out` may be `weights`.
 template <class T>
 struct StepSpans {
-  std::span<const T> weights, gradient;
-  std::span<T> first, second;  // state; as many as the optimizer keeps
-  std::span<T> weights_out;
+  std::span<const T> weights = {}, gradient = {};
+  std::span<T> first = {}, second = {};  // state; as many as the optimizer keeps
+  std::span<T> weights_out = {};
 };
 
-/// Numbers of one step. `weight_decay` is decoupled: weights lose learning_rate · weight_decay of themselves.
+/// Numbers of one step. `weight_decay` is decoupled: weights lose learning_rate · weight_decay of
+/// themselves.
 struct StepNumbers {
   double learning_rate = 0.0;
   double weight_decay = 0.0;
@@ -77,7 +80,8 @@ struct StepNumbers {
   double correction1 = 1.0, correction2 = 1.0;  // 1 − βᵗ; AdamW divides by them
 };
 
-/// `K` computes all that layers and optimizers need. Deterministic: equal arguments give equal bits.
+/// `K` computes all that layers and optimizers need. Deterministic: equal arguments give equal
+/// bits.
 template <class K, class T = typename K::Scalar>
 concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShape attention,
                            std::span<const std::int32_t> ids, std::span<const T> in,
@@ -87,12 +91,13 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
   /// out = in + in; out may be either.
   k.add(in, in, out);
 
-  /// y = x·w + bias (`bias` may be empty); y = x·wᵀ; dw += xᵀ·dy; db += Σ rows of dy. In `accumulate_product` the
-  /// contracted dimension is `rows`. Every sum adds in ascending order of the contracted index.
-  k.matmul(matmul, in, in, in, out);             // x, w, bias, y
-  k.matmul_transposed(matmul, in, in, out);      // x, w (columns × inner), y
-  k.accumulate_product(matmul, in, in, out);     // x (rows × inner), dy (rows × columns), dw
-  k.accumulate_rows(rows, in, out);              // dy, db
+  /// y = x·w + bias (`bias` may be empty); y = x·wᵀ; dw += xᵀ·dy; db += Σ rows of dy. In
+  /// `accumulate_product` the contracted dimension is `rows`. Every sum adds in ascending order of
+  /// the contracted index.
+  k.matmul(matmul, in, in, in, out);          // x, w, bias, y
+  k.matmul_transposed(matmul, in, in, out);   // x, w (columns × inner), y
+  k.accumulate_product(matmul, in, in, out);  // x (rows × inner), dy (rows × columns), dw
+  k.accumulate_rows(rows, in, out);           // dy, db
 
   k.layer_norm(rows, NormForward<T>{});
   k.layer_norm_backward(rows, NormBackward<T>{});
@@ -109,10 +114,11 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
   /// Token ids become numbers, exactly (ids < 2²⁴), so that a stash can keep them.
   k.keep_tokens(ids, out);
   /// y = table[token] + positions[position].
-  k.embed(attention, in, in, in, out);             // kept tokens, table, positions, y
-  k.embed_backward(attention, in, in, out, out);   // kept tokens, dy, dtable +=, dpositions +=
+  k.embed(attention, in, in, in, out);            // kept tokens, table, positions, y
+  k.embed_backward(attention, in, in, out, out);  // kept tokens, dy, dtable +=, dpositions +=
 
-  /// Replaces logits by scale · dloss/dlogits of the sum over rows; returns the mean loss over rows.
+  /// Replaces logits by scale · dloss/dlogits of the sum over rows; returns the mean loss over
+  /// rows.
   { k.cross_entropy(rows, ids, number, out) } -> std::same_as<double>;
   /// gradient = scale · (y − expected); returns ½·Σ(y − expected)² / rows.
   { k.squared_error(rows, in, in, number, out) } -> std::same_as<double>;

@@ -42,10 +42,7 @@ std::string read_text(const std::string& path) {
 
 Data::Data(const ModelSpec& model, std::int32_t microbatch_size, std::uint64_t seed,
            std::string text, const std::string& source)
-    : model_(model),
-      microbatch_size_(microbatch_size),
-      seed_(seed),
-      text_(std::move(text)) {
+    : model_(model), microbatch_size_(microbatch_size), seed_(seed), text_(std::move(text)) {
   if (model.architecture == Architecture::linear) return;
   if (model.vocabulary < 256) {
     throw InputError(fmt::format("model \"{}\": a vocabulary of {} can't hold byte tokens; 256 can",

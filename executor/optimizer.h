@@ -1,6 +1,6 @@
 #pragma once
-// SGD, momentum and AdamW over kernels. A step reads one version of the weights and writes the next, which may be the same
-// memory.
+// SGD, momentum and AdamW over kernels. A step reads one version of the weights and writes the
+// next, which may be the same memory.
 
 #include <cmath>
 #include <cstdint>
@@ -14,23 +14,24 @@ namespace tandem {
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 1e-3;
-  double momentum = 0.9;      // β of m = β·m + (1 − β)·g
+  double momentum = 0.9;  // β of m = β·m + (1 − β)·g
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.0;  // decoupled; of matrices only
 };
 
-/// What the update of weights is handed. state: optimizer_states() times the weights' size, all first moments, then all
-/// second ones; zeros before the first update.
+/// What the update of weights is handed. state: optimizer_states() times the weights' size, all
+/// first moments, then all second ones; zeros before the first update.
 template <class T>
 struct UpdateSpans {
-  std::span<const T> weights, gradients;
-  std::span<T> state, weights_out;
+  std::span<const T> weights = {}, gradients = {};
+  std::span<T> state = {}, weights_out = {};
 };
 
-/// Update `number`, counted from 1, of the tensors, which cover the spans by their offsets. Elements are updated independently
-/// of one another: equal weights, gradients and states give equal bits wherever they stand.
+/// Update `number`, counted from 1, of the tensors, which cover the spans by their offsets.
+/// Elements are updated independently of one another: equal weights, gradients and states give
+/// equal bits wherever they stand.
 template <Kernels K>
 void update(K& kernels, const OptimizerConfig& config, std::int64_t number,
             std::span<const Tensor> tensors, const UpdateSpans<typename K::Scalar>& spans) {
@@ -57,9 +58,15 @@ void update(K& kernels, const OptimizerConfig& config, std::int64_t number,
     if (states > 1) step.second = spans.state.subspan(size + first, length);
     numbers.weight_decay = tensor.decayed ? config.weight_decay : 0.0;
     switch (config.kind) {
-      case OptimizerKind::sgd: kernels.step_sgd(step, numbers); break;
-      case OptimizerKind::momentum: kernels.step_momentum(step, numbers); break;
-      case OptimizerKind::adamw: kernels.step_adamw(step, numbers); break;
+      case OptimizerKind::sgd:
+        kernels.step_sgd(step, numbers);
+        break;
+      case OptimizerKind::momentum:
+        kernels.step_momentum(step, numbers);
+        break;
+      case OptimizerKind::adamw:
+        kernels.step_adamw(step, numbers);
+        break;
     }
   }
 }

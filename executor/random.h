@@ -1,6 +1,6 @@
 #pragma once
-// Random numbers as a pure function of a key: no streams, no state, so that every partition of a model, every schedule and
-// every device draws the same ones.
+// Random numbers as a pure function of a key: no streams, no state, so that every partition of a
+// model, every schedule and every device draws the same ones.
 
 #include <cmath>
 #include <cstdint>

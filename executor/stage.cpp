@@ -144,7 +144,8 @@ void Stage<K>::backward(K& kernels, const BackwardSpans<T>& spans) const {
   check_size(spans.gradients, sizes_.parameters);
   const std::int64_t between = std::min<std::int64_t>(2, std::ssize(places_) - 1);
   for (std::size_t i = places_.size(); i-- > 0;) {
-    // The gradient after layer i lies in buffer i mod 2, but for the last layer, where it was handed in.
+    // The gradient after layer i lies in buffer i mod 2, but for the last layer, where it was
+    // handed in.
     const auto buffer = [&](std::size_t layer) {
       return part(spans.scratch, static_cast<std::int64_t>(layer % 2) % between * sizes_.boundary,
                   sizes_.boundary);
@@ -152,8 +153,7 @@ void Stage<K>::backward(K& kernels, const BackwardSpans<T>& spans) const {
     BackwardSpans<T> own = spans_of(i, spans);
     own.output_gradient = i + 1 < places_.size() ? buffer(i) : spans.output_gradient;
     own.input_gradient = i > 0 ? buffer(i - 1) : spans.input_gradient;
-    own.scratch =
-        part(spans.scratch, between * sizes_.boundary, places_[i].layer.scratch_size());
+    own.scratch = part(spans.scratch, between * sizes_.boundary, places_[i].layer.scratch_size());
     places_[i].layer.backward_input(kernels, own);
     places_[i].layer.backward_weight(kernels, own);
   }
@@ -181,9 +181,7 @@ template <Kernels K>
 BackwardSpans<typename K::Scalar> Stage<K>::kept_spans_of(std::size_t layer,
                                                           const BackwardSpans<T>& spans) const {
   const Place& place = places_[layer];
-  const auto kept = [&](std::int64_t first) {
-    return part(spans.scratch, first, sizes_.boundary);
-  };
+  const auto kept = [&](std::int64_t first) { return part(spans.scratch, first, sizes_.boundary); };
   BackwardSpans<T> own = spans_of(layer, spans);
   own.scratch = part(spans.scratch, place.scratch, place.layer.scratch_size());
   own.output_gradient =

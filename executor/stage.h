@@ -1,7 +1,7 @@
 #pragma once
-// Stage: consecutive layers of a model as one thing to run. Owns no tensor memory and keeps no state: every span is handed
-// in, so one stage serves any number of microbatches in flight, and any thread. The same inputs give the same bits, and so
-// does the same model cut otherwise.
+// Stage: consecutive layers of a model as one thing to run. Owns no tensor memory and keeps no
+// state: every span is handed in, so one stage serves any number of microbatches in flight, and any
+// thread. The same inputs give the same bits, and so does the same model cut otherwise.
 
 #include <cstdint>
 #include <optional>
@@ -14,11 +14,12 @@ namespace tandem {
 
 /// Elements of each span that a stage is handed.
 struct StageSizes {
-  std::int64_t parameters = 0;     // weights, and gradients
+  std::int64_t parameters = 0;  // weights, and gradients
   std::int64_t stash = 0;
-  std::int64_t boundary = 0;       // input, output and their gradients
-  std::int64_t scratch = 0;        // of backward(); free again when it returns
-  std::int64_t kept_gradients = 0; // of backward_input(): kept until backward_weight() of the same microbatch
+  std::int64_t boundary = 0;  // input, output and their gradients
+  std::int64_t scratch = 0;   // of backward(); free again when it returns
+  std::int64_t kept_gradients =
+      0;  // of backward_input(): kept until backward_weight() of the same microbatch
 };
 
 /// Half-open range of elements in a stage's parameters.
@@ -28,8 +29,9 @@ struct ElementRange {
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
-/// Where the token embedding lies in a stage: the embedding's own, and the head's copy. Empty when not here, or not tied.
-/// Their gradients are summed, embedding + head, before both are updated alike.
+/// Where the token embedding lies in a stage: the embedding's own, and the head's copy. Empty when
+/// not here, or not tied. Their gradients are summed, embedding + head, before both are updated
+/// alike.
 struct TiedRanges {
   std::optional<ElementRange> embedding, head;
 };
@@ -39,10 +41,9 @@ class Stage {
  public:
   using T = typename K::Scalar;
 
-  /// `loss_scale`: what the gradient of the loss summed over tokens is multiplied with; 1 / (B·T·m) for the mean over a batch.
-  /// REQUIRES: layers non-empty and inside the model (checked).
-  Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-        double loss_scale);
+  /// `loss_scale`: what the gradient of the loss summed over tokens is multiplied with; 1 / (B·T·m)
+  /// for the mean over a batch. REQUIRES: layers non-empty and inside the model (checked).
+  Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size, double loss_scale);
 
   const StageSizes& sizes() const { return sizes_; }
   /// In the order of their offsets, without gaps. Names are global: block3.attention.qkv.weight.
@@ -54,20 +55,23 @@ class Stage {
   /// The same numbers for every partition of the model.
   void initialise(std::span<T> weights, std::uint64_t seed) const;
 
-  // Spans that a call does not name may be empty. A first stage reads the sample and no input, and makes no input gradient; a
-  // last stage makes no output, and takes no output gradient.
+  // Spans that a call does not name may be empty. A first stage reads the sample and no input, and
+  // makes no input gradient; a last stage makes no output, and takes no output gradient.
 
-  /// Reads weights, input, sample; writes stash, output. A last stage returns the microbatch's mean loss.
+  /// Reads weights, input, sample; writes stash, output. A last stage returns the microbatch's mean
+  /// loss.
   std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const;
 
-  /// Forward again into a stash, bit for bit, for a backward to follow: reads weights, input, sample; writes stash.
+  /// Forward again into a stash, bit for bit, for a backward to follow: reads weights, input,
+  /// sample; writes stash.
   void recompute(K& kernels, ForwardSpans<T> spans) const;
 
-  /// Whole: reads weights, input, stash, output_gradient; writes scratch, input_gradient; adds to gradients. Its bits are those
-  /// of backward_input() and backward_weight() in turn.
+  /// Whole: reads weights, input, stash, output_gradient; writes scratch, input_gradient; adds to
+  /// gradients. Its bits are those of backward_input() and backward_weight() in turn.
   void backward(K& kernels, const BackwardSpans<T>& spans) const;
 
-  /// Reads weights, input, stash, output_gradient; writes scratch (kept_gradients long), input_gradient.
+  /// Reads weights, input, stash, output_gradient; writes scratch (kept_gradients long),
+  /// input_gradient.
   void backward_input(K& kernels, const BackwardSpans<T>& spans) const;
 
   /// Reads input, stash, output_gradient, scratch as backward_input() left it; adds to gradients.
@@ -77,12 +81,14 @@ class Stage {
   /// A layer and where its parts begin in the stage's spans.
   struct Place {
     AnyLayer<K> layer;
-    std::int64_t weights = 0, stash = 0, output = 0;  // output: inside the stash, but for the last layer
-    std::int64_t scratch = 0, output_gradient = 0;    // inside the kept gradients; likewise
+    std::int64_t weights = 0, stash = 0,
+                 output = 0;  // output: inside the stash, but for the last layer
+    std::int64_t scratch = 0, output_gradient = 0;  // inside the kept gradients; likewise
   };
 
   void check(const BackwardSpans<T>& spans, std::int64_t scratch) const;
-  /// The part of `layer` (a position in the stage) of the stage's spans, but for scratch and gradients between layers.
+  /// The part of `layer` (a position in the stage) of the stage's spans, but for scratch and
+  /// gradients between layers.
   BackwardSpans<T> spans_of(std::size_t layer, const BackwardSpans<T>& spans) const;
   /// With both, as kept between backward_input() and backward_weight().
   BackwardSpans<T> kept_spans_of(std::size_t layer, const BackwardSpans<T>& spans) const;

@@ -1,5 +1,6 @@
 #pragma once
-// Helpers of the kernels: an exponential that compilers vectorise, and sums in a fixed order of lanes.
+// Helpers of the kernels: an exponential that compilers vectorise, and sums in a fixed order of
+// lanes.
 
 #include <array>
 #include <bit>
@@ -9,7 +10,8 @@
 
 namespace tandem::cpu {
 
-/// eˣ to 1 unit in the last place or two, NaN for NaN; below −87.3 the smallest normal number, above 88.3 a huge finite one.
+/// eˣ to 1 unit in the last place or two, NaN for NaN; below −87.3 the smallest normal number,
+/// above 88.3 a huge finite one.
 inline float exponential(float x) {
   const float low = x < -87.3F ? -87.3F : x;
   const float clamped = low > 88.3F ? 88.3F : low;

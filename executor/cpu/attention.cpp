@@ -1,4 +1,5 @@
-// Causal attention in blocks of queries and keys: scores live on the stack, never in memory, and are made again in backward.
+// Causal attention in blocks of queries and keys: scores live on the stack, never in memory, and
+// are made again in backward.
 
 #include <algorithm>
 #include <array>
@@ -27,7 +28,8 @@ struct HeadView {
   T scale{};
 };
 
-/// A block of queries against a block of keys. Both start at multiples of kBlock, keys not after queries.
+/// A block of queries against a block of keys. Both start at multiples of kBlock, keys not after
+/// queries.
 struct Block {
   std::int64_t query = 0, queries = 0, key = 0, keys = 0;
   /// Keys that query `i` of the block may see, at most all.
@@ -52,7 +54,8 @@ void multiply_transposed(const Block& block, std::int64_t channels, const T* lef
                .c_row = kBlock});
 }
 
-/// Softmax over blocks of keys, one after the other: `out` is kept as if the keys seen so far were all.
+/// Softmax over blocks of keys, one after the other: `out` is kept as if the keys seen so far were
+/// all.
 template <class T>
 void attend_block(const HeadView<T>& head, const Block& block, std::span<T> peaks,
                   std::span<T> sums, T* out) {
@@ -92,7 +95,8 @@ void attend_head(const HeadView<T>& head, std::int64_t sequence, T* log_sum, T* 
     std::array<T, kBlock> peaks, sums{};
     peaks.fill(std::numeric_limits<T>::lowest());
     T* y = out + query * head.row;
-    for (std::int64_t i = 0; i < block.queries; ++i) std::fill_n(y + i * head.row, head.channels, T{});
+    for (std::int64_t i = 0; i < block.queries; ++i)
+      std::fill_n(y + i * head.row, head.channels, T{});
     for (block.key = 0; block.key <= query; block.key += kBlock) {
       block.keys = std::min(kBlock, sequence - block.key);
       attend_block<T>(head, block, peaks, sums, y);
@@ -177,8 +181,8 @@ void backward_head(const HeadView<T>& head, const HeadGradient<T>& gradient,
     for (std::int64_t i = 0; i < block.queries; ++i) {
       const T* y = gradient.y + (query + i) * head.row;
       const T* dy = gradient.dy + (query + i) * head.row;
-      along[static_cast<std::size_t>(i)] = lane_sum<T>(
-          static_cast<std::size_t>(head.channels), [=](std::size_t c) { return y[c] * dy[c]; });
+      along[static_cast<std::size_t>(i)] = lane_sum<T>(static_cast<std::size_t>(head.channels),
+                                                       [=](std::size_t c) { return y[c] * dy[c]; });
     }
     for (block.key = 0; block.key <= query; block.key += kBlock) {
       block.keys = std::min(kBlock, sequence - block.key);
@@ -187,7 +191,8 @@ void backward_head(const HeadView<T>& head, const HeadGradient<T>& gradient,
   }
 }
 
-/// Where head `head` of sample `sample` begins in qkv's query part; keys and values follow `width` later each.
+/// Where head `head` of sample `sample` begins in qkv's query part; keys and values follow `width`
+/// later each.
 template <class T>
 HeadView<T> view_of(const AttentionShape& shape, std::span<const T> qkv, std::int64_t sample,
                     std::int64_t head) {
@@ -202,8 +207,7 @@ HeadView<T> view_of(const AttentionShape& shape, std::span<const T> qkv, std::in
           .scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(channels)))};
 }
 
-void check_shape(const AttentionShape& shape, std::size_t qkv, std::size_t log_sum,
-                 std::size_t y) {
+void check_shape(const AttentionShape& shape, std::size_t qkv, std::size_t log_sum, std::size_t y) {
   const std::int64_t rows = shape.batch * shape.sequence;
   TANDEM_CHECK(shape.heads > 0 && shape.width % shape.heads == 0, shape.heads, shape.width);
   TANDEM_CHECK(static_cast<std::int64_t>(qkv) == 3 * rows * shape.width &&
@@ -228,26 +232,23 @@ void Kernels<T>::attention(AttentionShape shape, const AttentionForward<T>& span
 }
 
 template <class T>
-void Kernels<T>::attention_backward(AttentionShape shape,
-                                    const AttentionBackward<T>& spans) const {
+void Kernels<T>::attention_backward(AttentionShape shape, const AttentionBackward<T>& spans) const {
   check_shape(shape, spans.qkv.size(), spans.log_sum.size(), spans.y.size());
   check_shape(shape, spans.dqkv.size(), spans.log_sum.size(), spans.dy.size());
   fill(spans.dqkv, 0.0);
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       const HeadView<T> view = view_of(shape, spans.qkv, sample, head);
-      const std::int64_t at =
-          sample * shape.sequence * shape.width + head * view.channels;
+      const std::int64_t at = sample * shape.sequence * shape.width + head * view.channels;
       T* query = spans.dqkv.data() + (view.query - spans.qkv.data());
       backward_head(view,
-                    HeadGradient<T>{
-                        .log_sum = spans.log_sum.data() +
-                                   (sample * shape.heads + head) * shape.sequence,
-                        .y = spans.y.data() + at,
-                        .dy = spans.dy.data() + at,
-                        .query = query,
-                        .key = query + shape.width,
-                        .value = query + 2 * shape.width},
+                    HeadGradient<T>{.log_sum = spans.log_sum.data() +
+                                               (sample * shape.heads + head) * shape.sequence,
+                                    .y = spans.y.data() + at,
+                                    .dy = spans.dy.data() + at,
+                                    .query = query,
+                                    .key = query + shape.width,
+                                    .value = query + 2 * shape.width},
                     shape.sequence);
     }
   }

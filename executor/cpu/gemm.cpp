@@ -11,11 +11,13 @@ namespace {
 // Inlined into each variant, so as to be compiled for its instruction set.
 #define TANDEM_INLINE [[gnu::always_inline]] inline
 
-// A block of B (inner × columns), packed, stays in the second-level cache while all rows pass over it.
+// A block of B (inner × columns), packed, stays in the second-level cache while all rows pass over
+// it.
 constexpr std::int64_t kInnerBlock = 128;
 constexpr std::int64_t kColumnBlock = 256;
 
-/// C += A·B for one tile of kRows × kVectors vectors held in registers. a: [inner][kRows], b: [inner][tile columns].
+/// C += A·B for one tile of kRows × kVectors vectors held in registers. a: [inner][kRows], b:
+/// [inner][tile columns].
 template <class T, int kBytes, int kRows, int kVectors>
 TANDEM_INLINE void run_tile(std::int64_t inner, const T* a, const T* b, T* c, std::int64_t c_row) {
   using Vector [[gnu::vector_size(kBytes)]] = T;
@@ -63,7 +65,8 @@ TANDEM_INLINE void run_edge(std::int64_t inner, const T* a, const T* b, T* c, st
   }
 }
 
-/// Packs `count` lines of `length` so that kWidth lines interleave: out[panel][position][line]. Missing lines are zeros.
+/// Packs `count` lines of `length` so that kWidth lines interleave: out[panel][position][line].
+/// Missing lines are zeros.
 template <class T, std::int64_t kWidth>
 TANDEM_INLINE void pack(const T* from, std::int64_t line_stride, std::int64_t position_stride,
                         std::int64_t count, std::int64_t length, T* out) {
@@ -119,7 +122,8 @@ void run_portable(const Gemm<T>& g) {
 }
 
 #if defined(__x86_64__)
-// AVX-512 gives less: with separate multiplications and additions, 72–88 GFLOP/s a core where AVX2 gives 95.
+// AVX-512 gives less: with separate multiplications and additions, 72–88 GFLOP/s a core where AVX2
+// gives 95.
 template <class T>
 [[gnu::target("avx2")]] void run_avx2(const Gemm<T>& g) {
   run_blocked<T, 32, 6, 2>(g);

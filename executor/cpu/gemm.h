@@ -1,9 +1,9 @@
 #pragma once
 // C += A·B on strided matrices, blocked and packed.
 //
-// Every element of C is its old value plus the products in ascending order of the inner index, one rounding for each product
-// and each sum: no fused multiply-add, no reassociation. So the bits depend neither on blocking nor on the vector width, and
-// all variants below agree.
+// Every element of C is its old value plus the products in ascending order of the inner index, one
+// rounding for each product and each sum: no fused multiply-add, no reassociation. So the bits
+// depend neither on blocking nor on the vector width, and all variants below agree.
 
 #include <cstdint>
 #include <span>

@@ -146,11 +146,11 @@ void Kernels<T>::layer_norm_backward(RowShape shape, const NormBackward<T>& span
     T* dx = spans.dx.data() + row * width;
     const T mean = spans.mean[row];
     const T inverse = spans.inverse_deviation[row];
-    const T along_ones =
-        lane_sum<T>(width, [=](std::size_t i) { return dy[i] * gain[i]; }) / count;
-    const T along_x = lane_sum<T>(width, [=](std::size_t i) {
-                        return dy[i] * gain[i] * ((x[i] - mean) * inverse);
-                      }) / count;
+    const T along_ones = lane_sum<T>(width, [=](std::size_t i) { return dy[i] * gain[i]; }) / count;
+    const T along_x =
+        lane_sum<T>(width,
+                    [=](std::size_t i) { return dy[i] * gain[i] * ((x[i] - mean) * inverse); }) /
+        count;
     for (std::size_t i = 0; i < width; ++i) {
       const T normed = (x[i] - mean) * inverse;
       dx[i] = inverse * (dy[i] * gain[i] - along_ones - normed * along_x);

@@ -1,6 +1,7 @@
 #pragma once
-// The kernels in portable C++, for float and double. Bit for bit the same on every machine of one C library: products and sums
-// round one by one, sums run in a fixed order, and instruction sets differ only in speed.
+// The kernels in portable C++, for float and double. Bit for bit the same on every machine of one C
+// library: products and sums round one by one, sums run in a fixed order, and instruction sets
+// differ only in speed.
 
 #include <cstdint>
 #include <span>

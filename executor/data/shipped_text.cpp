@@ -1,4 +1,5 @@
-// The shipped text, put into the binary by the assembler, so that training needs no path. TANDEM_SHIPPED_TEXT: its file.
+// The shipped text, put into the binary by the assembler, so that training needs no path.
+// TANDEM_SHIPPED_TEXT: its file.
 
 #include <cstddef>
 #include <string_view>
@@ -9,7 +10,8 @@ asm(".section .rodata\n"
     ".global tandem_shipped_text_first\n"
     ".global tandem_shipped_text_last\n"
     "tandem_shipped_text_first:\n"
-    ".incbin \"" TANDEM_SHIPPED_TEXT "\"\n"
+    ".incbin \"" TANDEM_SHIPPED_TEXT
+    "\"\n"
     "tandem_shipped_text_last:\n"
     ".byte 0\n"
     ".text\n");

@@ -41,20 +41,26 @@ class AnyLayer {
   }
 
  private:
-  using Variant = std::variant<Embedding<K>, Attention<K>, Mlp<K>, Head<K>, Linear<K>,
-                               SquaredError<K>>;
+  using Variant =
+      std::variant<Embedding<K>, Attention<K>, Mlp<K>, Head<K>, Linear<K>, SquaredError<K>>;
   static_assert(Layer<Embedding<K>, K> && Layer<Attention<K>, K> && Layer<Mlp<K>, K> &&
                 Layer<Head<K>, K> && Layer<Linear<K>, K> && Layer<SquaredError<K>, K>);
   static_assert(std::variant_size_v<Variant> == kLayerKinds);
 
   static Variant make(LayerKind kind, const LayerShape& shape) {
     switch (kind) {
-      case LayerKind::embedding: return Embedding<K>(shape);
-      case LayerKind::attention: return Attention<K>(shape);
-      case LayerKind::mlp: return Mlp<K>(shape);
-      case LayerKind::head: return Head<K>(shape);
-      case LayerKind::linear: return Linear<K>(shape);
-      case LayerKind::squared_error: return SquaredError<K>(shape);
+      case LayerKind::embedding:
+        return Embedding<K>(shape);
+      case LayerKind::attention:
+        return Attention<K>(shape);
+      case LayerKind::mlp:
+        return Mlp<K>(shape);
+      case LayerKind::head:
+        return Head<K>(shape);
+      case LayerKind::linear:
+        return Linear<K>(shape);
+      case LayerKind::squared_error:
+        return SquaredError<K>(shape);
     }
     TANDEM_CHECK(false, static_cast<int>(kind));
     return Linear<K>(shape);

@@ -1,5 +1,6 @@
 #pragma once
-// x + Proj(CausalAttention(LayerNorm(x))). Scores are not kept: the kernels make them again from queries and keys.
+// x + Proj(CausalAttention(LayerNorm(x))). Scores are not kept: the kernels make them again from
+// queries and keys.
 
 #include "executor/layers/layer.h"
 
@@ -34,9 +35,9 @@ class Attention {
                                                      .inverse_deviation = stash.inverse_deviation,
                                                      .y = stash.normed});
     kernels.matmul(to_qkv(), stash.normed, weights.qkv, weights.qkv_bias, stash.qkv);
-    kernels.attention(shape_.attention(), AttentionForward<T>{.qkv = stash.qkv,
-                                                              .log_sum = stash.log_sum,
-                                                              .y = stash.attended});
+    kernels.attention(
+        shape_.attention(),
+        AttentionForward<T>{.qkv = stash.qkv, .log_sum = stash.log_sum, .y = stash.attended});
     if (spans.output.empty()) return {};
     kernels.matmul(to_output(), stash.attended, weights.projection, weights.projection_bias,
                    spans.output);
@@ -48,7 +49,8 @@ class Attention {
     const auto weights = cut_weights(spans.weights);
     const auto stash = cut_stash(spans.stash);
     const auto scratch = cut_scratch(spans.scratch);
-    // The gradient of the attended values borrows the place of the norm's, which is made after its last use.
+    // The gradient of the attended values borrows the place of the norm's, which is made after its
+    // last use.
     const std::span<T> attended_gradient = scratch.normed;
     const MatmulShape back{.rows = shape_.rows(), .inner = d_, .columns = d_};
     kernels.matmul_transposed(back, spans.output_gradient, weights.projection, attended_gradient);
@@ -59,14 +61,14 @@ class Attention {
                                                                         .dqkv = scratch.qkv});
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = 3 * d_, .columns = d_};
     kernels.matmul_transposed(to_norm, scratch.qkv, weights.qkv, scratch.normed);
-    kernels.layer_norm_backward(
-        shape_.norm(), NormBackward<T>{.x = spans.input,
-                                       .mean = stash.mean,
-                                       .inverse_deviation = stash.inverse_deviation,
-                                       .gain = weights.gain,
-                                       .dy = scratch.normed,
-                                       .residual = spans.output_gradient,
-                                       .dx = spans.input_gradient});
+    kernels.layer_norm_backward(shape_.norm(),
+                                NormBackward<T>{.x = spans.input,
+                                                .mean = stash.mean,
+                                                .inverse_deviation = stash.inverse_deviation,
+                                                .gain = weights.gain,
+                                                .dy = scratch.normed,
+                                                .residual = spans.output_gradient,
+                                                .dx = spans.input_gradient});
   }
 
   void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
@@ -113,9 +115,12 @@ class Attention {
   Stash<U> cut_stash(std::span<U> whole) const {
     Carver<U> carver(whole);
     const std::int64_t rows = shape_.rows();
-    return {carver.take(rows),          carver.take(rows),
-            carver.take(rows * d_),     carver.take(3 * rows * d_),
-            carver.take(rows * shape_.model.heads), carver.take(rows * d_)};
+    return {carver.take(rows),
+            carver.take(rows),
+            carver.take(rows * d_),
+            carver.take(3 * rows * d_),
+            carver.take(rows * shape_.model.heads),
+            carver.take(rows * d_)};
   }
   template <class U>
   Scratch<U> cut_scratch(std::span<U> whole) const {

@@ -1,6 +1,6 @@
 #pragma once
-// Token and learned position embedding: tokens → (B, T, d). Keeps the tokens in its stash, as numbers. There is no gradient of
-// its input.
+// Token and learned position embedding: tokens → (B, T, d). Keeps the tokens in its stash, as
+// numbers. There is no gradient of its input.
 
 #include "executor/layers/layer.h"
 

@@ -1,7 +1,8 @@
 #pragma once
-// Final LayerNorm, vocabulary projection (V × d, as the token embedding), cross-entropy. Forward needs the targets, returns
-// the mean loss over the microbatch's tokens, and leaves the scaled gradient of the logits in the stash: backward needs
-// neither targets nor logits. When the model is tied the head holds its own copy of the token embedding.
+// Final LayerNorm, vocabulary projection (V × d, as the token embedding), cross-entropy. Forward
+// needs the targets, returns the mean loss over the microbatch's tokens, and leaves the scaled
+// gradient of the logits in the stash: backward needs neither targets nor logits. When the model is
+// tied the head holds its own copy of the token embedding.
 
 #include "executor/layers/layer.h"
 
@@ -50,14 +51,14 @@ class Head {
     const auto stash = cut_stash(spans.stash);
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = vocabulary_, .columns = d_};
     kernels.matmul(to_norm, stash.logits, weights.projection, {}, spans.scratch);
-    kernels.layer_norm_backward(
-        shape_.norm(), NormBackward<T>{.x = spans.input,
-                                       .mean = stash.mean,
-                                       .inverse_deviation = stash.inverse_deviation,
-                                       .gain = weights.gain,
-                                       .dy = spans.scratch,
-                                       .residual = {},
-                                       .dx = spans.input_gradient});
+    kernels.layer_norm_backward(shape_.norm(),
+                                NormBackward<T>{.x = spans.input,
+                                                .mean = stash.mean,
+                                                .inverse_deviation = stash.inverse_deviation,
+                                                .gain = weights.gain,
+                                                .dy = spans.scratch,
+                                                .residual = {},
+                                                .dx = spans.input_gradient});
   }
 
   void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {

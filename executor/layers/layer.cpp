@@ -26,9 +26,15 @@ void initialise(const Tensor& tensor, std::uint64_t seed, std::span<T> values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     double value = 0.0;
     switch (tensor.initial) {
-      case Initial::normal: value = tensor.deviation * normal(seed, key, i); break;
-      case Initial::zeros: value = 0.0; break;
-      case Initial::ones: value = 1.0; break;
+      case Initial::normal:
+        value = tensor.deviation * normal(seed, key, i);
+        break;
+      case Initial::zeros:
+        value = 0.0;
+        break;
+      case Initial::ones:
+        value = 1.0;
+        break;
       case Initial::dyadic:
         value = 0.5 * static_cast<double>(random_bits(seed, key, i) % 5) - 1.0;
         break;
@@ -56,6 +62,11 @@ std::vector<Tensor> projection_tensors(const std::string& prefix, std::int64_t i
                 .deviation = deviation};
   tensors[1] = {.name = prefix + ".bias", .shape = {columns}};
   return tensors;
+}
+
+double mean_loss_scale(const ModelSpec& model, std::int32_t microbatch_size,
+                       std::int32_t microbatches) {
+  return 1.0 / (static_cast<double>(microbatch_size) * model.sequence * microbatches);
 }
 
 double residual_deviation(const ModelSpec& model) {

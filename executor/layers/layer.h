@@ -2,11 +2,13 @@
 // What every layer is: sizes, parameter tensors, and three functions over kernels.
 //
 // A layer owns no tensor memory. What its functions read and write is handed in:
-//   forward           reads weights, input, sample; writes stash and output (an empty output: not wanted, as in recomputation)
-//   backward_input    reads weights, input, stash, output_gradient; writes scratch and input_gradient (empty: not wanted)
-//   backward_weight   reads input, stash, output_gradient, scratch; adds to gradients
-// backward_weight may run any time after backward_input of the same microbatch, as long as what it reads is kept. The same
-// inputs give the same bits. Forward returns the loss where the layer computes one.
+//   forward           reads weights, input, sample; writes stash and output (an empty output: not
+//   wanted, as in recomputation) backward_input    reads weights, input, stash, output_gradient;
+//   writes scratch and input_gradient (empty: not wanted) backward_weight   reads input, stash,
+//   output_gradient, scratch; adds to gradients
+// backward_weight may run any time after backward_input of the same microbatch, as long as what it
+// reads is kept. The same inputs give the same bits. Forward returns the loss where the layer
+// computes one.
 
 #include <concepts>
 #include <cstdint>
@@ -33,8 +35,8 @@ struct Tensor {
   std::vector<std::int64_t> shape;
   bool decayed = false;  // subject to weight decay: matrices are, vectors are not
   Initial initial = Initial::zeros;
-  double deviation = 0.0;   // of Initial::normal
-  std::string key = {};     // names its random numbers: its name, or that of what it is a tied copy of
+  double deviation = 0.0;  // of Initial::normal
+  std::string key = {};  // names its random numbers: its name, or that of what it is a tied copy of
   std::int64_t offset = 0;  // in the layer's or the stage's weights
 
   std::int64_t size() const {
@@ -51,22 +53,23 @@ struct Sample {
 
 template <class T>
 struct ForwardSpans {
-  std::span<const T> weights, input;
+  std::span<const T> weights = {}, input = {};
   const Sample<T>* sample = nullptr;  // read where a stage is first or last
-  std::span<T> stash, output;
+  std::span<T> stash = {}, output = {};
 };
 
 template <class T>
 struct BackwardSpans {
-  std::span<const T> weights, input, stash, output_gradient;
-  std::span<T> scratch, input_gradient, gradients;
+  std::span<const T> weights = {}, input = {}, stash = {}, output_gradient = {};
+  std::span<T> scratch = {}, input_gradient = {}, gradients = {};
 };
 
 /// Everything a layer must know to state its sizes and to compute.
 struct LayerShape {
   ModelSpec model;
   std::int32_t microbatch_size = 1;
-  double loss_scale = 1.0;  // factor of the gradient of the loss summed over tokens; for a mean over a batch 1 / (B·T·m)
+  double loss_scale = 1.0;  // factor of the gradient of the loss summed over tokens; for a mean
+                            // over a batch 1 / (B·T·m)
 
   std::int64_t rows() const { return std::int64_t{microbatch_size} * model.sequence; }
   std::int64_t boundary() const { return rows() * model.width; }
@@ -111,7 +114,8 @@ void append_tensors(std::vector<Tensor> more, std::vector<Tensor>& tensors);
 /// Elements of all tensors. REQUIRES: offsets are set.
 std::int64_t total_size(std::span<const Tensor> tensors);
 
-/// Initial values of one tensor, rounded to float whatever T is. Pure function of (seed, tensor key, element).
+/// Initial values of one tensor, rounded to float whatever T is. Pure function of (seed, tensor
+/// key, element).
 template <class T>
 void initialise(const Tensor& tensor, std::uint64_t seed, std::span<T> values);
 
@@ -125,6 +129,11 @@ std::vector<Tensor> projection_tensors(const std::string& prefix, std::int64_t i
 inline constexpr double kInitialDeviation = 0.02;  // GPT-2
 inline constexpr const char* kTokenTable = "embedding.token.weight";
 inline constexpr const char* kHeadTable = "head.projection.weight";
+
+/// The scale that makes gradients those of the mean loss over the tokens of a whole batch: 1 /
+/// (B·T·m).
+double mean_loss_scale(const ModelSpec& model, std::int32_t microbatch_size,
+                       std::int32_t microbatches);
 
 /// GPT-2 shrinks what is added to the residual stream by the root of the number of additions.
 double residual_deviation(const ModelSpec& model);

@@ -31,8 +31,7 @@ class Linear {
 
   void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
     if (spans.input_gradient.empty()) return;
-    kernels.matmul_transposed(square(), spans.output_gradient, spans.weights,
-                              spans.input_gradient);
+    kernels.matmul_transposed(square(), spans.output_gradient, spans.weights, spans.input_gradient);
   }
 
   void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {

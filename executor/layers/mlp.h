@@ -9,15 +9,13 @@ template <Kernels K>
 class Mlp {
  public:
   using T = typename K::Scalar;
-  explicit Mlp(const LayerShape& shape)
-      : shape_(shape), d_(shape.model.width), inside_(4 * d_) {}
+  explicit Mlp(const LayerShape& shape) : shape_(shape), d_(shape.model.width), inside_(4 * d_) {}
 
   std::vector<Tensor> tensors(std::int32_t block) const {
     const std::string prefix = fmt::format("block{}.mlp", block);
     std::vector<Tensor> tensors;
     append_tensors(norm_tensors(prefix + ".norm", shape_.model.width), tensors);
-    append_tensors(projection_tensors(prefix + ".expand", d_, inside_, kInitialDeviation),
-                   tensors);
+    append_tensors(projection_tensors(prefix + ".expand", d_, inside_, kInitialDeviation), tensors);
     append_tensors(
         projection_tensors(prefix + ".projection", inside_, d_, residual_deviation(shape_.model)),
         tensors);
@@ -49,27 +47,25 @@ class Mlp {
     const auto stash = cut_stash(spans.stash);
     const auto scratch = cut_scratch(spans.scratch);
     const MatmulShape to_inside{.rows = shape_.rows(), .inner = d_, .columns = inside_};
-    kernels.matmul_transposed(to_inside, spans.output_gradient, weights.projection,
-                              scratch.before);
+    kernels.matmul_transposed(to_inside, spans.output_gradient, weights.projection, scratch.before);
     kernels.gelu_backward(stash.before, scratch.before, scratch.before);
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = inside_, .columns = d_};
     kernels.matmul_transposed(to_norm, scratch.before, weights.expand, scratch.normed);
-    kernels.layer_norm_backward(
-        shape_.norm(), NormBackward<T>{.x = spans.input,
-                                       .mean = stash.mean,
-                                       .inverse_deviation = stash.inverse_deviation,
-                                       .gain = weights.gain,
-                                       .dy = scratch.normed,
-                                       .residual = spans.output_gradient,
-                                       .dx = spans.input_gradient});
+    kernels.layer_norm_backward(shape_.norm(),
+                                NormBackward<T>{.x = spans.input,
+                                                .mean = stash.mean,
+                                                .inverse_deviation = stash.inverse_deviation,
+                                                .gain = weights.gain,
+                                                .dy = scratch.normed,
+                                                .residual = spans.output_gradient,
+                                                .dx = spans.input_gradient});
   }
 
   void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
     const auto gradients = cut_weights(spans.gradients);
     const auto stash = cut_stash(spans.stash);
     const auto scratch = cut_scratch(std::span<const T>(spans.scratch));
-    kernels.accumulate_product(project(), stash.after, spans.output_gradient,
-                               gradients.projection);
+    kernels.accumulate_product(project(), stash.after, spans.output_gradient, gradients.projection);
     kernels.accumulate_rows(shape_.norm(), spans.output_gradient, gradients.projection_bias);
     kernels.accumulate_product(expand(), stash.normed, scratch.before, gradients.expand);
     kernels.accumulate_rows({.rows = shape_.rows(), .width = inside_}, scratch.before,

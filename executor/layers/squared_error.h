@@ -1,5 +1,6 @@
 #pragma once
-// ½·Σ(y − expected)². Forward returns it divided by the microbatch's rows and leaves its scaled gradient in the stash.
+// ½·Σ(y − expected)². Forward returns it divided by the microbatch's rows and leaves its scaled
+// gradient in the stash.
 
 #include "executor/layers/layer.h"
 
