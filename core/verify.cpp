@@ -1,0 +1,59 @@
+#include "core/verify.h"
+
+#include <string_view>
+
+#include "core/verify/checkers.h"
+
+namespace tandem {
+
+std::string_view name(ViolationKind kind) {
+  switch (kind) {
+    case ViolationKind::missing_op:
+      return "missing_op";
+    case ViolationKind::duplicate_op:
+      return "duplicate_op";
+    case ViolationKind::missing_transfer:
+      return "missing_transfer";
+    case ViolationKind::missing_wait:
+      return "missing_wait";
+    case ViolationKind::wrong_version:
+      return "wrong_version";
+    case ViolationKind::version_overwritten:
+      return "version_overwritten";
+    case ViolationKind::slot_overwritten:
+      return "slot_overwritten";
+    case ViolationKind::deadlock:
+      return "deadlock";
+    case ViolationKind::malformed:
+      return "malformed";
+  }
+  return "unknown";
+}
+
+std::vector<Violation> verify(const Program& program, const SlotCounts& slots) {
+  verification::Report report;
+  if (!verification::check_shape(program, slots, report)) return report.take();
+  const bool ordered = verification::check_order(program, report);
+  const verification::Facts facts(program, report);
+  if (facts.hopeless()) return report.take();
+  verification::check_lanes(facts, report);
+  verification::check_completeness(facts, report);
+  if (!ordered) return report.take();
+  verification::Order order(program, facts.batches());
+  verification::check_dependencies(facts, order, report);
+  verification::check_versions(facts, order, slots, report);
+  verification::check_slots(facts, order, slots, report);
+  return report.take();
+}
+
+std::vector<Violation> verify(const Program& program) {
+  const Placement& placement = program.placement();
+  SlotCounts none(placement.stages());
+  verification::Report report;
+  // Slots can be counted only in a program that has an order.
+  if (!verification::check_shape(program, none, report)) return report.take();
+  if (!verification::check_order(program, report)) return verify(program, none);
+  return verify(program, count_slots(program));
+}
+
+}  // namespace tandem

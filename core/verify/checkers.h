@@ -1,0 +1,34 @@
+#pragma once
+// The checkers of verify(), one a file. Each re-derives what must hold from the program alone.
+
+#include "core/verify/facts.h"
+#include "core/verify/order.h"
+#include "core/verify/report.h"
+
+namespace tandem::verification {
+
+/// Placement, offsets and spans that the other checkers' tables rest on. False: nothing further can
+/// be said.
+bool check_shape(const Program& program, const SlotCounts& slots, Report& report);
+
+/// Every instruction on the lanes and with the cost key that its kind asks for.
+void check_lanes(const Facts& facts, Report& report);
+
+/// Waits on what the order holds earlier; else the cycle, if there is one. False: there is no order
+/// to reason about.
+bool check_order(const Program& program, Report& report);
+
+/// Each part does all its work on each microbatch once; each edge has its transfers, each update
+/// its reductions.
+void check_completeness(const Facts& facts, Report& report);
+
+/// Nothing starts before what it needs has ended.
+void check_dependencies(const Facts& facts, Order& order, Report& report);
+
+/// The same version forwards and backwards, made before it is read and not overwritten while it is.
+void check_versions(const Facts& facts, Order& order, const SlotCounts& slots, Report& report);
+
+/// No ring slot is taken before its last user has ended.
+void check_slots(const Facts& facts, Order& order, const SlotCounts& slots, Report& report);
+
+}  // namespace tandem::verification

@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <string_view>
+
+#include "core/verify/checkers.h"
+
+namespace tandem::verification {
+
+namespace {
+
+class Completeness {
+ public:
+  Completeness(const Facts& facts, Report& report)
+      : facts_(facts), program_(facts.program()), report_(report) {}
+
+  void check() {
+    for (std::size_t p = 0; p < facts_.placement().parts(); ++p) {
+      const PartId part = id_at<PartId>(p);
+      if (facts_.replicas(part).empty()) continue;
+      for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_work(part, r);
+      check_updates(part);
+    }
+    for (const Link& link : facts_.links()) {
+      for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_link(link, r);
+    }
+  }
+
+ private:
+  void check_work(PartId part, std::int32_t r) {
+    need(part, r, Work::forward, "forward");
+    const StageId stage = facts_.stage_of(part, r);
+    if (stage == kNoStage) return;
+    need(part, r, Work::input_gradient, "backward");
+    need(part, r, Work::weight_gradient, "weight gradient");
+    for (const Work work : {Work::input_gradient, Work::weight_gradient, Work::recompute}) {
+      const InstructionId id = facts_.find(work, part, r);
+      if (!exists(id) || program_[id].op.stage == stage) continue;
+      report_.add(ViolationKind::missing_op, id,
+                  "{}: microbatch {} went forward on {}, so it can't be worked on here",
+                  at_instruction(program_, id), r, at_stage(program_, stage));
+    }
+  }
+
+  void need(PartId part, std::int32_t r, Work work, std::string_view what) {
+    if (exists(facts_.find(work, part, r))) return;
+    const StageId stage = facts_.stage_of(part, r);
+    const StageId likely = stage == kNoStage ? facts_.replicas(part).front() : stage;
+    report_.add(ViolationKind::missing_op,
+                facts_.find(Work::forward, part, r) == kNoInstruction
+                    ? InstructionId{}
+                    : facts_.find(Work::forward, part, r),
+                "no {} of microbatch {} on {}", what, r,
+                facts_.replicas(part).size() > 1 && stage == kNoStage
+                    ? fmt::format("any replica of part {}", index(part))
+                    : at_stage(program_, likely));
+  }
+
+  void check_updates(PartId part) {
+    const auto& like = facts_.updates(facts_.replicas(part).front());
+    for (const StageId stage : facts_.replicas(part)) {
+      const auto& updates = facts_.updates(stage);
+      check_partition(stage, updates);
+      const auto same = [](const UpdateFact& a, const UpdateFact& b) {
+        return a.first == b.first && a.last == b.last;
+      };
+      if (!std::equal(like.begin(), like.end(), updates.begin(), updates.end(), same)) {
+        report_.add(ViolationKind::malformed, updates.empty() ? InstructionId{} : updates[0].id,
+                    "{} does not update for the same microbatches as its replica, {}",
+                    at_stage(program_, stage), at_stage(program_, facts_.replicas(part).front()));
+      }
+      for (const UpdateFact& update : updates) check_reductions(part, stage, update);
+    }
+  }
+
+  void check_partition(StageId stage, const std::vector<UpdateFact>& updates) {
+    std::int32_t next = 0;
+    for (const UpdateFact& update : updates) {
+      if (update.first > next) missing_update(stage, next, update.first - 1, update.id);
+      if (update.first < next) {
+        report_.add(ViolationKind::duplicate_op, update.id,
+                    "{}: microbatch {} is covered by another update too",
+                    at_instruction(program_, update.id), update.first);
+      }
+      next = std::max(next, update.last + 1);
+    }
+    if (next < facts_.microbatches()) {
+      missing_update(stage, next, facts_.microbatches() - 1,
+                     updates.empty() ? InstructionId{} : updates.back().id);
+    }
+  }
+
+  void missing_update(StageId stage, std::int32_t first, std::int32_t last, InstructionId id) {
+    report_.add(ViolationKind::missing_op, id, "no update covers microbatch {} to {} on {}", first,
+                last, at_stage(program_, stage));
+  }
+
+  void check_reductions(PartId part, StageId stage, const UpdateFact& update) {
+    const bool replicated = facts_.replicas(part).size() > 1 || facts_.width() > 1;
+    if (replicated && !exists(update.reduce_gradient)) {
+      report_.add(ViolationKind::missing_op, update.id,
+                  "{}: no reduce_gradient sums the gradients of the replicas of {} before it",
+                  at_instruction(program_, update.id), at_stage(program_, stage));
+    }
+    if (facts_.placement().tied_with(part).size() > 1 && !exists(update.reduce_tied)) {
+      report_.add(ViolationKind::missing_op, update.id,
+                  "{}: no reduce_tied sums the gradients of the parts that {} is tied to before it",
+                  at_instruction(program_, update.id), at_stage(program_, stage));
+    }
+  }
+
+  /// Each microbatch of either part crosses the link, and by a transfer each way where devices
+  /// differ.
+  void check_link(const Link& link, std::int32_t r) {
+    const StageId from = facts_.stage_of(link.from, r), to = facts_.stage_of(link.to, r);
+    if (from == kNoStage || to == kNoStage) return;  // reported as a missing forward
+    if (!facts_.joined(from, to)) {
+      report_.add(ViolationKind::missing_op, facts_.find(Work::forward, link.to, r),
+                  "microbatch {} runs on {} and on {}, which no edge joins", r,
+                  at_stage(program_, from), at_stage(program_, to));
+      return;
+    }
+    if (facts_.device(from) == facts_.device(to)) return;
+    const auto row = static_cast<std::size_t>(r);
+    if (!exists(link.activation[row])) {
+      report_.add(ViolationKind::missing_transfer, facts_.find(Work::forward, link.to, r),
+                  "no send_activation of microbatch {} from {} to {}", r, at_stage(program_, from),
+                  at_stage(program_, to));
+    }
+    if (!exists(link.gradient[row])) {
+      report_.add(ViolationKind::missing_transfer, facts_.find(Work::input_gradient, link.from, r),
+                  "no send_gradient of microbatch {} from {} to {}", r, at_stage(program_, to),
+                  at_stage(program_, from));
+    }
+  }
+
+  const Facts& facts_;
+  const Program& program_;
+  Report& report_;
+};
+
+}  // namespace
+
+void check_completeness(const Facts& facts, Report& report) { Completeness(facts, report).check(); }
+
+}  // namespace tandem::verification

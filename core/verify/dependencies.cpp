@@ -1,0 +1,123 @@
+#include <algorithm>
+
+#include "core/verify/checkers.h"
+
+namespace tandem::verification {
+
+namespace {
+
+class Dependencies {
+ public:
+  Dependencies(const Facts& facts, Order& order, Report& report)
+      : facts_(facts), program_(facts.program()), order_(order), report_(report) {}
+
+  void check() {
+    for (std::size_t p = 0; p < facts_.placement().parts(); ++p) {
+      const PartId part = id_at<PartId>(p);
+      for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_microbatch(part, r);
+    }
+    for (const Link& link : facts_.links()) {
+      for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_link(link, r);
+    }
+    for (const StageId stage : ids(facts_.placement().device)) check_updates(stage);
+    for (const InstructionId id : program_.order()) {
+      if (is_collective(program_[id].op.kind)) check_reduction_order(id);
+    }
+  }
+
+ private:
+  void need(InstructionId first, InstructionId then, std::int64_t batches_later = 0) {
+    if (!exists(first) || !exists(then)) return;  // reported as missing
+    if (first == then && batches_later == 0) return;
+    if (order_.before(first, then, batches_later)) return;
+    report_.add(
+        ViolationKind::missing_wait, then, "{} may start before {}{} has ended",
+        at_instruction(program_, then), at_instruction(program_, first),
+        batches_later == 0 ? std::string() : fmt::format(", {} batches before,", batches_later));
+  }
+
+  void check_microbatch(PartId part, std::int32_t r) {
+    const InstructionId forward = facts_.find(Work::forward, part, r);
+    const InstructionId again = facts_.find(Work::recompute, part, r);
+    const InstructionId backward = facts_.find(Work::input_gradient, part, r);
+    need(forward, again);
+    need(again, backward);
+    need(forward, backward);
+    need(backward, facts_.find(Work::weight_gradient, part, r));
+  }
+
+  void check_link(const Link& link, std::int32_t r) {
+    const StageId from = facts_.stage_of(link.from, r), to = facts_.stage_of(link.to, r);
+    if (from == kNoStage || to == kNoStage || !facts_.joined(from, to)) return;
+    const bool apart = facts_.device(from) != facts_.device(to);
+    const auto row = static_cast<std::size_t>(r);
+    need_through(facts_.find(Work::forward, link.from, r), apart, link.activation[row],
+                 facts_.find(Work::forward, link.to, r));
+    need_through(facts_.find(Work::input_gradient, link.to, r), apart, link.gradient[row],
+                 facts_.find(Work::input_gradient, link.from, r));
+  }
+
+  void need_through(InstructionId first, bool apart, InstructionId transfer, InstructionId then) {
+    if (!apart) return need(first, then);
+    need(first, transfer);
+    need(transfer, then);
+  }
+
+  /// Gradients, then their sums, then the update; updates of a stage one after the other.
+  void check_updates(StageId stage) {
+    const auto& updates = facts_.updates(stage);
+    const PartId part = facts_.part(stage);
+    for (const UpdateFact& update : updates) {
+      for (const InstructionId reduce : {update.reduce_gradient, update.reduce_tied}) {
+        if (exists(reduce)) need(reduce, update.id);
+      }
+      for (std::int32_t r = update.first; r <= update.last; ++r) {
+        const InstructionId gradient = facts_.find(Work::weight_gradient, part, r);
+        if (!exists(gradient) || program_[gradient].op.stage != stage) continue;
+        need(gradient, update.id);
+        for (const InstructionId reduce : {update.reduce_gradient, update.reduce_tied}) {
+          if (exists(reduce)) need(gradient, reduce);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < updates.size(); ++i) {
+      const bool last = i + 1 == updates.size();
+      need(updates[i].id, updates[last ? 0 : i + 1].id, last ? 1 : 0);
+    }
+  }
+
+  /// Sums over tied parts and over replicas give the whole sum in either order, but only if all
+  /// devices keep to one.
+  void check_reduction_order(InstructionId reduce) {
+    const bool tied = program_[reduce].op.kind == OpKind::reduce_tied;
+    bool some_first = false, some_last = false;
+    for (const StageId stage : facts_.participants(reduce)) {
+      const std::int32_t covering = facts_.update_covering(stage, facts_.residue(reduce));
+      if (covering < 0) continue;
+      const UpdateFact& update = facts_.updates(stage)[static_cast<std::size_t>(covering)];
+      const InstructionId other = tied ? update.reduce_gradient : update.reduce_tied;
+      if (!exists(other)) continue;
+      const bool first = order_.before(reduce, other);
+      (first ? some_first : some_last) = true;
+      if (!first) need(other, reduce);
+    }
+    if (!some_first || !some_last) return;
+    report_.add(ViolationKind::missing_wait, reduce,
+                "{} comes before the other sum on one device and after it on another, so that some "
+                "gradients are summed twice",
+                at_instruction(program_, reduce));
+  }
+
+  const Facts& facts_;
+  const Program& program_;
+  Order& order_;
+  Report& report_;
+};
+
+}  // namespace
+
+void check_dependencies(const Facts& facts, Order& order, Report& report) {
+  Dependencies(facts, order, report).check();
+}
+
+}  // namespace tandem::verification

@@ -1,0 +1,248 @@
+#include "core/verify/facts.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace tandem::verification {
+
+namespace {
+
+/// Tables far larger than the program would only say at length that nearly everything is missing.
+constexpr std::size_t kSmallTables = std::size_t{1} << 22;
+
+std::string_view name(Work work) {
+  static constexpr std::array<std::string_view, kWorks> kNames{"forward", "input gradient",
+                                                               "weight gradient", "recomputation"};
+  return kNames[static_cast<std::size_t>(work)];
+}
+
+}  // namespace
+
+Facts::Facts(const Program& program, Report& report)
+    : program_(&program), m_(program.microbatches()), parts_(program.placement().parts()) {
+  const std::size_t size = program.size();
+  batch_.resize(size);
+  residue_.resize(size);
+  for (const InstructionId id : all_ids<InstructionId>(size)) {
+    batch_[index(id)] = program[id].op.microbatch / m_;
+    residue_[index(id)] = program[id].op.microbatch % m_;
+  }
+  for (const CostKey& key : program.cost_keys()) width_ = std::max(width_, key.width);
+  read_placement();
+  const std::size_t rows = parts_ * static_cast<std::size_t>(m_);
+  if (rows > std::max(size, kSmallTables)) {
+    hopeless_ = true;
+    report.add(ViolationKind::missing_op, InstructionId{},
+               "{} parts and {} microbatches need a forward and a backward each, but the program "
+               "has only {} instructions",
+               parts_, m_, size);
+    return;
+  }
+  read_work(report);
+  read_updates();
+  for (Link& link : links_) {
+    link.activation.assign(static_cast<std::size_t>(m_), kNoInstruction);
+    link.gradient.assign(static_cast<std::size_t>(m_), kNoInstruction);
+  }
+  for (const InstructionId id : program.order()) {
+    const OpKind kind = program[id].op.kind;
+    if (is_transfer(kind)) read_transfer(id, report);
+    if (is_collective(kind)) read_collective(id, report);
+  }
+}
+
+void Facts::read_placement() {
+  replicas_.resize(parts_);
+  for (const StageId stage : ids(placement().part)) replicas_[part(stage)].push_back(stage);
+  edges_ = placement().edges;
+  std::sort(edges_.begin(), edges_.end());
+  for (const Placement::Edge& edge : edges_) {
+    const PartId from = part(edge.from), to = part(edge.to);
+    const auto same = [&](const Link& link) { return link.from == from && link.to == to; };
+    if (std::none_of(links_.begin(), links_.end(), same)) links_.push_back({from, to, {}, {}});
+  }
+  updates_.resize(placement().stages());
+}
+
+bool Facts::joined(StageId from, StageId to) const {
+  return std::binary_search(edges_.begin(), edges_.end(), Placement::Edge{from, to});
+}
+
+void Facts::enter(Work work, InstructionId id, std::int32_t residue, Report& report) {
+  const StageId stage = (*program_)[id].op.stage;
+  InstructionId& place = work_[static_cast<std::size_t>(work)][row(part(stage), residue)];
+  if (!exists(place)) {
+    place = id;
+    if (work == Work::forward) stage_of_[row(part(stage), residue)] = stage;
+    return;
+  }
+  report.add(ViolationKind::duplicate_op, id, "{}: the {} of microbatch {} is also made by {}",
+             at_instruction(*program_, id), name(work), residue, at_instruction(*program_, place));
+}
+
+void Facts::read_work(Report& report) {
+  const std::size_t rows = parts_ * static_cast<std::size_t>(m_);
+  for (auto& table : work_) table.assign(rows, kNoInstruction);
+  stage_of_.assign(rows, kNoStage);
+  for (const InstructionId id : program_->order()) {
+    const Op& op = (*program_)[id].op;
+    if (!is_compute(op.kind)) continue;
+    for (std::int32_t r = residue(id) - op.span + 1; r <= residue(id); ++r) {
+      if (op.kind == OpKind::forward) enter(Work::forward, id, r, report);
+      if (op.kind == OpKind::recompute) enter(Work::recompute, id, r, report);
+      if (makes_input_gradient(op.kind)) enter(Work::input_gradient, id, r, report);
+      if (makes_weight_gradient(op.kind)) enter(Work::weight_gradient, id, r, report);
+    }
+  }
+}
+
+InstructionId Facts::last_gradient(PartId part, std::int32_t residue) const {
+  const InstructionId input = find(Work::input_gradient, part, residue);
+  const InstructionId weight = find(Work::weight_gradient, part, residue);
+  if (!exists(input)) return weight;
+  if (!exists(weight)) return input;
+  const auto when = [&](InstructionId id) { return std::pair(-batch(id), id); };
+  return std::max(input, weight, [&](auto a, auto b) { return when(a) < when(b); });
+}
+
+void Facts::read_updates() {
+  for (const InstructionId id : program_->order()) {
+    const Op& op = (*program_)[id].op;
+    if (op.kind != OpKind::update) continue;
+    updates_[op.stage].push_back(
+        {.id = id, .first = residue(id) - op.span + 1, .last = residue(id)});
+  }
+  for (auto& list : updates_) {
+    std::stable_sort(list.begin(), list.end(),
+                     [](const UpdateFact& a, const UpdateFact& b) { return a.last < b.last; });
+  }
+}
+
+std::int32_t Facts::update_covering(StageId stage, std::int32_t residue) const {
+  const auto& list = updates_[stage];
+  const auto found =
+      std::lower_bound(list.begin(), list.end(), residue,
+                       [](const UpdateFact& update, std::int32_t r) { return update.last < r; });
+  if (found == list.end() || found->first > residue) return -1;
+  return static_cast<std::int32_t>(found - list.begin());
+}
+
+bool Facts::waited_for_by(InstructionId producer, InstructionId waiter) const {
+  if (!exists(waiter)) return false;
+  const auto waits = program_->waits((*program_)[waiter]);
+  return std::any_of(waits.begin(), waits.end(),
+                     [&](const Wait& wait) { return wait.producer == producer; });
+}
+
+/// The place of a transfer among the links of its stage. Where several edges lead to one device,
+/// the consumer that waits for the transfer tells them apart.
+InstructionId* Facts::free_transfer(InstructionId id, std::int32_t r) {
+  const Instruction& instruction = (*program_)[id];
+  const bool forwards = instruction.op.kind == OpKind::send_activation;
+  const DeviceId target = program_->cost_keys()[instruction.cost].target;
+  InstructionId* first_free = nullptr;
+  for (Link& link : links_) {
+    if ((forwards ? link.from : link.to) != part(instruction.op.stage)) continue;
+    const StageId from = stage_of(link.from, r), to = stage_of(link.to, r);
+    if (from == kNoStage || to == kNoStage || !joined(from, to)) continue;
+    const StageId sender = forwards ? from : to, receiver = forwards ? to : from;
+    if (sender != instruction.op.stage || device(receiver) != target) continue;
+    if (device(sender) == target) continue;
+    InstructionId& place =
+        (forwards ? link.activation : link.gradient)[static_cast<std::size_t>(r)];
+    const Work next = forwards ? Work::forward : Work::input_gradient;
+    if (exists(place)) continue;
+    if (waited_for_by(id, find(next, part(receiver), r))) return &place;
+    if (first_free == nullptr) first_free = &place;
+  }
+  return first_free;
+}
+
+void Facts::read_transfer(InstructionId id, Report& report) {
+  const Op& op = (*program_)[id].op;
+  for (std::int32_t r = residue(id) - op.span + 1; r <= residue(id); ++r) {
+    if (InstructionId* place = free_transfer(id, r)) {
+      *place = id;
+    } else {
+      report.add(ViolationKind::duplicate_op, id,
+                 "{} of {}: no edge needs it for microbatch {}, or one has it twice",
+                 describe(*program_, id), at_stage(*program_, op.stage), r);
+    }
+  }
+}
+
+/// One replica of each tied part, chosen so that their devices are the instruction's.
+std::vector<StageId> Facts::tied_participants(InstructionId id) const {
+  const Instruction& instruction = (*program_)[id];
+  std::vector<DeviceId> wanted;
+  for (const LaneId lane : program_->lanes(instruction)) {
+    wanted.push_back(program_->lanes()[lane].device);
+  }
+  std::sort(wanted.begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+
+  std::vector<std::vector<StageId>> found{{}};
+  constexpr std::size_t kMostChoices = 4096;
+  for (const PartId tied : placement().tied_with(part(instruction.op.stage))) {
+    std::vector<std::vector<StageId>> longer;
+    for (const auto& chosen : found) {
+      for (const StageId stage : replicas_[tied]) {
+        const bool own = tied == part(instruction.op.stage);
+        if (own ? stage != instruction.op.stage : stage < instruction.op.stage) continue;
+        if (!std::binary_search(wanted.begin(), wanted.end(), device(stage))) continue;
+        if (longer.size() == kMostChoices) break;
+        longer.push_back(chosen);
+        longer.back().push_back(stage);
+      }
+    }
+    found = std::move(longer);
+  }
+  for (auto& chosen : found) {
+    std::vector<DeviceId> devices;
+    for (const StageId stage : chosen) devices.push_back(device(stage));
+    std::sort(devices.begin(), devices.end());
+    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+    std::sort(chosen.begin(), chosen.end());
+    if (chosen.size() > 1 && devices == wanted) return chosen;
+  }
+  return {};
+}
+
+std::vector<StageId> Facts::participants(InstructionId id) const {
+  const Op& op = (*program_)[id].op;
+  if (op.kind == OpKind::reduce_tied) return tied_participants(id);
+  const std::vector<StageId>& stages = replicas_[part(op.stage)];
+  return stages.front() == op.stage ? stages : std::vector<StageId>{};
+}
+
+void Facts::read_collective(InstructionId id, Report& report) {
+  const Op& op = (*program_)[id].op;
+  const std::vector<StageId> stages = participants(id);
+  if (stages.empty()) {
+    report.add(ViolationKind::malformed, id, "{}: its stage and lanes name no set of participants",
+               at_instruction(*program_, id));
+  }
+  for (const StageId stage : stages) {
+    const std::int32_t covering = update_covering(stage, residue(id));
+    UpdateFact* update =
+        covering < 0 ? nullptr : &updates_[stage][static_cast<std::size_t>(covering)];
+    if (update == nullptr || update->last != residue(id) ||
+        update->first != residue(id) - op.span + 1) {
+      report.add(ViolationKind::malformed, id,
+                 "{}: no update of {} covers just its {} microbatches",
+                 at_instruction(*program_, id), at_stage(*program_, stage), op.span);
+      continue;
+    }
+    InstructionId& place =
+        op.kind == OpKind::reduce_tied ? update->reduce_tied : update->reduce_gradient;
+    if (exists(place)) {
+      report.add(ViolationKind::duplicate_op, id, "{}: {} already takes part in {}",
+                 at_instruction(*program_, id), at_stage(*program_, stage),
+                 at_instruction(*program_, place));
+    } else {
+      place = id;
+    }
+  }
+}
+
+}  // namespace tandem::verification

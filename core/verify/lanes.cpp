@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/verify/checkers.h"
+
+namespace tandem::verification {
+
+namespace {
+
+std::vector<Lane> lanes_of(const Program& program, InstructionId id) {
+  std::vector<Lane> lanes;
+  for (const LaneId lane : program.lanes(program[id])) lanes.push_back(program.lanes()[lane]);
+  return lanes;
+}
+
+Lane own_lane(DeviceId device, LaneKind kind) { return {device, kind, device}; }
+
+void check_cost_key(const Facts& facts, InstructionId id, Report& report) {
+  const Program& program = facts.program();
+  const Op& op = program[id].op;
+  const CostKey& key = program.cost_keys()[program[id].cost];
+  const DeviceId device = facts.device(op.stage);
+  const bool ends = key.source == device && (is_transfer(op.kind) || key.target == device);
+  const bool width =
+      op.kind == OpKind::reduce_gradient ? key.width == facts.width() : key.width == 1;
+  if (key.kind == op.kind && key.stage == op.stage && ends && width) return;
+  report.add(ViolationKind::malformed, id,
+             "{}: priced as {} of stage {} from device {} to {}, width {}",
+             at_instruction(program, id), name(key.kind), index(key.stage), index(key.source),
+             index(key.target), key.width);
+}
+
+void check_transfer(const Facts& facts, InstructionId id, Report& report) {
+  const Program& program = facts.program();
+  const Op& op = program[id].op;
+  const std::vector<Lane> lanes = lanes_of(program, id);
+  if (lanes.empty()) return;  // ideal: only time passes
+  const DeviceId source = facts.device(op.stage);
+  const DeviceId target = program.cost_keys()[program[id].cost].target;
+  const bool forwards = op.kind == OpKind::send_activation;
+  const std::vector<Lane> wanted{
+      {source, forwards ? LaneKind::send_activation : LaneKind::send_gradient, target},
+      {target, forwards ? LaneKind::receive_activation : LaneKind::receive_gradient, source}};
+  if (lanes == wanted) return;
+  report.add(ViolationKind::missing_transfer, id,
+             "{} of {}: not on the sender's {} lane and the receiver's {} lane, in this order",
+             describe(program, id), at_stage(program, op.stage), name(wanted[0].kind),
+             name(wanted[1].kind));
+}
+
+void check_collective(const Facts& facts, InstructionId id, Report& report) {
+  const Program& program = facts.program();
+  std::vector<Lane> lanes = lanes_of(program, id), wanted;
+  for (const StageId stage : facts.participants(id)) {
+    wanted.push_back(own_lane(facts.device(stage), LaneKind::collective));
+  }
+  if (wanted.empty()) return;  // reported where participants are read
+  std::sort(lanes.begin(), lanes.end());
+  std::sort(wanted.begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  if (lanes == wanted) return;
+  report.add(ViolationKind::malformed, id,
+             "{}: not on the collective lane of each participant's device, once each",
+             at_instruction(program, id));
+}
+
+void check_own(const Facts& facts, InstructionId id, Report& report) {
+  const Program& program = facts.program();
+  const Op& op = program[id].op;
+  const DeviceId device = facts.device(op.stage);
+  const std::vector<Lane> lanes = lanes_of(program, id);
+  if (lanes.size() == 1 && lanes[0] == own_lane(device, LaneKind::compute)) return;
+  if (op.kind == OpKind::update && lanes.size() == 1 &&
+      lanes[0] == own_lane(device, LaneKind::collective)) {
+    const std::int32_t covering = facts.update_covering(op.stage, facts.residue(id));
+    if (covering >= 0) {
+      const UpdateFact& update = facts.updates(op.stage)[static_cast<std::size_t>(covering)];
+      if (exists(update.reduce_gradient) || exists(update.reduce_tied)) return;
+    }
+  }
+  report.add(ViolationKind::malformed, id, "{}: not on the compute lane of device {} alone",
+             at_instruction(program, id), index(device));
+}
+
+}  // namespace
+
+void check_lanes(const Facts& facts, Report& report) {
+  const Program& program = facts.program();
+  std::vector<Lane> lanes = program.lanes().rows();
+  std::sort(lanes.begin(), lanes.end());
+  if (const auto twice = std::adjacent_find(lanes.begin(), lanes.end()); twice != lanes.end()) {
+    report.add(ViolationKind::malformed, InstructionId{}, "two {} lanes of device {} to device {}",
+               name(twice->kind), index(twice->device), index(twice->peer));
+  }
+  for (const InstructionId id : program.order()) {
+    const OpKind kind = program[id].op.kind;
+    check_cost_key(facts, id, report);
+    if (is_transfer(kind)) {
+      check_transfer(facts, id, report);
+    } else if (is_collective(kind)) {
+      check_collective(facts, id, report);
+    } else {
+      check_own(facts, id, report);
+    }
+  }
+}
+
+}  // namespace tandem::verification

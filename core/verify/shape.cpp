@@ -1,0 +1,52 @@
+#include <algorithm>
+
+#include "core/verify/checkers.h"
+
+namespace tandem::verification {
+
+namespace {
+
+bool placement_holds(const Placement& placement) {
+  const std::size_t stages = placement.stages(), parts = placement.parts();
+  if (placement.part.size() != stages) return false;
+  for (const DeviceId device : placement.device) {
+    if (index(device) >= placement.devices) return false;
+  }
+  for (const Placement::Edge& edge : placement.edges) {
+    if (index(edge.from) >= stages || index(edge.to) >= stages) return false;
+  }
+  for (const auto& group : placement.tied) {
+    const auto unknown = [&](PartId part) {
+      return index(part) >= parts || placement.replicas_of(part).empty();
+    };
+    if (std::any_of(group.begin(), group.end(), unknown)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool check_shape(const Program& program, const SlotCounts& slots, Report& report) {
+  if (!placement_holds(program.placement())) {
+    report.add(ViolationKind::malformed, InstructionId{},
+               "the placement names stages, parts or devices that it does not have");
+    return false;
+  }
+  if (slots.size() != program.placement().stages()) {
+    report.add(ViolationKind::malformed, InstructionId{},
+               "slots are counted for {} stages, but there are {}", slots.size(),
+               program.placement().stages());
+    return false;
+  }
+  for (const InstructionId id : program.order()) {
+    const Op& op = program[id].op;
+    const std::int32_t residue = op.microbatch % program.microbatches();
+    if (op.span >= 1 && op.span <= residue + 1) continue;
+    report.add(ViolationKind::malformed, id,
+               "{}: a span of {} microbatches that end with microbatch {} crosses a batch boundary",
+               at_instruction(program, id), op.span, residue);
+  }
+  return report.empty();
+}
+
+}  // namespace tandem::verification
