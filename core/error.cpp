@@ -36,7 +36,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
-/// One string a column. Tabs and control characters take one column each, and never reach a terminal.
+/// One string a column. A tab or control character takes one column, and never reaches a terminal.
 std::vector<std::string> columns_of(std::string_view line) {
   std::vector<std::string> columns;
   for (const char c : line) {

@@ -17,8 +17,8 @@ struct Unit {
   std::int64_t size;
 };
 
-constexpr std::array<Unit, 4> kTimeUnits{{
-    {"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}}};
+constexpr std::array<Unit, 4> kTimeUnits{
+    {{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}}};
 
 constexpr std::int64_t kKibi = 1024, kMebi = kKibi * kKibi, kGibi = kMebi * kKibi,
                        kTebi = kGibi * kKibi;
@@ -48,7 +48,7 @@ constexpr std::array<Unit, 10> kRateUnits{{{"Kb/s", 1'000},
 /// A decimal number, as its digits.
 struct Decimal {
   std::string digits;
-  std::int64_t whole_digits = 0;  // how many of them lie before the point; may lie outside [0, size)
+  std::int64_t whole_digits = 0;  // before the point: negative, or more than there are, if need be
 };
 
 struct Quantity {
@@ -110,7 +110,7 @@ std::optional<Quantity> parse_quantity(std::string_view text, std::span<const Un
   return std::nullopt;
 }
 
-/// number · unit_size, rounded once, halves up; exact whatever the number of digits. Empty: beyond int64.
+/// number · unit_size, rounded once, halves up; exact however many digits. Empty: beyond int64.
 std::optional<std::int64_t> rounded_product(const Decimal& number, std::int64_t unit_size) {
   const auto digit_at = [&number](std::int64_t place) {
     const bool inside = place >= 0 && place < static_cast<std::int64_t>(number.digits.size());
@@ -125,8 +125,8 @@ std::optional<std::int64_t> rounded_product(const Decimal& number, std::int64_t 
   }
   if (__builtin_mul_overflow(total, unit_size, &total)) return std::nullopt;
 
-  // The product of the fraction and the unit, by hand from the last digit: what is carried out of the first
-  // digit is whole, and the first digit decides the rounding.
+  // The product of the fraction and the unit, by hand from the last digit: what is carried out of
+  // the first digit is whole, and the first digit decides the rounding.
   std::int64_t carried = 0, first_digit = 0;
   const auto end = static_cast<std::int64_t>(number.digits.size());
   for (std::int64_t place = end - 1; place >= number.whole_digits; --place) {

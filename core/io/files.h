@@ -1,0 +1,19 @@
+#pragma once
+// Whole files, read and written: a written file is complete or isn't there.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+/// The bytes of a file, pipe or device. Throws InputError where it can't be opened or read, or
+/// holds more than `most` bytes.
+std::string read_file(const std::string& path, std::size_t most);
+
+/// Replaces the file by way of PATH.tmp beside it, which reaches the disk before it takes the name:
+/// whatever fails, the old file stays and no half-written one is left. What isn't a regular file
+/// (/dev/stdout, a pipe) is written to directly. Throws DeviceError with path and reason.
+void write_file(const std::string& path, std::string_view content);
+
+}  // namespace tandem

@@ -1,0 +1,107 @@
+#include "core/io/json_position.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/io/json_document.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kLongestShownLine = 10'000;
+
+std::uint32_t characters(std::string_view text) {
+  return static_cast<std::uint32_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+bool in_range(char c, unsigned low, unsigned high) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte >= low && byte <= high;
+}
+
+/// Bytes of the valid UTF-8 character that `text` starts with; 0: it is not valid.
+std::size_t character_size(std::string_view text) {
+  const char head = text.front();
+  if (in_range(head, 0x00, 0x7F)) return 1;
+  // Of the second byte a narrower range: no overlong forms, no surrogates, nothing beyond U+10FFFF.
+  std::size_t size = 0;
+  unsigned low = 0x80, high = 0xBF;
+  if (in_range(head, 0xC2, 0xDF)) size = 2;
+  if (in_range(head, 0xE0, 0xEF)) size = 3;
+  if (in_range(head, 0xF0, 0xF4)) size = 4;
+  if (in_range(head, 0xE0, 0xE0)) low = 0xA0;
+  if (in_range(head, 0xED, 0xED)) high = 0x9F;
+  if (in_range(head, 0xF0, 0xF0)) low = 0x90;
+  if (in_range(head, 0xF4, 0xF4)) high = 0x8F;
+  if (size == 0 || text.size() < size || !in_range(text[1], low, high)) return 0;
+  for (const char c : text.substr(2, size - 2)) {
+    if (!in_range(c, 0x80, 0xBF)) return 0;
+  }
+  return size;
+}
+
+/// What isn't ASCII becomes '?'.
+std::string ascii_only(std::string_view line) {
+  std::string text(line);
+  std::replace_if(text.begin(), text.end(), [](char c) { return !in_range(c, 0x00, 0x7F); }, '?');
+  return text;
+}
+
+}  // namespace
+
+std::size_t first_invalid_utf8(std::string_view text) {
+  std::size_t position = 0;
+  while (position < text.size()) {
+    const std::size_t size = character_size(text.substr(position));
+    if (size == 0) return position;
+    position += size;
+  }
+  return position;
+}
+
+std::uint32_t line_of(std::string_view text, std::size_t position) {
+  const std::string_view before = text.substr(0, std::min(position, text.size()));
+  return static_cast<std::uint32_t>(std::count(before.begin(), before.end(), '\n')) + 1;
+}
+
+SourcePlace place_of(std::string_view text, TextRange range) {
+  const std::size_t first = std::min(range.first, text.size());
+  const std::string_view before = text.substr(0, first);
+  const std::size_t newline = before.rfind('\n');
+  const std::size_t line_begin = newline == std::string_view::npos ? 0 : newline + 1;
+  std::size_t line_end = std::min(text.find('\n', line_begin), text.size());
+  if (line_end > line_begin && text[line_end - 1] == '\r') --line_end;
+  std::string_view line = text.substr(line_begin, line_end - line_begin);
+  const bool shown = line.size() <= kLongestShownLine;
+  std::string replaced;
+  if (shown && first_invalid_utf8(line) < line.size()) {
+    replaced = ascii_only(line);
+    line = replaced;
+  }
+  const std::size_t begin = std::min(first - line_begin, line.size());
+  const std::size_t end = std::clamp(range.last, line_begin + begin, line_end) - line_begin;
+  SourcePlace place;
+  place.line = line_of(text, first);
+  place.column = characters(line.substr(0, begin)) + 1;
+  place.width = std::max(1U, characters(line.substr(begin, end - begin)));
+  if (shown) place.source_line = line;
+  return place;
+}
+
+SourcePlace locate(const std::string& file, const std::string& text, const std::string& pointer) {
+  SourcePlace place;
+  try {
+    const JsonDocument document(file, text);
+    bool exact = false;
+    place = place_of(text, document.range(document.find(pointer, exact)));
+  } catch (const InputError&) {
+    // The text changed since it was read: the pointer alone must do.
+  }
+  place.file = file;
+  place.pointer = pointer;
+  return place;
+}
+
+}  // namespace tandem

@@ -1,0 +1,190 @@
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+#include "core/io/files.h"
+#include "core/io/json_reader.h"
+#include "core/io/json_text.h"
+#include "core/io/model_file.h"
+#include "core/io/read.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kVersion = 1;
+constexpr std::uint16_t kMostDevices = 65'535;
+constexpr std::int32_t kMostMicrobatches = 1'048'576;
+/// Numbers that a batch may hold in all its activations: their bytes stay within int64.
+constexpr double kMostActivations = 0x1p58;
+
+constexpr std::array<std::pair<std::string_view, Recompute>, 2> kRecomputations{
+    {{"none", Recompute::none}, {"full", Recompute::full}}};
+
+std::string range_text(LayerRange range) {
+  return fmt::format("[{}, {}]", range.first, range.last);
+}
+
+LayerRange read_range(const JsonReader& reader) {
+  const char* hint = "a half-open range, such as [3, 6]";
+  if (reader.kind() != JsonKind::array || reader.array().size() != 2) {
+    reader.expected("two integers", hint);
+    return {};
+  }
+  const std::vector<JsonReader> ends = reader.array();
+  constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+  return {ends[0].integer<std::int32_t>(0, kMost), ends[1].integer<std::int32_t>(0, kMost)};
+}
+
+/// What is wrong with the stage behind one that ends at `begin`; empty: nothing.
+std::string stage_fault(LayerRange range, std::int32_t begin, bool last, std::int32_t layers) {
+  if (range.first != begin) {
+    return begin == 0
+               ? "the first stage to start at layer 0"
+               : fmt::format("a range that starts at layer {}, where the stage before ends", begin);
+  }
+  if (range.size() <= 0) return "at least one layer";
+  if (last && range.last != layers) {
+    return fmt::format("the last stage to end at layer {}, behind the model's last", layers);
+  }
+  return {};
+}
+
+void check_cover(const JsonReader& reader, const Plan& plan) {
+  const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
+  const std::vector<JsonReader> rows = reader.array();
+  if (plan.depth > layers) {
+    reader.complain(fmt::format("more stages than layers: {} stages for the model's {} layers",
+                                plan.depth, layers));
+    return;
+  }
+  if (rows.size() != plan.depth) {
+    reader.complain(fmt::format("expected {} stages, one for each device of the depth, found {}",
+                                plan.depth, rows.size()));
+    return;
+  }
+  std::int32_t begin = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const LayerRange range = plan.stages[i];
+    const std::string fault = stage_fault(range, begin, i + 1 == rows.size(), layers);
+    if (!fault.empty()) {
+      rows[i].complain(fmt::format("expected {}, found {}", fault, range_text(range)));
+    }
+    begin = range.last;
+  }
+}
+
+Prediction read_prediction(const JsonReader& reader) {
+  Prediction predicted;
+  if (!reader.object({"period_s", "samples_per_s", "peak_bytes"})) return predicted;
+  predicted.period_s = reader["period_s"].number(0.0);
+  predicted.samples_per_s = reader["samples_per_s"].number(0.0);
+  for (const JsonReader& bytes : reader["peak_bytes"].array()) {
+    predicted.peak_bytes.push_back(bytes.bytes());
+  }
+  return predicted;
+}
+
+/// The model, the depth, and what must agree with them.
+void read_cut(const JsonReader& root, Plan& plan) {
+  const std::size_t before = root.complaints();
+  plan.model = read_model_object(root["model"]);
+  plan.depth = root["depth"].integer<std::uint16_t>(1, kMostDevices);
+  const bool sound = root.complaints() == before;
+
+  const std::size_t before_stages = root.complaints();
+  const JsonReader stages = root["stages"];
+  for (const JsonReader& row : stages.array()) plan.stages.push_back(read_range(row));
+  if (sound && root.complaints() == before_stages) check_cover(stages, plan);
+
+  const std::size_t before_prediction = root.complaints();
+  plan.predicted = read_prediction(root["predicted"]);
+  const std::size_t peaks = plan.predicted.peak_bytes.size();
+  if (sound && root.complaints() == before_prediction && peaks != plan.depth) {
+    root["predicted"]["peak_bytes"].complain(
+        fmt::format("expected {} numbers, one for each device, found {}", plan.depth, peaks));
+  }
+}
+
+void check_size(const JsonReader& root, const Plan& plan) {
+  const ModelSpec& model = plan.model;
+  const double tokens = 1.0 * plan.microbatches * plan.microbatch_size * model.sequence;
+  constexpr double kNumbersPerChannel = 16.0;
+  const double held = tokens * (kNumbersPerChannel * model.width * model.blocks + model.vocabulary);
+  if (held > kMostActivations) {
+    root["microbatch_size"].complain(
+        fmt::format("a batch of {} microbatches of this size would hold {:.1g} numbers of "
+                    "activations; expected at most {:.1g}",
+                    plan.microbatches, held, kMostActivations));
+  }
+}
+
+Plan read_plan_object(const JsonReader& root) {
+  Plan plan;
+  if (!root.object({"version", "model", "schedule", "width", "depth", "microbatch_size",
+                    "microbatches", "extra_in_flight", "recompute", "optimizer", "stages",
+                    "profile", "predicted"})) {
+    return plan;
+  }
+  read_version(root, kVersion);
+  read_cut(root, plan);
+  plan.schedule = root["schedule"].string();
+  plan.width = root["width"].integer<std::uint16_t>(1, kMostDevices);
+  plan.microbatch_size = root["microbatch_size"].integer<std::int32_t>(1, kMostMicrobatches);
+  plan.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostMicrobatches);
+  plan.extra_in_flight = root["extra_in_flight"].integer<std::int32_t>(0, kMostMicrobatches);
+  plan.recompute = root["recompute"].one_of(kRecomputations);
+  plan.optimizer = read_optimizer(root["optimizer"]);
+  plan.profile = root["profile"].string();
+  if (root.complaints() == 0) check_size(root, plan);
+  return plan;
+}
+
+}  // namespace
+
+Plan parse_plan(const std::string& file, std::string text) {
+  JsonFile json(file, std::move(text));
+  Plan plan = read_plan_object(json.root());
+  json.finish();
+  return plan;
+}
+
+Plan read_plan(const std::string& path) { return parse_plan(path, read_file(path, kLargestJson)); }
+
+std::string plan_text(const Plan& plan) {
+  Json stages = Json::array();
+  for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
+  const Prediction& predicted = plan.predicted;
+  TANDEM_CHECK(std::isfinite(predicted.period_s) && std::isfinite(predicted.samples_per_s));
+  const Json json = {{"version", kVersion},
+                     {"model", model_json(plan.model)},
+                     {"schedule", plan.schedule},
+                     {"width", plan.width},
+                     {"depth", plan.depth},
+                     {"microbatch_size", plan.microbatch_size},
+                     {"microbatches", plan.microbatches},
+                     {"extra_in_flight", plan.extra_in_flight},
+                     {"recompute", kRecomputations[static_cast<std::size_t>(plan.recompute)].first},
+                     {"optimizer", name(plan.optimizer)},
+                     {"stages", stages},
+                     {"profile", plan.profile},
+                     {"predicted",
+                      {{"period_s", predicted.period_s},
+                       {"samples_per_s", predicted.samples_per_s},
+                       {"peak_bytes", predicted.peak_bytes}}}};
+  return json_text(json);
+}
+
+void write_plan(const std::string& path, const Plan& plan) { write_file(path, plan_text(plan)); }
+
+}  // namespace tandem

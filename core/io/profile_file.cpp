@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/io/files.h"
+#include "core/io/json_reader.h"
+#include "core/io/json_text.h"
+#include "core/io/model_file.h"
+#include "core/io/read.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kVersion = 1;
+constexpr std::int32_t kMostDevices = 65'535;
+constexpr std::int32_t kLargestMicrobatch = 1'048'576;
+
+LayerKind read_kind(const JsonReader& reader) {
+  std::array<std::pair<std::string_view, LayerKind>, kLayerKinds> kinds;
+  for (std::size_t i = 0; i < kLayerKinds; ++i) {
+    const auto kind = static_cast<LayerKind>(i);
+    kinds[i] = {name(kind), kind};
+  }
+  return reader.one_of(kinds);
+}
+
+LayerCost read_layer(const JsonReader& reader) {
+  LayerCost cost;
+  if (!reader.object({"kind", "microbatch_size", "forward_ns", "backward_input_ns",
+                      "backward_weight_ns", "backward_ns", "update_ns"})) {
+    return cost;
+  }
+  cost.kind = read_kind(reader["kind"]);
+  cost.microbatch_size = reader["microbatch_size"].integer<std::int32_t>(1, kLargestMicrobatch);
+  cost.forward = reader["forward_ns"].duration();
+  cost.backward_input = reader["backward_input_ns"].duration();
+  cost.backward_weight = reader["backward_weight_ns"].duration();
+  cost.backward = reader["backward_ns"].duration();
+  cost.update = reader["update_ns"].duration();
+  return cost;
+}
+
+TransferCost read_transfer(const JsonReader& reader) {
+  TransferCost cost;
+  if (!reader.object({"bytes", "time_ns"})) return cost;
+  cost.bytes = reader["bytes"].bytes();
+  cost.time = reader["time_ns"].duration();
+  return cost;
+}
+
+/// Complains of each row whose key an earlier row has.
+template <class Row, class KeyOf>
+void check_distinct(const std::vector<JsonReader>& readers, const std::vector<Row>& rows,
+                    KeyOf key_of, const std::string& what) {
+  std::vector<std::size_t> order(rows.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return key_of(rows[a]) < key_of(rows[b]); });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (key_of(rows[order[i]]) != key_of(rows[order[i - 1]])) continue;
+    readers[order[i]].complain(
+        fmt::format("expected one entry for each {}, found a second one; "
+                    "the first is entry {}",
+                    what, order[i - 1]));
+  }
+}
+
+void read_layers(const JsonReader& reader, bool model_sound, Profile& profile) {
+  const std::size_t before = reader.complaints();
+  const std::vector<JsonReader> rows = reader.array();
+  for (const JsonReader& row : rows) profile.layers.push_back(read_layer(row));
+  if (reader.complaints() != before) return;
+  check_distinct(
+      rows, profile.layers,
+      [](const LayerCost& cost) { return std::pair(cost.kind, cost.microbatch_size); },
+      "kind and microbatch size");
+  if (!model_sound) return;
+  std::vector<LayerKind> needed = layers_of(profile.model);
+  std::sort(needed.begin(), needed.end());
+  needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
+  for (const LayerKind kind : needed) {
+    const bool measured = std::any_of(profile.layers.begin(), profile.layers.end(),
+                                      [kind](const LayerCost& cost) { return cost.kind == kind; });
+    if (!measured) {
+      reader.complain(fmt::format("no entry of kind \"{}\", which the model has", name(kind)));
+    }
+  }
+}
+
+void read_transfers(const JsonReader& reader, Profile& profile) {
+  const std::size_t before = reader.complaints();
+  const std::vector<JsonReader> rows = reader.array();
+  for (const JsonReader& row : rows) profile.transfers.push_back(read_transfer(row));
+  if (reader.complaints() != before) return;
+  check_distinct(
+      rows, profile.transfers, [](const TransferCost& cost) { return cost.bytes; }, "size");
+}
+
+Profile read_profile_object(const JsonReader& root) {
+  Profile profile;
+  if (!root.object({"version", "machine", "date", "command", "backend", "model", "optimizer",
+                    "busy_devices", "instruction_overhead_ns", "layers", "transfers"})) {
+    return profile;
+  }
+  read_version(root, kVersion);
+  profile.machine = root["machine"].string();
+  profile.date = root["date"].string();
+  profile.command = root["command"].string();
+  profile.backend = root["backend"].string();
+  const std::size_t before_model = root.complaints();
+  profile.model = read_model_object(root["model"]);
+  const bool model_sound = root.complaints() == before_model;
+  profile.optimizer = read_optimizer(root["optimizer"]);
+  profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostDevices);
+  profile.instruction_overhead = root["instruction_overhead_ns"].duration();
+  read_layers(root["layers"], model_sound, profile);
+  read_transfers(root["transfers"], profile);
+  return profile;
+}
+
+}  // namespace
+
+Profile parse_profile(const std::string& file, std::string text) {
+  JsonFile json(file, std::move(text));
+  Profile profile = read_profile_object(json.root());
+  json.finish();
+  return profile;
+}
+
+Profile read_profile(const std::string& path) {
+  return parse_profile(path, read_file(path, kLargestJson));
+}
+
+std::string profile_text(const Profile& profile) {
+  Json layers = Json::array();
+  for (const LayerCost& cost : profile.layers) {
+    layers.push_back({{"kind", name(cost.kind)},
+                      {"microbatch_size", cost.microbatch_size},
+                      {"forward_ns", cost.forward.count()},
+                      {"backward_input_ns", cost.backward_input.count()},
+                      {"backward_weight_ns", cost.backward_weight.count()},
+                      {"backward_ns", cost.backward.count()},
+                      {"update_ns", cost.update.count()}});
+  }
+  Json transfers = Json::array();
+  for (const TransferCost& cost : profile.transfers) {
+    transfers.push_back({{"bytes", cost.bytes}, {"time_ns", cost.time.count()}});
+  }
+  const Json json = {{"version", kVersion},
+                     {"machine", profile.machine},
+                     {"date", profile.date},
+                     {"command", profile.command},
+                     {"backend", profile.backend},
+                     {"model", model_json(profile.model)},
+                     {"optimizer", name(profile.optimizer)},
+                     {"busy_devices", profile.busy_devices},
+                     {"instruction_overhead_ns", profile.instruction_overhead.count()},
+                     {"layers", layers},
+                     {"transfers", transfers}};
+  return json_text(json);
+}
+
+void write_profile(const std::string& path, const Profile& profile) {
+  write_file(path, profile_text(profile));
+}
+
+}  // namespace tandem

@@ -1,0 +1,61 @@
+#pragma once
+// Every file that tandem reads or writes as JSON: model, plan, profile, costs (core/README.md,
+// "Files").
+//
+// read_x reads a file. parse_x reads a text; `file` is for messages. Both throw InputError with
+// every complaint found; what they return satisfies everything that the file's format asks. x_text
+// is what write_x writes, and reads back equal. write_x is atomic and throws DeviceError
+// (core/io/files.h).
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model.h"
+#include "core/plan.h"
+#include "core/units.h"
+
+namespace tandem {
+
+ModelSpec read_model(const std::string& path);
+ModelSpec parse_model(const std::string& file, std::string text);
+std::string model_text(const ModelSpec& model);
+void write_model(const std::string& path, const ModelSpec& model);
+
+/// Whether the schedule exists and serves the request is the caller's question.
+Plan read_plan(const std::string& path);
+Plan parse_plan(const std::string& file, std::string text);
+/// REQUIRES: finite predictions.
+std::string plan_text(const Plan& plan);
+void write_plan(const std::string& path, const Plan& plan);
+
+Profile read_profile(const std::string& path);
+Profile parse_profile(const std::string& file, std::string text);
+std::string profile_text(const Profile& profile);
+void write_profile(const std::string& path, const Profile& profile);
+
+/// Costs of one stage for one microbatch. backward = backward_input + backward_weight, unless the
+/// file gives all three.
+struct StageCosts {
+  Duration forward{}, backward_input{}, backward_weight{}, backward{};
+  Duration update{};
+  Duration recompute{};                  // not given: forward
+  std::optional<Bytes> activation;       // held from forward to backward
+  std::optional<Bytes> weight_gradient;  // of it, from input- to weight-gradient; not given: all
+  friend bool operator==(const StageCosts&, const StageCosts&) = default;
+};
+
+/// The costs of `simulate --costs FILE`.
+struct StageCostFile {
+  std::vector<StageCosts> stages;
+  Duration transfer{};  // on each edge between devices
+  Duration reduce{};    // of a stage's gradients over its replicas
+  friend bool operator==(const StageCostFile&, const StageCostFile&) = default;
+};
+
+StageCostFile read_costs(const std::string& path);
+StageCostFile parse_costs(const std::string& file, std::string text);
+std::string costs_text(const StageCostFile& costs);
+void write_costs(const std::string& path, const StageCostFile& costs);
+
+}  // namespace tandem

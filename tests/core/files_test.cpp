@@ -1,0 +1,151 @@
+#include "core/io/files.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "tests/core/error_of.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::error_of;
+
+constexpr std::size_t kPlenty = 1'000'000;
+
+/// Each test has a folder of its own.
+class Files : public ::testing::Test {
+ protected:
+  Files() {
+    std::string name = (fs::temp_directory_path() / "tandem-files-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  ~Files() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  fs::path folder_;
+};
+
+/// While it lives no file grows beyond `bytes`: what a full disk looks like to a writer.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST_F(Files, ReadBackWhatWasWritten) {
+  std::string content(300'000, 'x');
+  content[5] = '\0';
+  write_file(path("a"), content);
+  EXPECT_EQ(read_file(path("a"), kPlenty), content);
+  write_file(path("a"), "");
+  EXPECT_EQ(read_file(path("a"), kPlenty), "");
+  EXPECT_FALSE(fs::exists(path("a.tmp")));
+}
+
+TEST_F(Files, SayWhatCannotBeRead) {
+  EXPECT_EQ(error_of([] { read_file("no/such.json", kPlenty); }),
+            "no/such.json: error: cannot open: No such file or directory");
+  EXPECT_EQ(error_of([this] { read_file(folder_.string(), kPlenty); }),
+            folder_.string() + ": error: cannot read: Is a directory");
+  write_file(path("big"), std::string(3'000, 'x'));
+  EXPECT_EQ(error_of([this] { read_file(path("big"), 2048); }),
+            path("big") + ": error: larger than 2.0 KiB, the limit here");
+  EXPECT_EQ(error_of([] { read_file("/dev/zero", kPlenty); }),
+            "/dev/zero: error: larger than 976.6 KiB, the limit here");
+}
+
+TEST_F(Files, UnreadableOnesSayWhy) {
+  if (::geteuid() == 0) GTEST_SKIP() << "the superuser may read everything";
+  write_file(path("secret"), "x");
+  fs::permissions(path("secret"), fs::perms::none);
+  EXPECT_EQ(error_of([this] { read_file(path("secret"), kPlenty); }),
+            path("secret") + ": error: cannot open: Permission denied");
+}
+
+TEST_F(Files, SayWhatCannotBeWritten) {
+  EXPECT_EQ(error_of<DeviceError>([this] { write_file(path("no/a"), "x"); }),
+            path("no/a") + ": error: cannot write: No such file or directory");
+  EXPECT_EQ(error_of<DeviceError>([this] { write_file(folder_.string(), "x"); }),
+            folder_.string() + ": error: cannot write: Is a directory");
+}
+
+TEST_F(Files, UnwritableFoldersSayWhy) {
+  if (::geteuid() == 0) GTEST_SKIP() << "the superuser may write everywhere";
+  fs::permissions(folder_, fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_EQ(error_of<DeviceError>([this] { write_file(path("a"), "x"); }),
+            path("a") + ": error: cannot write: Permission denied");
+  fs::permissions(folder_, fs::perms::owner_all);
+}
+
+TEST_F(Files, ADiskThatFillsUpLeavesTheOldFile) {
+  write_file(path("plan.json"), "old");
+  {
+    const FileSizeLimit full(4096);
+    EXPECT_EQ(
+        error_of<DeviceError>([this] { write_file(path("plan.json"), std::string(9'999, 'x')); }),
+        path("plan.json") + ": error: cannot write: File too large");
+    EXPECT_EQ(error_of<DeviceError>([this] { write_file(path("new"), std::string(9'999, 'x')); }),
+              path("new") + ": error: cannot write: File too large");
+  }
+  EXPECT_EQ(read_file(path("plan.json"), kPlenty), "old");
+  EXPECT_FALSE(fs::exists(path("plan.json.tmp")));
+  EXPECT_FALSE(fs::exists(path("new")));
+  EXPECT_FALSE(fs::exists(path("new.tmp")));
+}
+
+TEST_F(Files, AFullDeviceSaysSoAndStaysADevice) {
+  EXPECT_EQ(error_of<DeviceError>([] { write_file("/dev/full", "x"); }),
+            "/dev/full: error: cannot write: No space left on device");
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  EXPECT_FALSE(fs::exists("/dev/full.tmp"));
+}
+
+TEST_F(Files, DevicesAndPipesAreWrittenDirectly) {
+  write_file("/dev/null", "gone");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+TEST_F(Files, KeepPermissionsAndLinks) {
+  write_file(path("real"), "old");
+  fs::permissions(path("real"), fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("real", path("link"));
+  write_file(path("link"), "new");
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(read_file(path("real"), kPlenty), "new");
+  EXPECT_EQ(fs::status(path("real")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST_F(Files, ATemporaryFileLeftByACrashIsNoObstacle) {
+  write_file(path("a.tmp"), "half a fi");
+  write_file(path("a"), "whole");
+  EXPECT_EQ(read_file(path("a"), kPlenty), "whole");
+  EXPECT_FALSE(fs::exists(path("a.tmp")));
+}
+
+}  // namespace
+}  // namespace tandem
