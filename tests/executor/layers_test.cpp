@@ -1,0 +1,161 @@
+// Each layer's gradients against differences of its forward, in double; and that a layer reads and
+// writes what it says.
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "executor/cpu/kernels.h"
+#include "executor/layers/all.h"
+#include "tests/executor/numbers.h"
+
+namespace tandem {
+namespace {
+
+using K = cpu::Kernels<double>;
+using testing::gradient_error;
+using testing::random_numbers;
+
+constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLossScale = 0.125;
+
+/// One layer with everything it reads and writes. What it writes starts as NaN.
+struct Bench {
+  Bench(const ModelSpec& model, std::int32_t index)
+      : shape{.model = model, .microbatch_size = 2, .loss_scale = kLossScale}, layer(shape, index) {
+    const bool computes_loss =
+        layer.kind() == LayerKind::head || layer.kind() == LayerKind::squared_error;
+    sample = testing::random_sample<double>(model, 2, 7);
+    weights = random_numbers<double>(layer.weights_size(), 1, 0.4);
+    input = random_numbers<double>(shape.boundary(), 2);
+    stash.assign(static_cast<std::size_t>(layer.stash_size()), kNothing);
+    scratch.assign(static_cast<std::size_t>(layer.scratch_size()), kNothing);
+    input_gradient.assign(input.size(), kNothing);
+    gradients.assign(weights.size(), 0.0);
+    if (!computes_loss) {
+      output.assign(input.size(), kNothing);
+      output_gradient = random_numbers<double>(shape.boundary(), 3);
+    }
+  }
+
+  /// The number whose gradient backward computes: the scaled loss, or the output weighted by
+  /// output_gradient.
+  double forward() {
+    const auto loss = layer.forward(
+        kernels,
+        {.weights = weights, .input = input, .sample = &sample, .stash = stash, .output = output});
+    if (loss) {
+      return *loss * static_cast<double>(shape.rows()) * kLossScale;
+    }
+    double sum = 0.0;
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      sum += output[i] * output_gradient[i];
+    }
+    return sum;
+  }
+
+  void backward() {
+    const BackwardSpans<double> spans{.weights = weights,
+                                      .input = input,
+                                      .stash = stash,
+                                      .output_gradient = output_gradient,
+                                      .scratch = scratch,
+                                      .input_gradient = input_gradient,
+                                      .gradients = gradients};
+    layer.backward_input(kernels, spans);
+    layer.backward_weight(kernels, spans);
+  }
+
+  K kernels;
+  LayerShape shape;
+  AnyLayer<K> layer;
+  Sample<double> sample;
+  std::vector<double> weights, input, stash, output;
+  std::vector<double> output_gradient, scratch, input_gradient, gradients;
+};
+
+struct Case {
+  std::string name;
+  ModelSpec model;
+  std::int32_t index;
+};
+
+std::vector<Case> cases() {
+  const ModelSpec tied = testing::tiny_gpt(), untied = testing::tiny_gpt(false),
+                  chain = testing::tiny_linear();
+  return {{"embedding", tied, 0},     {"attention", tied, 1},     {"mlp", tied, 2},
+          {"head", tied, 5},          {"untied_head", untied, 5}, {"linear", chain, 1},
+          {"squared_error", chain, 3}};
+}
+
+class EveryLayer : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryLayer, ::testing::ValuesIn(cases()),
+                         [](const auto& instance) { return instance.param.name; });
+
+TEST_P(EveryLayer, ComputesTheGradientOfItsForward) {
+  Bench bench(GetParam().model, GetParam().index);
+  bench.forward();
+  bench.backward();
+  const auto function = [&] { return bench.forward(); };
+  for (const Tensor& tensor : bench.layer.tensors()) {
+    const auto first = static_cast<std::size_t>(tensor.offset);
+    const auto size = static_cast<std::size_t>(tensor.size());
+    EXPECT_LT(
+        gradient_error(std::span(bench.weights).subspan(first, size),
+                       std::span<const double>(bench.gradients).subspan(first, size), function),
+        1e-9)
+        << tensor.name;
+  }
+  if (bench.layer.kind() != LayerKind::embedding) {
+    EXPECT_LT(gradient_error(bench.input, bench.input_gradient, function), 1e-9);
+  }
+}
+
+// Negative control: the checker sees one element of one tensor that is off by a thousandth of the
+// gradient's length.
+TEST_P(EveryLayer, CheckerFindsAPlantedError) {
+  Bench bench(GetParam().model, GetParam().index);
+  bench.forward();
+  bench.backward();
+  const auto function = [&] { return bench.forward(); };
+  std::vector<double>& gradient = bench.weights.empty() ? bench.input_gradient : bench.gradients;
+  std::vector<double>& values = bench.weights.empty() ? bench.input : bench.weights;
+  ASSERT_LT(gradient_error(values, gradient, function), 1e-9);
+  double length = 0.0;
+  for (const double value : gradient) {
+    length += value * value;
+  }
+  gradient[gradient.size() / 2] += 1e-3 * std::sqrt(length);
+  EXPECT_GT(gradient_error(values, gradient, function), 1e-6);
+}
+
+TEST_P(EveryLayer, WritesAllThatItClaimsAndOnlyAddsToGradients) {
+  Bench bench(GetParam().model, GetParam().index);
+  bench.forward();
+  bench.backward();
+  for (const auto* written : {&bench.stash, &bench.output, &bench.scratch, &bench.gradients}) {
+    for (const double value : *written) {
+      ASSERT_FALSE(std::isnan(value));
+    }
+  }
+  const std::vector<double> once = bench.gradients;
+  bench.backward();
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    ASSERT_NEAR(bench.gradients[i], 2 * once[i], 1e-12);
+  }
+}
+
+TEST_P(EveryLayer, LeavesTheSameStashWhenTheOutputIsNotWanted) {
+  Bench bench(GetParam().model, GetParam().index);
+  bench.forward();
+  const std::vector<double> stash = bench.stash;
+  std::fill(bench.stash.begin(), bench.stash.end(), kNothing);
+  bench.output.clear();
+  bench.forward();
+  EXPECT_EQ(bench.stash, stash);
+}
+
+}  // namespace
+}  // namespace tandem
