@@ -203,8 +203,8 @@ class Lowering {
     CostKey key;
     key.kind = node.op.kind;
     key.stage = node.op.stage;
-    key.source = node.devices[0];
-    key.target = is_transfer(node.op.kind) ? node.devices[1] : node.devices[0];
+    key.source = key.target = placement_.device[node.op.stage];
+    if (is_transfer(node.op.kind)) key.target = node.devices[1];
     if (node.op.kind == OpKind::reduce_gradient) key.width = schedule_.width;
     const auto [found, added] = cost_ids_.try_emplace(key);
     if (added) found->second = cost_keys_.push_back(key);
