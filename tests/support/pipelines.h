@@ -1,0 +1,153 @@
+#pragma once
+// Programs and prices that several tests need: every schedule over a grid of requests, and random
+// costs from a seed.
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "core/cost.h"
+#include "core/lower.h"
+#include "core/schedule.h"
+
+namespace tandem::testing {
+
+/// A schedule asked for.
+struct Pipeline {
+  std::string_view schedule;
+  ScheduleRequest request;
+
+  std::string name() const {
+    std::string text = fmt::format("{}_p{}_m{}", schedule, request.devices, request.microbatches);
+    if (request.extra_in_flight > 0) text += fmt::format("_extra{}", request.extra_in_flight);
+    if (!request.replicas.empty()) text += fmt::format("_r{}", fmt::join(request.replicas, "_"));
+    if (request.recompute == Recompute::full) text += "_recompute";
+    if (request.tied_embeddings) text += "_tied";
+    if (request.width > 1) text += fmt::format("_width{}", request.width);
+    return text;
+  }
+};
+
+inline Pipeline pipeline(std::string_view schedule, int devices, std::int32_t microbatches,
+                         std::int32_t extra_in_flight = 0) {
+  return {schedule,
+          {.devices = static_cast<std::uint16_t>(devices),
+           .microbatches = microbatches,
+           .extra_in_flight = extra_in_flight,
+           .replicas = {}}};
+}
+
+inline Schedule schedule_of(const Pipeline& wanted) {
+  return make_schedule(find_schedule(wanted.schedule), wanted.request);
+}
+
+inline Program program_of(const Pipeline& wanted, TransferLanes lanes = TransferLanes::shared) {
+  return lower(schedule_of(wanted), lanes);
+}
+
+/// The names of the registry: one test each, which walks the grid itself.
+inline std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const ScheduleTraits& traits : schedules()) names.emplace_back(traits.name);
+  return names;
+}
+
+/// A schedule's name as the name of a test.
+inline std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string text = info.param;
+  for (char& letter : text) {
+    if (letter == '-') letter = '_';
+  }
+  return text;
+}
+
+/// Every request of the grid that the schedule accepts: recomputation, tied embeddings and width
+/// alone and together, more in flight, several replicas.
+inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
+                                            const std::vector<int>& devices,
+                                            const std::vector<std::int32_t>& microbatches) {
+  const ScheduleTraits& traits = find_schedule(schedule);
+  std::vector<Pipeline> all;
+  for (const int p : devices) {
+    for (const std::int32_t m : microbatches) {
+      std::vector<Pipeline> variants{pipeline(traits.name, p, m)};
+      if (traits.name == "2bw" && p > 1) variants.push_back(pipeline(traits.name, p, m, p - 1));
+      if (traits.name == "probe-replicated") {
+        for (const std::vector<std::uint16_t>& replicas :
+             {std::vector<std::uint16_t>{2, 2}, {3, 1}, {1, 2, 1}, {1, 1, 3}, {2, 3}}) {
+          variants.push_back(variants.front());
+          variants.back().request.replicas = replicas;
+        }
+      }
+      for (const Pipeline& variant : variants) {
+        if (traits.reject(variant.request)) continue;
+        for (const int bits : {0, 1, 2, 4, 7}) {
+          all.push_back(variant);
+          if ((bits & 1) != 0) all.back().request.recompute = Recompute::full;
+          if ((bits & 2) != 0) all.back().request.tied_embeddings = true;
+          if ((bits & 4) != 0) all.back().request.width = 2;
+        }
+      }
+    }
+  }
+  return all;
+}
+
+/// How random prices spread.
+enum class Spread {
+  wide,        // 0 … 1000, transfers and updates too
+  near_equal,  // 1000 … 1010, small transfers: where periods of several batches come from
+  tiny,        // 0 … 2: many ties, many zeros
+};
+
+/// A price is a function of seed and key alone, so that an oracle without a program pays the same.
+inline CostModel random_prices(std::uint64_t seed, Spread spread) {
+  return [seed, spread](const CostKey& key) -> Duration {
+    std::mt19937_64 random(seed * 1'000'003 + index(key.kind) * 100'003 + index(key.stage) * 1009 +
+                           index(key.target));
+    const auto below = [&](std::uint64_t bound) {
+      return Duration(static_cast<std::int64_t>(random() % bound));
+    };
+    if (spread == Spread::wide) return below(1001);
+    if (spread == Spread::tiny) return below(3);
+    return is_compute(key.kind) ? Duration(1000) + below(11) : below(200);
+  };
+}
+
+inline CostTable random_costs(const Program& program, std::uint64_t seed, Spread spread) {
+  return price(program, random_prices(seed, spread));
+}
+
+/// Prices by kind alone.
+struct PlainCosts {
+  std::int64_t forward = 1, backward = 2, transfer = 0, recompute = 0, update = 0, reduce = 0;
+};
+
+inline CostModel plain_prices(const PlainCosts& costs) {
+  return [costs](const CostKey& key) -> Duration {
+    switch (key.kind) {
+      case OpKind::forward: return Duration(costs.forward);
+      case OpKind::recompute: return Duration(costs.recompute);
+      case OpKind::backward: return Duration(costs.backward);
+      case OpKind::backward_input:
+      case OpKind::backward_weight: return Duration(costs.backward / 2);
+      case OpKind::send_activation:
+      case OpKind::send_gradient: return Duration(costs.transfer);
+      case OpKind::reduce_tied:
+      case OpKind::reduce_gradient: return Duration(costs.reduce);
+      case OpKind::update: return Duration(costs.update);
+    }
+    return {};
+  };
+}
+
+inline CostTable plain_costs(const Program& program, const PlainCosts& costs) {
+  return price(program, plain_prices(costs));
+}
+
+}  // namespace tandem::testing
