@@ -1,0 +1,195 @@
+#include "planner/candidates.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::int64_t kMostMicrobatches = 65'535;
+
+/// The schedules asked for, in the order of the registry.
+std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
+                                           std::vector<Rejected>& rejected) {
+  std::set<const ScheduleTraits*> asked;
+  for (const std::string& name : request.schedules) asked.insert(&find_schedule(name));
+  std::vector<const ScheduleTraits*> rows;
+  for (const ScheduleTraits& row : schedules()) {
+    if (!asked.empty() && !asked.contains(&row)) continue;
+    if (!row.trainable || row.stages_per_device != 1) {
+      if (asked.empty()) continue;
+      rejected.push_back(
+          {RejectCause::not_trainable, std::string(row.name), "it can be simulated, not trained"});
+    } else if (request.vanilla_only && row.weights != WeightSemantics::vanilla) {
+      rejected.push_back({RejectCause::semantics, std::string(row.name),
+                          fmt::format("its weights are {}, and only vanilla ones were asked for",
+                                      name(row.weights))});
+    } else {
+      rows.push_back(&row);
+    }
+  }
+  return rows;
+}
+
+/// The microbatch sizes that serve the request, ascending.
+std::vector<std::int32_t> microbatch_sizes(const PlanRequest& request,
+                                           std::vector<Rejected>& rejected) {
+  const std::vector<LayerKind> layers = layers_of(request.model);
+  const std::set<LayerKind> needed(layers.begin(), layers.end());
+  std::map<std::int32_t, std::set<LayerKind>> measured;
+  for (const LayerCost& row : request.profile.layers) {
+    measured[row.microbatch_size].insert(row.kind);
+  }
+  std::vector<std::int32_t> sizes;
+  for (const auto& [size, kinds] : measured) {
+    const std::string what = fmt::format("microbatch size {}", size);
+    const auto lacks = std::find_if(needed.begin(), needed.end(),
+                                    [&](LayerKind kind) { return !kinds.contains(kind); });
+    if (lacks != needed.end()) {
+      rejected.push_back({RejectCause::not_measured, what,
+                          fmt::format("the profile has no layer \"{}\" of it", name(*lacks))});
+    } else if (request.global_batch % size != 0) {
+      rejected.push_back(
+          {RejectCause::not_divisible, what,
+           fmt::format("a global batch of {} samples is no multiple of it", request.global_batch)});
+    } else {
+      sizes.push_back(size);
+    }
+  }
+  return sizes;
+}
+
+/// The deepest pipeline that the model has layers for.
+std::uint16_t deepest(const PlanRequest& request, std::vector<Rejected>& rejected) {
+  const std::size_t layers = layers_of(request.model).size();
+  if (layers > static_cast<std::size_t>(kMostPlannedLayers)) {
+    throw InputError(fmt::format("the model has {} layers; the planner cuts at most {}", layers,
+                                 kMostPlannedLayers));
+  }
+  if (request.devices < 1 || request.devices > kMostPlannedDevices) {
+    throw InputError(fmt::format("the planner takes 1 to {} devices, found {}", kMostPlannedDevices,
+                                 request.devices));
+  }
+  const auto depth = static_cast<std::uint16_t>(std::min<std::size_t>(request.devices, layers));
+  if (depth < request.devices) {
+    const std::string what = depth + 1 == request.devices
+                                 ? fmt::format("{} stages", depth + 1)
+                                 : fmt::format("{} to {} stages", depth + 1, request.devices);
+    rejected.push_back({RejectCause::few_layers, what,
+                        fmt::format("more stages than layers: the model has {}", layers)});
+  }
+  return depth;
+}
+
+bool takes_extra(const ScheduleTraits& schedule) {
+  const auto& options = schedule.options;
+  return std::find(options.begin(), options.end(), "extra-in-flight") != options.end();
+}
+
+/// Sets the extras that the schedule accepts; why it accepts not even none, where it doesn't.
+std::optional<std::string> set_extras(const PlanRequest& request, Shape& shape) {
+  const std::int32_t most = takes_extra(*shape.schedule) ? 2 * (shape.depth - 1) : 0;
+  shape.extras.clear();
+  for (std::int32_t extra = 0; extra <= most; ++extra) {
+    const auto reason = shape.schedule->reject(schedule_request(plan_of(request, shape, extra)));
+    if (reason && extra == 0) return reason;
+    if (!reason) shape.extras.push_back(extra);
+  }
+  return std::nullopt;
+}
+
+std::optional<Rejected> reject(const PlanRequest& request, Shape& shape) {
+  const std::int64_t cells = std::int64_t{shape.depth} * shape.microbatches;
+  const auto rejected = [&](RejectCause cause, std::string reason) {
+    return Rejected{cause, describe(plan_of(request, shape, 0)), std::move(reason)};
+  };
+  if (shape.microbatches > kMostMicrobatches || cells > kMostPlannedCells) {
+    return rejected(
+        RejectCause::too_long,
+        fmt::format("{} microbatches on {} stages are more than the planner simulates "
+                    "(at most {} a batch, {} on all stages)",
+                    shape.microbatches, shape.depth, kMostMicrobatches, kMostPlannedCells));
+  }
+  if (auto reason = set_extras(request, shape)) {
+    return rejected(RejectCause::schedule, std::move(*reason));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view name(RejectCause cause) {
+  switch (cause) {
+    case RejectCause::not_trainable:
+      return "not trainable";
+    case RejectCause::semantics:
+      return "delayed weights";
+    case RejectCause::not_measured:
+      return "not measured";
+    case RejectCause::not_divisible:
+      return "global batch not divisible";
+    case RejectCause::few_layers:
+      return "more stages than layers";
+    case RejectCause::too_long:
+      return "too long to simulate";
+    case RejectCause::schedule:
+      return "not possible with the schedule";
+    case RejectCause::memory:
+      return "does not fit in memory";
+  }
+  return "unknown";
+}
+
+SearchSpace search_space(const PlanRequest& request) {
+  SearchSpace space;
+  const std::vector<const ScheduleTraits*> rows = allowed(request, space.rejected);
+  const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
+  const std::uint16_t most = deepest(request, space.rejected);
+  for (const ScheduleTraits* row : rows) {
+    for (std::uint16_t depth = 1; depth <= most; ++depth) {
+      for (const std::int32_t size : sizes) {
+        for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+          Shape shape{row, depth, size, request.global_batch / size, recompute};
+          if (auto rejected = reject(request, shape)) {
+            space.rejected.push_back(std::move(*rejected));
+          } else {
+            space.shapes.push_back(std::move(shape));
+          }
+        }
+      }
+    }
+  }
+  return space;
+}
+
+Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_in_flight) {
+  Plan plan;
+  plan.model = request.model;
+  plan.schedule = shape.schedule->name;
+  plan.depth = shape.depth;
+  plan.microbatch_size = shape.microbatch_size;
+  plan.microbatches = shape.microbatches;
+  plan.extra_in_flight = extra_in_flight;
+  plan.recompute = shape.recompute;
+  plan.optimizer = request.optimizer;
+  return plan;
+}
+
+std::string describe(const Plan& plan) {
+  std::string text =
+      fmt::format("{}, {} stage{}, microbatches {} x {}", plan.schedule, plan.depth,
+                  plan.depth == 1 ? "" : "s", plan.microbatch_size, plan.microbatches);
+  if (plan.recompute == Recompute::full) text += ", recompute full";
+  if (plan.extra_in_flight > 0) {
+    text += fmt::format(", {} extra in flight", plan.extra_in_flight);
+  }
+  return text;
+}
+
+}  // namespace tandem

@@ -1,0 +1,122 @@
+#include "planner/explain.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+
+namespace tandem {
+
+namespace {
+
+Duration as_duration(double seconds) {
+  return Duration(std::llround(seconds * static_cast<double>(std::nano::den)));
+}
+
+/// "1.2 ms more" or "1.2 ms less".
+std::string difference(Duration difference) {
+  return fmt::format("{} {}", print_duration(std::chrono::abs(difference)),
+                     difference.count() < 0 ? "less" : "more");
+}
+
+/// What `other` loses against `best`: in its slowest stage, and in that stage's waiting.
+std::string explain_loss(const Candidate& best, const Candidate& other) {
+  const std::string name = describe(other.plan);
+  if (other.period == best.period) {
+    std::string tie = fmt::format("Next: {}, as fast", name);
+    if (other.plan.depth != best.plan.depth) return tie + ", with more devices.";
+    if (other.peak_bytes != best.peak_bytes) {
+      return fmt::format("{}, with {} more on the fullest device.", tie,
+                         print_bytes(other.peak_bytes - best.peak_bytes));
+    }
+    return tie + ", and no simpler.";
+  }
+  const double lost = other.period.seconds() - best.period.seconds();
+  const Duration work = other.slowest - best.slowest;
+  const Duration waiting = as_duration(lost) - work;
+  return fmt::format(
+      "Next: {}, {:.1f} % slower: {} a batch, its slowest stage computes {}, and waits {}.", name,
+      100.0 * lost / best.period.seconds(), difference(as_duration(lost)),
+      work.count() == 0 ? "the same" : difference(work),
+      waiting.count() == 0 ? "the same" : difference(waiting));
+}
+
+std::string limit(const PlanRequest& request) {
+  return request.memory ? fmt::format(" in {} a device", print_bytes(*request.memory)) : "";
+}
+
+}  // namespace
+
+std::string explain(const MemoryMiss& miss) {
+  return fmt::format("needs {} on device {}, {} too much (largest: {}, {})",
+                     print_bytes(miss.needed), index(miss.device), print_bytes(miss.excess),
+                     miss.largest, print_bytes(miss.largest_bytes));
+}
+
+std::vector<std::string> explain_choice(const PlanRequest& request, const PlanResult& result) {
+  TANDEM_CHECK(!result.ranked.empty());
+  const Candidate& best = result.ranked.front();
+  std::vector<std::string> lines;
+  lines.push_back(
+      fmt::format("Chosen: {}: {:.1f} samples/s, {} a batch; its slowest stage, {}, computes {} of "
+                  "it and waits "
+                  "{:.1f} %.",
+                  describe(best.plan), best.plan.predicted.samples_per_s,
+                  print_duration(as_duration(best.period.seconds())), best.slowest_stage,
+                  print_duration(best.slowest), 100.0 * best.bubble()));
+  if (result.ranked.size() > 1) lines.push_back(explain_loss(best, result.ranked[1]));
+  if (best.plan.depth > 1) {
+    lines.push_back(result.one_device
+                        ? fmt::format("One device alone: {:.1f} samples/s; {} devices are {:.2f} "
+                                      "times as fast.",
+                                      result.one_device->plan.predicted.samples_per_s,
+                                      best.plan.depth,
+                                      result.one_device->period.seconds() / best.period.seconds())
+                        : fmt::format("One device alone can't train it{}.", limit(request)));
+  }
+  if (best.schedule->weights != WeightSemantics::vanilla) {
+    lines.push_back(fmt::format(
+        "Its weights are {}: each update uses the gradient at the weights before the newest. "
+        "--semantics vanilla excludes that.",
+        name(best.schedule->weights)));
+  }
+  return lines;
+}
+
+std::vector<RejectedGroup> group(const std::vector<Rejected>& rejected) {
+  std::map<RejectCause, RejectedGroup> groups;
+  for (const Rejected& one : rejected) {
+    RejectedGroup& of = groups[one.cause];
+    const bool nearer = one.miss && of.nearest.miss && one.miss->excess < of.nearest.miss->excess;
+    if (of.count == 0 || nearer) of.nearest = one;
+    of.cause = one.cause;
+    ++of.count;
+  }
+  std::vector<RejectedGroup> list;
+  for (const auto& [cause, of] : groups) list.push_back(of);
+  return list;
+}
+
+std::string explain_infeasible(const PlanRequest& request, const PlanResult& result) {
+  const std::vector<RejectedGroup> groups = group(result.rejected);
+  for (const RejectedGroup& of : groups) {
+    if (of.cause != RejectCause::memory) continue;
+    return fmt::format("no plan fits{}: {} were tried; the nearest, {}, {}", limit(request),
+                       of.count, of.nearest.what, explain(*of.nearest.miss));
+  }
+  std::string text =
+      fmt::format("no plan for {} device{} and a global batch of {} samples", request.devices,
+                  request.devices == 1 ? "" : "s", request.global_batch);
+  for (const RejectedGroup& of : groups) {
+    text += fmt::format("{} {}: {}", text.find(':') == std::string::npos ? ":" : ";",
+                        of.nearest.what, of.nearest.reason);
+    if (of.count > 1) text += fmt::format(" (and {} more)", of.count - 1);
+  }
+  return text;
+}
+
+}  // namespace tandem

@@ -1,0 +1,217 @@
+#include "planner/search.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <variant>
+
+#include "core/check.h"
+#include "core/lower.h"
+#include "planner/explain.h"
+#include "planner/partition.h"
+#include "planner/stage_memory.h"
+#include "planner/stage_work.h"
+#include "simulator/simulate.h"
+
+namespace tandem {
+
+namespace {
+
+/// Smaller is better.
+auto rank(const Candidate& candidate) {
+  return std::tuple(candidate.period, candidate.plan.depth, candidate.peak_bytes,
+                    candidate.schedule - schedules().data(), candidate.plan.recompute,
+                    -candidate.plan.microbatch_size, candidate.plan.extra_in_flight);
+}
+
+bool better(const Candidate& a, const Candidate& b) { return rank(a) < rank(b); }
+
+/// A shape, and the fastest cut for it if memory were no matter.
+struct Bounded {
+  const Shape* shape = nullptr;
+  std::vector<LayerRange> cut;
+  Duration bound{};  // work of its busiest stage: no plan of the shape has a shorter period
+};
+
+class Search {
+ public:
+  explicit Search(const PlanRequest& request)
+      : request_(request), bytes_(request.model, request.optimizer) {}
+
+  PlanResult run() {
+    // Of another model: said at once, however little of the profile is of use.
+    costs_from_profile(request_.profile, request_.model, {}, 1);
+    SearchSpace space = search_space(request_);
+    result_.rejected = std::move(space.rejected);
+    result_.shapes = space.shapes.size();
+    std::vector<Bounded> all;
+    for (const Shape& shape : space.shapes) all.push_back(bounded(shape));
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Bounded& a, const Bounded& b) { return a.bound < b.bound; });
+    for (const Bounded& one : all) {
+      if (surely_worse(one)) {
+        ++result_.pruned;
+      } else {
+        evaluate(one);
+      }
+    }
+    return std::move(result_);
+  }
+
+ private:
+  const LayerTimes& times(std::int32_t microbatch_size) {
+    const auto found = times_.find(microbatch_size);
+    if (found != times_.end()) return found->second;
+    return times_.try_emplace(microbatch_size, request_.profile, request_.model, microbatch_size)
+        .first->second;
+  }
+
+  Duration slowest(const StageWork& work, const LayerTimes& layer_times,
+                   const std::vector<LayerRange>& cut, std::size_t* where = nullptr) const {
+    Duration most{};
+    for (std::size_t stage = 0; stage < cut.size(); ++stage) {
+      const Duration time = work.of(id_at<StageId>(stage), layer_times.of(cut[stage]));
+      if (time > most && where != nullptr) *where = stage;
+      most = std::max(most, time);
+    }
+    return most;
+  }
+
+  PartitionProblem fastest(const StageWork& work, const LayerTimes& layer_times) const {
+    return {.layers = layer_times.layers(),
+            .depth = static_cast<std::int32_t>(work.stages()),
+            .cost = [&work, &layer_times](LayerRange range, std::size_t stage) {
+              return work.of(id_at<StageId>(stage), layer_times.of(range)).count();
+            }};
+  }
+
+  Bounded bounded(const Shape& shape) {
+    const LayerTimes& layer_times = times(shape.microbatch_size);
+    const StageWork work(make_schedule(
+        *shape.schedule, schedule_request(plan_of(request_, shape, shape.extras.front()))));
+    work.check_fits_clock(layer_times);
+    auto cut = partition(fastest(work, layer_times));
+    TANDEM_CHECK(cut.has_value(), shape.depth, layer_times.layers());
+    const Duration bound = slowest(work, layer_times, *cut);
+    return {&shape, std::move(*cut), bound};
+  }
+
+  /// A pipeline whose bound is above the last period that will be ranked. What needs no pipeline is
+  /// always looked at, to compare with.
+  bool surely_worse(const Bounded& one) const {
+    if (request_.keep == 0 || result_.ranked.size() < request_.keep || one.shape->depth == 1) {
+      return false;
+    }
+    return Period{one.bound, 1} > result_.ranked[request_.keep - 1].period;
+  }
+
+  void evaluate(const Bounded& one) {
+    std::optional<Candidate> best;
+    for (const std::int32_t extra : one.shape->extras) {
+      std::variant<Candidate, MemoryMiss> outcome = attempt(one, extra);
+      if (const auto* miss = std::get_if<MemoryMiss>(&outcome)) {
+        if (!best) reject(*one.shape, *miss);
+        break;  // more in flight needs no less memory
+      }
+      auto& candidate = std::get<Candidate>(outcome);
+      // More in flight can't beat the busiest stage's own pace.
+      const bool ideal = candidate.period == Period{candidate.slowest, 1};
+      if (!best || better(candidate, *best)) best = std::move(candidate);
+      if (ideal) break;
+    }
+    if (!best) return;
+    if (best->plan.depth == 1 && (!result_.one_device || better(*best, *result_.one_device))) {
+      result_.one_device = best;
+    }
+    const auto place =
+        std::upper_bound(result_.ranked.begin(), result_.ranked.end(), *best, better);
+    result_.ranked.insert(place, std::move(*best));
+    if (request_.keep > 0 && result_.ranked.size() > request_.keep) result_.ranked.pop_back();
+  }
+
+  void reject(const Shape& shape, const MemoryMiss& miss) {
+    const Plan plan = plan_of(request_, shape, shape.extras.front());
+    result_.rejected.push_back({RejectCause::memory, describe(plan), explain(miss), miss});
+  }
+
+  std::variant<Candidate, MemoryMiss> attempt(const Bounded& one, std::int32_t extra) {
+    Candidate candidate;
+    candidate.schedule = one.shape->schedule;
+    Plan& plan = candidate.plan;
+    plan = plan_of(request_, *one.shape, extra);
+    const Schedule schedule = make_schedule(*candidate.schedule, schedule_request(plan));
+    const Program program = lower(schedule);
+    const SlotCounts slots = count_slots(program);
+    const StageWork work(schedule);
+    const LayerTimes& layer_times = times(plan.microbatch_size);
+    plan.stages = one.cut;
+    candidate.memory = device_memory(program, slots, plan, bytes_);
+    if (request_.memory && memory_miss(candidate.memory, *request_.memory)) {
+      if (const auto miss = cut_to_fit(program, slots, work, plan)) return *miss;
+      candidate.memory = device_memory(program, slots, plan, bytes_);
+    }
+    candidate.slowest = slowest(work, layer_times, plan.stages, &candidate.slowest_stage);
+    predict(program, candidate);
+    return candidate;
+  }
+
+  /// Sets the fastest cut that fits; where none does, what the least one misses.
+  std::optional<MemoryMiss> cut_to_fit(const Program& program, const SlotCounts& slots,
+                                       const StageWork& work, Plan& plan) {
+    PartitionProblem problem = fastest(work, times(plan.microbatch_size));
+    problem.fits = [&](LayerRange range, std::size_t stage) {
+      const StageBytes& bytes = bytes_.of(range, plan.microbatch_size);
+      return stage_total(slots.rows()[stage], bytes) <= *request_.memory;
+    };
+    if (auto cut = partition(problem)) {
+      plan.stages = std::move(*cut);
+      return std::nullopt;
+    }
+    plan.stages = least_memory_cut(slots, plan, bytes_);
+    auto miss = memory_miss(device_memory(program, slots, plan, bytes_), *request_.memory);
+    TANDEM_CHECK(miss.has_value(), describe(plan));
+    return miss;
+  }
+
+  void predict(const Program& program, Candidate& candidate) {
+    Plan& plan = candidate.plan;
+    StageCosts costs =
+        costs_from_profile(request_.profile, plan.model, plan.stages, plan.microbatch_size);
+    const CostTable table = price(program, cost_model(program.placement(), std::move(costs)));
+    const SimulationResult simulated = simulate(program, table, {.batches = 1});
+    ++result_.simulated;
+    candidate.period = {simulated.cycle, simulated.cycle_batches};
+    plan.predicted.period_s = candidate.period.seconds();
+    if (plan.predicted.period_s > 0.0) {
+      plan.predicted.samples_per_s = request_.global_batch / plan.predicted.period_s;
+    }
+    for (const MemoryByClass& memory : candidate.memory) {
+      plan.predicted.peak_bytes.push_back(memory.total());
+      candidate.peak_bytes = std::max(candidate.peak_bytes, memory.total());
+    }
+  }
+
+  const PlanRequest& request_;
+  RangeBytes bytes_;
+  std::map<std::int32_t, LayerTimes> times_;
+  PlanResult result_;
+};
+
+}  // namespace
+
+std::strong_ordering operator<=>(const Period& a, const Period& b) {
+  // Whole parts first: then the products are of remainders, and can't overflow.
+  const std::int64_t a_whole = a.cycle.count() / a.batches, b_whole = b.cycle.count() / b.batches;
+  if (a_whole != b_whole) return a_whole <=> b_whole;
+  return a.cycle.count() % a.batches * b.batches <=> b.cycle.count() % b.batches * a.batches;
+}
+
+double Candidate::bubble() const {
+  const double whole = period.seconds();
+  return whole > 0.0 ? (whole - to_seconds(slowest)) / whole : 0.0;
+}
+
+PlanResult find_plans(const PlanRequest& request) { return Search(request).run(); }
+
+}  // namespace tandem

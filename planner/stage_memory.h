@@ -1,0 +1,56 @@
+#pragma once
+// What a program's stages take in memory for any cut of the model: slots depend on the program
+// alone, bytes a slot on the cut alone.
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/plan.h"
+#include "planner/candidates.h"
+
+namespace tandem {
+
+struct ClassBytes {
+  std::string_view name;
+  Bytes bytes = 0;
+};
+
+/// weights, versions, gradients, optimizer, activations, buffers.
+std::array<ClassBytes, 6> classes(const MemoryByClass& memory);
+/// The first of the largest.
+ClassBytes largest_class(const MemoryByClass& memory);
+
+/// Bytes of layer ranges, each worked out once.
+class RangeBytes {
+ public:
+  RangeBytes(ModelSpec model, OptimizerKind optimizer)
+      : model_(std::move(model)), optimizer_(optimizer) {}
+  const StageBytes& of(LayerRange range, std::int32_t microbatch_size);
+
+ private:
+  ModelSpec model_;
+  OptimizerKind optimizer_;
+  std::map<std::pair<std::int32_t, LayerRange>, StageBytes> known_;
+};
+
+/// Bytes of a stage that is alone on its device.
+Bytes stage_total(const StageSlots& slots, const StageBytes& bytes);
+
+/// The bytes of each device under a cut. REQUIRES: a range for each part of the placement.
+Table<DeviceId, MemoryByClass> device_memory(const Program& program, const SlotCounts& slots,
+                                             const Plan& plan, RangeBytes& bytes);
+
+/// The device that is furthest above `limit`; empty: all are within.
+std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memory, Bytes limit);
+
+/// The cut whose largest device is smallest.
+/// REQUIRES: one stage a device, and no more stages than layers.
+std::vector<LayerRange> least_memory_cut(const SlotCounts& slots, const Plan& plan,
+                                         RangeBytes& bytes);
+
+}  // namespace tandem

@@ -1,0 +1,96 @@
+#include "planner/stage_work.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/check.h"
+#include "core/error.h"
+
+namespace tandem {
+
+namespace {
+
+/// The price of an op that runs on a compute lane; zero for others.
+Duration compute_time(OpKind kind, const StageTimes& times) {
+  switch (kind) {
+    case OpKind::forward:
+      return times.forward;
+    case OpKind::recompute:
+      return times.recompute;
+    case OpKind::backward:
+      return times.backward;
+    case OpKind::backward_input:
+      return times.backward_input;
+    case OpKind::backward_weight:
+      return times.backward_weight;
+    case OpKind::update:
+      return times.update;
+    case OpKind::send_activation:
+    case OpKind::send_gradient:
+    case OpKind::reduce_tied:
+    case OpKind::reduce_gradient:
+      return {};
+  }
+  return {};
+}
+
+constexpr std::array<Duration StageTimes::*, 6> kTimes{
+    &StageTimes::forward,        &StageTimes::recompute,       &StageTimes::backward,
+    &StageTimes::backward_input, &StageTimes::backward_weight, &StageTimes::update};
+
+}  // namespace
+
+LayerTimes::LayerTimes(const Profile& profile, const ModelSpec& model, std::int32_t microbatch_size)
+    : overhead_(profile.instruction_overhead) {
+  std::vector<LayerRange> single;
+  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
+  for (std::int32_t layer = 0; layer < layers; ++layer) single.push_back({layer, layer + 1});
+  const StageCosts costs = costs_from_profile(profile, model, single, microbatch_size);
+  sums_.emplace_back();
+  for (const StageTimes& times : costs.parts) {
+    StageTimes sum = sums_.back();
+    for (const auto member : kTimes) sum.*member += times.*member - overhead_;
+    sums_.push_back(sum);
+  }
+}
+
+StageTimes LayerTimes::of(LayerRange range) const {
+  const StageTimes& before = sums_[static_cast<std::size_t>(range.first)];
+  StageTimes times = sums_[static_cast<std::size_t>(range.last)];
+  for (const auto member : kTimes) times.*member += overhead_ - before.*member;
+  return times;
+}
+
+StageWork::StageWork(const Schedule& schedule) : counts_(schedule.placement.stages()) {
+  TANDEM_CHECK(schedule.placement.stages() == schedule.placement.devices,
+               schedule.placement.stages(), schedule.placement.devices);
+  for (const std::vector<Op>& order : schedule.order) {
+    for (const Op& op : order) ++counts_[op.stage][index(op.kind)];
+  }
+}
+
+Duration StageWork::of(StageId stage, const StageTimes& times) const {
+  Duration work{};
+  for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+    work += counts_[stage][kind] * compute_time(static_cast<OpKind>(kind), times);
+  }
+  return work;
+}
+
+void StageWork::check_fits_clock(const LayerTimes& times) const {
+  const StageTimes all = times.of({0, times.layers()});
+  long double work = 0.0L;
+  for (const StageId stage : ids(counts_)) {
+    for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+      work += static_cast<long double>(counts_[stage][kind]) *
+              static_cast<long double>(compute_time(static_cast<OpKind>(kind), all).count());
+    }
+  }
+  if (work >= static_cast<long double>(std::numeric_limits<std::int64_t>::max()) / 2) {
+    throw InputError(
+        "a batch takes too long to count in nanoseconds (292 years): "
+        "a smaller global batch, or smaller costs");
+  }
+}
+
+}  // namespace tandem
