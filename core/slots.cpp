@@ -114,25 +114,32 @@ class SlotCounter {
 
   SlotCounts count() {
     count_versions();
+    // Beyond the ramp every body adds the same, and near the end less is known again: what a switched-off forward would have
+    // told its neighbours. Short runs have both ends at once.
+    const std::int64_t steady = program_.ramp() + program_.depth() + 2;
+    for (const std::int64_t batches : {std::int64_t{1}, std::int64_t{2}, 2 * program_.ramp() + steady}) run(batches);
+    return counts_;
+  }
+
+ private:
+  void run(std::int64_t batches) {
     Table<LaneId, Knowledge> lane_knows(program_.lanes().size());
     std::vector<std::vector<Knowledge>> done(program_.depth(), std::vector<Knowledge>(program_.size()));
-    // Beyond the ramp every body adds the same: depth + 2 of them reach the steady state of what is known.
-    const std::int64_t bodies = 2 * program_.ramp() + program_.depth() + 2;
-    for (std::int64_t step = 0; step < program_.ramp() + bodies; ++step) {
-      const std::int64_t body = step - program_.ramp();
+    for (std::array<std::int64_t, kSlotKinds>& oldest : oldest_) oldest.fill(0);
+    for (std::int64_t body = -program_.ramp(); body < batches; ++body) {
+      const std::int64_t step = body + program_.ramp();
       std::vector<Knowledge>& row = done[static_cast<std::size_t>(step) % done.size()];
       for (const InstructionId id : program_.order()) {
-        if (body * m_ + program_[id].op.microbatch < 0) continue;
+        const std::int64_t microbatch = body * m_ + program_[id].op.microbatch;
+        if (microbatch < 0 || microbatch >= batches * m_) continue;
         Knowledge knows = before(id, step, lane_knows, done);
         acquire(id, body, knows);
         finish(id, body, knows, lane_knows);
         if (program_.awaited(id)) row[index(id)] = std::move(knows);
       }
     }
-    return counts_;
   }
 
- private:
   void index_program() {
     const std::size_t cells = placement_.stages() * static_cast<std::size_t>(m_);
     forward_.resize(cells);

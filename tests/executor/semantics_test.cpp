@@ -1,10 +1,10 @@
-// The executor against the serial reference, bit for bit: every weight, the optimizer state and every loss, after every
-// update, for every trainable schedule, under seeded random delays.
-
-#include <gtest/gtest.h>
+// The executor against the serial reference, bit for bit: every weight, the optimizer state and
+// every loss, after every update, for every trainable schedule, under seeded random delays.
 
 #include <map>
 #include <tuple>
+
+#include <gtest/gtest.h>
 
 #include "core/verify.h"
 #include "tests/support/training.h"
@@ -25,15 +25,18 @@ template <class T>
 Trace<T> by_reference(const TrainingCase& test, WeightSemantics semantics) {
   const Data data = testing::data_of(test);
   Reference<cpu::Kernels<T>> reference(test.model,
-                                       {.semantics = semantics, .optimizer = test.optimizer,
-                                        .microbatches = test.microbatches, .microbatch_size = test.microbatch_size,
+                                       {.semantics = semantics,
+                                        .optimizer = test.optimizer,
+                                        .microbatches = test.microbatches,
+                                        .microbatch_size = test.microbatch_size,
                                         .seed = test.seed},
                                        data);
   Trace<T> trace;
   for (std::int64_t batch = 0; batch < test.batches; ++batch) {
     const ReferenceState<T>& state = reference.step();
     for (const auto& [name, values] : state.weights) trace.weights[{state.updates, name}] = values;
-    for (const auto& [name, values] : state.optimizer) trace.optimizer[{state.updates, name}] = values;
+    for (const auto& [name, values] : state.optimizer)
+      trace.optimizer[{state.updates, name}] = values;
     trace.losses.insert(trace.losses.end(), state.losses.begin(), state.losses.end());
   }
   return trace;
@@ -47,7 +50,8 @@ Trace<T> by_executor(const TrainingCase& test, const Program& program, const Slo
   setup.slots = slots;
   setup.before_work = std::move(before_work);
   Trace<T> trace;
-  setup.on_update = [&](StageId stage, std::int64_t version, std::span<const T> weights, std::span<const T> state) {
+  setup.on_update = [&](StageId stage, std::int64_t version, std::span<const T> weights,
+                        std::span<const T> state) {
     const LayerRange layers = setup.layers[index(program.placement().part[stage])];
     const Stage<cpu::Kernels<T>> described(test.model, layers, test.microbatch_size, 1.0);
     for (const Tensor& tensor : described.parameters()) {
@@ -55,7 +59,8 @@ Trace<T> by_executor(const TrainingCase& test, const Program& program, const Slo
       trace.weights[{version, tensor.name}] = {first, first + tensor.size()};
       std::vector<T>& kept = trace.optimizer[{version, tensor.name}];
       for (std::size_t moment = 0; moment * weights.size() < state.size(); ++moment) {
-        const auto from = state.begin() + static_cast<std::int64_t>(moment * weights.size()) + tensor.offset;
+        const auto from =
+            state.begin() + static_cast<std::int64_t>(moment * weights.size()) + tensor.offset;
         kept.insert(kept.end(), from, from + tensor.size());
       }
     }
@@ -65,7 +70,8 @@ Trace<T> by_executor(const TrainingCase& test, const Program& program, const Slo
 }
 
 template <class T>
-Trace<T> by_executor(const TrainingCase& test, std::function<void(DeviceId, Instance)> before_work = {}) {
+Trace<T> by_executor(const TrainingCase& test,
+                     std::function<void(DeviceId, Instance)> before_work = {}) {
   const Program program = lower(test.make());
   return by_executor<T>(test, program, count_slots(program), std::move(before_work));
 }
@@ -79,7 +85,8 @@ void expect_equal(const Trace<T>& executor, const Trace<T>& reference) {
     EXPECT_EQ(executor.weights.at(key), values) << key.second << " after update " << key.first;
   }
   for (const auto& [key, values] : reference.optimizer) {
-    EXPECT_EQ(executor.optimizer.at(key), values) << "optimizer state of " << key.second << " after " << key.first;
+    EXPECT_EQ(executor.optimizer.at(key), values)
+        << "optimizer state of " << key.second << " after " << key.first;
   }
 }
 
@@ -100,7 +107,9 @@ TEST_P(Semantics, OfTheExecutorEqualTheReferenceBitForBit) {
   const auto reference = by_reference<float>(test, test.semantics());
   expect_equal(by_executor<float>(test), reference);
   for (const std::uint64_t seed : {1u, 2u}) {
-    expect_equal(by_executor<float>(test, testing::seeded_delays(seed, std::chrono::microseconds(300))), reference);
+    expect_equal(
+        by_executor<float>(test, testing::seeded_delays(seed, std::chrono::microseconds(300))),
+        reference);
   }
 }
 
@@ -113,19 +122,23 @@ std::vector<std::string> trainable() {
 }
 
 INSTANTIATE_TEST_SUITE_P(EverySchedule, Semantics,
-                         ::testing::Combine(::testing::ValuesIn(trainable()), ::testing::Values(1, 2, 3, 4),
+                         ::testing::Combine(::testing::ValuesIn(trainable()),
+                                            ::testing::Values(1, 2, 3, 4),
                                             ::testing::Values(1, 2, 3, 5, 8),
                                             ::testing::Values(Recompute::none, Recompute::full)),
                          [](const auto& cell) {
-                           std::string name = std::get<0>(cell.param) + "_p" + std::to_string(std::get<1>(cell.param)) +
-                                              "_m" + std::to_string(std::get<2>(cell.param)) +
-                                              (std::get<3>(cell.param) == Recompute::full ? "_recompute" : "");
+                           std::string name =
+                               std::get<0>(cell.param) + "_p" +
+                               std::to_string(std::get<1>(cell.param)) + "_m" +
+                               std::to_string(std::get<2>(cell.param)) +
+                               (std::get<3>(cell.param) == Recompute::full ? "_recompute" : "");
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
 
 TEST(Semantics, HoldForEveryOptimizerAndUntiedEmbeddings) {
-  for (const OptimizerKind optimizer : {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw}) {
+  for (const OptimizerKind optimizer :
+       {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw}) {
     for (const bool tied : {true, false}) {
       for (const char* schedule : {"gpipe", "2bw"}) {
         TrainingCase test{.schedule = schedule, .devices = 3, .microbatches = 4};
@@ -138,7 +151,8 @@ TEST(Semantics, HoldForEveryOptimizerAndUntiedEmbeddings) {
 }
 
 TEST(Semantics, HoldForExtraMicrobatchesInFlight) {
-  TrainingCase test{.schedule = "2bw", .devices = 4, .microbatches = 7, .extra_in_flight = 3, .batches = 5};
+  TrainingCase test{
+      .schedule = "2bw", .devices = 4, .microbatches = 7, .extra_in_flight = 3, .batches = 5};
   expect_equal(by_executor<float>(test, testing::seeded_delays(3, std::chrono::microseconds(300))),
                by_reference<float>(test, WeightSemantics::delayed_by_one));
 }
@@ -153,11 +167,13 @@ TEST(Semantics, OfVanillaAndDelayedDiffer) {
   TrainingCase test{.schedule = "2bw", .devices = 2, .microbatches = 4};
   const auto vanilla = by_reference<float>(test, WeightSemantics::vanilla);
   const auto delayed = by_reference<float>(test, WeightSemantics::delayed_by_one);
-  const std::pair<std::int64_t, std::string> first{1, "block0.attention.qkv.weight"}, last{4, first.second};
+  const std::pair<std::int64_t, std::string> first{1, "block0.attention.qkv.weight"},
+      last{4, first.second};
   EXPECT_EQ(vanilla.weights.at(first), delayed.weights.at(first)) << "the first update is the same";
   double worst = 0.0;
   for (std::size_t i = 0; i < vanilla.weights.at(last).size(); ++i) {
-    worst = std::max<double>(worst, std::abs(vanilla.weights.at(last)[i] - delayed.weights.at(last)[i]));
+    worst = std::max<double>(worst,
+                             std::abs(vanilla.weights.at(last)[i] - delayed.weights.at(last)[i]));
   }
   EXPECT_GT(worst, 1e-3);
 }

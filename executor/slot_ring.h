@@ -1,0 +1,106 @@
+#pragma once
+// SlotRing: the buffers of one kind of one stage, allocated once before the first batch. Use q takes slot q mod count;
+// taking a slot that is still in use is an error, so a program with a wait or a slot too few fails instead of computing on.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/units.h"
+#include "executor/memory_meter.h"
+
+namespace tandem {
+
+/// One slot may be taken, landed and released by different threads; each of these happens-before what the program orders
+/// after it. `Buffer` is the backend's memory: span<T> elements().
+template <class Buffer>
+class SlotRing {
+ public:
+  using Elements = decltype(std::declval<Buffer&>().elements());
+
+  SlotRing() = default;
+  template <class Allocate>
+  SlotRing(SlotKind kind, StageId stage, std::int32_t count, std::int64_t elements, MemoryMeter& meter,
+           Allocate allocate)
+      : kind_(kind), stage_(stage), meter_(&meter) {
+    for (std::int32_t i = 0; i < count; ++i) slots_.push_back(std::make_unique<Slot>(allocate(elements)));
+  }
+
+  /// The slot of use `q`, free until now. Throws DeviceError when its last use has not ended.
+  Elements acquire(std::int64_t q) {
+    Slot& slot = of(q);
+    std::int64_t holder = kFree;
+    if (!slot.holder.compare_exchange_strong(holder, q, std::memory_order_acq_rel)) {
+      throw DeviceError(fmt::format("stage {}: {} slot {} of {} is taken for use {} while use {} still needs it",
+                                    index(stage_), name(kind_), position(q), slots_.size(), q, holder));
+    }
+    const MemoryClass kind = class_of(kind_, static_cast<std::int64_t>(position(q)));
+    if (!slot.committed) meter_->commit(kind, slot.buffer.bytes());
+    slot.committed = true;
+    meter_->acquire(kind, slot.buffer.bytes());
+    return slot.buffer.elements();
+  }
+
+  bool holds(std::int64_t q) const { return of(q).holder.load(std::memory_order_acquire) == q; }
+
+  /// The slot that use `q` holds. Throws DeviceError when it does not.
+  Elements held(std::int64_t q) {
+    Slot& slot = of(q);
+    const std::int64_t holder = slot.holder.load(std::memory_order_acquire);
+    if (holder != q) {
+      throw DeviceError(fmt::format("stage {}: {} of use {} is not in its slot, which {}", index(stage_), name(kind_), q,
+                                    holder == kFree ? "is free" : fmt::format("holds use {}", holder)));
+    }
+    return slot.buffer.elements();
+  }
+
+  void release(std::int64_t q) {
+    held(q);
+    Slot& slot = of(q);
+    slot.landed.store(kFree, std::memory_order_relaxed);
+    meter_->release(class_of(kind_, static_cast<std::int64_t>(position(q))), slot.buffer.bytes());
+    slot.holder.store(kFree, std::memory_order_release);
+  }
+
+  /// What another device sent has arrived in use `q`'s slot; start and end of the sending are kept for the timeline.
+  void land(std::int64_t q, Duration start, Duration end) {
+    Slot& slot = of(q);
+    slot.sent_start = start;
+    slot.sent_end = end;
+    slot.landed.store(q, std::memory_order_release);
+  }
+  bool has_landed(std::int64_t q) const { return of(q).landed.load(std::memory_order_acquire) == q; }
+  Duration sent_start(std::int64_t q) const { return of(q).sent_start; }
+  Duration sent_end(std::int64_t q) const { return of(q).sent_end; }
+
+ private:
+  static constexpr std::int64_t kFree = -1;
+  struct Slot {
+    explicit Slot(Buffer memory) : buffer(std::move(memory)) {}
+    Buffer buffer;
+    std::atomic<std::int64_t> holder{kFree}, landed{kFree};
+    bool committed = false;  // written only by the holder
+    Duration sent_start{}, sent_end{};
+  };
+
+  std::size_t position(std::int64_t q) const { return static_cast<std::size_t>(q) % slots_.size(); }
+  Slot& of(std::int64_t q) const {
+    if (slots_.empty()) {
+      throw DeviceError(fmt::format("stage {}: no {} slots were planned", index(stage_), name(kind_)));
+    }
+    return *slots_[position(q)];
+  }
+
+  SlotKind kind_ = SlotKind::stash;
+  StageId stage_{};
+  MemoryMeter* meter_ = nullptr;
+  std::vector<std::unique_ptr<Slot>> slots_;
+};
+
+}  // namespace tandem
