@@ -1,0 +1,128 @@
+#include <cstddef>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "core/io/read.h"
+#include "tests/core/error_of.h"
+
+namespace tandem {
+namespace {
+
+using testing::error_of;
+
+constexpr const char* kProfile = R"({
+  "version": 1,
+  "machine": "a laptop", "date": "2026-11-21", "command": "tandem profile", "backend": "cpu",
+  "model": {"version": 1, "architecture": "linear", "blocks": 2, "width": 8, "sequence": 1},
+  "optimizer": "sgd",
+  "busy_devices": 2,
+  "instruction_overhead_ns": 450,
+  "layers": [
+    {"kind": "linear", "microbatch_size": 1, "forward_ns": 10, "backward_input_ns": 11,
+     "backward_weight_ns": 12, "backward_ns": 21, "update_ns": 3},
+    {"kind": "squared_error", "microbatch_size": 1, "forward_ns": 1, "backward_input_ns": 2,
+     "backward_weight_ns": 0, "backward_ns": 2, "update_ns": 0}
+  ],
+  "transfers": [{"bytes": 0, "time_ns": 100}, {"bytes": 4096, "time_ns": 900}]
+})";
+
+std::string profile_with(const std::string& from, const std::string& to) {
+  std::string text = kProfile;
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string error_in(const std::string& text) {
+  return error_of([&text] { parse_profile("p.json", text); });
+}
+
+TEST(ProfileFile, ReadsAProfile) {
+  const Profile profile = parse_profile("p.json", kProfile);
+  EXPECT_EQ(profile.machine, "a laptop");
+  EXPECT_EQ(profile.date, "2026-11-21");
+  EXPECT_EQ(profile.command, "tandem profile");
+  EXPECT_EQ(profile.backend, "cpu");
+  EXPECT_EQ(profile.model.architecture, Architecture::linear);
+  EXPECT_EQ(profile.optimizer, OptimizerKind::sgd);
+  EXPECT_EQ(profile.busy_devices, 2);
+  EXPECT_EQ(profile.instruction_overhead, Duration{450});
+  ASSERT_EQ(profile.layers.size(), 2U);
+  EXPECT_EQ(profile.layers[0].kind, LayerKind::linear);
+  EXPECT_EQ(profile.layers[0].microbatch_size, 1);
+  EXPECT_EQ(profile.layers[0].forward, Duration{10});
+  EXPECT_EQ(profile.layers[0].backward_input, Duration{11});
+  EXPECT_EQ(profile.layers[0].backward_weight, Duration{12});
+  EXPECT_EQ(profile.layers[0].backward, Duration{21});
+  EXPECT_EQ(profile.layers[0].update, Duration{3});
+  EXPECT_EQ(profile.layers[1].kind, LayerKind::squared_error);
+  ASSERT_EQ(profile.transfers.size(), 2U);
+  EXPECT_EQ(profile.transfers[1].bytes, 4096);
+  EXPECT_EQ(profile.transfers[1].time, Duration{900});
+}
+
+TEST(ProfileFile, ReadsBackWhatItWrites) {
+  Profile profile = parse_profile("p.json", kProfile);
+  profile.command = "tandem profile --name \"x\\y\"\n";
+  const std::string text = profile_text(profile);
+  const Profile again = parse_profile("again.json", text);
+  EXPECT_EQ(profile_text(again), text);
+  EXPECT_EQ(again.command, profile.command);
+  EXPECT_EQ(again.layers.size(), profile.layers.size());
+  EXPECT_EQ(again.layers[0].backward, profile.layers[0].backward);
+}
+
+TEST(ProfileFile, BytesThatAreNoTextAreReplaced) {
+  Profile profile = parse_profile("p.json", kProfile);
+  profile.command = "cat \xFF";
+  EXPECT_EQ(parse_profile("again.json", profile_text(profile)).command, "cat \xEF\xBF\xBD");
+}
+
+TEST(ProfileFile, HasARowForEachKindAndSize) {
+  EXPECT_EQ(
+      error_in(profile_with("\"squared_error\"", "\"linear\"")),
+      "p.json:8:13: error: /layers: no entry of kind \"squared_error\", which the model has\n"
+      "  \"layers\": [\n"
+      "            ^\n"
+      "p.json:11:5: error: /layers/1: expected one entry for each kind and microbatch size, "
+      "found a second one; the first is entry 0\n"
+      "    {\"kind\": \"linear\", \"microbatch_size\": 1, \"forward_ns\": 1, "
+      "\"backward_input_ns\": 2,\n"
+      "    ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~");
+  EXPECT_EQ(
+      error_in(profile_with("\"bytes\": 4096", "\"bytes\": 0")),
+      "p.json:14:47: error: /transfers/1: expected one entry for each size, found a second "
+      "one; the first is entry 0\n"
+      "  \"transfers\": [{\"bytes\": 0, \"time_ns\": 100}, {\"bytes\": 0, \"time_ns\": 900}]\n"
+      "                                              ^~~~~~~~~~~~~~~~~~~~~~~~~~~~");
+}
+
+TEST(ProfileFile, ReportsEveryMistake) {
+  std::string text = profile_with("\"kind\": \"linear\"", "\"kind\": \"linaer\"");
+  text.replace(text.find("\"time_ns\": 900"), 14, "\"time_us\": 0.9");
+  text.replace(text.find("450"), 3, "1e3");
+  EXPECT_EQ(
+      error_in(text),
+      "p.json:7:30: error: /instruction_overhead_ns: expected an integer from 0 to "
+      "86400000000000, found 1e3\n"
+      "  \"instruction_overhead_ns\": 1e3,\n"
+      "                             ^~~\n"
+      "p.json:9:14: error: /layers/0/kind: expected \"embedding\", \"attention\", \"mlp\", "
+      "\"head\", \"linear\" or \"squared_error\", found \"linaer\"; did you mean \"linear\"?\n"
+      "    {\"kind\": \"linaer\", \"microbatch_size\": 1, \"forward_ns\": 10, "
+      "\"backward_input_ns\": 11,\n"
+      "             ^~~~~~~~\n"
+      "p.json:14:47: error: /transfers/1: missing key \"time_ns\"\n"
+      "  \"transfers\": [{\"bytes\": 0, \"time_ns\": 100}, {\"bytes\": 4096, \"time_us\": "
+      "0.9}]\n"
+      "                                              ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"
+      "p.json:14:63: error: /transfers/1/time_us: unknown key \"time_us\"; did you mean "
+      "\"time_ns\"?\n"
+      "  \"transfers\": [{\"bytes\": 0, \"time_ns\": 100}, {\"bytes\": 4096, \"time_us\": "
+      "0.9}]\n"
+      "                                                              ^~~~~~~~~");
+}
+
+}  // namespace
+}  // namespace tandem

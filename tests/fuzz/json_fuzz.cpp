@@ -1,0 +1,49 @@
+// Any text as a model, a plan, a profile and costs: read or refused with a place, never a crash;
+// what was read is written, and reads back the same.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/io/json_position.h"
+#include "core/io/read.h"
+
+namespace tandem {
+namespace {
+
+void check_complaints(const InputError& error, const std::string& text) {
+  TANDEM_CHECK(!error.complaints().empty());
+  for (const Complaint& complaint : error.complaints()) {
+    const std::string message = complaint.to_string();
+    TANDEM_CHECK(complaint.place.file == "f.json" && message.starts_with("f.json:"), message);
+    TANDEM_CHECK(first_invalid_utf8(message) == message.size(), message);
+    const SourcePlace place = locate("f.json", text, complaint.place.pointer);
+    TANDEM_CHECK(place.line >= 1 || complaint.place.pointer.empty(), message);
+  }
+}
+
+template <class Parse, class Write>
+void check_reader(const std::string& text, Parse parse, Write write) {
+  std::string written;
+  try {
+    written = write(parse("f.json", text));
+  } catch (const InputError& error) {
+    check_complaints(error, text);
+    return;
+  }
+  TANDEM_CHECK(write(parse("again.json", written)) == written, written);
+}
+
+}  // namespace
+}  // namespace tandem
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text(data, data + size);
+  tandem::check_reader(text, tandem::parse_model, tandem::model_text);
+  tandem::check_reader(text, tandem::parse_plan, tandem::plan_text);
+  tandem::check_reader(text, tandem::parse_profile, tandem::profile_text);
+  tandem::check_reader(text, tandem::parse_costs, tandem::costs_text);
+  return 0;
+}
