@@ -33,7 +33,7 @@ class Dependencies {
     report_.add(
         ViolationKind::missing_wait, then, "{} may start before {}{} has ended",
         at_instruction(program_, then), at_instruction(program_, first),
-        batches_later == 0 ? std::string() : fmt::format(", {} batches before,", batches_later));
+        batches_later == 0 ? std::string() : fmt::format(", {} before,", batches(batches_later)));
   }
 
   void check_microbatch(PartId part, std::int32_t r) {

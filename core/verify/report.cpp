@@ -2,6 +2,10 @@
 
 namespace tandem::verification {
 
+std::string batches(std::int64_t count) {
+  return fmt::format("{} {}", count, count == 1 ? "batch" : "batches");
+}
+
 std::string at_stage(const Program& program, StageId stage) {
   return fmt::format("stage {} (device {})", index(stage),
                      index(program.placement().device[stage]));

@@ -37,6 +37,9 @@ class Report {
   std::array<std::size_t, kViolationKinds> found_{};
 };
 
+/// "1 batch", "3 batches".
+std::string batches(std::int64_t count);
+
 /// "stage 2 (device 1)".
 std::string at_stage(const Program& program, StageId stage);
 

@@ -140,17 +140,19 @@ class Slots {
       const Use& use = uses_[static_cast<std::size_t>(q)];
       if (count < 1 && !use.acquires.empty()) return report_none(stage, kind, use);
       if (count < 1) continue;
-      const std::int64_t batches = (count - q + uses - 1) / uses;  // q ≥ count: within the batch
-      const std::int64_t apart = std::max<std::int64_t>(0, batches);
+      // Rounds up; for q ≥ count within the batch.
+      const std::int64_t apart = std::max<std::int64_t>(0, (count - q + uses - 1) / uses);
       const Use& last = uses_[static_cast<std::size_t>(q - count + apart * uses)];
       for (const InstructionId then : use.acquires) {
         for (const InstructionId first : last.releases) {
           if (order_.before(first, then, apart)) continue;
-          report_.add(ViolationKind::slot_overwritten, then,
-                      "{}: with {} {} slots, {} takes the one of microbatch {} for microbatch {}, "
-                      "but {} may still use it",
-                      at_stage(program_, stage), count, name(kind), at_instruction(program_, then),
-                      last.label, use.label, at_instruction(program_, first));
+          report_.add(
+              ViolationKind::slot_overwritten, then,
+              "{}: with {} {} slots, {} takes the one of microbatch {}{} for microbatch {}, "
+              "but {} may still use it",
+              at_stage(program_, stage), count, name(kind), at_instruction(program_, then),
+              last.label, apart == 0 ? "" : fmt::format(" ({} before)", batches(apart)), use.label,
+              at_instruction(program_, first));
         }
       }
     }

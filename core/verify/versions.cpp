@@ -66,9 +66,9 @@ class Versions {
     if (order_.before(maker, reader.id, -later)) return;
     report_.add(ViolationKind::wrong_version, reader.id,
                 "{}: the weights that microbatch {} uses, {} updates old, may not exist yet: "
-                "it may start before {}, {} batches before, has ended",
+                "it may start before {}, {} before, has ended",
                 at_instruction(program_, reader.id), reader.residue, op.staleness,
-                at_instruction(program_, maker), -later);
+                at_instruction(program_, maker), batches(-later));
   }
 
   /// With n slots, version v goes when the update makes version v + n.
@@ -98,11 +98,11 @@ class Versions {
   void overwritten(const Reader& reader, InstructionId writer, std::int64_t later) {
     const StageId stage = program_[reader.id].op.stage;
     report_.add(ViolationKind::version_overwritten, writer,
-                "{}: with {} weight slots, {}, {} batches later, may overwrite the version that {} "
+                "{}: with {} weight slots, {}, {} later, may overwrite the version that {} "
                 "reads for microbatch {}",
                 at_stage(program_, stage), slots_[stage][SlotKind::weights],
-                at_instruction(program_, writer), later, at_instruction(program_, reader.id),
-                reader.residue);
+                at_instruction(program_, writer), batches(later),
+                at_instruction(program_, reader.id), reader.residue);
   }
 
   const Facts& facts_;

@@ -1,0 +1,435 @@
+#include "tests/support/unrolled.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+
+namespace tandem::testing {
+
+Unrolled::Unrolled(const Program& program, std::int64_t batches) {
+  const std::int64_t m = program.microbatches();
+  std::map<std::pair<std::int64_t, InstructionId>, std::size_t> node_of;
+  for (std::int64_t body = -program.ramp(); body < batches; ++body) {
+    for (const InstructionId id : program.order()) {
+      const std::int64_t microbatch = body * m + program[id].op.microbatch;
+      if (microbatch < 0 || microbatch >= batches * m) continue;
+      node_of[{body, id}] = nodes_.size();
+      nodes_.push_back({id, body, microbatch, {}});
+    }
+  }
+  std::map<LaneId, std::size_t> last;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    for (const LaneId lane : program.lanes(program[node.id])) {
+      if (last.count(lane) > 0) node.follows.push_back(last[lane]);
+      last[lane] = i;
+    }
+    for (const Wait& wait : program.waits(program[node.id])) {
+      const auto found = node_of.find({node.body - wait.lag, wait.producer});
+      if (found != node_of.end()) node.follows.push_back(found->second);
+    }
+    for (const std::size_t before : node.follows) ordered_ = ordered_ && before < i;
+  }
+  if (!ordered_) return;
+  ancestors_.assign(nodes_.size(), std::vector<std::uint64_t>(nodes_.size() / 64 + 1));
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    for (const std::size_t before : nodes_[i].follows) {
+      ancestors_[i][before / 64] |= std::uint64_t{1} << (before % 64);
+      for (std::size_t word = 0; word <= before / 64; ++word) {
+        ancestors_[i][word] |= ancestors_[before][word];
+      }
+    }
+  }
+}
+
+std::vector<Span> longest_path(const Program& program, const CostTable& costs,
+                               std::int64_t batches) {
+  const Unrolled run(program, batches);
+  TANDEM_CHECK(run.ordered());
+  std::vector<Span> spans;
+  for (const Unrolled::Node& node : run.nodes()) {
+    Duration start{};
+    for (const std::size_t before : node.follows) start = std::max(start, spans[before].end);
+    spans.push_back({node.id, node.body, start, start + costs[program[node.id].cost]});
+  }
+  return spans;
+}
+
+namespace {
+
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+/// The requirements of one run, one after the other, with absolute microbatches and no assumption
+/// of repetition.
+class Requirements {
+ public:
+  Requirements(const Program& program, const SlotCounts& slots, std::int64_t batches)
+      : program_(program),
+        placement_(program.placement()),
+        slots_(slots),
+        microbatches_(batches * program.microbatches()),
+        run_(program, batches) {
+    if (run_.ordered()) read();
+  }
+
+  /// The slots of one ring are enough.
+  bool holds(StageId stage, SlotKind kind, std::int32_t count) {
+    slots_[stage][kind] = count;
+    faults_.clear();
+    kind == SlotKind::weights ? check_versions(stage) : check_ring(stage, kind);
+    return std::none_of(faults_.begin(), faults_.end(), [&](const std::string& fault) {
+      return fault.starts_with("slot") || fault == kOverwritten;
+    });
+  }
+
+  std::vector<std::string> check() {
+    if (!run_.ordered()) return {"out of order"};
+    for (const StageId stage : ids(placement_.device)) check_updates(stage);
+    for (std::int64_t k = 0; k < microbatches_; ++k) check_microbatch(k);
+    for (const StageId stage : ids(placement_.device)) {
+      check_versions(stage);
+      for (std::size_t kind = 1; kind < kSlotKinds; ++kind) {
+        check_ring(stage, static_cast<SlotKind>(kind));
+      }
+    }
+    check_strays();
+    return faults_;
+  }
+
+ private:
+  static constexpr const char* kOverwritten = "order: weights are overwritten after they are read";
+  enum class Work { forward, recompute, input, weight };
+  struct Update {
+    std::int64_t first, last;
+    std::size_t node;
+  };
+  struct Transfer {
+    std::size_t node;
+    bool used = false;
+  };
+
+  const Op& op(std::size_t node) const { return program_[run_.nodes()[node].id].op; }
+
+  template <class... Args>
+  void fault(fmt::format_string<Args...> format, Args&&... args) {
+    faults_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void read() {
+    for (std::size_t i = 0; i < run_.nodes().size(); ++i) {
+      const Instruction& instruction = program_[run_.nodes()[i].id];
+      const Op& one = instruction.op;
+      const std::int64_t last = run_.nodes()[i].microbatch, first = last - one.span + 1;
+      if (one.kind == OpKind::update) updates_[one.stage].push_back({first, last, i});
+      if (is_collective(one.kind)) reduces_.push_back({first, last, i});
+      for (std::int64_t k = first; k <= last; ++k) {
+        if (is_transfer(one.kind)) {
+          const DeviceId to = program_.cost_keys()[instruction.cost].target;
+          transfers_[{one.kind, one.stage, to, k}].push_back({i});
+        }
+        if (one.kind == OpKind::forward) enter(Work::forward, one.stage, k, i);
+        if (one.kind == OpKind::recompute) enter(Work::recompute, one.stage, k, i);
+        if (makes_input_gradient(one.kind)) enter(Work::input, one.stage, k, i);
+        if (makes_weight_gradient(one.kind)) enter(Work::weight, one.stage, k, i);
+      }
+    }
+    for (auto& [stage, list] : updates_) {
+      std::sort(list.begin(), list.end(), [](auto& a, auto& b) { return a.last < b.last; });
+    }
+  }
+
+  void enter(Work work, StageId stage, std::int64_t k, std::size_t node) {
+    if (!work_.emplace(std::tuple(work, stage, k), node).second) fault("twice: work on {}", k);
+  }
+
+  std::size_t find(Work work, StageId stage, std::int64_t k) const {
+    const auto found = work_.find({work, stage, k});
+    return found == work_.end() ? kNone : found->second;
+  }
+
+  void need(std::size_t first, std::size_t then, const char* why) {
+    if (first == kNone || then == kNone || first == then) return;
+    if (!run_.before(first, then)) fault("order: {}", why);
+  }
+
+  /// The transfer from one stage to another that the receiver's op waits for, or any.
+  std::size_t transfer(OpKind kind, StageId from, StageId to, std::int64_t k) {
+    const auto key = std::tuple(kind, from, placement_.device[to], k);
+    const auto known = taken_.find({kind, from, to, k});
+    if (known != taken_.end()) return known->second;
+    const Work next = kind == OpKind::send_activation ? Work::forward : Work::input;
+    Transfer* best = nullptr;
+    for (Transfer& one : transfers_[key]) {
+      if (one.used) continue;
+      const std::size_t then = find(next, to, k);
+      const bool waited = then != kNone && std::count(run_.nodes()[then].follows.begin(),
+                                                      run_.nodes()[then].follows.end(), one.node);
+      if (best == nullptr || waited) best = &one;
+    }
+    if (best == nullptr) {
+      fault("missing: transfer of {}", k);
+      return kNone;
+    }
+    best->used = true;
+    return taken_[{kind, from, to, k}] = best->node;
+  }
+
+  void check_microbatch(std::int64_t k) {
+    for (std::size_t part = 0; part < placement_.parts(); ++part) {
+      std::size_t processing = 0;
+      for (const StageId stage : placement_.replicas_of(id_at<PartId>(part))) {
+        const std::size_t forward = find(Work::forward, stage, k);
+        const std::size_t again = find(Work::recompute, stage, k);
+        const std::size_t input = find(Work::input, stage, k);
+        const std::size_t weight = find(Work::weight, stage, k);
+        processing += forward != kNone;
+        if ((forward == kNone) != (input == kNone) || (forward == kNone) != (weight == kNone) ||
+            (forward == kNone && again != kNone)) {
+          fault("missing: work on {}", k);
+        }
+        need(forward, again, "recompute after forward");
+        need(forward, input, "backward after forward");
+        need(again, input, "backward after recompute");
+        need(input, weight, "weight gradient after backward");
+      }
+      if (processing != 1) fault("missing: forward of {}", k);
+    }
+    for (const Placement::Edge& edge : placement_.edges) check_edge(edge, k);
+  }
+
+  void check_edge(const Placement::Edge& edge, std::int64_t k) {
+    const bool here = find(Work::forward, edge.from, k) != kNone;
+    const bool there = find(Work::forward, edge.to, k) != kNone;
+    if (!here || !there) return;
+    std::size_t down = find(Work::forward, edge.from, k), up = find(Work::input, edge.to, k);
+    if (placement_.device[edge.from] != placement_.device[edge.to]) {
+      const std::size_t activation = transfer(OpKind::send_activation, edge.from, edge.to, k);
+      const std::size_t gradient = transfer(OpKind::send_gradient, edge.to, edge.from, k);
+      need(down, activation, "send after forward");
+      need(up, gradient, "send after backward");
+      down = activation;
+      up = gradient;
+    }
+    need(down, find(Work::forward, edge.to, k), "forward after its input");
+    need(up, find(Work::input, edge.from, k), "backward after its gradient");
+  }
+
+  void check_updates(StageId stage) {
+    std::int64_t next = 0;
+    std::size_t before = kNone;
+    const PartId part = placement_.part[stage];
+    for (const Update& update : updates_[stage]) {
+      if (update.first != next) fault("missing: update for {}", next);
+      next = update.last + 1;
+      need(before, update.node, "updates one after the other");
+      before = update.node;
+      const bool tied = placement_.tied_with(part).size() > 1;
+      const bool replicated = placement_.replicas_of(part).size() > 1 || width() > 1;
+      check_reduce(stage, update, OpKind::reduce_tied, tied);
+      check_reduce(stage, update, OpKind::reduce_gradient, replicated);
+      for (std::int64_t k = update.first; k <= update.last; ++k) {
+        need(find(Work::weight, stage, k), update.node, "update after gradient");
+      }
+    }
+    if (next != microbatches_) fault("missing: update for {}", next);
+  }
+
+  std::uint16_t width() const {
+    std::uint16_t width = 1;
+    for (const CostKey& key : program_.cost_keys()) width = std::max(width, key.width);
+    return width;
+  }
+
+  /// For tied parts only that the stage's device takes part: enough for the placements tried, where
+  /// it tells.
+  void check_reduce(StageId stage, const Update& update, OpKind kind, bool wanted) {
+    std::size_t found = 0;
+    for (const Update& reduce : reduces_) {
+      if (op(reduce.node).kind != kind || reduce.last != update.last) continue;
+      if (reduce.first != update.first) continue;
+      const PartId of = placement_.part[op(reduce.node).stage], part = placement_.part[stage];
+      const auto tied = placement_.tied_with(part);
+      if (kind == OpKind::reduce_gradient && of != part) continue;
+      if (kind == OpKind::reduce_tied && !std::count(tied.begin(), tied.end(), of)) continue;
+      const auto lanes = program_.lanes(program_[run_.nodes()[reduce.node].id]);
+      if (std::none_of(lanes.begin(), lanes.end(), [&](LaneId lane) {
+            return program_.lanes()[lane].device == placement_.device[stage];
+          })) {
+        continue;
+      }
+      ++found;
+      need(reduce.node, update.node, "update after sum");
+      for (std::int64_t k = update.first; k <= update.last; ++k) {
+        need(find(Work::weight, stage, k), reduce.node, "sum after gradient");
+      }
+    }
+    if (wanted && found == 0) fault("missing: sum for {}", update.last);
+    // Two replicas on one device make two tied sums there.
+    if (found > placement_.stages_on(placement_.device[stage]).size()) fault("twice: sum");
+  }
+
+  void check_versions(StageId stage) {
+    const std::vector<Update>& updates = updates_[stage];
+    const std::int64_t slots = slots_[stage][SlotKind::weights];
+    for (std::int64_t k = 0; k < microbatches_; ++k) {
+      std::int64_t covering = 0;
+      while (covering < std::ssize(updates) && updates[static_cast<std::size_t>(covering)].last < k)
+        ++covering;
+      std::set<std::int64_t> staleness;
+      for (const Work work : {Work::forward, Work::recompute, Work::input}) {
+        const std::size_t reader = find(work, stage, k);
+        if (reader == kNone) continue;
+        staleness.insert(op(reader).staleness);
+        const std::int64_t version = std::max<std::int64_t>(covering - op(reader).staleness, 0);
+        if (version > 0 && version <= std::ssize(updates)) {
+          need(updates[static_cast<std::size_t>(version - 1)].node, reader, "version is made");
+        }
+        // Update number u writes version u + 1, where version u + 1 − slots was.
+        const std::int64_t writer = version + slots - 1;
+        if (writer >= 0 && writer < std::ssize(updates)) {
+          need(reader, updates[static_cast<std::size_t>(writer)].node, kOverwritten + 7);
+        }
+      }
+      if (staleness.size() > 1) fault("version: different");
+    }
+  }
+
+  std::size_t last_gradient(StageId stage, std::int64_t k) const {
+    const std::size_t input = find(Work::input, stage, k), weight = find(Work::weight, stage, k);
+    if (input == kNone || weight == kNone) return std::min(input, weight);
+    return std::max(input, weight);
+  }
+
+  struct Use {
+    std::vector<std::size_t> acquires, releases;
+  };
+
+  /// What a stage makes for `others`, or receives from them.
+  Use use_of_edges(StageId stage, std::int64_t k, bool outgoing, bool made, OpKind carrier) {
+    Use use;
+    for (const Placement::Edge& edge : placement_.edges) {
+      if ((outgoing ? edge.from : edge.to) != stage) continue;
+      const StageId other = outgoing ? edge.to : edge.from;
+      if (find(Work::forward, other, k) == kNone) continue;
+      const bool apart = placement_.device[other] != placement_.device[stage];
+      const std::size_t moved = !apart ? kNone
+                                : made ? transfer(carrier, stage, other, k)
+                                       : transfer(carrier, other, stage, k);
+      if (made) {
+        use.releases.push_back(apart ? moved : last_gradient(other, k));
+        use.acquires = {find(outgoing ? Work::forward : Work::input, stage, k)};
+      } else if (apart) {
+        use.acquires.push_back(moved);
+        use.releases = {last_gradient(stage, k)};
+      }
+    }
+    return use;
+  }
+
+  Use use_of(StageId stage, SlotKind kind, std::int64_t k) {
+    switch (kind) {
+      case SlotKind::stash: {
+        const std::size_t again = find(Work::recompute, stage, k);
+        return {{again != kNone ? again : find(Work::forward, stage, k)},
+                {last_gradient(stage, k)}};
+      }
+      case SlotKind::input:
+        return use_of_edges(stage, k, false, false, OpKind::send_activation);
+      case SlotKind::output:
+        return use_of_edges(stage, k, true, true, OpKind::send_activation);
+      case SlotKind::output_gradient:
+        return use_of_edges(stage, k, true, false, OpKind::send_gradient);
+      case SlotKind::input_gradient:
+        return use_of_edges(stage, k, false, true, OpKind::send_gradient);
+      default:
+        return {};
+    }
+  }
+
+  void check_ring(StageId stage, SlotKind kind) {
+    std::vector<Use> uses;
+    if (kind == SlotKind::gradients) {
+      for (const Update& update : updates_[stage]) {
+        Use use{{}, {update.node}};
+        for (std::int64_t k = update.first; k <= update.last; ++k) {
+          if (find(Work::weight, stage, k) != kNone)
+            use.acquires.push_back(find(Work::weight, stage, k));
+        }
+        uses.push_back(use);
+      }
+    } else {
+      for (std::int64_t k = 0; k < microbatches_; ++k) {
+        if (find(Work::forward, stage, k) != kNone) uses.push_back(use_of(stage, kind, k));
+      }
+    }
+    const std::int64_t count = slots_[stage][kind];
+    for (std::int64_t q = 0; q < std::ssize(uses); ++q) {
+      const Use& use = uses[static_cast<std::size_t>(q)];
+      if (count < 1 && !use.acquires.empty()) fault("slot: {} {}", index(stage), name(kind));
+      if (count < 1 || q < count) continue;
+      for (const std::size_t then : use.acquires) {
+        for (const std::size_t first : uses[static_cast<std::size_t>(q - count)].releases) {
+          if (first == kNone || then == kNone) continue;
+          if (first == then || !run_.before(first, then)) {
+            fault("slot: {} {}", index(stage), name(kind));
+          }
+        }
+      }
+    }
+  }
+
+  void check_strays() {
+    for (const auto& [key, list] : transfers_) {
+      for (const Transfer& one : list) {
+        if (!one.used) fault("twice: transfer of {}", std::get<3>(key));
+      }
+    }
+  }
+
+  const Program& program_;
+  const Placement& placement_;
+  SlotCounts slots_;
+  std::int64_t microbatches_;
+  Unrolled run_;
+  std::vector<std::string> faults_;
+  std::map<std::tuple<Work, StageId, std::int64_t>, std::size_t> work_;
+  std::map<std::tuple<OpKind, StageId, DeviceId, std::int64_t>, std::vector<Transfer>> transfers_;
+  std::map<std::tuple<OpKind, StageId, StageId, std::int64_t>, std::size_t> taken_;
+  std::map<StageId, std::vector<Update>> updates_;
+  std::vector<Update> reduces_;
+};
+
+}  // namespace
+
+std::vector<std::string> faults(const Program& program, const SlotCounts& slots,
+                                std::int64_t batches) {
+  return Requirements(program, slots, batches).check();
+}
+
+SlotCounts least_slots(const Program& program, std::int64_t batches) {
+  SlotCounts slots(program.placement().stages());
+  std::vector<Requirements> runs;
+  for (std::int64_t run = 1; run <= batches; ++run) runs.emplace_back(program, slots, run);
+  for (const StageId stage : ids(slots)) {
+    for (std::size_t row = 0; row < kSlotKinds; ++row) {
+      const auto kind = static_cast<SlotKind>(row);
+      std::int32_t& count = slots[stage][kind];
+      if (kind == SlotKind::weights) count = 1;
+      const auto all_hold = [&] {
+        return std::all_of(runs.begin(), runs.end(),
+                           [&](Requirements& run) { return run.holds(stage, kind, count); });
+      };
+      while (!all_hold()) ++count;
+    }
+  }
+  return slots;
+}
+
+}  // namespace tandem::testing
