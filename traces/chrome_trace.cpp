@@ -128,9 +128,7 @@ class TraceWriter {
     buffer_.clear();
   }
 
-  void begin_event() {
-    append_text(std::exchange(first_event_, false) ? "\n" : ",\n");
-  }
+  void begin_event() { append_text(std::exchange(first_event_, false) ? "\n" : ",\n"); }
 
   void write_header();
   void write_names();
@@ -240,6 +238,10 @@ std::string TraceWriter::args_of(const Span& span) const {
       index(op.stage), microbatch, batch, span.body, index(span.instruction), name(op.kind));
   if (const auto version = version_of(span)) {
     args += fmt::format(R"(,"weight_version":{})", *version);
+  }
+  if (is_transfer(op.kind)) {
+    const CostKey& price = program_.cost_keys()[program_[span.instruction].cost];
+    args += fmt::format(R"(,"from":{},"to":{})", index(price.source), index(price.target));
   }
   return args;
 }

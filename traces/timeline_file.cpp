@@ -1,0 +1,352 @@
+#include "traces/timeline_file.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/versions.h"
+#include "traces/trace_events.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kMostDevices = std::numeric_limits<std::uint16_t>::max();
+
+/// Reads values, and knows where they stand. Cheap to make: the pointer is put together only in a
+/// message.
+class Cursor {
+ public:
+  Cursor(const std::string& file, std::string_view root, std::size_t position, const json& value)
+      : file_(file), root_(root), value_(value) {
+    push({{}, position});
+  }
+  Cursor(const std::string& file, std::string_view root, const json& value)
+      : file_(file), root_(root), value_(value) {}
+
+  [[noreturn]] void fail(const std::string& message) const {
+    Complaint complaint;
+    complaint.message = message;
+    complaint.place.file = file_;
+    complaint.place.pointer = pointer();
+    throw InputError(std::vector<Complaint>{complaint});
+  }
+
+  bool has(const char* key) const { return value_.is_object() && value_.contains(key); }
+  Cursor operator[](const char* key) const {
+    if (!has(key)) fail(fmt::format("expected \"{}\"", key));
+    return {*this, {key, 0}, value_.at(key)};
+  }
+  Cursor operator[](std::size_t position) const {
+    return {*this, {{}, position}, value_.at(position)};
+  }
+  std::size_t size() const {
+    if (!value_.is_array()) fail("expected an array");
+    return value_.size();
+  }
+  std::string text() const {
+    if (!value_.is_string()) fail("expected a string");
+    return value_.get<std::string>();
+  }
+  std::int64_t integer(std::int64_t least, std::int64_t most) const {
+    const bool fits = value_.is_number_integer() &&
+                      (!value_.is_number_unsigned() ||
+                       value_.get<std::uint64_t>() <= std::uint64_t(most < 0 ? 0 : most));
+    if (!fits || value_.get<std::int64_t>() < least || value_.get<std::int64_t>() > most) {
+      fail(fmt::format("expected an integer from {} to {}", least, most));
+    }
+    return value_.get<std::int64_t>();
+  }
+  Duration time() const {
+    const auto nanoseconds = trace_nanoseconds(value_);
+    if (!nanoseconds) fail("expected a time in microseconds");
+    return Duration(*nanoseconds);
+  }
+  template <class Kind>
+  Kind kind(std::size_t count) const {
+    const std::string word = text();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (name(static_cast<Kind>(i)) == word) return static_cast<Kind>(i);
+    }
+    fail(fmt::format("\"{}\" is not known", word));
+  }
+
+ private:
+  struct Place {
+    std::string_view key;  // empty: an element of an array
+    std::size_t position = 0;
+  };
+  static constexpr std::size_t kDeepest = 4;
+
+  Cursor(const Cursor& parent, Place place, const json& value)
+      : file_(parent.file_),
+        root_(parent.root_),
+        places_(parent.places_),
+        depth_(parent.depth_),
+        value_(value) {
+    push(place);
+  }
+  void push(Place place) {
+    TANDEM_CHECK(depth_ < kDeepest, depth_);
+    places_[depth_++] = place;
+  }
+  std::string pointer() const {
+    std::string text(root_);
+    for (std::size_t i = 0; i < depth_; ++i) {
+      text += places_[i].key.empty() ? fmt::format("/{}", places_[i].position)
+                                     : fmt::format("/{}", places_[i].key);
+    }
+    return text;
+  }
+
+  const std::string& file_;
+  std::string_view root_;
+  std::array<Place, kDeepest> places_{};
+  std::size_t depth_ = 0;
+  const json& value_;
+};
+
+/// A lane as its thread's name tells it.
+struct LaneTitle {
+  LaneKind kind = LaneKind::compute;
+  std::optional<DeviceId> peer{};
+};
+
+std::optional<LaneTitle> parse_lane(std::string_view title) {
+  LaneTitle lane;
+  const std::size_t digits = title.find_last_not_of("0123456789") + 1;
+  if (digits < title.size()) {
+    std::int64_t peer = 0;
+    for (const char digit : title.substr(digits)) {
+      peer = peer * 10 + (digit - '0');
+      if (peer > kMostDevices) return std::nullopt;
+    }
+    lane.peer = id_at<DeviceId>(static_cast<std::size_t>(peer));
+    title = title.substr(0, digits);
+    for (const std::string_view link : {" to ", " from "}) {
+      if (title.ends_with(link)) title.remove_suffix(link.size());
+    }
+  }
+  for (std::size_t i = 0; i < kLaneKinds; ++i) {
+    std::string words(name(static_cast<LaneKind>(i)));
+    std::replace(words.begin(), words.end(), '_', ' ');
+    if (words != title) continue;
+    lane.kind = static_cast<LaneKind>(i);
+    return lane;
+  }
+  return std::nullopt;
+}
+
+class TimelineReader {
+ public:
+  explicit TimelineReader(std::string name) : name_(std::move(name)) {}
+
+  void event(std::size_t position, const json& value) {
+    const Cursor cursor(name_, "/traceEvents", position, value);
+    if (!cursor.has("ph")) return;
+    const std::string phase = cursor["ph"].text();
+    if (phase == "M") {
+      if (cursor["name"].text() == "thread_name") name_thread(cursor);
+    } else if (phase == "X") {
+      const Duration start = cursor["ts"].time(), length = cursor["dur"].time();
+      // Each is within 292 years; their sum must be, too.
+      if (length > Duration::max() - std::max(start, Duration::zero())) {
+        cursor["dur"].fail("ends beyond 292 years");
+      }
+      add(position, cursor, start, start + length);
+    } else if (phase == "b") {
+      open_[cursor["id"].integer(0, std::numeric_limits<std::int64_t>::max())] = slices_.size();
+      const Duration start = cursor["ts"].time();
+      add(position, cursor, start, start);
+      slices_.back().laneless = true;
+      const auto peer = cursor["args"]["to"].integer(0, kMostDevices);
+      slices_.back().record.peer = id_at<DeviceId>(static_cast<std::size_t>(peer));
+    } else if (phase == "e") {
+      const auto found =
+          open_.find(cursor["id"].integer(0, std::numeric_limits<std::int64_t>::max()));
+      if (found == open_.end()) cursor.fail("ends what did not begin");
+      slices_[found->second].record.end = cursor["ts"].time();
+      open_.erase(found);
+    }
+  }
+
+  TimelineFile finish(const TraceFrame& frame) {
+    if (frame.damage) throw InputError(std::vector<Complaint>{*frame.damage});
+    const Cursor metadata(name_, "/metadata", frame.metadata);
+    if (!frame.metadata.is_object() || !metadata.has("runs") || !frame.has_events) {
+      metadata.fail("not a timeline of tandem: its metadata with the runs are missing");
+    }
+    TimelineFile file;
+    file.tool = metadata["tool"].text();
+    file.schedule = metadata["schedule"].text();
+    file.microbatches = static_cast<std::int32_t>(
+        metadata["microbatches"].integer(1, std::numeric_limits<std::int32_t>::max()));
+    file.devices = static_cast<std::uint16_t>(metadata["devices"].integer(0, kMostDevices));
+    const Cursor runs = metadata["runs"];
+    for (std::size_t i = 0; i < runs.size(); ++i) read_run(runs[i], file);
+    if (!open_.empty()) {
+      Cursor(name_, "/traceEvents", slices_[open_.begin()->second].position, json_null_)
+          .fail("begins and never ends");
+    }
+    for (const Slice& slice : slices_) place(slice, file);
+    return file;
+  }
+
+ private:
+  using Thread = std::pair<std::int64_t, std::int64_t>;  // pid, tid
+  struct Slice {
+    TimelineRecord record;
+    Thread thread;
+    std::size_t position;
+    bool laneless = false;
+  };
+
+  static Thread thread_of(const Cursor& cursor) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    return {cursor["pid"].integer(0, kMost), cursor["tid"].integer(0, kMost)};
+  }
+
+  void name_thread(const Cursor& cursor) {
+    const Cursor title = cursor["args"]["name"];
+    const auto lane = parse_lane(title.text());
+    if (!lane) title.fail(fmt::format("no lane has the name \"{}\"", title.text()));
+    lanes_[thread_of(cursor)] = *lane;
+  }
+
+  void add(std::size_t position, const Cursor& cursor, Duration start, Duration end) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    if (end < start) cursor["dur"].fail("expected a duration of at least 0");
+    const Cursor args = cursor["args"];
+    TimelineRecord record;
+    record.kind = args["kind"].kind<OpKind>(kOpKinds);
+    record.stage = id_at<StageId>(static_cast<std::size_t>(args["stage"].integer(0, kMostDevices)));
+    record.microbatch = args["microbatch"].integer(-kMost, kMost);
+    record.batch = args["batch"].integer(-kMost, kMost);
+    record.body = args["body"].integer(-kMost, kMost);
+    record.instruction = id_at<InstructionId>(static_cast<std::size_t>(
+        args["instruction"].integer(0, std::numeric_limits<std::uint32_t>::max())));
+    if (args.has("weight_version")) {
+      record.weight_version = args["weight_version"].integer(0, kMost);
+    }
+    record.start = start;
+    record.end = end;
+    slices_.push_back({record, thread_of(cursor), position});
+  }
+
+  void read_run(const Cursor& cursor, TimelineFile& file) {
+    TimelineRun run;
+    run.label = cursor["label"].text();
+    const std::string kind = cursor["kind"].text();
+    if (kind != "simulated" && kind != "measured") {
+      cursor["kind"].fail("expected \"simulated\" or \"measured\"");
+    }
+    run.clock = kind == "measured" ? Clock::measured : Clock::simulated;
+    const std::int64_t first = cursor["first_pid"].integer(1, std::int64_t{1} << 40);
+    for (std::uint16_t device = 0; device < file.devices; ++device) {
+      if (!processes_.emplace(first + device, Process{file.runs.size(), device}).second) {
+        cursor["first_pid"].fail("its processes are those of another run");
+      }
+    }
+    file.runs.push_back(std::move(run));
+  }
+
+  void place(const Slice& slice, TimelineFile& file) const {
+    const Cursor cursor(name_, "/traceEvents", slice.position, json_null_);
+    const auto process = processes_.find(slice.thread.first);
+    if (process == processes_.end()) cursor.fail("its pid belongs to no run");
+    TimelineRun& run = file.runs[process->second.run];
+    TimelineRecord record = slice.record;
+    record.clock = run.clock;
+    record.device = id_at<DeviceId>(process->second.device);
+    if (slice.laneless) {
+      if (record.end < record.start) cursor.fail("ends before it begins");
+      record.lane = record.kind == OpKind::send_gradient ? LaneKind::send_gradient
+                                                         : LaneKind::send_activation;
+    } else {
+      const auto lane = lanes_.find(slice.thread);
+      if (lane == lanes_.end()) cursor.fail("its lane has no name");
+      record.lane = lane->second.kind;
+      record.peer = lane->second.peer.value_or(record.device);
+    }
+    run.records.push_back(record);
+  }
+
+  struct Process {
+    std::size_t run;
+    std::uint16_t device;
+  };
+
+  std::string name_;
+  json json_null_;
+  std::map<std::int64_t, Process> processes_;
+  std::map<Thread, LaneTitle> lanes_;
+  std::map<std::int64_t, std::size_t> open_;  // asynchronous slices by id
+  std::vector<Slice> slices_;
+};
+
+template <class Source>
+TimelineFile read(const Source& source, const std::string& name) {
+  TimelineReader reader(name);
+  const EventVisitor visit = [&reader](std::size_t position, const json& event) {
+    reader.event(position, event);
+  };
+  if constexpr (std::is_same_v<Source, std::filesystem::path>) {
+    return reader.finish(read_trace_events(source, visit));
+  } else {
+    return reader.finish(read_trace_events(source, name, visit));
+  }
+}
+
+}  // namespace
+
+TimelineRecords records_of(const Program& program, const Timeline& timeline) {
+  const WeightVersions version_of(program);
+  TimelineRecords records;
+  records.reserve(timeline.spans.size());
+  for (const Span& span : timeline.spans) {
+    TANDEM_CHECK(index(span.instruction) < program.size(), index(span.instruction));
+    const Instruction& instruction = program[span.instruction];
+    const std::int64_t m = program.microbatches();
+    TimelineRecord record{.clock = timeline.clock,
+                          .kind = instruction.op.kind,
+                          .stage = instruction.op.stage,
+                          .microbatch = span.body * m + instruction.op.microbatch,
+                          .body = span.body,
+                          .instruction = span.instruction,
+                          .start = span.start,
+                          .end = span.end};
+    record.batch = record.microbatch / m - (record.microbatch % m < 0 ? 1 : 0);
+    record.weight_version = version_of({span.instruction, span.body, record.microbatch});
+    for (const LaneId id : program.lanes(instruction)) {
+      const Lane& lane = program.lanes()[id];
+      record.device = lane.device;
+      record.lane = lane.kind;
+      record.peer = lane.peer;
+      records.push_back(record);
+    }
+    if (instruction.lane_count > 0) continue;
+    const CostKey& price = program.cost_keys()[instruction.cost];
+    record.device = price.source;
+    record.lane =
+        record.kind == OpKind::send_gradient ? LaneKind::send_gradient : LaneKind::send_activation;
+    record.peer = price.target;
+    records.push_back(record);
+  }
+  return records;
+}
+
+TimelineFile read_timeline(const std::filesystem::path& path) { return read(path, path.string()); }
+
+TimelineFile read_timeline(std::string_view text, const std::string& name) {
+  return read(text, name);
+}
+
+}  // namespace tandem

@@ -1,0 +1,402 @@
+#include "traces/trace_check.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "traces/trace_events.h"
+#include "traces/trace_problems.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+/// Ids may be numbers or text; "7" and 7 are two.
+std::string id_text(const json& value) {
+  return value.dump(-1, ' ', true, json::error_handler_t::replace);
+}
+
+struct Lane {
+  std::string pid, tid;
+  friend auto operator<=>(const Lane&, const Lane&) = default;
+};
+
+struct Slice {
+  std::int64_t event = 0;
+  std::int64_t start = 0, end = 0;  // nanoseconds
+};
+
+/// One end of an arrow.
+struct FlowEnd {
+  std::int64_t event = 0;
+  Lane lane;
+  std::int64_t time = 0;
+};
+using FlowKey = std::tuple<std::string, std::string, std::string>;  // name, cat, id
+struct Flow {
+  std::vector<FlowEnd> starts, ends;
+};
+
+/// Gathers what the rules need while events pass by, then applies them.
+class Checker {
+ public:
+  void event(std::size_t position, const json& value) {
+    at_ = static_cast<std::int64_t>(position);
+    ++check_.summary.events;
+    if (!value.is_object()) return error("is not an object");
+    if (!value.contains("ph") || !value["ph"].is_string() ||
+        value["ph"].get_ref<const std::string&>().size() != 1) {
+      return error("has no phase (\"ph\", one letter)");
+    }
+    switch (value["ph"].get_ref<const std::string&>()[0]) {
+      case 'X':
+        return complete(value);
+      case 'B':
+        return begin(value);
+      case 'E':
+        return end(value);
+      case 's':
+      case 'f':
+        return flow(value);
+      case 'C':
+        return counter(value);
+      case 'M':
+        return metadata(value);
+      case 'i':
+      case 'I':
+        return instant(value);
+      case 'b':
+      case 'e':
+      case 'n':
+        return asynchronous(value);
+      default:
+        ++check_.summary.others;
+    }
+  }
+
+  TraceCheck finish(const TraceFrame& frame);
+
+ private:
+  void error(std::string message) { problems_.error(at_, std::move(message)); }
+
+  std::optional<std::int64_t> time(const json& value, const char* key, bool negative_allowed);
+  std::optional<Lane> lane(const json& value);
+  void complete(const json& value);
+  void begin(const json& value);
+  void end(const json& value);
+  void flow(const json& value);
+  void counter(const json& value);
+  void metadata(const json& value);
+  void instant(const json& value);
+  void asynchronous(const json& value);
+
+  void check_nesting(const Lane& lane, std::vector<Slice>& slices);
+  void check_names();
+  void check_threads();
+  void check_flows();
+  void check_flow(const FlowKey& key, const Flow& flow);
+  bool inside_slice(const FlowEnd& end) const;
+
+  TraceCheck check_;
+  TraceProblems problems_;
+  std::int64_t at_ = -1;
+  std::map<Lane, std::vector<Slice>> slices_;
+  std::map<Lane, std::vector<std::int64_t>> reach_;  // largest end so far, slices by start
+  std::map<Lane, std::vector<Slice>> open_;          // B without E
+  std::map<FlowKey, Flow> flows_;
+  std::map<std::tuple<std::string, std::string, std::string>, std::int64_t> tracks_;  // last time
+  std::map<std::pair<std::string, std::string>, std::int64_t> pending_async_;
+  std::set<std::string> named_processes_;
+  std::set<Lane> named_threads_;
+};
+
+std::optional<std::int64_t> Checker::time(const json& value, const char* key,
+                                          bool negative_allowed) {
+  if (!value.contains(key)) {
+    error(fmt::format("has no \"{}\"", key));
+    return std::nullopt;
+  }
+  const auto nanoseconds = trace_nanoseconds(value[key]);
+  if (!nanoseconds) {
+    error(fmt::format("\"{}\" is not a finite number of microseconds", key));
+    return std::nullopt;
+  }
+  if (*nanoseconds < 0 && !negative_allowed) {
+    error(fmt::format("\"{}\" is negative", key));
+    return std::nullopt;
+  }
+  return nanoseconds;
+}
+
+std::optional<Lane> Checker::lane(const json& value) {
+  for (const char* key : {"pid", "tid"}) {
+    if (!value.contains(key)) {
+      error(fmt::format("has no \"{}\"", key));
+      return std::nullopt;
+    }
+    if (!value[key].is_number_integer() && !value[key].is_string()) {
+      error(fmt::format("\"{}\" is neither an integer nor text", key));
+      return std::nullopt;
+    }
+  }
+  return Lane{id_text(value["pid"]), id_text(value["tid"])};
+}
+
+void Checker::complete(const json& value) {
+  const auto where = lane(value);
+  const auto start = time(value, "ts", false), length = time(value, "dur", false);
+  if (!value.contains("name")) problems_.dialect(at_, "has no \"name\"");
+  if (!where || !start || !length) return;
+  if (*length > std::numeric_limits<std::int64_t>::max() - *start) return error("ends beyond time");
+  slices_[*where].push_back({at_, *start, *start + *length});
+}
+
+void Checker::begin(const json& value) {
+  const auto where = lane(value);
+  const auto start = time(value, "ts", false);
+  if (where && start) open_[*where].push_back({at_, *start, *start});
+}
+
+void Checker::end(const json& value) {
+  const auto where = lane(value);
+  const auto finish = time(value, "ts", false);
+  if (!where || !finish) return;
+  auto& stack = open_[*where];
+  if (stack.empty()) return error("ends a slice that did not begin");
+  Slice slice = stack.back();
+  stack.pop_back();
+  if (*finish < slice.start) return error("ends a slice before its beginning");
+  slice.end = *finish;
+  slices_[*where].push_back(slice);
+}
+
+void Checker::flow(const json& value) {
+  const auto where = lane(value);
+  const auto moment = time(value, "ts", false);
+  for (const char* key : {"name", "cat", "id"}) {
+    if (!value.contains(key)) return error(fmt::format("is a flow without \"{}\"", key));
+  }
+  if (!where || !moment) return;
+  Flow& arrow = flows_[{id_text(value["name"]), id_text(value["cat"]), id_text(value["id"])}];
+  (value["ph"] == "s" ? arrow.starts : arrow.ends).push_back({at_, *where, *moment});
+}
+
+void Checker::counter(const json& value) {
+  ++check_.summary.counters;
+  if (!value.contains("pid") || !value.contains("name")) {
+    return error("is a counter without \"pid\" or \"name\"");
+  }
+  const auto moment = time(value, "ts", false);
+  if (!value.contains("args") || !value["args"].is_object()) {
+    return error("is a counter without \"args\"");
+  }
+  for (const auto& [key, sample] : value["args"].items()) {
+    if (!sample.is_number() && !sample.is_string()) {
+      error(fmt::format("counts \"{}\" with something that is no number", key));
+    }
+  }
+  if (!moment) return;
+  const std::string id = value.contains("id") ? id_text(value["id"]) : "";
+  const auto [track, fresh] =
+      tracks_.try_emplace({id_text(value["pid"]), id_text(value["name"]), id}, *moment);
+  if (!fresh && *moment < track->second)
+    problems_.dialect(at_, "is a counter sample before the previous one");
+  track->second = std::max(track->second, *moment);
+}
+
+void Checker::metadata(const json& value) {
+  ++check_.summary.metadata;
+  if (!value.contains("name") || !value["name"].is_string() || !value.contains("pid")) {
+    return error("is metadata without \"name\" or \"pid\"");
+  }
+  const std::string& what = value["name"].get_ref<const std::string&>();
+  const bool has_name =
+      value.contains("args") && value["args"].is_object() && value["args"].contains("name");
+  if (what == "process_name" || what == "thread_name") {
+    if (!has_name) return error("names nothing");
+    if (what == "process_name") named_processes_.insert(id_text(value["pid"]));
+    if (what == "thread_name") {
+      if (const auto where = lane(value)) named_threads_.insert(*where);
+    }
+  }
+}
+
+void Checker::instant(const json& value) {
+  ++check_.summary.instants;
+  time(value, "ts", false);
+}
+
+void Checker::asynchronous(const json& value) {
+  ++check_.summary.asynchronous;
+  const auto moment = time(value, "ts", false);
+  if (!value.contains("id") && !value.contains("id2"))
+    return error("is asynchronous without \"id\"");
+  if (!moment) return;
+  const json& id = value.contains("id") ? value["id"] : value["id2"];
+  const std::pair<std::string, std::string> key{value.contains("cat") ? id_text(value["cat"]) : "",
+                                                id_text(id)};
+  if (value["ph"] == "b") ++pending_async_[key];
+  if (value["ph"] == "e" && --pending_async_[key] < 0) {
+    error("ends an asynchronous event that did not begin");
+    pending_async_[key] = 0;
+  }
+}
+
+void Checker::check_nesting(const Lane& lane, std::vector<Slice>& slices) {
+  // Foreign times are rounded to nanoseconds here: neighbours may appear to overlap by one.
+  const std::int64_t tolerance = check_.ours ? 0 : 1;
+  std::stable_sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
+    return a.start != b.start ? a.start < b.start : a.end > b.end;
+  });
+  std::vector<const Slice*> open;
+  std::vector<std::int64_t>& reach = reach_[lane];
+  for (const Slice& slice : slices) {
+    while (!open.empty() && open.back()->end <= slice.start + tolerance) open.pop_back();
+    if (!open.empty() && slice.end > open.back()->end + tolerance) {
+      problems_.error(
+          slice.event,
+          fmt::format("overlaps event {} on the lane pid {} tid {}, and neither contains the other",
+                      open.back()->event, lane.pid, lane.tid));
+    } else {
+      open.push_back(&slice);
+    }
+    reach.push_back(std::max(reach.empty() ? slice.end : reach.back(), slice.end));
+  }
+}
+
+void Checker::check_names() {
+  std::set<std::string> seen;
+  for (const auto& [lane, slices] : slices_) {
+    if (!named_threads_.contains(lane)) {
+      problems_.dialect(
+          slices.front().event,
+          fmt::format("its lane, pid {} tid {}, has no thread_name", lane.pid, lane.tid));
+    }
+    if (!seen.insert(lane.pid).second) continue;
+    if (!named_processes_.contains(lane.pid)) {
+      problems_.dialect(slices.front().event,
+                        fmt::format("its process, pid {}, has no process_name", lane.pid));
+    }
+  }
+  check_.summary.processes = static_cast<std::int64_t>(seen.size());
+}
+
+void Checker::check_threads() {
+  std::set<std::string> processes;
+  std::map<std::string, std::string> process_of;  // thread → the first process that has it
+  for (const auto& [lane, slices] : slices_) processes.insert(lane.pid);
+  for (const auto& [lane, slices] : slices_) {
+    const std::int64_t event = slices.front().event;
+    const auto [first, fresh] = process_of.emplace(lane.tid, lane.pid);
+    if (!fresh) {
+      problems_.dialect(event, fmt::format("tid {} is in pid {} and in pid {}", lane.tid,
+                                           first->second, lane.pid));
+    }
+    if (lane.tid == "0") {
+      // A viewer takes tid 0 for the thread that has its process's number.
+      if (slices_.contains({lane.pid, lane.pid})) {
+        problems_.error(event,
+                        fmt::format("tid 0 merges with tid {} of the same process", lane.pid));
+      } else {
+        problems_.dialect(event, "its tid is 0");
+      }
+    } else if (processes.contains(lane.tid)) {
+      problems_.dialect(event, fmt::format("its tid, {}, is also a pid", lane.tid));
+    }
+  }
+}
+
+bool Checker::inside_slice(const FlowEnd& end) const {
+  const auto lane = slices_.find(end.lane);
+  if (lane == slices_.end()) return false;
+  const auto& slices = lane->second;
+  const auto after =
+      std::upper_bound(slices.begin(), slices.end(), end.time,
+                       [](std::int64_t time, const Slice& slice) { return time < slice.start; });
+  const auto before = static_cast<std::size_t>(after - slices.begin());
+  return before > 0 && reach_.at(end.lane)[before - 1] >= end.time;
+}
+
+void Checker::check_flow(const FlowKey& key, const Flow& flow) {
+  const auto& [name, cat, id] = key;
+  const auto wrong = [&](const FlowEnd& end, const std::string& message) {
+    problems_.error(end.event, fmt::format("flow {} {} {}", name, id, message));
+  };
+  if (flow.ends.empty()) return wrong(flow.starts.front(), "starts and never ends");
+  if (flow.starts.empty()) return wrong(flow.ends.front(), "ends and never started");
+  for (const auto* side : {&flow.starts, &flow.ends}) {
+    for (const FlowEnd& end : *side) {
+      if (!inside_slice(end)) wrong(end, "has an end outside any slice of its lane");
+    }
+    if (side->size() > 1)
+      problems_.dialect((*side)[1].event, fmt::format("flow {} {} branches", name, id));
+  }
+  const auto earlier = [](const FlowEnd& a, const FlowEnd& b) { return a.time < b.time; };
+  const auto& start = *std::min_element(flow.starts.begin(), flow.starts.end(), earlier);
+  const auto& end = *std::min_element(flow.ends.begin(), flow.ends.end(), earlier);
+  if (end.time < start.time)
+    wrong(end, fmt::format("ends before its start, event {}", start.event));
+  check_.summary.flows += static_cast<std::int64_t>(flow.ends.size());
+}
+
+void Checker::check_flows() {
+  for (const auto& [key, flow] : flows_) check_flow(key, flow);
+}
+
+TraceCheck Checker::finish(const TraceFrame& frame) {
+  at_ = -1;
+  if (frame.damage || !frame.has_events) {
+    error(frame.damage ? frame.damage->to_string() : "holds no array of events");
+    problems_.settle(check_);
+    return std::move(check_);
+  }
+  const json& metadata = frame.metadata;
+  check_.ours = metadata.is_object() && metadata.contains("tool") && metadata["tool"].is_string() &&
+                metadata["tool"].get_ref<const std::string&>().starts_with("tandem");
+  for (auto& [lane, slices] : slices_) {
+    check_.summary.slices += static_cast<std::int64_t>(slices.size());
+    check_nesting(lane, slices);
+    const Duration first(slices.front().start), last(reach_[lane].back());
+    const bool fresh = check_.summary.lanes++ == 0;
+    check_.summary.first = fresh ? first : std::min(check_.summary.first, first);
+    check_.summary.last = fresh ? last : std::max(check_.summary.last, last);
+  }
+  check_names();
+  check_threads();
+  check_flows();
+  for (const auto& [lane, stack] : open_) {
+    for (const Slice& slice : stack) problems_.error(slice.event, "begins and never ends");
+  }
+  for (const auto& [key, count] : pending_async_) {
+    if (count > 0)
+      problems_.dialect(-1, fmt::format("asynchronous event {} never ends", key.second));
+  }
+  check_.summary.tracks = static_cast<std::int64_t>(tracks_.size());
+  problems_.settle(check_);
+  return std::move(check_);
+}
+
+template <class... Source>
+TraceCheck check(const Source&... source) {
+  Checker checker;
+  const EventVisitor visit = [&checker](std::size_t position, const json& event) {
+    checker.event(position, event);
+  };
+  return checker.finish(read_trace_events(source..., visit));
+}
+
+}  // namespace
+
+TraceCheck check_trace(const std::filesystem::path& path) { return check(path); }
+
+TraceCheck check_trace(std::string_view text, const std::string& name) { return check(text, name); }
+
+}  // namespace tandem

@@ -1,0 +1,262 @@
+#include "traces/trace_events.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <istream>
+#include <memory>
+#include <streambuf>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+/// Leaves the parser; never leaves this file.
+struct Damage {
+  Complaint complaint;
+};
+
+[[noreturn]] void fail(const std::string& file, const std::string& message,
+                       const std::string& pointer = "") {
+  Complaint complaint;
+  complaint.message = message;
+  complaint.place.file = file;
+  complaint.place.pointer = pointer;
+  throw Damage{complaint};
+}
+
+/// The bytes of a file, uncompressed, up to a limit.
+class FileBuffer : public std::streambuf {
+ public:
+  FileBuffer(const std::filesystem::path& path, std::uint64_t limit)
+      : name_(path.string()), left_(limit), limit_(limit), file_(open(path)) {}
+
+ protected:
+  int_type underflow() override {
+    const int read = gzread(file_.get(), bytes_.data(), static_cast<unsigned>(bytes_.size()));
+    int error = Z_OK;
+    const char* reason = gzerror(file_.get(), &error);
+    if (read < 0 || error != Z_OK) fail(name_, fmt::format("cannot read: {}", reason));
+    if (read == 0) return traits_type::eof();
+    if (static_cast<std::uint64_t>(read) > left_) {
+      fail(name_, fmt::format("more than {} bytes", limit_));
+    }
+    left_ -= static_cast<std::uint64_t>(read);
+    setg(bytes_.data(), bytes_.data(), bytes_.data() + read);
+    return traits_type::to_int_type(bytes_[0]);
+  }
+
+ private:
+  struct Close {
+    void operator()(gzFile file) const { gzclose(file); }
+  };
+  using File = std::unique_ptr<gzFile_s, Close>;
+
+  File open(const std::filesystem::path& path) const {
+    std::error_code error;
+    const auto status = std::filesystem::status(path, error);
+    if (!std::filesystem::exists(status)) refuse("no such file");
+    if (std::filesystem::is_directory(status)) refuse("is a directory");
+    File file(gzopen(path.c_str(), "rb"));
+    if (!file) refuse("cannot open");
+    return file;
+  }
+
+  [[noreturn]] void refuse(const char* message) const {
+    Complaint complaint;
+    complaint.message = message;
+    complaint.place.file = name_;
+    throw InputError(std::vector<Complaint>{complaint});
+  }
+
+  std::string name_;
+  std::uint64_t left_, limit_;
+  File file_;
+  std::array<char, 1 << 16> bytes_{};
+};
+
+/// Builds one event at a time and forgets it once visited; skips what is neither event nor
+/// metadata.
+class EventReader : public nlohmann::json_sax<json> {
+ public:
+  EventReader(std::string name, const EventVisitor& visit, const TraceLimits& limits)
+      : name_(std::move(name)), visit_(visit), limits_(limits) {}
+
+  TraceFrame take() { return std::move(frame_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return true; }  // not in JSON
+
+  bool start_object(std::size_t) override {
+    if (depth_ == 0) root_is_object_ = true;
+    return open(json::object());
+  }
+  bool start_array(std::size_t) override {
+    if (depth_ == 0 || (depth_ == 1 && root_is_object_ && key_ == "traceEvents")) {
+      frame_.has_events = true;
+      events_depth_ = depth_ + 1;
+    }
+    return open(json::array());
+  }
+  bool key(string_t& name) override {
+    if (depth_ == 1) {
+      key_ = name;
+    } else {
+      keys_.back() = std::move(name);
+    }
+    return true;
+  }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
+    const std::string text = error.what();
+    Complaint complaint;
+    complaint.place.file = name_;
+    unsigned line = 0, column = 0;
+    const std::size_t at = text.find("at line ");
+    if (at != std::string::npos &&
+        std::sscanf(text.c_str() + at, "at line %u, column %u", &line, &column) == 2) {
+      complaint.place.line = line;
+      complaint.place.column = column;
+    }
+    const std::size_t colon = at == std::string::npos ? text.find("] ") : text.find(": ", at);
+    complaint.message =
+        "not valid JSON: " + (colon == std::string::npos ? text : text.substr(colon + 2));
+    throw Damage{complaint};
+  }
+
+ private:
+  /// A value that begins at `depth_` is to be kept: an event, or metadata.
+  bool is_event() const { return events_depth_ != 0 && depth_ == events_depth_; }
+  bool is_metadata() const { return root_is_object_ && depth_ == 1 && key_ == "metadata"; }
+  std::string pointer() const {
+    if (!root_is_object_) return fmt::format("/{}", frame_.events);
+    return key_ == "traceEvents" ? fmt::format("/traceEvents/{}", frame_.events) : "/" + key_;
+  }
+
+  bool add(json value) {
+    json* placed = place(std::move(value));
+    if (placed != nullptr && stack_.empty()) finish();
+    return true;
+  }
+
+  bool open(json value) {
+    if (depth_ >= limits_.depth) fail(name_, "nested too deeply", pointer());
+    json* placed = place(std::move(value));
+    ++depth_;
+    keys_.emplace_back();
+    if (placed != nullptr) stack_.push_back(placed);
+    return true;
+  }
+
+  bool close() {
+    if (is_event()) events_depth_ = 0;
+    --depth_;
+    keys_.pop_back();
+    if (stack_.empty()) return true;
+    stack_.pop_back();
+    if (stack_.empty()) finish();
+    return true;
+  }
+
+  /// Where the value now lies, or null when it is skipped.
+  json* place(json value) {
+    if (stack_.empty()) {
+      if (!is_event() && !is_metadata()) return nullptr;
+      values_ = 0;
+      top_ = std::move(value);
+      return &top_;
+    }
+    if (++values_ > limits_.values) fail(name_, "holds too many values", pointer());
+    json& parent = *stack_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(value));
+      return &parent.back();
+    }
+    return &(parent[keys_.back()] = std::move(value));
+  }
+
+  void finish() {
+    if (is_event()) {
+      visit_(frame_.events++, top_);
+    } else {
+      frame_.metadata = std::move(top_);
+    }
+    top_ = nullptr;
+  }
+
+  std::string name_;
+  const EventVisitor& visit_;
+  TraceLimits limits_;
+  TraceFrame frame_;
+  bool root_is_object_ = false;
+  std::size_t depth_ = 0;          // containers open
+  std::size_t events_depth_ = 0;   // inside the array of events; 0: not in it
+  std::size_t values_ = 0;         // in top_
+  std::string key_;                // of the document's object
+  std::vector<std::string> keys_;  // of each open container, the key being filled
+  json top_;
+  std::vector<json*> stack_;  // open containers inside top_
+};
+
+TraceFrame read(std::streambuf& bytes, const std::string& name, const EventVisitor& visit,
+                const TraceLimits& limits) {
+  EventReader reader(name, visit, limits);
+  std::istream stream(&bytes);
+  std::optional<Complaint> damage;
+  try {
+    json::sax_parse(stream, &reader);
+  } catch (const Damage& found) {
+    damage = found.complaint;
+  }
+  TraceFrame frame = reader.take();
+  frame.damage = damage;
+  return frame;
+}
+
+/// Text read in place.
+class TextBuffer : public std::streambuf {
+ public:
+  explicit TextBuffer(std::string_view text) {
+    char* begin = const_cast<char*>(text.data());  // streambuf's interface; nothing writes
+    setg(begin, begin, begin + text.size());
+  }
+};
+
+}  // namespace
+
+TraceFrame read_trace_events(const std::filesystem::path& path, const EventVisitor& visit,
+                             const TraceLimits& limits) {
+  FileBuffer bytes(path, limits.bytes);
+  return read(bytes, path.string(), visit, limits);
+}
+
+TraceFrame read_trace_events(std::string_view text, const std::string& name,
+                             const EventVisitor& visit, const TraceLimits& limits) {
+  TextBuffer bytes(text);
+  return read(bytes, name, visit, limits);
+}
+
+std::optional<std::int64_t> trace_nanoseconds(const json& value) {
+  constexpr double kLargest = 9.2e15;  // microseconds in an int64 of nanoseconds
+  if (!value.is_number()) return std::nullopt;
+  const double microseconds = value.get<double>();
+  if (!std::isfinite(microseconds) || std::abs(microseconds) > kLargest) return std::nullopt;
+  if (value.is_number_integer()) return value.get<std::int64_t>() * 1000;
+  return std::llround(microseconds * 1000);
+}
+
+}  // namespace tandem
