@@ -1,0 +1,30 @@
+#pragma once
+// A plan file made ready: its schedule, program, prices and memory — the same for check, simulate and train.
+
+#include <optional>
+#include <string>
+
+#include "core/memory.h"
+#include "core/plan.h"
+#include "core/program.h"
+#include "simulator/cost/stage_costs.h"
+
+namespace tandem::tools {
+
+struct PreparedPlan {
+  Plan plan;
+  Schedule schedule;
+  Program program;
+  SlotCounts slots;
+  Table<StageId, StageBytes> bytes;
+};
+
+/// Reads and lowers. Throws InputError naming the file when the schedule is unknown or can't serve the plan.
+PreparedPlan prepare_plan(const std::string& path);
+
+/// The plan's own profile, or the one at `profile_path` when that is not empty. Throws InputError when there is none.
+Profile profile_of(const std::string& plan_path, const Plan& plan, const std::string& profile_path);
+
+Table<DeviceId, MemoryByClass> planned_memory(const PreparedPlan& prepared);
+
+}  // namespace tandem::tools
