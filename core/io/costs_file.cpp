@@ -22,7 +22,7 @@ Duration duration_or(const JsonReader& reader, Duration otherwise) {
   return reader.absent() ? otherwise : reader.duration();
 }
 
-void read_backward(const JsonReader& reader, StageCosts& costs) {
+void read_backward(const JsonReader& reader, StageCostRow& costs) {
   const JsonReader whole = reader.optional("backward_ns");
   const JsonReader input = reader.optional("backward_input_ns");
   const JsonReader weight = reader.optional("backward_weight_ns");
@@ -46,7 +46,7 @@ void read_backward(const JsonReader& reader, StageCosts& costs) {
   }
 }
 
-void read_memory(const JsonReader& reader, StageCosts& costs) {
+void read_memory(const JsonReader& reader, StageCostRow& costs) {
   const JsonReader activation = reader.optional("activation_bytes");
   const JsonReader weight_gradient = reader.optional("weight_gradient_bytes");
   if (!activation.absent()) costs.activation = activation.bytes();
@@ -59,8 +59,8 @@ void read_memory(const JsonReader& reader, StageCosts& costs) {
   }
 }
 
-StageCosts read_stage(const JsonReader& reader) {
-  StageCosts costs;
+StageCostRow read_stage(const JsonReader& reader) {
+  StageCostRow costs;
   if (!reader.object({"forward_ns", "backward_input_ns", "backward_weight_ns", "backward_ns",
                       "update_ns", "recompute_ns", "activation_bytes", "weight_gradient_bytes"})) {
     return costs;
@@ -73,7 +73,7 @@ StageCosts read_stage(const JsonReader& reader) {
   return costs;
 }
 
-Json stage_json(const StageCosts& costs) {
+Json stage_json(const StageCostRow& costs) {
   Json json = {{"forward_ns", costs.forward.count()},
                {"backward_input_ns", costs.backward_input.count()},
                {"backward_weight_ns", costs.backward_weight.count()},
@@ -110,7 +110,7 @@ StageCostFile read_costs(const std::string& path) {
 
 std::string costs_text(const StageCostFile& costs) {
   Json stages = Json::array();
-  for (const StageCosts& stage : costs.stages) stages.push_back(stage_json(stage));
+  for (const StageCostRow& stage : costs.stages) stages.push_back(stage_json(stage));
   return json_text({{"version", kVersion},
                     {"stages", stages},
                     {"transfer_ns", costs.transfer.count()},

@@ -58,15 +58,17 @@ void JsonFile::complain(std::size_t node, std::string message, std::string hint)
 
 void JsonFile::finish() const {
   if (complaints_.empty()) return;
-  std::vector<Pending> in_order = complaints_;
-  std::stable_sort(in_order.begin(), in_order.end(),
-                   [](const Pending& a, const Pending& b) { return a.node < b.node; });
+  // By place, and of one place in the order found.
+  std::vector<std::pair<std::size_t, std::size_t>> in_order;
+  for (const Pending& pending : complaints_) in_order.emplace_back(pending.node, in_order.size());
+  std::sort(in_order.begin(), in_order.end());
   std::vector<Complaint> complaints;
-  for (Pending& pending : in_order) {
-    SourcePlace place = place_of(document_.text(), document_.range(pending.node));
+  for (const auto& [node, position] : in_order) {
+    SourcePlace place = place_of(document_.text(), document_.range(node));
     place.file = document_.file();
-    place.pointer = document_.pointer(pending.node);
-    complaints.push_back({std::move(pending.message), std::move(place), std::move(pending.hint)});
+    place.pointer = document_.pointer(node);
+    const Pending& pending = complaints_[position];
+    complaints.push_back({pending.message, std::move(place), pending.hint});
   }
   if (unlisted_ > 0) {
     Complaint rest;

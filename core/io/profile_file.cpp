@@ -63,8 +63,9 @@ void check_distinct(const std::vector<JsonReader>& readers, const std::vector<Ro
                     KeyOf key_of, const std::string& what) {
   std::vector<std::size_t> order(rows.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return key_of(rows[a]) < key_of(rows[b]); });
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(key_of(rows[a]), a) < std::pair(key_of(rows[b]), b);
+  });
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (key_of(rows[order[i]]) != key_of(rows[order[i - 1]])) continue;
     readers[order[i]].complain(

@@ -36,18 +36,18 @@ void write_profile(const std::string& path, const Profile& profile);
 
 /// Costs of one stage for one microbatch. backward = backward_input + backward_weight, unless the
 /// file gives all three.
-struct StageCosts {
+struct StageCostRow {
   Duration forward{}, backward_input{}, backward_weight{}, backward{};
   Duration update{};
   Duration recompute{};                  // not given: forward
   std::optional<Bytes> activation;       // held from forward to backward
   std::optional<Bytes> weight_gradient;  // of it, from input- to weight-gradient; not given: all
-  friend bool operator==(const StageCosts&, const StageCosts&) = default;
+  friend bool operator==(const StageCostRow&, const StageCostRow&) = default;
 };
 
 /// The costs of `simulate --costs FILE`.
 struct StageCostFile {
-  std::vector<StageCosts> stages;
+  std::vector<StageCostRow> stages;
   Duration transfer{};  // on each edge between devices
   Duration reduce{};    // of a stage's gradients over its replicas
   friend bool operator==(const StageCostFile&, const StageCostFile&) = default;

@@ -33,7 +33,7 @@ TEST(CostsFile, ReadsEachStage) {
     "transfer_ns": 7, "reduce_ns": 8
   })");
   ASSERT_EQ(costs.stages.size(), 3U);
-  EXPECT_EQ(costs.stages[0], (StageCosts{.forward = Duration{100},
+  EXPECT_EQ(costs.stages[0], (StageCostRow{.forward = Duration{100},
                                          .backward_input = Duration{100},
                                          .backward_weight = Duration{101},
                                          .backward = Duration{201},
@@ -41,7 +41,7 @@ TEST(CostsFile, ReadsEachStage) {
                                          .recompute = Duration{100},
                                          .activation = {},
                                          .weight_gradient = {}}));
-  EXPECT_EQ(costs.stages[1], (StageCosts{.forward = Duration{10},
+  EXPECT_EQ(costs.stages[1], (StageCostRow{.forward = Duration{10},
                                          .backward_input = Duration{11},
                                          .backward_weight = Duration{12},
                                          .backward = Duration{23},
