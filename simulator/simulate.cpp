@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
+
 #include "core/error.h"
 #include "core/graph.h"
 
@@ -11,8 +13,14 @@ namespace tandem {
 
 namespace {
 
-/// No run may outlast the clock: its whole work, done one op after another, must fit.
+/// No run may outlast the clock: its whole work, done one op after another, must fit. Nor may its
+/// microbatches outrun their counter, which costs of zero would let them.
 void check_fits_clock(const Program& program, const CostTable& costs, std::int64_t batches) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 4;
+  if (batches > kMost / program.microbatches()) {
+    throw InputError(fmt::format("{} batches of {} microbatches are too many to count", batches,
+                                 program.microbatches()));
+  }
   long double one_body = 0.0L;
   for (const Instruction& instruction : program.instructions()) {
     one_body += static_cast<long double>(costs[instruction.cost].count());
@@ -32,6 +40,7 @@ void run_to_the_end(const Program& program, std::int64_t batches, SimulatedMachi
     run_body(program, program.order(), body, batches, machine);
     if (!looking || body < 0 || body >= last_full) continue;
     const auto steady = finder.after(body, machine);
+    looking = !finder.gave_up();
     if (!steady) continue;
     const std::int64_t cycles = (last_full - body) / steady->cycle_batches;
     machine.skip(cycles, cycles * steady->cycle_batches, steady->cycle, steady->per_cycle);

@@ -13,13 +13,31 @@ SimulatedMachine::SimulatedMachine(const Program& program, const CostTable& cost
       free_(program.lanes().size()),
       done_(program.depth() * program.size()),
       tallies_(program.placement().devices) {
+  find_sums(program);
   for (const Instruction& instruction : program.instructions()) {
     for (const Wait& wait : program.waits(instruction)) {
-      if (wait.lag > 0) carried_.push_back(wait);
+      if (wait.lag == 0) continue;
+      carried_.push_back(wait);
+      carried_.push_back({behind_[wait.producer], wait.lag});
     }
   }
   std::sort(carried_.begin(), carried_.end());
   carried_.erase(std::unique(carried_.begin(), carried_.end()), carried_.end());
+}
+
+void SimulatedMachine::find_sums(const Program& program) {
+  Table<LaneId, InstructionId> before(program.lanes().size());
+  for (const InstructionId id : program.order()) {
+    behind_.push_back(id);
+    const Instruction& instruction = program[id];
+    for (const LaneId lane : program.lanes(instruction)) {
+      const bool off_compute = program.lanes()[lane].kind == LaneKind::collective;
+      if (instruction.op.kind == OpKind::update && off_compute) {
+        behind_[id] = behind_[before[lane]];
+      }
+      before[lane] = id;
+    }
+  }
 }
 
 void SimulatedMachine::tally(const Program& program, Instance instance, Duration free, Duration start,
@@ -27,13 +45,7 @@ void SimulatedMachine::tally(const Program& program, Instance instance, Duration
   const Instruction& instruction = program[instance.id];
   const OpKind kind = instruction.op.kind;
   if (recorder_ != nullptr) recorder_->spans.push_back({instance.id, instance.body, start, end});
-  if (is_transfer(kind) || is_collective(kind)) {
-    for (const DeviceId device : {program.cost_keys()[instruction.cost].source,
-                                  program.cost_keys()[instruction.cost].target}) {
-      tallies_[device].last_end = std::max(tallies_[device].last_end, end);
-    }
-    return;
-  }
+  if (is_transfer(kind) || is_collective(kind)) return;
   const LaneId lane = program.lanes(instruction).front();
   DeviceTally& tally = tallies_[program.lanes()[lane].device];
   tally.first_start = std::min(tally.first_start, start);
@@ -41,14 +53,23 @@ void SimulatedMachine::tally(const Program& program, Instance instance, Duration
   if (program.lanes()[lane].kind != LaneKind::compute) return;
   tally.busy += end - start;
   if (is_compute(kind) && kind != OpKind::recompute) tally.useful += end - start;
-  if (start == free) return;
-  for (const Wait& wait : program.waits(instruction)) {
-    const Instruction& producer = program[wait.producer];
-    if (!is_transfer(producer.op.kind) && !is_collective(producer.op.kind)) continue;
-    if (done(instance.body - wait.lag, wait.producer) != start) continue;
-    tally.exposed_communication += std::min(start - free, costs_[producer.cost]);
-    return;
+  if (start > free) tally.exposed_communication += exposed(program, instance, free, start);
+}
+
+Duration SimulatedMachine::exposed(const Program& program, Instance instance, Duration free,
+                                   Duration start) const {
+  Duration longest{};
+  for (const Wait& wait : program.waits(program[instance.id])) {
+    const std::int64_t body = instance.body - wait.lag;
+    if (done(body, wait.producer) != start) continue;
+    // An update off the compute lane hides a sum behind itself: that is what stands in the way.
+    const InstructionId runs = behind_[wait.producer];
+    const OpKind kind = program[runs].op.kind;
+    if (!is_transfer(kind) && !is_collective(kind)) continue;
+    const Duration end = done(body, runs);
+    longest = std::max(longest, end - std::max(free, end - costs_[program[runs].cost]));
   }
+  return longest;
 }
 
 void SimulatedMachine::append_state(std::int64_t body, std::vector<Duration>& state) const {

@@ -18,7 +18,7 @@ struct DeviceTally {
   Duration busy{};                   // its compute lane was occupied
   Duration useful{};                 // of it, forward and backward; recomputation and updates are not
   Duration exposed_communication{};  // its compute lane stood still while the transfer or sum it waited for ran
-  Duration first_start = Duration::max(), last_end{};
+  Duration first_start = Duration::max(), last_end{};  // of its own ops, not of what links carry
 };
 
 class SimulatedMachine {
@@ -58,7 +58,12 @@ class SimulatedMachine {
   const Duration& done(std::int64_t body, InstructionId id) const {
     return const_cast<SimulatedMachine*>(this)->done(body, id);
   }
-  void tally(const Program& program, Instance instance, Duration free, Duration start, Duration end);
+  void find_sums(const Program& program);
+  void tally(const Program& program, Instance instance, Duration free, Duration start,
+             Duration end);
+  /// Of the time from `free` to `start`, while the compute lane stood still, the part in which the
+  /// transfer or sum ran that let the instance start.
+  Duration exposed(const Program& program, Instance instance, Duration free, Duration start) const;
 
   const CostTable& costs_;
   Timeline* recorder_;
@@ -69,6 +74,7 @@ class SimulatedMachine {
   std::vector<Duration> done_;  // a ring of `depth_` bodies
   Table<DeviceId, DeviceTally> tallies_;
   std::vector<Wait> carried_;   // waits across bodies: each reaches `lag` bodies back
+  Table<InstructionId, InstructionId> behind_;  // of an update behind a sum the sum, else itself
 };
 
 }  // namespace tandem

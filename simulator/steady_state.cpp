@@ -1,6 +1,7 @@
 #include "simulator/steady_state.h"
 
 #include <limits>
+#include <utility>
 
 namespace tandem {
 
@@ -22,44 +23,62 @@ DeviceTally difference(const DeviceTally& later, const DeviceTally& earlier) {
   return delta;
 }
 
+/// Bodies that fit the clock even if all their instructions ran one after another.
+std::int64_t bodies_in_range(const Program& program, const CostTable& costs) {
+  long double one_body = 1.0L;
+  for (const Instruction& instruction : program.instructions()) {
+    one_body += static_cast<long double>(costs[instruction.cost].count());
+  }
+  constexpr auto kEnd = static_cast<long double>(std::numeric_limits<std::int64_t>::max() / 2);
+  return static_cast<std::int64_t>(kEnd / one_body);
+}
+
 }  // namespace
 
 std::optional<SteadyState> CycleFinder::after(std::int64_t body, const SimulatedMachine& machine) {
-  Seen now{.body = body, .shape = {}, .base = {}, .tallies = machine.tallies()};
-  machine.append_state(body, now.shape);
-  now.base = now.shape.empty() ? Duration{} : now.shape.front();
-  for (Duration& time : now.shape) time -= now.base;
-  const std::uint64_t hash = hash_of(now.shape);
-  const auto [first, last] = by_hash_.equal_range(hash);
-  for (auto match = first; match != last; ++match) {
-    const Seen& before = seen_[match->second];
-    if (before.shape != now.shape) continue;
-    SteadyState steady;
-    steady.cycle = now.base - before.base;
-    steady.cycle_batches = body - before.body;
-    steady.from_batch = before.body + 1;
-    steady.per_cycle.resize(now.tallies.size());
-    for (const DeviceId device : ids(now.tallies)) {
-      steady.per_cycle[device] = difference(now.tallies[device], before.tallies[device]);
+  std::vector<Duration> shape;
+  machine.append_state(body, shape);
+  const Duration base = shape.empty() ? Duration{} : shape.front();
+  for (Duration& time : shape) time -= base;
+  if (candidate_ && body == 2 * candidate_->body - candidate_->first_body) {
+    if (candidate_->shape == shape) {
+      SteadyState steady;
+      steady.cycle = base - candidate_->base;
+      steady.cycle_batches = body - candidate_->body;
+      steady.from_batch = candidate_->first_body + 1;
+      steady.per_cycle.resize(machine.tallies().size());
+      for (const DeviceId device : ids(steady.per_cycle)) {
+        steady.per_cycle[device] =
+            difference(machine.tallies()[device], candidate_->tallies[device]);
+      }
+      return steady;
     }
-    return steady;
+    candidate_.reset();
   }
-  by_hash_.emplace(hash, seen_.size());
-  seen_.push_back(std::move(now));
+  if (candidate_ || gave_up()) return std::nullopt;
+  const auto [first, fresh] = first_body_.try_emplace(hash_of(shape), body);
+  if (fresh) return std::nullopt;
+  candidate_ = Seen{.first_body = first->second,
+                    .body = body,
+                    .shape = std::move(shape),
+                    .base = base,
+                    .tallies = machine.tallies()};
   return std::nullopt;
 }
 
 std::optional<SteadyState> find_steady_state(const Program& program, const CostTable& costs,
                                              std::int64_t most_instances) {
   constexpr std::int64_t kEndless = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t last = bodies_in_range(program, costs) - program.ramp();
   SimulatedMachine machine(program, costs);
   CycleFinder finder;
   std::int64_t issued = 0;
-  for (std::int64_t body = -program.ramp(); issued < most_instances; ++body) {
+  for (std::int64_t body = -program.ramp(); body < last && issued < most_instances; ++body) {
     run_body(program, program.order(), body, kEndless, machine);
     issued += static_cast<std::int64_t>(program.size());
     if (body < 0) continue;
     if (auto steady = finder.after(body, machine)) return steady;
+    if (finder.gave_up()) break;
   }
   return std::nullopt;
 }

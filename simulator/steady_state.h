@@ -18,25 +18,33 @@ struct SteadyState {
   Table<DeviceId, DeviceTally> per_cycle;
 };
 
-/// Watches a machine body by body.
+/// Watches a machine body by body. Of each body it keeps a hash; a state seen before by its hash is
+/// held whole until the next cycle ends in it again, so that memory stays small and no cycle is
+/// ever accepted for its hash alone.
 class CycleFinder {
  public:
+  /// Bodies it looks at before it gives up. Near-equal stages drift apart by nanoseconds a batch
+  /// from milliseconds of slack: their transient may last a million batches.
+  static constexpr std::size_t kMostBodies = 1u << 18;
+
   /// REQUIRES: called after each body from 0 on, as long as no instance of it was switched off.
   std::optional<SteadyState> after(std::int64_t body, const SimulatedMachine& machine);
+  bool gave_up() const { return first_body_.size() >= kMostBodies; }
 
  private:
   struct Seen {
-    std::int64_t body = 0;
+    std::int64_t first_body = 0, body = 0;
     std::vector<Duration> shape;  // times relative to the first one
     Duration base{};
     Table<DeviceId, DeviceTally> tallies;
   };
-  std::unordered_multimap<std::uint64_t, std::size_t> by_hash_;
-  std::vector<Seen> seen_;
+  std::unordered_map<std::uint64_t, std::int64_t> first_body_;  // by the hash of its shape
+  std::optional<Seen> candidate_;
 };
 
-/// The steady state of an endless run; empty when none shows within `most_instances` (lanes that advance at different rates
-/// forever, or a transient longer than that).
+/// The steady state of an endless run; empty when none shows within `most_instances` and
+/// CycleFinder::kMostBodies (lanes that advance at different rates forever, or a longer transient),
+/// or before the clock ends.
 std::optional<SteadyState> find_steady_state(const Program& program, const CostTable& costs,
                                              std::int64_t most_instances = 100'000'000);
 
