@@ -44,9 +44,9 @@ void expect_meaning(const Schedule& schedule, TransferLanes lanes, const CostMod
               times_by_meaning(schedule, program, lanes, prices, batches));
 }
 
-class EverySchedule : public ::testing::TestWithParam<std::string> {};
+class EverySchedulesTimes : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EverySchedule, RunsAsItsMeaningSays) {
+TEST_P(EverySchedulesTimes, RunsAsItsMeaningSays) {
   for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 3, 4, 5}, {1, 2, 3, 4, 6})) {
     SCOPED_TRACE(wanted.name());
     const Schedule schedule = schedule_of(wanted);
@@ -61,7 +61,7 @@ TEST_P(EverySchedule, RunsAsItsMeaningSays) {
   }
 }
 
-TEST_P(EverySchedule, RunsAsItsProgramUnrolled) {
+TEST_P(EverySchedulesTimes, RunsAsItsProgramUnrolled) {
   for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 4, 5}, {2, 4, 6})) {
     const Program program = program_of(wanted);
     const CostTable costs = random_costs(program, 7, Spread::wide);
@@ -70,7 +70,7 @@ TEST_P(EverySchedule, RunsAsItsProgramUnrolled) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedule, ::testing::ValuesIn(schedule_names()),
+INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedulesTimes, ::testing::ValuesIn(schedule_names()),
                          test_name);
 
 /// Any order in which each device runs its ops is a schedule, as long as it can be run: ops are

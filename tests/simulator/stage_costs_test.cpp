@@ -1,0 +1,147 @@
+// Prices by part: plain, from a profile, and what is wrong with a profile.
+
+#include "simulator/cost/stage_costs.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/placement.h"
+#include "tests/support/pipelines.h"
+
+namespace tandem::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ns = Duration;
+
+StageTimes times_from(std::int64_t first) {
+  return {.forward = ns(first),
+          .recompute = ns(first + 1),
+          .backward = ns(first + 2),
+          .backward_input = ns(first + 3),
+          .backward_weight = ns(first + 4),
+          .update = ns(first + 5),
+          .reduce = ns(first + 6)};
+}
+
+TEST(StageCosts, PricesEveryKindByItsPart) {
+  StageCosts costs;
+  costs.parts = {times_from(100), times_from(200)};
+  costs.transfer = ns(7);
+  costs.reduce_tied = ns(9);
+  const CostModel model = cost_model(linear_placement(2), costs);
+  const auto price_of = [&](OpKind kind, int stage) {
+    return model({.kind = kind, .stage = id_at<StageId>(static_cast<std::size_t>(stage))}).count();
+  };
+  EXPECT_EQ(price_of(OpKind::forward, 1), 200);
+  EXPECT_EQ(price_of(OpKind::recompute, 0), 101);
+  EXPECT_EQ(price_of(OpKind::backward, 1), 202);
+  EXPECT_EQ(price_of(OpKind::backward_input, 0), 103);
+  EXPECT_EQ(price_of(OpKind::backward_weight, 1), 204);
+  EXPECT_EQ(price_of(OpKind::update, 0), 105);
+  EXPECT_EQ(price_of(OpKind::reduce_gradient, 1), 206);
+  EXPECT_EQ(price_of(OpKind::send_activation, 0), 7);
+  EXPECT_EQ(price_of(OpKind::send_gradient, 1), 7);
+  EXPECT_EQ(price_of(OpKind::reduce_tied, 0), 9);
+}
+
+TEST(StageCosts, LetsReplicasShareTheirPartsPrices) {
+  StageCosts costs;
+  costs.parts = {times_from(100), times_from(200)};
+  const CostModel model = cost_model(bidirectional_placement(2), costs);
+  EXPECT_EQ(model({.stage = StageId{0}}), model({.stage = StageId{2}}));
+  EXPECT_EQ(model({.stage = StageId{1}}), model({.stage = StageId{3}}));
+  EXPECT_NE(model({.stage = StageId{0}}), model({.stage = StageId{1}}));
+}
+
+TEST(StageCosts, RepeatsUniformTimes) {
+  const StageCosts costs = uniform_costs(3, times_from(10), ns(4));
+  ASSERT_EQ(costs.parts.size(), 3u);
+  EXPECT_EQ(costs.parts[PartId{2}].backward, ns(12));
+  EXPECT_EQ(costs.transfer, ns(4));
+}
+
+TEST(StageCostsDeathTest, RefusesAPlacementOfOtherParts) {
+  EXPECT_DEATH(cost_model(linear_placement(3), uniform_costs(2, {}, {})), "placement.parts");
+}
+
+ModelSpec small_model() {
+  return {.name = "small", .blocks = 1, .width = 8, .heads = 2, .sequence = 4, .vocabulary = 16};
+}
+
+LayerCost layer_cost(LayerKind kind, std::int64_t first) {
+  return {.kind = kind,
+          .microbatch_size = 2,
+          .forward = ns(first),
+          .backward_input = ns(first * 2),
+          .backward_weight = ns(first * 3),
+          .backward = ns(first * 4),
+          .update = ns(first * 5)};
+}
+
+Profile small_profile() {
+  Profile profile;
+  profile.model = small_model();
+  profile.layers = {layer_cost(LayerKind::embedding, 1), layer_cost(LayerKind::attention, 10),
+                    layer_cost(LayerKind::mlp, 100), layer_cost(LayerKind::head, 1000)};
+  profile.transfers = {{.bytes = 0, .time = ns(100)}, {.bytes = 1024, .time = ns(1124)}};
+  profile.instruction_overhead = ns(5);
+  return profile;
+}
+
+TEST(CostsFromProfile, SumsTheLayersOfAStageAndAddsTheOverheadOnce) {
+  const StageCosts costs =
+      costs_from_profile(small_profile(), small_model(), {{0, 2}, {2, 4}}, 2);
+  EXPECT_EQ(costs.parts[PartId{0}].forward, ns(1 + 10 + 5));
+  EXPECT_EQ(costs.parts[PartId{1}].forward, ns(100 + 1000 + 5));
+  EXPECT_EQ(costs.parts[PartId{0}].backward, ns(4 * 11 + 5));
+  EXPECT_EQ(costs.parts[PartId{1}].backward_input, ns(2 * 1100 + 5));
+  EXPECT_EQ(costs.parts[PartId{1}].backward_weight, ns(3 * 1100 + 5));
+  EXPECT_EQ(costs.parts[PartId{1}].update, ns(5 * 1100 + 5));
+  EXPECT_EQ(costs.parts[PartId{0}].recompute, costs.parts[PartId{0}].forward);
+}
+
+TEST(CostsFromProfile, InterpolatesTransfersByTheirBytes) {
+  // A boundary is 2 · 4 · 8 floats: 256 bytes, a quarter of the way from 100 to 1124.
+  const StageCosts costs = costs_from_profile(small_profile(), small_model(), {{0, 4}}, 2);
+  EXPECT_EQ(costs.transfer, ns(356));
+  Profile one = small_profile();
+  one.transfers = {{.bytes = 64, .time = ns(77)}};
+  EXPECT_EQ(costs_from_profile(one, small_model(), {{0, 4}}, 2).transfer, ns(77));
+}
+
+std::string complaint(const Profile& profile, const ModelSpec& model, std::int32_t size) {
+  try {
+    costs_from_profile(profile, model, {{0, 4}}, size);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(CostsFromProfile, SaysWhatTheProfileLacks) {
+  EXPECT_THAT(complaint(small_profile(), small_model(), 3),
+              HasSubstr("no layer \"embedding\" at microbatch size 3"));
+  Profile without = small_profile();
+  without.layers.erase(without.layers.begin() + 2);
+  EXPECT_THAT(complaint(without, small_model(), 2), HasSubstr("no layer \"mlp\""));
+  without = small_profile();
+  without.transfers.clear();
+  EXPECT_THAT(complaint(without, small_model(), 2), HasSubstr("no transfers"));
+}
+
+TEST(CostsFromProfile, RefusesAProfileOfAnotherModel) {
+  ModelSpec wider = small_model();
+  wider.width = 16;
+  EXPECT_THAT(complaint(small_profile(), wider, 2), HasSubstr("width 8"));
+  EXPECT_THAT(complaint(small_profile(), wider, 2), HasSubstr("width 16"));
+  ModelSpec deeper = small_model();
+  deeper.blocks = 9;  // more of the same layers: the profile holds for them too
+  EXPECT_EQ(complaint(small_profile(), deeper, 2), "accepted");
+}
+
+}  // namespace
+}  // namespace tandem::testing
