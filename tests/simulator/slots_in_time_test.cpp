@@ -1,0 +1,216 @@
+// count_slots() by simulated time: whatever the prices, no slot of a ring is taken before the use
+// that held it has ended. Written from the definitions of the slot kinds; shares nothing with the
+// counter's reasoning about what is known.
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/memory.h"
+#include "core/versions.h"
+#include "simulator/simulated_machine.h"
+#include "tests/support/meaning.h"
+#include "tests/support/pipelines.h"
+
+namespace tandem::testing {
+namespace {
+
+/// When each use of a ring began and ended, in the order of the ring.
+struct Ring {
+  std::map<std::int64_t, Times> uses;
+
+  void take(std::int64_t use, Duration start, Duration end) {
+    const auto [found, fresh] = uses.try_emplace(use, Times{start, end});
+    if (fresh) return;
+    found->second = {std::min(found->second.start, start), std::max(found->second.end, end)};
+  }
+  bool holds_with(std::int64_t count) const {
+    for (const auto& [use, times] : uses) {
+      const auto next = uses.find(use + count);
+      if (next != uses.end() && next->second.start < times.end) return false;
+    }
+    return true;
+  }
+};
+
+using Rings = Table<StageId, std::array<Ring, kSlotKinds>>;
+
+class UsesOfSlots {
+ public:
+  UsesOfSlots(const Program& program, const Timeline& timeline)
+      : program_(program),
+        placement_(program.placement()),
+        sequence_(program),
+        versions_(program),
+        rings_(placement_.stages()) {
+    for (const Span& span : timeline.spans) {
+      const Instruction& instruction = program[span.instruction];
+      const Op& op = instruction.op;
+      const std::int64_t microbatch = span.body * program.microbatches() + op.microbatch;
+      auto& done = done_[{op.kind, op.stage}];
+      done[microbatch] = {span.start, span.end};
+      if (is_transfer(op.kind)) {
+        target_[{op.kind, op.stage, microbatch}] = program.cost_keys()[instruction.cost].target;
+      }
+    }
+    for (const Span& span : timeline.spans) add(span);
+  }
+
+  const Rings& rings() const { return rings_; }
+
+ private:
+  std::optional<Times> find(OpKind kind, StageId stage, std::int64_t microbatch) const {
+    const auto ops = done_.find({kind, stage});
+    if (ops == done_.end()) return std::nullopt;
+    const auto found = ops->second.find(microbatch);
+    if (found == ops->second.end()) return std::nullopt;
+    return found->second;
+  }
+
+  Ring& ring(StageId stage, SlotKind kind) { return rings_[stage][index(kind)]; }
+
+  void add(const Span& span) {
+    using enum OpKind;
+    const Op& op = program_[span.instruction].op;
+    const StageId stage = op.stage;
+    const std::int64_t microbatch = span.body * program_.microbatches() + op.microbatch;
+    if (op.kind == forward) {
+      const Times last = *find(backward, stage, microbatch);
+      const auto again = find(recompute, stage, microbatch);
+      const std::int64_t use = sequence_(stage, microbatch);
+      ring(stage, SlotKind::stash).take(use, again ? again->start : span.start, last.end);
+      add_made(SlotKind::output, stage, microbatch, span.start);
+    } else if (op.kind == backward) {
+      add_made(SlotKind::input_gradient, stage, microbatch, span.start);
+      const std::int64_t update_number = versions_.covering_update(stage, microbatch);
+      ring(stage, SlotKind::gradients)
+          .take(update_number, span.start, update_after(stage, microbatch));
+    } else if (is_transfer(op.kind)) {
+      add_received(span, microbatch);
+    }
+    if (reads_weights(op.kind) || op.kind == update) {
+      // A version is written by the update that makes it and read until its last reader ends.
+      const std::int64_t version = *versions_({span.instruction, span.body, microbatch});
+      ring(stage, SlotKind::weights).take(version, span.start, span.end);
+    }
+  }
+
+  Duration update_after(StageId stage, std::int64_t microbatch) const {
+    const auto& updates = done_.at({OpKind::update, stage});
+    return updates.lower_bound(microbatch)->second.end;
+  }
+
+  /// What a stage makes for its neighbours: until it is sent, or a neighbour on this device is done.
+  void add_made(SlotKind kind, StageId stage, std::int64_t microbatch, Duration start) {
+    const bool down = kind == SlotKind::output;
+    std::optional<Duration> end;
+    const auto send = find(down ? OpKind::send_activation : OpKind::send_gradient, stage, microbatch);
+    if (send) end = send->end;
+    for (const Placement::Edge& edge : placement_.edges) {
+      if ((down ? edge.from : edge.to) != stage) continue;
+      const StageId other = down ? edge.to : edge.from;
+      if (placement_.device[other] != placement_.device[stage]) continue;
+      const auto last = find(OpKind::backward, other, microbatch);
+      if (last) end = std::max(end.value_or(last->end), last->end);
+    }
+    if (end) ring(stage, kind).take(sequence_(stage, microbatch), start, *end);
+  }
+
+  void add_received(const Span& span, std::int64_t microbatch) {
+    const Op& op = program_[span.instruction].op;
+    const bool down = op.kind == OpKind::send_activation;
+    const DeviceId target = target_.at({op.kind, op.stage, microbatch});
+    for (const Placement::Edge& edge : placement_.edges) {
+      if ((down ? edge.from : edge.to) != op.stage) continue;
+      const StageId receiver = down ? edge.to : edge.from;
+      const auto last = find(OpKind::backward, receiver, microbatch);
+      if (!last || placement_.device[receiver] != target) continue;
+      ring(receiver, down ? SlotKind::input : SlotKind::output_gradient)
+          .take(sequence_(receiver, microbatch), span.start, last->end);
+    }
+  }
+
+  const Program& program_;
+  const Placement& placement_;
+  const MicrobatchSequence sequence_;
+  const WeightVersions versions_;
+  std::map<std::pair<OpKind, StageId>, std::map<std::int64_t, Times>> done_;
+  std::map<std::tuple<OpKind, StageId, std::int64_t>, DeviceId> target_;
+  Rings rings_;
+};
+
+Rings rings_of(const Program& program, const CostTable& costs, std::int64_t batches) {
+  Timeline timeline;
+  SimulatedMachine machine(program, costs, &timeline);
+  run(program, program.order(), batches, machine);
+  return UsesOfSlots(program, timeline).rings();
+}
+
+class EverySchedulesSlots : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EverySchedulesSlots, AreNeverTakenBeforeTheyAreFree) {
+  for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 3, 4, 5}, {2, 3, 4, 6})) {
+    for (const TransferLanes lanes : {TransferLanes::shared, TransferLanes::ideal}) {
+      const Program program = program_of(wanted, lanes);
+      const SlotCounts slots = count_slots(program);
+      for (const Spread spread : {Spread::wide, Spread::tiny}) {
+        const Rings rings = rings_of(program, random_costs(program, 11, spread), 5);
+        for (const StageId stage : ids(rings)) {
+          for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
+            const Ring& ring = rings[stage][kind];
+            if (ring.uses.empty()) continue;
+            const std::int32_t count = slots[stage][static_cast<SlotKind>(kind)];
+            EXPECT_TRUE(ring.holds_with(count))
+                << wanted.name() << " stage " << index(stage) << " "
+                << name(static_cast<SlotKind>(kind)) << " with " << count;
+          }
+        }
+      }
+      if (HasFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedulesSlots, ::testing::ValuesIn(schedule_names()),
+                         test_name);
+
+/// Some prices take each slot: with one less of any of these kinds a use would begin too early.
+class SlotsAreNeeded : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(SlotsAreNeeded, AtSomePrices) {
+  for (const int p : {2, 3, 4}) {
+    const Pipeline wanted = pipeline(GetParam(), p, 6);
+    const Program program = program_of(wanted);
+    const SlotCounts slots = count_slots(program);
+    Table<StageId, std::array<bool, kSlotKinds>> needed(slots.size());
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+      const Rings rings = rings_of(program, random_costs(program, seed, Spread::wide), 4);
+      for (const StageId stage : ids(rings)) {
+        for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
+          const std::int32_t count = slots[stage].counts[kind];
+          if (!rings[stage][kind].uses.empty() && !rings[stage][kind].holds_with(count - 1)) {
+            needed[stage][kind] = true;
+          }
+        }
+      }
+    }
+    for (const StageId stage : ids(needed)) {
+      for (const SlotKind kind : {SlotKind::weights, SlotKind::stash}) {
+        if (slots[stage][kind] < 2) continue;
+        EXPECT_TRUE(needed[stage][index(kind)])
+            << wanted.name() << " stage " << index(stage) << " " << name(kind);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, SlotsAreNeeded, ::testing::Values("gpipe", "1f1b", "2bw"),
+                         test_name);
+
+}  // namespace
+}  // namespace tandem::testing
