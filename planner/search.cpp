@@ -27,11 +27,9 @@ auto rank(const Candidate& candidate) {
 
 bool better(const Candidate& a, const Candidate& b) { return rank(a) < rank(b); }
 
-/// A shape, and the fastest cut for it if memory were no matter.
 struct Bounded {
   const Shape* shape = nullptr;
-  std::vector<LayerRange> cut;
-  Duration bound{};  // work of its busiest stage: no plan of the shape has a shorter period
+  Duration bound{};  // no plan of the shape has a shorter period, whatever its cut
 };
 
 class Search {
@@ -53,7 +51,7 @@ class Search {
       if (surely_worse(one)) {
         ++result_.pruned;
       } else {
-        evaluate(one);
+        evaluate(*one.shape);
       }
     }
     return std::move(result_);
@@ -67,8 +65,8 @@ class Search {
         .first->second;
   }
 
-  Duration slowest(const StageWork& work, const LayerTimes& layer_times,
-                   const std::vector<LayerRange>& cut, std::size_t* where = nullptr) const {
+  static Duration slowest(const StageWork& work, const LayerTimes& layer_times,
+                          const std::vector<LayerRange>& cut, std::size_t* where = nullptr) {
     Duration most{};
     for (std::size_t stage = 0; stage < cut.size(); ++stage) {
       const Duration time = work.of(id_at<StageId>(stage), layer_times.of(cut[stage]));
@@ -78,7 +76,7 @@ class Search {
     return most;
   }
 
-  PartitionProblem fastest(const StageWork& work, const LayerTimes& layer_times) const {
+  static PartitionProblem by_time(const StageWork& work, const LayerTimes& layer_times) {
     return {.layers = layer_times.layers(),
             .depth = static_cast<std::int32_t>(work.stages()),
             .cost = [&work, &layer_times](LayerRange range, std::size_t stage) {
@@ -86,15 +84,19 @@ class Search {
             }};
   }
 
+  static std::vector<LayerRange> fastest_cut(const StageWork& work, const LayerTimes& layer_times) {
+    auto cut = partition(by_time(work, layer_times));
+    TANDEM_CHECK(cut.has_value(), work.stages(), layer_times.layers());
+    return std::move(*cut);
+  }
+
+  /// The work of the busiest stage in the fastest cut, if memory were no matter.
   Bounded bounded(const Shape& shape) {
     const LayerTimes& layer_times = times(shape.microbatch_size);
     const StageWork work(make_schedule(
         *shape.schedule, schedule_request(plan_of(request_, shape, shape.extras.front()))));
     work.check_fits_clock(layer_times);
-    auto cut = partition(fastest(work, layer_times));
-    TANDEM_CHECK(cut.has_value(), shape.depth, layer_times.layers());
-    const Duration bound = slowest(work, layer_times, *cut);
-    return {&shape, std::move(*cut), bound};
+    return {&shape, slowest(work, layer_times, fastest_cut(work, layer_times))};
   }
 
   /// A pipeline whose bound is above the last period that will be ranked. What needs no pipeline is
@@ -106,12 +108,12 @@ class Search {
     return Period{one.bound, 1} > result_.ranked[request_.keep - 1].period;
   }
 
-  void evaluate(const Bounded& one) {
+  void evaluate(const Shape& shape) {
     std::optional<Candidate> best;
-    for (const std::int32_t extra : one.shape->extras) {
-      std::variant<Candidate, MemoryMiss> outcome = attempt(one, extra);
+    for (const std::int32_t extra : shape.extras) {
+      std::variant<Candidate, MemoryMiss> outcome = attempt(shape, extra);
       if (const auto* miss = std::get_if<MemoryMiss>(&outcome)) {
-        if (!best) reject(*one.shape, *miss);
+        if (!best) reject(shape, *miss);
         break;  // more in flight needs no less memory
       }
       auto& candidate = std::get<Candidate>(outcome);
@@ -135,17 +137,16 @@ class Search {
     result_.rejected.push_back({RejectCause::memory, describe(plan), explain(miss), miss});
   }
 
-  std::variant<Candidate, MemoryMiss> attempt(const Bounded& one, std::int32_t extra) {
+  std::variant<Candidate, MemoryMiss> attempt(const Shape& shape, std::int32_t extra) {
     Candidate candidate;
-    candidate.schedule = one.shape->schedule;
+    candidate.schedule = shape.schedule;
     Plan& plan = candidate.plan;
-    plan = plan_of(request_, *one.shape, extra);
-    const Schedule schedule = make_schedule(*candidate.schedule, schedule_request(plan));
-    const Program program = lower(schedule);
+    plan = plan_of(request_, shape, extra);
+    const Program program = lower(make_schedule(*shape.schedule, schedule_request(plan)));
     const SlotCounts slots = count_slots(program);
-    const StageWork work(schedule);
+    const StageWork work(program);
     const LayerTimes& layer_times = times(plan.microbatch_size);
-    plan.stages = one.cut;
+    plan.stages = fastest_cut(work, layer_times);
     candidate.memory = device_memory(program, slots, plan, bytes_);
     if (request_.memory && memory_miss(candidate.memory, *request_.memory)) {
       if (const auto miss = cut_to_fit(program, slots, work, plan)) return *miss;
@@ -159,7 +160,7 @@ class Search {
   /// Sets the fastest cut that fits; where none does, what the least one misses.
   std::optional<MemoryMiss> cut_to_fit(const Program& program, const SlotCounts& slots,
                                        const StageWork& work, Plan& plan) {
-    PartitionProblem problem = fastest(work, times(plan.microbatch_size));
+    PartitionProblem problem = by_time(work, times(plan.microbatch_size));
     problem.fits = [&](LayerRange range, std::size_t stage) {
       const StageBytes& bytes = bytes_.of(range, plan.microbatch_size);
       return stage_total(slots.rows()[stage], bytes) <= *request_.memory;

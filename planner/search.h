@@ -28,13 +28,13 @@ struct Candidate {
   Plan plan;  // complete but for the path of the profile
   const ScheduleTraits* schedule = nullptr;
   Period period;
-  Duration slowest{};             // work of the busiest stage for one batch: no period is shorter
+  Duration slowest{};  // compute of the busiest stage for one batch: no period is shorter
   std::size_t slowest_stage = 0;  // the first such
   Table<DeviceId, MemoryByClass> memory;
   Bytes peak_bytes = 0;  // of the fullest device
 
   /// Share of the period in which even the busiest stage waits. Unlike bubble_of_total of simulate,
-  /// recomputation and the update are work.
+  /// recomputation and an update on the compute lane are work.
   double bubble() const;
 };
 

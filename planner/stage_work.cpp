@@ -61,11 +61,19 @@ StageTimes LayerTimes::of(LayerRange range) const {
   return times;
 }
 
+StageWork::StageWork(const Program& program) : counts_(program.placement().stages()) {
+  TANDEM_CHECK(program.placement().stages() == program.placement().devices,
+               program.placement().stages(), program.placement().devices);
+  for (const Instruction& instruction : program.instructions()) {
+    const LaneId lane = program.lanes(instruction).front();
+    if (program.lanes()[lane].kind != LaneKind::compute) continue;
+    ++counts_[instruction.op.stage][index(instruction.op.kind)];
+  }
+}
+
 StageWork::StageWork(const Schedule& schedule) : counts_(schedule.placement.stages()) {
-  TANDEM_CHECK(schedule.placement.stages() == schedule.placement.devices,
-               schedule.placement.stages(), schedule.placement.devices);
   for (const std::vector<Op>& order : schedule.order) {
-    for (const Op& op : order) ++counts_[op.stage][index(op.kind)];
+    for (const Op& op : order) counts_[op.stage][index(op.kind)] += is_compute(op.kind) ? 1 : 0;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/model.h"
+#include "core/program.h"
 #include "core/schedule.h"
 #include "simulator/cost/stage_costs.h"
 
@@ -24,11 +25,14 @@ class LayerTimes {
   std::vector<StageTimes> sums_;  // of the layers before
 };
 
-/// How often each stage runs each kind of op on its compute lane in one batch.
+/// How often each stage runs each kind of op in one batch.
 class StageWork {
  public:
-  /// REQUIRES: one stage a device.
+  /// All that occupies its compute lane. REQUIRES: one stage a device.
+  explicit StageWork(const Program& program);
+  /// Only what is sure to, before lowering: an update leaves the lane when it waits for a sum.
   explicit StageWork(const Schedule& schedule);
+
   /// Time that `stage` computes in one batch when it holds a range with these times.
   Duration of(StageId stage, const StageTimes& times) const;
   /// Throws InputError when all of the work, one op after another, would outlast the clock.
