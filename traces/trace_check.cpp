@@ -259,8 +259,8 @@ void Checker::check_nesting(const Lane& lane, std::vector<Slice>& slices) {
   std::vector<const Slice*> open;
   std::vector<std::int64_t>& reach = reach_[lane];
   for (const Slice& slice : slices) {
-    while (!open.empty() && open.back()->end <= slice.start + tolerance) open.pop_back();
-    if (!open.empty() && slice.end > open.back()->end + tolerance) {
+    while (!open.empty() && open.back()->end - tolerance <= slice.start) open.pop_back();
+    if (!open.empty() && slice.end - tolerance > open.back()->end) {
       problems_.error(
           slice.event,
           fmt::format("overlaps event {} on the lane pid {} tid {}, and neither contains the other",

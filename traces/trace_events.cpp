@@ -1,5 +1,6 @@
 #include "traces/trace_events.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -133,8 +134,9 @@ class EventReader : public nlohmann::json_sax<json> {
       complaint.place.column = column;
     }
     const std::size_t colon = at == std::string::npos ? text.find("] ") : text.find(": ", at);
-    complaint.message =
-        "not valid JSON: " + (colon == std::string::npos ? text : text.substr(colon + 2));
+    std::string reason = colon == std::string::npos ? text : text.substr(colon + 2);
+    reason.resize(std::min(reason.size(), reason.find("; last read")));  // may hold any bytes
+    complaint.message = "not valid JSON: " + reason;
     throw Damage{complaint};
   }
 

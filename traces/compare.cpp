@@ -1,0 +1,183 @@
+#include "traces/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <tuple>
+
+namespace tandem {
+namespace {
+
+/// What a record is compared as: the same for both sides of a run.
+struct Key {
+  OpKind kind;
+  DeviceId device, peer;
+  StageId stage;
+  std::int64_t microbatch;
+  friend auto operator<=>(const Key&, const Key&) = default;
+};
+
+Key key_of(const TimelineRecord& record) {
+  return {record.kind, record.device, record.peer, record.stage, record.microbatch};
+}
+
+/// A transfer is one op on two lanes: the sender's counts.
+bool counts(const TimelineRecord& record) {
+  return record.lane != LaneKind::receive_activation && record.lane != LaneKind::receive_gradient;
+}
+
+TimelineRecords sorted_ops(const TimelineRecords& records) {
+  TimelineRecords ops;
+  std::copy_if(records.begin(), records.end(), std::back_inserter(ops), counts);
+  std::stable_sort(ops.begin(), ops.end(), [](const TimelineRecord& a, const TimelineRecord& b) {
+    return std::tuple(key_of(a), a.start) < std::tuple(key_of(b), b.start);
+  });
+  return ops;
+}
+
+Duration makespan_of(const TimelineRecords& records) {
+  if (records.empty()) return {};
+  Duration first = records.front().start, last = records.front().end;
+  for (const TimelineRecord& record : records) {
+    first = std::min(first, record.start);
+    last = std::max(last, record.end);
+  }
+  return last - first;
+}
+
+/// A file may claim anything: sums stop at 292 years.
+void add(Duration& sum, Duration duration) {
+  sum = duration > Duration::max() - sum ? Duration::max() : sum + duration;
+}
+
+/// When each batch's last update ended.
+std::map<std::int64_t, Duration> completions_of(const TimelineRecords& records) {
+  std::map<std::int64_t, Duration> completions;
+  for (const TimelineRecord& record : records) {
+    if (record.kind != OpKind::update) continue;
+    const auto [found, fresh] = completions.try_emplace(record.batch, record.end);
+    if (!fresh) found->second = std::max(found->second, record.end);
+  }
+  return completions;
+}
+
+Duration start_of(const TimelineRecords& records) {
+  const auto first = std::min_element(
+      records.begin(), records.end(),
+      [](const TimelineRecord& a, const TimelineRecord& b) { return a.start < b.start; });
+  return first == records.end() ? Duration{} : first->start;
+}
+
+void compare_steps(const TimelineRecords& simulated, const TimelineRecords& measured,
+                   Comparison& result) {
+  const auto left = completions_of(simulated), right = completions_of(measured);
+  Compared before{start_of(simulated), start_of(measured)}, warm;
+  for (std::int64_t batch = 0; left.contains(batch) && right.contains(batch); ++batch) {
+    const Compared now{left.at(batch), right.at(batch)};
+    result.steps.push_back({now.simulated - before.simulated, now.measured - before.measured});
+    before = now;
+    if (batch < result.warm_up_batches) warm = now;
+  }
+  result.batches = static_cast<std::int64_t>(result.steps.size());
+  const std::int64_t rest = result.batches - result.warm_up_batches;
+  if (rest < 1) return;
+  if (result.warm_up_batches < 1) warm = {start_of(simulated), start_of(measured)};
+  result.step = {(before.simulated - warm.simulated) / rest,
+                 (before.measured - warm.measured) / rest};
+}
+
+void compare_devices(const TimelineRecords& simulated, const TimelineRecords& measured,
+                     Comparison& result) {
+  std::map<DeviceId, Compared> busy;
+  const auto add_side = [&busy](const TimelineRecords& records, Duration Compared::* side) {
+    for (const TimelineRecord& record : records) {
+      Compared& sum = busy[record.device];
+      if (record.lane == LaneKind::compute) add(sum.*side, record.end - record.start);
+    }
+  };
+  add_side(simulated, &Compared::simulated);
+  add_side(measured, &Compared::measured);
+  for (const auto& [device, sum] : busy) {
+    const Compared bubble{result.makespan.simulated - sum.simulated,
+                          result.makespan.measured - sum.measured};
+    result.devices.push_back({device, sum, bubble});
+  }
+}
+
+/// Pairs equal keys; what finds no partner is a difference.
+std::vector<OpComparison> match(const TimelineRecords& simulated, const TimelineRecords& measured,
+                                Comparison& result) {
+  const TimelineRecords left = sorted_ops(simulated), right = sorted_ops(measured);
+  std::vector<OpComparison> pairs;
+  auto a = left.begin(), b = right.begin();
+  while (a != left.end() || b != right.end()) {
+    if (b == right.end() || (a != left.end() && key_of(*a) < key_of(*b))) {
+      result.only_simulated.push_back(*a++);
+    } else if (a == left.end() || key_of(*b) < key_of(*a)) {
+      result.only_measured.push_back(*b++);
+    } else {
+      pairs.push_back({*a++, *b++});
+    }
+  }
+  return pairs;
+}
+
+Duration error_of(const OpComparison& op) { return std::chrono::abs(op.duration().difference()); }
+
+/// The smallest value that `share` of the values do not exceed. REQUIRES: `sorted` is not empty.
+Duration percentile(const std::vector<Duration>& sorted, double share) {
+  const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size())));
+  return sorted[std::max<std::size_t>(rank, 1) - 1];
+}
+
+void compare_kinds(const std::vector<OpComparison>& pairs, Comparison& result) {
+  std::map<OpKind, std::vector<const OpComparison*>> by_kind;
+  for (const OpComparison& pair : pairs) by_kind[pair.simulated.kind].push_back(&pair);
+  for (const auto& [kind, ops] : by_kind) {
+    KindComparison row{.kind = kind, .count = static_cast<std::int64_t>(ops.size())};
+    std::vector<Duration> errors;
+    for (const OpComparison* op : ops) {
+      add(row.total.simulated, op->duration().simulated);
+      add(row.total.measured, op->duration().measured);
+      errors.push_back(error_of(*op));
+    }
+    std::sort(errors.begin(), errors.end());
+    row.mean = {row.total.simulated / row.count, row.total.measured / row.count};
+    row.median_error = percentile(errors, 0.5);
+    row.percentile_95_error = percentile(errors, 0.95);
+    result.kinds.push_back(row);
+  }
+}
+
+}  // namespace
+
+std::optional<double> Compared::error_percent() const {
+  if (measured == Duration::zero()) {
+    if (simulated == Duration::zero()) return 0.0;
+    return std::nullopt;
+  }
+  return 100.0 * static_cast<double>(difference().count()) / static_cast<double>(measured.count());
+}
+
+Comparison compare(const TimelineRecords& simulated, const TimelineRecords& measured,
+                   const CompareOptions& options) {
+  Comparison result;
+  result.makespan = {makespan_of(simulated), makespan_of(measured)};
+  result.warm_up_batches = std::max<std::int64_t>(options.warm_up_batches, 0);
+  compare_steps(simulated, measured, result);
+  compare_devices(simulated, measured, result);
+  std::vector<OpComparison> pairs = match(simulated, measured, result);
+  result.matched = static_cast<std::int64_t>(pairs.size());
+  compare_kinds(pairs, result);
+  std::stable_sort(pairs.begin(), pairs.end(), [](const OpComparison& a, const OpComparison& b) {
+    return error_of(a) > error_of(b);
+  });
+  while (!pairs.empty() && (pairs.size() > options.worst || error_of(pairs.back()) == Duration{})) {
+    pairs.pop_back();
+  }
+  result.worst = std::move(pairs);
+  return result;
+}
+
+}  // namespace tandem
