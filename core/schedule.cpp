@@ -34,13 +34,31 @@ const ScheduleTraits& find_schedule(std::string_view wanted) {
                                did_you_mean(wanted, known)));
 }
 
-Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& request) {
+/// What no schedule can serve, whatever its own reasons.
+static void check_request(const ScheduleTraits& traits, const ScheduleRequest& request) {
   constexpr std::int32_t kMostMicrobatches = std::numeric_limits<std::uint16_t>::max();
+  constexpr std::int64_t kMostStages = std::numeric_limits<std::uint16_t>::max();
+  constexpr std::int64_t kMostCells = 1 << 20;  // some seconds and a gigabyte to lower
   if (request.devices < 1) throw InputError("a schedule needs at least one device");
   if (request.microbatches < 1 || request.microbatches > kMostMicrobatches) {
     throw InputError(fmt::format("microbatches a batch must be 1 to {}, found {}",
                                  kMostMicrobatches, request.microbatches));
   }
+  if (request.width < 1) throw InputError("a pipeline needs at least one replica, found width 0");
+  if (request.extra_in_flight < 0) {
+    throw InputError(fmt::format("extra in flight can't be negative, found {}",
+                                 request.extra_in_flight));
+  }
+  const std::int64_t stages = std::int64_t{request.devices} * traits.stages_per_device;
+  if (stages > kMostStages || stages * request.microbatches > kMostCells) {
+    throw InputError(fmt::format("{} stages of {} microbatches each are too large a schedule: at "
+                                 "most {} stages, and {} microbatches on all of them together",
+                                 stages, request.microbatches, kMostStages, kMostCells));
+  }
+}
+
+Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& request) {
+  check_request(traits, request);
   if (const auto reason = traits.reject(request)) throw InputError(*reason);
   Schedule schedule = traits.make(request);
   if (request.recompute == Recompute::full) insert_recompute(schedule);

@@ -16,8 +16,8 @@ static std::int32_t forwards_ahead(const ScheduleRequest& request, StageId stage
 }
 
 std::optional<std::string> reject_double_buffered(const ScheduleRequest& request) {
-  const std::int32_t devices = request.devices;
-  const std::int32_t needed = std::max(devices, devices - 1 + request.extra_in_flight);
+  const std::int64_t devices = request.devices;
+  const std::int64_t needed = std::max(devices, devices - 1 + request.extra_in_flight);
   if (request.microbatches >= needed) return std::nullopt;
   return fmt::format(
       "2bw needs at least {} microbatches a batch for {} devices and {} extra in flight, found {}: "
