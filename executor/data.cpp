@@ -2,8 +2,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,11 +34,15 @@ void fill_integers(std::uint64_t seed, std::uint64_t key, std::uint64_t first, s
 }  // namespace
 
 std::string read_text(const std::string& path) {
+  std::error_code ignored;  // opening says what is wrong
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw InputError(fmt::format("{}: Is a directory", path));
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) throw InputError(fmt::format("{}: {}", path, std::strerror(errno)));
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (file.bad()) throw InputError(fmt::format("{}: can't be read to its end", path));
-  if (text.empty()) throw InputError(fmt::format("{}: empty, or not a file", path));
+  if (text.empty()) throw InputError(fmt::format("{}: empty", path));
   return text;
 }
 

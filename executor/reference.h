@@ -18,7 +18,7 @@ namespace tandem {
 
 struct ReferenceConfig {
   WeightSemantics semantics = WeightSemantics::vanilla;  // or delayed_by_one
-  OptimizerConfig optimizer;
+  OptimizerConfig optimizer = {};
   std::int32_t microbatches = 1;  // m: summed into one update
   std::int32_t microbatch_size = 1;
   std::uint64_t seed = 0;  // of the initial weights

@@ -1,0 +1,154 @@
+#include "executor/data.h"
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "tests/executor/numbers.h"
+
+namespace tandem {
+namespace {
+
+ModelSpec byte_model() {
+  ModelSpec model = testing::tiny_gpt();
+  model.vocabulary = 256;
+  return model;
+}
+
+template <class T>
+Sample<T> microbatch(const Data& data, std::int64_t k) {
+  Sample<T> sample;
+  data.fill(k, sample);
+  return sample;
+}
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(ShippedText, IsGenesisInPlainAscii) {
+  const std::string_view text = shipped_text();
+  EXPECT_EQ(text.size(), 197'459U);
+  EXPECT_NE(text.find("\nIn the beginning God created the heaven and the earth.\n"), text.npos);
+  EXPECT_TRUE(text.ends_with("and he was put in a coffin in Egypt.\n"));
+  for (const char letter : text) {
+    ASSERT_TRUE(letter == '\n' || (letter >= ' ' && letter <= '~'));
+  }
+}
+
+TEST(Data, TargetsAreTheTokensThatFollow) {
+  const Data data(byte_model(), 3, 1);
+  for (std::int64_t k = 0; k < 20; ++k) {
+    const Sample<float> sample = microbatch<float>(data, k);
+    ASSERT_EQ(sample.tokens.size(), 18U);
+    for (std::size_t row = 0; row < 3; ++row) {
+      std::string text;
+      for (std::size_t i = 0; i < 6; ++i) {
+        text.push_back(static_cast<char>(sample.tokens[row * 6 + i]));
+      }
+      text.push_back(static_cast<char>(sample.targets[row * 6 + 5]));
+      EXPECT_NE(shipped_text().find(text), std::string_view::npos) << text;
+      for (std::size_t i = 0; i + 1 < 6; ++i) {
+        ASSERT_EQ(sample.targets[row * 6 + i], sample.tokens[row * 6 + i + 1]);
+      }
+    }
+  }
+}
+
+TEST(Data, IsAPureFunctionOfSeedAndMicrobatch) {
+  const Data data(byte_model(), 2, 7), same(byte_model(), 2, 7), other(byte_model(), 2, 8);
+  const auto fifth = microbatch<float>(data, 5).tokens;
+  Sample<float> reused;
+  for (const std::int64_t k : {9, 0, 5}) {
+    same.fill(k, reused);
+  }
+  EXPECT_EQ(reused.tokens, fifth);
+  EXPECT_EQ(microbatch<double>(data, 5).tokens, fifth);
+  EXPECT_NE(microbatch<float>(data, 6).tokens, fifth);
+  EXPECT_NE(microbatch<float>(other, 5).tokens, fifth);
+}
+
+// So that runs with other microbatch sizes see the same samples in the same order.
+TEST(Data, SamplesDoNotDependOnTheMicrobatchSize) {
+  for (const ModelSpec& model : {byte_model(), testing::tiny_linear()}) {
+    const Data ones(model, 1, 7), fours(model, 4, 7);
+    const Sample<float> four = microbatch<float>(fours, 2);
+    Sample<float> joined;
+    for (std::int64_t k = 8; k < 12; ++k) {
+      const Sample<float> one = microbatch<float>(ones, k);
+      joined.tokens.insert(joined.tokens.end(), one.tokens.begin(), one.tokens.end());
+      joined.inputs.insert(joined.inputs.end(), one.inputs.begin(), one.inputs.end());
+      joined.expected.insert(joined.expected.end(), one.expected.begin(), one.expected.end());
+    }
+    EXPECT_EQ(joined.tokens, four.tokens);
+    EXPECT_EQ(joined.inputs, four.inputs);
+    EXPECT_EQ(joined.expected, four.expected);
+  }
+}
+
+TEST(Data, ReachesTheWholeOfAShortText) {
+  const std::string text = "abcdefghij";  // Samples of 6 and a target begin at 0 … 3.
+  const Data data(byte_model(), 1, 1, text);
+  std::set<std::int32_t> begins;
+  for (std::int64_t k = 0; k < 200; ++k) {
+    begins.insert(microbatch<float>(data, k).tokens[0]);
+  }
+  EXPECT_EQ(begins, (std::set<std::int32_t>{'a', 'b', 'c', 'd'}));
+}
+
+TEST(Data, BytesAreUnsigned) {
+  const Data data(byte_model(), 1, 1, std::string(7, '\xff'));
+  EXPECT_EQ(microbatch<float>(data, 0).tokens, std::vector<std::int32_t>(6, 255));
+}
+
+TEST(Data, GivesALinearModelSmallIntegers) {
+  const Data data(testing::tiny_linear(), 2, 3);
+  std::set<float> inputs, expected;
+  for (std::int64_t k = 0; k < 50; ++k) {
+    const Sample<float> sample = microbatch<float>(data, k);
+    ASSERT_EQ(sample.inputs.size(), 8U);
+    inputs.insert(sample.inputs.begin(), sample.inputs.end());
+    expected.insert(sample.expected.begin(), sample.expected.end());
+  }
+  EXPECT_EQ(inputs, (std::set<float>{-1, 0, 1}));
+  EXPECT_EQ(expected, (std::set<float>{-2, -1, 0, 1, 2}));
+}
+
+TEST(Data, RefusesWhatItCannotCut) {
+  EXPECT_EQ(message_of([] { const Data data(testing::tiny_gpt(), 1, 1); }),
+            "model \"tiny\": a vocabulary of 11 can't hold byte tokens; 256 can");
+  EXPECT_EQ(message_of([] { const Data data(byte_model(), 1, 1, "sixsix", "notes.txt"); }),
+            "notes.txt: 6 bytes are fewer than the 7 of one sample of model \"tiny\"");
+  EXPECT_EQ(message_of([] { const Data data(byte_model(), 1, 1, "sevense"); }),
+            "nothing was thrown");
+}
+
+TEST(ReadText, ReadsAFileOrSaysWhyNot) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("tandem_data_test_" + std::to_string(::getpid())))
+          .string();
+  std::ofstream(path, std::ios::binary) << std::string("a\0b\r\n", 5);
+  EXPECT_EQ(read_text(path), std::string("a\0b\r\n", 5));
+  std::ofstream(path, std::ios::trunc).close();
+  EXPECT_EQ(message_of([&] { read_text(path); }), path + ": empty");
+  std::filesystem::remove(path);
+  EXPECT_EQ(message_of([&] { read_text(path); }), path + ": No such file or directory");
+  const std::string folder = std::filesystem::temp_directory_path().string();
+  EXPECT_EQ(message_of([&] { read_text(folder); }), folder + ": Is a directory");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,104 @@
+// The core's formulas for sizes against what the executor's layers and stages really take.
+
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/model.h"
+#include "executor/cpu/kernels.h"
+#include "executor/stage.h"
+#include "tests/executor/numbers.h"
+
+namespace tandem {
+namespace {
+
+std::vector<ModelSpec> models() {
+  ModelSpec wide = testing::tiny_gpt(false);
+  wide.blocks = 1;
+  wide.heads = 4;
+  wide.vocabulary = 300;
+  ModelSpec single = testing::tiny_linear();
+  single.blocks = 1;
+  single.sequence = 1;
+  return {testing::tiny_gpt(), wide, testing::tiny_linear(), single};
+}
+
+TEST(ModelSizes, LayersTakeWhatTheFormulasSay) {
+  for (const ModelSpec& model : models()) {
+    const std::vector<LayerKind> kinds = layers_of(model);
+    for (const std::int32_t microbatch_size : {1, 3}) {
+      const LayerShape shape{.model = model, .microbatch_size = microbatch_size};
+      for (std::size_t i = 0; i < kinds.size(); ++i) {
+        const AnyLayer<cpu::Kernels<float>> layer(shape, static_cast<std::int32_t>(i));
+        const LayerFootprint formula = footprint(model, kinds[i], microbatch_size);
+        EXPECT_EQ(layer.kind(), kinds[i]);
+        EXPECT_EQ(layer.weights_size(), parameters_of(model, kinds[i])) << name(kinds[i]);
+        EXPECT_EQ(layer.stash_size(), formula.stash) << name(kinds[i]);
+        EXPECT_EQ(layer.scratch_size(), formula.gradients) << name(kinds[i]);
+      }
+    }
+  }
+}
+
+template <class T>
+void expect_equal_bytes(const ModelSpec& model, LayerRange range, std::int32_t microbatch_size) {
+  const auto element = static_cast<Bytes>(sizeof(T));
+  const Stage<cpu::Kernels<T>> stage(model, range, microbatch_size, 1.0);
+  const StageSizes& sizes = stage.sizes();
+  const StageBytes bytes =
+      stage_bytes(model, range, microbatch_size, OptimizerKind::adamw, element);
+  EXPECT_EQ(bytes[SlotKind::weights], sizes.parameters * element);
+  EXPECT_EQ(bytes[SlotKind::gradients], sizes.parameters * element);
+  EXPECT_EQ(bytes[SlotKind::stash], sizes.stash * element);
+  for (const SlotKind kind :
+       {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
+    EXPECT_EQ(bytes[kind], sizes.boundary * element);
+  }
+  EXPECT_EQ(bytes.workspace, sizes.scratch * element);
+  EXPECT_EQ(bytes.optimizer, 2 * sizes.parameters * element);
+  EXPECT_EQ(boundary_bytes(model, microbatch_size, element), sizes.boundary * element);
+}
+
+TEST(ModelSizes, StagesTakeWhatTheFormulasSayToTheByte) {
+  for (const ModelSpec& model : models()) {
+    const auto layers = static_cast<std::int32_t>(layers_of(model).size());
+    for (std::int32_t first = 0; first < layers; ++first) {
+      for (std::int32_t last = first + 1; last <= layers; ++last) {
+        SCOPED_TRACE(::testing::Message() << model.name << " [" << first << ", " << last << ")");
+        expect_equal_bytes<float>(model, {first, last}, 1);
+        expect_equal_bytes<double>(model, {first, last}, 3);
+      }
+    }
+  }
+}
+
+TEST(ModelSizes, CountsTheParametersOfPublishedModels) {
+  ModelSpec model;
+  model.blocks = 12;
+  model.width = 768;
+  model.heads = 12;
+  model.sequence = 1024;
+  model.vocabulary = 50257;
+  EXPECT_EQ(parameter_count(model), 124'439'808);  // GPT-2 small
+  model.blocks = 48;
+  model.width = 1600;
+  model.heads = 25;
+  EXPECT_EQ(parameter_count(model), 1'557'611'200);  // GPT-2 XL
+  model.tied = false;
+  EXPECT_EQ(parameter_count(model), 1'557'611'200 + 50257LL * 1600);
+}
+
+TEST(ModelSizes, NamesAreThoseOfTheFiles) {
+  EXPECT_EQ(name(LayerKind::embedding), "embedding");
+  EXPECT_EQ(name(LayerKind::squared_error), "squared_error");
+  EXPECT_EQ(name(OptimizerKind::sgd), "sgd");
+  EXPECT_EQ(name(OptimizerKind::momentum), "momentum");
+  EXPECT_EQ(name(OptimizerKind::adamw), "adamw");
+  EXPECT_EQ(optimizer_states(OptimizerKind::sgd), 0);
+  EXPECT_EQ(optimizer_states(OptimizerKind::momentum), 1);
+  EXPECT_EQ(optimizer_states(OptimizerKind::adamw), 2);
+}
+
+}  // namespace
+}  // namespace tandem
