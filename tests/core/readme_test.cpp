@@ -1,0 +1,51 @@
+// The examples of core/README.md are files that tandem reads.
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/io/files.h"
+#include "core/io/read.h"
+
+namespace tandem {
+namespace {
+
+/// The first JSON block behind the heading of a file's format.
+std::string example_of(const std::string& readme, const std::string& file) {
+  constexpr std::string_view kFence = "```json\n";
+  const std::size_t heading = readme.find("### " + file + ":");
+  if (heading == std::string::npos) return {};
+  const std::size_t fence = readme.find(kFence, heading);
+  if (fence == std::string::npos) return {};
+  const std::size_t first = fence + kFence.size();
+  return readme.substr(first, readme.find("```", first) - first);
+}
+
+TEST(Readme, ExamplesAreRead) {
+  constexpr std::size_t kMost = 1'000'000;
+  const std::string readme = read_file(TANDEM_SOURCE_DIR "/core/README.md", kMost);
+  const std::vector<std::pair<std::string, std::function<void(const std::string&)>>> formats{
+      {"model.json", [](const std::string& text) { parse_model("model.json", text); }},
+      {"plan.json", [](const std::string& text) { parse_plan("plan.json", text); }},
+      {"profile.json", [](const std::string& text) { parse_profile("profile.json", text); }},
+      {"costs.json", [](const std::string& text) { parse_costs("costs.json", text); }}};
+  for (const auto& [file, parse] : formats) {
+    const std::string example = example_of(readme, file);
+    EXPECT_FALSE(example.empty()) << file;
+    EXPECT_NO_THROW(parse(example)) << file;
+  }
+}
+
+TEST(Readme, ShowsAPlanAsItIsWritten) {
+  const std::string readme = read_file(TANDEM_SOURCE_DIR "/core/README.md", 1'000'000);
+  const std::string example = example_of(readme, "plan.json");
+  EXPECT_EQ(plan_text(parse_plan("plan.json", example)), example);
+}
+
+}  // namespace
+}  // namespace tandem
