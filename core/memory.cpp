@@ -40,24 +40,31 @@ std::int64_t MicrobatchSequence::operator()(StageId stage, std::int64_t microbat
   return microbatch / microbatches_ * per_body_[stage] + rank;
 }
 
-Table<DeviceId, double> peak_activations(const Program& program, double after_input) {
+Table<DeviceId, double> peak_held(const Program& program, const Table<StageId, HeldActivation>& held) {
   const Placement& placement = program.placement();
-  Table<DeviceId, double> held(placement.devices, 0.0), peak(placement.devices, 0.0);
+  Table<DeviceId, double> sum(placement.devices, 0.0), peak(placement.devices, 0.0);
   const std::int64_t bodies = program.ramp() + 2;
   for (std::int64_t body = -program.ramp(); body < bodies; ++body) {
     for (const InstructionId id : program.order()) {
       const Op& op = program[id].op;
       if (body * program.microbatches() + op.microbatch < 0 || !is_compute(op.kind)) continue;
-      double& now = held[placement.device[op.stage]];
-      if (op.kind == OpKind::forward) now += 1.0;
+      const HeldActivation& of = held[op.stage];
+      double& now = sum[placement.device[op.stage]];
+      if (op.kind == OpKind::forward) now += of.all;
       peak[placement.device[op.stage]] = std::max(peak[placement.device[op.stage]], now);
-      if (op.kind == OpKind::backward) now -= 1.0;
-      if (op.kind == OpKind::backward_input) now -= 1.0 - after_input;
-      if (op.kind == OpKind::backward_weight) now -= after_input * op.span;
+      if (op.kind == OpKind::backward) now -= of.all;
+      if (op.kind == OpKind::backward_input) now -= of.all - of.after_input;
+      if (op.kind == OpKind::backward_weight) now -= of.after_input * op.span;
     }
   }
+  return peak;
+}
+
+Table<DeviceId, double> peak_activations(const Program& program, double after_input) {
+  const Table<StageId, HeldActivation> held(program.placement().stages(), {1.0, after_input});
+  Table<DeviceId, double> peak = peak_held(program, held);
   for (const DeviceId device : ids(peak)) {
-    const std::size_t chunks = placement.stages_on(device).size();
+    const std::size_t chunks = program.placement().stages_on(device).size();
     if (chunks > 0) peak[device] /= static_cast<double>(chunks);
   }
   return peak;

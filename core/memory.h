@@ -50,8 +50,17 @@ class MicrobatchSequence {
 /// REQUIRES: the program's order is topological (lower() sees to it).
 SlotCounts count_slots(const Program& program);
 
-/// Peak of microbatches whose activations a device holds, in the units of the field: each forward holds 1, `after_input` of
-/// it (G/A) once its input-gradient is done, nothing after its weight gradient; divided by the stages on the device.
+/// What a stage holds for one microbatch: `all` from its forward, `after_input` of it once its input-gradient is done,
+/// nothing after its weight gradient.
+struct HeldActivation {
+  double all = 1.0, after_input = 1.0;
+};
+
+/// Peak over a run of what each device holds, by the order of its ops.
+Table<DeviceId, double> peak_held(const Program& program, const Table<StageId, HeldActivation>& held);
+
+/// The same in the units of the field: each forward holds 1, `after_input` of it (G/A) once its input-gradient is done;
+/// divided by the stages on the device.
 Table<DeviceId, double> peak_activations(const Program& program, double after_input = 1.0);
 
 /// Bytes of one slot of each kind, and of what is not in slots, for one stage.

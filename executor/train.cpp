@@ -51,7 +51,6 @@ class CpuRun {
   CpuRun(const Program& program, const TrainingSetup<T>& setup) : program_(program), setup_(setup) {
     check_runnable(program);
     TANDEM_CHECK(setup.layers.size() == program.placement().parts(), setup.layers.size());
-    report_.losses.assign(static_cast<std::size_t>(setup.batches * program.microbatches()), 0.0);
     for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) build(device);
     join_neighbours();
     for (const InstructionId id : program.order()) {
@@ -130,7 +129,10 @@ class CpuRun {
     world_.keep_ledger = setup_.keep_ledger;
     world_.keep_timeline = setup_.keep_timeline;
     world_.on_loss = [this](std::int64_t microbatch, double loss) {
-      report_.losses[static_cast<std::size_t>(microbatch)] = loss;
+      // The last stage runs its forwards in ascending order or not, but a batch at a time.
+      const std::size_t seen = static_cast<std::size_t>(microbatch) + 1;
+      if (report_.losses.size() < seen) report_.losses.resize(seen);
+      report_.losses[seen - 1] = loss;
       const std::int64_t m = program_.microbatches();
       if (!setup_.on_batch || microbatch % m != m - 1) return;
       double mean = 0.0;

@@ -6,27 +6,96 @@ namespace tandem::tools {
 
 namespace {
 
-double percent(Duration part, Duration whole) {
-  return whole.count() == 0 ? 0.0 : 100.0 * static_cast<double>(part.count()) / static_cast<double>(whole.count());
+double ratio(Duration part, Duration whole) {
+  return whole.count() == 0 ? 0.0 : static_cast<double>(part.count()) / static_cast<double>(whole.count());
+}
+
+double samples_per_s(const Scenario& scenario, const SimulationResult& result) {
+  const double samples = static_cast<double>(scenario.program.microbatches()) * scenario.microbatch_size *
+                         scenario.schedule.width;
+  return result.cycle.count() == 0 ? 0.0 : samples / result.period_s();
+}
+
+Json memory_json(const MemoryByClass& memory) {
+  return {{"weights", memory.weights},     {"versions", memory.versions},       {"gradients", memory.gradients},
+          {"optimizer", memory.optimizer}, {"activations", memory.activations}, {"buffers", memory.buffers}};
+}
+
+void print_memory(const Scenario& scenario) {
+  fmt::print("\n{:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", "device", "weights", "versions", "gradients",
+             "optimizer", "activations", "buffers", "total", scenario.capacity ? "  fits" : "");
+  for (const DeviceId device : ids(*scenario.memory)) {
+    const MemoryByClass& of = (*scenario.memory)[device];
+    fmt::print("{:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", index(device), print_bytes(of.weights),
+               print_bytes(of.versions), print_bytes(of.gradients), print_bytes(of.optimizer),
+               print_bytes(of.activations), print_bytes(of.buffers), print_bytes(of.total()),
+               !scenario.capacity ? "" : of.total() <= *scenario.capacity ? "  yes" : "  NO");
+  }
 }
 
 }  // namespace
 
-void print_summary(const Program& program, const SimulationResult& result, std::int64_t batches) {
+void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches) {
+  const Program& program = scenario.program;
   fmt::print("{}: {} batch{} of {} microbatches in {}; bubble {:.1f} % of it\n", program.schedule(), batches,
              batches == 1 ? "" : "es", program.microbatches(), print_duration(result.makespan),
-             percent(result.makespan - result.ideal, result.makespan));
-  fmt::print("endless run: {} a batch, steady from batch {}{}\n", print_duration(result.cycle / result.cycle_batches),
+             100.0 * ratio(result.makespan - result.ideal, result.makespan));
+  fmt::print("endless run: {} a batch, {:.4g} samples/s, steady from batch {}{}\n",
+             print_duration(result.cycle / result.cycle_batches), samples_per_s(scenario, result),
              result.steady_from_batch,
              result.cycle_batches == 1 ? "" : fmt::format(", repeating every {} batches", result.cycle_batches));
-  fmt::print("{:>6} {:>12} {:>12} {:>16} {:>12} {:>9}\n", "device", "busy", "bubble", "exposed transfer", "activations",
-             "versions");
+  fmt::print("\n{:>6} {:>11} {:>11} {:>16} {:>11} {:>9}\n", "device", "busy", "bubble", "exposed transfer",
+             "activations", "versions");
   for (const DeviceId device : ids(result.devices)) {
     const DeviceUse& use = result.devices[device];
-    fmt::print("{:>6} {:>12} {:>12} {:>16} {:>12.4g} {:>9}\n", index(device), print_duration(use.busy),
+    fmt::print("{:>6} {:>11} {:>11} {:>16} {:>11.4g} {:>9}\n", index(device), print_duration(use.busy),
                print_duration(use.bubble), print_duration(use.exposed_communication), use.peak_activations,
                use.weight_versions);
   }
+  if (scenario.memory) print_memory(scenario);
+  for (const std::string& warning : warnings_of(result)) fmt::print(stderr, "warning: {}\n", warning);
+}
+
+Json result_json(const Scenario& scenario, const SimulationResult& result) {
+  Json devices = Json::array();
+  for (const DeviceId device : ids(result.devices)) {
+    const DeviceUse& use = result.devices[device];
+    Json row{{"device", index(device)},
+             {"busy_s", to_seconds(use.busy)},
+             {"bubble_s", to_seconds(use.bubble)},
+             {"exposed_communication_s", to_seconds(use.exposed_communication)},
+             {"peak_activations", use.peak_activations},
+             {"weight_versions", use.weight_versions},
+             {"peak_bytes", nullptr},
+             {"capacity_bytes", nullptr},
+             {"fits", nullptr}};
+    if (scenario.memory) {
+      const MemoryByClass& memory = (*scenario.memory)[device];
+      row["peak_bytes"] = memory.total();
+      row["bytes_by_class"] = memory_json(memory);
+    }
+    if (scenario.capacity) {
+      row["capacity_bytes"] = *scenario.capacity;
+      if (scenario.memory) row["fits"] = (*scenario.memory)[device].total() <= *scenario.capacity;
+    }
+    devices.push_back(std::move(row));
+  }
+  return {{"makespan_s", to_seconds(result.makespan)},
+          {"span_s", to_seconds(result.span)},
+          {"ideal_s", to_seconds(result.ideal)},
+          {"period_s", result.period_s()},
+          {"period_batches", result.cycle_batches},
+          {"steady_from_batch", result.steady_from_batch},
+          {"throughput_samples_per_s", samples_per_s(scenario, result)},
+          {"bubble_of_total", ratio(result.makespan - result.ideal, result.makespan)},
+          {"bubble_of_span", ratio(result.span - result.ideal, result.span)},
+          {"bubble_of_ideal", ratio(result.makespan - result.ideal, result.ideal)},
+          {"devices", std::move(devices)}};
+}
+
+std::vector<std::string> warnings_of(const SimulationResult& result) {
+  if (result.exact_cycle) return {};
+  return {"no repetition was seen within the bodies tried: the period is the maximum cycle ratio, rounded"};
 }
 
 }  // namespace tandem::tools

@@ -1,0 +1,113 @@
+// tandem profile: measures layer and link costs on this machine, and writes a profile.
+
+#include <algorithm>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "core/io/read.h"
+#include "executor/profile.h"
+#include "tools/command.h"
+#include "tools/interrupt.h"
+#include "tools/json_output.h"
+#include "tools/machine.h"
+#include "tools/options.h"
+#include "tools/terminal.h"
+
+namespace tandem::tools {
+
+namespace {
+
+std::vector<std::int32_t> parse_sizes(const std::string& text) {
+  std::vector<std::int32_t> sizes;
+  std::size_t at = 0;
+  while (at <= text.size()) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    const std::string word = text.substr(at, comma - at);
+    const bool digits = !word.empty() && word.size() <= 5 && word.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits || std::stoi(word) < 1) {
+      throw UsageError(fmt::format("tandem profile: --microbatch-size: expected sizes such as 1,2,4, found \"{}\"", text));
+    }
+    sizes.push_back(std::stoi(word));
+    at = comma + 1;
+  }
+  return sizes;
+}
+
+/// Each device holds the whole model, with one microbatch of the largest size.
+Bytes bytes_to_profile(const ProfileRequest& request) {
+  const std::int32_t largest = *std::max_element(request.microbatch_sizes.begin(), request.microbatch_sizes.end());
+  const auto layers = static_cast<std::int32_t>(layers_of(request.model).size());
+  const StageBytes bytes = stage_bytes(request.model, {0, layers}, largest, request.optimizer);
+  const Bytes boundaries = 4 * layers * boundary_bytes(request.model, largest);
+  return request.busy_devices * (2 * bytes[SlotKind::weights] + bytes.optimizer + bytes[SlotKind::stash] +
+                                 layers * bytes.workspace + boundaries);
+}
+
+void print_table(const Profile& profile) {
+  fmt::print("{} ({})\nmodel {}: {} parameters; {} devices computing at once; medians\n\n", profile.machine, profile.date,
+             profile.model.name, parameter_count(profile.model), profile.busy_devices);
+  fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "layer", "microbatch", "forward", "backward", "input",
+             "weight", "update");
+  for (const LayerCost& row : profile.layers) {
+    fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12}\n", name(row.kind), row.microbatch_size,
+               print_duration(row.forward), print_duration(row.backward), print_duration(row.backward_input),
+               print_duration(row.backward_weight), print_duration(row.update));
+  }
+  fmt::print("\n");
+  for (const TransferCost& row : profile.transfers) {
+    fmt::print("hand-over of {:>10}: {}\n", print_bytes(row.bytes), print_duration(row.time));
+  }
+  fmt::print("the executor's own time: {} an op\n", print_duration(profile.instruction_overhead));
+}
+
+}  // namespace
+
+int run_profile(const Arguments& arguments) {
+  Options options("profile", "--model FILE --output FILE [options]",
+                  "Measures what each layer and each hand-over between devices costs on this machine.");
+  options.value("model", "FILE", "the model (JSON)")
+      .value("microbatch-size", "B,…", "samples of a microbatch; several, separated by commas (default 1)")
+      .value("devices", "N", "devices that compute at the same time (default: all cores)")
+      .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
+      .value("repetitions", "N", "timed passes; medians are kept (default 30)")
+      .value("backend", "NAME", "cpu|cuda (default cpu)")
+      .value("output", "FILE", "where to write the profile");
+  options.parse(arguments);
+  if (!options.has("model") || !options.has("output")) throw UsageError("tandem profile: --model and --output are needed");
+  if (options.choice("backend", {"cpu", "cuda"}) == "cuda") throw AbsentError("backend cuda is not in this version");
+  ProfileRequest request;
+  request.model = read_model(options.text("model"));
+  request.microbatch_sizes = parse_sizes(options.text("microbatch-size", "1"));
+  request.repetitions = static_cast<std::int32_t>(options.integer("repetitions", 1, 100'000, 30));
+  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  request.busy_devices = static_cast<std::int32_t>(options.integer("devices", 1, 1024, cores));
+  const std::string optimizer = options.choice("optimizer", {"adamw", "momentum", "sgd"});
+  request.optimizer = optimizer == "adamw"      ? OptimizerKind::adamw
+                      : optimizer == "momentum" ? OptimizerKind::momentum
+                                                : OptimizerKind::sgd;
+  check_fits_memory(bytes_to_profile(request), "profiling this model");
+  if (progress_is_shown()) {
+    request.on_progress = [](std::int32_t done, std::int32_t all) {
+      fmt::print(stderr, "\rprofiling: pass {} of {}{}", done, all, done == all ? "\r\033[K" : "");
+      std::fflush(stderr);
+    };
+  }
+  const InterruptGuard interrupt;
+  request.stop = interrupt.token();
+  Profile profile = measure_profile(request);
+  profile.machine = machine_name();
+  profile.date = utc_now();
+  profile.command = "tandem profile";
+  for (const std::string& argument : arguments) profile.command += " " + argument;
+  write_profile(options.text("output"), profile);
+  if (options.has("json")) {
+    print_result("profile", {{"model", profile.model.name}, {"output", options.text("output")}}, Json::object(),
+                 Json::parse(profile_text(profile)));
+  } else {
+    print_table(profile);
+  }
+  return 0;
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,204 @@
+#include "tools/scenario.h"
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/io/read.h"
+#include "core/lower.h"
+#include "simulator/cost/stage_costs.h"
+#include "tools/plan_setup.h"
+#include "tools/schedule_options.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr const char* kPlainTimes[] = {"forward",        "backward", "backward-input", "backward-weight",
+                                       "recompute-time", "update",   "reduce",         "transfer"};
+
+/// The plain costs of the command line: those of one stage, held by every stage.
+StageTimes plain_times(const Options& options, const Schedule& schedule) {
+  if (!options.has("forward")) {
+    throw UsageError("tandem simulate: --forward is missing: give a plan, --costs FILE, or plain costs");
+  }
+  StageTimes times;
+  times.forward = options.duration("forward");
+  const bool halves = options.has("backward-input") || options.has("backward-weight");
+  if (options.has("backward") == halves) {
+    throw UsageError("tandem simulate: give either --backward, or --backward-input and --backward-weight");
+  }
+  if (halves) {
+    times.backward_input = options.duration("backward-input");
+    times.backward_weight = options.duration("backward-weight");
+    times.backward = times.backward_input + times.backward_weight;
+  } else {
+    times.backward = options.duration("backward");
+    times.backward_input = times.backward / 2;
+    times.backward_weight = times.backward - times.backward_input;
+  }
+  times.recompute = options.duration("recompute-time", times.forward);
+  times.update = options.duration("update");
+  times.reduce = options.duration("reduce");
+  const std::size_t chunks = schedule.placement.stages() / schedule.placement.devices;
+  if (options.choice("costs-per", {"stage", "device"}) == "device" && chunks > 1) {
+    for (Duration* time : {&times.forward, &times.backward, &times.backward_input, &times.backward_weight,
+                           &times.recompute, &times.update, &times.reduce}) {
+      *time /= static_cast<std::int64_t>(chunks);
+    }
+  }
+  return times;
+}
+
+/// Bytes that devices hold when only activations have a size.
+Table<DeviceId, MemoryByClass> activation_memory(const Program& program, const Table<StageId, HeldActivation>& held) {
+  Table<DeviceId, MemoryByClass> memory;
+  for (const double bytes : peak_held(program, held)) {
+    memory.push_back({});
+    memory[id_at<DeviceId>(memory.size() - 1)].activations = static_cast<Bytes>(std::llround(bytes));
+  }
+  return memory;
+}
+
+void set_plain_memory(const Options& options, Scenario& scenario) {
+  const std::optional<Bytes> all = options.bytes("activation-bytes");
+  const std::optional<Bytes> after = options.bytes("weight-gradient-bytes");
+  if (after && (!all || *after > *all)) {
+    throw UsageError("tandem simulate: --weight-gradient-bytes is a part of --activation-bytes, at most all of it");
+  }
+  if (!all) return;
+  const auto bytes = static_cast<double>(*all);
+  const auto kept = static_cast<double>(after.value_or(*all));
+  scenario.activation_after_input = bytes > 0 ? kept / bytes : 1.0;
+  scenario.memory = activation_memory(
+      scenario.program, Table<StageId, HeldActivation>(scenario.program.placement().stages(), {bytes, kept}));
+}
+
+StageCosts costs_from_file(const Options& options, const std::string& path, Scenario& scenario) {
+  for (const char* name : kPlainTimes) {
+    if (options.has(name)) throw UsageError(fmt::format("tandem simulate: --{} and --costs exclude each other", name));
+  }
+  const StageCostFile file = read_costs(path);
+  const Placement& placement = scenario.program.placement();
+  if (file.stages.size() != placement.parts()) {
+    throw InputError(fmt::format("{}: the schedule has {} stages, the file has {} costs", path, placement.parts(),
+                                 file.stages.size()));
+  }
+  StageCosts costs{.parts = {}, .transfer = file.transfer, .reduce_tied = {}};
+  Table<StageId, HeldActivation> held(placement.stages(), {0.0, 0.0});
+  bool sized = false;
+  for (const StageCostRow& row : file.stages) {
+    costs.parts.push_back({.forward = row.forward, .recompute = row.recompute, .backward = row.backward,
+                           .backward_input = row.backward_input, .backward_weight = row.backward_weight,
+                           .update = row.update, .reduce = file.reduce});
+    sized = sized || row.activation.has_value();
+  }
+  for (const StageId stage : ids(held)) {
+    const StageCostRow& row = file.stages[index(placement.part[stage])];
+    const Bytes all = row.activation.value_or(0);
+    held[stage] = {static_cast<double>(all), static_cast<double>(row.weight_gradient.value_or(all))};
+  }
+  if (sized) scenario.memory = activation_memory(scenario.program, held);
+  return costs;
+}
+
+Scenario from_names(const Options& options, TransferLanes lanes) {
+  if (!options.has("schedule")) throw UsageError("tandem simulate: give a plan, or --schedule NAME with costs");
+  const ScheduleTraits& traits = find_schedule(options.text("schedule"));
+  const ScheduleRequest request = schedule_request(options, traits);
+  Schedule schedule = make_schedule(traits, request);
+  Program program = lower(schedule, lanes);
+  Scenario scenario{.schedule = std::move(schedule), .program = std::move(program), .costs = {}, .memory = {},
+                    .capacity = options.bytes("memory"), .stash = {}, .config = {}, .assumptions = {}};
+  scenario.microbatch_size = static_cast<std::int32_t>(options.integer("microbatch-size", 1, 1'000'000, 1));
+  scenario.config = {{"schedule", traits.name},         {"devices", request.devices},
+                     {"microbatches", request.microbatches}, {"width", request.width},
+                     {"extra_in_flight", request.extra_in_flight},
+                     {"recompute", request.recompute == Recompute::full ? "full" : "none"}};
+  const Placement& placement = scenario.program.placement();
+  StageCosts costs;
+  if (options.has("costs")) {
+    costs = costs_from_file(options, options.text("costs"), scenario);
+    scenario.config["costs"] = options.text("costs");
+  } else {
+    const StageTimes times = plain_times(options, scenario.schedule);
+    costs = uniform_costs(placement.parts(), times, options.duration("transfer"));
+    set_plain_memory(options, scenario);
+    for (const char* name : kPlainTimes) {
+      if (options.has(name)) scenario.config[fmt::format("{}_s", name)] = to_seconds(options.duration(name));
+    }
+  }
+  scenario.costs = price(scenario.program, cost_model(placement, std::move(costs)));
+  return scenario;
+}
+
+Scenario from_plan(const Options& options, TransferLanes lanes) {
+  const std::string& path = options.words()[0];
+  for (const char* name : {"schedule", "devices", "microbatches", "width", "recompute", "extra-in-flight", "replicas",
+                           "costs", "costs-per", "microbatch-size", "activation-bytes", "weight-gradient-bytes"}) {
+    if (options.has(name)) throw UsageError(fmt::format("tandem simulate: the plan says --{} already", name));
+  }
+  for (const char* name : kPlainTimes) {
+    if (options.has(name)) throw UsageError(fmt::format("tandem simulate: a plan has measured costs: --{} is not taken", name));
+  }
+  PreparedPlan prepared = prepare_plan(path);
+  const Plan& plan = prepared.plan;
+  const Profile profile = profile_of(path, plan, options.text("profile"));
+  const StageCosts costs = costs_from_profile(profile, plan.model, plan.stages, plan.microbatch_size);
+  Table<DeviceId, MemoryByClass> memory = planned_memory(prepared);
+  Program program = lanes == TransferLanes::shared ? std::move(prepared.program) : lower(prepared.schedule, lanes);
+  Scenario scenario{.schedule = std::move(prepared.schedule), .program = std::move(program), .costs = {},
+                    .microbatch_size = plan.microbatch_size, .memory = std::move(memory),
+                    .capacity = options.bytes("memory"), .stash = Table<StageId, Bytes>(prepared.bytes.size()),
+                    .config = {}, .assumptions = {}};
+  for (const StageId stage : ids(prepared.bytes)) (*scenario.stash)[stage] = prepared.bytes[stage][SlotKind::stash];
+  scenario.costs = price(scenario.program, cost_model(scenario.program.placement(), costs));
+  scenario.config = {{"plan", path},
+                     {"model", plan.model.name},
+                     {"schedule", plan.schedule},
+                     {"devices", plan.depth},
+                     {"microbatches", plan.microbatches},
+                     {"microbatch_size", plan.microbatch_size},
+                     {"width", plan.width},
+                     {"extra_in_flight", plan.extra_in_flight},
+                     {"recompute", plan.recompute == Recompute::full ? "full" : "none"}};
+  scenario.assumptions["profile"] = {{"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
+  return scenario;
+}
+
+}  // namespace
+
+void add_scenario_options(Options& options) {
+  options.words("PLAN", 0, 1);
+  options.value("schedule", "NAME", "name of a schedule (tandem schedule --list)");
+  add_schedule_options(options);
+  options.value("forward", "T", "time of a stage's forward for one microbatch")
+      .value("backward", "T", "time of its whole backward")
+      .value("backward-input", "T", "time of its input-gradient half")
+      .value("backward-weight", "T", "time of its weight-gradient half")
+      .value("transfer", "T", "time on every edge between different devices (default 0)")
+      .value("recompute-time", "T", "time of a recomputation (default: forward)")
+      .value("update", "T", "time of a stage's update (default 0)")
+      .value("reduce", "T", "time of a stage's gradient sum over replicas (default 0)")
+      .value("costs-per", "WHAT", "stage|device: what the times above are of (default stage)")
+      .value("costs", "FILE", "times for each stage, from a file")
+      .value("profile", "FILE", "for a plan: measured costs, instead of the plan's own profile")
+      .value("lanes", "KIND", "shared|ideal: whether a transfer occupies a link (default shared)")
+      .value("microbatch-size", "B", "samples of a microbatch (default 1)")
+      .value("activation-bytes", "A", "what a stage holds for one microbatch from forward to backward")
+      .value("weight-gradient-bytes", "G", "of it from input- to weight-gradient (default A)")
+      .value("memory", "SIZE", "capacity of each device, such as 16GiB");
+  for (const char* name : {"model", "cluster", "report", "schedule-file", "overlapped"}) options.absent(name);
+}
+
+Scenario make_scenario(const Options& options) {
+  const bool ideal = options.choice("lanes", {"shared", "ideal"}) == "ideal";
+  const TransferLanes lanes = ideal ? TransferLanes::ideal : TransferLanes::shared;
+  Scenario scenario = options.words().empty() ? from_names(options, lanes) : from_plan(options, lanes);
+  scenario.assumptions["lanes"] = ideal ? "ideal" : "shared";
+  scenario.assumptions["contention"] = "none: no two lanes share a link";
+  return scenario;
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,288 @@
+// tandem train PLAN: trains for real, by the program that was simulated.
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "core/io/read.h"
+#include "executor/cpu/kernels.h"
+#include "executor/reference.h"
+#include "executor/train.h"
+#include "tools/command.h"
+#include "tools/interrupt.h"
+#include "tools/json_output.h"
+#include "tools/machine.h"
+#include "tools/options.h"
+#include "tools/plan_setup.h"
+#include "tools/terminal.h"
+#include "traces/chrome_trace.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr double kMostRecordedOps = 20e6;
+
+using FloatReference = Reference<cpu::Kernels<float>>;
+
+struct Training {
+  PreparedPlan prepared;
+  OptimizerConfig optimizer;
+  std::int64_t steps = 1;
+  std::uint64_t seed = 0;
+  Data data;
+};
+
+std::uint64_t hash_of(std::span<const float> values) {
+  std::uint64_t hash = 1469598103934665603ull;
+  for (const float value : values) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof bits);
+    hash = (hash ^ bits) * 1099511628211ull;
+  }
+  return hash;
+}
+
+/// Hash of every tensor after every update.
+using History = std::map<std::pair<std::int64_t, std::string>, std::uint64_t>;
+
+/// About 20 lines a run: the first and last steps, and some between.
+bool shows(std::int64_t step, std::int64_t steps) {
+  return steps <= 20 || step % ((steps + 19) / 20) == 0 || step + 1 == steps;
+}
+
+/// One line a step: loss, tokens a second and step time against the prediction.
+class StepPrinter {
+ public:
+  StepPrinter(const Plan& plan, std::int64_t steps, bool quiet)
+      : steps_(steps),
+        tokens_(static_cast<double>(plan.microbatches) * plan.microbatch_size * plan.model.sequence),
+        predicted_s_(plan.predicted.period_s),
+        quiet_(quiet) {}
+
+  void operator()(std::int64_t step, double loss, Duration since_start) {
+    const double step_s = to_seconds(since_start - last_);
+    last_ = since_start;
+    times_s_.push_back(step_s);
+    losses_.push_back(loss);
+    if (quiet_ || !shows(step, steps_)) return;
+    fmt::print("step {:>5}  loss {:.4f}  {:>8.0f} tokens/s  {:>9.2f} ms{}\n", step + 1, loss,
+               step_s > 0 ? tokens_ / step_s : 0.0, step_s * 1e3,
+               predicted_s_ > 0 ? fmt::format("  (predicted {:.2f} ms)", predicted_s_ * 1e3) : std::string());
+    std::fflush(stdout);
+  }
+
+  const std::vector<double>& losses() const { return losses_; }
+  /// Median over the steps after the first: the first one fills the pipeline.
+  double median_step_s() const {
+    if (times_s_.size() < 2) return times_s_.empty() ? 0.0 : times_s_.front();
+    std::vector<double> later(times_s_.begin() + 1, times_s_.end());
+    std::nth_element(later.begin(), later.begin() + static_cast<std::ptrdiff_t>(later.size() / 2), later.end());
+    return later[later.size() / 2];
+  }
+  double tokens() const { return tokens_; }
+
+ private:
+  std::int64_t steps_;
+  double tokens_, predicted_s_;
+  bool quiet_;
+  Duration last_{};
+  std::vector<double> losses_, times_s_;
+};
+
+WeightSemantics semantics_of(const Plan& plan) { return find_schedule(plan.schedule).weights; }
+
+FloatReference make_reference(const Training& training) {
+  const Plan& plan = training.prepared.plan;
+  return FloatReference(plan.model,
+                        {.semantics = semantics_of(plan), .optimizer = training.optimizer,
+                         .microbatches = plan.microbatches, .microbatch_size = plan.microbatch_size,
+                         .seed = training.seed},
+                        training.data);
+}
+
+std::vector<double> train_reference(const Training& training, StepPrinter& printer, History* history,
+                                    const std::stop_token& stop) {
+  FloatReference reference = make_reference(training);
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<double> losses;
+  for (std::int64_t step = 0; step < training.steps; ++step) {
+    if (stop.stop_requested()) throw Interrupted(fmt::format("interrupted after {} steps", step));
+    const ReferenceState<float>& state = reference.step();
+    losses.insert(losses.end(), state.losses.begin(), state.losses.end());
+    const double mean = std::accumulate(state.losses.begin(), state.losses.end(), 0.0) /
+                        static_cast<double>(state.losses.size());
+    printer(step, mean, std::chrono::steady_clock::now() - start);
+    if (history == nullptr) continue;
+    for (const auto& [name, values] : state.weights) (*history)[{state.updates, name}] = hash_of(values);
+  }
+  return losses;
+}
+
+TrainingReport<float> train_pipeline(const Training& training, const Options& options, StepPrinter& printer,
+                                     History* history, const std::stop_token& stop) {
+  const PreparedPlan& prepared = training.prepared;
+  const Plan& plan = prepared.plan;
+  TrainingSetup<float> setup;
+  setup.stage = {.model = plan.model, .microbatch_size = plan.microbatch_size, .microbatches = plan.microbatches,
+                 .optimizer = training.optimizer, .seed = training.seed, .data = &training.data};
+  setup.layers = plan.stages;
+  setup.slots = prepared.slots;
+  setup.batches = training.steps;
+  setup.keep_timeline = options.has("trace");
+  setup.on_batch = [&](std::int64_t step, double loss, Duration since_start) { printer(step, loss, since_start); };
+  if (history != nullptr) {
+    setup.on_update = [&](StageId stage, std::int64_t version, std::span<const float> weights, std::span<const float>) {
+      const Stage<cpu::Kernels<float>> layout(
+          plan.model, plan.stages[index(prepared.program.placement().part[stage])], plan.microbatch_size, 1.0);
+      for (const Tensor& tensor : layout.parameters()) {
+        (*history)[{version, tensor.name}] = hash_of(weights.subspan(static_cast<std::size_t>(tensor.offset),
+                                                                     static_cast<std::size_t>(tensor.size())));
+      }
+    };
+  }
+  setup.stop = stop;
+  return make_trainer(options.choice("backend", {"cpu", "cuda"}))->train(prepared.program, setup);
+}
+
+/// Throws DifferenceError naming the first difference.
+void compare_with_reference(const Training& training, const std::vector<double>& losses, const History& history,
+                            const std::stop_token& stop) {
+  History expected;
+  StepPrinter silent(training.prepared.plan, training.steps, true);
+  const std::vector<double> expected_losses = train_reference(training, silent, &expected, stop);
+  for (std::size_t i = 0; i < expected_losses.size(); ++i) {
+    if (losses[i] == expected_losses[i]) continue;
+    throw DifferenceError(fmt::format("loss of microbatch {}: {} by the program, {} by the reference", i, losses[i],
+                                      expected_losses[i]));
+  }
+  for (const auto& [key, hash] : expected) {
+    const auto found = history.find(key);
+    if (found != history.end() && found->second == hash) continue;
+    throw DifferenceError(fmt::format("{} differs from the reference after update {}", key.second, key.first));
+  }
+  if (history.size() != expected.size()) throw DifferenceError("the program trained tensors that the reference does not have");
+}
+
+void write_trace(const Training& training, const Options& options, const TrainingReport<float>& report) {
+  const PreparedPlan& prepared = training.prepared;
+  TraceMemory memory{.devices = report.high_water, .stash = Table<StageId, Bytes>(prepared.bytes.size())};
+  for (const StageId stage : ids(prepared.bytes)) memory.stash[stage] = prepared.bytes[stage][SlotKind::stash];
+  const TraceRun run{.timeline = &report.timeline, .label = {}, .memory = std::move(memory)};
+  write_chrome_trace(options.text("trace"), prepared.program, {&run, 1},
+                     {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
+}
+
+Json memory_json(const Table<DeviceId, MemoryByClass>& measured, const Table<DeviceId, MemoryByClass>& planned) {
+  Json rows = Json::array();
+  for (const DeviceId device : ids(measured)) {
+    rows.push_back({{"device", index(device)}, {"planned_bytes", planned[device].total()},
+                    {"high_water_bytes", measured[device].total()}, {"equal", measured[device] == planned[device]}});
+  }
+  return rows;
+}
+
+void print_memory(const Table<DeviceId, MemoryByClass>& measured, const Table<DeviceId, MemoryByClass>& planned) {
+  for (const DeviceId device : ids(measured)) {
+    const bool equal = measured[device] == planned[device];
+    fmt::print("device {}: high-water mark {} of memory, {}\n", index(device), print_bytes(measured[device].total()),
+               equal ? "as planned to the byte" : fmt::format("planned {}", print_bytes(planned[device].total())));
+  }
+}
+
+void add_options(Options& options) {
+  options.words("PLAN", 1, 1);
+  options.value("steps", "N", "updates to train (default 20)")
+      .value("seed", "N", "of weights and data (default 1)")
+      .value("data", "FILE", "text to train on, as bytes (default: the shipped text)")
+      .value("learning-rate", "R", "default 0.001")
+      .value("weight-decay", "R", "decoupled, of matrices (default 0)")
+      .value("backend", "NAME", "cpu|cuda (default cpu)")
+      .value("transport", "NAME", "threads (default)")
+      .value("trace", "FILE", "write the measured timeline as a Chrome trace")
+      .flag("reference", "train the serial reference of the same weight semantics instead")
+      .flag("verify", "train both, and compare every weight after every update, bit for bit");
+  for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
+}
+
+Training prepare(const Options& options) {
+  PreparedPlan prepared = prepare_plan(options.words()[0]);
+  const Plan& plan = prepared.plan;
+  const auto seed = static_cast<std::uint64_t>(
+      options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
+  Bytes needed = 0;
+  for (const MemoryByClass& device : planned_memory(prepared)) needed += device.total();
+  check_fits_memory(needed, "training this plan");
+  Data data = options.has("data")
+                  ? Data(plan.model, plan.microbatch_size, seed, read_text(options.text("data")), options.text("data"))
+                  : Data(plan.model, plan.microbatch_size, seed);
+  const OptimizerConfig optimizer{.kind = plan.optimizer,
+                                  .learning_rate = options.number("learning-rate", 0.0, 1e6, 1e-3),
+                                  .weight_decay = options.number("weight-decay", 0.0, 1e6, 0.0)};
+  const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
+  const double ops = static_cast<double>(prepared.program.size()) * static_cast<double>(steps);
+  if (options.has("trace") && ops > kMostRecordedOps) {
+    throw InputError(fmt::format("a trace of {} steps is too large: at most {:.0f}", steps,
+                                 kMostRecordedOps / static_cast<double>(prepared.program.size())));
+  }
+  return {.prepared = std::move(prepared), .optimizer = optimizer, .steps = steps, .seed = seed, .data = std::move(data)};
+}
+
+int finish(const Training& training, const Options& options, const StepPrinter& printer,
+           const Table<DeviceId, MemoryByClass>& measured) {
+  const Plan& plan = training.prepared.plan;
+  const double step_s = printer.median_step_s();
+  const double predicted_s = plan.predicted.period_s;
+  const Table<DeviceId, MemoryByClass> planned = planned_memory(training.prepared);
+  if (options.has("json")) {
+    Json result{{"losses", printer.losses()}, {"step_s", step_s}, {"predicted_step_s", predicted_s},
+                {"tokens_per_s", step_s > 0 ? printer.tokens() / step_s : 0.0},
+                {"memory", memory_json(measured, planned)}, {"verified", options.has("verify")}};
+    print_result("train", {{"plan", options.words()[0]}, {"schedule", plan.schedule}, {"steps", training.steps},
+                           {"seed", training.seed}, {"learning_rate", training.optimizer.learning_rate}},
+                 {{"weights", name(semantics_of(plan))}}, std::move(result));
+    return 0;
+  }
+  fmt::print("{} steps, loss {:.4f} -> {:.4f}; median step {:.2f} ms", training.steps, printer.losses().front(),
+             printer.losses().back(), step_s * 1e3);
+  if (predicted_s > 0) {
+    fmt::print(", predicted {:.2f} ms: {:+.1f} %", predicted_s * 1e3, 100.0 * (predicted_s / step_s - 1.0));
+  }
+  fmt::print("\n");
+  print_memory(measured, planned);
+  if (options.has("verify")) fmt::print("verified: every weight after every update equals the serial reference, bit for bit\n");
+  return 0;
+}
+
+}  // namespace
+
+int run_train(const Arguments& arguments) {
+  Options options("train", "PLAN [options]", "Trains the plan's model for real, by the program that was simulated.");
+  add_options(options);
+  options.parse(arguments);
+  if (options.has("transport")) options.choice("transport", {"threads"});
+  if (options.has("reference") && (options.has("verify") || options.has("trace"))) {
+    throw UsageError("tandem train: --reference is serial: it has no trace, and nothing to verify");
+  }
+  const InterruptGuard interrupt;
+  const Training training = prepare(options);
+  StepPrinter printer(training.prepared.plan, training.steps, options.has("json"));
+  if (options.has("reference")) {
+    train_reference(training, printer, nullptr, interrupt.token());
+    return finish(training, options, printer, {});
+  }
+  History history;
+  const TrainingReport<float> report =
+      train_pipeline(training, options, printer, options.has("verify") ? &history : nullptr, interrupt.token());
+  if (options.has("trace")) write_trace(training, options, report);
+  if (report.interrupted) throw Interrupted(fmt::format("interrupted after {} steps", printer.losses().size()));
+  if (options.has("verify")) compare_with_reference(training, report.losses, history, interrupt.token());
+  return finish(training, options, printer, report.high_water);
+}
+
+}  // namespace tandem::tools
