@@ -26,7 +26,7 @@ constexpr Command kCommands[] = {
     {"profile", "measures layer and link costs on this machine", run_profile},
     {"plan", "searches schedule, stages and microbatch size; explains its choice", run_plan},
     {"train", "trains for real by the same program", run_train},
-    {"compare", "the error of a prediction, op by op", nullptr},
+    {"compare", "the error of a prediction, op by op", run_compare},
     {"trace", "trace check FILE: nesting, lanes, flows and counters of a trace", run_trace},
     {"version", "the version of this build", run_version},
     {"sweep", "not in this version", nullptr},
