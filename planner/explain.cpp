@@ -45,8 +45,8 @@ std::string explain_loss(const Candidate& best, const Candidate& other) {
       waiting.count() == 0 ? "the same" : difference(waiting));
 }
 
-std::string limit(const PlanRequest& request) {
-  return request.memory ? fmt::format(" in {} a device", print_bytes(*request.memory)) : "";
+std::string within(const PlanRequest& request) {
+  return request.memory ? fmt::format(" in {}", print_bytes(*request.memory)) : "";
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ std::vector<std::string> explain_choice(const PlanRequest& request, const PlanRe
                                       result.one_device->plan.predicted.samples_per_s,
                                       best.plan.depth,
                                       result.one_device->period.seconds() / best.period.seconds())
-                        : fmt::format("One device alone can't train it{}.", limit(request)));
+                        : fmt::format("One device alone can't hold it{}.", within(request)));
   }
   if (best.schedule->weights != WeightSemantics::vanilla) {
     lines.push_back(fmt::format(
@@ -105,8 +105,8 @@ std::string explain_infeasible(const PlanRequest& request, const PlanResult& res
   const std::vector<RejectedGroup> groups = group(result.rejected);
   for (const RejectedGroup& of : groups) {
     if (of.cause != RejectCause::memory) continue;
-    return fmt::format("no plan fits{}: {} were tried; the nearest, {}, {}", limit(request),
-                       of.count, of.nearest.what, explain(*of.nearest.miss));
+    return fmt::format("no plan fits{} a device: {} were tried; the nearest, {}, {}",
+                       within(request), of.count, of.nearest.what, explain(*of.nearest.miss));
   }
   std::string text =
       fmt::format("no plan for {} device{} and a global batch of {} samples", request.devices,

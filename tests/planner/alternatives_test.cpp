@@ -59,9 +59,8 @@ TEST(NearestFits, OffersEachSingleChangeThatHelps) {
   // Smaller microbatches are as many more, and GPipe holds them all.
   EXPECT_THAT(texts(found), ElementsAre("recompute full", "schedule 1f1b", "3 stages"));
   const Plan other = example("1f1b");
-  EXPECT_THAT(
-      texts(nearest_fits(other, peak(other) * 3 / 4)),
-      ElementsAre("recompute full", "microbatches 2 x 16", "schedule model-parallel", "3 stages"));
+  // Two stages hold few of them: only smaller ones help.
+  EXPECT_THAT(texts(nearest_fits(other, peak(other) * 3 / 4)), ElementsAre("microbatches 2 x 16"));
 }
 
 TEST(NearestFits, WhatItOffersFitsAndKeepsTheGlobalBatch) {

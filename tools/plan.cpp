@@ -1,0 +1,252 @@
+// tandem plan: searches schedule, stages and microbatch size for a model and its profile; explains
+// its choice.
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/io/read.h"
+#include "planner/explain.h"
+#include "planner/search.h"
+#include "planner/stage_memory.h"
+#include "tools/command.h"
+#include "tools/json_output.h"
+#include "tools/options.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr std::int64_t kLargestGlobalBatch = 1'000'000'000;
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    if (end > at) words.push_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+OptimizerKind optimizer_of(const Options& options, const Profile& profile) {
+  if (!options.has("optimizer")) return profile.optimizer;
+  const std::string word = options.choice("optimizer", {"sgd", "momentum", "adamw"});
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::momentum}) {
+    if (word == name(kind)) return kind;
+  }
+  return OptimizerKind::adamw;
+}
+
+PlanRequest request_of(const Options& options) {
+  for (const char* name : {"profile", "devices", "global-batch"}) {
+    if (!options.has(name)) throw UsageError(fmt::format("tandem plan: --{} is missing", name));
+  }
+  PlanRequest request;
+  request.devices =
+      static_cast<std::uint16_t>(options.integer("devices", 1, kMostPlannedDevices, 1));
+  request.global_batch =
+      static_cast<std::int32_t>(options.integer("global-batch", 1, kLargestGlobalBatch, 1));
+  request.memory = options.bytes("memory");
+  request.schedules = split(options.text("schedule"));
+  request.vanilla_only = options.choice("semantics", {"any", "vanilla"}) == "vanilla";
+  for (const std::string& name : request.schedules) find_schedule(name);
+  request.profile = read_profile(options.text("profile"));
+  request.model = options.has("model") ? read_model(options.text("model")) : request.profile.model;
+  request.optimizer = optimizer_of(options, request.profile);
+  return request;
+}
+
+std::vector<std::string> warnings_of(const PlanRequest& request, const Plan& plan) {
+  std::vector<std::string> warnings;
+  const Profile& profile = request.profile;
+  if (request.optimizer != profile.optimizer) {
+    warnings.push_back(fmt::format("the profile measured the update of {}, not of {}",
+                                   name(profile.optimizer), name(request.optimizer)));
+  }
+  if (plan.depth != profile.busy_devices) {
+    warnings.push_back(fmt::format(
+        "the profile was measured with {} device{} computing at once, and the plan uses {}: where "
+        "they share cores or memory, measure with as many",
+        profile.busy_devices, profile.busy_devices == 1 ? "" : "s", plan.depth));
+  }
+  return warnings;
+}
+
+/// The path of the profile as seen from the folder of the plan's file.
+std::string path_from(const std::string& profile, const std::string& output) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(output, error).parent_path(), error);
+  const fs::path target = fs::weakly_canonical(fs::absolute(profile, error), error);
+  const fs::path relative = target.lexically_relative(folder);
+  return relative.empty() ? target.generic_string() : relative.generic_string();
+}
+
+/// How many layers each stage gets: "5+4+4+5".
+std::string cut_of(const Plan& plan) {
+  std::string text;
+  for (const LayerRange& range : plan.stages) {
+    text += fmt::format("{}{}", text.empty() ? "" : "+", range.size());
+  }
+  return text;
+}
+
+void print_ranking(const PlanResult& result) {
+  fmt::print("{:>4}  {:<15} {:>6} {:>12} {:>5} {:>9} {:>10} {:>10} {:>10} {:>6} {:>10}  {}\n",
+             "rank", "schedule", "stages", "microbatches", "extra", "recompute", "samples/s",
+             "period", "slowest", "waits", "peak", "layers");
+  std::size_t rank = 0;
+  for (const Candidate& candidate : result.ranked) {
+    const Plan& plan = candidate.plan;
+    fmt::print(
+        "{:>4}  {:<15} {:>6} {:>12} {:>5} {:>9} {:>10.4g} {:>10} {:>10} {:>5.1f}% {:>10}  {}\n",
+        ++rank, plan.schedule, plan.depth,
+        fmt::format("{} x {}", plan.microbatch_size, plan.microbatches), plan.extra_in_flight,
+        plan.recompute == Recompute::full ? "full" : "none", plan.predicted.samples_per_s,
+        print_duration(candidate.period.cycle / candidate.period.batches),
+        print_duration(candidate.slowest), 100.0 * candidate.bubble(),
+        print_bytes(candidate.peak_bytes), cut_of(plan));
+  }
+  fmt::print(
+      "Period: mean time of a batch in an endless run. Slowest: what the busiest stage computes of "
+      "it; it waits the\n"
+      "rest. Peak: bytes of the fullest device.\n");
+}
+
+void print_rejections(const PlanResult& result) {
+  const std::vector<RejectedGroup> groups = group(result.rejected);
+  if (!groups.empty()) fmt::print("\nRejected:\n");
+  for (const RejectedGroup& of : groups) {
+    fmt::print("{:>6}  {}; {}: {}: {}\n", of.count, name(of.cause),
+               of.cause == RejectCause::memory ? "nearest" : "first", of.nearest.what,
+               of.nearest.reason);
+  }
+  fmt::print("\n{} shapes of a plan, {} programs simulated", result.shapes, result.simulated);
+  if (result.pruned > 0) {
+    fmt::print("; {} shapes left out: their slowest stage alone is slower than rank {}",
+               result.pruned, result.ranked.size());
+  }
+  fmt::print(".\n");
+}
+
+Json as_json(const Candidate& candidate) {
+  const Plan& plan = candidate.plan;
+  Json stages = Json::array(), devices = Json::array();
+  for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
+  for (const DeviceId device : ids(candidate.memory)) {
+    Json row{{"device", index(device)}, {"peak_bytes", candidate.memory[device].total()}};
+    for (const ClassBytes& of : classes(candidate.memory[device])) {
+      row[fmt::format("{}_bytes", of.name)] = of.bytes;
+    }
+    devices.push_back(std::move(row));
+  }
+  return {{"schedule", plan.schedule},
+          {"semantics", name(candidate.schedule->weights)},
+          {"width", plan.width},
+          {"depth", plan.depth},
+          {"microbatch_size", plan.microbatch_size},
+          {"microbatches", plan.microbatches},
+          {"extra_in_flight", plan.extra_in_flight},
+          {"recompute", plan.recompute == Recompute::full ? "full" : "none"},
+          {"stages", std::move(stages)},
+          {"period_s", plan.predicted.period_s},
+          {"period_batches", candidate.period.batches},
+          {"throughput_samples_per_s", plan.predicted.samples_per_s},
+          {"slowest_stage", candidate.slowest_stage},
+          {"slowest_stage_s", to_seconds(candidate.slowest)},
+          {"bubble_of_period", candidate.bubble()},
+          {"devices", std::move(devices)}};
+}
+
+Json as_json(const RejectedGroup& of) {
+  Json row{{"cause", name(of.cause)},
+           {"count", of.count},
+           {"nearest", of.nearest.what},
+           {"reason", of.nearest.reason}};
+  if (of.nearest.miss) {
+    row["needed_bytes"] = of.nearest.miss->needed;
+    row["excess_bytes"] = of.nearest.miss->excess;
+    row["device"] = index(of.nearest.miss->device);
+    row["largest_class"] = of.nearest.miss->largest;
+  }
+  return row;
+}
+
+Json as_json(const PlanRequest& request, const PlanResult& result) {
+  Json ranked = Json::array(), rejected = Json::array();
+  for (const Candidate& candidate : result.ranked) ranked.push_back(as_json(candidate));
+  for (const RejectedGroup& of : group(result.rejected)) rejected.push_back(as_json(of));
+  return {{"ranked", std::move(ranked)},
+          {"one_device", result.one_device ? as_json(*result.one_device) : Json(nullptr)},
+          {"explanation", explain_choice(request, result)},
+          {"rejected", std::move(rejected)},
+          {"shapes", result.shapes},
+          {"simulated", result.simulated},
+          {"pruned", result.pruned}};
+}
+
+Json config_of(const Options& options, const PlanRequest& request) {
+  Json config{{"model", request.model.name},
+              {"profile", options.text("profile")},
+              {"devices", request.devices},
+              {"global_batch", request.global_batch},
+              {"memory_bytes", nullptr},
+              {"schedules", request.schedules},
+              {"semantics", request.vanilla_only ? "vanilla" : "any"},
+              {"optimizer", name(request.optimizer)},
+              {"output", nullptr}};
+  if (request.memory) config["memory_bytes"] = *request.memory;
+  if (options.has("output")) config["output"] = options.text("output");
+  return config;
+}
+
+}  // namespace
+
+int run_plan(const Arguments& arguments) {
+  Options options(
+      "plan", "--profile FILE --devices P --global-batch N [options]",
+      "Tries every schedule, depth, microbatch size and recomputation by a profile, cuts the model "
+      "into "
+      "stages,\ndrops what does not fit, simulates the rest, and says what is best and why.");
+  options.value("model", "FILE", "the model (default: the one that the profile measured)")
+      .value("profile", "FILE", "measured costs (tandem profile)")
+      .value("devices", "P", "devices at most")
+      .value("global-batch", "N", "samples of one update")
+      .value("memory", "SIZE", "of each device, such as 16GiB (default: no limit)")
+      .value("schedule", "NAMES",
+             "only these, separated by commas (default: all that can be trained)")
+      .value("semantics", "KIND",
+             "any|vanilla: vanilla leaves out delayed weights, such as 2bw (default any)")
+      .value("optimizer", "KIND", "sgd|momentum|adamw (default: the one that the profile measured)")
+      .value("output", "FILE", "write the best plan");
+  for (const char* name : {"cluster", "width", "recompute"}) options.absent(name);
+  options.parse(arguments);
+  const PlanRequest request = request_of(options);
+  const PlanResult result = find_plans(request);
+  if (result.ranked.empty()) throw InfeasibleError(explain_infeasible(request, result));
+  Plan best = result.ranked.front().plan;
+  if (options.has("output")) {
+    best.profile = path_from(options.text("profile"), options.text("output"));
+    write_plan(options.text("output"), best);
+  }
+  const std::vector<std::string> warnings = warnings_of(request, best);
+  if (options.has("json")) {
+    print_result("plan", config_of(options, request),
+                 {{"lanes", "shared"}, {"contention", "none: no two lanes share a link"}},
+                 as_json(request, result), warnings);
+    return 0;
+  }
+  print_ranking(result);
+  fmt::print("\n");
+  for (const std::string& line : explain_choice(request, result)) fmt::print("{}\n", line);
+  print_rejections(result);
+  if (options.has("output")) fmt::print("Wrote {}.\n", options.text("output"));
+  for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
+  return 0;
+}
+
+}  // namespace tandem::tools
