@@ -1,5 +1,6 @@
 #include "core/graph.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <boost/graph/adjacency_list.hpp>
@@ -44,9 +45,10 @@ double maximum_cycle_ratio(const Program& program, const CostTable& costs) {
   for (const InstructionId id : program.order()) {
     for (const Wait& wait : program.waits(program[id])) join(wait.producer, id, wait.lag);
   }
-  return boost::maximum_cycle_ratio(graph, boost::get(boost::vertex_index, graph),
-                                    boost::get(boost::edge_weight, graph),
-                                    boost::get(boost::edge_weight2, graph));
+  // Where all costs are zero Boost finds no maximum and answers −∞.
+  return std::max(0.0, boost::maximum_cycle_ratio(graph, boost::get(boost::vertex_index, graph),
+                                                  boost::get(boost::edge_weight, graph),
+                                                  boost::get(boost::edge_weight2, graph)));
 }
 
 std::string to_dot(const Program& program) {
