@@ -1,0 +1,205 @@
+// What every schedule of the registry must do, and the orders and versions that papers publish.
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/run.h"
+#include "core/versions.h"
+#include "tests/support/pipelines.h"
+
+namespace tandem::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+struct Recorder {
+  std::vector<Instance> instances;
+  void issue(const Program&, Instance instance) { instances.push_back(instance); }
+};
+
+std::vector<Instance> run_of(const Program& program, std::int64_t batches) {
+  Recorder recorder;
+  run(program, program.order(), batches, recorder);
+  return recorder.instances;
+}
+
+class EverySchedule : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EverySchedule, RunsEveryMicrobatchOnceOnEveryPart) {
+  constexpr std::int64_t kBatches = 3;
+  for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 3, 4, 5}, {1, 2, 3, 4, 6, 8})) {
+    const Program program = program_of(wanted);
+    const std::int64_t microbatches = kBatches * wanted.request.microbatches;
+    std::map<std::tuple<OpKind, PartId, std::int64_t>, int> times;
+    for (const Instance& instance : run_of(program, kBatches)) {
+      const Op& op = program[instance.id].op;
+      if (is_compute(op.kind)) {
+        ++times[{op.kind, program.placement().part[op.stage], instance.microbatch}];
+      }
+    }
+    const std::size_t kinds = wanted.request.recompute == Recompute::full ? 3 : 2;
+    EXPECT_EQ(times.size(),
+              kinds * program.placement().parts() * static_cast<std::size_t>(microbatches))
+        << wanted.name();
+    for (const auto& [what, count] : times) EXPECT_EQ(count, 1) << wanted.name();
+  }
+}
+
+TEST_P(EverySchedule, UsesOneVersionForAMicrobatchOnAStageAndOneItHas) {
+  for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 4, 5}, {2, 4, 6})) {
+    const Program program = program_of(wanted);
+    const WeightVersions versions(program);
+    std::map<StageId, std::int64_t> newest;
+    std::map<std::pair<StageId, std::int64_t>, std::set<std::int64_t>> used;
+    for (const Instance& instance : run_of(program, 5)) {
+      const Op& op = program[instance.id].op;
+      const auto version = versions(instance);
+      if (op.kind == OpKind::update) {
+        EXPECT_EQ(*version, newest[op.stage] + 1) << wanted.name();
+        newest[op.stage] = *version;
+      } else if (version) {
+        EXPECT_LE(*version, newest[op.stage]) << wanted.name();
+        used[{op.stage, instance.microbatch}].insert(*version);
+      }
+    }
+    for (const auto& [microbatch, all] : used) EXPECT_EQ(all.size(), 1u) << wanted.name();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedule, ::testing::ValuesIn(schedule_names()),
+                         test_name);
+
+// ---- Published orders ----
+
+std::vector<std::string> lines_of(const Pipeline& wanted) {
+  const Schedule schedule = schedule_of(wanted);
+  std::vector<std::string> lines;
+  for (const std::vector<Op>& order : schedule.order) {
+    std::string line;
+    for (const Op& op : order) {
+      if (op.kind == OpKind::update) continue;
+      line += fmt::format("{}{}{}", line.empty() ? "" : " ", traits(op.kind).notation,
+                          op.microbatch);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+TEST(PublishedOrder, OfGPipe) {
+  const std::string four = "f0 f1 f2 f3 b0 b1 b2 b3";
+  EXPECT_THAT(lines_of(pipeline("gpipe", 2, 4)), ElementsAre(four, four));
+  EXPECT_THAT(lines_of(pipeline("gpipe", 4, 4)), ElementsAre(four, four, four, four));
+  const std::string eight = "f0 f1 f2 f3 f4 f5 f6 f7 b0 b1 b2 b3 b4 b5 b6 b7";
+  EXPECT_THAT(lines_of(pipeline("gpipe", 4, 8)), ElementsAre(eight, eight, eight, eight));
+}
+
+TEST(PublishedOrder, Of1F1B) {
+  EXPECT_THAT(lines_of(pipeline("1f1b", 2, 4)),
+              ElementsAre("f0 f1 b0 f2 b1 f3 b2 b3", "f0 b0 f1 b1 f2 b2 f3 b3"));
+  EXPECT_THAT(lines_of(pipeline("1f1b", 4, 4)),
+              ElementsAre("f0 f1 f2 f3 b0 b1 b2 b3", "f0 f1 f2 b0 f3 b1 b2 b3",
+                          "f0 f1 b0 f2 b1 f3 b2 b3", "f0 b0 f1 b1 f2 b2 f3 b3"));
+  EXPECT_THAT(lines_of(pipeline("1f1b", 4, 8)),
+              ElementsAre("f0 f1 f2 f3 b0 f4 b1 f5 b2 f6 b3 f7 b4 b5 b6 b7",
+                          "f0 f1 f2 b0 f3 b1 f4 b2 f5 b3 f6 b4 f7 b5 b6 b7",
+                          "f0 f1 b0 f2 b1 f3 b2 f4 b3 f5 b4 f6 b5 f7 b6 b7",
+                          "f0 b0 f1 b1 f2 b2 f3 b3 f4 b4 f5 b5 f6 b6 f7 b7"));
+}
+
+TEST(PublishedOrder, Of1F1BWithFewerMicrobatchesThanDevices) {
+  EXPECT_THAT(lines_of(pipeline("1f1b", 4, 2)),
+              ElementsAre("f0 f1 b0 b1", "f0 f1 b0 b1", "f0 f1 b0 b1", "f0 b0 f1 b1"));
+}
+
+TEST(PublishedOrder, Of2BWAlternatesAndNeverDrains) {
+  EXPECT_THAT(lines_of(pipeline("2bw", 4, 4)),
+              ElementsAre("f3 b0 f4 b1 f5 b2 f6 b3", "f2 b0 f3 b1 f4 b2 f5 b3",
+                          "f1 b0 f2 b1 f3 b2 f4 b3", "f0 b0 f1 b1 f2 b2 f3 b3"));
+}
+
+TEST(PublishedOrder, OfModelParallelismHasOneMicrobatchInFlight) {
+  EXPECT_THAT(lines_of(pipeline("model-parallel", 2, 2)), ElementsAre("f0 b0 f1 b1", "f0 b0 f1 b1"));
+}
+
+// ---- Weight versions by formula ----
+
+/// Every (microbatch from 1, version) that forwards, recomputations and backwards read.
+template <class Expected>
+void expect_versions(const Pipeline& wanted, Expected expected) {
+  const Program program = program_of(wanted);
+  const WeightVersions versions(program);
+  for (const Instance& instance : run_of(program, 6)) {
+    const Op& op = program[instance.id].op;
+    if (!reads_weights(op.kind)) continue;
+    const std::int64_t k = instance.microbatch + 1;
+    EXPECT_EQ(versions(instance), expected(k, index(op.stage)))
+        << wanted.name() << " " << name(op.kind) << " " << k << " of stage " << index(op.stage);
+  }
+}
+
+TEST(Versions, Of2BWAreTheOneBeforeTheNewestOnEveryStageAlike) {
+  for (const int p : {1, 2, 4, 5}) {
+    for (const std::int32_t m : {p, p + 1, 2 * p - 1, 2 * p}) {
+      for (const std::int32_t extra : {0, m - p + 1}) {
+        Pipeline wanted = pipeline("2bw", p, m, extra);
+        wanted.request.recompute = m % 2 == 0 ? Recompute::full : Recompute::none;
+        expect_versions(wanted, [&](std::int64_t k, std::size_t) {
+          return std::max<std::int64_t>((k - 1) / m - 1, 0);
+        });
+      }
+    }
+  }
+}
+
+TEST(Versions, OfFlushedSchedulesAreTheNewest) {
+  for (const char* flushed : {"model-parallel", "gpipe", "1f1b"}) {
+    expect_versions(pipeline(flushed, 3, 4),
+                    [](std::int64_t k, std::size_t) { return (k - 1) / 4; });
+  }
+}
+
+TEST(Versions, OfPipeDreamLagByTheRoundsBehindAStage) {
+  // 1-1-1 is PipeDream itself: an update a microbatch, depth − 1 − stage behind.
+  Pipeline wanted = pipeline("probe-replicated", 3, 4);
+  wanted.request.replicas = {1, 1, 1};
+  expect_versions(wanted, [](std::int64_t k, std::size_t stage) {
+    return std::max<std::int64_t>(k - 1 - (2 - static_cast<std::int64_t>(stage)), 0);
+  });
+}
+
+TEST(Versions, NeedNeverMoreThanTwoIn2BW) {
+  for (const Pipeline& wanted : every_pipeline("2bw", {1, 2, 4, 5}, {2, 4, 6, 9})) {
+    const Program program = program_of(wanted);
+    const WeightVersions versions(program);
+    const std::vector<Instance> instances = run_of(program, 5);
+    // A version lives from its update to its last reader.
+    std::map<std::pair<StageId, std::int64_t>, std::size_t> last_read;
+    for (std::size_t i = 0; i < instances.size(); ++i) {
+      const Op& op = program[instances[i].id].op;
+      if (reads_weights(op.kind)) last_read[{op.stage, *versions(instances[i])}] = i;
+    }
+    for (std::size_t i = 0; i < instances.size(); ++i) {
+      const Op& op = program[instances[i].id].op;
+      if (op.kind != OpKind::update) continue;
+      const std::int64_t made = *versions(instances[i]);
+      for (std::int64_t old = 0; old + 2 <= made; ++old) {
+        const auto read = last_read.find({op.stage, old});
+        if (read != last_read.end()) {
+          EXPECT_LT(read->second, i) << wanted.name();
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::testing

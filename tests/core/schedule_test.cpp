@@ -1,0 +1,198 @@
+#include "core/schedule.h"
+
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "tests/support/pipelines.h"
+
+namespace tandem::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// What went wrong and its exit code, as "3: message"; "" when nothing did.
+template <class Act>
+std::string failure_of(Act act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return fmt::format("{}: {}", static_cast<int>(error.code()), error.what());
+  }
+  return "";
+}
+
+std::string failure_of(const Pipeline& wanted) {
+  return failure_of([&] { schedule_of(wanted); });
+}
+
+TEST(Registry, GivesEachScheduleOneNameAndSaysWhatItIs) {
+  std::set<std::string_view> seen;
+  for (const ScheduleTraits& row : schedules()) {
+    EXPECT_TRUE(seen.insert(row.name).second) << row.name;
+    for (const std::string_view alias : row.aliases) {
+      EXPECT_TRUE(seen.insert(alias).second) << alias;
+      EXPECT_EQ(&find_schedule(alias), &row);
+    }
+    EXPECT_EQ(&find_schedule(row.name), &row);
+    for (const std::string_view text :
+         {row.summary, row.source, row.constraints, row.bubble, row.activations}) {
+      EXPECT_FALSE(text.empty()) << row.name;
+    }
+    EXPECT_NE(row.reject, nullptr);
+    EXPECT_NE(row.make, nullptr);
+  }
+}
+
+TEST(Registry, ListsWhatTheContractNames) {
+  EXPECT_THAT(schedule_names(),
+              ElementsAre("model-parallel", "gpipe", "1f1b", "2bw", "probe-replicated", "probe-v",
+                          "probe-bidirectional"));
+  for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
+    EXPECT_EQ(find_schedule(alias).name, "1f1b");
+  }
+}
+
+TEST(Registry, TrainsAllButTheProbes) {
+  for (const ScheduleTraits& row : schedules()) {
+    EXPECT_EQ(row.trainable, !row.name.starts_with("probe-")) << row.name;
+  }
+}
+
+TEST(Registry, SuggestsTheNearestName) {
+  EXPECT_EQ(failure_of([] { find_schedule("1f1v"); }),
+            "2: unknown schedule \"1f1v\"; did you mean \"1f1b\"? (tandem schedule --list shows "
+            "all)");
+  EXPECT_EQ(failure_of([] { find_schedule("gpip"); }),
+            "2: unknown schedule \"gpip\"; did you mean \"gpipe\"? (tandem schedule --list shows "
+            "all)");
+  EXPECT_EQ(failure_of([] { find_schedule("dappel"); }),
+            "2: unknown schedule \"dappel\"; did you mean \"dapple\"? (tandem schedule --list "
+            "shows all)");
+  EXPECT_EQ(failure_of([] { find_schedule("zigzagging"); }),
+            "2: unknown schedule \"zigzagging\" (tandem schedule --list shows all)");
+  EXPECT_NE(failure_of([] { find_schedule(""); }), "");
+}
+
+TEST(Registry, OffersOptionsOnlyWhereTheyMeanSomething) {
+  EXPECT_THAT(find_schedule("2bw").options, ElementsAre("extra-in-flight"));
+  EXPECT_THAT(find_schedule("probe-replicated").options, ElementsAre("replicas"));
+  for (const char* plain : {"model-parallel", "gpipe", "1f1b", "probe-v"}) {
+    EXPECT_THAT(find_schedule(plain).options, IsEmpty());
+  }
+}
+
+TEST(MakeSchedule, Refuses2BWWithTooFewMicrobatchesAndSaysWhy) {
+  EXPECT_EQ(failure_of(pipeline("2bw", 4, 3)),
+            "3: 2bw needs at least 4 microbatches a batch for 4 devices and 0 extra in flight, "
+            "found 3: with fewer, a forward would need weights that are not made yet (m >= max(p, "
+            "p - 1 + extra))");
+  EXPECT_EQ(failure_of(pipeline("2bw", 4, 5, 3)),
+            "3: 2bw needs at least 6 microbatches a batch for 4 devices and 3 extra in flight, "
+            "found 5: with fewer, a forward would need weights that are not made yet (m >= max(p, "
+            "p - 1 + extra))");
+  EXPECT_EQ(failure_of(pipeline("2bw", 4, 4)), "");
+  EXPECT_EQ(failure_of(pipeline("2bw", 4, 4, 1)), "");
+  EXPECT_EQ(failure_of(pipeline("2bw", 4, 6, 3)), "");
+  EXPECT_EQ(failure_of(pipeline("2bw", 1, 1)), "");
+  EXPECT_THAT(failure_of(pipeline("2bw", 4, 4, std::numeric_limits<std::int32_t>::max())),
+              HasSubstr("3: 2bw needs at least 2147483650"));
+}
+
+TEST(MakeSchedule, RefusesWhatTheProbesCanNotDo) {
+  EXPECT_EQ(failure_of(pipeline("probe-replicated", 3, 4)),
+            "3: the replicas of all parts together are 4 devices, but 3 are given");
+  EXPECT_EQ(failure_of(pipeline("probe-replicated", 4, 3)),
+            "3: round robin over 2 replicas needs microbatches divisible by 2, found 3");
+  Pipeline none = pipeline("probe-replicated", 2, 2);
+  none.request.replicas = {2, 0};
+  EXPECT_EQ(failure_of(none), "3: a part needs at least one replica");
+  EXPECT_EQ(failure_of(pipeline("probe-bidirectional", 3, 4)),
+            "3: two directions need an even number of devices, found 3");
+  EXPECT_EQ(failure_of(pipeline("probe-bidirectional", 4, 3)),
+            "3: two directions need an even number of microbatches, found 3");
+}
+
+TEST(MakeSchedule, RefusesAbsurdRequests) {
+  EXPECT_EQ(failure_of(pipeline("gpipe", 0, 1)), "3: a schedule needs at least one device");
+  for (const std::int32_t m : {-1, 0, 65'536, std::numeric_limits<std::int32_t>::max()}) {
+    EXPECT_EQ(failure_of(pipeline("gpipe", 1, m)),
+              fmt::format("3: microbatches a batch must be 1 to 65535, found {}", m));
+  }
+  EXPECT_EQ(failure_of(pipeline("2bw", 2, 2, -1)),
+            "3: extra in flight can't be negative, found -1");
+  Pipeline narrow = pipeline("1f1b", 2, 2);
+  narrow.request.width = 0;
+  EXPECT_EQ(failure_of(narrow), "3: a pipeline needs at least one replica, found width 0");
+  EXPECT_EQ(failure_of(pipeline("1f1b", 65'535, 65'535)),
+            "3: 65535 stages of 65535 microbatches each are too large a schedule: at most 65535 "
+            "stages, and 1048576 microbatches on all of them together");
+  EXPECT_THAT(failure_of(pipeline("probe-v", 40'000, 1)), HasSubstr("80000 stages"));
+  EXPECT_EQ(failure_of(pipeline("1f1b", 1, 65'535)), "");
+}
+
+std::vector<OpKind> kinds_on(const Schedule& schedule, int device) {
+  std::vector<OpKind> kinds;
+  for (const Op& op : schedule.order[id_at<DeviceId>(static_cast<std::size_t>(device))]) {
+    kinds.push_back(op.kind);
+  }
+  return kinds;
+}
+
+TEST(MakeSchedule, RecomputesRightBeforeEachBackward) {
+  Pipeline wanted = pipeline("2bw", 1, 2);
+  wanted.request.recompute = Recompute::full;
+  const Schedule schedule = schedule_of(wanted);
+  using enum OpKind;
+  EXPECT_THAT(kinds_on(schedule, 0),
+              ElementsAre(forward, recompute, backward, forward, recompute, backward, update));
+  const std::vector<Op>& order = schedule.order[DeviceId{0}];
+  EXPECT_EQ(order[4].microbatch, order[5].microbatch);
+  EXPECT_EQ(order[4].staleness, 1);
+}
+
+TEST(MakeSchedule, PutsSumsBeforeTheUpdatesThatNeedThem) {
+  using enum OpKind;
+  Pipeline wanted = pipeline("gpipe", 3, 1);
+  EXPECT_THAT(kinds_on(schedule_of(wanted), 0), ElementsAre(forward, backward, update));
+  wanted.request.tied_embeddings = true;
+  EXPECT_THAT(kinds_on(schedule_of(wanted), 0),
+              ElementsAre(forward, backward, reduce_tied, update));
+  EXPECT_THAT(kinds_on(schedule_of(wanted), 1), ElementsAre(forward, backward, update));
+  EXPECT_THAT(kinds_on(schedule_of(wanted), 2),
+              ElementsAre(forward, backward, reduce_tied, update));
+  wanted.request.width = 2;
+  EXPECT_THAT(kinds_on(schedule_of(wanted), 0),
+              ElementsAre(forward, backward, reduce_tied, reduce_gradient, update));
+  EXPECT_THAT(kinds_on(schedule_of(wanted), 1),
+              ElementsAre(forward, backward, reduce_gradient, update));
+}
+
+TEST(MakeSchedule, TiesNothingOnASinglePart) {
+  Pipeline wanted = pipeline("1f1b", 1, 2);
+  wanted.request.tied_embeddings = true;
+  EXPECT_TRUE(schedule_of(wanted).placement.tied.empty());
+}
+
+TEST(MakeSchedule, GivesTheExtraMicrobatchesASlope) {
+  const Schedule schedule = schedule_of(pipeline("2bw", 5, 8, 3));
+  const auto ahead = [&](int device) {
+    return schedule.order[id_at<DeviceId>(static_cast<std::size_t>(device))].front().microbatch;
+  };
+  // p − 1 − d, and ⌈3 (p − 1 − d) / 4⌉ more.
+  EXPECT_EQ(ahead(0), 4 + 3);
+  EXPECT_EQ(ahead(1), 3 + 3);
+  EXPECT_EQ(ahead(2), 2 + 2);
+  EXPECT_EQ(ahead(3), 1 + 1);
+  EXPECT_EQ(ahead(4), 0);
+}
+
+}  // namespace
+}  // namespace tandem::testing
