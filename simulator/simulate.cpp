@@ -27,11 +27,13 @@ void check_fits_clock(const Program& program, const CostTable& costs, std::int64
   }
   const long double longest = one_body * (static_cast<long double>(batches) + program.ramp() + 1);
   if (longest >= static_cast<long double>(std::numeric_limits<std::int64_t>::max()) / 2) {
-    throw InputError("the run is too long to count in nanoseconds (292 years): fewer batches, or smaller costs");
+    throw InputError(
+        "the run is too long to count in nanoseconds (292 years): fewer batches, or smaller costs");
   }
 }
 
-void run_to_the_end(const Program& program, std::int64_t batches, SimulatedMachine& machine, bool skip_cycles) {
+void run_to_the_end(const Program& program, std::int64_t batches, SimulatedMachine& machine,
+                    bool skip_cycles) {
   // The last bodies switch instances off; a cycle may only be skipped before them.
   const std::int64_t last_full = batches - 1 - program.ramp();
   CycleFinder finder;
@@ -62,7 +64,8 @@ void set_period(const Program& program, const CostTable& costs, SimulationResult
 
 }  // namespace
 
-SimulationResult simulate(const Program& program, const CostTable& costs, const SimulationRequest& request) {
+SimulationResult simulate(const Program& program, const CostTable& costs,
+                          const SimulationRequest& request) {
   check_fits_clock(program, costs, request.batches);
   SimulationResult result;
   if (request.record) result.timeline.emplace();

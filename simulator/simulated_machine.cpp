@@ -4,7 +4,8 @@
 
 namespace tandem {
 
-SimulatedMachine::SimulatedMachine(const Program& program, const CostTable& costs, Timeline* recorder)
+SimulatedMachine::SimulatedMachine(const Program& program, const CostTable& costs,
+                                   Timeline* recorder)
     : costs_(costs),
       recorder_(recorder),
       depth_(program.depth()),
@@ -40,8 +41,8 @@ void SimulatedMachine::find_sums(const Program& program) {
   }
 }
 
-void SimulatedMachine::tally(const Program& program, Instance instance, Duration free, Duration start,
-                             Duration end) {
+void SimulatedMachine::tally(const Program& program, Instance instance, Duration free,
+                             Duration start, Duration end) {
   const Instruction& instruction = program[instance.id];
   const OpKind kind = instruction.op.kind;
   if (recorder_ != nullptr) recorder_->spans.push_back({instance.id, instance.body, start, end});
@@ -76,7 +77,8 @@ void SimulatedMachine::append_state(std::int64_t body, std::vector<Duration>& st
   for (const Duration free : free_) state.push_back(free);
   // A wait of lag L in a body to come reaches this body and up to L − 1 before it.
   for (const Wait& wait : carried_) {
-    for (std::int64_t back = 0; back < wait.lag; ++back) state.push_back(done(body - back, wait.producer));
+    for (std::int64_t back = 0; back < wait.lag; ++back)
+      state.push_back(done(body - back, wait.producer));
   }
 }
 
@@ -87,7 +89,8 @@ void SimulatedMachine::skip(std::int64_t cycles, std::int64_t bodies, Duration a
   std::vector<Duration> moved(done_.size());
   for (std::uint64_t row = 0; row < depth_; ++row) {
     const std::uint64_t target = (row + static_cast<std::uint64_t>(bodies)) % depth_;
-    for (std::size_t i = 0; i < size_; ++i) moved[target * size_ + i] = done_[row * size_ + i] + all;
+    for (std::size_t i = 0; i < size_; ++i)
+      moved[target * size_ + i] = done_[row * size_ + i] + all;
   }
   done_ = std::move(moved);
   for (const DeviceId device : ids(tallies_)) {

@@ -1,6 +1,7 @@
 #pragma once
-// SimulatedMachine: the definition of simulated time. An instruction starts when its lanes are free and its waits are done,
-// and ends its price later. Everything the simulator reports is read off this machine.
+// SimulatedMachine: the definition of simulated time. An instruction starts when its lanes are free
+// and its waits are done, and ends its price later. Everything the simulator reports is read off
+// this machine.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,15 +16,17 @@ namespace tandem {
 
 /// What one device did so far.
 struct DeviceTally {
-  Duration busy{};                   // its compute lane was occupied
-  Duration useful{};                 // of it, forward and backward; recomputation and updates are not
-  Duration exposed_communication{};  // its compute lane stood still while the transfer or sum it waited for ran
+  Duration busy{};    // its compute lane was occupied
+  Duration useful{};  // of it, forward and backward; recomputation and updates are not
+  Duration exposed_communication{};  // its compute lane stood still while the transfer or sum it
+                                     // waited for ran
   Duration first_start = Duration::max(), last_end{};  // of its own ops, not of what links carry
 };
 
 class SimulatedMachine {
  public:
-  /// `recorder`: every span is appended to it; may be null. Both references must outlive the machine.
+  /// `recorder`: every span is appended to it; may be null. Both references must outlive the
+  /// machine.
   SimulatedMachine(const Program& program, const CostTable& costs, Timeline* recorder = nullptr);
 
   void issue(const Program& program, Instance instance) {
@@ -42,11 +45,13 @@ class SimulatedMachine {
 
   const Table<DeviceId, DeviceTally>& tallies() const { return tallies_; }
 
-  /// Everything that the future depends on after `body` is issued: lane times, and completions that later bodies wait for.
+  /// Everything that the future depends on after `body` is issued: lane times, and completions that
+  /// later bodies wait for.
   void append_state(std::int64_t body, std::vector<Duration>& state) const;
 
-  /// As if `cycles` more repetitions had passed, each advancing all times by `advance` and adding `per_cycle` to the tallies.
-  /// REQUIRES: a whole number of bodies, `bodies`, lies between; the sums fit 64 bits.
+  /// As if `cycles` more repetitions had passed, each advancing all times by `advance` and adding
+  /// `per_cycle` to the tallies. REQUIRES: a whole number of bodies, `bodies`, lies between; the
+  /// sums fit 64 bits.
   void skip(std::int64_t cycles, std::int64_t bodies, Duration advance,
             const Table<DeviceId, DeviceTally>& per_cycle);
 
@@ -73,7 +78,7 @@ class SimulatedMachine {
   Table<LaneId, Duration> free_;
   std::vector<Duration> done_;  // a ring of `depth_` bodies
   Table<DeviceId, DeviceTally> tallies_;
-  std::vector<Wait> carried_;   // waits across bodies: each reaches `lag` bodies back
+  std::vector<Wait> carried_;  // waits across bodies: each reaches `lag` bodies back
   Table<InstructionId, InstructionId> behind_;  // of an update behind a sum the sum, else itself
 };
 

@@ -1,6 +1,7 @@
 #pragma once
-// Steady state: from some batch on every completion advances by the same λ each c batches. Found by comparing whole states,
-// so that max-plus linearity, f(x + λ) = f(x) + λ, makes every later cycle repeat exactly.
+// Steady state: from some batch on every completion advances by the same λ each c batches. Found by
+// comparing whole states, so that max-plus linearity, f(x + λ) = f(x) + λ, makes every later cycle
+// repeat exactly.
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +13,7 @@
 namespace tandem {
 
 struct SteadyState {
-  Duration cycle{};               // λ
+  Duration cycle{};                // λ
   std::int64_t cycle_batches = 1;  // c; the period, λ/c a batch, is a rational and exact
   std::int64_t from_batch = 0;     // first batch of the steady state
   Table<DeviceId, DeviceTally> per_cycle;

@@ -11,7 +11,8 @@
 namespace tandem {
 
 StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration transfer) {
-  return {.parts = Table<PartId, StageTimes>(parts, times), .transfer = transfer, .reduce_tied = {}};
+  return {
+      .parts = Table<PartId, StageTimes>(parts, times), .transfer = transfer, .reduce_tied = {}};
 }
 
 CostModel cost_model(const Placement& placement, StageCosts costs) {
@@ -19,16 +20,25 @@ CostModel cost_model(const Placement& placement, StageCosts costs) {
   return [part = placement.part, costs = std::move(costs)](const CostKey& key) -> Duration {
     const StageTimes& times = costs.parts[part[key.stage]];
     switch (key.kind) {
-      case OpKind::forward: return times.forward;
-      case OpKind::recompute: return times.recompute;
-      case OpKind::backward: return times.backward;
-      case OpKind::backward_input: return times.backward_input;
-      case OpKind::backward_weight: return times.backward_weight;
+      case OpKind::forward:
+        return times.forward;
+      case OpKind::recompute:
+        return times.recompute;
+      case OpKind::backward:
+        return times.backward;
+      case OpKind::backward_input:
+        return times.backward_input;
+      case OpKind::backward_weight:
+        return times.backward_weight;
       case OpKind::send_activation:
-      case OpKind::send_gradient: return costs.transfer;
-      case OpKind::reduce_tied: return costs.reduce_tied;
-      case OpKind::reduce_gradient: return times.reduce;
-      case OpKind::update: return times.update;
+      case OpKind::send_gradient:
+        return costs.transfer;
+      case OpKind::reduce_tied:
+        return costs.reduce_tied;
+      case OpKind::reduce_gradient:
+        return times.reduce;
+      case OpKind::update:
+        return times.update;
     }
     TANDEM_CHECK(false, index(key.kind));
     return {};
@@ -38,27 +48,32 @@ CostModel cost_model(const Placement& placement, StageCosts costs) {
 namespace {
 
 const LayerCost& find_cost(const Profile& profile, LayerKind kind, std::int32_t microbatch_size) {
-  const auto found = std::find_if(profile.layers.begin(), profile.layers.end(), [&](const LayerCost& row) {
-    return row.kind == kind && row.microbatch_size == microbatch_size;
-  });
+  const auto found =
+      std::find_if(profile.layers.begin(), profile.layers.end(), [&](const LayerCost& row) {
+        return row.kind == kind && row.microbatch_size == microbatch_size;
+      });
   if (found != profile.layers.end()) return *found;
-  throw InputError(fmt::format("the profile has no layer \"{}\" at microbatch size {}: measure it with "
-                               "tandem profile --microbatch-size {}",
-                               name(kind), microbatch_size, microbatch_size));
+  throw InputError(
+      fmt::format("the profile has no layer \"{}\" at microbatch size {}: measure it with "
+                  "tandem profile --microbatch-size {}",
+                  name(kind), microbatch_size, microbatch_size));
 }
 
 /// Time for `bytes`: measured, or on the line through the two sizes nearest to it.
 Duration transfer_time(const Profile& profile, Bytes bytes) {
   if (profile.transfers.empty()) throw InputError("the profile has no transfers");
   std::vector<TransferCost> rows = profile.transfers;
-  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  std::sort(rows.begin(), rows.end(),
+            [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
   if (rows.size() == 1 || bytes <= rows.front().bytes) return rows.front().time;
-  auto above = std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.bytes >= bytes; });
+  auto above =
+      std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.bytes >= bytes; });
   if (above == rows.end()) --above;
   const auto below = std::prev(above);
   const double slope = static_cast<double>((above->time - below->time).count()) /
                        static_cast<double>(std::max<Bytes>(above->bytes - below->bytes, 1));
-  const double time = static_cast<double>(below->time.count()) + slope * static_cast<double>(bytes - below->bytes);
+  const double time =
+      static_cast<double>(below->time.count()) + slope * static_cast<double>(bytes - below->bytes);
   return Duration(static_cast<std::int64_t>(std::max(time, 0.0)));
 }
 
@@ -66,26 +81,30 @@ Duration transfer_time(const Profile& profile, Bytes bytes) {
 
 StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
                               const std::vector<LayerRange>& stages, std::int32_t microbatch_size) {
-  const bool same = profile.model.architecture == model.architecture && profile.model.width == model.width &&
-                    profile.model.heads == model.heads && profile.model.sequence == model.sequence &&
+  const bool same = profile.model.architecture == model.architecture &&
+                    profile.model.width == model.width && profile.model.heads == model.heads &&
+                    profile.model.sequence == model.sequence &&
                     profile.model.vocabulary == model.vocabulary;
   if (!same) {
-    throw InputError(fmt::format("the profile measured model \"{}\" (width {}, sequence {}), not \"{}\" (width {}, "
-                                 "sequence {})",
-                                 profile.model.name, profile.model.width, profile.model.sequence, model.name,
-                                 model.width, model.sequence));
+    throw InputError(fmt::format(
+        "the profile measured model \"{}\" (width {}, sequence {}), not \"{}\" (width {}, "
+        "sequence {})",
+        profile.model.name, profile.model.width, profile.model.sequence, model.name, model.width,
+        model.sequence));
   }
   const std::vector<LayerKind> layers = layers_of(model);
   StageCosts costs;
   costs.transfer = transfer_time(profile, boundary_bytes(model, microbatch_size));
-  costs.reduce_tied = transfer_time(
-      profile, 2 * static_cast<Bytes>(model.vocabulary) * model.width * static_cast<Bytes>(sizeof(float)));
+  costs.reduce_tied = transfer_time(profile, 2 * static_cast<Bytes>(model.vocabulary) *
+                                                 model.width * static_cast<Bytes>(sizeof(float)));
   for (const LayerRange& range : stages) {
     StageTimes times;
     const Duration overhead = profile.instruction_overhead;
-    times.forward = times.backward = times.backward_input = times.backward_weight = times.update = overhead;
+    times.forward = times.backward = times.backward_input = times.backward_weight = times.update =
+        overhead;
     for (std::int32_t layer = range.first; layer < range.last; ++layer) {
-      const LayerCost& cost = find_cost(profile, layers[static_cast<std::size_t>(layer)], microbatch_size);
+      const LayerCost& cost =
+          find_cost(profile, layers[static_cast<std::size_t>(layer)], microbatch_size);
       times.forward += cost.forward;
       times.backward += cost.backward;
       times.backward_input += cost.backward_input;

@@ -1,6 +1,6 @@
 #pragma once
-// StageCosts: the price of every op by part of the model, whatever its source — plain costs of the command line, a file, a
-// measured profile. One price is asked for in one place.
+// StageCosts: the price of every op by part of the model, whatever its source — plain costs of the
+// command line, a file, a measured profile. One price is asked for in one place.
 
 #include "core/cost.h"
 #include "core/model.h"
@@ -8,7 +8,8 @@
 
 namespace tandem {
 
-/// Times of one part (stage) for one microbatch. `backward` is the whole backward of schedules that do not split it.
+/// Times of one part (stage) for one microbatch. `backward` is the whole backward of schedules that
+/// do not split it.
 struct StageTimes {
   Duration forward{}, recompute{}, backward{}, backward_input{}, backward_weight{};
   Duration update{}, reduce{};  // once a batch
@@ -23,9 +24,9 @@ struct StageCosts {
 /// The same times for each of `parts` parts.
 StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration transfer);
 
-/// Costs of the layer ranges `stages` from a measured profile; layers are measured alone, so a stage is their sum plus the
-/// executor's own overhead. Throws InputError when the profile lacks a layer kind at this microbatch size, or is of
-/// another model.
+/// Costs of the layer ranges `stages` from a measured profile; layers are measured alone, so a
+/// stage is their sum plus the executor's own overhead. Throws InputError when the profile lacks a
+/// layer kind at this microbatch size, or is of another model.
 StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
                               const std::vector<LayerRange>& stages, std::int32_t microbatch_size);
 

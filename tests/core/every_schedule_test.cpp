@@ -86,8 +86,8 @@ std::vector<std::string> lines_of(const Pipeline& wanted) {
     std::string line;
     for (const Op& op : order) {
       if (op.kind == OpKind::update) continue;
-      line += fmt::format("{}{}{}", line.empty() ? "" : " ", traits(op.kind).notation,
-                          op.microbatch);
+      line +=
+          fmt::format("{}{}{}", line.empty() ? "" : " ", traits(op.kind).notation, op.microbatch);
     }
     lines.push_back(std::move(line));
   }
@@ -127,7 +127,8 @@ TEST(PublishedOrder, Of2BWAlternatesAndNeverDrains) {
 }
 
 TEST(PublishedOrder, OfModelParallelismHasOneMicrobatchInFlight) {
-  EXPECT_THAT(lines_of(pipeline("model-parallel", 2, 2)), ElementsAre("f0 b0 f1 b1", "f0 b0 f1 b1"));
+  EXPECT_THAT(lines_of(pipeline("model-parallel", 2, 2)),
+              ElementsAre("f0 b0 f1 b1", "f0 b0 f1 b1"));
 }
 
 // ---- Weight versions by formula ----

@@ -42,8 +42,7 @@ const Wait* wait_for(const Program& program, InstructionId id, OpKind producer) 
 InstructionId find(const Program& program, OpKind kind, StageId stage, std::int32_t residue) {
   for (const InstructionId id : program.order()) {
     const Op& op = program[id].op;
-    if (op.kind == kind && op.stage == stage &&
-        op.microbatch % program.microbatches() == residue) {
+    if (op.kind == kind && op.stage == stage && op.microbatch % program.microbatches() == residue) {
       return id;
     }
   }
@@ -177,8 +176,7 @@ TEST(Lower, ReachesBackInto2BWsOtherBodies) {
       ASSERT_NE(wait, nullptr);
       const std::int32_t made =
           program[find(program, OpKind::forward, above, residue)].op.microbatch;
-      EXPECT_EQ(static_cast<std::int32_t>(wait->lag),
-                (made - program[forward].op.microbatch) / 4);
+      EXPECT_EQ(static_cast<std::int32_t>(wait->lag), (made - program[forward].op.microbatch) / 4);
     }
   }
   // Stage 0 runs three microbatches ahead: its forward of residue 3 is in the loop's own batch, and
@@ -261,9 +259,9 @@ TEST(Lower, AsksForTensOfPricesNotForThousands) {
 constexpr StageId kTop{0}, kBottom{1};
 
 Schedule two_devices(std::int32_t microbatches, std::vector<Op> top, std::vector<Op> bottom) {
-  Schedule schedule = empty_schedule("hand-written", {.devices = 2, .microbatches = microbatches,
-                                                      .replicas = {}},
-                                     linear_placement(2));
+  Schedule schedule =
+      empty_schedule("hand-written", {.devices = 2, .microbatches = microbatches, .replicas = {}},
+                     linear_placement(2));
   schedule.order = {std::move(top), std::move(bottom)};
   return schedule;
 }
@@ -279,12 +277,12 @@ std::string refusal(const Schedule& schedule) {
 }
 
 TEST(Lower, ReportsADeadlockAsItsWaitCycleWithAPicture) {
-  const Schedule schedule = two_devices(
-      2,
-      {forward(kTop, 0), backward(kTop, 0), forward(kTop, 1), backward(kTop, 1),
-       update(kTop, 1, 2)},
-      {forward(kBottom, 0), forward(kBottom, 1), backward(kBottom, 0), backward(kBottom, 1),
-       update(kBottom, 1, 2)});
+  const Schedule schedule =
+      two_devices(2,
+                  {forward(kTop, 0), backward(kTop, 0), forward(kTop, 1), backward(kTop, 1),
+                   update(kTop, 1, 2)},
+                  {forward(kBottom, 0), forward(kBottom, 1), backward(kBottom, 0),
+                   backward(kBottom, 1), update(kBottom, 1, 2)});
   EXPECT_EQ(refusal<InfeasibleError>(schedule),
             R"(schedule "hand-written" would deadlock, a cycle of 6 waits:
   backward 0 of stage 0 (device 0) waits for send_gradient 0 from device 1 to 0

@@ -13,8 +13,8 @@
 namespace tandem::testing {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::Each;
+using ::testing::ElementsAre;
 
 std::vector<double> peaks_of(const Pipeline& wanted, double after_input = 1.0) {
   return peak_activations(program_of(wanted), after_input).rows();

@@ -64,8 +64,7 @@ TEST(Placement, JoinsEachReplicaToEach) {
   const Placement replicated = replicated_placement({2, 1, 2});
   EXPECT_EQ(replicated.devices, 5);
   EXPECT_THAT(parts_of(replicated), ElementsAre(0, 0, 1, 2, 2));
-  EXPECT_THAT(edges_of(replicated),
-              ElementsAre(Edge{0, 2}, Edge{1, 2}, Edge{2, 3}, Edge{2, 4}));
+  EXPECT_THAT(edges_of(replicated), ElementsAre(Edge{0, 2}, Edge{1, 2}, Edge{2, 3}, Edge{2, 4}));
 }
 
 TEST(Placement, KnowsWhatIsTied) {

@@ -52,9 +52,8 @@ TEST(Registry, GivesEachScheduleOneNameAndSaysWhatItIs) {
 }
 
 TEST(Registry, ListsWhatTheContractNames) {
-  EXPECT_THAT(schedule_names(),
-              ElementsAre("model-parallel", "gpipe", "1f1b", "2bw", "probe-replicated", "probe-v",
-                          "probe-bidirectional"));
+  EXPECT_THAT(schedule_names(), ElementsAre("model-parallel", "gpipe", "1f1b", "2bw",
+                                            "probe-replicated", "probe-v", "probe-bidirectional"));
   for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
     EXPECT_EQ(find_schedule(alias).name, "1f1b");
   }

@@ -30,9 +30,9 @@ void expect_same(const std::map<OpKey, Times>& machine, const std::map<OpKey, Ti
     ASSERT_NE(found, machine.end());
     ASSERT_EQ(found->second, times)
         << name(std::get<OpKind>(key)) << " of stage " << index(std::get<StageId>(key))
-        << " for microbatch " << std::get<std::int64_t>(key) << ": "
-        << found->second.start.count() << " to " << found->second.end.count() << ", expected "
-        << times.start.count() << " to " << times.end.count();
+        << " for microbatch " << std::get<std::int64_t>(key) << ": " << found->second.start.count()
+        << " to " << found->second.end.count() << ", expected " << times.start.count() << " to "
+        << times.end.count();
   }
 }
 
@@ -65,8 +65,7 @@ TEST_P(EverySchedulesTimes, RunsAsItsProgramUnrolled) {
   for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 4, 5}, {2, 4, 6})) {
     const Program program = program_of(wanted);
     const CostTable costs = random_costs(program, 7, Spread::wide);
-    EXPECT_EQ(simulated(program, costs, 2).spans, longest_path(program, costs, 2))
-        << wanted.name();
+    EXPECT_EQ(simulated(program, costs, 2).spans, longest_path(program, costs, 2)) << wanted.name();
   }
 }
 
@@ -92,10 +91,9 @@ Schedule random_legal_order(std::mt19937_64& random) {
     const auto microbatch =
         static_cast<std::int32_t>(below(static_cast<std::uint64_t>(schedule.microbatches)));
     const bool last = stage + 1 == placement.stages();
-    const bool ready = kind == OpKind::forward
-                           ? stage == 0 || done[{kind, stage - 1, microbatch}]
-                           : done[{OpKind::forward, stage, microbatch}] &&
-                                 (last || done[{kind, stage + 1, microbatch}]);
+    const bool ready = kind == OpKind::forward ? stage == 0 || done[{kind, stage - 1, microbatch}]
+                                               : done[{OpKind::forward, stage, microbatch}] &&
+                                                     (last || done[{kind, stage + 1, microbatch}]);
     if (!ready || done[{kind, stage, microbatch}]) continue;
     done[{kind, stage, microbatch}] = true;
     --left;

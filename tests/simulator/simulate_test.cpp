@@ -24,10 +24,10 @@ std::string line_of(const Program& program, const Timeline& timeline, DeviceId d
   for (const Span& span : timeline.spans) {
     const Op& op = program[span.instruction].op;
     if (!is_compute(op.kind) || program.placement().device[op.stage] != device) continue;
-    text += fmt::format("{}{}{} {}-{}", text.empty() ? "" : " ",
-                        op.kind == OpKind::forward ? "F" : "B",
-                        span.body * program.microbatches() + op.microbatch + 1, span.start.count(),
-                        span.end.count());
+    text +=
+        fmt::format("{}{}{} {}-{}", text.empty() ? "" : " ", op.kind == OpKind::forward ? "F" : "B",
+                    span.body * program.microbatches() + op.microbatch + 1, span.start.count(),
+                    span.end.count());
   }
   return text;
 }
@@ -62,16 +62,14 @@ TEST(Simulate, DrawsFigure2OfThe2BWPaper) {
 }
 
 TEST(Simulate, DrawsAnotherFigureAtOtherCosts) {
-  const std::vector<std::string> lines =
-      lines_of_2bw({.forward = 1, .backward = 2, .transfer = 1});
+  const std::vector<std::string> lines = lines_of_2bw({.forward = 1, .backward = 2, .transfer = 1});
   for (std::size_t device = 1; device < 4; ++device) {
     EXPECT_NE(lines[device].substr(0, kFigure2[device].size()), kFigure2[device]);
   }
 }
 
 SimulationResult simulated(const Pipeline& wanted, const PlainCosts& costs,
-                           std::int64_t batches = 1,
-                           TransferLanes lanes = TransferLanes::shared) {
+                           std::int64_t batches = 1, TransferLanes lanes = TransferLanes::shared) {
   const Program program = program_of(wanted, lanes);
   return simulate(program, plain_costs(program, costs), {.batches = batches});
 }
@@ -121,8 +119,7 @@ TEST(Simulate, AgreesWithTheLatencyTermsOfFlushedSchedules) {
       const std::int64_t work = (m + p - 1) * 3000;
       const SimulationResult one_each =
           simulated(pipeline("1f1b", p, m), costs, 1, TransferLanes::ideal);
-      EXPECT_EQ(one_each.makespan.count(),
-                work + 7 * (2 * (p - 1) * rounds + 2 * (p - 2)))
+      EXPECT_EQ(one_each.makespan.count(), work + 7 * (2 * (p - 1) * rounds + 2 * (p - 2)))
           << p << " " << m;
       const SimulationResult all_first =
           simulated(pipeline("gpipe", p, m), costs, 1, TransferLanes::ideal);
@@ -137,8 +134,7 @@ TEST(Simulate, LosesARoundTripOverThePipelineAMicrobatchIn2BWWithLatency) {
       const SimulationResult result =
           simulated(pipeline("2bw", p, m), {.forward = 1000, .backward = 2000, .transfer = 60});
       // F + B + 2c(p−1)/p a microbatch, exactly: both sides times p and the batches of a cycle.
-      EXPECT_EQ(result.cycle.count() * p,
-                m * result.cycle_batches * (3000 * p + 2 * 60 * (p - 1)))
+      EXPECT_EQ(result.cycle.count() * p, m * result.cycle_batches * (3000 * p + 2 * 60 * (p - 1)))
           << p << " " << m;
     }
   }
@@ -146,9 +142,8 @@ TEST(Simulate, LosesARoundTripOverThePipelineAMicrobatchIn2BWWithLatency) {
 
 TEST(Simulate, HidesLatencyIn2BWOnlyWithASlopeOfExtraMicrobatches) {
   const auto period_of_microbatch = [](int p, int m, int extra, std::int64_t transfer) {
-    const SimulationResult result =
-        simulated(pipeline("2bw", p, m, extra),
-                  {.forward = 1000, .backward = 2000, .transfer = transfer});
+    const SimulationResult result = simulated(
+        pipeline("2bw", p, m, extra), {.forward = 1000, .backward = 2000, .transfer = transfer});
     return static_cast<double>(result.cycle.count()) /
            (1000.0 * m * static_cast<double>(result.cycle_batches));
   };

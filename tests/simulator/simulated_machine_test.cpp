@@ -60,9 +60,8 @@ TEST(SimulatedMachine, CountsBusyUsefulAndExposedTime) {
   // 0 | f0 0-2 f1 2-4                        r0 4-6 b0 18-22  r1 22-24 b1 27-31  U 31-32
   // 1 |   f0 5-7  f1 8-10  r0 10-12 b0 12-16 r1 16-18 b1 18-22 U 22-23
   // Activations travel 2-5 and 5-8, gradients 16-19 and 22-25.
-  const Outcome run = run_of(
-      program,
-      {.forward = 2, .backward = 4, .transfer = 3, .recompute = 2, .update = 1}, 1);
+  const Outcome run =
+      run_of(program, {.forward = 2, .backward = 4, .transfer = 3, .recompute = 2, .update = 1}, 1);
   EXPECT_EQ(run.of(program, OpKind::forward, 1, 1).start.count(), 8);
   EXPECT_EQ(run.of(program, OpKind::backward, 0, 0).start.count(), 19);
   EXPECT_EQ(run.of(program, OpKind::backward, 0, 1).start.count(), 25);
@@ -84,8 +83,7 @@ TEST(SimulatedMachine, CountsASumThatTheNextBatchWaitsForAsExposed) {
   const Program program = program_of(wanted);
   // f0 0-1 f1 1-2 b0 2-4 b1 4-6, sum 6-16, update 16-19, and the next forward waits for it: the sum
   // is exposed, the update is not communication.
-  const Outcome run =
-      run_of(program, {.forward = 1, .backward = 2, .update = 3, .reduce = 10}, 2);
+  const Outcome run = run_of(program, {.forward = 1, .backward = 2, .update = 3, .reduce = 10}, 2);
   EXPECT_EQ(run.of(program, OpKind::forward, 0, 2).start.count(), 19);
   EXPECT_EQ(run.tallies[DeviceId{0}].exposed_communication.count(), 10);
   EXPECT_EQ(run.tallies[DeviceId{0}].busy.count(), 12);

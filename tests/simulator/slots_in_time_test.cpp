@@ -105,11 +105,13 @@ class UsesOfSlots {
     return updates.lower_bound(microbatch)->second.end;
   }
 
-  /// What a stage makes for its neighbours: until it is sent, or a neighbour on this device is done.
+  /// What a stage makes for its neighbours: until it is sent, or a neighbour on this device is
+  /// done.
   void add_made(SlotKind kind, StageId stage, std::int64_t microbatch, Duration start) {
     const bool down = kind == SlotKind::output;
     std::optional<Duration> end;
-    const auto send = find(down ? OpKind::send_activation : OpKind::send_gradient, stage, microbatch);
+    const auto send =
+        find(down ? OpKind::send_activation : OpKind::send_gradient, stage, microbatch);
     if (send) end = send->end;
     for (const Placement::Edge& edge : placement_.edges) {
       if ((down ? edge.from : edge.to) != stage) continue;

@@ -93,8 +93,7 @@ Profile small_profile() {
 }
 
 TEST(CostsFromProfile, SumsTheLayersOfAStageAndAddsTheOverheadOnce) {
-  const StageCosts costs =
-      costs_from_profile(small_profile(), small_model(), {{0, 2}, {2, 4}}, 2);
+  const StageCosts costs = costs_from_profile(small_profile(), small_model(), {{0, 2}, {2, 4}}, 2);
   EXPECT_EQ(costs.parts[PartId{0}].forward, ns(1 + 10 + 5));
   EXPECT_EQ(costs.parts[PartId{1}].forward, ns(100 + 1000 + 5));
   EXPECT_EQ(costs.parts[PartId{0}].backward, ns(4 * 11 + 5));

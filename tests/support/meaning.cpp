@@ -166,8 +166,7 @@ class Unrolled {
         kind == update ? std::vector{stage} : participants(kind, stage);
     for (const StageId each : stages) {
       if (kind == update && summed(each)) {
-        const bool reduced =
-            schedule_.width > 1 || participants(reduce_gradient, each).size() > 1;
+        const bool reduced = schedule_.width > 1 || participants(reduce_gradient, each).size() > 1;
         const OpKind sum = reduced ? reduce_gradient : reduce_tied;
         need(key, key_of(sum, participants(sum, each).front(), microbatch));
         continue;

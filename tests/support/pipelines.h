@@ -131,16 +131,23 @@ struct PlainCosts {
 inline CostModel plain_prices(const PlainCosts& costs) {
   return [costs](const CostKey& key) -> Duration {
     switch (key.kind) {
-      case OpKind::forward: return Duration(costs.forward);
-      case OpKind::recompute: return Duration(costs.recompute);
-      case OpKind::backward: return Duration(costs.backward);
+      case OpKind::forward:
+        return Duration(costs.forward);
+      case OpKind::recompute:
+        return Duration(costs.recompute);
+      case OpKind::backward:
+        return Duration(costs.backward);
       case OpKind::backward_input:
-      case OpKind::backward_weight: return Duration(costs.backward / 2);
+      case OpKind::backward_weight:
+        return Duration(costs.backward / 2);
       case OpKind::send_activation:
-      case OpKind::send_gradient: return Duration(costs.transfer);
+      case OpKind::send_gradient:
+        return Duration(costs.transfer);
       case OpKind::reduce_tied:
-      case OpKind::reduce_gradient: return Duration(costs.reduce);
-      case OpKind::update: return Duration(costs.update);
+      case OpKind::reduce_gradient:
+        return Duration(costs.reduce);
+      case OpKind::update:
+        return Duration(costs.update);
     }
     return {};
   };
