@@ -1,4 +1,5 @@
-// The main() of a fuzzer where libFuzzer is not: runs each file of the named folder through it once.
+// The main() of a fuzzer where libFuzzer is not: runs each file of the named folder through it
+// once.
 
 #include <cstdint>
 #include <cstdio>
