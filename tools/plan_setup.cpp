@@ -2,10 +2,14 @@
 
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/io/files.h"
+#include "core/io/json_document.h"
+#include "core/io/json_position.h"
 #include "core/io/read.h"
 #include "core/lower.h"
 
@@ -13,11 +17,32 @@ namespace tandem::tools {
 
 namespace {
 
+/// What is lowered in seconds, within a few GiB.
+constexpr std::uint16_t kMostDepth = 4096;
+constexpr std::int64_t kMostCells = 1 << 20;
+
+[[noreturn]] void reject(const std::string& path, const std::string& pointer,
+                         const std::string& message) {
+  const SourcePlace place = locate(path, read_file(path, kLargestJson), pointer);
+  throw InputError(std::vector<Complaint>{{message, place, {}}});
+}
+
 Schedule schedule_of(const std::string& path, const Plan& plan) {
+  if (plan.depth > kMostDepth) {
+    reject(path, "/depth",
+           fmt::format("expected at most {} stages, found {}", kMostDepth, plan.depth));
+  }
+  if (std::int64_t{plan.depth} * plan.microbatches > kMostCells) {
+    reject(path, "/microbatches",
+           fmt::format("{} microbatches on {} stages: expected a product of at most {}",
+                       plan.microbatches, plan.depth, kMostCells));
+  }
   try {
     return make_schedule(find_schedule(plan.schedule), schedule_request(plan));
-  } catch (const Error& error) {
-    throw InputError(fmt::format("{}: {}", path, error.what()));
+  } catch (const UsageError& error) {
+    reject(path, "/schedule", error.what());
+  } catch (const InputError& error) {
+    reject(path, "/schedule", error.what());
   }
 }
 
@@ -27,24 +52,30 @@ PreparedPlan prepare_plan(const std::string& path) {
   Plan plan = read_plan(path);
   Schedule schedule = schedule_of(path, plan);
   if (schedule.placement.parts() != plan.stages.size()) {
-    throw InputError(fmt::format("{}: schedule {} cuts the model into {} parts, but the plan has {} stages", path,
-                                 plan.schedule, schedule.placement.parts(), plan.stages.size()));
+    reject(path, "/stages",
+           fmt::format("schedule {} cuts the model into {} parts, but the plan has {} stages",
+                       plan.schedule, schedule.placement.parts(), plan.stages.size()));
   }
   Program program = lower(schedule);
   SlotCounts slots = count_slots(program);
   Table<StageId, StageBytes> bytes;
   for (const PartId part : schedule.placement.part) {
-    bytes.push_back(stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size, plan.optimizer));
+    bytes.push_back(
+        stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size, plan.optimizer));
   }
-  return {std::move(plan), std::move(schedule), std::move(program), std::move(slots), std::move(bytes)};
+  return {std::move(plan), std::move(schedule), std::move(program), std::move(slots),
+          std::move(bytes)};
 }
 
-Profile profile_of(const std::string& plan_path, const Plan& plan, const std::string& profile_path) {
+Profile profile_of(const std::string& plan_path, const Plan& plan,
+                   const std::string& profile_path) {
   if (!profile_path.empty()) return read_profile(profile_path);
   if (plan.profile.empty()) {
-    throw InputError(fmt::format("{}: the plan names no profile: give one with --profile FILE", plan_path));
+    throw InputError(
+        fmt::format("{}: the plan names no profile: give one with --profile FILE", plan_path));
   }
-  const std::filesystem::path beside = std::filesystem::path(plan_path).parent_path() / plan.profile;
+  const std::filesystem::path beside =
+      std::filesystem::path(plan_path).parent_path() / plan.profile;
   return read_profile(beside.string());
 }
 

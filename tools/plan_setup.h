@@ -1,5 +1,6 @@
 #pragma once
-// A plan file made ready: its schedule, program, prices and memory — the same for check, simulate and train.
+// A plan file made ready: its schedule, program, prices and memory — the same for check, simulate
+// and train.
 
 #include <optional>
 #include <string>
@@ -19,10 +20,12 @@ struct PreparedPlan {
   Table<StageId, StageBytes> bytes;
 };
 
-/// Reads and lowers. Throws InputError naming the file when the schedule is unknown or can't serve the plan.
+/// Reads and lowers. Throws InputError at its place in the file when the schedule is unknown or
+/// can't serve the plan, or when the program would be absurdly large.
 PreparedPlan prepare_plan(const std::string& path);
 
-/// The plan's own profile, or the one at `profile_path` when that is not empty. Throws InputError when there is none.
+/// The plan's own profile, or the one at `profile_path` when that is not empty. Throws InputError
+/// when there is none.
 Profile profile_of(const std::string& plan_path, const Plan& plan, const std::string& profile_path);
 
 Table<DeviceId, MemoryByClass> planned_memory(const PreparedPlan& prepared);
