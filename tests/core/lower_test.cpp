@@ -1,9 +1,11 @@
 #include "core/lower.h"
 
 #include <algorithm>
-#include <map>
+#include <random>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -299,6 +301,55 @@ TEST(Lower, ReportsADeadlockAsItsWaitCycleWithAPicture) {
          ^^
   0 | f0 b0 f1 b1 U1
             ^^)");
+}
+
+/// Lets every device run its next op as soon as it can, with no order but its own.
+bool can_run(const Schedule& schedule) {
+  std::set<std::tuple<OpKind, StageId, std::int32_t>> done;
+  const std::size_t last = schedule.placement.stages() - 1;
+  const auto ready = [&](const Op& op) {
+    const std::size_t stage = index(op.stage);
+    const auto did = [&](OpKind kind, std::size_t other) {
+      return done.contains({kind, id_at<StageId>(other), op.microbatch});
+    };
+    if (op.kind == OpKind::forward) return stage == 0 || did(OpKind::forward, stage - 1);
+    if (op.kind == OpKind::update) return true;
+    return did(OpKind::forward, stage) && (stage == last || did(OpKind::backward, stage + 1));
+  };
+  Table<DeviceId, std::size_t> next(schedule.order.size());
+  bool progress = true, finished = false;
+  while (progress) {
+    progress = false;
+    finished = true;
+    for (const DeviceId device : ids(schedule.order)) {
+      const std::vector<Op>& order = schedule.order[device];
+      while (next[device] < order.size() && ready(order[next[device]])) {
+        const Op& op = order[next[device]++];
+        done.insert({op.kind, op.stage, op.microbatch});
+        progress = true;
+      }
+      finished = finished && next[device] == order.size();
+    }
+  }
+  return finished;
+}
+
+TEST(Lower, RefusesExactlyTheOrdersThatNoMachineCouldRun) {
+  std::mt19937_64 random(17);
+  int accepted = 0, refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    Schedule schedule = schedule_of(pipeline(i % 2 == 0 ? "1f1b" : "gpipe", 3, 3));
+    for (auto swaps = random() % 6; swaps > 0; --swaps) {
+      std::vector<Op>& order = schedule.order[id_at<DeviceId>(random() % 3)];
+      std::swap(order[random() % (order.size() - 1)], order[random() % (order.size() - 1)]);
+    }
+    const bool runs = can_run(schedule);
+    ++(runs ? accepted : refused);
+    const std::string message = refusal<InfeasibleError>(schedule);
+    ASSERT_EQ(message == "accepted", runs) << i << ": " << message;
+  }
+  EXPECT_GT(accepted, 200);
+  EXPECT_GT(refused, 200);
 }
 
 TEST(Lower, ReportsADeadlockWithinADevice) {
