@@ -18,7 +18,7 @@ enum class SlotKind : std::uint8_t {
   gradients,        // sum over the microbatches of one update; first weight gradient … update
   stash,            // what forward (or recompute) leaves for the backward; … last gradient op of the microbatch
   input,            // activation received from another device; transfer … last gradient op of the microbatch
-  output,           // activation made here; forward … its transfer, or the last gradient op of a consumer on this device
+  output,           // activation made here; forward … last gradient op of the microbatch, here and of consumers on this device
   output_gradient,  // gradient received from another device; transfer … last gradient op of the microbatch
   input_gradient,   // gradient made here; backward … its transfer, or the last gradient op of a consumer on this device
 };

@@ -287,7 +287,7 @@ class SlotCounter {
         const auto& by = local ? weight_gradient_ : down ? forward_ : input_gradient_;
         if (!ended(knows, *by[at(consumer, residue)], microbatch)) return false;
       }
-      return true;
+      if (!down) return true;
     }
     return ended(knows, *weight_gradient_[at(stage, residue)], microbatch);
   }

@@ -241,11 +241,9 @@ class DeviceMachine {
   void release_after_backward(StageState<B>& s, std::int64_t microbatch) {
     const std::int64_t q = sequence_(s.id, microbatch);
     s.stash.release(q);
-    if (s.above) {
-      if (s.above_is_here) state_of(*s.above).output.release(sequence_(*s.above, microbatch));
-      else s.input.release(q);
-    }
+    if (s.above && !s.above_is_here) s.input.release(q);
     if (s.below) {
+      s.output.release(q);  // its transfer has ended: the gradient came back
       if (s.below_is_here) state_of(*s.below).input_gradient.release(sequence_(*s.below, microbatch));
       else s.output_gradient.release(q);
     }
@@ -297,7 +295,7 @@ class DeviceMachine {
     const Duration start = now();
     auto kernels = backend_.kernels(compute_stream());
     kernels.copy(from.held(q), into.acquire(target_q));
-    from.release(q);
+    if (!activation) from.release(q);
     into.land(target_q, start, now());
     world_.ring(program_.placement().device[target.id]);
   }
