@@ -67,7 +67,8 @@ class Pipeline {
   Outcome<T> run(const RunOptions& options) {
     Outcome<T> outcome;
     for (std::int64_t k = 0; k < options.microbatches; ++k) {
-      const auto sample = testing::random_sample<T>(model_, kMicrobatchSize, 10 + k);
+      const auto sample =
+          testing::random_sample<T>(model_, kMicrobatchSize, 10 + static_cast<std::uint64_t>(k));
       for (std::size_t s = 0; s < stages_.size(); ++s) {
         outcome.loss += forward(s, sample).value_or(0.0);
       }
