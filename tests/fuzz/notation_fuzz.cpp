@@ -1,0 +1,24 @@
+// Any text as a schedule: a schedule that its own notation brings back exactly, or complaints, never a crash.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/notation.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  tandem::Schedule schedule;
+  try {
+    schedule = tandem::parse_schedule(text, "s");
+  } catch (const tandem::InputError& error) {
+    TANDEM_CHECK(!error.complaints().empty() && error.complaints().size() <= 101);
+    return 0;
+  }
+  const std::string printed = tandem::print_schedule(schedule);
+  TANDEM_CHECK(tandem::parse_schedule(printed, "printed") == schedule, printed);
+  return 0;
+}
