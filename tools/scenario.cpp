@@ -5,8 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "core/io/files.h"
 #include "core/io/read.h"
 #include "core/lower.h"
+#include "core/notation.h"
+#include "core/verify.h"
 #include "simulator/cost/stage_costs.h"
 #include "tools/plan_setup.h"
 #include "tools/schedule_options.h"
@@ -103,19 +106,46 @@ StageCosts costs_from_file(const Options& options, const std::string& path, Scen
   return costs;
 }
 
-Scenario from_names(const Options& options, TransferLanes lanes) {
+/// A schedule in our notation; what its text says of devices and microbatches is not said again.
+Schedule schedule_of_file(const Options& options) {
+  for (const char* name : {"schedule", "devices", "microbatches", "width", "recompute", "extra-in-flight", "replicas"}) {
+    if (options.has(name)) throw UsageError(fmt::format("tandem simulate: the schedule file says --{} already", name));
+  }
+  constexpr std::size_t kLargestSchedule = 64u << 20u;
+  const std::string& path = options.text("schedule-file");
+  return parse_schedule(read_file(path, kLargestSchedule), path);
+}
+
+Schedule schedule_of_names(const Options& options) {
+  if (options.has("schedule-file")) return schedule_of_file(options);
   if (!options.has("schedule")) throw UsageError("tandem simulate: give a plan, or --schedule NAME with costs");
   const ScheduleTraits& traits = find_schedule(options.text("schedule"));
-  const ScheduleRequest request = schedule_request(options, traits);
-  Schedule schedule = make_schedule(traits, request);
+  return make_schedule(traits, schedule_request(options, traits));
+}
+
+/// Refuses a program that would compute something else than its schedule's batches.
+void check_right(const Program& program) {
+  const std::vector<Violation> violations = verify(program);
+  if (violations.empty()) return;
+  std::string text = fmt::format("schedule \"{}\" is not right:", program.schedule());
+  for (const Violation& violation : violations) text += fmt::format("\n  {}: {}", name(violation.kind), violation.message);
+  throw InfeasibleError(text);
+}
+
+Scenario from_names(const Options& options, TransferLanes lanes) {
+  Schedule schedule = schedule_of_names(options);
   Program program = lower(schedule, lanes);
+  if (options.has("schedule-file")) check_right(lanes == TransferLanes::shared ? program : lower(schedule));
   Scenario scenario{.schedule = std::move(schedule), .program = std::move(program), .costs = {}, .memory = {},
                     .capacity = options.bytes("memory"), .stash = {}, .config = {}, .assumptions = {}};
   scenario.microbatch_size = static_cast<std::int32_t>(options.integer("microbatch-size", 1, 1'000'000, 1));
-  scenario.config = {{"schedule", traits.name},         {"devices", request.devices},
-                     {"microbatches", request.microbatches}, {"width", request.width},
-                     {"extra_in_flight", request.extra_in_flight},
-                     {"recompute", request.recompute == Recompute::full ? "full" : "none"}};
+  scenario.config = {{"schedule", scenario.schedule.name},
+                     {"devices", scenario.schedule.placement.devices},
+                     {"microbatches", scenario.schedule.microbatches},
+                     {"microbatch_size", scenario.microbatch_size},
+                     {"width", scenario.schedule.width},
+                     {"extra_in_flight", options.integer("extra-in-flight", 0, 65535, 0)},
+                     {"recompute", options.text("recompute", "none")}};
   const Placement& placement = scenario.program.placement();
   StageCosts costs;
   if (options.has("costs")) {
@@ -135,8 +165,8 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
 
 Scenario from_plan(const Options& options, TransferLanes lanes) {
   const std::string& path = options.words()[0];
-  for (const char* name : {"schedule", "devices", "microbatches", "width", "recompute", "extra-in-flight", "replicas",
-                           "costs", "costs-per", "microbatch-size", "activation-bytes", "weight-gradient-bytes"}) {
+  for (const char* name : {"schedule", "schedule-file", "devices", "microbatches", "width", "recompute",
+                           "extra-in-flight", "replicas", "costs", "costs-per", "microbatch-size", "activation-bytes", "weight-gradient-bytes"}) {
     if (options.has(name)) throw UsageError(fmt::format("tandem simulate: the plan says --{} already", name));
   }
   for (const char* name : kPlainTimes) {
@@ -171,7 +201,8 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
 
 void add_scenario_options(Options& options) {
   options.words("PLAN", 0, 1);
-  options.value("schedule", "NAME", "name of a schedule (tandem schedule --list)");
+  options.value("schedule", "NAME", "name of a schedule (tandem schedule --list)")
+      .value("schedule-file", "FILE", "a schedule in tandem's notation, instead of a name");
   add_schedule_options(options);
   options.value("forward", "T", "time of a stage's forward for one microbatch")
       .value("backward", "T", "time of its whole backward")
@@ -189,7 +220,7 @@ void add_scenario_options(Options& options) {
       .value("activation-bytes", "A", "what a stage holds for one microbatch from forward to backward")
       .value("weight-gradient-bytes", "G", "of it from input- to weight-gradient (default A)")
       .value("memory", "SIZE", "capacity of each device, such as 16GiB");
-  for (const char* name : {"model", "cluster", "report", "schedule-file", "overlapped"}) options.absent(name);
+  for (const char* name : {"model", "cluster", "report", "overlapped"}) options.absent(name);
 }
 
 Scenario make_scenario(const Options& options) {

@@ -4,8 +4,7 @@
 
 #include "core/graph.h"
 #include "core/lower.h"
-
-#include "core/verify.h"
+#include "core/notation.h"
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
 #include "tools/command.h"
@@ -101,15 +100,15 @@ int run_schedule(const Arguments& arguments) {
   if (options.words().empty()) throw UsageError("tandem schedule: NAME is missing (tandem schedule --list shows all)");
   const ScheduleTraits& traits = find_schedule(options.words()[0]);
   const std::string format =
-      options.choice("format", {"picture", "json", "pytorch-csv", "dot"});
+      options.choice("format", {"text", "picture", "json", "pytorch-csv", "dot"});
   const Schedule schedule = make_schedule(traits, schedule_request(options, traits));
   if (format == "json" || options.has("json")) {
     print_result("schedule", {{"schedule", traits.name}, {"devices", schedule.placement.devices}}, Json::object(),
                  as_json(schedule));
   } else if (format == "pytorch-csv") {
     fmt::print("{}", as_pytorch_csv(schedule));
-  } else if (false) {
-    ;
+  } else if (format == "text") {
+    fmt::print("{}", print_schedule(schedule));
   } else {
     const Program program = lower(schedule);
     const SimulationResult result = at_unit_cost(program);

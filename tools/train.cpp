@@ -222,7 +222,7 @@ Training prepare(const Options& options) {
                   ? Data(plan.model, plan.microbatch_size, seed, read_text(options.text("data")), options.text("data"))
                   : Data(plan.model, plan.microbatch_size, seed);
   const OptimizerConfig optimizer{.kind = plan.optimizer,
-                                  .learning_rate = options.number("learning-rate", 0.0, 1e6, 1e-3),
+                                  .learning_rate = options.number("learning-rate", 0.0, 1e6, 5e-4),
                                   .weight_decay = options.number("weight-decay", 0.0, 1e6, 0.0)};
   const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
   const double ops = static_cast<double>(prepared.program.size()) * static_cast<double>(steps);
