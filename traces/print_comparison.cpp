@@ -112,7 +112,8 @@ std::string worst_table(const Comparison& comparison) {
 
 std::string unmatched(const TimelineRecords& records, const std::string& where) {
   if (records.empty()) return "";
-  std::string text = fmt::format("\nonly in the {}: {} ops\n", where, records.size());
+  std::string text = fmt::format("\nonly in the {}: {} {}\n", where, records.size(),
+                                 records.size() == 1 ? "op" : "ops");
   for (std::size_t i = 0; i < std::min(records.size(), kUnmatchedShown); ++i) {
     text += "  " + describe(records[i]) + "\n";
   }

@@ -302,7 +302,7 @@ void Checker::check_threads() {
     }
     if (lane.tid == "0") {
       // A viewer takes tid 0 for the thread that has its process's number.
-      if (slices_.contains({lane.pid, lane.pid})) {
+      if (lane.pid != lane.tid && slices_.contains({lane.pid, lane.pid})) {
         problems_.error(event,
                         fmt::format("tid 0 merges with tid {} of the same process", lane.pid));
       } else {

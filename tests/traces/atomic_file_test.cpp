@@ -1,0 +1,102 @@
+#include "traces/atomic_file.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "core/error.h"
+#include "tests/traces/trace_files.h"
+
+namespace tandem::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+template <class Action>
+std::string device_error_of(Action action) {
+  try {
+    action();
+  } catch (const DeviceError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(AtomicFile, AppearsWholeAndReplacesTheOld) {
+  const Folder folder;
+  std::ofstream(folder / "a.json") << "old";
+  AtomicFile file(folder / "a.json");
+  file.write("new ");
+  file.write("text");
+  EXPECT_EQ(text_of(folder / "a.json"), "old");
+  file.finish();
+  EXPECT_EQ(text_of(folder / "a.json"), "new text");
+  EXPECT_FALSE(fs::exists(folder / "a.json.tmp"));
+}
+
+TEST(AtomicFile, LeavesNothingBehindWhenNotFinished) {
+  const Folder folder;
+  for (const char* name : {"a.json", "a.json.gz"}) {
+    AtomicFile file(folder / name);
+    file.write(std::string(1 << 16, 'x'));
+  }
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(AtomicFile, SaysWhyItCannotBeOpened) {
+  const Folder folder;
+  const auto path = folder / "absent" / "a.json";
+  EXPECT_THAT(device_error_of([&] { AtomicFile file(path); }),
+              HasSubstr(path.string() + ": cannot open: No such file or directory"));
+}
+
+TEST(AtomicFile, LeavesNothingOnAFullDisk) {
+  // The temporary file is a way into a device that is always full.
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  const Folder folder;
+  for (const char* name : {"a.json", "a.json.gz"}) {
+    fs::create_symlink("/dev/full", folder / (std::string(name) + ".tmp"));
+    const std::string message = device_error_of([&] {
+      AtomicFile file(folder / name);
+      for (int i = 0; i < 100; ++i) file.write(std::to_string(i) + std::string(1 << 16, 'x'));
+      file.finish();
+    });
+    EXPECT_THAT(message, HasSubstr("cannot write: No space left on device")) << name;
+    EXPECT_TRUE(folder.empty()) << name;
+  }
+}
+
+TEST(AtomicFile, ReportsAFullDiskEvenWhenOnlyClosingShowsIt) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  const Folder folder;
+  fs::create_symlink("/dev/full", folder / "a.json.gz.tmp");
+  const std::string message = device_error_of([&] {
+    AtomicFile file(folder / "a.json.gz");
+    file.write("short enough to stay in the buffer");
+    file.finish();
+  });
+  EXPECT_THAT(message, HasSubstr("No space left on device"));
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(AtomicFile, WritesToADeviceDirectly) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "there is no /dev/full";
+  AtomicFile null("/dev/null");
+  null.write("gone");
+  null.finish();
+  const std::string message = device_error_of([&] {
+    AtomicFile full("/dev/full");
+    full.write("x");
+  });
+  EXPECT_THAT(message, HasSubstr("/dev/full: cannot write: No space left on device"));
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  EXPECT_FALSE(fs::exists("/dev/full.tmp"));
+}
+
+}  // namespace
+}  // namespace tandem::testing
