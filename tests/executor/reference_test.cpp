@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "executor/cpu/kernels.h"
+#include "executor/stage.h"
 #include "tests/executor/numbers.h"
 
 namespace tandem {
@@ -94,6 +95,42 @@ TEST(Reference, KeepsATiedTableOneTable) {
     const ReferenceState<float>& state = reference.step();
     EXPECT_EQ(state.weights.at(kTokenTable) == state.weights.at(kHeadTable), tied);
     EXPECT_EQ(state.optimizer.at(kTokenTable) == state.optimizer.at(kHeadTable), tied);
+  }
+}
+
+// The stage's gradients are checked against differences, so the reference's step is, too.
+TEST(Reference, StepsAgainstTheGradientOfAWholeStage) {
+  const ModelSpec model = small_gpt();
+  const Data data(model, 2, 1);
+  const OptimizerConfig sgd{.kind = OptimizerKind::sgd, .learning_rate = 1.0};
+  ReferenceOf<double> reference(model, {.optimizer = sgd, .microbatch_size = 2, .seed = 3}, data);
+  const auto before = reference.state().weights;
+  const auto& after = reference.step().weights;
+
+  const Stage<cpu::Kernels<double>> stage(model, {0, 6}, 2, mean_loss_scale(model, 2, 1));
+  cpu::Kernels<double> kernels;
+  const auto zeros = [](std::int64_t size) {
+    return std::vector<double>(static_cast<std::size_t>(size));
+  };
+  std::vector<double> weights = zeros(stage.sizes().parameters), gradients = weights,
+                      stash = zeros(stage.sizes().stash), scratch = zeros(stage.sizes().scratch);
+  Sample<double> sample;
+  data.fill(0, sample);
+  stage.initialise(weights, 3);
+  stage.forward(kernels, {.weights = weights, .sample = &sample, .stash = stash});
+  stage.backward(kernels,
+                 {.weights = weights, .stash = stash, .scratch = scratch, .gradients = gradients});
+  const auto head = static_cast<std::size_t>(stage.tied().head.value().first);
+  for (const Tensor& tensor : stage.parameters()) {
+    if (tensor.name == kHeadTable) {
+      continue;
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(tensor.size()); ++i) {
+      const double shared = tensor.name == kTokenTable ? gradients[head + i] : 0.0;
+      const double gradient = gradients[static_cast<std::size_t>(tensor.offset) + i] + shared;
+      ASSERT_NEAR(before.at(tensor.name)[i] - after.at(tensor.name)[i], gradient, 1e-15)
+          << tensor.name;
+    }
   }
 }
 
