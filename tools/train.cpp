@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -13,6 +15,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/reference.h"
 #include "executor/train.h"
+#include "simulator/simulate.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
 #include "tools/json_output.h"
@@ -169,12 +172,27 @@ void compare_with_reference(const Training& training, const std::vector<double>&
   if (history.size() != expected.size()) throw DifferenceError("the program trained tensors that the reference does not have");
 }
 
+/// The simulated timeline of the same run.
+Timeline predict(const Training& training, const std::string& plan_path) {
+  const Plan& plan = training.prepared.plan;
+  const Program& program = training.prepared.program;
+  const StageCosts costs =
+      costs_from_profile(profile_of(plan_path, plan, {}), plan.model, plan.stages, plan.microbatch_size);
+  const CostTable table = price(program, cost_model(program.placement(), costs));
+  return *simulate(program, table, {.batches = training.steps, .record = true}).timeline;
+}
+
 void write_trace(const Training& training, const Options& options, const TrainingReport<float>& report) {
   const PreparedPlan& prepared = training.prepared;
   TraceMemory memory{.devices = report.high_water, .stash = Table<StageId, Bytes>(prepared.bytes.size())};
   for (const StageId stage : ids(prepared.bytes)) memory.stash[stage] = prepared.bytes[stage][SlotKind::stash];
-  const TraceRun run{.timeline = &report.timeline, .label = {}, .memory = std::move(memory)};
-  write_chrome_trace(options.text("trace"), prepared.program, {&run, 1},
+  std::vector<TraceRun> runs{{.timeline = &report.timeline, .label = {}, .memory = memory}};
+  std::optional<Timeline> predicted;
+  if (options.has("with-prediction")) {
+    predicted = predict(training, options.words()[0]);
+    runs.push_back({.timeline = &*predicted, .label = {}, .memory = std::move(memory)});
+  }
+  write_chrome_trace(options.text("trace"), prepared.program, runs,
                      {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
 }
 
@@ -205,6 +223,7 @@ void add_options(Options& options) {
       .value("backend", "NAME", "cpu|cuda (default cpu)")
       .value("transport", "NAME", "threads (default)")
       .value("trace", "FILE", "write the measured timeline as a Chrome trace")
+      .flag("with-prediction", "in the trace, the simulated timeline beside the measured one")
       .flag("reference", "train the serial reference of the same weight semantics instead")
       .flag("verify", "train both, and compare every weight after every update, bit for bit");
   for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
@@ -268,6 +287,9 @@ int run_train(const Arguments& arguments) {
   if (options.has("transport")) options.choice("transport", {"threads"});
   if (options.has("reference") && (options.has("verify") || options.has("trace"))) {
     throw UsageError("tandem train: --reference is serial: it has no trace, and nothing to verify");
+  }
+  if (options.has("with-prediction") && !options.has("trace")) {
+    throw UsageError("tandem train: --with-prediction says what goes into the trace: give --trace FILE");
   }
   const InterruptGuard interrupt;
   const Training training = prepare(options);

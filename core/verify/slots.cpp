@@ -74,7 +74,9 @@ class Slots {
         return fill_received(stage, r, out_, &Link::gradient, use);
       case SlotKind::output:
         add(use.acquires, facts_.find(Work::forward, part, r));
-        return fill_made(stage, r, out_, &Link::activation, use);
+        fill_made(stage, r, out_, &Link::activation, use);
+        if (!use.releases.empty()) add(use.releases, facts_.last_gradient(part, r));
+        return;
       case SlotKind::input_gradient:
         add(use.acquires, facts_.find(Work::input_gradient, part, r));
         return fill_made(stage, r, in_, &Link::gradient, use);
