@@ -26,7 +26,7 @@ class CycleFinder {
  public:
   /// Bodies it looks at before it gives up. Near-equal stages drift apart by nanoseconds a batch
   /// from milliseconds of slack: their transient may last a million batches.
-  static constexpr std::size_t kMostBodies = 1u << 18;
+  static constexpr std::size_t kMostBodies = 1u << 16;
 
   /// REQUIRES: called after each body from 0 on, as long as no instance of it was switched off.
   std::optional<SteadyState> after(std::int64_t body, const SimulatedMachine& machine);

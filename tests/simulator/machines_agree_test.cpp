@@ -47,7 +47,7 @@ void expect_meaning(const Schedule& schedule, TransferLanes lanes, const CostMod
 class EverySchedulesTimes : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EverySchedulesTimes, RunsAsItsMeaningSays) {
-  for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 3, 4, 5}, {1, 2, 3, 4, 6})) {
+  for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 3, 4}, {1, 2, 4, 6})) {
     SCOPED_TRACE(wanted.name());
     const Schedule schedule = schedule_of(wanted);
     std::uint64_t seed = 1;
@@ -113,7 +113,7 @@ Schedule random_legal_order(std::mt19937_64& random) {
 
 TEST(RandomOrders, RunAsTheirMeaningSays) {
   std::mt19937_64 random(20200616);
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 200; ++i) {
     const Schedule schedule = random_legal_order(random);
     const TransferLanes lanes = i % 2 == 0 ? TransferLanes::shared : TransferLanes::ideal;
     const Spread spread = i % 3 == 0 ? Spread::tiny : Spread::wide;

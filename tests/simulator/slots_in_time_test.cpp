@@ -156,7 +156,7 @@ Rings rings_of(const Program& program, const CostTable& costs, std::int64_t batc
 class EverySchedulesSlots : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EverySchedulesSlots, AreNeverTakenBeforeTheyAreFree) {
-  for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 3, 4, 5}, {2, 3, 4, 6})) {
+  for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 4, 5}, {2, 4, 6})) {
     for (const TransferLanes lanes : {TransferLanes::shared, TransferLanes::ideal}) {
       const Program program = program_of(wanted, lanes);
       const SlotCounts slots = count_slots(program);
