@@ -1,6 +1,6 @@
 #pragma once
-// TANDEM_CHECK: a programmer's error, on in release builds too. Prints the expression and the values, aborts.
-// User errors are never checked with it: they are thrown (core/error.h).
+// TANDEM_CHECK: a programmer's error, on in release builds too. Prints the expression and the
+// values, aborts. User errors are never checked with it: they are thrown (core/error.h).
 
 #include <string>
 
@@ -20,10 +20,10 @@ std::string print_values(const Values&... values) {
 
 }  // namespace tandem::detail
 
-#define TANDEM_CHECK(expression, ...)                                               \
-  do {                                                                              \
-    if (!(expression)) [[unlikely]] {                                               \
-      ::tandem::detail::check_failed(#expression, __FILE__, __LINE__,               \
-                                     ::tandem::detail::print_values(__VA_ARGS__));  \
-    }                                                                               \
+#define TANDEM_CHECK(expression, ...)                                              \
+  do {                                                                             \
+    if (!(expression)) [[unlikely]] {                                              \
+      ::tandem::detail::check_failed(#expression, __FILE__, __LINE__,              \
+                                     ::tandem::detail::print_values(__VA_ARGS__)); \
+    }                                                                              \
   } while (false)

@@ -34,7 +34,8 @@ struct SourcePlace {
   std::uint32_t width = 1;  // columns that the culprit covers
 };
 
-/// One thing wrong with the input, printed as `file:line:column: error: /pointer: message`, line, caret.
+/// One thing wrong with the input, printed as `file:line:column: error: /pointer: message`, line,
+/// caret.
 struct Complaint {
   std::string message;
   SourcePlace place;
@@ -91,7 +92,8 @@ class AbsentError : public Error {
 /// A check (`compare --fail-over`, `trace check`, `train --verify`) found differences.
 class DifferenceError : public Error {
  public:
-  explicit DifferenceError(std::string message) : Error(ExitCode::differences, std::move(message)) {}
+  explicit DifferenceError(std::string message)
+      : Error(ExitCode::differences, std::move(message)) {}
 };
 
 /// Ctrl-C, after files were closed properly.
@@ -100,7 +102,8 @@ class Interrupted : public Error {
   explicit Interrupted(std::string message) : Error(ExitCode::interrupted, std::move(message)) {}
 };
 
-/// The candidate nearest to `word` by edit distance, or empty when none is within 2 (and a third of its length).
+/// The candidate nearest to `word` by edit distance, or empty when none is within 2 (and a third of
+/// its length).
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates);
 
 /// `; did you mean "x"?` or nothing.

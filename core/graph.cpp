@@ -11,20 +11,23 @@ namespace tandem {
 
 namespace {
 
-using WaitGraph =
-    boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, boost::no_property,
-                          boost::property<boost::edge_weight_t, double,
-                                          boost::property<boost::edge_weight2_t, double>>>;
+using WaitGraph = boost::adjacency_list<
+    boost::vecS, boost::vecS, boost::directedS, boost::no_property,
+    boost::property<boost::edge_weight_t, double, boost::property<boost::edge_weight2_t, double>>>;
 
-/// Calls visit(before, after, bodies) for each lane's neighbours, the last of a body before the first of the next.
+/// Calls visit(before, after, bodies) for each lane's neighbours, the last of a body before the
+/// first of the next.
 template <class Visit>
 void for_each_lane_step(const Program& program, Visit visit) {
   constexpr auto kNobody = static_cast<InstructionId>(~std::uint32_t{0});
-  Table<LaneId, InstructionId> first(program.lanes().size(), kNobody), last(program.lanes().size(), kNobody);
+  Table<LaneId, InstructionId> first(program.lanes().size(), kNobody),
+      last(program.lanes().size(), kNobody);
   for (const InstructionId id : program.order()) {
     for (const LaneId lane : program.lanes(program[id])) {
-      if (last[lane] == kNobody) first[lane] = id;
-      else visit(last[lane], id, 0u);
+      if (last[lane] == kNobody)
+        first[lane] = id;
+      else
+        visit(last[lane], id, 0u);
       last[lane] = id;
     }
   }
@@ -52,17 +55,20 @@ double maximum_cycle_ratio(const Program& program, const CostTable& costs) {
 }
 
 std::string to_dot(const Program& program) {
-  std::string text = fmt::format("digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box];\n", program.schedule());
+  std::string text =
+      fmt::format("digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box];\n", program.schedule());
   for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
     text += fmt::format("  subgraph cluster_{0} {{\n    label=\"device {0}\";\n", index(device));
     for (const InstructionId id : program.order()) {
       const CostKey& key = program.cost_keys()[program[id].cost];
-      if (key.source == device) text += fmt::format("    n{} [label=\"{}\"];\n", index(id), describe(program, id));
+      if (key.source == device)
+        text += fmt::format("    n{} [label=\"{}\"];\n", index(id), describe(program, id));
     }
     text += "  }\n";
   }
   for_each_lane_step(program, [&](InstructionId before, InstructionId after, std::uint32_t bodies) {
-    if (bodies == 0) text += fmt::format("  n{} -> n{} [style=dotted];\n", index(before), index(after));
+    if (bodies == 0)
+      text += fmt::format("  n{} -> n{} [style=dotted];\n", index(before), index(after));
   });
   for (const InstructionId id : program.order()) {
     for (const Wait& wait : program.waits(program[id])) {

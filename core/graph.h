@@ -7,12 +7,12 @@
 
 namespace tandem {
 
-/// Nanoseconds a batch of an endless run: the maximum over all cycles of lanes and waits of time over bodies crossed
-/// (max-plus spectral theory; found by Howard's policy iteration).
+/// Nanoseconds a batch of an endless run: the maximum over all cycles of lanes and waits of time
+/// over bodies crossed (max-plus spectral theory; found by Howard's policy iteration).
 double maximum_cycle_ratio(const Program& program, const CostTable& costs);
 
-/// Graphviz DOT of one body: an instruction a node, in a cluster of its device; waits solid, waits across bodies dashed with
-/// their lag, lane order dotted.
+/// Graphviz DOT of one body: an instruction a node, in a cluster of its device; waits solid, waits
+/// across bodies dashed with their lag, lane order dotted.
 std::string to_dot(const Program& program);
 
 }  // namespace tandem

@@ -7,10 +7,10 @@
 
 namespace tandem {
 
-enum class StageId : std::uint16_t {};   // a part of the model on one device
-enum class PartId : std::uint16_t {};    // position along the model; 0 takes the input
+enum class StageId : std::uint16_t {};  // a part of the model on one device
+enum class PartId : std::uint16_t {};   // position along the model; 0 takes the input
 enum class DeviceId : std::uint16_t {};
-enum class LaneId : std::uint16_t {};    // one in-order queue of one device; a CUDA stream, when real
+enum class LaneId : std::uint16_t {};  // one in-order queue of one device; a CUDA stream, when real
 enum class CostId : std::uint32_t {};
 enum class InstructionId : std::uint32_t {};
 

@@ -5,7 +5,8 @@
 
 namespace tandem {
 
-/// Puts a `recompute` of the same microbatch and staleness before each backward (or backward_input).
+/// Puts a `recompute` of the same microbatch and staleness before each backward (or
+/// backward_input).
 void insert_recompute(Schedule& schedule);
 
 }  // namespace tandem

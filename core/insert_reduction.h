@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// Before each update puts `reduce_tied` where the stage's part shares parameters with another, and `reduce_gradient`
-/// where its part has replicas or the pipeline has width.
+/// Before each update puts `reduce_tied` where the stage's part shares parameters with another, and
+/// `reduce_gradient` where its part has replicas or the pipeline has width.
 void insert_reduction(Schedule& schedule);
 
 }  // namespace tandem

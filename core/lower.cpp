@@ -22,7 +22,8 @@ using lowering::OpIndex;
 
 constexpr std::int32_t kNone = lowering::kNone;
 
-/// Builds the nodes of one body: the schedule's ops, the transfers between devices, and every wait by name.
+/// Builds the nodes of one body: the schedule's ops, the transfers between devices, and every wait
+/// by name.
 class Lowering {
  public:
   Lowering(const Schedule& schedule, TransferLanes transfer_lanes)
@@ -42,18 +43,20 @@ class Lowering {
   }
 
  private:
-  /// Bodies between the producer's and the consumer's instance of one microbatch; offsets are congruent modulo m.
+  /// Bodies between the producer's and the consumer's instance of one microbatch; offsets are
+  /// congruent modulo m.
   std::uint32_t lag(std::int32_t producer, std::int32_t consumer) const {
-    const std::int32_t apart = nodes_[at(producer)].op.microbatch - nodes_[at(consumer)].op.microbatch;
+    const std::int32_t apart =
+        nodes_[at(producer)].op.microbatch - nodes_[at(consumer)].op.microbatch;
     return lag_of(producer, consumer, floor_div(apart, m_));
   }
 
   std::uint32_t lag_of(std::int32_t producer, std::int32_t consumer, std::int32_t bodies) const {
     if (bodies >= 0) return static_cast<std::uint32_t>(bodies);
-    throw InfeasibleError(fmt::format(
-        "schedule \"{}\": {} needs {}, which the loop makes {} bodies later", schedule_.name,
-        lowering::describe(schedule_, nodes_[at(consumer)]),
-        lowering::describe(schedule_, nodes_[at(producer)]), -bodies));
+    throw InfeasibleError(
+        fmt::format("schedule \"{}\": {} needs {}, which the loop makes {} bodies later",
+                    schedule_.name, lowering::describe(schedule_, nodes_[at(consumer)]),
+                    lowering::describe(schedule_, nodes_[at(producer)]), -bodies));
   }
 
   static std::int32_t floor_div(std::int32_t a, std::int32_t b) {
@@ -97,8 +100,12 @@ class Lowering {
     const Op op = nodes_[node].op;
     const auto self = static_cast<std::int32_t>(node);
     switch (op.kind) {
-      case OpKind::forward: wait_for_version(self); break;
-      case OpKind::recompute: wait_for(self, index_.forward(op.stage, op.microbatch % m_)); break;
+      case OpKind::forward:
+        wait_for_version(self);
+        break;
+      case OpKind::recompute:
+        wait_for(self, index_.forward(op.stage, op.microbatch % m_));
+        break;
       case OpKind::backward:
       case OpKind::backward_input: {
         const std::int32_t again = index_.recompute(op.stage, op.microbatch % m_);
@@ -118,22 +125,26 @@ class Lowering {
         wait_for_gradients(self, op.stage);
         break;
       case OpKind::send_activation:
-      case OpKind::send_gradient: break;
+      case OpKind::send_gradient:
+        break;
     }
   }
 
-  std::int32_t residue_below(const Op& op, std::int32_t i) const { return (op.microbatch - i) % m_; }
+  std::int32_t residue_below(const Op& op, std::int32_t i) const {
+    return (op.microbatch - i) % m_;
+  }
 
   /// As wait_for, where the producer works on the microbatch `below` the consumer's own.
   void wait_for_congruent(std::int32_t consumer, std::int32_t producer, std::int32_t below) {
     if (producer == kNone) return;
-    const std::int32_t apart = nodes_[at(producer)].op.microbatch -
-                               (nodes_[at(consumer)].op.microbatch - below);
+    const std::int32_t apart =
+        nodes_[at(producer)].op.microbatch - (nodes_[at(consumer)].op.microbatch - below);
     nodes_[at(consumer)].waits.push_back(
         {producer, lag_of(producer, consumer, floor_div(apart, m_))});
   }
 
-  /// The last sum over devices that comes before `self` for the gradients of `stage`, or else the gradients themselves.
+  /// The last sum over devices that comes before `self` for the gradients of `stage`, or else the
+  /// gradients themselves.
   void wait_for_gradients(std::int32_t self, StageId stage) {
     const Op op = nodes_[at(self)].op;
     const std::int32_t tied = index_.reduce_tied(stage, op.microbatch % m_);
@@ -150,7 +161,8 @@ class Lowering {
     }
   }
 
-  /// A forward reads the version made `staleness` + 1 updates of its stage before the one that covers its microbatch.
+  /// A forward reads the version made `staleness` + 1 updates of its stage before the one that
+  /// covers its microbatch.
   void wait_for_version(std::int32_t self) {
     const Op op = nodes_[at(self)].op;
     const std::vector<std::int32_t>& updates = index_.updates(op.stage);
@@ -176,11 +188,10 @@ class Lowering {
         if (transfer_lanes_ == TransferLanes::ideal) continue;
         const bool activation = node.op.kind == OpKind::send_activation;
         const DeviceId source = node.devices[0], target = node.devices[1];
-        node.lanes = {lane(source, activation ? LaneKind::send_activation : LaneKind::send_gradient,
-                           target),
-                      lane(target,
-                           activation ? LaneKind::receive_activation : LaneKind::receive_gradient,
-                           source)};
+        node.lanes = {
+            lane(source, activation ? LaneKind::send_activation : LaneKind::send_gradient, target),
+            lane(target, activation ? LaneKind::receive_activation : LaneKind::receive_gradient,
+                 source)};
       } else if (is_collective(node.op.kind) || waits_for_collective(node)) {
         for (const DeviceId device : node.devices) {
           node.lanes.push_back(lane(device, LaneKind::collective, device));
@@ -191,7 +202,8 @@ class Lowering {
     }
   }
 
-  /// An update behind a sum leaves the compute lane, so that the sum hides behind the next microbatches.
+  /// An update behind a sum leaves the compute lane, so that the sum hides behind the next
+  /// microbatches.
   bool waits_for_collective(const Node& node) const {
     return node.op.kind == OpKind::update &&
            std::any_of(node.waits.begin(), node.waits.end(), [&](const NodeWait& wait) {
@@ -213,7 +225,8 @@ class Lowering {
 
   Program assemble(const std::vector<std::int32_t>& order) {
     std::vector<std::int32_t> position(nodes_.size());
-    for (std::size_t i = 0; i < order.size(); ++i) position[at(order[i])] = static_cast<std::int32_t>(i);
+    for (std::size_t i = 0; i < order.size(); ++i)
+      position[at(order[i])] = static_cast<std::int32_t>(i);
     ProgramParts parts;
     parts.schedule = schedule_.name;
     parts.microbatches = m_;

@@ -33,14 +33,16 @@ void check_op(const Schedule& schedule, DeviceId device, const Op& op) {
                                  index(device), index(op.stage)));
   }
   if (schedule.placement.device[op.stage] != device) {
-    reject(schedule, fmt::format("device {} runs an op of stage {}, which is on device {}", index(device),
-                                 index(op.stage), index(schedule.placement.device[op.stage])));
+    reject(schedule,
+           fmt::format("device {} runs an op of stage {}, which is on device {}", index(device),
+                       index(op.stage), index(schedule.placement.device[op.stage])));
   }
   const std::int32_t place = op.microbatch % schedule.microbatches;
   if (op.microbatch < 0 || op.span < 1 || op.span > place + 1) {
-    reject(schedule, fmt::format("{} of stage {} has microbatch offset {} and span {}: a span must stay "
-                                 "inside one batch",
-                                 name(op.kind), index(op.stage), op.microbatch, op.span));
+    reject(schedule,
+           fmt::format("{} of stage {} has microbatch offset {} and span {}: a span must stay "
+                       "inside one batch",
+                       name(op.kind), index(op.stage), op.microbatch, op.span));
   }
 }
 
@@ -89,8 +91,8 @@ std::vector<Node> nodes_of(const Schedule& schedule) {
 OpIndex::OpIndex(const Schedule& schedule, const std::vector<Node>& nodes)
     : schedule_(schedule), m_(schedule.microbatches), updates_(schedule.placement.stages()) {
   const std::size_t cells = schedule.placement.stages() * static_cast<std::size_t>(m_);
-  for (auto* table : {&forward_, &recompute_, &input_gradient_, &weight_gradient_, &tied_, &reduced_,
-                      &covering_}) {
+  for (auto* table : {&forward_, &recompute_, &input_gradient_, &weight_gradient_, &tied_,
+                      &reduced_, &covering_}) {
     table->assign(cells, kNone);
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -134,13 +136,16 @@ void OpIndex::record_updates(const std::vector<Node>& nodes) {
       const Op& op = nodes[static_cast<std::size_t>(updates[i])].op;
       const std::int32_t last = op.microbatch % m_;
       if (last - op.span + 1 != covered) {
-        reject(schedule_, fmt::format("the updates of stage {} do not cover microbatch {} exactly once",
-                                      index(stage), covered));
+        reject(schedule_,
+               fmt::format("the updates of stage {} do not cover microbatch {} exactly once",
+                           index(stage), covered));
       }
-      for (; covered <= last; ++covered) covering_[at(stage, covered)] = static_cast<std::int32_t>(i);
+      for (; covered <= last; ++covered)
+        covering_[at(stage, covered)] = static_cast<std::int32_t>(i);
     }
     if (covered != m_) {
-      reject(schedule_, fmt::format("no update of stage {} covers microbatch {}", index(stage), covered));
+      reject(schedule_,
+             fmt::format("no update of stage {} covers microbatch {}", index(stage), covered));
     }
   }
 }
@@ -153,9 +158,10 @@ void OpIndex::check_complete() const {
       const bool forward = forward_[at(stage, residue)] != kNone;
       if (forward != (input_gradient_[at(stage, residue)] != kNone) ||
           forward != (weight_gradient_[at(stage, residue)] != kNone)) {
-        reject(schedule_, fmt::format("stage {} has only a part of microbatch {}: forward, input- and "
-                                      "weight-gradient belong together",
-                                      index(stage), residue));
+        reject(schedule_,
+               fmt::format("stage {} has only a part of microbatch {}: forward, input- and "
+                           "weight-gradient belong together",
+                           index(stage), residue));
       }
       if (forward) {
         ++seen[index(placement.part[stage]) * static_cast<std::size_t>(m_) +
@@ -166,8 +172,8 @@ void OpIndex::check_complete() const {
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != 1) {
       reject(schedule_, fmt::format("part {} processes microbatch {} {} times, expected once",
-                                    i / static_cast<std::size_t>(m_), i % static_cast<std::size_t>(m_),
-                                    seen[i]));
+                                    i / static_cast<std::size_t>(m_),
+                                    i % static_cast<std::size_t>(m_), seen[i]));
     }
   }
 }

@@ -20,7 +20,8 @@ std::int64_t unit_time(const Op& op) {
   return is_compute(op.kind) ? 1 : 0;
 }
 
-/// Nodes by integer start time; at one time transfers and sums come first, then first come, first served.
+/// Nodes by integer start time; at one time transfers and sums come first, then first come, first
+/// served.
 class BucketQueue {
  public:
   void push(std::int64_t time, const Op& op, std::int32_t node) {
@@ -74,7 +75,8 @@ std::string picture_of_cycle(const Schedule& schedule, const std::vector<Node>& 
     for (auto op = first; op != last; ++op) {
       const std::string word = fmt::format(" {}{}", traits(op->kind).notation, op->microbatch);
       line += word;
-      marks += op == culprit ? " " + std::string(word.size() - 1, '^') : std::string(word.size(), ' ');
+      marks +=
+          op == culprit ? " " + std::string(word.size() - 1, '^') : std::string(word.size(), ' ');
     }
     marks.erase(marks.find_last_not_of(' ') + 1);
     text += fmt::format("\n{}\n{}", line, marks);
@@ -102,20 +104,22 @@ std::string picture_of_cycle(const Schedule& schedule, const std::vector<Node>& 
     node = blocker;
   }
   path.erase(path.begin(), std::find(path.begin(), path.end(), node));
-  std::string text = fmt::format("schedule \"{}\" would deadlock, a cycle of {} waits:", schedule.name,
-                                 path.size());
+  std::string text = fmt::format(
+      "schedule \"{}\" would deadlock, a cycle of {} waits:", schedule.name, path.size());
   for (std::size_t i = 0; i < path.size(); ++i) {
     const std::int32_t blocker = path[(i + 1) % path.size()];
     const bool in_order = nodes[at(path[i])].before == blocker;
-    text += fmt::format("\n  {} {} {}", describe(schedule, nodes[at(path[i])]),
-                        in_order ? "comes after" : "waits for", describe(schedule, nodes[at(blocker)]));
+    text +=
+        fmt::format("\n  {} {} {}", describe(schedule, nodes[at(path[i])]),
+                    in_order ? "comes after" : "waits for", describe(schedule, nodes[at(blocker)]));
   }
   throw InfeasibleError(text + picture_of_cycle(schedule, nodes, path));
 }
 
 }  // namespace
 
-std::vector<std::int32_t> order_by_unit_start(const Schedule& schedule, const std::vector<Node>& nodes) {
+std::vector<std::int32_t> order_by_unit_start(const Schedule& schedule,
+                                              const std::vector<Node>& nodes) {
   std::vector<std::int32_t> pending(nodes.size(), 0);
   std::vector<std::int32_t> first_after(nodes.size() + 1, 0);
   for (std::size_t i = 0; i < nodes.size(); ++i) {

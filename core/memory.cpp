@@ -40,7 +40,8 @@ std::int64_t MicrobatchSequence::operator()(StageId stage, std::int64_t microbat
   return microbatch / microbatches_ * per_body_[stage] + rank;
 }
 
-Table<DeviceId, double> peak_held(const Program& program, const Table<StageId, HeldActivation>& held) {
+Table<DeviceId, double> peak_held(const Program& program,
+                                  const Table<StageId, HeldActivation>& held) {
   const Placement& placement = program.placement();
   Table<DeviceId, double> sum(placement.devices, 0.0), peak(placement.devices, 0.0);
   const std::int64_t bodies = program.ramp() + 2;
@@ -84,8 +85,8 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
     of.gradients += held(SlotKind::gradients);
     of.optimizer += bytes[stage].optimizer;
     of.activations += held(SlotKind::stash);
-    for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::output_gradient,
-                                SlotKind::input_gradient}) {
+    for (const SlotKind kind :
+         {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
       of.buffers += held(kind);
     }
     workspace[device] = std::max(workspace[device], bytes[stage].workspace);

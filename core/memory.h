@@ -1,6 +1,7 @@
 #pragma once
-// Memory as a property of the program: how many slots of each kind a stage needs, so that a slot is reused only where
-// the program's own waits guarantee that its last user has ended — under any timing, with no further wait.
+// Memory as a property of the program: how many slots of each kind a stage needs, so that a slot is
+// reused only where the program's own waits guarantee that its last user has ended — under any
+// timing, with no further wait.
 
 #include <array>
 #include <cstdint>
@@ -12,15 +13,20 @@
 
 namespace tandem {
 
-/// What a slot holds, for one stage. A slot is one of a ring: the q-th use takes slot q mod the count.
+/// What a slot holds, for one stage. A slot is one of a ring: the q-th use takes slot q mod the
+/// count.
 enum class SlotKind : std::uint8_t {
-  weights,          // one version; slot of version v: v mod count
-  gradients,        // sum over the microbatches of one update; first weight gradient … update
-  stash,            // what forward (or recompute) leaves for the backward; … last gradient op of the microbatch
-  input,            // activation received from another device; transfer … last gradient op of the microbatch
-  output,           // activation made here; forward … last gradient op of the microbatch, here and of consumers on this device
-  output_gradient,  // gradient received from another device; transfer … last gradient op of the microbatch
-  input_gradient,   // gradient made here; backward … its transfer, or the last gradient op of a consumer on this device
+  weights,    // one version; slot of version v: v mod count
+  gradients,  // sum over the microbatches of one update; first weight gradient … update
+  stash,      // what forward (or recompute) leaves for the backward; … last gradient op of the
+              // microbatch
+  input,   // activation received from another device; transfer … last gradient op of the microbatch
+  output,  // activation made here; forward … last gradient op of the microbatch, here and of
+           // consumers on this device
+  output_gradient,  // gradient received from another device; transfer … last gradient op of the
+                    // microbatch
+  input_gradient,   // gradient made here; backward … its transfer, or the last gradient op of a
+                    // consumer on this device
 };
 inline constexpr std::size_t kSlotKinds = 7;
 std::string_view name(SlotKind kind);
@@ -34,7 +40,8 @@ struct StageSlots {
 };
 using SlotCounts = Table<StageId, StageSlots>;
 
-/// The q of a microbatch's ring slots: its place among the microbatches that `stage` processes, from the start of the run.
+/// The q of a microbatch's ring slots: its place among the microbatches that `stage` processes,
+/// from the start of the run.
 class MicrobatchSequence {
  public:
   explicit MicrobatchSequence(const Program& program);
@@ -50,17 +57,18 @@ class MicrobatchSequence {
 /// REQUIRES: the program's order is topological (lower() sees to it).
 SlotCounts count_slots(const Program& program);
 
-/// What a stage holds for one microbatch: `all` from its forward, `after_input` of it once its input-gradient is done,
-/// nothing after its weight gradient.
+/// What a stage holds for one microbatch: `all` from its forward, `after_input` of it once its
+/// input-gradient is done, nothing after its weight gradient.
 struct HeldActivation {
   double all = 1.0, after_input = 1.0;
 };
 
 /// Peak over a run of what each device holds, by the order of its ops.
-Table<DeviceId, double> peak_held(const Program& program, const Table<StageId, HeldActivation>& held);
+Table<DeviceId, double> peak_held(const Program& program,
+                                  const Table<StageId, HeldActivation>& held);
 
-/// The same in the units of the field: each forward holds 1, `after_input` of it (G/A) once its input-gradient is done;
-/// divided by the stages on the device.
+/// The same in the units of the field: each forward holds 1, `after_input` of it (G/A) once its
+/// input-gradient is done; divided by the stages on the device.
 Table<DeviceId, double> peak_activations(const Program& program, double after_input = 1.0);
 
 /// Bytes of one slot of each kind, and of what is not in slots, for one stage.
@@ -74,8 +82,8 @@ struct StageBytes {
 
 /// Bytes of a device by class.
 struct MemoryByClass {
-  Bytes weights = 0;      // one version
-  Bytes versions = 0;     // the further versions
+  Bytes weights = 0;   // one version
+  Bytes versions = 0;  // the further versions
   Bytes gradients = 0;
   Bytes optimizer = 0;
   Bytes activations = 0;  // stash slots

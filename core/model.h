@@ -1,5 +1,6 @@
 #pragma once
-// ModelSpec: what is trained, as a list of layers that a stage may hold a range of; and the measured costs of them.
+// ModelSpec: what is trained, as a list of layers that a stage may hold a range of; and the
+// measured costs of them.
 
 #include <cstdint>
 #include <string>
@@ -50,7 +51,8 @@ struct LayerRange {
 /// The layers in order: embedding, attention, mlp, attention, mlp, …, head.
 std::vector<LayerKind> layers_of(const ModelSpec& model);
 
-/// Parameters of layer `layer`. The tied projection counts in the embedding, and in the head too (it holds a copy).
+/// Parameters of layer `layer`. The tied projection counts in the embedding, and in the head too
+/// (it holds a copy).
 std::int64_t parameters_of(const ModelSpec& model, LayerKind kind);
 
 /// Parameters of the whole model, tied ones once: what a model card says.
@@ -63,12 +65,14 @@ std::int32_t optimizer_states(OptimizerKind kind);
 
 /// Element counts of what a layer keeps for one microbatch of `microbatch_size` samples.
 struct LayerFootprint {
-  std::int64_t stash = 0;      // forward → last gradient op
-  std::int64_t gradients = 0;  // output gradients kept from input- to weight-gradient (scratch when backward is whole)
+  std::int64_t stash = 0;  // forward → last gradient op
+  std::int64_t gradients =
+      0;  // output gradients kept from input- to weight-gradient (scratch when backward is whole)
 };
 LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size);
 
-/// Bytes of a stage's slots for the CPU and GPU executors: layers [first, last), `element` bytes a number.
+/// Bytes of a stage's slots for the CPU and GPU executors: layers [first, last), `element` bytes a
+/// number.
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
                        OptimizerKind optimizer, Bytes element = 4);
 
@@ -79,7 +83,8 @@ Bytes boundary_bytes(const ModelSpec& model, std::int32_t microbatch_size, Bytes
 struct LayerCost {
   LayerKind kind{};
   std::int32_t microbatch_size = 1;
-  Duration forward{}, backward_input{}, backward_weight{}, backward{};  // backward: whole, measured as such
+  Duration forward{}, backward_input{}, backward_weight{},
+      backward{};  // backward: whole, measured as such
   Duration update{};
 };
 
@@ -94,7 +99,8 @@ struct Profile {
   std::string machine, date, command, backend;
   ModelSpec model;
   OptimizerKind optimizer = OptimizerKind::adamw;
-  std::int32_t busy_devices = 1;  // how many devices computed at the same time while it was measured
+  std::int32_t busy_devices =
+      1;  // how many devices computed at the same time while it was measured
   std::vector<LayerCost> layers;
   std::vector<TransferCost> transfers;
   Duration instruction_overhead{};  // the executor's own, an op

@@ -78,16 +78,17 @@ constexpr bool reads_weights(OpKind kind) {
   return kind == OpKind::forward || kind == OpKind::recompute || makes_input_gradient(kind);
 }
 
-/// One unit of work in a schedule's loop body. In body b it works on microbatch b·m + `microbatch`, m being the
-/// schedule's microbatches a batch; instances outside the run's first and last microbatch are switched off.
+/// One unit of work in a schedule's loop body. In body b it works on microbatch b·m + `microbatch`,
+/// m being the schedule's microbatches a batch; instances outside the run's first and last
+/// microbatch are switched off.
 struct Op {
   OpKind kind = OpKind::forward;
   std::uint8_t group = 0;  // non-zero: starts together with adjacent ops of the same group
   StageId stage{};
   std::int32_t microbatch = 0;  // offset, ≥ 0
   std::uint16_t span = 1;       // consecutive microbatches covered, this one last, within one batch
-  std::uint16_t staleness = 0;  // weights used: those `staleness` updates of this stage before the update that will
-                                // cover the microbatch; 2BW: 1
+  std::uint16_t staleness = 0;  // weights used: those `staleness` updates of this stage before the
+                                // update that will cover the microbatch; 2BW: 1
   friend auto operator<=>(const Op&, const Op&) = default;
 };
 static_assert(sizeof(Op) == 12);

@@ -12,18 +12,21 @@
 
 namespace tandem {
 
-/// Edges are explicit, so interleaved, V-shaped, bidirectional and replicated pipelines and skip connections need no
-/// special case anywhere else: an edge carries exactly the microbatches that both its ends process.
-/// INVARIANT: edges ascend, join existing stages, and form no cycle; `device` and `part` have one row a stage.
+/// Edges are explicit, so interleaved, V-shaped, bidirectional and replicated pipelines and skip
+/// connections need no special case anywhere else: an edge carries exactly the microbatches that
+/// both its ends process. INVARIANT: edges ascend, join existing stages, and form no cycle;
+/// `device` and `part` have one row a stage.
 struct Placement {
   struct Edge {
     StageId from, to;  // a transfer where the devices differ, a plain wait where not
     friend auto operator<=>(const Edge&, const Edge&) = default;
   };
   Table<StageId, DeviceId> device;
-  Table<StageId, PartId> part;            // stages of one part are replicas and reduce their gradients together
+  Table<StageId, PartId>
+      part;  // stages of one part are replicas and reduce their gradients together
   std::vector<Edge> edges;
-  std::vector<std::vector<PartId>> tied;  // parts that share some parameters (embeddings), ascending
+  std::vector<std::vector<PartId>>
+      tied;  // parts that share some parameters (embeddings), ascending
   std::uint16_t devices = 0;
 
   std::size_t stages() const { return device.size(); }
@@ -40,13 +43,16 @@ struct Placement {
 /// One stage a device, in a line: 0 → 1 → … → devices−1.
 Placement linear_placement(std::uint16_t devices);
 
-/// Two stages a device, walking down the devices and back up: stage s < p on device s, stage s ≥ p on 2p−1−s.
+/// Two stages a device, walking down the devices and back up: stage s < p on device s, stage s ≥ p
+/// on 2p−1−s.
 Placement v_placement(std::uint16_t devices);
 
-/// Two chains over the same parts: stages 0…p−1 downwards, stages p…2p−1 upwards (part i on device p−1−i).
+/// Two chains over the same parts: stages 0…p−1 downwards, stages p…2p−1 upwards (part i on device
+/// p−1−i).
 Placement bidirectional_placement(std::uint16_t devices);
 
-/// One part for each entry, replicated that often, a stage a device: {2, 1, 1} is PipeDream's 2-1-1.
+/// One part for each entry, replicated that often, a stage a device: {2, 1, 1} is PipeDream's
+/// 2-1-1.
 Placement replicated_placement(const std::vector<std::uint16_t>& replicas);
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
 #pragma once
-// Plan: the contract between planner, simulator and executor, and a file (core/README.md, "plan.json").
+// Plan: the contract between planner, simulator and executor, and a file (core/README.md,
+// "plan.json").
 
 #include <cstdint>
 #include <string>
@@ -28,7 +29,7 @@ struct Plan {
   Recompute recompute = Recompute::none;
   OptimizerKind optimizer = OptimizerKind::adamw;
   std::vector<LayerRange> stages;  // one a part, in order, covering the model
-  std::string profile;             // path of the profile it was made from, relative to the plan; may be empty
+  std::string profile;  // path of the profile it was made from, relative to the plan; may be empty
   Prediction predicted;
 };
 

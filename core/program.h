@@ -1,6 +1,6 @@
 #pragma once
-// Program: a schedule made executable — instructions in one global topological order, each device's slice of it, lanes
-// and waits. Made by lower(); consumed alike by the simulator and the executor.
+// Program: a schedule made executable — instructions in one global topological order, each device's
+// slice of it, lanes and waits. Made by lower(); consumed alike by the simulator and the executor.
 
 #include <compare>
 #include <cstdint>
@@ -25,7 +25,8 @@ enum class LaneKind : std::uint8_t {
 inline constexpr std::size_t kLaneKinds = 6;
 std::string_view name(LaneKind kind);
 
-/// One in-order queue of one device. Transfer lanes are one for each peer; for the others `peer` is the device itself.
+/// One in-order queue of one device. Transfer lanes are one for each peer; for the others `peer` is
+/// the device itself.
 struct Lane {
   DeviceId device{};
   LaneKind kind = LaneKind::compute;
@@ -40,13 +41,14 @@ struct Wait {
   friend auto operator<=>(const Wait&, const Wait&) = default;
 };
 
-/// For a transfer `op.stage` is the sender's stage and `op.microbatch` the producer's offset; for a collective `op.stage`
-/// is the first participant in stage order, and the covered microbatches are those of the update it serves.
+/// For a transfer `op.stage` is the sender's stage and `op.microbatch` the producer's offset; for a
+/// collective `op.stage` is the first participant in stage order, and the covered microbatches are
+/// those of the update it serves.
 struct Instruction {
   Op op;
   CostId cost{};
   std::uint32_t first_lane = 0, first_wait = 0;  // into the program's pools
-  std::uint16_t lane_count = 0;                  // transfer 2 (sender's first), collective k: where devices meet
+  std::uint16_t lane_count = 0;  // transfer 2 (sender's first), collective k: where devices meet
   std::uint16_t wait_count = 0;
 };
 static_assert(sizeof(Instruction) == 28);
@@ -54,8 +56,8 @@ static_assert(sizeof(Instruction) == 28);
 /// What a program wants priced: tens of keys, not millions.
 struct CostKey {
   OpKind kind = OpKind::forward;
-  std::uint16_t width = 1;   // in reduce_gradient only: replicas of the whole pipeline; else 1
-  StageId stage{};           // of a transfer: the sender's
+  std::uint16_t width = 1;      // in reduce_gradient only: replicas of the whole pipeline; else 1
+  StageId stage{};              // of a transfer: the sender's
   DeviceId source{}, target{};  // of a transfer; elsewhere both are the stage's device
   friend auto operator<=>(const CostKey&, const CostKey&) = default;
 };
@@ -72,12 +74,13 @@ struct ProgramParts {
   Table<CostId, CostKey> cost_keys;
 };
 
-/// Immutable. Instructions stand in one global topological order of a body: any machine on which each device issues its
-/// slice of it, in order, body after body, may block wherever it likes and can't deadlock.
+/// Immutable. Instructions stand in one global topological order of a body: any machine on which
+/// each device issues its slice of it, in order, body after body, may block wherever it likes and
+/// can't deadlock.
 class Program {
  public:
-  /// REQUIRES: every id in `parts` names an existing row, and the pools hold every range (checked, aborts).
-  /// Whether the program is *right* is verify()'s question (core/verify.h).
+  /// REQUIRES: every id in `parts` names an existing row, and the pools hold every range (checked,
+  /// aborts). Whether the program is *right* is verify()'s question (core/verify.h).
   explicit Program(ProgramParts parts);
 
   const std::string& schedule() const { return parts_.schedule; }

@@ -9,7 +9,8 @@
 
 namespace tandem {
 
-/// One execution of an instruction. `body` counts from −ramp; `microbatch` counts from the start of the run.
+/// One execution of an instruction. `body` counts from −ramp; `microbatch` counts from the start of
+/// the run.
 struct Instance {
   InstructionId id{};
   std::int64_t body = 0;

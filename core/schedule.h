@@ -1,6 +1,6 @@
 #pragma once
-// Schedule: what a generator emits — computation only, per device, in the order the device will run it — and the
-// registry row that describes a generator.
+// Schedule: what a generator emits — computation only, per device, in the order the device will run
+// it — and the registry row that describes a generator.
 
 #include <cstdint>
 #include <functional>
@@ -18,13 +18,14 @@ namespace tandem {
 enum class Recompute : std::uint8_t { none, full };
 
 /// A loop body: repeated once a batch, its microbatch offsets shifted by `microbatches` each time.
-/// INVARIANT: for each (kind, part) the offsets of all its replicas together are one complete residue system modulo
-/// `microbatches` (backward and backward_input count as one kind, as do backward and backward_weight); a span never
-/// crosses a batch boundary.
+/// INVARIANT: for each (kind, part) the offsets of all its replicas together are one complete
+/// residue system modulo `microbatches` (backward and backward_input count as one kind, as do
+/// backward and backward_weight); a span never crosses a batch boundary.
 struct Schedule {
   std::string name;
-  std::int32_t microbatches = 1;  // m: per batch, all replicas and both directions counted; the loop's period
-  std::uint16_t width = 1;        // replicas of the whole pipeline: a price of reduce_gradient, no ops
+  std::int32_t microbatches =
+      1;  // m: per batch, all replicas and both directions counted; the loop's period
+  std::uint16_t width = 1;  // replicas of the whole pipeline: a price of reduce_gradient, no ops
   Placement placement;
   Table<DeviceId, std::vector<Op>> order;
   friend bool operator==(const Schedule&, const Schedule&) = default;
@@ -33,15 +34,17 @@ struct Schedule {
 struct ScheduleRequest {
   std::uint16_t devices = 1;
   std::int32_t microbatches = 1;
-  std::int32_t extra_in_flight = 0;         // beyond the minimum, on the first stage, falling to 0 on the last; only the
-                                            // slope hides latency (facts: 2BW and link latency)
-  std::vector<std::uint16_t> replicas;      // of each part: {2, 1, 1} is 2-1-1; empty: one each
-  std::uint16_t width = 1;                  // replicas of the whole pipeline
+  std::int32_t extra_in_flight =
+      0;  // beyond the minimum, on the first stage, falling to 0 on the last; only the
+          // slope hides latency (facts: 2BW and link latency)
+  std::vector<std::uint16_t> replicas;  // of each part: {2, 1, 1} is 2-1-1; empty: one each
+  std::uint16_t width = 1;              // replicas of the whole pipeline
   Recompute recompute = Recompute::none;
-  bool tied_embeddings = false;             // the first and the last part share the token embedding
+  bool tied_embeddings = false;  // the first and the last part share the token embedding
 };
 
-/// Flush is not a barrier: a forward waits for its own stage's update, which its device's order already implies.
+/// Flush is not a barrier: a forward waits for its own stage's update, which its device's order
+/// already implies.
 enum class WeightSemantics : std::uint8_t {
   vanilla,         // W(t+1) = W(t) − ν∇f(W(t))
   delayed_by_one,  // W(t+1) = W(t) − ν∇f(W(t−1)), on every stage alike (2BW)
@@ -49,7 +52,8 @@ enum class WeightSemantics : std::uint8_t {
 };
 std::string_view name(WeightSemantics semantics);
 
-/// A row of the registry. Adding a schedule is adding a row; there is no base class and no static initialiser.
+/// A row of the registry. Adding a schedule is adding a row; there is no base class and no static
+/// initialiser.
 struct ScheduleTraits {
   std::string_view name;
   std::vector<std::string_view> aliases;
@@ -57,12 +61,14 @@ struct ScheduleTraits {
   std::string_view source;
   WeightSemantics weights;
   std::uint16_t stages_per_device;
-  bool trainable;                  // the executor runs it; false for the probes of what the types must hold
+  bool trainable;  // the executor runs it; false for the probes of what the types must hold
   std::string_view constraints;
-  std::string_view bubble;         // closed form, equal stages, no latency
-  std::string_view activations;    // peak on device d, closed form
-  std::vector<std::string_view> options;  // beyond those every schedule takes: "extra-in-flight", "replicas"
-  std::optional<std::string> (*reject)(const ScheduleRequest&);  // why it can't serve this request, if it can't
+  std::string_view bubble;       // closed form, equal stages, no latency
+  std::string_view activations;  // peak on device d, closed form
+  std::vector<std::string_view>
+      options;  // beyond those every schedule takes: "extra-in-flight", "replicas"
+  std::optional<std::string> (*reject)(
+      const ScheduleRequest&);  // why it can't serve this request, if it can't
   Schedule (*make)(const ScheduleRequest&);
 };
 

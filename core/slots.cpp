@@ -1,14 +1,15 @@
-// count_slots(): how many slots of a ring are enough. A use may take the slot of an earlier one only if that one's release
-// is *known* to have ended when the use begins. What is known travels like a vector clock: along lanes, and along waits
-// from device to device, as positions on compute and collective lanes. Only the lanes of a device and of its peers are
-// tracked, which is exact for neighbours and at worst counts a slot too many.
+// count_slots(): how many slots of a ring are enough. A use may take the slot of an earlier one
+// only if that one's release is *known* to have ended when the use begins. What is known travels
+// like a vector clock: along lanes, and along waits from device to device, as positions on compute
+// and collective lanes. Only the lanes of a device and of its peers are tracked, which is exact for
+// neighbours and at worst counts a slot too many.
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/check.h"
@@ -74,7 +75,8 @@ struct Knowledge {
 void learn(const KnowledgeSpace& space, Knowledge& into, const Knowledge& from) {
   if (from.upto.empty()) return;
   if (into.device == from.device) {
-    for (std::size_t i = 0; i < into.upto.size(); ++i) into.upto[i] = std::max(into.upto[i], from.upto[i]);
+    for (std::size_t i = 0; i < into.upto.size(); ++i)
+      into.upto[i] = std::max(into.upto[i], from.upto[i]);
     return;
   }
   const std::vector<LaneId>& theirs = space.lanes_of(from.device);
@@ -114,17 +116,20 @@ class SlotCounter {
 
   SlotCounts count() {
     count_versions();
-    // Beyond the ramp every body adds the same, and near the end less is known again: what a switched-off forward would have
-    // told its neighbours. Short runs have both ends at once.
+    // Beyond the ramp every body adds the same, and near the end less is known again: what a
+    // switched-off forward would have told its neighbours. Short runs have both ends at once.
     const std::int64_t steady = program_.ramp() + program_.depth() + 2;
-    for (const std::int64_t batches : {std::int64_t{1}, std::int64_t{2}, 2 * program_.ramp() + steady}) run(batches);
+    for (const std::int64_t batches :
+         {std::int64_t{1}, std::int64_t{2}, 2 * program_.ramp() + steady})
+      run(batches);
     return counts_;
   }
 
  private:
   void run(std::int64_t batches) {
     Table<LaneId, Knowledge> lane_knows(program_.lanes().size());
-    std::vector<std::vector<Knowledge>> done(program_.depth(), std::vector<Knowledge>(program_.size()));
+    std::vector<std::vector<Knowledge>> done(program_.depth(),
+                                             std::vector<Knowledge>(program_.size()));
     for (std::array<std::int64_t, kSlotKinds>& oldest : oldest_) oldest.fill(0);
     for (std::int64_t body = -program_.ramp(); body < batches; ++body) {
       const std::int64_t step = body + program_.ramp();
@@ -159,7 +164,8 @@ class SlotCounter {
       for (const LaneId each : program_.lanes(instruction)) ++lane_length_[index(each)];
       const Release release{lane, place_[index(id)], op.microbatch};
       if (op.kind == OpKind::recompute) recomputes_[index(op.stage)] = true;
-      if (op.kind == OpKind::update) updates_[op.stage].push_back({id, op.microbatch % program_.microbatches(), release});
+      if (op.kind == OpKind::update)
+        updates_[op.stage].push_back({id, op.microbatch % program_.microbatches(), release});
       for (std::int32_t i = 0; is_compute(op.kind) && i < op.span; ++i) {
         const std::size_t cell = at(op.stage, (op.microbatch - i) % m_);
         const Release here{lane, place_[index(id)], op.microbatch - i};
@@ -178,7 +184,8 @@ class SlotCounter {
   /// The first weight gradient of each update acquires its gradient slot.
   void mark_first_gradients() {
     Table<StageId, std::vector<std::int64_t>> last_started(placement_.stages());
-    for (const StageId stage : ids(updates_)) last_started[stage].assign(updates_[stage].size(), -1);
+    for (const StageId stage : ids(updates_))
+      last_started[stage].assign(updates_[stage].size(), -1);
     for (const InstructionId id : program_.order()) {
       const Op& op = program_[id].op;
       if (!makes_weight_gradient(op.kind)) continue;
@@ -217,15 +224,18 @@ class SlotCounter {
     for (const LaneId lane : program_.lanes(instruction)) learn(space_, knows, lane_knows[lane]);
     for (const Wait& wait : program_.waits(instruction)) {
       if (step < wait.lag) continue;
-      learn(space_, knows, done[static_cast<std::size_t>(step - wait.lag) % done.size()][index(wait.producer)]);
+      learn(space_, knows,
+            done[static_cast<std::size_t>(step - wait.lag) % done.size()][index(wait.producer)]);
     }
     return knows;
   }
 
-  void finish(InstructionId id, std::int64_t body, Knowledge& knows, Table<LaneId, Knowledge>& lane_knows) {
+  void finish(InstructionId id, std::int64_t body, Knowledge& knows,
+              Table<LaneId, Knowledge>& lane_knows) {
     for (const LaneId lane : program_.lanes(program_[id])) {
       const std::int32_t place = space_.place(knows.device, lane);
-      // A collective stands at different places of its lanes, and releases nothing: its update does.
+      // A collective stands at different places of its lanes, and releases nothing: its update
+      // does.
       if (place != kAbsent && !is_collective(program_[id].op.kind)) {
         knows.upto[static_cast<std::size_t>(place)] =
             body * lane_length_[index(lane)] + place_[index(id)];
@@ -263,7 +273,8 @@ class SlotCounter {
   }
 
   /// The stage on the transfer's target device that takes the microbatch.
-  StageId receiver(InstructionId id, const std::vector<StageId>& candidates, std::int64_t microbatch) const {
+  StageId receiver(InstructionId id, const std::vector<StageId>& candidates,
+                   std::int64_t microbatch) const {
     const DeviceId target = program_.cost_keys()[program_[id].cost].target;
     for (const StageId stage : candidates) {
       if (placement_.device[stage] == target && processes(stage, microbatch)) return stage;
@@ -277,7 +288,8 @@ class SlotCounter {
   }
 
   /// Whether the slot that `stage` used for `microbatch` is known to be free again.
-  bool released(SlotKind kind, StageId stage, std::int64_t microbatch, const Knowledge& knows) const {
+  bool released(SlotKind kind, StageId stage, std::int64_t microbatch,
+                const Knowledge& knows) const {
     const std::int64_t residue = microbatch % m_;
     if (kind == SlotKind::output || kind == SlotKind::input_gradient) {
       const bool down = kind == SlotKind::output;
@@ -292,10 +304,13 @@ class SlotCounter {
     return ended(knows, *weight_gradient_[at(stage, residue)], microbatch);
   }
 
-  /// The use of `microbatch` begins: its ring must be long enough to reach back only to slots known to be free.
+  /// The use of `microbatch` begins: its ring must be long enough to reach back only to slots known
+  /// to be free.
   void use(SlotKind kind, StageId stage, std::int64_t microbatch, const Knowledge& knows) {
-    std::int64_t& oldest = oldest_[stage][index(kind)];  // first microbatch whose release is not known
-    while (oldest < microbatch && (!processes(stage, oldest) || released(kind, stage, oldest, knows))) {
+    std::int64_t& oldest =
+        oldest_[stage][index(kind)];  // first microbatch whose release is not known
+    while (oldest < microbatch &&
+           (!processes(stage, oldest) || released(kind, stage, oldest, knows))) {
       ++oldest;
     }
     require(kind, stage, sequence_(stage, microbatch) - sequence_(stage, oldest));

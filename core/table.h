@@ -1,5 +1,6 @@
 #pragma once
-// Table<Id, T>: a vector indexed by its own id type, so that a stage can't index a table of devices.
+// Table<Id, T>: a vector indexed by its own id type, so that a stage can't index a table of
+// devices.
 
 #include <cstddef>
 #include <utility>

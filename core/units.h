@@ -13,14 +13,15 @@ namespace tandem {
 using Duration = std::chrono::nanoseconds;
 using Bytes = std::int64_t;
 
-/// "18.522ms", "2 us", "1s" → nanoseconds, rounded once to the nearest. Empty when there is no unit, the
-/// number is malformed, negative, or beyond 292 years. Units: ns us ms s.
+/// "18.522ms", "2 us", "1s" → nanoseconds, rounded once to the nearest. Empty when there is no
+/// unit, the number is malformed, negative, or beyond 292 years. Units: ns us ms s.
 std::optional<Duration> parse_duration(std::string_view text);
 
 /// "16GiB", "32 KB", "512 B" → bytes, rounded to the nearest. Units: B KiB MiB GiB TiB KB MB GB TB.
 std::optional<Bytes> parse_bytes(std::string_view text);
 
-/// "100Gb/s", "12.5 GB/s" → bytes per second. Units: Kb/s Mb/s Gb/s KB/s MB/s GB/s KiB/s MiB/s GiB/s B/s.
+/// "100Gb/s", "12.5 GB/s" → bytes per second. Units: Kb/s Mb/s Gb/s KB/s MB/s GB/s KiB/s MiB/s
+/// GiB/s B/s.
 std::optional<double> parse_rate(std::string_view text);
 
 /// Four significant digits with the largest fitting unit: "2.1 ms", "999 ns".

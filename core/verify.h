@@ -1,5 +1,6 @@
 #pragma once
-// verify(): an independent re-derivation of everything a program must satisfy. Shares no code with lower().
+// verify(): an independent re-derivation of everything a program must satisfy. Shares no code with
+// lower().
 
 #include <cstdint>
 #include <string>
@@ -15,11 +16,11 @@ enum class ViolationKind : std::uint8_t {
   duplicate_op,      // or has it twice
   missing_transfer,  // an edge between devices lacks its transfer, or it runs on the wrong lanes
   missing_wait,      // an instruction may start before what it needs has ended
-  wrong_version,     // forward, recomputation and backward disagree, or the version does not exist yet
+  wrong_version,  // forward, recomputation and backward disagree, or the version does not exist yet
   version_overwritten,  // an update may write a weight slot that is still read
-  slot_overwritten,  // a buffer slot may be reused before its last reader has ended
-  deadlock,          // a cycle of waits; the message names it
-  malformed,         // lanes, devices or offsets that no machine could run
+  slot_overwritten,     // a buffer slot may be reused before its last reader has ended
+  deadlock,             // a cycle of waits; the message names it
+  malformed,            // lanes, devices or offsets that no machine could run
 };
 std::string_view name(ViolationKind kind);
 

@@ -1,7 +1,8 @@
 #pragma once
-// DeviceMachine: the real machine. issue() queues an instruction's work on its lanes' streams, after its waits; what a GPU
-// does with kernels, the CPU backend does with its own thread. Simulation and reality run the same program through the same
-// loop (core/run.h), and differ only in how long an instruction takes and what it leaves behind.
+// DeviceMachine: the real machine. issue() queues an instruction's work on its lanes' streams,
+// after its waits; what a GPU does with kernels, the CPU backend does with its own thread.
+// Simulation and reality run the same program through the same loop (core/run.h), and differ only
+// in how long an instruction takes and what it leaves behind.
 
 #include <chrono>
 #include <functional>
@@ -29,12 +30,14 @@ struct LedgerEntry {
   friend auto operator<=>(const LedgerEntry&, const LedgerEntry&) = default;
 };
 
-/// What an observer of updates sees: stage, number of the version made, its weights, and the optimizer state.
+/// What an observer of updates sees: stage, number of the version made, its weights, and the
+/// optimizer state.
 template <class T>
-using UpdateObserver =
-    std::function<void(StageId, std::int64_t, std::span<const T> weights, std::span<const T> state)>;
+using UpdateObserver = std::function<void(StageId, std::int64_t, std::span<const T> weights,
+                                          std::span<const T> state)>;
 
-/// What the devices of a run share. Built before the threads start; then only what is atomic or guarded changes.
+/// What the devices of a run share. Built before the threads start; then only what is atomic or
+/// guarded changes.
 template <class B>
 struct World {
   using T = typename B::Scalar;
@@ -55,7 +58,8 @@ class DeviceMachine {
   using T = typename B::Scalar;
   using Stream = typename B::Stream;
 
-  DeviceMachine(const Program& program, DeviceId me, World<B>& world, B& backend, typename B::Buffer scratch)
+  DeviceMachine(const Program& program, DeviceId me, World<B>& world, B& backend,
+                typename B::Buffer scratch)
       : program_(program),
         me_(me),
         world_(world),
@@ -70,7 +74,8 @@ class DeviceMachine {
     for (const bool computes : {false, true}) {
       for (const LaneId lane : ids(program.lanes())) {
         const Lane& row = program.lanes()[lane];
-        if (row.device == me && (row.kind == LaneKind::compute) == computes) streams_[lane] = &backend.add_stream();
+        if (row.device == me && (row.kind == LaneKind::compute) == computes)
+          streams_[lane] = &backend.add_stream();
       }
     }
   }
@@ -81,7 +86,8 @@ class DeviceMachine {
       if (streams_[lane] == nullptr) continue;
       Stream& stream = *streams_[lane];
       for (const Wait& wait : program.waits(instruction)) {
-        if (runs_here(wait.producer)) backend_.wait(stream, event(instance.body - wait.lag, wait.producer));
+        if (runs_here(wait.producer))
+          backend_.wait(stream, event(instance.body - wait.lag, wait.producer));
       }
       queue_work(stream, program.lanes()[lane].kind, instance);
       if (program.awaited(instance.id)) backend_.record(stream, event(instance.body, instance.id));
@@ -117,7 +123,8 @@ class DeviceMachine {
     const Instruction& instruction = program_[instance.id];
     if (is_collective(instruction.op.kind)) return queue_sum(stream, instance);
     if (is_transfer(instruction.op.kind)) {
-      const bool receives = lane == LaneKind::receive_activation || lane == LaneKind::receive_gradient;
+      const bool receives =
+          lane == LaneKind::receive_activation || lane == LaneKind::receive_gradient;
       if (receives) return queue_receive(stream, instance);
     }
     backend_.enqueue(stream, [this, instance] { work(instance); });
@@ -143,16 +150,27 @@ class DeviceMachine {
     const Op& op = program_[instance.id].op;
     const Duration start = now();
     switch (op.kind) {
-      case OpKind::forward: forward(instance); break;
-      case OpKind::recompute: recompute(instance); break;
-      case OpKind::backward: backward(instance); break;
-      case OpKind::update: update(instance); break;
+      case OpKind::forward:
+        forward(instance);
+        break;
+      case OpKind::recompute:
+        recompute(instance);
+        break;
+      case OpKind::backward:
+        backward(instance);
+        break;
+      case OpKind::update:
+        update(instance);
+        break;
       case OpKind::send_activation:
-      case OpKind::send_gradient: return send(instance);
+      case OpKind::send_gradient:
+        return send(instance);
       case OpKind::backward_input:
       case OpKind::backward_weight:
       case OpKind::reduce_tied:
-      case OpKind::reduce_gradient: TANDEM_CHECK(false, name(op.kind)); break;
+      case OpKind::reduce_gradient:
+        TANDEM_CHECK(false, name(op.kind));
+        break;
     }
     note(instance, start, now());
   }
@@ -164,18 +182,20 @@ class DeviceMachine {
     if (s.above_is_here) return state_of(*s.above).output.held(sequence_(*s.above, microbatch));
     const std::int64_t q = sequence_(s.id, microbatch);
     if (!s.input.has_landed(q)) {
-      throw DeviceError(fmt::format("stage {}: the input of microbatch {} has not arrived", index(s.id), microbatch));
+      throw DeviceError(fmt::format("stage {}: the input of microbatch {} has not arrived",
+                                    index(s.id), microbatch));
     }
     return s.input.held(q);
   }
 
   std::span<const T> output_gradient_of(StageState<B>& s, std::int64_t microbatch) {
     if (!s.below) return {};
-    if (s.below_is_here) return state_of(*s.below).input_gradient.held(sequence_(*s.below, microbatch));
+    if (s.below_is_here)
+      return state_of(*s.below).input_gradient.held(sequence_(*s.below, microbatch));
     const std::int64_t q = sequence_(s.id, microbatch);
     if (!s.output_gradient.has_landed(q)) {
-      throw DeviceError(
-          fmt::format("stage {}: the gradient of microbatch {} has not arrived", index(s.id), microbatch));
+      throw DeviceError(fmt::format("stage {}: the gradient of microbatch {} has not arrived",
+                                    index(s.id), microbatch));
     }
     return s.output_gradient.held(q);
   }
@@ -187,9 +207,13 @@ class DeviceMachine {
   void forward(Instance instance) {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = state_of(op.stage);
-    const std::int64_t k = instance.microbatch, q = sequence_(op.stage, k), version = *versions_(instance);
-    ForwardSpans<T> spans{.weights = s.weights.held(version), .input = input_of(s, k), .sample = s.sample(k),
-                          .stash = s.stash.acquire(q), .output = {}};
+    const std::int64_t k = instance.microbatch, q = sequence_(op.stage, k),
+                       version = *versions_(instance);
+    ForwardSpans<T> spans{.weights = s.weights.held(version),
+                          .input = input_of(s, k),
+                          .sample = s.sample(k),
+                          .stash = s.stash.acquire(q),
+                          .output = {}};
     if (s.below) spans.output = s.output.acquire(q);
     auto kernels = backend_.kernels(compute_stream());
     const std::optional<double> loss = s.stage.forward(kernels, spans);
@@ -204,19 +228,27 @@ class DeviceMachine {
     StageState<B>& s = state_of(op.stage);
     const std::int64_t k = instance.microbatch, version = *versions_(instance);
     auto kernels = backend_.kernels(compute_stream());
-    s.stage.recompute(kernels, {.weights = s.weights.held(version), .input = input_of(s, k), .sample = s.sample(k),
-                                .stash = s.stash.acquire(sequence_(op.stage, k)), .output = {}});
+    s.stage.recompute(kernels, {.weights = s.weights.held(version),
+                                .input = input_of(s, k),
+                                .sample = s.sample(k),
+                                .stash = s.stash.acquire(sequence_(op.stage, k)),
+                                .output = {}});
     note_version(op, k, version);
   }
 
   void backward(Instance instance) {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = state_of(op.stage);
-    const std::int64_t k = instance.microbatch, q = sequence_(op.stage, k), version = *versions_(instance);
+    const std::int64_t k = instance.microbatch, q = sequence_(op.stage, k),
+                       version = *versions_(instance);
     auto kernels = backend_.kernels(compute_stream());
-    BackwardSpans<T> spans{.weights = s.weights.held(version), .input = input_of(s, k), .stash = s.stash.held(q),
-                           .output_gradient = output_gradient_of(s, k), .scratch = scratch_for(s),
-                           .input_gradient = {}, .gradients = gradients_for(s, k, kernels)};
+    BackwardSpans<T> spans{.weights = s.weights.held(version),
+                           .input = input_of(s, k),
+                           .stash = s.stash.held(q),
+                           .output_gradient = output_gradient_of(s, k),
+                           .scratch = scratch_for(s),
+                           .input_gradient = {},
+                           .gradients = gradients_for(s, k, kernels)};
     if (s.above) spans.input_gradient = s.input_gradient.acquire(q);
     s.stage.backward(kernels, spans);
     release_after_backward(s, k);
@@ -244,8 +276,10 @@ class DeviceMachine {
     if (s.above && !s.above_is_here) s.input.release(q);
     if (s.below) {
       s.output.release(q);  // its transfer has ended: the gradient came back
-      if (s.below_is_here) state_of(*s.below).input_gradient.release(sequence_(*s.below, microbatch));
-      else s.output_gradient.release(q);
+      if (s.below_is_here)
+        state_of(*s.below).input_gradient.release(sequence_(*s.below, microbatch));
+      else
+        s.output_gradient.release(q);
     }
   }
 
@@ -265,21 +299,26 @@ class DeviceMachine {
     const std::int64_t overwritten = number + 1 - s.versions;
     if (overwritten >= 0) {
       if (const std::int64_t busy = readers(s, overwritten); busy != 0) {
-        throw DeviceError(fmt::format("stage {}: update {} overwrites version {}, which {} microbatches still use",
-                                      index(op.stage), number, overwritten, busy));
+        throw DeviceError(fmt::format(
+            "stage {}: update {} overwrites version {}, which {} microbatches still use",
+            index(op.stage), number, overwritten, busy));
       }
       s.weights.release(overwritten);
     }
     const std::span<T> made = s.weights.acquire(number + 1);
     tandem::update(kernels, s.optimizer, number + 1, s.stage.parameters(),
-                   {.weights = read, .gradients = gradients, .state = s.state.elements(), .weights_out = made});
+                   {.weights = read,
+                    .gradients = gradients,
+                    .state = s.state.elements(),
+                    .weights_out = made});
     s.gradients.release(number);
     note_version(op, instance.microbatch, number + 1);
     if (world_.on_update) world_.on_update(op.stage, number + 1, made, s.state.elements());
   }
 
   static std::span<T> part(std::span<T> whole, const ElementRange& range) {
-    return whole.subspan(static_cast<std::size_t>(range.first), static_cast<std::size_t>(range.size()));
+    return whole.subspan(static_cast<std::size_t>(range.first),
+                         static_cast<std::size_t>(range.size()));
   }
 
   /// The sender copies into the receiver's slot: the program's waits guarantee that it is free.
@@ -320,13 +359,15 @@ class DeviceMachine {
   void queue_sum(Stream& stream, Instance instance) {
     Meeting<T>& meeting = *world_.meetings.at(instance.id);
     backend_.enqueue(stream, [this, &meeting, instance] { bring(meeting, instance); });
-    backend_.enqueue_when(stream, [&meeting, instance] { return meeting.done(instance.microbatch); }, {});
+    backend_.enqueue_when(stream,
+                          [&meeting, instance] { return meeting.done(instance.microbatch); }, {});
   }
 
   void bring(Meeting<T>& meeting, Instance instance) {
     prepare(instance);
     const Placement& placement = program_.placement();
-    const std::vector<PartId> tied = placement.tied_with(placement.part[program_[instance.id].op.stage]);
+    const std::vector<PartId> tied =
+        placement.tied_with(placement.part[program_[instance.id].op.stage]);
     const Duration start = now();
     for (const StageId stage : placement.stages_on(me_)) {
       if (std::find(tied.begin(), tied.end(), placement.part[stage]) == tied.end()) continue;
@@ -334,8 +375,10 @@ class DeviceMachine {
       const std::span<T> gradients =
           s.gradients.held(versions_.covering_update(stage, instance.microbatch));
       const TiedRanges& ranges = s.stage.tied();
-      const std::span<T> shared = part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
-      if (!meeting.arrive(stage, shared, instance.microbatch, backend_.kernels(compute_stream()))) continue;
+      const std::span<T> shared =
+          part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
+      if (!meeting.arrive(stage, shared, instance.microbatch, backend_.kernels(compute_stream())))
+        continue;
       note(instance, start, now());
       for (const LaneId lane : program_.lanes(program_[instance.id])) {
         world_.ring(program_.lanes()[lane].device);
@@ -345,7 +388,8 @@ class DeviceMachine {
 
   Stream& compute_stream() {
     for (const LaneId lane : ids(program_.lanes())) {
-      if (streams_[lane] != nullptr && program_.lanes()[lane].kind == LaneKind::compute) return *streams_[lane];
+      if (streams_[lane] != nullptr && program_.lanes()[lane].kind == LaneKind::compute)
+        return *streams_[lane];
     }
     TANDEM_CHECK(false, index(me_));
     std::abort();

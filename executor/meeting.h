@@ -1,6 +1,6 @@
 #pragma once
-// Meeting: where the devices of a collective bring their gradients. The last to arrive sums them in stage order, so the
-// result does not depend on who came when.
+// Meeting: where the devices of a collective bring their gradients. The last to arrive sums them in
+// stage order, so the result does not depend on who came when.
 
 #include <algorithm>
 #include <atomic>
@@ -20,13 +20,15 @@ class Meeting {
  public:
   explicit Meeting(std::size_t participants) : participants_(participants) {}
 
-  /// Round `round` of `stage`. The last participant's call sums, then all of them find done(round). Returns whether it summed.
+  /// Round `round` of `stage`. The last participant's call sums, then all of them find done(round).
+  /// Returns whether it summed.
   template <class Kernels>
   bool arrive(StageId stage, std::span<T> gradients, std::int64_t round, Kernels kernels) {
     const std::lock_guard lock(mutex_);
     brought_.push_back({stage, gradients});
     if (brought_.size() < participants_) return false;
-    std::sort(brought_.begin(), brought_.end(), [](const auto& a, const auto& b) { return a.stage < b.stage; });
+    std::sort(brought_.begin(), brought_.end(),
+              [](const auto& a, const auto& b) { return a.stage < b.stage; });
     const std::span<T> sum = brought_.front().gradients;
     for (std::size_t i = 1; i < brought_.size(); ++i) kernels.add(sum, brought_[i].gradients, sum);
     for (std::size_t i = 1; i < brought_.size(); ++i) kernels.copy(sum, brought_[i].gradients);

@@ -9,19 +9,27 @@
 
 namespace tandem {
 
-enum class MemoryClass : std::uint8_t { weights, versions, gradients, optimizer, activations, buffers };
+enum class MemoryClass : std::uint8_t {
+  weights,
+  versions,
+  gradients,
+  optimizer,
+  activations,
+  buffers
+};
 inline constexpr std::size_t kMemoryClasses = 6;
 
-/// The class that a slot of this kind counts in; `position` is its place in the ring: the first weight slot is the
-/// weights, the others are further versions.
+/// The class that a slot of this kind counts in; `position` is its place in the ring: the first
+/// weight slot is the weights, the others are further versions.
 constexpr MemoryClass class_of(SlotKind kind, std::int64_t position) {
-  if (kind == SlotKind::weights) return position == 0 ? MemoryClass::weights : MemoryClass::versions;
+  if (kind == SlotKind::weights)
+    return position == 0 ? MemoryClass::weights : MemoryClass::versions;
   if (kind == SlotKind::gradients) return MemoryClass::gradients;
   return kind == SlotKind::stash ? MemoryClass::activations : MemoryClass::buffers;
 }
 
-/// A slot is memory from its first use on: it is counted as committed then, and never given back while training. `held`
-/// counts only what is in use at a time. May be used by several threads.
+/// A slot is memory from its first use on: it is counted as committed then, and never given back
+/// while training. `held` counts only what is in use at a time. May be used by several threads.
 class MemoryMeter {
  public:
   void commit(MemoryClass kind, Bytes bytes) { committed_[index(kind)] += bytes; }

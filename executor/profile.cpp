@@ -37,7 +37,8 @@ Duration median(std::vector<Duration> times) {
 
 /// One layer as a stage of its own, with the memory of one microbatch.
 struct TimedLayer {
-  TimedLayer(const ModelSpec& model, std::int32_t layer, std::int32_t microbatch_size, OptimizerKind optimizer)
+  TimedLayer(const ModelSpec& model, std::int32_t layer, std::int32_t microbatch_size,
+             OptimizerKind optimizer)
       : kind(layers_of(model)[static_cast<std::size_t>(layer)]),
         stage(model, {layer, layer + 1}, microbatch_size, 1.0),
         weights(stage.sizes().parameters),
@@ -59,7 +60,8 @@ struct TimedLayer {
 
   LayerKind kind;
   Stage<Kernel> stage;
-  cpu::Buffer<float> weights, gradients, state, stash, input, output, output_gradient, input_gradient, scratch;
+  cpu::Buffer<float> weights, gradients, state, stash, input, output, output_gradient,
+      input_gradient, scratch;
 };
 
 /// One device's share of a measurement: passes forward and back over its own copy of the model.
@@ -69,7 +71,8 @@ class ModelPasses {
       : optimizer_{.kind = request.optimizer} {
     const auto layers = static_cast<std::int32_t>(layers_of(request.model).size());
     for (std::int32_t layer = 0; layer < layers; ++layer) {
-      layers_.push_back(std::make_unique<TimedLayer>(request.model, layer, microbatch_size, request.optimizer));
+      layers_.push_back(
+          std::make_unique<TimedLayer>(request.model, layer, microbatch_size, request.optimizer));
     }
     Data(request.model, microbatch_size, 1).fill(0, sample_);
   }
@@ -77,24 +80,33 @@ class ModelPasses {
   void pass(Samples* samples) {
     for (const auto& layer : layers_) {
       timed(samples, *layer, Measured::forward, [&] {
-        layer->stage.forward(kernels_, {.weights = layer->weights.elements(), .input = input_of(*layer),
-                                        .sample = &sample_, .stash = layer->stash.elements(),
-                                        .output = layer->stage.is_last() ? std::span<float>{} : layer->output.elements()});
+        layer->stage.forward(
+            kernels_,
+            {.weights = layer->weights.elements(),
+             .input = input_of(*layer),
+             .sample = &sample_,
+             .stash = layer->stash.elements(),
+             .output = layer->stage.is_last() ? std::span<float>{} : layer->output.elements()});
       });
     }
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
       const BackwardSpans<float> spans = backward_spans(**layer);
       const Stage<Kernel>& stage = (*layer)->stage;
-      timed(samples, **layer, Measured::backward, [&] { stage.backward(kernels_, with_scratch(spans, stage.sizes().scratch)); });
+      timed(samples, **layer, Measured::backward,
+            [&] { stage.backward(kernels_, with_scratch(spans, stage.sizes().scratch)); });
       const BackwardSpans<float> kept = with_scratch(spans, stage.sizes().kept_gradients);
-      timed(samples, **layer, Measured::backward_input, [&] { stage.backward_input(kernels_, kept); });
-      timed(samples, **layer, Measured::backward_weight, [&] { stage.backward_weight(kernels_, kept); });
+      timed(samples, **layer, Measured::backward_input,
+            [&] { stage.backward_input(kernels_, kept); });
+      timed(samples, **layer, Measured::backward_weight,
+            [&] { stage.backward_weight(kernels_, kept); });
     }
     for (const auto& layer : layers_) {
       timed(samples, *layer, Measured::update, [&] {
         tandem::update(kernels_, optimizer_, 1, layer->stage.parameters(),
-                       UpdateSpans<float>{.weights = layer->weights.elements(), .gradients = layer->gradients.elements(),
-                                          .state = layer->state.elements(), .weights_out = layer->weights.elements()});
+                       UpdateSpans<float>{.weights = layer->weights.elements(),
+                                          .gradients = layer->gradients.elements(),
+                                          .state = layer->state.elements(),
+                                          .weights_out = layer->weights.elements()});
         kernels_.fill(layer->gradients.elements(), 0.0);
       });
     }
@@ -106,9 +118,13 @@ class ModelPasses {
   }
 
   static BackwardSpans<float> backward_spans(TimedLayer& layer) {
-    BackwardSpans<float> spans{.weights = layer.weights.elements(), .input = input_of(layer),
-                               .stash = layer.stash.elements(), .output_gradient = {}, .scratch = {},
-                               .input_gradient = {}, .gradients = layer.gradients.elements()};
+    BackwardSpans<float> spans{.weights = layer.weights.elements(),
+                               .input = input_of(layer),
+                               .stash = layer.stash.elements(),
+                               .output_gradient = {},
+                               .scratch = {},
+                               .input_gradient = {},
+                               .gradients = layer.gradients.elements()};
     if (!layer.stage.is_last()) spans.output_gradient = layer.output_gradient.elements();
     if (!layer.stage.is_first()) spans.input_gradient = layer.input_gradient.elements();
     spans.scratch = layer.scratch.elements();
@@ -138,7 +154,8 @@ void check_stop(const std::stop_token& stop) {
 }
 
 /// All devices compute at once; the samples of all of them count.
-Samples measure_layers(const ProfileRequest& request, std::int32_t microbatch_size, const std::function<void()>& tick) {
+Samples measure_layers(const ProfileRequest& request, std::int32_t microbatch_size,
+                       const std::function<void()>& tick) {
   Samples all;
   std::mutex mutex;
   std::barrier together(request.busy_devices);
@@ -168,7 +185,8 @@ Samples measure_layers(const ProfileRequest& request, std::int32_t microbatch_si
   return all;
 }
 
-/// One way, from the start of the copy to the other side running: half of a round trip between two threads.
+/// One way, from the start of the copy to the other side running: half of a round trip between two
+/// threads.
 Duration measure_transfer(Bytes bytes, std::int32_t repetitions) {
   const std::int64_t elements = (bytes + 3) / 4;
   cpu::Buffer<float> here(elements), there(elements);
@@ -194,15 +212,26 @@ Duration measure_transfer(Bytes bytes, std::int32_t repetitions) {
 
 /// What the executor adds to each op: a run of a model that computes next to nothing.
 Duration measure_overhead() {
-  const ModelSpec tiny{.name = "overhead", .architecture = Architecture::linear, .blocks = 1, .width = 1, .heads = 1,
-                       .sequence = 1, .vocabulary = 256, .tied = false};
+  const ModelSpec tiny{.name = "overhead",
+                       .architecture = Architecture::linear,
+                       .blocks = 1,
+                       .width = 1,
+                       .heads = 1,
+                       .sequence = 1,
+                       .vocabulary = 256,
+                       .tied = false};
   constexpr std::int32_t kMicrobatches = 64;
   constexpr std::int64_t kBatches = 40;
-  const Program program = lower(make_schedule(find_schedule("1f1b"), {.devices = 1, .microbatches = kMicrobatches, .replicas = {}}));
+  const Program program = lower(make_schedule(
+      find_schedule("1f1b"), {.devices = 1, .microbatches = kMicrobatches, .replicas = {}}));
   const Data data(tiny, 1, 1);
   TrainingSetup<float> setup;
-  setup.stage = {.model = tiny, .microbatch_size = 1, .microbatches = kMicrobatches,
-                 .optimizer = {.kind = OptimizerKind::sgd}, .seed = 1, .data = &data};
+  setup.stage = {.model = tiny,
+                 .microbatch_size = 1,
+                 .microbatches = kMicrobatches,
+                 .optimizer = {.kind = OptimizerKind::sgd},
+                 .seed = 1,
+                 .data = &data};
   setup.layers = {{0, static_cast<std::int32_t>(layers_of(tiny).size())}};
   setup.slots = count_slots(program);
   setup.batches = kBatches;
@@ -224,7 +253,8 @@ Profile measure_profile(const ProfileRequest& request) {
     ++done;
     if (request.on_progress) request.on_progress(done, all);
   };
-  std::vector<Bytes> sizes{4096, 2 * static_cast<Bytes>(request.model.vocabulary) * request.model.width * 4};
+  std::vector<Bytes> sizes{
+      4096, 2 * static_cast<Bytes>(request.model.vocabulary) * request.model.width * 4};
   for (const std::int32_t size : request.microbatch_sizes) {
     for (auto& [kind, times] : measure_layers(request, size, tick)) {
       profile.layers.push_back({.kind = kind,

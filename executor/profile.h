@@ -1,5 +1,6 @@
 #pragma once
-// measure_profile(): what layers, updates and hand-overs cost on this machine, measured while as many devices compute as will.
+// measure_profile(): what layers, updates and hand-overs cost on this machine, measured while as
+// many devices compute as will.
 
 #include <cstdint>
 #include <functional>
@@ -14,14 +15,17 @@ struct ProfileRequest {
   ModelSpec model;
   OptimizerKind optimizer = OptimizerKind::adamw;
   std::vector<std::int32_t> microbatch_sizes;
-  std::int32_t busy_devices = 2;           // devices that compute at the same time
-  std::int32_t repetitions = 30;           // timed passes over the model, after a tenth of them untimed; medians are kept
-  std::function<void(std::int32_t done, std::int32_t all)> on_progress;  // may be empty; on one thread at a time
+  std::int32_t busy_devices = 2;  // devices that compute at the same time
+  std::int32_t repetitions =
+      30;  // timed passes over the model, after a tenth of them untimed; medians are kept
+  std::function<void(std::int32_t done, std::int32_t all)>
+      on_progress;  // may be empty; on one thread at a time
   std::stop_token stop;
 };
 
-/// Times each layer inside passes over the whole model, so that caches are as full as in training. `machine`, `date` and
-/// `command` are left to the caller. Throws Interrupted when stop is requested.
+/// Times each layer inside passes over the whole model, so that caches are as full as in training.
+/// `machine`, `date` and `command` are left to the caller. Throws Interrupted when stop is
+/// requested.
 Profile measure_profile(const ProfileRequest& request);
 
 }  // namespace tandem

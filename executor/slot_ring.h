@@ -1,6 +1,7 @@
 #pragma once
-// SlotRing: the buffers of one kind of one stage, allocated once before the first batch. Use q takes slot q mod count;
-// taking a slot that is still in use is an error, so a program with a wait or a slot too few fails instead of computing on.
+// SlotRing: the buffers of one kind of one stage, allocated once before the first batch. Use q
+// takes slot q mod count; taking a slot that is still in use is an error, so a program with a wait
+// or a slot too few fails instead of computing on.
 
 #include <atomic>
 #include <cstdint>
@@ -17,8 +18,8 @@
 
 namespace tandem {
 
-/// One slot may be taken, landed and released by different threads; each of these happens-before what the program orders
-/// after it. `Buffer` is the backend's memory: span<T> elements().
+/// One slot may be taken, landed and released by different threads; each of these happens-before
+/// what the program orders after it. `Buffer` is the backend's memory: span<T> elements().
 template <class Buffer>
 class SlotRing {
  public:
@@ -26,10 +27,11 @@ class SlotRing {
 
   SlotRing() = default;
   template <class Allocate>
-  SlotRing(SlotKind kind, StageId stage, std::int32_t count, std::int64_t elements, MemoryMeter& meter,
-           Allocate allocate)
+  SlotRing(SlotKind kind, StageId stage, std::int32_t count, std::int64_t elements,
+           MemoryMeter& meter, Allocate allocate)
       : kind_(kind), stage_(stage), meter_(&meter) {
-    for (std::int32_t i = 0; i < count; ++i) slots_.push_back(std::make_unique<Slot>(allocate(elements)));
+    for (std::int32_t i = 0; i < count; ++i)
+      slots_.push_back(std::make_unique<Slot>(allocate(elements)));
   }
 
   /// The slot of use `q`, free until now. Throws DeviceError when its last use has not ended.
@@ -37,8 +39,9 @@ class SlotRing {
     Slot& slot = of(q);
     std::int64_t holder = kFree;
     if (!slot.holder.compare_exchange_strong(holder, q, std::memory_order_acq_rel)) {
-      throw DeviceError(fmt::format("stage {}: {} slot {} of {} is taken for use {} while use {} still needs it",
-                                    index(stage_), name(kind_), position(q), slots_.size(), q, holder));
+      throw DeviceError(
+          fmt::format("stage {}: {} slot {} of {} is taken for use {} while use {} still needs it",
+                      index(stage_), name(kind_), position(q), slots_.size(), q, holder));
     }
     const MemoryClass kind = class_of(kind_, static_cast<std::int64_t>(position(q)));
     if (!slot.committed) meter_->commit(kind, slot.buffer.bytes());
@@ -54,8 +57,9 @@ class SlotRing {
     Slot& slot = of(q);
     const std::int64_t holder = slot.holder.load(std::memory_order_acquire);
     if (holder != q) {
-      throw DeviceError(fmt::format("stage {}: {} of use {} is not in its slot, which {}", index(stage_), name(kind_), q,
-                                    holder == kFree ? "is free" : fmt::format("holds use {}", holder)));
+      throw DeviceError(fmt::format(
+          "stage {}: {} of use {} is not in its slot, which {}", index(stage_), name(kind_), q,
+          holder == kFree ? "is free" : fmt::format("holds use {}", holder)));
     }
     return slot.buffer.elements();
   }
@@ -68,14 +72,17 @@ class SlotRing {
     slot.holder.store(kFree, std::memory_order_release);
   }
 
-  /// What another device sent has arrived in use `q`'s slot; start and end of the sending are kept for the timeline.
+  /// What another device sent has arrived in use `q`'s slot; start and end of the sending are kept
+  /// for the timeline.
   void land(std::int64_t q, Duration start, Duration end) {
     Slot& slot = of(q);
     slot.sent_start = start;
     slot.sent_end = end;
     slot.landed.store(q, std::memory_order_release);
   }
-  bool has_landed(std::int64_t q) const { return of(q).landed.load(std::memory_order_acquire) == q; }
+  bool has_landed(std::int64_t q) const {
+    return of(q).landed.load(std::memory_order_acquire) == q;
+  }
   Duration sent_start(std::int64_t q) const { return of(q).sent_start; }
   Duration sent_end(std::int64_t q) const { return of(q).sent_end; }
 
@@ -92,7 +99,8 @@ class SlotRing {
   std::size_t position(std::int64_t q) const { return static_cast<std::size_t>(q) % slots_.size(); }
   Slot& of(std::int64_t q) const {
     if (slots_.empty()) {
-      throw DeviceError(fmt::format("stage {}: no {} slots were planned", index(stage_), name(kind_)));
+      throw DeviceError(
+          fmt::format("stage {}: no {} slots were planned", index(stage_), name(kind_)));
     }
     return *slots_[position(q)];
   }

@@ -1,5 +1,6 @@
 #pragma once
-// StageState: one stage of a run with the memory it works in — its rings of slots, optimizer state and sample.
+// StageState: one stage of a run with the memory it works in — its rings of slots, optimizer state
+// and sample.
 
 #include <cstdint>
 #include <optional>
@@ -31,8 +32,8 @@ class StageState {
   using Ring = SlotRing<typename B::Buffer>;
 
   /// Allocates everything, and initialises version 0 of the weights.
-  StageState(const StageSetup& setup, StageId stage_id, LayerRange layers, const StageSlots& slots, B& backend,
-             MemoryMeter& meter)
+  StageState(const StageSetup& setup, StageId stage_id, LayerRange layers, const StageSlots& slots,
+             B& backend, MemoryMeter& meter)
       : id(stage_id),
         stage(setup.model, layers, setup.microbatch_size,
               mean_loss_scale(setup.model, setup.microbatch_size, setup.microbatches)),
@@ -72,7 +73,8 @@ class StageState {
   const std::int32_t versions;
   Ring weights, gradients, stash, input, output, output_gradient, input_gradient;
   typename B::Buffer state;
-  std::vector<std::int64_t> readers;  // microbatches in flight that use the version in each weight slot
+  std::vector<std::int64_t>
+      readers;  // microbatches in flight that use the version in each weight slot
   std::optional<StageId> above, below;  // neighbours along the model
   bool above_is_here = false, below_is_here = false;
   bool recomputes = false;

@@ -20,14 +20,17 @@ namespace {
 void check_runnable(const Program& program) {
   const Placement& placement = program.placement();
   if (placement.parts() != placement.stages()) {
-    throw InputError(fmt::format("schedule {} has replicated stages, which this version simulates but does not train",
-                                 program.schedule()));
+    throw InputError(fmt::format(
+        "schedule {} has replicated stages, which this version simulates but does not train",
+        program.schedule()));
   }
   for (const CostKey& key : program.cost_keys()) {
-    if (key.width > 1) throw InputError("pipelines of width > 1 are simulated but not trained in this version");
+    if (key.width > 1)
+      throw InputError("pipelines of width > 1 are simulated but not trained in this version");
     if (key.kind == OpKind::backward_input || key.kind == OpKind::backward_weight) {
-      throw InputError(fmt::format("schedule {} splits the backward, which this version simulates but does not train",
-                                   program.schedule()));
+      throw InputError(fmt::format(
+          "schedule {} splits the backward, which this version simulates but does not train",
+          program.schedule()));
     }
   }
 }
@@ -88,16 +91,16 @@ class CpuRun {
     std::int64_t scratch = 0;
     for (const StageId stage : program_.placement().stages_on(device)) {
       const LayerRange layers = setup_.layers[index(program_.placement().part[stage])];
-      here.stages.push_back(std::make_unique<StageState<B>>(setup_.stage, stage, layers, setup_.slots[stage],
-                                                            here.backend, here.meter));
+      here.stages.push_back(std::make_unique<StageState<B>>(
+          setup_.stage, stage, layers, setup_.slots[stage], here.backend, here.meter));
       world_.stages[stage] = here.stages.back().get();
       scratch = std::max(scratch, here.stages.back()->stage.sizes().scratch);
     }
     cpu::Buffer<T> memory(scratch);
     here.meter.commit(MemoryClass::buffers, memory.bytes());
     here.meter.acquire(MemoryClass::buffers, memory.bytes());
-    here.machine =
-        std::make_unique<DeviceMachine<B>>(program_, device, world_, here.backend, std::move(memory));
+    here.machine = std::make_unique<DeviceMachine<B>>(program_, device, world_, here.backend,
+                                                      std::move(memory));
   }
 
   void join_neighbours() {
@@ -107,10 +110,12 @@ class CpuRun {
       StageState<B>& below = *world_.stages[edge.to];
       above.below = edge.to;
       below.above = edge.from;
-      above.below_is_here = below.above_is_here = placement.device[edge.from] == placement.device[edge.to];
+      above.below_is_here = below.above_is_here =
+          placement.device[edge.from] == placement.device[edge.to];
     }
     for (const Instruction& instruction : program_.instructions()) {
-      if (instruction.op.kind == OpKind::recompute) world_.stages[instruction.op.stage]->recomputes = true;
+      if (instruction.op.kind == OpKind::recompute)
+        world_.stages[instruction.op.stage]->recomputes = true;
     }
   }
 
@@ -156,8 +161,9 @@ class CpuRun {
       machine.drain();
     } catch (const cpu::Stopped&) {
     } catch (const DeviceError& error) {
-      keep_failure(std::make_exception_ptr(DeviceError(
-          fmt::format("device {}, {}: {}", index(device), describe(program_, machine.last_worked()), error.what()))));
+      keep_failure(std::make_exception_ptr(
+          DeviceError(fmt::format("device {}, {}: {}", index(device),
+                                  describe(program_, machine.last_worked()), error.what()))));
     } catch (...) {
       keep_failure(std::current_exception());
     }
@@ -229,7 +235,8 @@ template TrainingReport<double> train_on_cpu(const Program&, const TrainingSetup
 
 std::unique_ptr<Trainer> make_trainer(std::string_view backend) {
   if (backend == "cpu") return std::make_unique<CpuTrainer>();
-  throw AbsentError(fmt::format("backend {}: this version has no code for it; use --backend cpu", backend));
+  throw AbsentError(
+      fmt::format("backend {}: this version has no code for it; use --backend cpu", backend));
 }
 
 }  // namespace tandem

@@ -22,8 +22,10 @@ struct TrainingSetup {
   SlotCounts slots;
   std::int64_t batches = 1;
   bool keep_timeline = true, keep_ledger = false;
-  std::function<void(DeviceId, Instance)> before_work;  // seeded delays; called on the device's thread
-  std::function<void(std::int64_t batch, double mean_loss, Duration since_start)> on_batch;  // on a device's thread
+  std::function<void(DeviceId, Instance)>
+      before_work;  // seeded delays; called on the device's thread
+  std::function<void(std::int64_t batch, double mean_loss, Duration since_start)>
+      on_batch;                 // on a device's thread
   UpdateObserver<T> on_update;  // on a device's thread, one call at a time
   std::stop_token stop;         // of the user
 };
@@ -44,9 +46,10 @@ struct TrainingReport {
   bool interrupted = false;
 };
 
-/// Trains on this machine's CPU. Throws DeviceError, naming device and instruction, when a slot, a version or an input is
-/// not as the program promised; InputError when the program has what this executor can't run (replicas, split backward).
-/// REQUIRES: `program` is one that verify() accepts with `setup.slots`, or the errors above are to be seen.
+/// Trains on this machine's CPU. Throws DeviceError, naming device and instruction, when a slot, a
+/// version or an input is not as the program promised; InputError when the program has what this
+/// executor can't run (replicas, split backward). REQUIRES: `program` is one that verify() accepts
+/// with `setup.slots`, or the errors above are to be seen.
 template <class T>
 TrainingReport<T> train_on_cpu(const Program& program, const TrainingSetup<T>& setup);
 
@@ -57,7 +60,8 @@ extern template TrainingReport<double> train_on_cpu(const Program&, const Traini
 class Trainer {
  public:
   virtual ~Trainer() = default;
-  virtual TrainingReport<float> train(const Program& program, const TrainingSetup<float>& setup) = 0;
+  virtual TrainingReport<float> train(const Program& program,
+                                      const TrainingSetup<float>& setup) = 0;
 };
 
 /// "cpu". Throws AbsentError for "cuda", which this version has no code for.

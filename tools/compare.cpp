@@ -1,5 +1,7 @@
 // tandem compare SIMULATED MEASURED: how well the prediction held, op by op.
 
+#include "traces/compare.h"
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -9,7 +11,6 @@
 #include "tools/command.h"
 #include "tools/json_output.h"
 #include "tools/options.h"
-#include "traces/compare.h"
 
 namespace tandem::tools {
 
@@ -19,13 +20,16 @@ namespace {
 TimelineRecords pick(const std::string& path, Clock clock) {
   TimelineFile file = read_timeline(path);
   if (file.runs.size() == 1) return std::move(file.runs.front().records);
-  const auto found = std::find_if(file.runs.begin(), file.runs.end(), [&](const TimelineRun& run) { return run.clock == clock; });
+  const auto found = std::find_if(file.runs.begin(), file.runs.end(),
+                                  [&](const TimelineRun& run) { return run.clock == clock; });
   if (found != file.runs.end()) return std::move(found->records);
-  throw InputError(fmt::format("{}: holds no {} timeline", path, clock == Clock::simulated ? "simulated" : "measured"));
+  throw InputError(fmt::format("{}: holds no {} timeline", path,
+                               clock == Clock::simulated ? "simulated" : "measured"));
 }
 
 Json as_json(const Compared& compared) {
-  Json row{{"simulated_s", to_seconds(compared.simulated)}, {"measured_s", to_seconds(compared.measured)},
+  Json row{{"simulated_s", to_seconds(compared.simulated)},
+           {"measured_s", to_seconds(compared.measured)},
            {"error_percent", nullptr}};
   if (const auto error = compared.error_percent()) row["error_percent"] = *error;
   return row;
@@ -34,16 +38,23 @@ Json as_json(const Compared& compared) {
 Json as_json(const Comparison& comparison) {
   Json devices = Json::array(), kinds = Json::array(), worst = Json::array();
   for (const DeviceComparison& row : comparison.devices) {
-    devices.push_back({{"device", index(row.device)}, {"busy", as_json(row.busy)}, {"bubble", as_json(row.bubble)}});
+    devices.push_back({{"device", index(row.device)},
+                       {"busy", as_json(row.busy)},
+                       {"bubble", as_json(row.bubble)}});
   }
   for (const KindComparison& row : comparison.kinds) {
-    kinds.push_back({{"kind", name(row.kind)}, {"count", row.count}, {"total", as_json(row.total)},
-                     {"mean", as_json(row.mean)}, {"median_error_s", to_seconds(row.median_error)},
+    kinds.push_back({{"kind", name(row.kind)},
+                     {"count", row.count},
+                     {"total", as_json(row.total)},
+                     {"mean", as_json(row.mean)},
+                     {"median_error_s", to_seconds(row.median_error)},
                      {"percentile_95_error_s", to_seconds(row.percentile_95_error)}});
   }
   for (const OpComparison& row : comparison.worst) {
-    worst.push_back({{"kind", name(row.measured.kind)}, {"device", index(row.measured.device)},
-                     {"stage", index(row.measured.stage)}, {"microbatch", row.measured.microbatch},
+    worst.push_back({{"kind", name(row.measured.kind)},
+                     {"device", index(row.measured.device)},
+                     {"stage", index(row.measured.stage)},
+                     {"microbatch", row.measured.microbatch},
                      {"duration", as_json(row.duration())}});
   }
   return {{"makespan", as_json(comparison.makespan)},
@@ -58,14 +69,16 @@ Json as_json(const Comparison& comparison) {
           {"worst", std::move(worst)}};
 }
 
-/// Throws DifferenceError when the step time, or where there is none the makespan, is off by more than `most` percent.
+/// Throws DifferenceError when the step time, or where there is none the makespan, is off by more
+/// than `most` percent.
 void fail_over(const Comparison& comparison, double most) {
   if (!comparison.same_ops()) throw DifferenceError("the two timelines do not hold the same ops");
   const Compared& whole = comparison.step ? *comparison.step : comparison.makespan;
   const std::optional<double> error = whole.error_percent();
   if (error && std::abs(*error) <= most) return;
-  throw DifferenceError(fmt::format("the predicted {} is off by {}, more than {} %", comparison.step ? "step time" : "makespan",
-                                    error ? fmt::format("{:+.2f} %", *error) : "an unknown part", most));
+  throw DifferenceError(fmt::format(
+      "the predicted {} is off by {}, more than {} %", comparison.step ? "step time" : "makespan",
+      error ? fmt::format("{:+.2f} %", *error) : "an unknown part", most));
 }
 
 }  // namespace
@@ -78,14 +91,15 @@ int run_compare(const Arguments& arguments) {
       .value("worst", "N", "single ops listed (default 10)")
       .value("fail-over", "PERCENT", "exit 6 when the step time is off by more");
   options.parse(arguments);
-  const CompareOptions how{.warm_up_batches = options.integer("warm-up", 0, 1'000'000, 1),
-                           .worst = static_cast<std::size_t>(options.integer("worst", 0, 1'000'000, 10))};
+  const CompareOptions how{
+      .warm_up_batches = options.integer("warm-up", 0, 1'000'000, 1),
+      .worst = static_cast<std::size_t>(options.integer("worst", 0, 1'000'000, 10))};
   const double most = options.number("fail-over", 0.0, 1e9, 0.0);
-  const Comparison comparison =
-      compare(pick(options.words()[0], Clock::simulated), pick(options.words()[1], Clock::measured), how);
+  const Comparison comparison = compare(pick(options.words()[0], Clock::simulated),
+                                        pick(options.words()[1], Clock::measured), how);
   if (options.has("json")) {
-    print_result("compare", {{"simulated", options.words()[0]}, {"measured", options.words()[1]}}, Json::object(),
-                 as_json(comparison));
+    print_result("compare", {{"simulated", options.words()[0]}, {"measured", options.words()[1]}},
+                 Json::object(), as_json(comparison));
   } else {
     fmt::print("{}", print_comparison(comparison));
   }

@@ -7,8 +7,8 @@
 
 namespace tandem::tools {
 
-/// While it lives, SIGINT and SIGTERM request a stop instead of killing the process; a second one kills.
-/// REQUIRES: made before the threads that do the work, which inherit its signal mask.
+/// While it lives, SIGINT and SIGTERM request a stop instead of killing the process; a second one
+/// kills. REQUIRES: made before the threads that do the work, which inherit its signal mask.
 class InterruptGuard {
  public:
   InterruptGuard();

@@ -18,7 +18,8 @@ void print_result(std::string_view command, Json config, Json assumptions, Json 
   fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-void report_failure(ExitCode code, std::string_view message, const std::vector<Complaint>& complaints, bool json) {
+void report_failure(ExitCode code, std::string_view message,
+                    const std::vector<Complaint>& complaints, bool json) {
   // A complaint with a place already opens with `file:line:column: error:`.
   const bool placed = !complaints.empty() && !complaints.front().place.file.empty();
   fmt::print(stderr, "{}{}\n", placed ? "" : "error: ", message);

@@ -17,7 +17,9 @@ using Json = nlohmann::ordered_json;
 void print_result(std::string_view command, Json config, Json assumptions, Json result,
                   const std::vector<std::string>& warnings = {});
 
-/// The message on stderr, and with `json` {"error": {"code", "message", "pointer", "file", "line", "column"}} on stdout.
-void report_failure(ExitCode code, std::string_view message, const std::vector<Complaint>& complaints, bool json);
+/// The message on stderr, and with `json` {"error": {"code", "message", "pointer", "file", "line",
+/// "column"}} on stdout.
+void report_failure(ExitCode code, std::string_view message,
+                    const std::vector<Complaint>& complaints, bool json);
 
 }  // namespace tandem::tools

@@ -17,7 +17,8 @@ std::string machine_name() {
   for (std::string line; std::getline(cpus, line);) {
     const std::size_t colon = line.find(": ");
     if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
-      return fmt::format("{}, {} cores", line.substr(colon + 2), std::thread::hardware_concurrency());
+      return fmt::format("{}, {} cores", line.substr(colon + 2),
+                         std::thread::hardware_concurrency());
     }
   }
   return fmt::format("unknown processor, {} cores", std::thread::hardware_concurrency());
@@ -37,8 +38,8 @@ std::string utc_now() {
 void check_fits_memory(Bytes needed, const std::string& what) {
   const Bytes physical = static_cast<Bytes>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   if (needed <= physical) return;
-  throw InfeasibleError(fmt::format("{} needs {}, but this machine has {} of memory", what, print_bytes(needed),
-                                    print_bytes(physical)));
+  throw InfeasibleError(fmt::format("{} needs {}, but this machine has {} of memory", what,
+                                    print_bytes(needed), print_bytes(physical)));
 }
 
 }  // namespace tandem::tools

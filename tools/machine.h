@@ -16,7 +16,8 @@ std::string tool_name();
 /// This moment, "2026-11-21T15:14:00Z".
 std::string utc_now();
 
-/// Throws InfeasibleError when `needed` is more than this machine's memory; `what` opens the message.
+/// Throws InfeasibleError when `needed` is more than this machine's memory; `what` opens the
+/// message.
 void check_fits_memory(Bytes needed, const std::string& what);
 
 }  // namespace tandem::tools

@@ -37,8 +37,10 @@ constexpr Command kCommands[] = {
 };
 
 void print_help() {
-  fmt::print("usage: tandem COMMAND [options]\n\n"
-             "One program, simulated and trained for real: pipeline-parallel training of deep networks.\n\n");
+  fmt::print(
+      "usage: tandem COMMAND [options]\n\n"
+      "One program, simulated and trained for real: pipeline-parallel training of deep "
+      "networks.\n\n");
   for (const Command& command : kCommands) {
     if (command.run != nullptr) fmt::print("  {:<10} {}\n", command.name, command.summary);
   }

@@ -1,12 +1,13 @@
 // tandem profile: measures layer and link costs on this machine, and writes a profile.
 
+#include "executor/profile.h"
+
 #include <algorithm>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "core/io/read.h"
-#include "executor/profile.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
 #include "tools/json_output.h"
@@ -24,9 +25,11 @@ std::vector<std::int32_t> parse_sizes(const std::string& text) {
   while (at <= text.size()) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
     const std::string word = text.substr(at, comma - at);
-    const bool digits = !word.empty() && word.size() <= 5 && word.find_first_not_of("0123456789") == std::string::npos;
+    const bool digits = !word.empty() && word.size() <= 5 &&
+                        word.find_first_not_of("0123456789") == std::string::npos;
     if (!digits || std::stoi(word) < 1) {
-      throw UsageError(fmt::format("tandem profile: --microbatch-size: expected sizes such as 1,2,4, found \"{}\"", text));
+      throw UsageError(fmt::format(
+          "tandem profile: --microbatch-size: expected sizes such as 1,2,4, found \"{}\"", text));
     }
     sizes.push_back(std::stoi(word));
     at = comma + 1;
@@ -36,23 +39,26 @@ std::vector<std::int32_t> parse_sizes(const std::string& text) {
 
 /// Each device holds the whole model, with one microbatch of the largest size.
 Bytes bytes_to_profile(const ProfileRequest& request) {
-  const std::int32_t largest = *std::max_element(request.microbatch_sizes.begin(), request.microbatch_sizes.end());
+  const std::int32_t largest =
+      *std::max_element(request.microbatch_sizes.begin(), request.microbatch_sizes.end());
   const auto layers = static_cast<std::int32_t>(layers_of(request.model).size());
   const StageBytes bytes = stage_bytes(request.model, {0, layers}, largest, request.optimizer);
   const Bytes boundaries = 4 * layers * boundary_bytes(request.model, largest);
-  return request.busy_devices * (2 * bytes[SlotKind::weights] + bytes.optimizer + bytes[SlotKind::stash] +
-                                 layers * bytes.workspace + boundaries);
+  return request.busy_devices * (2 * bytes[SlotKind::weights] + bytes.optimizer +
+                                 bytes[SlotKind::stash] + layers * bytes.workspace + boundaries);
 }
 
 void print_table(const Profile& profile) {
-  fmt::print("{} ({})\nmodel {}: {} parameters; {} devices computing at once; medians\n\n", profile.machine, profile.date,
-             profile.model.name, parameter_count(profile.model), profile.busy_devices);
-  fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "layer", "microbatch", "forward", "backward", "input",
-             "weight", "update");
+  fmt::print("{} ({})\nmodel {}: {} parameters; {} devices computing at once; medians\n\n",
+             profile.machine, profile.date, profile.model.name, parameter_count(profile.model),
+             profile.busy_devices);
+  fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "layer", "microbatch", "forward",
+             "backward", "input", "weight", "update");
   for (const LayerCost& row : profile.layers) {
-    fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12}\n", name(row.kind), row.microbatch_size,
-               print_duration(row.forward), print_duration(row.backward), print_duration(row.backward_input),
-               print_duration(row.backward_weight), print_duration(row.update));
+    fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12}\n", name(row.kind),
+               row.microbatch_size, print_duration(row.forward), print_duration(row.backward),
+               print_duration(row.backward_input), print_duration(row.backward_weight),
+               print_duration(row.update));
   }
   fmt::print("\n");
   for (const TransferCost& row : profile.transfers) {
@@ -64,18 +70,22 @@ void print_table(const Profile& profile) {
 }  // namespace
 
 int run_profile(const Arguments& arguments) {
-  Options options("profile", "--model FILE --output FILE [options]",
-                  "Measures what each layer and each hand-over between devices costs on this machine.");
+  Options options(
+      "profile", "--model FILE --output FILE [options]",
+      "Measures what each layer and each hand-over between devices costs on this machine.");
   options.value("model", "FILE", "the model (JSON)")
-      .value("microbatch-size", "B,…", "samples of a microbatch; several, separated by commas (default 1)")
+      .value("microbatch-size", "B,…",
+             "samples of a microbatch; several, separated by commas (default 1)")
       .value("devices", "N", "devices that compute at the same time (default: all cores)")
       .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
       .value("repetitions", "N", "timed passes; medians are kept (default 30)")
       .value("backend", "NAME", "cpu|cuda (default cpu)")
       .value("output", "FILE", "where to write the profile");
   options.parse(arguments);
-  if (!options.has("model") || !options.has("output")) throw UsageError("tandem profile: --model and --output are needed");
-  if (options.choice("backend", {"cpu", "cuda"}) == "cuda") throw AbsentError("backend cuda is not in this version");
+  if (!options.has("model") || !options.has("output"))
+    throw UsageError("tandem profile: --model and --output are needed");
+  if (options.choice("backend", {"cpu", "cuda"}) == "cuda")
+    throw AbsentError("backend cuda is not in this version");
   ProfileRequest request;
   request.model = read_model(options.text("model"));
   request.microbatch_sizes = parse_sizes(options.text("microbatch-size", "1"));
@@ -102,8 +112,8 @@ int run_profile(const Arguments& arguments) {
   for (const std::string& argument : arguments) profile.command += " " + argument;
   write_profile(options.text("output"), profile);
   if (options.has("json")) {
-    print_result("profile", {{"model", profile.model.name}, {"output", options.text("output")}}, Json::object(),
-                 Json::parse(profile_text(profile)));
+    print_result("profile", {{"model", profile.model.name}, {"output", options.text("output")}},
+                 Json::object(), Json::parse(profile_text(profile)));
   } else {
     print_table(profile);
   }

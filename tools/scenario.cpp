@@ -18,19 +18,22 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr const char* kPlainTimes[] = {"forward",        "backward", "backward-input", "backward-weight",
-                                       "recompute-time", "update",   "reduce",         "transfer"};
+constexpr const char* kPlainTimes[] = {"forward",         "backward",       "backward-input",
+                                       "backward-weight", "recompute-time", "update",
+                                       "reduce",          "transfer"};
 
 /// The plain costs of the command line: those of one stage, held by every stage.
 StageTimes plain_times(const Options& options, const Schedule& schedule) {
   if (!options.has("forward")) {
-    throw UsageError("tandem simulate: --forward is missing: give a plan, --costs FILE, or plain costs");
+    throw UsageError(
+        "tandem simulate: --forward is missing: give a plan, --costs FILE, or plain costs");
   }
   StageTimes times;
   times.forward = options.duration("forward");
   const bool halves = options.has("backward-input") || options.has("backward-weight");
   if (options.has("backward") == halves) {
-    throw UsageError("tandem simulate: give either --backward, or --backward-input and --backward-weight");
+    throw UsageError(
+        "tandem simulate: give either --backward, or --backward-input and --backward-weight");
   }
   if (halves) {
     times.backward_input = options.duration("backward-input");
@@ -46,8 +49,9 @@ StageTimes plain_times(const Options& options, const Schedule& schedule) {
   times.reduce = options.duration("reduce");
   const std::size_t chunks = schedule.placement.stages() / schedule.placement.devices;
   if (options.choice("costs-per", {"stage", "device"}) == "device" && chunks > 1) {
-    for (Duration* time : {&times.forward, &times.backward, &times.backward_input, &times.backward_weight,
-                           &times.recompute, &times.update, &times.reduce}) {
+    for (Duration* time :
+         {&times.forward, &times.backward, &times.backward_input, &times.backward_weight,
+          &times.recompute, &times.update, &times.reduce}) {
       *time /= static_cast<std::int64_t>(chunks);
     }
   }
@@ -55,11 +59,13 @@ StageTimes plain_times(const Options& options, const Schedule& schedule) {
 }
 
 /// Bytes that devices hold when only activations have a size.
-Table<DeviceId, MemoryByClass> activation_memory(const Program& program, const Table<StageId, HeldActivation>& held) {
+Table<DeviceId, MemoryByClass> activation_memory(const Program& program,
+                                                 const Table<StageId, HeldActivation>& held) {
   Table<DeviceId, MemoryByClass> memory;
   for (const double bytes : peak_held(program, held)) {
     memory.push_back({});
-    memory[id_at<DeviceId>(memory.size() - 1)].activations = static_cast<Bytes>(std::llround(bytes));
+    memory[id_at<DeviceId>(memory.size() - 1)].activations =
+        static_cast<Bytes>(std::llround(bytes));
   }
   return memory;
 }
@@ -68,39 +74,48 @@ void set_plain_memory(const Options& options, Scenario& scenario) {
   const std::optional<Bytes> all = options.bytes("activation-bytes");
   const std::optional<Bytes> after = options.bytes("weight-gradient-bytes");
   if (after && (!all || *after > *all)) {
-    throw UsageError("tandem simulate: --weight-gradient-bytes is a part of --activation-bytes, at most all of it");
+    throw UsageError(
+        "tandem simulate: --weight-gradient-bytes is a part of --activation-bytes, at most all of "
+        "it");
   }
   if (!all) return;
   const auto bytes = static_cast<double>(*all);
   const auto kept = static_cast<double>(after.value_or(*all));
   scenario.activation_after_input = bytes > 0 ? kept / bytes : 1.0;
   scenario.memory = activation_memory(
-      scenario.program, Table<StageId, HeldActivation>(scenario.program.placement().stages(), {bytes, kept}));
+      scenario.program,
+      Table<StageId, HeldActivation>(scenario.program.placement().stages(), {bytes, kept}));
 }
 
 StageCosts costs_from_file(const Options& options, const std::string& path, Scenario& scenario) {
   for (const char* name : kPlainTimes) {
-    if (options.has(name)) throw UsageError(fmt::format("tandem simulate: --{} and --costs exclude each other", name));
+    if (options.has(name))
+      throw UsageError(fmt::format("tandem simulate: --{} and --costs exclude each other", name));
   }
   const StageCostFile file = read_costs(path);
   const Placement& placement = scenario.program.placement();
   if (file.stages.size() != placement.parts()) {
-    throw InputError(fmt::format("{}: the schedule has {} stages, the file has {} costs", path, placement.parts(),
-                                 file.stages.size()));
+    throw InputError(fmt::format("{}: the schedule has {} stages, the file has {} costs", path,
+                                 placement.parts(), file.stages.size()));
   }
   StageCosts costs{.parts = {}, .transfer = file.transfer, .reduce_tied = {}};
   Table<StageId, HeldActivation> held(placement.stages(), {0.0, 0.0});
   bool sized = false;
   for (const StageCostRow& row : file.stages) {
-    costs.parts.push_back({.forward = row.forward, .recompute = row.recompute, .backward = row.backward,
-                           .backward_input = row.backward_input, .backward_weight = row.backward_weight,
-                           .update = row.update, .reduce = file.reduce});
+    costs.parts.push_back({.forward = row.forward,
+                           .recompute = row.recompute,
+                           .backward = row.backward,
+                           .backward_input = row.backward_input,
+                           .backward_weight = row.backward_weight,
+                           .update = row.update,
+                           .reduce = file.reduce});
     sized = sized || row.activation.has_value();
   }
   for (const StageId stage : ids(held)) {
     const StageCostRow& row = file.stages[index(placement.part[stage])];
     const Bytes all = row.activation.value_or(0);
-    held[stage] = {static_cast<double>(all), static_cast<double>(row.weight_gradient.value_or(all))};
+    held[stage] = {static_cast<double>(all),
+                   static_cast<double>(row.weight_gradient.value_or(all))};
   }
   if (sized) scenario.memory = activation_memory(scenario.program, held);
   return costs;
@@ -108,8 +123,10 @@ StageCosts costs_from_file(const Options& options, const std::string& path, Scen
 
 /// A schedule in our notation; what its text says of devices and microbatches is not said again.
 Schedule schedule_of_file(const Options& options) {
-  for (const char* name : {"schedule", "devices", "microbatches", "width", "recompute", "extra-in-flight", "replicas"}) {
-    if (options.has(name)) throw UsageError(fmt::format("tandem simulate: the schedule file says --{} already", name));
+  for (const char* name : {"schedule", "devices", "microbatches", "width", "recompute",
+                           "extra-in-flight", "replicas"}) {
+    if (options.has(name))
+      throw UsageError(fmt::format("tandem simulate: the schedule file says --{} already", name));
   }
   constexpr std::size_t kLargestSchedule = 64u << 20u;
   const std::string& path = options.text("schedule-file");
@@ -118,7 +135,8 @@ Schedule schedule_of_file(const Options& options) {
 
 Schedule schedule_of_names(const Options& options) {
   if (options.has("schedule-file")) return schedule_of_file(options);
-  if (!options.has("schedule")) throw UsageError("tandem simulate: give a plan, or --schedule NAME with costs");
+  if (!options.has("schedule"))
+    throw UsageError("tandem simulate: give a plan, or --schedule NAME with costs");
   const ScheduleTraits& traits = find_schedule(options.text("schedule"));
   return make_schedule(traits, schedule_request(options, traits));
 }
@@ -128,17 +146,26 @@ void check_right(const Program& program) {
   const std::vector<Violation> violations = verify(program);
   if (violations.empty()) return;
   std::string text = fmt::format("schedule \"{}\" is not right:", program.schedule());
-  for (const Violation& violation : violations) text += fmt::format("\n  {}: {}", name(violation.kind), violation.message);
+  for (const Violation& violation : violations)
+    text += fmt::format("\n  {}: {}", name(violation.kind), violation.message);
   throw InfeasibleError(text);
 }
 
 Scenario from_names(const Options& options, TransferLanes lanes) {
   Schedule schedule = schedule_of_names(options);
   Program program = lower(schedule, lanes);
-  if (options.has("schedule-file")) check_right(lanes == TransferLanes::shared ? program : lower(schedule));
-  Scenario scenario{.schedule = std::move(schedule), .program = std::move(program), .costs = {}, .memory = {},
-                    .capacity = options.bytes("memory"), .stash = {}, .config = {}, .assumptions = {}};
-  scenario.microbatch_size = static_cast<std::int32_t>(options.integer("microbatch-size", 1, 1'000'000, 1));
+  if (options.has("schedule-file"))
+    check_right(lanes == TransferLanes::shared ? program : lower(schedule));
+  Scenario scenario{.schedule = std::move(schedule),
+                    .program = std::move(program),
+                    .costs = {},
+                    .memory = {},
+                    .capacity = options.bytes("memory"),
+                    .stash = {},
+                    .config = {},
+                    .assumptions = {}};
+  scenario.microbatch_size =
+      static_cast<std::int32_t>(options.integer("microbatch-size", 1, 1'000'000, 1));
   scenario.config = {{"schedule", scenario.schedule.name},
                      {"devices", scenario.schedule.placement.devices},
                      {"microbatches", scenario.schedule.microbatches},
@@ -156,7 +183,8 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
     costs = uniform_costs(placement.parts(), times, options.duration("transfer"));
     set_plain_memory(options, scenario);
     for (const char* name : kPlainTimes) {
-      if (options.has(name)) scenario.config[fmt::format("{}_s", name)] = to_seconds(options.duration(name));
+      if (options.has(name))
+        scenario.config[fmt::format("{}_s", name)] = to_seconds(options.duration(name));
     }
   }
   scenario.costs = price(scenario.program, cost_model(placement, std::move(costs)));
@@ -165,24 +193,36 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
 
 Scenario from_plan(const Options& options, TransferLanes lanes) {
   const std::string& path = options.words()[0];
-  for (const char* name : {"schedule", "schedule-file", "devices", "microbatches", "width", "recompute",
-                           "extra-in-flight", "replicas", "costs", "costs-per", "microbatch-size", "activation-bytes", "weight-gradient-bytes"}) {
-    if (options.has(name)) throw UsageError(fmt::format("tandem simulate: the plan says --{} already", name));
+  for (const char* name : {"schedule", "schedule-file", "devices", "microbatches", "width",
+                           "recompute", "extra-in-flight", "replicas", "costs", "costs-per",
+                           "microbatch-size", "activation-bytes", "weight-gradient-bytes"}) {
+    if (options.has(name))
+      throw UsageError(fmt::format("tandem simulate: the plan says --{} already", name));
   }
   for (const char* name : kPlainTimes) {
-    if (options.has(name)) throw UsageError(fmt::format("tandem simulate: a plan has measured costs: --{} is not taken", name));
+    if (options.has(name))
+      throw UsageError(
+          fmt::format("tandem simulate: a plan has measured costs: --{} is not taken", name));
   }
   PreparedPlan prepared = prepare_plan(path);
   const Plan& plan = prepared.plan;
   const Profile profile = profile_of(path, plan, options.text("profile"));
-  const StageCosts costs = costs_from_profile(profile, plan.model, plan.stages, plan.microbatch_size);
+  const StageCosts costs =
+      costs_from_profile(profile, plan.model, plan.stages, plan.microbatch_size);
   Table<DeviceId, MemoryByClass> memory = planned_memory(prepared);
-  Program program = lanes == TransferLanes::shared ? std::move(prepared.program) : lower(prepared.schedule, lanes);
-  Scenario scenario{.schedule = std::move(prepared.schedule), .program = std::move(program), .costs = {},
-                    .microbatch_size = plan.microbatch_size, .memory = std::move(memory),
-                    .capacity = options.bytes("memory"), .stash = Table<StageId, Bytes>(prepared.bytes.size()),
-                    .config = {}, .assumptions = {}};
-  for (const StageId stage : ids(prepared.bytes)) (*scenario.stash)[stage] = prepared.bytes[stage][SlotKind::stash];
+  Program program = lanes == TransferLanes::shared ? std::move(prepared.program)
+                                                   : lower(prepared.schedule, lanes);
+  Scenario scenario{.schedule = std::move(prepared.schedule),
+                    .program = std::move(program),
+                    .costs = {},
+                    .microbatch_size = plan.microbatch_size,
+                    .memory = std::move(memory),
+                    .capacity = options.bytes("memory"),
+                    .stash = Table<StageId, Bytes>(prepared.bytes.size()),
+                    .config = {},
+                    .assumptions = {}};
+  for (const StageId stage : ids(prepared.bytes))
+    (*scenario.stash)[stage] = prepared.bytes[stage][SlotKind::stash];
   scenario.costs = price(scenario.program, cost_model(scenario.program.placement(), costs));
   scenario.config = {{"plan", path},
                      {"model", plan.model.name},
@@ -193,7 +233,8 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
                      {"width", plan.width},
                      {"extra_in_flight", plan.extra_in_flight},
                      {"recompute", plan.recompute == Recompute::full ? "full" : "none"}};
-  scenario.assumptions["profile"] = {{"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
+  scenario.assumptions["profile"] = {
+      {"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
   return scenario;
 }
 
@@ -217,7 +258,8 @@ void add_scenario_options(Options& options) {
       .value("profile", "FILE", "for a plan: measured costs, instead of the plan's own profile")
       .value("lanes", "KIND", "shared|ideal: whether a transfer occupies a link (default shared)")
       .value("microbatch-size", "B", "samples of a microbatch (default 1)")
-      .value("activation-bytes", "A", "what a stage holds for one microbatch from forward to backward")
+      .value("activation-bytes", "A",
+             "what a stage holds for one microbatch from forward to backward")
       .value("weight-gradient-bytes", "G", "of it from input- to weight-gradient (default A)")
       .value("memory", "SIZE", "capacity of each device, such as 16GiB");
   for (const char* name : {"model", "cluster", "report", "overlapped"}) options.absent(name);
@@ -226,7 +268,8 @@ void add_scenario_options(Options& options) {
 Scenario make_scenario(const Options& options) {
   const bool ideal = options.choice("lanes", {"shared", "ideal"}) == "ideal";
   const TransferLanes lanes = ideal ? TransferLanes::ideal : TransferLanes::shared;
-  Scenario scenario = options.words().empty() ? from_names(options, lanes) : from_plan(options, lanes);
+  Scenario scenario =
+      options.words().empty() ? from_names(options, lanes) : from_plan(options, lanes);
   scenario.assumptions["lanes"] = ideal ? "ideal" : "shared";
   scenario.assumptions["contention"] = "none: no two lanes share a link";
   return scenario;

@@ -1,5 +1,6 @@
 #pragma once
-// What `simulate` is asked about, from whatever source: a plan and its profile, a file of costs, or plain costs.
+// What `simulate` is asked about, from whatever source: a plan and its profile, a file of costs, or
+// plain costs.
 
 #include <optional>
 #include <string>
@@ -17,10 +18,10 @@ struct Scenario {
   Program program;
   CostTable costs;
   std::int32_t microbatch_size = 1;
-  double activation_after_input = 1.0;  // G/A
+  double activation_after_input = 1.0;                   // G/A
   std::optional<Table<DeviceId, MemoryByClass>> memory;  // absent: nothing is known in bytes
   std::optional<Bytes> capacity;                         // of each device
-  std::optional<Table<StageId, Bytes>> stash;            // bytes of one microbatch, for the trace's curve
+  std::optional<Table<StageId, Bytes>> stash;  // bytes of one microbatch, for the trace's curve
   Json config, assumptions;
 };
 

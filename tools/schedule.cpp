@@ -19,22 +19,32 @@ namespace {
 
 int list(bool json) {
   if (!json) {
-    fmt::print("{:<20} {:<15} {:<18} {:<15} {}\n", "name", "weights", "bubble", "activations", "constraints");
+    fmt::print("{:<20} {:<15} {:<18} {:<15} {}\n", "name", "weights", "bubble", "activations",
+               "constraints");
     for (const ScheduleTraits& row : schedules()) {
-      fmt::print("{:<20} {:<15} {:<18} {:<15} {}\n", row.name, name(row.weights), row.bubble, row.activations,
-                 row.constraints);
+      fmt::print("{:<20} {:<15} {:<18} {:<15} {}\n", row.name, name(row.weights), row.bubble,
+                 row.activations, row.constraints);
       fmt::print("  {} ({}){}\n", row.summary, row.source,
                  row.trainable ? "" : "; emitted, verified and simulated, not trained");
     }
-    fmt::print("\nBubble: idle time of a batch beyond m(F+B), equal stages, no latency. Activations: peak of microbatches on\n"
-               "device d of p. F: forward, B: whole backward, m: microbatches of a batch.\n");
+    fmt::print(
+        "\nBubble: idle time of a batch beyond m(F+B), equal stages, no latency. Activations: peak "
+        "of microbatches on\n"
+        "device d of p. F: forward, B: whole backward, m: microbatches of a batch.\n");
     return 0;
   }
   Json rows = Json::array();
   for (const ScheduleTraits& row : schedules()) {
-    rows.push_back({{"name", row.name}, {"aliases", row.aliases}, {"summary", row.summary}, {"source", row.source},
-                    {"weights", name(row.weights)}, {"constraints", row.constraints}, {"bubble", row.bubble},
-                    {"activations", row.activations}, {"trainable", row.trainable}, {"options", row.options}});
+    rows.push_back({{"name", row.name},
+                    {"aliases", row.aliases},
+                    {"summary", row.summary},
+                    {"source", row.source},
+                    {"weights", name(row.weights)},
+                    {"constraints", row.constraints},
+                    {"bubble", row.bubble},
+                    {"activations", row.activations},
+                    {"trainable", row.trainable},
+                    {"options", row.options}});
   }
   print_result("schedule", {{"list", true}}, Json::object(), {{"schedules", rows}});
   return 0;
@@ -43,10 +53,16 @@ int list(bool json) {
 /// Start and end of every op at unit cost: F = B = W = 1, whole backward 2, transfers free.
 SimulationResult at_unit_cost(const Program& program) {
   constexpr Duration kUnit = std::chrono::milliseconds(1);
-  const StageTimes unit{.forward = kUnit, .recompute = kUnit, .backward = 2 * kUnit, .backward_input = kUnit,
-                        .backward_weight = kUnit, .update = {}, .reduce = {}};
+  const StageTimes unit{.forward = kUnit,
+                        .recompute = kUnit,
+                        .backward = 2 * kUnit,
+                        .backward_input = kUnit,
+                        .backward_weight = kUnit,
+                        .update = {},
+                        .reduce = {}};
   const CostTable costs =
-      price(program, cost_model(program.placement(), uniform_costs(program.placement().parts(), unit, {})));
+      price(program,
+            cost_model(program.placement(), uniform_costs(program.placement().parts(), unit, {})));
   return simulate(program, costs, {.batches = 1, .record = true});
 }
 
@@ -55,12 +71,17 @@ Json as_json(const Schedule& schedule) {
   for (const DeviceId device : ids(schedule.order)) {
     Json ops = Json::array();
     for (const Op& op : schedule.order[device]) {
-      ops.push_back({{"kind", name(op.kind)}, {"stage", index(op.stage)}, {"microbatch", op.microbatch},
-                     {"span", op.span}, {"staleness", op.staleness}});
+      ops.push_back({{"kind", name(op.kind)},
+                     {"stage", index(op.stage)},
+                     {"microbatch", op.microbatch},
+                     {"span", op.span},
+                     {"staleness", op.staleness}});
     }
     devices.push_back({{"device", index(device)}, {"order", std::move(ops)}});
   }
-  return {{"name", schedule.name}, {"microbatches", schedule.microbatches}, {"width", schedule.width},
+  return {{"name", schedule.name},
+          {"microbatches", schedule.microbatches},
+          {"width", schedule.width},
           {"devices", std::move(devices)}};
 }
 
@@ -69,18 +90,27 @@ std::string as_pytorch_csv(const Schedule& schedule) {
   for (const std::vector<Op>& order : schedule.order) {
     for (const Op& op : order) {
       const bool later = op.microbatch >= schedule.microbatches;
-      if (!later && op.staleness == 0 && op.kind != OpKind::recompute && op.kind != OpKind::reduce_gradient) continue;
-      throw InputError(fmt::format("schedule {} can't be written as pytorch-csv: the format has no words for weight "
-                                   "versions, batches that overlap, recomputation or replicas", schedule.name));
+      if (!later && op.staleness == 0 && op.kind != OpKind::recompute &&
+          op.kind != OpKind::reduce_gradient)
+        continue;
+      throw InputError(fmt::format(
+          "schedule {} can't be written as pytorch-csv: the format has no words for weight "
+          "versions, batches that overlap, recomputation or replicas",
+          schedule.name));
     }
   }
   std::string text;
   for (const std::vector<Op>& order : schedule.order) {
     std::string row;
     for (const Op& op : order) {
-      const char letter = op.kind == OpKind::forward ? 'F' : op.kind == OpKind::backward ? 'B'
-                          : op.kind == OpKind::backward_input ? 'I' : op.kind == OpKind::backward_weight ? 'W' : 0;
-      if (letter != 0) row += fmt::format("{}{}{}{}", row.empty() ? "" : ",", index(op.stage), letter, op.microbatch);
+      const char letter = op.kind == OpKind::forward           ? 'F'
+                          : op.kind == OpKind::backward        ? 'B'
+                          : op.kind == OpKind::backward_input  ? 'I'
+                          : op.kind == OpKind::backward_weight ? 'W'
+                                                               : 0;
+      if (letter != 0)
+        row +=
+            fmt::format("{}{}{}{}", row.empty() ? "" : ",", index(op.stage), letter, op.microbatch);
     }
     text += row + "\n";
   }
@@ -90,21 +120,23 @@ std::string as_pytorch_csv(const Schedule& schedule) {
 }  // namespace
 
 int run_schedule(const Arguments& arguments) {
-  Options options("schedule", "NAME --devices P --microbatches M [options]", "Prints a schedule, one row a device.");
+  Options options("schedule", "NAME --devices P --microbatches M [options]",
+                  "Prints a schedule, one row a device.");
   add_schedule_options(options);
   options.value("format", "F", "text|picture|json|pytorch-csv|dot (default text)")
       .flag("list", "the registry as a table")
       .words("NAME", 0, 1);
   options.parse(arguments);
   if (options.has("list")) return list(options.has("json"));
-  if (options.words().empty()) throw UsageError("tandem schedule: NAME is missing (tandem schedule --list shows all)");
+  if (options.words().empty())
+    throw UsageError("tandem schedule: NAME is missing (tandem schedule --list shows all)");
   const ScheduleTraits& traits = find_schedule(options.words()[0]);
   const std::string format =
       options.choice("format", {"text", "picture", "json", "pytorch-csv", "dot"});
   const Schedule schedule = make_schedule(traits, schedule_request(options, traits));
   if (format == "json" || options.has("json")) {
-    print_result("schedule", {{"schedule", traits.name}, {"devices", schedule.placement.devices}}, Json::object(),
-                 as_json(schedule));
+    print_result("schedule", {{"schedule", traits.name}, {"devices", schedule.placement.devices}},
+                 Json::object(), as_json(schedule));
   } else if (format == "pytorch-csv") {
     fmt::print("{}", as_pytorch_csv(schedule));
   } else if (format == "text") {
@@ -112,7 +144,8 @@ int run_schedule(const Arguments& arguments) {
   } else {
     const Program program = lower(schedule);
     const SimulationResult result = at_unit_cost(program);
-    fmt::print("{}", format == "dot" ? to_dot(program) : picture(program, *result.timeline, picture_options()));
+    fmt::print("{}", format == "dot" ? to_dot(program)
+                                     : picture(program, *result.timeline, picture_options()));
   }
   return 0;
 }

@@ -1,8 +1,9 @@
 // tandem simulate: a plan, or a schedule with costs, → time, memory and bubbles.
 
+#include "simulator/simulate.h"
+
 #include <fmt/format.h>
 
-#include "simulator/simulate.h"
 #include "tools/command.h"
 #include "tools/machine.h"
 #include "tools/scenario.h"
@@ -20,15 +21,18 @@ constexpr double kMostRecordedOps = 20e6;
 
 void write_trace(const std::string& path, const Scenario& scenario, const Timeline& timeline) {
   TraceRun run{.timeline = &timeline, .label = {}, .memory = {}};
-  if (scenario.memory && scenario.stash) run.memory = TraceMemory{.devices = *scenario.memory, .stash = *scenario.stash};
-  write_chrome_trace(path, scenario.program, {&run, 1}, {.tool = tool_name(), .about = {{"config", scenario.config.dump()}}});
+  if (scenario.memory && scenario.stash)
+    run.memory = TraceMemory{.devices = *scenario.memory, .stash = *scenario.stash};
+  write_chrome_trace(path, scenario.program, {&run, 1},
+                     {.tool = tool_name(), .about = {{"config", scenario.config.dump()}}});
 }
 
 }  // namespace
 
 int run_simulate(const Arguments& arguments) {
-  Options options("simulate", "[PLAN] [options]",
-                  "Predicts time, memory and bubbles of a plan, or of a schedule with plain costs.");
+  Options options(
+      "simulate", "[PLAN] [options]",
+      "Predicts time, memory and bubbles of a plan, or of a schedule with plain costs.");
   add_scenario_options(options);
   options.value("batches", "N", "length of the run (default 1)")
       .value("trace", "FILE", "write the timeline as a Chrome trace (.json or .json.gz)")
@@ -39,9 +43,11 @@ int run_simulate(const Arguments& arguments) {
   request.record = options.has("picture") || options.has("trace");
   Scenario scenario = make_scenario(options);
   request.activation_after_input = scenario.activation_after_input;
-  const double ops = static_cast<double>(scenario.program.size()) * static_cast<double>(request.batches);
+  const double ops =
+      static_cast<double>(scenario.program.size()) * static_cast<double>(request.batches);
   if (request.record && ops > kMostRecordedOps) {
-    throw InputError(fmt::format("a picture or a trace of {} batches is too large: at most {:.0f}", request.batches,
+    throw InputError(fmt::format("a picture or a trace of {} batches is too large: at most {:.0f}",
+                                 request.batches,
                                  kMostRecordedOps / static_cast<double>(scenario.program.size())));
   }
   const SimulationResult result = simulate(scenario.program, scenario.costs, request);
@@ -52,7 +58,8 @@ int run_simulate(const Arguments& arguments) {
                  warnings_of(result));
     return 0;
   }
-  if (options.has("picture")) fmt::print("{}", picture(scenario.program, *result.timeline, picture_options()));
+  if (options.has("picture"))
+    fmt::print("{}", picture(scenario.program, *result.timeline, picture_options()));
   print_summary(scenario, result, request.batches);
   return 0;
 }

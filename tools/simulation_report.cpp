@@ -7,29 +7,36 @@ namespace tandem::tools {
 namespace {
 
 double ratio(Duration part, Duration whole) {
-  return whole.count() == 0 ? 0.0 : static_cast<double>(part.count()) / static_cast<double>(whole.count());
+  return whole.count() == 0
+             ? 0.0
+             : static_cast<double>(part.count()) / static_cast<double>(whole.count());
 }
 
 double samples_per_s(const Scenario& scenario, const SimulationResult& result) {
-  const double samples = static_cast<double>(scenario.program.microbatches()) * scenario.microbatch_size *
-                         scenario.schedule.width;
+  const double samples = static_cast<double>(scenario.program.microbatches()) *
+                         scenario.microbatch_size * scenario.schedule.width;
   return result.cycle.count() == 0 ? 0.0 : samples / result.period_s();
 }
 
 Json memory_json(const MemoryByClass& memory) {
-  return {{"weights", memory.weights},     {"versions", memory.versions},       {"gradients", memory.gradients},
-          {"optimizer", memory.optimizer}, {"activations", memory.activations}, {"buffers", memory.buffers}};
+  return {{"weights", memory.weights},         {"versions", memory.versions},
+          {"gradients", memory.gradients},     {"optimizer", memory.optimizer},
+          {"activations", memory.activations}, {"buffers", memory.buffers}};
 }
 
 void print_memory(const Scenario& scenario) {
-  fmt::print("\n{:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", "device", "weights", "versions", "gradients",
-             "optimizer", "activations", "buffers", "total", scenario.capacity ? "  fits" : "");
+  fmt::print("\n{:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", "device", "weights",
+             "versions", "gradients", "optimizer", "activations", "buffers", "total",
+             scenario.capacity ? "  fits" : "");
   for (const DeviceId device : ids(*scenario.memory)) {
     const MemoryByClass& of = (*scenario.memory)[device];
-    fmt::print("{:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", index(device), print_bytes(of.weights),
-               print_bytes(of.versions), print_bytes(of.gradients), print_bytes(of.optimizer),
-               print_bytes(of.activations), print_bytes(of.buffers), print_bytes(of.total()),
-               !scenario.capacity ? "" : of.total() <= *scenario.capacity ? "  yes" : "  NO");
+    fmt::print("{:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", index(device),
+               print_bytes(of.weights), print_bytes(of.versions), print_bytes(of.gradients),
+               print_bytes(of.optimizer), print_bytes(of.activations), print_bytes(of.buffers),
+               print_bytes(of.total()),
+               !scenario.capacity                 ? ""
+               : of.total() <= *scenario.capacity ? "  yes"
+                                                  : "  NO");
   }
 }
 
@@ -37,23 +44,28 @@ void print_memory(const Scenario& scenario) {
 
 void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches) {
   const Program& program = scenario.program;
-  fmt::print("{}: {} batch{} of {} microbatches in {}; bubble {:.1f} % of it\n", program.schedule(), batches,
-             batches == 1 ? "" : "es", program.microbatches(), print_duration(result.makespan),
+  fmt::print("{}: {} batch{} of {} microbatches in {}; bubble {:.1f} % of it\n", program.schedule(),
+             batches, batches == 1 ? "" : "es", program.microbatches(),
+             print_duration(result.makespan),
              100.0 * ratio(result.makespan - result.ideal, result.makespan));
   fmt::print("endless run: {} a batch, {:.4g} samples/s, steady from batch {}{}\n",
              print_duration(result.cycle / result.cycle_batches), samples_per_s(scenario, result),
              result.steady_from_batch,
-             result.cycle_batches == 1 ? "" : fmt::format(", repeating every {} batches", result.cycle_batches));
-  fmt::print("\n{:>6} {:>11} {:>11} {:>16} {:>11} {:>9}\n", "device", "busy", "bubble", "exposed transfer",
-             "activations", "versions");
+             result.cycle_batches == 1
+                 ? ""
+                 : fmt::format(", repeating every {} batches", result.cycle_batches));
+  fmt::print("\n{:>6} {:>11} {:>11} {:>16} {:>11} {:>9}\n", "device", "busy", "bubble",
+             "exposed transfer", "activations", "versions");
   for (const DeviceId device : ids(result.devices)) {
     const DeviceUse& use = result.devices[device];
-    fmt::print("{:>6} {:>11} {:>11} {:>16} {:>11.4g} {:>9}\n", index(device), print_duration(use.busy),
-               print_duration(use.bubble), print_duration(use.exposed_communication), use.peak_activations,
+    fmt::print("{:>6} {:>11} {:>11} {:>16} {:>11.4g} {:>9}\n", index(device),
+               print_duration(use.busy), print_duration(use.bubble),
+               print_duration(use.exposed_communication), use.peak_activations,
                use.weight_versions);
   }
   if (scenario.memory) print_memory(scenario);
-  for (const std::string& warning : warnings_of(result)) fmt::print(stderr, "warning: {}\n", warning);
+  for (const std::string& warning : warnings_of(result))
+    fmt::print(stderr, "warning: {}\n", warning);
 }
 
 Json result_json(const Scenario& scenario, const SimulationResult& result) {
@@ -95,7 +107,9 @@ Json result_json(const Scenario& scenario, const SimulationResult& result) {
 
 std::vector<std::string> warnings_of(const SimulationResult& result) {
   if (result.exact_cycle) return {};
-  return {"no repetition was seen within the bodies tried: the period is the maximum cycle ratio, rounded"};
+  return {
+      "no repetition was seen within the bodies tried: the period is the maximum cycle ratio, "
+      "rounded"};
 }
 
 }  // namespace tandem::tools

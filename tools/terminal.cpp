@@ -12,9 +12,11 @@ PictureOptions picture_options() {
   PictureOptions options;
   if (isatty(STDOUT_FILENO) == 0) return options;
   winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) options.columns = size.ws_col;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
+    options.columns = size.ws_col;
   const char* term = std::getenv("TERM");
-  options.color = std::getenv("NO_COLOR") == nullptr && term != nullptr && std::strcmp(term, "dumb") != 0;
+  options.color =
+      std::getenv("NO_COLOR") == nullptr && term != nullptr && std::strcmp(term, "dumb") != 0;
   return options;
 }
 

@@ -5,7 +5,8 @@
 
 namespace tandem::tools {
 
-/// Width and colour of stdout: 100 columns and none when it is no terminal; NO_COLOR and TERM=dumb are respected.
+/// Width and colour of stdout: 100 columns and none when it is no terminal; NO_COLOR and TERM=dumb
+/// are respected.
 PictureOptions picture_options();
 
 /// stderr is a terminal: progress may be shown.

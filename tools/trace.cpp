@@ -23,14 +23,22 @@ int run_trace(const Arguments& arguments) {
   if (options.has("json")) {
     Json problems = Json::array();
     for (const TraceProblem& problem : check.problems) {
-      problems.push_back({{"severity", problem.severity == TraceSeverity::error ? "error" : "warning"},
-                          {"event", problem.event}, {"message", problem.message}});
+      problems.push_back(
+          {{"severity", problem.severity == TraceSeverity::error ? "error" : "warning"},
+           {"event", problem.event},
+           {"message", problem.message}});
     }
     const TraceSummary& summary = check.summary;
     print_result("trace check", {{"file", path}}, Json::object(),
-                 {{"good", check.good()}, {"errors", check.errors}, {"warnings", check.warnings},
-                  {"events", summary.events}, {"slices", summary.slices}, {"flows", summary.flows},
-                  {"counters", summary.counters}, {"lanes", summary.lanes}, {"problems", std::move(problems)}});
+                 {{"good", check.good()},
+                  {"errors", check.errors},
+                  {"warnings", check.warnings},
+                  {"events", summary.events},
+                  {"slices", summary.slices},
+                  {"flows", summary.flows},
+                  {"counters", summary.counters},
+                  {"lanes", summary.lanes},
+                  {"problems", std::move(problems)}});
   } else {
     fmt::print("{}", print_trace_check(check, path));
   }

@@ -1,5 +1,7 @@
 // tandem train PLAN: trains for real, by the program that was simulated.
 
+#include "executor/train.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -14,7 +16,6 @@
 #include "core/io/read.h"
 #include "executor/cpu/kernels.h"
 #include "executor/reference.h"
-#include "executor/train.h"
 #include "simulator/simulate.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
@@ -64,7 +65,8 @@ class StepPrinter {
  public:
   StepPrinter(const Plan& plan, std::int64_t steps, bool quiet)
       : steps_(steps),
-        tokens_(static_cast<double>(plan.microbatches) * plan.microbatch_size * plan.model.sequence),
+        tokens_(static_cast<double>(plan.microbatches) * plan.microbatch_size *
+                plan.model.sequence),
         predicted_s_(plan.predicted.period_s),
         quiet_(quiet) {}
 
@@ -76,7 +78,8 @@ class StepPrinter {
     if (quiet_ || !shows(step, steps_)) return;
     fmt::print("step {:>5}  loss {:.4f}  {:>8.0f} tokens/s  {:>9.2f} ms{}\n", step + 1, loss,
                step_s > 0 ? tokens_ / step_s : 0.0, step_s * 1e3,
-               predicted_s_ > 0 ? fmt::format("  (predicted {:.2f} ms)", predicted_s_ * 1e3) : std::string());
+               predicted_s_ > 0 ? fmt::format("  (predicted {:.2f} ms)", predicted_s_ * 1e3)
+                                : std::string());
     std::fflush(stdout);
   }
 
@@ -85,7 +88,8 @@ class StepPrinter {
   double median_step_s() const {
     if (times_s_.size() < 2) return times_s_.empty() ? 0.0 : times_s_.front();
     std::vector<double> later(times_s_.begin() + 1, times_s_.end());
-    std::nth_element(later.begin(), later.begin() + static_cast<std::ptrdiff_t>(later.size() / 2), later.end());
+    std::nth_element(later.begin(), later.begin() + static_cast<std::ptrdiff_t>(later.size() / 2),
+                     later.end());
     return later[later.size() / 2];
   }
   double tokens() const { return tokens_; }
@@ -103,14 +107,16 @@ WeightSemantics semantics_of(const Plan& plan) { return find_schedule(plan.sched
 FloatReference make_reference(const Training& training) {
   const Plan& plan = training.prepared.plan;
   return FloatReference(plan.model,
-                        {.semantics = semantics_of(plan), .optimizer = training.optimizer,
-                         .microbatches = plan.microbatches, .microbatch_size = plan.microbatch_size,
+                        {.semantics = semantics_of(plan),
+                         .optimizer = training.optimizer,
+                         .microbatches = plan.microbatches,
+                         .microbatch_size = plan.microbatch_size,
                          .seed = training.seed},
                         training.data);
 }
 
-std::vector<double> train_reference(const Training& training, StepPrinter& printer, History* history,
-                                    const std::stop_token& stop) {
+std::vector<double> train_reference(const Training& training, StepPrinter& printer,
+                                    History* history, const std::stop_token& stop) {
   FloatReference reference = make_reference(training);
   const auto start = std::chrono::steady_clock::now();
   std::vector<double> losses;
@@ -122,30 +128,40 @@ std::vector<double> train_reference(const Training& training, StepPrinter& print
                         static_cast<double>(state.losses.size());
     printer(step, mean, std::chrono::steady_clock::now() - start);
     if (history == nullptr) continue;
-    for (const auto& [name, values] : state.weights) (*history)[{state.updates, name}] = hash_of(values);
+    for (const auto& [name, values] : state.weights)
+      (*history)[{state.updates, name}] = hash_of(values);
   }
   return losses;
 }
 
-TrainingReport<float> train_pipeline(const Training& training, const Options& options, StepPrinter& printer,
-                                     History* history, const std::stop_token& stop) {
+TrainingReport<float> train_pipeline(const Training& training, const Options& options,
+                                     StepPrinter& printer, History* history,
+                                     const std::stop_token& stop) {
   const PreparedPlan& prepared = training.prepared;
   const Plan& plan = prepared.plan;
   TrainingSetup<float> setup;
-  setup.stage = {.model = plan.model, .microbatch_size = plan.microbatch_size, .microbatches = plan.microbatches,
-                 .optimizer = training.optimizer, .seed = training.seed, .data = &training.data};
+  setup.stage = {.model = plan.model,
+                 .microbatch_size = plan.microbatch_size,
+                 .microbatches = plan.microbatches,
+                 .optimizer = training.optimizer,
+                 .seed = training.seed,
+                 .data = &training.data};
   setup.layers = plan.stages;
   setup.slots = prepared.slots;
   setup.batches = training.steps;
   setup.keep_timeline = options.has("trace");
-  setup.on_batch = [&](std::int64_t step, double loss, Duration since_start) { printer(step, loss, since_start); };
+  setup.on_batch = [&](std::int64_t step, double loss, Duration since_start) {
+    printer(step, loss, since_start);
+  };
   if (history != nullptr) {
-    setup.on_update = [&](StageId stage, std::int64_t version, std::span<const float> weights, std::span<const float>) {
+    setup.on_update = [&](StageId stage, std::int64_t version, std::span<const float> weights,
+                          std::span<const float>) {
       const Stage<cpu::Kernels<float>> layout(
-          plan.model, plan.stages[index(prepared.program.placement().part[stage])], plan.microbatch_size, 1.0);
+          plan.model, plan.stages[index(prepared.program.placement().part[stage])],
+          plan.microbatch_size, 1.0);
       for (const Tensor& tensor : layout.parameters()) {
-        (*history)[{version, tensor.name}] = hash_of(weights.subspan(static_cast<std::size_t>(tensor.offset),
-                                                                     static_cast<std::size_t>(tensor.size())));
+        (*history)[{version, tensor.name}] = hash_of(weights.subspan(
+            static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.size())));
       }
     };
   }
@@ -154,62 +170,75 @@ TrainingReport<float> train_pipeline(const Training& training, const Options& op
 }
 
 /// Throws DifferenceError naming the first difference.
-void compare_with_reference(const Training& training, const std::vector<double>& losses, const History& history,
-                            const std::stop_token& stop) {
+void compare_with_reference(const Training& training, const std::vector<double>& losses,
+                            const History& history, const std::stop_token& stop) {
   History expected;
   StepPrinter silent(training.prepared.plan, training.steps, true);
   const std::vector<double> expected_losses = train_reference(training, silent, &expected, stop);
   for (std::size_t i = 0; i < expected_losses.size(); ++i) {
     if (losses[i] == expected_losses[i]) continue;
-    throw DifferenceError(fmt::format("loss of microbatch {}: {} by the program, {} by the reference", i, losses[i],
-                                      expected_losses[i]));
+    throw DifferenceError(
+        fmt::format("loss of microbatch {}: {} by the program, {} by the reference", i, losses[i],
+                    expected_losses[i]));
   }
   for (const auto& [key, hash] : expected) {
     const auto found = history.find(key);
     if (found != history.end() && found->second == hash) continue;
-    throw DifferenceError(fmt::format("{} differs from the reference after update {}", key.second, key.first));
+    throw DifferenceError(
+        fmt::format("{} differs from the reference after update {}", key.second, key.first));
   }
-  if (history.size() != expected.size()) throw DifferenceError("the program trained tensors that the reference does not have");
+  if (history.size() != expected.size())
+    throw DifferenceError("the program trained tensors that the reference does not have");
 }
 
 /// The simulated timeline of the same run.
 Timeline predict(const Training& training, const std::string& plan_path) {
   const Plan& plan = training.prepared.plan;
   const Program& program = training.prepared.program;
-  const StageCosts costs =
-      costs_from_profile(profile_of(plan_path, plan, {}), plan.model, plan.stages, plan.microbatch_size);
+  const StageCosts costs = costs_from_profile(profile_of(plan_path, plan, {}), plan.model,
+                                              plan.stages, plan.microbatch_size);
   const CostTable table = price(program, cost_model(program.placement(), costs));
   return *simulate(program, table, {.batches = training.steps, .record = true}).timeline;
 }
 
-void write_trace(const Training& training, const Options& options, const TrainingReport<float>& report) {
+void write_trace(const Training& training, const Options& options,
+                 const TrainingReport<float>& report) {
   const PreparedPlan& prepared = training.prepared;
-  TraceMemory memory{.devices = report.high_water, .stash = Table<StageId, Bytes>(prepared.bytes.size())};
-  for (const StageId stage : ids(prepared.bytes)) memory.stash[stage] = prepared.bytes[stage][SlotKind::stash];
+  TraceMemory memory{.devices = report.high_water,
+                     .stash = Table<StageId, Bytes>(prepared.bytes.size())};
+  for (const StageId stage : ids(prepared.bytes))
+    memory.stash[stage] = prepared.bytes[stage][SlotKind::stash];
   std::vector<TraceRun> runs{{.timeline = &report.timeline, .label = {}, .memory = memory}};
   std::optional<Timeline> predicted;
   if (options.has("with-prediction")) {
     predicted = predict(training, options.words()[0]);
     runs.push_back({.timeline = &*predicted, .label = {}, .memory = std::move(memory)});
   }
-  write_chrome_trace(options.text("trace"), prepared.program, runs,
-                     {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
+  write_chrome_trace(
+      options.text("trace"), prepared.program, runs,
+      {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
 }
 
-Json memory_json(const Table<DeviceId, MemoryByClass>& measured, const Table<DeviceId, MemoryByClass>& planned) {
+Json memory_json(const Table<DeviceId, MemoryByClass>& measured,
+                 const Table<DeviceId, MemoryByClass>& planned) {
   Json rows = Json::array();
   for (const DeviceId device : ids(measured)) {
-    rows.push_back({{"device", index(device)}, {"planned_bytes", planned[device].total()},
-                    {"high_water_bytes", measured[device].total()}, {"equal", measured[device] == planned[device]}});
+    rows.push_back({{"device", index(device)},
+                    {"planned_bytes", planned[device].total()},
+                    {"high_water_bytes", measured[device].total()},
+                    {"equal", measured[device] == planned[device]}});
   }
   return rows;
 }
 
-void print_memory(const Table<DeviceId, MemoryByClass>& measured, const Table<DeviceId, MemoryByClass>& planned) {
+void print_memory(const Table<DeviceId, MemoryByClass>& measured,
+                  const Table<DeviceId, MemoryByClass>& planned) {
   for (const DeviceId device : ids(measured)) {
     const bool equal = measured[device] == planned[device];
-    fmt::print("device {}: high-water mark {} of memory, {}\n", index(device), print_bytes(measured[device].total()),
-               equal ? "as planned to the byte" : fmt::format("planned {}", print_bytes(planned[device].total())));
+    fmt::print("device {}: high-water mark {} of memory, {}\n", index(device),
+               print_bytes(measured[device].total()),
+               equal ? "as planned to the byte"
+                     : fmt::format("planned {}", print_bytes(planned[device].total())));
   }
 }
 
@@ -237,9 +266,9 @@ Training prepare(const Options& options) {
   Bytes needed = 0;
   for (const MemoryByClass& device : planned_memory(prepared)) needed += device.total();
   check_fits_memory(needed, "training this plan");
-  Data data = options.has("data")
-                  ? Data(plan.model, plan.microbatch_size, seed, read_text(options.text("data")), options.text("data"))
-                  : Data(plan.model, plan.microbatch_size, seed);
+  Data data = options.has("data") ? Data(plan.model, plan.microbatch_size, seed,
+                                         read_text(options.text("data")), options.text("data"))
+                                  : Data(plan.model, plan.microbatch_size, seed);
   const OptimizerConfig optimizer{.kind = plan.optimizer,
                                   .learning_rate = options.number("learning-rate", 0.0, 1e6, 5e-4),
                                   .weight_decay = options.number("weight-decay", 0.0, 1e6, 0.0)};
@@ -249,7 +278,11 @@ Training prepare(const Options& options) {
     throw InputError(fmt::format("a trace of {} steps is too large: at most {:.0f}", steps,
                                  kMostRecordedOps / static_cast<double>(prepared.program.size())));
   }
-  return {.prepared = std::move(prepared), .optimizer = optimizer, .steps = steps, .seed = seed, .data = std::move(data)};
+  return {.prepared = std::move(prepared),
+          .optimizer = optimizer,
+          .steps = steps,
+          .seed = seed,
+          .data = std::move(data)};
 }
 
 int finish(const Training& training, const Options& options, const StepPrinter& printer,
@@ -259,29 +292,40 @@ int finish(const Training& training, const Options& options, const StepPrinter& 
   const double predicted_s = plan.predicted.period_s;
   const Table<DeviceId, MemoryByClass> planned = planned_memory(training.prepared);
   if (options.has("json")) {
-    Json result{{"losses", printer.losses()}, {"step_s", step_s}, {"predicted_step_s", predicted_s},
+    Json result{{"losses", printer.losses()},
+                {"step_s", step_s},
+                {"predicted_step_s", predicted_s},
                 {"tokens_per_s", step_s > 0 ? printer.tokens() / step_s : 0.0},
-                {"memory", memory_json(measured, planned)}, {"verified", options.has("verify")}};
-    print_result("train", {{"plan", options.words()[0]}, {"schedule", plan.schedule}, {"steps", training.steps},
-                           {"seed", training.seed}, {"learning_rate", training.optimizer.learning_rate}},
+                {"memory", memory_json(measured, planned)},
+                {"verified", options.has("verify")}};
+    print_result("train",
+                 {{"plan", options.words()[0]},
+                  {"schedule", plan.schedule},
+                  {"steps", training.steps},
+                  {"seed", training.seed},
+                  {"learning_rate", training.optimizer.learning_rate}},
                  {{"weights", name(semantics_of(plan))}}, std::move(result));
     return 0;
   }
-  fmt::print("{} steps, loss {:.4f} -> {:.4f}; median step {:.2f} ms", training.steps, printer.losses().front(),
-             printer.losses().back(), step_s * 1e3);
+  fmt::print("{} steps, loss {:.4f} -> {:.4f}; median step {:.2f} ms", training.steps,
+             printer.losses().front(), printer.losses().back(), step_s * 1e3);
   if (predicted_s > 0) {
-    fmt::print(", predicted {:.2f} ms: {:+.1f} %", predicted_s * 1e3, 100.0 * (predicted_s / step_s - 1.0));
+    fmt::print(", predicted {:.2f} ms: {:+.1f} %", predicted_s * 1e3,
+               100.0 * (predicted_s / step_s - 1.0));
   }
   fmt::print("\n");
   print_memory(measured, planned);
-  if (options.has("verify")) fmt::print("verified: every weight after every update equals the serial reference, bit for bit\n");
+  if (options.has("verify"))
+    fmt::print(
+        "verified: every weight after every update equals the serial reference, bit for bit\n");
   return 0;
 }
 
 }  // namespace
 
 int run_train(const Arguments& arguments) {
-  Options options("train", "PLAN [options]", "Trains the plan's model for real, by the program that was simulated.");
+  Options options("train", "PLAN [options]",
+                  "Trains the plan's model for real, by the program that was simulated.");
   add_options(options);
   options.parse(arguments);
   if (options.has("transport")) options.choice("transport", {"threads"});
@@ -289,7 +333,8 @@ int run_train(const Arguments& arguments) {
     throw UsageError("tandem train: --reference is serial: it has no trace, and nothing to verify");
   }
   if (options.has("with-prediction") && !options.has("trace")) {
-    throw UsageError("tandem train: --with-prediction says what goes into the trace: give --trace FILE");
+    throw UsageError(
+        "tandem train: --with-prediction says what goes into the trace: give --trace FILE");
   }
   const InterruptGuard interrupt;
   const Training training = prepare(options);
@@ -299,11 +344,13 @@ int run_train(const Arguments& arguments) {
     return finish(training, options, printer, {});
   }
   History history;
-  const TrainingReport<float> report =
-      train_pipeline(training, options, printer, options.has("verify") ? &history : nullptr, interrupt.token());
+  const TrainingReport<float> report = train_pipeline(
+      training, options, printer, options.has("verify") ? &history : nullptr, interrupt.token());
   if (options.has("trace")) write_trace(training, options, report);
-  if (report.interrupted) throw Interrupted(fmt::format("interrupted after {} steps", printer.losses().size()));
-  if (options.has("verify")) compare_with_reference(training, report.losses, history, interrupt.token());
+  if (report.interrupted)
+    throw Interrupted(fmt::format("interrupted after {} steps", printer.losses().size()));
+  if (options.has("verify"))
+    compare_with_reference(training, report.losses, history, interrupt.token());
   return finish(training, options, printer, report.high_water);
 }
 

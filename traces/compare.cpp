@@ -30,8 +30,8 @@ bool counts(const TimelineRecord& record) {
 TimelineRecords sorted_ops(const TimelineRecords& records) {
   TimelineRecords ops;
   std::copy_if(records.begin(), records.end(), std::back_inserter(ops), counts);
-  std::stable_sort(ops.begin(), ops.end(), [](const TimelineRecord& a, const TimelineRecord& b) {
-    return std::tuple(key_of(a), a.start) < std::tuple(key_of(b), b.start);
+  std::sort(ops.begin(), ops.end(), [](const TimelineRecord& a, const TimelineRecord& b) {
+    return std::tuple(key_of(a), a.start, a.end) < std::tuple(key_of(b), b.start, b.end);
   });
   return ops;
 }
@@ -170,8 +170,9 @@ Comparison compare(const TimelineRecords& simulated, const TimelineRecords& meas
   std::vector<OpComparison> pairs = match(simulated, measured, result);
   result.matched = static_cast<std::int64_t>(pairs.size());
   compare_kinds(pairs, result);
-  std::stable_sort(pairs.begin(), pairs.end(), [](const OpComparison& a, const OpComparison& b) {
-    return error_of(a) > error_of(b);
+  std::sort(pairs.begin(), pairs.end(), [](const OpComparison& a, const OpComparison& b) {
+    return std::tuple(error_of(b), key_of(a.simulated), a.simulated.start) <
+           std::tuple(error_of(a), key_of(b.simulated), b.simulated.start);
   });
   while (!pairs.empty() && (pairs.size() > options.worst || error_of(pairs.back()) == Duration{})) {
     pairs.pop_back();

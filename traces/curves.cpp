@@ -17,8 +17,8 @@ struct Change {
 };
 
 Curve integrate(std::vector<Change> changes) {
-  std::stable_sort(changes.begin(), changes.end(),
-                   [](const Change& a, const Change& b) { return a.time < b.time; });
+  std::sort(changes.begin(), changes.end(),
+            [](const Change& a, const Change& b) { return a.time < b.time; });
   Curve curve{{Duration::zero(), 0}};
   std::int64_t value = 0;
   for (const Change& change : changes) {

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -188,8 +189,10 @@ std::vector<Box> boxes_of(const Program& program, const Timeline& timeline) {
                      .start = span.start,
                      .end = span.end});
   }
-  std::stable_sort(boxes.begin(), boxes.end(),
-                   [](const Box& a, const Box& b) { return a.start < b.start; });
+  std::sort(boxes.begin(), boxes.end(), [](const Box& a, const Box& b) {
+    return std::tie(a.start, a.end, a.device, a.microbatch, a.chunk) <
+           std::tie(b.start, b.end, b.device, b.microbatch, b.chunk);
+  });
   return boxes;
 }
 

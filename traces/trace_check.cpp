@@ -253,8 +253,8 @@ void Checker::asynchronous(const json& value) {
 void Checker::check_nesting(const Lane& lane, std::vector<Slice>& slices) {
   // Foreign times are rounded to nanoseconds here: neighbours may appear to overlap by one.
   const std::int64_t tolerance = check_.ours ? 0 : 1;
-  std::stable_sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
-    return a.start != b.start ? a.start < b.start : a.end > b.end;
+  std::sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
+    return std::tie(a.start, b.end, a.event) < std::tie(b.start, a.end, b.event);
   });
   std::vector<const Slice*> open;
   std::vector<std::int64_t>& reach = reach_[lane];

@@ -42,12 +42,13 @@ void TraceProblems::settle(TraceCheck& check) {
   }
   if (check.ours) check.errors += std::exchange(check.warnings, 0);
   // When not all can be kept, errors stay.
-  std::stable_sort(problems_.begin(), problems_.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.severity, a.event) < std::tie(b.severity, b.event);
+  std::sort(problems_.begin(), problems_.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.severity, a.event, a.message) < std::tie(b.severity, b.event, b.message);
   });
   if (problems_.size() > kMostTraceProblems) problems_.resize(kMostTraceProblems);
-  std::stable_sort(problems_.begin(), problems_.end(),
-                   [](const auto& a, const auto& b) { return a.event < b.event; });
+  std::sort(problems_.begin(), problems_.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.event, a.message) < std::tie(b.event, b.message);
+  });
   check.problems = std::move(problems_);
 }
 

@@ -10,7 +10,8 @@
 
 namespace tandem {
 
-/// A schedule with no ops yet: name, m, width and the tied first and last part set from the request.
+/// A schedule with no ops yet: name, m, width and the tied first and last part set from the
+/// request.
 inline Schedule empty_schedule(std::string_view name, const ScheduleRequest& request,
                                Placement placement) {
   Schedule schedule;
@@ -26,11 +27,13 @@ inline Schedule empty_schedule(std::string_view name, const ScheduleRequest& req
 }
 
 inline Op forward(StageId stage, std::int32_t microbatch, std::uint16_t staleness = 0) {
-  return {.kind = OpKind::forward, .stage = stage, .microbatch = microbatch, .staleness = staleness};
+  return {
+      .kind = OpKind::forward, .stage = stage, .microbatch = microbatch, .staleness = staleness};
 }
 
 inline Op backward(StageId stage, std::int32_t microbatch, std::uint16_t staleness = 0) {
-  return {.kind = OpKind::backward, .stage = stage, .microbatch = microbatch, .staleness = staleness};
+  return {
+      .kind = OpKind::backward, .stage = stage, .microbatch = microbatch, .staleness = staleness};
 }
 
 /// One update for the `span` microbatches that end with `last`.

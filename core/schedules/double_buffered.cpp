@@ -1,5 +1,6 @@
-// PipeDream-2BW (arXiv 2006.09503 §3.1): 1F1B that never drains, gradients of m microbatches make one new weight version, and
-// every microbatch uses the version before the newest. The loop makes the warm-up and the end.
+// PipeDream-2BW (arXiv 2006.09503 §3.1): 1F1B that never drains, gradients of m microbatches make
+// one new weight version, and every microbatch uses the version before the newest. The loop makes
+// the warm-up and the end.
 
 #include <fmt/format.h>
 
@@ -8,7 +9,8 @@
 
 namespace tandem {
 
-/// Forwards that a stage is ahead of its backwards: what fills the pipeline behind it, and its share of the extra.
+/// Forwards that a stage is ahead of its backwards: what fills the pipeline behind it, and its
+/// share of the extra.
 static std::int32_t forwards_ahead(const ScheduleRequest& request, StageId stage) {
   const auto rest = static_cast<std::int32_t>(request.devices - 1 - index(stage));
   const std::int32_t links = std::max(1, request.devices - 1);

@@ -1,4 +1,5 @@
-// Inter-layer model parallelism: one microbatch in flight, so p − 1 of p devices are idle. The baseline of every paper.
+// Inter-layer model parallelism: one microbatch in flight, so p − 1 of p devices are idle. The
+// baseline of every paper.
 
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
@@ -6,8 +7,7 @@
 namespace tandem {
 
 Schedule make_model_parallel(const ScheduleRequest& request) {
-  Schedule schedule =
-      empty_schedule("model-parallel", request, linear_placement(request.devices));
+  Schedule schedule = empty_schedule("model-parallel", request, linear_placement(request.devices));
   for (const StageId stage : ids(schedule.placement.device)) {
     std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
     for (std::int32_t i = 0; i < request.microbatches; ++i) {

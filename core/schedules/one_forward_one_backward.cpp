@@ -1,13 +1,14 @@
-// 1F1B with flush: PipeDream-Flush (2BW paper §3.2), DAPPLE, Megatron's non-interleaved schedule. As few forwards as fill the
-// pipeline, then one forward and one backward in turn, then the rest of the backwards.
+// 1F1B with flush: PipeDream-Flush (2BW paper §3.2), DAPPLE, Megatron's non-interleaved schedule.
+// As few forwards as fill the pipeline, then one forward and one backward in turn, then the rest of
+// the backwards.
 
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
 
 namespace tandem {
 
-static void append_one_forward_one_backward(std::vector<Op>& order, StageId stage, std::int32_t warm_up,
-                                     std::int32_t microbatches) {
+static void append_one_forward_one_backward(std::vector<Op>& order, StageId stage,
+                                            std::int32_t warm_up, std::int32_t microbatches) {
   const std::int32_t ahead = std::min(warm_up, microbatches);
   for (std::int32_t i = 0; i < ahead; ++i) order.push_back(forward(stage, i));
   for (std::int32_t i = ahead; i < microbatches; ++i) {

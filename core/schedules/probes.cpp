@@ -1,5 +1,6 @@
-// Three probes: no schedules for use, but shapes that the types, lower(), verify() and the simulator must hold, kept honest
-// from the start — replicated stages in round robin, two chunks a device in a V, two directions over the same parts.
+// Three probes: no schedules for use, but shapes that the types, lower(), verify() and the
+// simulator must hold, kept honest from the start — replicated stages in round robin, two chunks a
+// device in a V, two directions over the same parts.
 
 #include <fmt/format.h>
 
@@ -23,8 +24,9 @@ std::optional<std::string> reject_replicated_probe(const ScheduleRequest& reques
     if (replicas == 0) return "a part needs at least one replica";
     devices += replicas;
     if (request.microbatches % replicas != 0) {
-      return fmt::format("round robin over {} replicas needs microbatches divisible by {}, found {}",
-                         replicas, replicas, request.microbatches);
+      return fmt::format(
+          "round robin over {} replicas needs microbatches divisible by {}, found {}", replicas,
+          replicas, request.microbatches);
     }
   }
   if (devices == request.devices) return std::nullopt;
@@ -32,13 +34,13 @@ std::optional<std::string> reject_replicated_probe(const ScheduleRequest& reques
                      request.devices);
 }
 
-// Each part runs 1F1B without flush over its own microbatches, replica j of R taking those with k mod R = j, and updates
-// after each round of its replicas. In flight a replica holds what the parts behind it take to send the gradient back,
-// one more than the published warm-up: without it 2-1-1 runs at a period of 9 instead of 6 (facts: schedules §9).
+// Each part runs 1F1B without flush over its own microbatches, replica j of R taking those with k
+// mod R = j, and updates after each round of its replicas. In flight a replica holds what the parts
+// behind it take to send the gradient back, one more than the published warm-up: without it 2-1-1
+// runs at a period of 9 instead of 6 (facts: schedules §9).
 Schedule make_replicated_probe(const ScheduleRequest& request) {
   const std::vector<std::uint16_t> replicas = replicas_or_default(request);
-  Schedule schedule =
-      empty_schedule("probe-replicated", request, replicated_placement(replicas));
+  Schedule schedule = empty_schedule("probe-replicated", request, replicated_placement(replicas));
   const std::int32_t m = request.microbatches;
   std::int32_t devices_behind = request.devices;
   std::size_t stage_index = 0;
@@ -59,7 +61,8 @@ Schedule make_replicated_probe(const ScheduleRequest& request) {
   return schedule;
 }
 
-// Every microbatch runs down the devices and back up before its backward; forwards first, as in GPipe.
+// Every microbatch runs down the devices and back up before its backward; forwards first, as in
+// GPipe.
 Schedule make_v_probe(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule("probe-v", request, v_placement(request.devices));
   const std::int32_t m = request.microbatches;
@@ -88,8 +91,8 @@ std::optional<std::string> reject_bidirectional_probe(const ScheduleRequest& req
   return std::nullopt;
 }
 
-// The first half of the microbatches goes down, the second up; on each device the chain that is nearer to its end of the
-// pipeline goes first, so that both directions advance.
+// The first half of the microbatches goes down, the second up; on each device the chain that is
+// nearer to its end of the pipeline goes first, so that both directions advance.
 Schedule make_bidirectional_probe(const ScheduleRequest& request) {
   Schedule schedule =
       empty_schedule("probe-bidirectional", request, bidirectional_placement(request.devices));

@@ -34,21 +34,21 @@ TEST(CostsFile, ReadsEachStage) {
   })");
   ASSERT_EQ(costs.stages.size(), 3U);
   EXPECT_EQ(costs.stages[0], (StageCostRow{.forward = Duration{100},
-                                         .backward_input = Duration{100},
-                                         .backward_weight = Duration{101},
-                                         .backward = Duration{201},
-                                         .update = Duration{0},
-                                         .recompute = Duration{100},
-                                         .activation = {},
-                                         .weight_gradient = {}}));
+                                           .backward_input = Duration{100},
+                                           .backward_weight = Duration{101},
+                                           .backward = Duration{201},
+                                           .update = Duration{0},
+                                           .recompute = Duration{100},
+                                           .activation = {},
+                                           .weight_gradient = {}}));
   EXPECT_EQ(costs.stages[1], (StageCostRow{.forward = Duration{10},
-                                         .backward_input = Duration{11},
-                                         .backward_weight = Duration{12},
-                                         .backward = Duration{23},
-                                         .update = Duration{3},
-                                         .recompute = Duration{9},
-                                         .activation = 64,
-                                         .weight_gradient = 32}));
+                                           .backward_input = Duration{11},
+                                           .backward_weight = Duration{12},
+                                           .backward = Duration{23},
+                                           .update = Duration{3},
+                                           .recompute = Duration{9},
+                                           .activation = 64,
+                                           .weight_gradient = 32}));
   EXPECT_EQ(costs.stages[2].backward, Duration{4});
   EXPECT_EQ(costs.transfer, Duration{7});
   EXPECT_EQ(costs.reduce, Duration{8});

@@ -1,11 +1,11 @@
-// 2BW's rule W(t+1) = W(t) − ν∇f(W(t−1)) in exact arithmetic: a chain of small linear maps on dyadic numbers, trained by the
-// executor in double and, apart from it, in rationals. Every number fits the mantissa, so there is no tolerance.
-
-#include <gtest/gtest.h>
-
-#include <boost/multiprecision/cpp_int.hpp>
+// 2BW's rule W(t+1) = W(t) − ν∇f(W(t−1)) in exact arithmetic: a chain of small linear maps on
+// dyadic numbers, trained by the executor in double and, apart from it, in rationals. Every number
+// fits the mantissa, so there is no tolerance.
 
 #include <map>
+
+#include <boost/multiprecision/cpp_int.hpp>
+#include <gtest/gtest.h>
 
 #include "tests/support/training.h"
 
@@ -19,8 +19,14 @@ using testing::TrainingCase;
 /// Undelayed numbers grow faster, and fit the mantissa for fewer updates.
 TrainingCase linear_case(const std::string& schedule, std::int64_t batches) {
   TrainingCase test{.schedule = schedule,
-                    .model = {.name = "linear", .architecture = Architecture::linear, .blocks = 2, .width = 2, .heads = 1,
-                              .sequence = 1, .vocabulary = 256, .tied = false},
+                    .model = {.name = "linear",
+                              .architecture = Architecture::linear,
+                              .blocks = 2,
+                              .width = 2,
+                              .heads = 1,
+                              .sequence = 1,
+                              .vocabulary = 256,
+                              .tied = false},
                     .devices = 2,
                     .microbatches = 4,
                     .batches = batches};
@@ -40,8 +46,8 @@ std::vector<Rational> row_times(const std::vector<Rational>& x, const Matrix& w,
 }
 
 /// Gradient of the mean over the batch of ½·Σ(y − t)², at `weights`.
-std::vector<Matrix> batch_gradient(const TrainingCase& test, const Data& data, const std::vector<Matrix>& weights,
-                                   std::int64_t batch) {
+std::vector<Matrix> batch_gradient(const TrainingCase& test, const Data& data,
+                                   const std::vector<Matrix>& weights, std::int64_t batch) {
   const auto d = static_cast<std::size_t>(test.model.width);
   std::vector<Matrix> gradient(weights.size(), Matrix(d * d));
   for (std::int64_t k = batch * test.microbatches; k < (batch + 1) * test.microbatches; ++k) {
@@ -50,7 +56,8 @@ std::vector<Matrix> batch_gradient(const TrainingCase& test, const Data& data, c
     std::vector<std::vector<Rational>> x{{sample.inputs.begin(), sample.inputs.end()}};
     for (const Matrix& w : weights) x.push_back(row_times(x.back(), w, false));
     std::vector<Rational> error = x.back();
-    for (std::size_t i = 0; i < d; ++i) error[i] = (error[i] - Rational(sample.expected[i])) / test.microbatches;
+    for (std::size_t i = 0; i < d; ++i)
+      error[i] = (error[i] - Rational(sample.expected[i])) / test.microbatches;
     for (std::size_t layer = weights.size(); layer-- > 0;) {
       for (std::size_t i = 0; i < d * d; ++i) gradient[layer][i] += x[layer][i / d] * error[i % d];
       error = row_times(error, weights[layer], true);
@@ -91,7 +98,8 @@ std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const Traini
   const Data data = testing::data_of(test);
   TrainingSetup<double> setup = testing::setup_of<double>(test, program, data);
   std::map<std::pair<std::int64_t, std::int64_t>, Matrix> found;
-  setup.on_update = [&](StageId stage, std::int64_t version, std::span<const double> weights, std::span<const double>) {
+  setup.on_update = [&](StageId stage, std::int64_t version, std::span<const double> weights,
+                        std::span<const double>) {
     const LayerRange layers = setup.layers[index(stage)];
     const auto square = static_cast<std::size_t>(test.model.width * test.model.width);
     for (std::size_t at = 0; at + square <= weights.size(); at += square) {
@@ -104,14 +112,16 @@ std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const Traini
   return found;
 }
 
-void expect_rule(const std::string& schedule, std::int64_t batches, std::int64_t delay, bool holds) {
+void expect_rule(const std::string& schedule, std::int64_t batches, std::int64_t delay,
+                 bool holds) {
   const TrainingCase test = linear_case(schedule, batches);
   const auto expected = by_rationals(test, delay);
   const auto found = by_executor(test);
   ASSERT_EQ(found.size(), static_cast<std::size_t>(test.batches * test.model.blocks));
   bool equal = true;
   for (const auto& [key, matrix] : found) {
-    const Matrix& exact = expected[static_cast<std::size_t>(key.first)][static_cast<std::size_t>(key.second)];
+    const Matrix& exact =
+        expected[static_cast<std::size_t>(key.first)][static_cast<std::size_t>(key.second)];
     equal = equal && matrix == exact;
   }
   EXPECT_EQ(equal, holds) << schedule << " with delay " << delay;

@@ -1,12 +1,12 @@
-// What the executor promises beside right weights: the ledger of versions, memory as planned to the byte, and that a broken
-// program is caught instead of trained.
+// What the executor promises beside right weights: the ledger of versions, memory as planned to the
+// byte, and that a broken program is caught instead of trained.
 
 #include "executor/train.h"
 
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <set>
 
 #include "core/verify.h"
 #include "tests/support/training.h"
@@ -18,7 +18,8 @@ using ::testing::HasSubstr;
 using testing::TrainingCase;
 using namespace std::chrono_literals;
 
-TrainingReport<float> train(const TrainingCase& test, const Program& program, const SlotCounts& slots,
+TrainingReport<float> train(const TrainingCase& test, const Program& program,
+                            const SlotCounts& slots,
                             std::function<void(DeviceId, Instance)> before_work = {}) {
   const Data data = testing::data_of(test);
   TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
@@ -44,13 +45,16 @@ std::function<void(DeviceId, Instance)> slow(const Program& program, DeviceId de
   };
 }
 
-// The k-th microbatch (from 1) uses version max(⌊(k−1)/m⌋−1, 0), forward and backward, on every stage; never over 2 live.
+// The k-th microbatch (from 1) uses version max(⌊(k−1)/m⌋−1, 0), forward and backward, on every
+// stage; never over 2 live.
 TEST(Ledger, HoldsTheVersionsThatThePaperSays) {
   for (const Recompute recompute : {Recompute::none, Recompute::full}) {
     for (const std::int32_t m : {3, 4, 5, 8}) {
-      const TrainingCase test{.schedule = "2bw", .devices = 3, .microbatches = m, .batches = 5, .recompute = recompute};
+      const TrainingCase test{
+          .schedule = "2bw", .devices = 3, .microbatches = m, .batches = 5, .recompute = recompute};
       const Program program = lower(test.make());
-      const TrainingReport<float> report = train(test, program, count_slots(program), testing::seeded_delays(5, 200us));
+      const TrainingReport<float> report =
+          train(test, program, count_slots(program), testing::seeded_delays(5, 200us));
       std::size_t read = 0;
       for (const LedgerEntry& entry : report.ledger) {
         if (entry.kind == OpKind::update) {
@@ -58,7 +62,8 @@ TEST(Ledger, HoldsTheVersionsThatThePaperSays) {
           continue;
         }
         const std::int64_t k = entry.microbatch + 1;
-        EXPECT_EQ(entry.version, std::max<std::int64_t>((k - 1) / m - 1, 0)) << name(entry.kind) << " " << k;
+        EXPECT_EQ(entry.version, std::max<std::int64_t>((k - 1) / m - 1, 0))
+            << name(entry.kind) << " " << k;
         ++read;
       }
       const std::size_t ops = recompute == Recompute::full ? 3 : 2;
@@ -72,17 +77,23 @@ TEST(Memory, HighWaterEqualsThePlanToTheByte) {
     if (!row.trainable) continue;
     for (const std::uint16_t devices : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{4}}) {
       for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-        TrainingCase test{.schedule = std::string(row.name), .devices = devices, .microbatches = 8, .recompute = recompute};
+        TrainingCase test{.schedule = std::string(row.name),
+                          .devices = devices,
+                          .microbatches = 8,
+                          .recompute = recompute};
         const Program program = lower(test.make());
         const SlotCounts slots = count_slots(program);
-        const TrainingReport<float> report = train(test, program, slots, testing::seeded_delays(devices, 200us));
+        const TrainingReport<float> report =
+            train(test, program, slots, testing::seeded_delays(devices, 200us));
         Table<StageId, StageBytes> bytes;
         for (const LayerRange layers : testing::even_stages(test.model, devices)) {
-          bytes.push_back(stage_bytes(test.model, layers, test.microbatch_size, test.optimizer.kind));
+          bytes.push_back(
+              stage_bytes(test.model, layers, test.microbatch_size, test.optimizer.kind));
         }
         const auto planned = memory_by_class(program, slots, bytes);
         for (const DeviceId device : ids(planned)) {
-          EXPECT_EQ(report.high_water[device], planned[device]) << row.name << " device " << index(device);
+          EXPECT_EQ(report.high_water[device], planned[device])
+              << row.name << " device " << index(device);
           // Stashes and versions are held all at once: no slot of theirs is spare.
           EXPECT_EQ(report.peak_held[device].activations, planned[device].activations) << row.name;
           EXPECT_EQ(report.peak_held[device].versions, planned[device].versions) << row.name;
@@ -99,8 +110,9 @@ struct SlotFault {
   OpKind slow_kind;
 };
 
-// With one slot less than planned the run fails. Rings that another device fills need a device that lags for it to show. A
-// sent gradient leaves at once on this backend, whatever the others do: there only verify() can object.
+// With one slot less than planned the run fails. Rings that another device fills need a device that
+// lags for it to show. A sent gradient leaves at once on this backend, whatever the others do:
+// there only verify() can object.
 TEST(Memory, OneSlotLessFails) {
   const TrainingCase test{.schedule = "2bw", .devices = 3, .microbatches = 4, .batches = 3};
   const Program program = lower(test.make());
@@ -118,7 +130,8 @@ TEST(Memory, OneSlotLessFails) {
     ASSERT_GT(slots[fault.stage][fault.kind], 0) << name(fault.kind);
     --slots[fault.stage][fault.kind];
     const auto slowed = slow(program, fault.slow_device, fault.slow_kind);
-    EXPECT_EQ(failure_of([&] { train(test, program, planned, slowed); }), "no failure") << name(fault.kind);
+    EXPECT_EQ(failure_of([&] { train(test, program, planned, slowed); }), "no failure")
+        << name(fault.kind);
     EXPECT_NE(failure_of([&] { train(test, program, slots, slowed); }), "no failure")
         << name(fault.kind) << ", one of " << planned[fault.stage][fault.kind];
     EXPECT_FALSE(verify(program, slots).empty()) << name(fault.kind);
@@ -142,11 +155,13 @@ TEST(Fault, ABackwardThatReadsTheNewestVersionIsCaught) {
   const Program good = lower(test.make());
   ProgramParts parts = good.parts();
   for (Instruction& instruction : parts.instructions) {
-    if (instruction.op.kind == OpKind::backward && instruction.op.stage == StageId{0}) instruction.op.staleness = 0;
+    if (instruction.op.kind == OpKind::backward && instruction.op.stage == StageId{0})
+      instruction.op.staleness = 0;
   }
   const Program broken(std::move(parts));
   EXPECT_FALSE(verify(broken, count_slots(good)).empty());
-  EXPECT_THAT(failure_of([&] { train(test, broken, count_slots(good)); }), HasSubstr("overwrites version"));
+  EXPECT_THAT(failure_of([&] { train(test, broken, count_slots(good)); }),
+              HasSubstr("overwrites version"));
 }
 
 TEST(Fault, AForwardWithoutItsWaitIsCaught) {
@@ -156,7 +171,9 @@ TEST(Fault, AForwardWithoutItsWaitIsCaught) {
   parts.instructions[find(parts, OpKind::forward, StageId{1})].wait_count = 0;
   const Program broken(std::move(parts));
   EXPECT_FALSE(verify(broken, count_slots(good)).empty());
-  EXPECT_THAT(failure_of([&] { train(test, broken, count_slots(good), slow(good, DeviceId{0}, OpKind::forward)); }),
+  EXPECT_THAT(failure_of([&] {
+                train(test, broken, count_slots(good), slow(good, DeviceId{0}, OpKind::forward));
+              }),
               HasSubstr("the input of microbatch 0 has not arrived"));
 }
 
@@ -176,7 +193,8 @@ TEST(Fault, AMissingTiedSumChangesTheWeights) {
   TrainingCase test{.schedule = "1f1b", .devices = 2, .microbatches = 2, .batches = 1};
   const Program with_sum = lower(test.make());
   const auto right = train(test, with_sum, count_slots(with_sum));
-  const Program without = lower(make_schedule(find_schedule("1f1b"), {.devices = 2, .microbatches = 2, .replicas = {}}));
+  const Program without = lower(
+      make_schedule(find_schedule("1f1b"), {.devices = 2, .microbatches = 2, .replicas = {}}));
   const auto wrong = train(test, without, count_slots(without));
   ASSERT_EQ(right.weights.front().name, "embedding.token.weight");
   EXPECT_NE(right.weights.front().values, wrong.weights.front().values);
@@ -186,10 +204,12 @@ TEST(Train, NamesTheDeviceThatFailsAndEndsTheOthers) {
   const TrainingCase test{.schedule = "1f1b", .devices = 4, .microbatches = 4, .batches = 1000};
   const Program program = lower(test.make());
   const auto fail_late = [&](DeviceId device, Instance instance) {
-    if (device == DeviceId{2} && instance.microbatch == 9) throw DeviceError("the disk of this device is gone");
+    if (device == DeviceId{2} && instance.microbatch == 9)
+      throw DeviceError("the disk of this device is gone");
   };
-  EXPECT_THAT(failure_of([&] { train(test, program, count_slots(program), fail_late); }),
-              ::testing::AllOf(HasSubstr("device 2"), HasSubstr("the disk of this device is gone")));
+  EXPECT_THAT(
+      failure_of([&] { train(test, program, count_slots(program), fail_late); }),
+      ::testing::AllOf(HasSubstr("device 2"), HasSubstr("the disk of this device is gone")));
 }
 
 TEST(Train, StopsWhenAsked) {

@@ -1,4 +1,5 @@
-// Any text as a schedule: a schedule that its own notation brings back exactly, or complaints, never a crash.
+// Any text as a schedule: a schedule that its own notation brings back exactly, or complaints,
+// never a crash.
 
 #include <cstddef>
 #include <cstdint>

@@ -17,20 +17,31 @@ namespace tandem::testing {
 
 struct TrainingCase {
   std::string schedule = "1f1b";
-  ModelSpec model{.name = "tiny", .blocks = 2, .width = 8, .heads = 2, .sequence = 6, .vocabulary = 256, .tied = true};
+  ModelSpec model{.name = "tiny",
+                  .blocks = 2,
+                  .width = 8,
+                  .heads = 2,
+                  .sequence = 6,
+                  .vocabulary = 256,
+                  .tied = true};
   std::uint16_t devices = 2;
   std::int32_t microbatches = 4, microbatch_size = 1, extra_in_flight = 0;
   std::int64_t batches = 4;
   Recompute recompute = Recompute::none;
-  OptimizerConfig optimizer{.kind = OptimizerKind::adamw, .learning_rate = 1e-2, .weight_decay = 0.1};
+  OptimizerConfig optimizer{
+      .kind = OptimizerKind::adamw, .learning_rate = 1e-2, .weight_decay = 0.1};
   std::uint64_t seed = 7;
 
   WeightSemantics semantics() const { return find_schedule(schedule).weights; }
   Schedule make() const {
-    return make_schedule(find_schedule(schedule),
-                         {.devices = devices, .microbatches = microbatches, .extra_in_flight = extra_in_flight,
-                          .replicas = {}, .recompute = recompute,
-                          .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied && devices > 1});
+    return make_schedule(
+        find_schedule(schedule),
+        {.devices = devices,
+         .microbatches = microbatches,
+         .extra_in_flight = extra_in_flight,
+         .replicas = {},
+         .recompute = recompute,
+         .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied && devices > 1});
   }
 };
 
@@ -45,13 +56,19 @@ inline std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t p
   return ranges;
 }
 
-inline Data data_of(const TrainingCase& test) { return Data(test.model, test.microbatch_size, test.seed); }
+inline Data data_of(const TrainingCase& test) {
+  return Data(test.model, test.microbatch_size, test.seed);
+}
 
 template <class T>
 TrainingSetup<T> setup_of(const TrainingCase& test, const Program& program, const Data& data) {
   TrainingSetup<T> setup;
-  setup.stage = {.model = test.model, .microbatch_size = test.microbatch_size, .microbatches = test.microbatches,
-                 .optimizer = test.optimizer, .seed = test.seed, .data = &data};
+  setup.stage = {.model = test.model,
+                 .microbatch_size = test.microbatch_size,
+                 .microbatches = test.microbatches,
+                 .optimizer = test.optimizer,
+                 .seed = test.seed,
+                 .data = &data};
   setup.layers = even_stages(test.model, program.placement().parts());
   setup.slots = count_slots(program);
   setup.batches = test.batches;
@@ -59,9 +76,11 @@ TrainingSetup<T> setup_of(const TrainingCase& test, const Program& program, cons
 }
 
 /// Sleeps up to `most` before a quarter of the work, differently for every seed.
-inline std::function<void(DeviceId, Instance)> seeded_delays(std::uint64_t seed, std::chrono::microseconds most) {
+inline std::function<void(DeviceId, Instance)> seeded_delays(std::uint64_t seed,
+                                                             std::chrono::microseconds most) {
   return [seed, most](DeviceId device, Instance instance) {
-    std::mt19937_64 random(seed * 1'000'003u + index(device) * 7919u + index(instance.id) * 104'729u +
+    std::mt19937_64 random(seed * 1'000'003u + index(device) * 7919u +
+                           index(instance.id) * 104'729u +
                            static_cast<std::uint64_t>(instance.body + 64));
     if (random() % 4 != 0) return;
     std::this_thread::sleep_for(most * static_cast<std::int64_t>(random() % 100) / 100);
