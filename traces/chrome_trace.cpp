@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "core/error.h"
 #include "core/versions.h"
 #include "traces/atomic_file.h"
 #include "traces/curves.h"
@@ -100,7 +101,10 @@ class TraceWriter {
     write_header();
     for (run_ = 0; run_ < runs_.size(); ++run_) write_names();
     for (run_ = 0; run_ < runs_.size(); ++run_) {
-      for (const Span& span : runs_[run_].timeline->spans) write_span(span);
+      for (const Span& span : runs_[run_].timeline->spans) {
+        if (options_.stop.stop_requested()) throw Interrupted("interrupted: no trace was written");
+        write_span(span);
+      }
       if (options_.counters) write_counters();
     }
     append_text("\n]}\n");

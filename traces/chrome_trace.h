@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 
 #include "core/memory.h"
@@ -38,6 +39,7 @@ struct TraceOptions {
       base_time_ns{};  // the absolute moment of time 0, nanoseconds since 1970
   bool flows = true;
   bool counters = true;
+  std::stop_token stop{};  // gives up, throws Interrupted and leaves no file
 };
 
 /// Writes `runs` of one program into one file, streamed: `.json`, or `.json.gz` by its name. The

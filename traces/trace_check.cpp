@@ -351,10 +351,19 @@ void Checker::check_flows() {
   for (const auto& [key, flow] : flows_) check_flow(key, flow);
 }
 
+/// Without the file, which opens every line of the report.
+std::string damage_text(Complaint damage) {
+  const SourcePlace place = std::exchange(damage.place, {});
+  damage.place.pointer = place.pointer;
+  const std::string text = damage.to_string();
+  return place.line == 0 ? text
+                         : fmt::format("line {}, column {}: {}", place.line, place.column, text);
+}
+
 TraceCheck Checker::finish(const TraceFrame& frame) {
   at_ = -1;
   if (frame.damage || !frame.has_events) {
-    error(frame.damage ? frame.damage->to_string() : "holds no array of events");
+    error(frame.damage ? damage_text(*frame.damage) : "holds no array of events");
     problems_.settle(check_);
     return std::move(check_);
   }
