@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace tandem::verification {
 
@@ -113,8 +114,9 @@ void Facts::read_updates() {
         {.id = id, .first = residue(id) - op.span + 1, .last = residue(id)});
   }
   for (auto& list : updates_) {
-    std::stable_sort(list.begin(), list.end(),
-                     [](const UpdateFact& a, const UpdateFact& b) { return a.last < b.last; });
+    std::sort(list.begin(), list.end(), [](const UpdateFact& a, const UpdateFact& b) {
+      return std::pair(a.last, a.id) < std::pair(b.last, b.id);
+    });
   }
 }
 

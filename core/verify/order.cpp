@@ -29,6 +29,7 @@ Window::Window(const Program& program, std::span<const std::int32_t> batch_of, s
   on_lane_.resize(program.lanes().size());
   links_.resize(program.lanes().size());
   frontier_.assign(program.lanes().size(), -1);
+  reached_by_.assign(program.lanes().size(), nullptr);
   is_pending_.assign(program.lanes().size(), false);
   std::uint32_t node = 0;
   for (const std::uint64_t one : instances_in_order()) {
@@ -128,7 +129,7 @@ void Window::add_stair(Place from, Place to) {
   std::vector<Link>& out = links_[from.lane];
   auto link = std::find_if(out.begin(), out.end(), [&](const Link& l) { return l.to == to.lane; });
   if (link == out.end()) {
-    out.push_back({.to = to.lane, .id = link_count_++});
+    out.push_back({.from = from.lane, .to = to.lane, .id = link_count_++});
     link = out.end() - 1;
   }
   if (to.position <= link->reached) return;
@@ -153,14 +154,16 @@ void Window::sort_stairs() {
 }
 
 /// Notes that everything up to `place` has ended; true: so has the target.
-bool Window::reach(Place place, const Target& target) {
+bool Window::reach(Place place, const Target& target, const Link* by) {
   if (place.position <= frontier_[place.lane]) return false;
   if (on_lane_[place.lane][static_cast<std::size_t>(place.position)] < target.node) return false;
-  for (const Place wanted : target.places) {
-    if (wanted.lane == place.lane && wanted.position <= place.position) return true;
-  }
   if (frontier_[place.lane] < 0) touched_.push_back(place.lane);
   frontier_[place.lane] = place.position;
+  reached_by_[place.lane] = by;
+  if (ended(place, target)) {
+    remember_way(place.lane);
+    return true;
+  }
   if (!is_pending_[place.lane]) {
     is_pending_[place.lane] = true;
     pending_.push_back(place.lane);
@@ -168,17 +171,47 @@ bool Window::reach(Place place, const Target& target) {
   return false;
 }
 
+bool Window::ended(Place last, const Target& target) {
+  return std::any_of(target.places.begin(), target.places.end(), [&](const Place& wanted) {
+    return wanted.lane == last.lane && wanted.position <= last.position;
+  });
+}
+
+void Window::remember_way(std::uint32_t lane) {
+  way_.clear();
+  while (const Link* link = reached_by_[lane]) {
+    way_.push_back(link);
+    lane = link->from;
+  }
+  std::reverse(way_.begin(), way_.end());
+  way_start_ = lane;
+}
+
+/// The last position known to have ended on the lane that `link` leads to, or −1.
+std::int32_t Window::follow(const Link& link, std::int32_t position) const {
+  const auto begin = stairs_.begin() + link.first, end = stairs_.begin() + link.last;
+  const auto above = std::upper_bound(
+      begin, end, position,
+      [](std::int32_t wanted, const Stair& stair) { return wanted < stair.position; });
+  return above == begin ? -1 : (above - 1)->reached;
+}
+
+bool Window::climb_as_before(const Target& target) const {
+  Place place{way_start_, frontier_.empty() ? -1 : frontier_[way_start_]};
+  for (const Link* link : way_) {
+    if (place.position < 0) return false;
+    place = {link->to, follow(*link, place.position)};
+  }
+  return place.position >= 0 && ended(place, target);
+}
+
 bool Window::climb(const Target& target) {
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     const std::uint32_t lane = pending_[i];
     is_pending_[lane] = false;
     for (const Link& link : links_[lane]) {
-      const auto begin = stairs_.begin() + link.first, end = stairs_.begin() + link.last;
-      const auto above = std::upper_bound(
-          begin, end, frontier_[lane],
-          [](std::int32_t position, const Stair& stair) { return position < stair.position; });
-      if (above == begin) continue;
-      if (reach({link.to, (above - 1)->reached}, target)) return true;
+      const std::int32_t position = follow(link, frontier_[lane]);
+      if (position >= 0 && reach({link.to, position}, target, &link)) return true;
     }
   }
   return false;
@@ -209,16 +242,17 @@ bool Window::before(InstructionId first, std::int32_t first_batch, InstructionId
     }
   }
   for (const Place place : places(then, then_batch)) {
-    if (place.position > 0) found = found || reach({place.lane, place.position - 1}, target);
+    if (place.position > 0)
+      found = found || reach({place.lane, place.position - 1}, target, nullptr);
   }
   each_wait(then, then_batch, [&](InstructionId producer, std::int32_t of) {
     const std::uint32_t row = laneless_[instance(producer, of)];
     found = found || (producer == first && of == first_batch);
     const std::span<const Place> ended =
         row == kHasLane ? places(producer, of) : std::span<const Place>(ended_before_[row]);
-    for (const Place place : ended) found = found || reach(place, target);
+    for (const Place place : ended) found = found || reach(place, target, nullptr);
   });
-  found = found || climb(target);
+  found = found || climb_as_before(target) || climb(target);
   forget();
   return found;
 }
@@ -228,19 +262,39 @@ Order::Order(const Program& program, std::span<const std::int32_t> batch_of)
       batch_of_(batch_of),
       most_batches_(std::max<std::int64_t>(
           4,
-          kMostInstances / std::max<std::int64_t>(1, static_cast<std::int64_t>(program.size())))) {}
+          kMostInstances / std::max<std::int64_t>(1, static_cast<std::int64_t>(program.size())))),
+      seats_(program.size()) {
+  for (const InstructionId id : program.order()) {
+    const auto lanes = program.lanes(program[id]);
+    Seat& seat = seats_[index(id)];
+    seat.batch = batch_of[index(id)];
+    if (!lanes.empty()) seat.one = lanes.front();
+    if (lanes.size() > 1) seat.other = lanes[1];
+    seat.more = lanes.size() > 2;
+  }
+}
+
+bool Order::share_a_lane(InstructionId first, InstructionId then) const {
+  const Seat &a = seats_[index(first)], &b = seats_[index(then)];
+  if (a.more || b.more) {
+    const auto lanes = program_->lanes((*program_)[first]);
+    const auto others = program_->lanes((*program_)[then]);
+    return std::find_first_of(lanes.begin(), lanes.end(), others.begin(), others.end()) !=
+           lanes.end();
+  }
+  const auto has = [&b](LaneId lane) {
+    return lane != kNoLane && (lane == b.one || lane == b.other);
+  };
+  return has(a.one) || has(a.other);
+}
 
 Order::Answer Order::by_lane(InstructionId first, InstructionId then,
                              std::int64_t batches_later) const {
-  const auto then_lanes = program_->lanes((*program_)[then]);
-  for (const LaneId lane : program_->lanes((*program_)[first])) {
-    if (std::find(then_lanes.begin(), then_lanes.end(), lane) == then_lanes.end()) continue;
-    const std::int64_t first_body = -std::int64_t{batch_of_[index(first)]};
-    const std::int64_t then_body = batches_later - batch_of_[index(then)];
-    const bool earlier = std::pair(first_body, first) < std::pair(then_body, then);
-    return earlier ? Answer::yes : Answer::no;
-  }
-  return Answer::unknown;
+  if (!share_a_lane(first, then)) return Answer::unknown;
+  const std::int64_t first_body = -std::int64_t{seats_[index(first)].batch};
+  const std::int64_t then_body = batches_later - seats_[index(then)].batch;
+  const bool earlier = first_body < then_body || (first_body == then_body && first < then);
+  return earlier ? Answer::yes : Answer::no;
 }
 
 bool Order::by_wait(InstructionId first, InstructionId then, std::int64_t batches_later) const {

@@ -37,7 +37,7 @@ class Window {
     std::int32_t position = 0, reached = 0;
   };
   struct Link {
-    std::uint32_t to = 0, id = 0;
+    std::uint32_t from = 0, to = 0, id = 0;
     std::int32_t reached = -1;
     std::uint32_t first = 0, last = 0;  // into stairs_, once sorted
   };
@@ -56,8 +56,12 @@ class Window {
   void add_node(InstructionId id, std::int32_t batch, std::uint32_t node);
   void add_stair(Place from, Place to);
   void sort_stairs();
-  bool reach(Place place, const Target& target);
+  static bool ended(Place last, const Target& target);
+  bool reach(Place place, const Target& target, const Link* by);
+  std::int32_t follow(const Link& link, std::int32_t position) const;
+  bool climb_as_before(const Target& target) const;
   bool climb(const Target& target);
+  void remember_way(std::uint32_t lane);
   void forget();
 
   const Program* program_;
@@ -73,8 +77,12 @@ class Window {
   std::vector<std::vector<std::uint32_t>> followers_;  // … and the instances that wait for them
   std::vector<std::uint32_t> laneless_;                // of each instance: its row in the two above
   std::uint32_t link_count_ = 0;
-  std::vector<std::int32_t> frontier_;  // of each lane: the last position known to have ended
+  std::vector<std::int32_t> frontier_;   // of each lane: the last position known to have ended
+  std::vector<const Link*> reached_by_;  // of each such lane: from another lane, or not
   std::vector<std::uint32_t> touched_, pending_;
+  // The way that answered the last question. The next one is mostly the same, a microbatch on.
+  std::uint32_t way_start_ = 0;
+  std::vector<const Link*> way_;
   std::vector<bool> is_pending_;
 };
 
@@ -88,12 +96,22 @@ class Order {
 
  private:
   enum class Answer : std::uint8_t { yes, no, unknown };
+  /// An instruction's lanes at hand: most have one or two.
+  struct Seat {
+    std::int32_t batch = 0;
+    LaneId one = kNoLane, other = kNoLane;
+    bool more = false;  // than two
+  };
+  static constexpr LaneId kNoLane{0xffffU};
+
   Answer by_lane(InstructionId first, InstructionId then, std::int64_t batches_later) const;
+  bool share_a_lane(InstructionId first, InstructionId then) const;
   bool by_wait(InstructionId first, InstructionId then, std::int64_t batches_later) const;
 
   const Program* program_;
   std::span<const std::int32_t> batch_of_;
   std::int64_t most_batches_;
+  std::vector<Seat> seats_;
   std::vector<std::unique_ptr<Window>> windows_;  // by batches − 1
 };
 

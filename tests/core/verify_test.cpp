@@ -315,7 +315,8 @@ bool has_laneless_chain(const Program& program) {
 // Every pair of instructions, up to three batches apart either way, in the shortest run that has
 // both.
 TEST(Order, IsThatOfTheUnrolledRun) {
-  const std::uint64_t seed = ::testing::UnitTest::GetInstance()->random_seed() + 1u;
+  const auto given = ::testing::UnitTest::GetInstance()->random_seed();
+  const std::uint64_t seed = static_cast<std::uint64_t>(given) + 1;
   SCOPED_TRACE(fmt::format("seed {}", seed));
   std::mt19937_64 random(seed);
   std::size_t yes = 0, no = 0;
