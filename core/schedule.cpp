@@ -13,12 +13,25 @@ namespace tandem {
 
 std::string_view name(WeightSemantics semantics) {
   switch (semantics) {
-    case WeightSemantics::vanilla: return "vanilla";
-    case WeightSemantics::delayed_by_one: return "delayed by one";
-    case WeightSemantics::stashed: return "stashed";
+    case WeightSemantics::vanilla:
+      return "vanilla";
+    case WeightSemantics::delayed_by_one:
+      return "delayed by one";
+    case WeightSemantics::stashed:
+      return "stashed";
   }
   return "unknown";
 }
+
+/// Every name that users may count on, also those that this version lacks: "unknown" would send
+/// them looking for a typing error.
+static constexpr std::string_view kNamesOfContract[] = {
+    "data-parallel", "1f1b-eager", "interleaved", "looped-bfs", "pipedream",   "zb-h1",
+    "zb-h2",         "zb-1p",      "zb-2p",       "zb-auto",    "zbv",         "interleaved-zb",
+    "zbv-auto",      "v-min",      "v-half",      "v-zb",       "v-adaptive",  "1f1b-v",
+    "hanayo",        "chimera",    "dualpipe",    "dualpipev",  "bpipe",       "2bp-naive",
+    "2bp-gpipe",     "2bp-1f1b-1", "2bp-1f1b-2",  "terapipe",   "seq1f1b",     "pipemare",
+    "pipeoptim",     "spectrain",  "xpipe",       "timeprest",  "timeprest-i", "search"};
 
 const ScheduleTraits& find_schedule(std::string_view wanted) {
   std::vector<std::string> known;
@@ -30,8 +43,13 @@ const ScheduleTraits& find_schedule(std::string_view wanted) {
     }
     known.emplace_back(row.name);
   }
-  throw UsageError(fmt::format("unknown schedule \"{}\"{} (tandem schedule --list shows all)", wanted,
-                               did_you_mean(wanted, known)));
+  for (const std::string_view name : kNamesOfContract) {
+    if (name != wanted) continue;
+    throw UsageError(fmt::format(
+        "schedule {} is not in this version (tandem schedule --list shows all that are)", wanted));
+  }
+  throw UsageError(fmt::format("unknown schedule \"{}\"{} (tandem schedule --list shows all)",
+                               wanted, did_you_mean(wanted, known)));
 }
 
 /// What no schedule can serve, whatever its own reasons.
@@ -46,14 +64,15 @@ static void check_request(const ScheduleTraits& traits, const ScheduleRequest& r
   }
   if (request.width < 1) throw InputError("a pipeline needs at least one replica, found width 0");
   if (request.extra_in_flight < 0) {
-    throw InputError(fmt::format("extra in flight can't be negative, found {}",
-                                 request.extra_in_flight));
+    throw InputError(
+        fmt::format("extra in flight can't be negative, found {}", request.extra_in_flight));
   }
   const std::int64_t stages = std::int64_t{request.devices} * traits.stages_per_device;
   if (stages > kMostStages || stages * request.microbatches > kMostCells) {
-    throw InputError(fmt::format("{} stages of {} microbatches each are too large a schedule: at "
-                                 "most {} stages, and {} microbatches on all of them together",
-                                 stages, request.microbatches, kMostStages, kMostCells));
+    throw InputError(
+        fmt::format("{} stages of {} microbatches each are too large a schedule: at "
+                    "most {} stages, and {} microbatches on all of them together",
+                    stages, request.microbatches, kMostStages, kMostCells));
   }
 }
 

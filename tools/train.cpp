@@ -22,6 +22,7 @@
 #include "tools/json_output.h"
 #include "tools/machine.h"
 #include "tools/options.h"
+#include "tools/output_file.h"
 #include "tools/plan_setup.h"
 #include "tools/terminal.h"
 #include "traces/chrome_trace.h"
@@ -247,7 +248,7 @@ void add_options(Options& options) {
   options.value("steps", "N", "updates to train (default 20)")
       .value("seed", "N", "of weights and data (default 1)")
       .value("data", "FILE", "text to train on, as bytes (default: the shipped text)")
-      .value("learning-rate", "R", "default 0.001")
+      .value("learning-rate", "R", "default 0.0005")
       .value("weight-decay", "R", "decoupled, of matrices (default 0)")
       .value("backend", "NAME", "cpu|cuda (default cpu)")
       .value("transport", "NAME", "threads (default)")
@@ -258,9 +259,21 @@ void add_options(Options& options) {
   for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
 }
 
+/// The reference would train such a plan too, but as another one than is simulated.
+void check_trainable(const Plan& plan) {
+  if (!find_schedule(plan.schedule).trainable) {
+    throw InputError(
+        fmt::format("schedule {} is simulated but not trained in this version", plan.schedule));
+  }
+  if (plan.width > 1) {
+    throw InputError("pipelines of width > 1 are simulated but not trained in this version");
+  }
+}
+
 Training prepare(const Options& options) {
   PreparedPlan prepared = prepare_plan(options.words()[0]);
   const Plan& plan = prepared.plan;
+  check_trainable(plan);
   const auto seed = static_cast<std::uint64_t>(
       options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
   Bytes needed = 0;
@@ -328,7 +341,11 @@ int run_train(const Arguments& arguments) {
                   "Trains the plan's model for real, by the program that was simulated.");
   add_options(options);
   options.parse(arguments);
-  if (options.has("transport")) options.choice("transport", {"threads"});
+  const std::string transport =
+      options.choice("transport", {"threads", "tcp", "mpi", "peer", "nccl"});
+  if (transport != "threads") {
+    throw UsageError(fmt::format("tandem train: --transport {} is not in this version", transport));
+  }
   if (options.has("reference") && (options.has("verify") || options.has("trace"))) {
     throw UsageError("tandem train: --reference is serial: it has no trace, and nothing to verify");
   }
@@ -336,6 +353,7 @@ int run_train(const Arguments& arguments) {
     throw UsageError(
         "tandem train: --with-prediction says what goes into the trace: give --trace FILE");
   }
+  if (options.has("trace")) check_can_write(options.text("trace"));
   const InterruptGuard interrupt;
   const Training training = prepare(options);
   StepPrinter printer(training.prepared.plan, training.steps, options.has("json"));

@@ -1,0 +1,38 @@
+#include "tools/output_file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/error.h"
+
+namespace tandem::tools {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& path, int error) {
+  throw DeviceError(fmt::format("{}: cannot write: {}", path, std::strerror(error)));
+}
+
+}  // namespace
+
+void check_can_write(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) fail(path, EISDIR);
+    if (::access(path.c_str(), W_OK) != 0) fail(path, errno);
+    if (!S_ISREG(status.st_mode)) return;
+  }
+  // The file is made beside and renamed.
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  if (::stat(folder.c_str(), &status) != 0) fail(path, errno);
+  if (!S_ISDIR(status.st_mode)) fail(path, ENOTDIR);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) fail(path, errno);
+}
+
+}  // namespace tandem::tools
