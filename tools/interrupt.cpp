@@ -8,11 +8,15 @@ namespace tandem::tools {
 
 namespace {
 
+/// Without those that whoever started us wants ignored, as of a job in the background.
 sigset_t interrupts() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction now{};
+    const bool ignored = sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+    if (!ignored) sigaddset(&set, signal);
+  }
   return set;
 }
 
@@ -24,11 +28,12 @@ InterruptGuard::InterruptGuard() {
   watcher_ = std::jthread([this, set](const std::stop_token& ended) {
     constexpr timespec kPatience{.tv_sec = 0, .tv_nsec = 50'000'000};
     while (!ended.stop_requested()) {
-      if (sigtimedwait(&set, nullptr, &kPatience) <= 0) continue;
-      stop_.request_stop();
-      // The next one does what it does to any process.
+      const int signal = sigtimedwait(&set, nullptr, &kPatience);
+      if (signal <= 0) continue;
+      if (stop_.request_stop()) continue;
+      // The second one does what it does to any process.
       pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-      return;
+      std::raise(signal);
     }
   });
 }

@@ -22,13 +22,15 @@ Options::Options(std::string command, std::string usage, std::string summary)
 
 Options& Options::flag(const std::string& name, const std::string& help) {
   visible_.add_options()(name.c_str(), help.c_str());
-  known_.emplace_back(name.substr(0, name.find(',')), false);
+  known_.push_back({name.substr(0, name.find(',')), ""});
   return *this;
 }
 
-Options& Options::value(const std::string& name, const std::string& argument, const std::string& help) {
-  visible_.add_options()(name.c_str(), po::value<std::string>()->value_name(argument), help.c_str());
-  known_.emplace_back(name, true);
+Options& Options::value(const std::string& name, const std::string& argument,
+                        const std::string& help) {
+  visible_.add_options()(name.c_str(), po::value<std::string>()->value_name(argument),
+                         help.c_str());
+  known_.push_back({name, argument});
   return *this;
 }
 
@@ -44,54 +46,95 @@ Options& Options::absent(const std::string& name) {
   return *this;
 }
 
-void Options::check_known(const Arguments& arguments) const {
+const Options::Known& Options::find(const std::string& word) const {
   std::vector<std::string> names;
-  for (const auto& [name, takes_value] : known_) names.push_back("--" + name);
-  for (const std::string& argument : arguments) {
-    if (argument == "--") return;
-    if (argument.rfind("--", 0) != 0) continue;
-    const std::string word = argument.substr(0, argument.find('='));
-    if (std::find(absent_.begin(), absent_.end(), word.substr(2)) != absent_.end()) {
-      throw UsageError(fmt::format("tandem {}: {} is not in this version", command_, word));
-    }
-    if (std::find(names.begin(), names.end(), word) == names.end()) {
-      throw UsageError(fmt::format("tandem {}: unknown option {}{}", command_, word, did_you_mean(word, names)));
-    }
+  for (const Known& known : known_) {
+    if (word == "--" + known.name) return known;
+    names.push_back("--" + known.name);
   }
+  if (std::find(absent_.begin(), absent_.end(), word.substr(2)) != absent_.end()) {
+    throw UsageError(fmt::format("tandem {}: {} is not in this version", command_, word));
+  }
+  throw UsageError(
+      fmt::format("tandem {}: unknown option {}{}", command_, word, did_you_mean(word, names)));
 }
 
-void Options::parse(const Arguments& arguments) {
-  check_known(arguments);
+Arguments Options::joined(const Arguments& arguments) const {
+  Arguments joined;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--") {
+      joined.insert(joined.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i),
+                    arguments.end());
+      break;
+    }
+    joined.push_back(argument);
+    if (argument.rfind("--", 0) != 0) continue;
+    const std::size_t equal = argument.find('=');
+    const Known& known = find(argument.substr(0, equal));
+    if (known.argument.empty()) continue;
+    const bool given = equal != std::string::npos;
+    const bool follows = i + 1 < arguments.size() && arguments[i + 1].rfind("--", 0) != 0;
+    if (!given && !follows) {
+      throw UsageError(fmt::format("tandem {}: --{}: expected {}, found nothing", command_,
+                                   known.name, known.argument));
+    }
+    if (given ? equal + 1 == argument.size() : arguments[i + 1].empty()) {
+      throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"\"", command_, known.name,
+                                   known.argument));
+    }
+    if (!given) joined.back() += "=" + arguments[++i];
+  }
+  return joined;
+}
+
+void Options::store(const Arguments& arguments) {
   po::options_description all;
   all.add(visible_).add_options()("words", po::value<std::vector<std::string>>());
   po::positional_options_description positional;
   positional.add("words", -1);
   const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   try {
-    po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), values_);
+    po::store(
+        po::command_line_parser(arguments).options(all).positional(positional).style(style).run(),
+        values_);
   } catch (const po::error& error) {
-    throw UsageError(fmt::format("tandem {}: {} (tandem {} --help shows the options)", command_, error.what(), command_));
-  }
-  if (values_.count("help") > 0) {
-    std::ostringstream text;
-    text << visible_;
-    fmt::print("usage: tandem {} {}\n\n{}\n\n{}\nExit codes: 0 done, 1 failed, 2 usage, 3 invalid input, 4 infeasible, "
-               "5 environment, 6 differences, 130 interrupted\n",
-               command_, usage_, summary_, text.str());
-    throw HelpShown{};
+    throw UsageError(fmt::format("tandem {}: {} (tandem {} --help shows the options)", command_,
+                                 error.what(), command_));
   }
   if (values_.count("words") > 0) words_ = values_["words"].as<std::vector<std::string>>();
+}
+
+void Options::parse(const Arguments& arguments) {
+  store(joined(arguments));
+  if (values_.count("help") == 0) return check_words();
+  std::ostringstream text;
+  text << visible_;
+  fmt::print(
+      "usage: tandem {} {}\n\n{}\n\n{}\nExit codes: 0 done, 1 failed, 2 usage, 3 invalid input, "
+      "4 infeasible, 5 environment, 6 differences, 130 interrupted\n",
+      command_, usage_, summary_, text.str());
+  throw HelpShown{};
+}
+
+void Options::check_words() const {
   if (static_cast<int>(words_.size()) < least_) {
-    throw UsageError(fmt::format("tandem {}: {} is missing (usage: tandem {} {})", command_, what_, command_, usage_));
+    throw UsageError(fmt::format("tandem {}: {} is missing (usage: tandem {} {})", command_, what_,
+                                 command_, usage_));
   }
   if (static_cast<int>(words_.size()) > most_) {
     throw UsageError(fmt::format("tandem {}: unexpected \"{}\" (usage: tandem {} {})", command_,
                                  words_[static_cast<std::size_t>(most_)], command_, usage_));
   }
+  if (std::find(words_.begin(), words_.end(), "") != words_.end()) {
+    throw UsageError(fmt::format("tandem {}: expected {}, found \"\" (usage: tandem {} {})",
+                                 command_, what_, command_, usage_));
+  }
 }
 
 void Options::reject(const std::string& name, const std::string& expected) const {
-  throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"{}\"", command_, name, expected, text(name)));
+  throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"{}\"", command_, name,
+                               expected, text(name)));
 }
 
 std::string Options::text(const std::string& name, const std::string& otherwise) const {
@@ -115,7 +158,8 @@ double Options::number(const std::string& name, double least, double most, doubl
   const std::string word = text(name);
   double value = 0.0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc{} || end != word.data() + word.size() || !(value >= least && value <= most)) {
+  if (error != std::errc{} || end != word.data() + word.size() ||
+      !(value >= least && value <= most)) {
     reject(name, fmt::format("a number from {} to {}", least, most));
   }
   return value;
@@ -135,13 +179,15 @@ std::optional<Bytes> Options::bytes(const std::string& name) const {
   return value;
 }
 
-std::string Options::choice(const std::string& name, const std::vector<std::string>& choices) const {
+std::string Options::choice(const std::string& name,
+                            const std::vector<std::string>& choices) const {
   if (!has(name)) return choices.front();
   const std::string word = text(name);
   if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
     std::string list;
     for (const std::string& one : choices) list += (list.empty() ? "" : "|") + one;
-    reject(name, list + did_you_mean(word, choices));
+    throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"{}\"{}", command_, name,
+                                 list, word, did_you_mean(word, choices)));
   }
   return word;
 }

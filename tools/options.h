@@ -1,5 +1,6 @@
 #pragma once
-// Options of a subcommand: Boost.Program_options without its prefix guessing, with messages that say what was expected.
+// Options of a subcommand: Boost.Program_options without its prefix guessing, with messages that
+// say what was expected.
 
 #include <cstdint>
 #include <functional>
@@ -27,7 +28,8 @@ class Options {
 
   Options& flag(const std::string& name, const std::string& help);
   Options& value(const std::string& name, const std::string& argument, const std::string& help);
-  /// Up to `most` words that are no options; fewer than `least` is an error that names what is missing.
+  /// Up to `most` words that are no options; fewer than `least` is an error that names what is
+  /// missing.
   Options& words(const std::string& what, int least, int most);
   /// In the contract, but not in this version: using it is a usage error that says so.
   Options& absent(const std::string& name);
@@ -39,7 +41,8 @@ class Options {
   const std::vector<std::string>& words() const { return words_; }
   std::string text(const std::string& name, const std::string& otherwise = {}) const;
   /// Throws UsageError unless the value is an integer in [least, most].
-  std::int64_t integer(const std::string& name, std::int64_t least, std::int64_t most, std::int64_t otherwise) const;
+  std::int64_t integer(const std::string& name, std::int64_t least, std::int64_t most,
+                       std::int64_t otherwise) const;
   double number(const std::string& name, double least, double most, double otherwise) const;
   Duration duration(const std::string& name, Duration otherwise = {}) const;
   std::optional<Bytes> bytes(const std::string& name) const;
@@ -47,13 +50,22 @@ class Options {
   std::string choice(const std::string& name, const std::vector<std::string>& choices) const;
 
  private:
+  struct Known {
+    std::string name, argument;  // a flag has no argument
+  };
+
   [[noreturn]] void reject(const std::string& name, const std::string& expected) const;
-  void check_known(const Arguments& arguments) const;
+  /// The arguments with every option's value behind an equal sign: what a value is, is decided
+  /// here.
+  Arguments joined(const Arguments& arguments) const;
+  const Known& find(const std::string& word) const;
+  void store(const Arguments& arguments);
+  void check_words() const;
 
   std::string command_, usage_, summary_, what_;
   int least_ = 0, most_ = 0;
   boost::program_options::options_description visible_;
-  std::vector<std::pair<std::string, bool>> known_;  // name, takes a value
+  std::vector<Known> known_;
   std::vector<std::string> absent_;
   boost::program_options::variables_map values_;
   std::vector<std::string> words_;

@@ -15,6 +15,7 @@
 #include "tools/command.h"
 #include "tools/json_output.h"
 #include "tools/options.h"
+#include "tools/output_file.h"
 
 namespace tandem::tools {
 
@@ -226,6 +227,7 @@ int run_plan(const Arguments& arguments) {
   for (const char* name : {"cluster", "width", "recompute"}) options.absent(name);
   options.parse(arguments);
   const PlanRequest request = request_of(options);
+  if (options.has("output")) check_can_write(options.text("output"));
   const PlanResult result = find_plans(request);
   if (result.ranked.empty()) throw InfeasibleError(explain_infeasible(request, result));
   Plan best = result.ranked.front().plan;

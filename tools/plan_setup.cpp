@@ -1,5 +1,6 @@
 #include "tools/plan_setup.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -27,6 +28,16 @@ constexpr std::int64_t kMostCells = 1 << 20;
   throw InputError(std::vector<Complaint>{{message, place, {}}});
 }
 
+/// An option that a schedule does not have is an error, not ignored.
+void check_options(const std::string& path, const Plan& plan, const ScheduleTraits& traits) {
+  const auto& taken = traits.options;
+  if (plan.extra_in_flight == 0) return;
+  if (std::find(taken.begin(), taken.end(), "extra-in-flight") != taken.end()) return;
+  reject(path, "/extra_in_flight",
+         fmt::format("expected 0, since schedule {} has no such option, found {}", traits.name,
+                     plan.extra_in_flight));
+}
+
 Schedule schedule_of(const std::string& path, const Plan& plan) {
   if (plan.depth > kMostDepth) {
     reject(path, "/depth",
@@ -38,10 +49,13 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
                        plan.microbatches, plan.depth, kMostCells));
   }
   try {
-    return make_schedule(find_schedule(plan.schedule), schedule_request(plan));
+    const ScheduleTraits& traits = find_schedule(plan.schedule);
+    check_options(path, plan, traits);
+    return make_schedule(traits, schedule_request(plan));
   } catch (const UsageError& error) {
     reject(path, "/schedule", error.what());
   } catch (const InputError& error) {
+    if (!error.complaints().front().place.file.empty()) throw;
     reject(path, "/schedule", error.what());
   }
 }

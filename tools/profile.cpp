@@ -13,6 +13,7 @@
 #include "tools/json_output.h"
 #include "tools/machine.h"
 #include "tools/options.h"
+#include "tools/output_file.h"
 #include "tools/terminal.h"
 
 namespace tandem::tools {
@@ -97,6 +98,7 @@ int run_profile(const Arguments& arguments) {
                       : optimizer == "momentum" ? OptimizerKind::momentum
                                                 : OptimizerKind::sgd;
   check_fits_memory(bytes_to_profile(request), "profiling this model");
+  check_can_write(options.text("output"));
   if (progress_is_shown()) {
     request.on_progress = [](std::int32_t done, std::int32_t all) {
       fmt::print(stderr, "\rprofiling: pass {} of {}{}", done, all, done == all ? "\r\033[K" : "");

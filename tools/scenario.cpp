@@ -31,7 +31,8 @@ StageTimes plain_times(const Options& options, const Schedule& schedule) {
   StageTimes times;
   times.forward = options.duration("forward");
   const bool halves = options.has("backward-input") || options.has("backward-weight");
-  if (options.has("backward") == halves) {
+  const bool both = options.has("backward-input") && options.has("backward-weight");
+  if (options.has("backward") == halves || halves != both) {
     throw UsageError(
         "tandem simulate: give either --backward, or --backward-input and --backward-weight");
   }
@@ -62,7 +63,13 @@ StageTimes plain_times(const Options& options, const Schedule& schedule) {
 Table<DeviceId, MemoryByClass> activation_memory(const Program& program,
                                                  const Table<StageId, HeldActivation>& held) {
   Table<DeviceId, MemoryByClass> memory;
+  constexpr double kMost = 0x1p60;
   for (const double bytes : peak_held(program, held)) {
+    if (bytes > kMost) {
+      throw InputError(
+          fmt::format("a device would hold activations of {:.3g} bytes: expected at most {:.3g}",
+                      bytes, kMost));
+    }
     memory.push_back({});
     memory[id_at<DeviceId>(memory.size() - 1)].activations =
         static_cast<Bytes>(std::llround(bytes));
@@ -91,6 +98,10 @@ StageCosts costs_from_file(const Options& options, const std::string& path, Scen
   for (const char* name : kPlainTimes) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem simulate: --{} and --costs exclude each other", name));
+  }
+  for (const char* name : {"costs-per", "activation-bytes", "weight-gradient-bytes"}) {
+    if (!options.has(name)) continue;
+    throw UsageError(fmt::format("tandem simulate: --{} and --costs exclude each other", name));
   }
   const StageCostFile file = read_costs(path);
   const Placement& placement = scenario.program.placement();
@@ -152,6 +163,9 @@ void check_right(const Program& program) {
 }
 
 Scenario from_names(const Options& options, TransferLanes lanes) {
+  if (options.has("profile")) {
+    throw UsageError("tandem simulate: --profile is for a plan, which says what the layers are");
+  }
   Schedule schedule = schedule_of_names(options);
   Program program = lower(schedule, lanes);
   if (options.has("schedule-file"))

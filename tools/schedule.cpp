@@ -127,12 +127,23 @@ int run_schedule(const Arguments& arguments) {
       .flag("list", "the registry as a table")
       .words("NAME", 0, 1);
   options.parse(arguments);
-  if (options.has("list")) return list(options.has("json"));
+  if (options.has("list")) {
+    for (const char* name : {"devices", "microbatches", "format"}) {
+      if (options.has(name))
+        throw UsageError(fmt::format("tandem schedule: --list takes no --{}", name));
+    }
+    if (!options.words().empty()) throw UsageError("tandem schedule: --list takes no NAME");
+    return list(options.has("json"));
+  }
   if (options.words().empty())
     throw UsageError("tandem schedule: NAME is missing (tandem schedule --list shows all)");
   const ScheduleTraits& traits = find_schedule(options.words()[0]);
   const std::string format =
       options.choice("format", {"text", "picture", "json", "pytorch-csv", "dot"});
+  if (options.has("json") && options.has("format") && format != "json") {
+    throw UsageError(
+        fmt::format("tandem schedule: --json and --format {} exclude each other", format));
+  }
   const Schedule schedule = make_schedule(traits, schedule_request(options, traits));
   if (format == "json" || options.has("json")) {
     print_result("schedule", {{"schedule", traits.name}, {"devices", schedule.placement.devices}},

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "tools/command.h"
+#include "tools/interrupt.h"
 #include "tools/machine.h"
+#include "tools/output_file.h"
 #include "tools/scenario.h"
 #include "tools/simulation_report.h"
 #include "tools/terminal.h"
@@ -23,8 +25,11 @@ void write_trace(const std::string& path, const Scenario& scenario, const Timeli
   TraceRun run{.timeline = &timeline, .label = {}, .memory = {}};
   if (scenario.memory && scenario.stash)
     run.memory = TraceMemory{.devices = *scenario.memory, .stash = *scenario.stash};
-  write_chrome_trace(path, scenario.program, {&run, 1},
-                     {.tool = tool_name(), .about = {{"config", scenario.config.dump()}}});
+  const std::string config = scenario.config.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const InterruptGuard interrupt;
+  write_chrome_trace(
+      path, scenario.program, {&run, 1},
+      {.tool = tool_name(), .about = {{"config", config}}, .stop = interrupt.token()});
 }
 
 }  // namespace
@@ -38,6 +43,7 @@ int run_simulate(const Arguments& arguments) {
       .value("trace", "FILE", "write the timeline as a Chrome trace (.json or .json.gz)")
       .flag("picture", "draw the timeline");
   options.parse(arguments);
+  if (options.has("trace")) check_can_write(options.text("trace"));
   SimulationRequest request;
   request.batches = options.integer("batches", 1, kMostBatches, 1);
   request.record = options.has("picture") || options.has("trace");

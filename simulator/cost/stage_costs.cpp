@@ -86,11 +86,13 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
                     profile.model.sequence == model.sequence &&
                     profile.model.vocabulary == model.vocabulary;
   if (!same) {
-    throw InputError(fmt::format(
-        "the profile measured model \"{}\" (width {}, sequence {}), not \"{}\" (width {}, "
-        "sequence {})",
-        profile.model.name, profile.model.width, profile.model.sequence, model.name, model.width,
-        model.sequence));
+    const auto shape = [](const ModelSpec& of) {
+      return fmt::format("\"{}\" ({}, width {}, {} heads, sequence {}, vocabulary {})", of.name,
+                         of.architecture == Architecture::gpt2 ? "gpt2" : "linear", of.width,
+                         of.heads, of.sequence, of.vocabulary);
+    };
+    throw InputError(
+        fmt::format("the profile measured model {}, not {}", shape(profile.model), shape(model)));
   }
   const std::vector<LayerKind> layers = layers_of(model);
   StageCosts costs;
