@@ -17,14 +17,28 @@ namespace tandem::tools {
 namespace {
 
 /// The one timeline of a file whose clock is `clock`; of a file with a single timeline, that one.
-TimelineRecords pick(const std::string& path, Clock clock) {
+TimelineRun pick(const std::string& path, Clock clock) {
   TimelineFile file = read_timeline(path);
-  if (file.runs.size() == 1) return std::move(file.runs.front().records);
+  if (file.runs.size() == 1) return std::move(file.runs.front());
   const auto found = std::find_if(file.runs.begin(), file.runs.end(),
                                   [&](const TimelineRun& run) { return run.clock == clock; });
-  if (found != file.runs.end()) return std::move(found->records);
+  if (found != file.runs.end()) return std::move(*found);
   throw InputError(fmt::format("{}: holds no {} timeline", path,
                                clock == Clock::simulated ? "simulated" : "measured"));
+}
+
+/// Two predictions, or two measurements, may be compared; a pair the wrong way round is a mistake.
+Comparison compare_files(const std::vector<std::string>& paths, const CompareOptions& how) {
+  const TimelineRun simulated = pick(paths[0], Clock::simulated);
+  const TimelineRun measured = pick(paths[1], Clock::measured);
+  if (simulated.clock == Clock::measured && measured.clock == Clock::simulated) {
+    throw InputError(fmt::format(
+        "{} is measured and {} is simulated: give them the other way round", paths[0], paths[1]));
+  }
+  Comparison comparison = compare(simulated.records, measured.records, how);
+  if (comparison.matched > 0) return comparison;
+  throw InputError(fmt::format("{} and {} have no op in common: are they of the same program?",
+                               paths[0], paths[1]));
 }
 
 Json as_json(const Compared& compared) {
@@ -69,16 +83,16 @@ Json as_json(const Comparison& comparison) {
           {"worst", std::move(worst)}};
 }
 
-/// Throws DifferenceError when the step time, or where there is none the makespan, is off by more
-/// than `most` percent.
-void fail_over(const Comparison& comparison, double most) {
-  if (!comparison.same_ops()) throw DifferenceError("the two timelines do not hold the same ops");
+/// Why a prediction that may be off by `most` percent is not good enough, if it isn't. The step
+/// time decides, or where there is none the makespan.
+std::optional<std::string> miss(const Comparison& comparison, double most) {
+  if (!comparison.same_ops()) return "the two timelines do not hold the same ops";
   const Compared& whole = comparison.step ? *comparison.step : comparison.makespan;
   const std::optional<double> error = whole.error_percent();
-  if (error && std::abs(*error) <= most) return;
-  throw DifferenceError(fmt::format(
-      "the predicted {} is off by {}, more than {} %", comparison.step ? "step time" : "makespan",
-      error ? fmt::format("{:+.2f} %", *error) : "an unknown part", most));
+  if (error && std::abs(*error) <= most) return std::nullopt;
+  return fmt::format("the predicted {} is off by {}, more than {} %",
+                     comparison.step ? "step time" : "makespan",
+                     error ? fmt::format("{:+.2f} %", *error) : "an unknown part", most);
 }
 
 }  // namespace
@@ -95,17 +109,22 @@ int run_compare(const Arguments& arguments) {
       .warm_up_batches = options.integer("warm-up", 0, 1'000'000, 1),
       .worst = static_cast<std::size_t>(options.integer("worst", 0, 1'000'000, 10))};
   const double most = options.number("fail-over", 0.0, 1e9, 0.0);
-  const Comparison comparison = compare(pick(options.words()[0], Clock::simulated),
-                                        pick(options.words()[1], Clock::measured), how);
+  const Comparison comparison = compare_files(options.words(), how);
+  const bool judged = options.has("fail-over");
+  const std::optional<std::string> reason = judged ? miss(comparison, most) : std::nullopt;
   if (options.has("json")) {
+    Json result = as_json(comparison);
+    result["good"] = judged ? Json(!reason) : Json(nullptr);
     print_result("compare", {{"simulated", options.words()[0]}, {"measured", options.words()[1]}},
-                 Json::object(), as_json(comparison));
+                 Json::object(), std::move(result));
   } else {
     fmt::print("{}", print_comparison(comparison));
   }
+  if (!reason) return 0;
+  // The comparison is the result, and the one object of --json, also when it is a bad one.
   std::fflush(stdout);
-  if (options.has("fail-over")) fail_over(comparison, most);
-  return 0;
+  report_failure(ExitCode::differences, *reason, {}, false);
+  return static_cast<int>(ExitCode::differences);
 }
 
 }  // namespace tandem::tools

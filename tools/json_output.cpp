@@ -18,11 +18,23 @@ void print_result(std::string_view command, Json config, Json assumptions, Json 
   fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
+/// A name in a message may hold bytes that a terminal obeys.
+static std::string harmless(std::string_view message) {
+  std::string text(message);
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) c = '?';
+  }
+  return text;
+}
+
 void report_failure(ExitCode code, std::string_view message,
                     const std::vector<Complaint>& complaints, bool json) {
   // A complaint with a place already opens with `file:line:column: error:`.
   const bool placed = !complaints.empty() && !complaints.front().place.file.empty();
-  fmt::print(stderr, "{}{}\n", placed ? "" : "error: ", message);
+  // Not print(), which throws: stderr may be a full disk, and there is nobody left to tell.
+  const std::string text = fmt::format("{}{}\n", placed ? "" : "error: ", harmless(message));
+  std::fwrite(text.data(), 1, text.size(), stderr);
   if (!json) return;
   Json error;
   error["code"] = static_cast<int>(code);
@@ -34,7 +46,8 @@ void report_failure(ExitCode code, std::string_view message,
   error["column"] = place.column;
   Json object;
   object["error"] = std::move(error);
-  fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));
+  const std::string printed = object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::fwrite(printed.data(), 1, printed.size(), stdout);
 }
 
 }  // namespace tandem::tools

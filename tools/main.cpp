@@ -1,13 +1,16 @@
 // tandem: one binary, git-like subcommands. Results go to stdout, everything else to stderr.
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <iostream>
 #include <new>
 #include <string>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "tools/command.h"
@@ -73,9 +76,19 @@ int run(const Arguments& arguments) {
 
 /// stdout may be a full disk: what was printed must have arrived.
 static int flush_output(int code) {
-  if (std::fflush(stdout) == 0 && std::cout.flush()) return code;
-  std::fputs("error: standard output: cannot write\n", stderr);
-  return static_cast<int>(ExitCode::failed);
+  if (std::fflush(stdout) == 0 && std::cout.flush() && std::ferror(stdout) == 0) return code;
+  report_failure(ExitCode::failed, "standard output: cannot write", {}, false);
+  return code == 0 ? static_cast<int>(ExitCode::failed) : code;
+}
+
+/// A stream that was closed by whoever started us would lend its number to the next file opened,
+/// and what is printed would go there.
+static void open_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // Read-only: that the results go nowhere must show.
+    if (::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+  }
 }
 
 std::span<const Command> commands() { return kCommands; }
@@ -95,7 +108,8 @@ static int run_guarded(const Arguments& arguments) {
   } catch (const std::bad_alloc&) {
     report_failure(ExitCode::failed, "out of memory", {}, json);
   } catch (const std::exception& error) {
-    report_failure(ExitCode::failed, error.what(), {}, json);
+    // When it is stdout that failed, flush_output() says so.
+    if (std::ferror(stdout) == 0) report_failure(ExitCode::failed, error.what(), {}, json);
   }
   return static_cast<int>(ExitCode::failed);
 }
@@ -103,6 +117,7 @@ static int run_guarded(const Arguments& arguments) {
 }  // namespace tandem::tools
 
 int main(int argc, char** argv) {
+  tandem::tools::open_closed_streams();
   const int code = tandem::tools::run_guarded({argv + 1, argv + argc});
   return tandem::tools::flush_output(code);
 }

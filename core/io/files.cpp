@@ -59,7 +59,7 @@ std::string reason(int error) { return std::generic_category().message(error); }
 }
 
 [[noreturn]] void fail_writing(const std::string& path, int error) {
-  throw DeviceError(fmt::format("{}: error: cannot write: {}", path, reason(error)));
+  throw DeviceError(fmt::format("{}: cannot write: {}", path, reason(error)));
 }
 
 /// The error number of the first write that failed, or 0.

@@ -89,16 +89,16 @@ TEST_F(Files, UnreadableOnesSayWhy) {
 
 TEST_F(Files, SayWhatCannotBeWritten) {
   EXPECT_EQ(error_of<DeviceError>([this] { write_file(path("no/a"), "x"); }),
-            path("no/a") + ": error: cannot write: No such file or directory");
+            path("no/a") + ": cannot write: No such file or directory");
   EXPECT_EQ(error_of<DeviceError>([this] { write_file(folder_.string(), "x"); }),
-            folder_.string() + ": error: cannot write: Is a directory");
+            folder_.string() + ": cannot write: Is a directory");
 }
 
 TEST_F(Files, UnwritableFoldersSayWhy) {
   if (::geteuid() == 0) GTEST_SKIP() << "the superuser may write everywhere";
   fs::permissions(folder_, fs::perms::owner_read | fs::perms::owner_exec);
   EXPECT_EQ(error_of<DeviceError>([this] { write_file(path("a"), "x"); }),
-            path("a") + ": error: cannot write: Permission denied");
+            path("a") + ": cannot write: Permission denied");
   fs::permissions(folder_, fs::perms::owner_all);
 }
 
@@ -108,9 +108,9 @@ TEST_F(Files, ADiskThatFillsUpLeavesTheOldFile) {
     const FileSizeLimit full(4096);
     EXPECT_EQ(
         error_of<DeviceError>([this] { write_file(path("plan.json"), std::string(9'999, 'x')); }),
-        path("plan.json") + ": error: cannot write: File too large");
+        path("plan.json") + ": cannot write: File too large");
     EXPECT_EQ(error_of<DeviceError>([this] { write_file(path("new"), std::string(9'999, 'x')); }),
-              path("new") + ": error: cannot write: File too large");
+              path("new") + ": cannot write: File too large");
   }
   EXPECT_EQ(read_file(path("plan.json"), kPlenty), "old");
   EXPECT_FALSE(fs::exists(path("plan.json.tmp")));
@@ -120,7 +120,7 @@ TEST_F(Files, ADiskThatFillsUpLeavesTheOldFile) {
 
 TEST_F(Files, AFullDeviceSaysSoAndStaysADevice) {
   EXPECT_EQ(error_of<DeviceError>([] { write_file("/dev/full", "x"); }),
-            "/dev/full: error: cannot write: No space left on device");
+            "/dev/full: cannot write: No space left on device");
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
   EXPECT_FALSE(fs::exists("/dev/full.tmp"));
 }
