@@ -1,0 +1,88 @@
+// tandem compare: of predictions with each other, since those never differ from run to run.
+
+#include <string>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+class Compare : public CommandLine {
+ protected:
+  void SetUp() override {
+    write_plan();
+    simulate("2bw --forward 1ms --backward 2ms", "a.json");
+    simulate("2bw --forward 2ms --backward 4ms", "b.json");
+    simulate("2bw --forward 1ms --backward 2ms", "longer.json", 4);
+  }
+  void simulate(const std::string& what, const std::string& file, int batches = 3) const {
+    const Ran ran = tandem(
+        fmt::format("simulate --devices 2 --microbatches 4 --batches {} --schedule {} --trace {}",
+                    batches, what, file));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+  }
+};
+
+TEST_F(Compare, ATimelineWithItself) {
+  const Ran ran = tandem("compare a.json a.json --fail-over 0");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("+0.0 %"));
+  const Json json = json_of("compare a.json a.json --json");
+  EXPECT_EQ(json["result"]["makespan"]["error_percent"], 0.0);
+  EXPECT_EQ(json["result"]["good"], nullptr);
+}
+
+TEST_F(Compare, FailsOverAPercentage) {
+  const std::string message = "error: the predicted step time is off by -50.00 %, more than 49.5 %";
+  const Ran ran = tandem("compare a.json b.json --fail-over 49.5");
+  EXPECT_EQ(ran.code, 6);
+  EXPECT_EQ(ran.err, message + "\n");
+  EXPECT_THAT(ran.out, HasSubstr("makespan"));
+  EXPECT_EQ(tandem("compare a.json b.json --fail-over 50").code, 0);
+  EXPECT_EQ(tandem("compare a.json b.json").code, 0);
+}
+
+TEST_F(Compare, JsonIsOneObjectAlsoWhenItFails) {
+  const Ran ran = tandem("compare a.json b.json --fail-over 10 --json");
+  EXPECT_EQ(ran.code, 6);
+  EXPECT_EQ(Json::parse(ran.out)["result"]["good"], false);
+  EXPECT_EQ(json_of("compare a.json b.json --fail-over 60 --json")["result"]["good"], true);
+}
+
+TEST_F(Compare, OtherOpsAreADifference) {
+  const Ran ran = tandem("compare longer.json a.json --fail-over 1000");
+  EXPECT_EQ(ran.code, 6) << ran.out;
+  EXPECT_EQ(ran.err, "error: the two timelines do not hold the same ops\n");
+}
+
+TEST_F(Compare, NoOpInCommonIsAMistake) {
+  write("c.json", with(read("a.json"), "\"stage\":0", "\"stage\":7"));
+  std::string text = read("a.json");
+  for (std::size_t at = 0; (at = text.find("\"stage\":", at)) != std::string::npos; at += 8) {
+    text.insert(at + 8, "1");
+  }
+  write("c.json", text);
+  expect_error("compare a.json c.json", 3,
+               "error: a.json and c.json have no op in common: are they of the same program?");
+}
+
+TEST_F(Compare, TheWrongWayRoundIsAMistake) {
+  ASSERT_EQ(tandem("train plan.json --steps 2 --trace measured.json").code, 0);
+  ASSERT_EQ(tandem("simulate plan.json --batches 2 --trace simulated.json").code, 0);
+  EXPECT_EQ(tandem("compare simulated.json measured.json").code, 0);
+  expect_error("compare measured.json simulated.json", 3,
+               "error: measured.json is measured and simulated.json is simulated: give them the "
+               "other way round");
+}
+
+TEST_F(Compare, WhatIsNoTimelineIsRefused) {
+  for (const std::string pair : {"plan.json a.json", "a.json plan.json"}) {
+    expect_error("compare " + pair, 3,
+                 "plan.json: error: /metadata: not a timeline of tandem: its metadata with the "
+                 "runs are missing");
+  }
+  expect_error("compare missing a.json", 3, "missing: error: no such file");
+}
+
+}  // namespace
+}  // namespace tandem::testing

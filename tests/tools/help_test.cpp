@@ -1,0 +1,78 @@
+// What the program says of itself.
+
+#include <string>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+class Help : public CommandLine {};
+
+TEST_F(Help, VersionIsOneLineOrOneObject) {
+  const Ran ran = tandem("version");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out, ::testing::MatchesRegex("tandem [0-9.]+ \\([^\n]*\\)\n"));
+  EXPECT_EQ(tandem("--version").out, ran.out);
+  const Json json = json_of("version --json");
+  EXPECT_EQ(json["schema_version"], 1);
+  EXPECT_EQ(json["command"], "version");
+  EXPECT_THAT(ran.out, StartsWith("tandem " + json["result"]["version"].get<std::string>()));
+}
+
+TEST_F(Help, DoctorSaysWhatThisBuildCanDo) {
+  EXPECT_THAT(tandem("doctor").out, HasSubstr("\n  backends     cpu"));
+  const Json result = json_of("doctor --json")["result"];
+  EXPECT_EQ(result["backends"], Json::array({"cpu"}));
+  EXPECT_GE(result["cores"], 1);
+  for (const char* key : {"version", "compiler", "build_type", "cuda", "cuda_reason", "nccl"}) {
+    EXPECT_TRUE(result.contains(key)) << key;
+  }
+}
+
+TEST_F(Help, ListsTheCommandsOfThisVersionOnly) {
+  const Ran ran = tandem("--help");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.err, "");
+  for (const char* name : {"doctor", "schedule", "check", "simulate", "profile", "plan", "train",
+                           "compare", "trace", "version"}) {
+    EXPECT_THAT(ran.out, HasSubstr(fmt::format("\n  {} ", name)));
+  }
+  EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("sweep")));
+  EXPECT_EQ(tandem("-h").out, ran.out);
+  EXPECT_EQ(tandem("help").out, ran.out);
+  const Ran bare = tandem("");
+  EXPECT_EQ(bare.code, 2);
+  EXPECT_EQ(bare.out, ran.out);
+}
+
+TEST_F(Help, EveryCommandShowsItsOptions) {
+  for (const std::string name : {"doctor", "schedule", "check", "simulate", "profile", "plan",
+                                 "train", "compare", "trace", "version"}) {
+    const Ran ran = tandem(name + " --help");
+    EXPECT_EQ(ran.code, 0) << name;
+    EXPECT_EQ(ran.err, "") << name;
+    EXPECT_THAT(ran.out, StartsWith("usage: tandem " + name + " ")) << name;
+    EXPECT_THAT(ran.out, HasSubstr("--json")) << name;
+    EXPECT_EQ(tandem(name + " -h").out, ran.out) << name;
+  }
+}
+
+TEST_F(Help, UnknownCommandsGetASuggestion) {
+  expect_error("simulat", 2,
+               "error: unknown command \"simulat\"; did you mean \"simulate\"? (tandem --help "
+               "lists them)");
+  expect_error("xyz", 2, "error: unknown command \"xyz\" (tandem --help lists them)");
+  expect_error("-x", 2, "error: unknown command \"-x\" (tandem --help lists them)");
+  expect_error(tandem(std::vector<std::string>{""}), 2,
+               "error: unknown command \"\" (tandem --help lists them)", "an empty word");
+}
+
+TEST_F(Help, CommandsOfTheContractAreNotUnknown) {
+  for (const std::string name : {"sweep", "import", "export", "catalog", "completion"}) {
+    expect_error(name + " x", 2, "error: tandem " + name + " is not in this version");
+  }
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,67 @@
+// Ctrl-C: work ends in good order, and no half-written file remains.
+
+#include <string>
+#include <vector>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+class Interrupted : public CommandLine {};
+
+TEST_F(Interrupted, TrainWritesTheTraceOfWhatItDid) {
+  write_plan();
+  RunOptions options;
+  options.interrupt_when = [](const Ran& so_far) {
+    return so_far.out.find("step ") != std::string::npos;
+  };
+  const Ran ran = tandem("train plan.json --steps 500000 --trace trace.json", options);
+  EXPECT_EQ(ran.code, 130);
+  EXPECT_THAT(ran.err, ::testing::MatchesRegex("error: interrupted after [0-9]+ steps\n"));
+  EXPECT_EQ(files(), (Strings{"plan.json", "profile.json", "trace.json"}));
+  const Ran check = tandem("trace check trace.json");
+  EXPECT_EQ(check.code, 0) << check.out;
+  EXPECT_THAT(check.out, ::testing::EndsWith("\ngood\n"));
+}
+
+TEST_F(Interrupted, ReferenceEndsToo) {
+  write_plan();
+  RunOptions options;
+  options.interrupt_when = [](const Ran& so_far) {
+    return so_far.out.find("step ") != std::string::npos;
+  };
+  const Ran ran = tandem("train plan.json --steps 100000000 --reference", options);
+  EXPECT_EQ(ran.code, 130);
+  EXPECT_THAT(ran.err, ::testing::MatchesRegex("error: interrupted after [0-9]+ steps\n"));
+}
+
+TEST_F(Interrupted, ProfileLeavesNoFile) {
+  write("model.json", kModel);
+  RunOptions options;
+  const auto start = std::chrono::steady_clock::now();
+  options.interrupt_when = [start](const Ran&) {
+    return std::chrono::steady_clock::now() - start > std::chrono::milliseconds(700);
+  };
+  const Ran ran =
+      tandem("profile --model model.json --repetitions 100000 --output profile.json", options);
+  EXPECT_EQ(ran.code, 130) << ran.err;
+  EXPECT_EQ(files(), Strings{"model.json"});
+}
+
+TEST_F(Interrupted, SimulateLeavesNoHalfTrace) {
+  RunOptions options;
+  options.interrupt_when = [this](const Ran&) { return exists("trace.json.tmp"); };
+  const Ran ran = tandem(
+      "simulate --schedule 1f1b --devices 4 --microbatches 8 --forward 1ms "
+      "--backward 2ms --batches 5000 --trace trace.json",
+      options);
+  EXPECT_EQ(ran.code, 130) << ran.err;
+  EXPECT_EQ(ran.err, "error: interrupted: no trace was written\n");
+  EXPECT_EQ(files(), Strings{});
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,138 @@
+// Outputs that can't be written: a full disk, a folder that isn't there, a closed stream.
+
+#include <string>
+#include <vector>
+
+#include <sys/stat.h>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+const std::string kGolden =
+    "simulate --schedule 1f1b --devices 4 --microbatches 8 --forward 1ms --backward 2ms";
+const std::string kProfile = "profile --model model.json --repetitions 1 --output ";
+const std::string kPlan = "plan --profile profile.json --devices 2 --global-batch 4 --output ";
+
+class Output : public CommandLine {
+ protected:
+  void SetUp() override {
+    write_plan();
+    write("model.json", kModel);
+  }
+  void TearDown() override {
+    EXPECT_EQ(files(), (Strings{"model.json", "plan.json", "profile.json"}));
+  }
+  static Strings outputs() {
+    return {kGolden + " --trace ", "simulate plan.json --trace ",
+            "train plan.json --steps 1 --trace ", kProfile, kPlan};
+  }
+  Ran onto(const std::string& line, const std::string& out, const std::string& err = "") const {
+    RunOptions options;
+    options.out_to = out;
+    options.err_to = err;
+    return tandem(line, options);
+  }
+};
+
+TEST_F(Output, FullDisk) {
+  for (const std::string& line : outputs()) {
+    const Ran ran = tandem(line + "/dev/full");
+    EXPECT_EQ(ran.code, 1) << line;
+    EXPECT_EQ(ran.err, "error: /dev/full: cannot write: No space left on device\n") << line;
+  }
+}
+
+TEST_F(Output, FolderThatIsNotThere) {
+  for (const std::string& line : outputs()) {
+    const Ran ran = tandem(line + "no/such/folder/x.json");
+    EXPECT_EQ(ran.code, 1) << line;
+    EXPECT_EQ(ran.out, "") << line << ": before the work, not after";
+    EXPECT_EQ(ran.err, "error: no/such/folder/x.json: cannot write: No such file or directory\n");
+  }
+}
+
+TEST_F(Output, NotAFile) {
+  for (const std::string& line : outputs()) {
+    const Ran folder = tandem(line + ".");
+    EXPECT_EQ(folder.code, 1) << line;
+    EXPECT_EQ(folder.err, "error: .: cannot write: Is a directory\n") << line;
+    const Ran file = tandem(line + "plan.json/x.json");
+    EXPECT_EQ(file.code, 1) << line;
+    EXPECT_EQ(file.err, "error: plan.json/x.json: cannot write: Not a directory\n") << line;
+  }
+}
+
+TEST_F(Output, FolderThatMayNotBeWritten) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  std::filesystem::create_directory(folder() / "locked");
+  std::filesystem::permissions(folder() / "locked", std::filesystem::perms::owner_read);
+  expect_error(kGolden + " --trace locked/x.json", 1,
+               "error: locked/x.json: cannot write: Permission denied");
+  std::filesystem::remove(folder() / "locked");
+}
+
+TEST_F(Output, StandardOutputOnAFullDisk) {
+  const std::string message = "error: standard output: cannot write\n";
+  // Little, much, a table, a result object, the object of an error.
+  for (const std::string& line :
+       {std::string("version"), std::string("schedule gpipe --devices 99 --microbatches 999"),
+        std::string("schedule --list"), std::string("--help"), std::string("train --help"),
+        kGolden + " --json", kGolden, std::string("simulate plan.json"),
+        std::string("train plan.json --steps 2")}) {
+    const Ran ran = onto(line, "/dev/full");
+    EXPECT_EQ(ran.code, 1) << line;
+    EXPECT_EQ(ran.err, message) << line;
+  }
+  const Ran ran = onto("check missing.json --json", "/dev/full");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_EQ(ran.err, "missing.json: error: cannot open: No such file or directory\n" + message);
+}
+
+TEST_F(Output, StandardErrorOnAFullDisk) {
+  for (const std::string err : {"/dev/full", "-"}) {
+    EXPECT_EQ(onto("check missing.json", "", err).code, 3);
+    EXPECT_EQ(onto("nonsense", "", err).code, 2);
+    EXPECT_EQ(onto("version", "", err).code, 0);
+    EXPECT_EQ(onto("version", "/dev/full", err).code, 1);
+  }
+}
+
+TEST_F(Output, ClosedStandardOutputIsNotTheNextFile) {
+  const Ran ran = onto(kGolden + " --trace trace.json", "-");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_EQ(ran.err, "error: standard output: cannot write\n");
+  EXPECT_EQ(tandem("trace check trace.json").code, 0);
+  std::filesystem::remove(folder() / "trace.json");
+}
+
+TEST_F(Output, WhatWasThereStaysWhenWritingFails) {
+  const std::string before = read("plan.json");
+  EXPECT_EQ(tandem(kPlan + "plan.json --memory 1KiB").code, 4);
+  EXPECT_EQ(read("plan.json"), before);
+}
+
+TEST_F(Output, NamesMayBeAnyBytes) {
+  const Ran ran = tandem({"simulate", "plan.json", "--trace", "\xff.json", "--json"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(tandem({"trace", "check", "\xff.json"}).code, 0);
+  std::filesystem::rename(folder() / "plan.json", folder() / "\xfe.json");
+  for (const Strings& line :
+       {Strings{"simulate", "\xfe.json", "--trace", "\xff.json"},
+        Strings{"train", "\xfe.json", "--steps", "1", "--json", "--trace", "\xff.json"},
+        Strings{"check", "\xfe.json", "--json"}}) {
+    EXPECT_EQ(tandem(line).code, 0) << line[0];
+  }
+  const Ran profile =
+      tandem({"profile", "--model", "model.json", "--repetitions", "1", "--output", "\xff.json"});
+  EXPECT_EQ(profile.code, 0) << profile.err;
+  EXPECT_EQ(tandem({"simulate", "\xfe.json", "--profile", "\xff.json"}).code, 0);
+  std::filesystem::rename(folder() / "\xfe.json", folder() / "plan.json");
+  std::filesystem::remove(folder() / "\xff.json");
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,170 @@
+// tandem schedule.
+
+#include <string>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+class ScheduleCommand : public CommandLine {};
+
+TEST_F(ScheduleCommand, ListsTheRegistry) {
+  const Ran ran = tandem("schedule --list");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out, StartsWith("name "));
+  const Json schedules = json_of("schedule --list --json")["result"]["schedules"];
+  for (const Json& row : schedules) {
+    EXPECT_THAT(ran.out, HasSubstr("\n" + row["name"].get<std::string>() + " "));
+    EXPECT_EQ(keys_of(row), (std::vector<std::string>{"name", "aliases", "summary", "source",
+                                                      "weights", "constraints", "bubble",
+                                                      "activations", "trainable", "options"}));
+  }
+  EXPECT_EQ(schedules[2]["name"], "1f1b");
+  EXPECT_EQ(schedules[2]["aliases"], Json::array({"flush", "pipedream-flush", "dapple"}));
+}
+
+TEST_F(ScheduleCommand, PrintsText) {
+  EXPECT_EQ(tandem("schedule 1f1b --devices 2 --microbatches 2").out,
+            "# 1f1b  devices 2  microbatches 2\n"
+            "0 | f0 f1 b0 b1 U\n"
+            "1 | f0 b0 f1 b1 U\n");
+}
+
+TEST_F(ScheduleCommand, TextIsWhatSimulateRuns) {
+  const std::string costs = " --forward 1ms --backward 2ms --json";
+  for (const std::string shape : {"2bw --devices 3 --microbatches 4",
+                                  "probe-v --devices 2 "
+                                  "--microbatches 3 --recompute full"}) {
+    write("a.schedule", tandem("schedule " + shape + " --format text").out);
+    EXPECT_EQ(json_of("simulate --schedule-file a.schedule" + costs)["result"],
+              json_of("simulate --schedule " + shape + costs)["result"]);
+  }
+}
+
+TEST_F(ScheduleCommand, PrintsAPictureAtUnitCost) {
+  const Ran ran = tandem("schedule 1f1b --devices 2 --microbatches 2 --format picture");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out, HasSubstr("\ndev 1 |"));
+}
+
+TEST_F(ScheduleCommand, PrintsJson) {
+  const Json json = json_of("schedule flush --devices 2 --microbatches 2 --json");
+  EXPECT_EQ(json["config"], (Json{{"schedule", "1f1b"}, {"devices", 2}}));
+  EXPECT_EQ(json["result"]["microbatches"], 2);
+  EXPECT_EQ(json["result"]["devices"][1]["order"][1]["kind"], "backward");
+  EXPECT_EQ(json_of("schedule 1f1b --devices 2 --microbatches 2 --format json"), json);
+}
+
+TEST_F(ScheduleCommand, PrintsPytorchCsv) {
+  EXPECT_EQ(tandem("schedule 1f1b --devices 2 --microbatches 2 --format pytorch-csv").out,
+            "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  EXPECT_EQ(tandem("schedule probe-v --devices 1 --microbatches 1 --format pytorch-csv").out,
+            "0F0,1F0,1B0,0B0\n");
+}
+
+TEST_F(ScheduleCommand, RefusesPytorchCsvForWhatItHasNoWordsFor) {
+  for (const std::string line : {"schedule 2bw --devices 2 --microbatches 2",
+                                 "schedule 1f1b --devices 2 --microbatches 2 --recompute full"}) {
+    const Ran ran = tandem(line + " --format pytorch-csv");
+    EXPECT_EQ(ran.code, 3) << line;
+    EXPECT_EQ(ran.out, "") << line;
+    EXPECT_THAT(ran.err, HasSubstr("no words for weight versions, batches that overlap"));
+  }
+}
+
+TEST_F(ScheduleCommand, PrintsDot) {
+  const Ran ran = tandem("schedule 2bw --devices 2 --microbatches 2 --format dot");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out, StartsWith("digraph \"2bw\" {\n"));
+  EXPECT_THAT(ran.out, ::testing::EndsWith("}\n"));
+}
+
+TEST_F(ScheduleCommand, SuggestsTheNearestName) {
+  const std::string shape = " --devices 2 --microbatches 2";
+  expect_error("schedule 1fb1" + shape, 2,
+               "error: unknown schedule \"1fb1\"; did you mean \"1f1b\"? (tandem schedule --list "
+               "shows all)");
+  expect_error("schedule gpip" + shape, 2,
+               "error: unknown schedule \"gpip\"; did you mean \"gpipe\"? (tandem schedule --list "
+               "shows all)");
+}
+
+TEST_F(ScheduleCommand, NamesOfTheContractAreNotUnknown) {
+  for (const std::string name :
+       {"data-parallel", "1f1b-eager", "interleaved",    "looped-bfs", "pipedream",   "zb-h1",
+        "zb-h2",         "zb-1p",      "zb-2p",          "zb-auto",    "zbv",         "zbv-auto",
+        "v-min",         "v-half",     "interleaved-zb", "v-zb",       "v-adaptive",  "1f1b-v",
+        "hanayo",        "chimera",    "dualpipe",       "dualpipev",  "bpipe",       "2bp-naive",
+        "2bp-gpipe",     "2bp-1f1b-1", "2bp-1f1b-2",     "terapipe",   "seq1f1b",     "pipemare",
+        "pipeoptim",     "spectrain",  "xpipe",          "timeprest",  "timeprest-i", "search"}) {
+    const Ran ran = tandem("schedule " + name + " --devices 2 --microbatches 2");
+    if (ran.code == 0) continue;
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_EQ(ran.err, "error: schedule " + name +
+                           " is not in this version (tandem schedule --list shows all that "
+                           "are)\n");
+  }
+}
+
+TEST_F(ScheduleCommand, RefusesWhatAScheduleDoesNotHave) {
+  const std::string shape = " --devices 4 --microbatches 4";
+  expect_error("schedule 1f1b --extra-in-flight 1" + shape, 2,
+               "error: schedule 1f1b has no option --extra-in-flight");
+  expect_error("schedule 2bw --replicas 2-1-1" + shape, 2,
+               "error: schedule 2bw has no option --replicas");
+  for (const std::string option :
+       {"chunks", "group", "vertical-sync", "activation-cap", "waves", "directions", "slices"}) {
+    expect_error("schedule 1f1b --" + option + " 2" + shape, 2,
+                 "error: tandem schedule: --" + option + " is not in this version");
+  }
+  expect_error("schedule 1f1b --recompute selective" + shape, 2,
+               "error: --recompute selective is not in this version");
+}
+
+TEST_F(ScheduleCommand, RefusesShapesThatAScheduleCannotServe) {
+  expect_error("schedule 2bw --devices 4 --microbatches 3", 3,
+               "error: 2bw needs at least 4 microbatches a batch for 4 devices and 0 extra in "
+               "flight, found 3: with fewer, a forward would need weights that are not made yet "
+               "(m >= max(p, p - 1 + extra))");
+  expect_error("schedule probe-bidirectional --devices 3 --microbatches 4", 3,
+               "error: two directions need an even number of devices, found 3");
+  expect_error("schedule probe-replicated --devices 4 --microbatches 3", 3,
+               "error: round robin over 2 replicas needs microbatches divisible by 2, found 3");
+  expect_error("schedule probe-replicated --devices 4 --microbatches 4 --replicas 2-1", 3,
+               "error: the replicas of all parts together are 3 devices, but 4 are given");
+}
+
+TEST_F(ScheduleCommand, RefusesReplicasThatAreNoCounts) {
+  for (const std::string text : {"-", "1-", "-1", "0-1", "2--1", "65536", "2-1-1-x", "+2-1-1",
+                                 "999999999999999999999", "é"}) {
+    expect_error("schedule probe-replicated --devices 4 --microbatches 4 --replicas " + text, 2,
+                 "error: --replicas: expected counts such as 2-1-1, found \"" + text + "\"");
+  }
+}
+
+TEST_F(ScheduleCommand, AbsurdSizesAreRefusedAtOnce) {
+  expect_error("schedule 1f1b --devices 65536 --microbatches 1", 2,
+               "error: tandem schedule: --devices: expected an integer from 1 to 4096, found "
+               "\"65536\"");
+  const Ran ran = tandem("schedule gpipe --devices 4096 --microbatches 65535");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_THAT(ran.err, HasSubstr("too large a schedule"));
+  EXPECT_LT(ran.peak_bytes, std::int64_t{1} << 30);
+}
+
+TEST_F(ScheduleCommand, ContradictionsAreNotIgnored) {
+  expect_error("schedule --list 1f1b", 2, "error: tandem schedule: --list takes no NAME");
+  expect_error("schedule --list --format dot", 2,
+               "error: tandem schedule: --list takes no --format");
+  expect_error("schedule", 2,
+               "error: tandem schedule: NAME is missing (tandem schedule --list shows all)");
+  expect_error("schedule 1f1b", 2, "error: --devices is missing");
+  const Ran ran = tandem("schedule 1f1b --devices 2 --microbatches 2 --json --format pytorch-csv");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_EQ(ran.err,
+            "error: tandem schedule: --json and --format pytorch-csv exclude each other\n");
+}
+
+}  // namespace
+}  // namespace tandem::testing

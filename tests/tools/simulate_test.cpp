@@ -1,0 +1,294 @@
+// tandem simulate, with plain costs and with a file of costs. Plans: job_test.cpp.
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+const std::string kFlush = "simulate --schedule 1f1b --devices 4 --microbatches 8";
+const std::string kGolden = kFlush + " --forward 1ms --backward 2ms";
+
+class Simulate : public CommandLine {
+ protected:
+  Json result_of(const std::string& line) const { return json_of(line + " --json")["result"]; }
+};
+
+TEST_F(Simulate, JsonHasTheKeysOfTheContract) {
+  const Json json = json_of(kGolden + " --json");
+  EXPECT_EQ(keys_of(json), (std::vector<std::string>{"schema_version", "command", "config",
+                                                     "assumptions", "result", "warnings"}));
+  EXPECT_EQ(json["schema_version"], 1);
+  EXPECT_EQ(json["command"], "simulate");
+  EXPECT_EQ(json["warnings"], Json::array());
+  EXPECT_EQ(
+      keys_of(json["result"]),
+      (std::vector<std::string>{"makespan_s", "span_s", "ideal_s", "period_s", "period_batches",
+                                "steady_from_batch", "throughput_samples_per_s", "bubble_of_total",
+                                "bubble_of_span", "bubble_of_ideal", "devices"}));
+  EXPECT_EQ(keys_of(json["result"]["devices"][0]),
+            (std::vector<std::string>{"device", "busy_s", "bubble_s", "exposed_communication_s",
+                                      "peak_activations", "weight_versions", "peak_bytes",
+                                      "capacity_bytes", "fits"}));
+}
+
+TEST_F(Simulate, TheGoldenCase) {
+  const Json json = json_of(kGolden + " --json");
+  EXPECT_EQ(json["config"]["schedule"], "1f1b");
+  EXPECT_EQ(json["config"]["devices"], 4);
+  EXPECT_EQ(json["config"]["microbatches"], 8);
+  EXPECT_EQ(json["config"]["microbatch_size"], 1);
+  EXPECT_EQ(json["config"]["width"], 1);
+  EXPECT_EQ(json["config"]["recompute"], "none");
+  EXPECT_EQ(json["config"]["batches"], 1);
+  EXPECT_EQ(json["assumptions"]["lanes"], "shared");
+  const Json& result = json["result"];
+  EXPECT_EQ(result["makespan_s"], 0.033);
+  EXPECT_EQ(result["span_s"], 0.033);
+  EXPECT_EQ(result["ideal_s"], 0.024);
+  EXPECT_EQ(result["period_s"], 0.033);
+  EXPECT_EQ(result["period_batches"], 1);
+  EXPECT_DOUBLE_EQ(result["throughput_samples_per_s"], 8 / 0.033);
+  EXPECT_DOUBLE_EQ(result["bubble_of_total"], 9.0 / 33);
+  EXPECT_DOUBLE_EQ(result["bubble_of_span"], 9.0 / 33);
+  EXPECT_DOUBLE_EQ(result["bubble_of_ideal"], 9.0 / 24);
+  ASSERT_EQ(result["devices"].size(), 4u);
+  for (int d = 0; d < 4; ++d) {
+    EXPECT_EQ(result["devices"][d], (Json{{"device", d},
+                                          {"busy_s", 0.024},
+                                          {"bubble_s", 0.009},
+                                          {"exposed_communication_s", 0.0},
+                                          {"peak_activations", 4.0 - d},
+                                          {"weight_versions", 1},
+                                          {"peak_bytes", nullptr},
+                                          {"capacity_bytes", nullptr},
+                                          {"fits", nullptr}}));
+  }
+}
+
+TEST_F(Simulate, TwoBwNeverDrains) {
+  const std::string line =
+      "simulate --schedule 2bw --devices 4 --microbatches 8 --forward 1ms --backward 2ms";
+  EXPECT_EQ(result_of(line)["makespan_s"], 0.033);
+  EXPECT_EQ(result_of(line)["period_s"], 0.024);
+  EXPECT_EQ(result_of(line + " --batches 3")["makespan_s"], 0.081);
+  EXPECT_EQ(result_of(line)["devices"][3]["weight_versions"], 2);
+}
+
+TEST_F(Simulate, SummarySaysTheSame) {
+  const Ran ran = tandem(kGolden);
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.err, "");
+  EXPECT_THAT(ran.out,
+              StartsWith("1f1b: 1 batch of 8 microbatches in 33 ms; bubble 27.3 % of it\n"
+                         "endless run: 33 ms a batch, 242.4 samples/s, steady from batch "));
+}
+
+TEST_F(Simulate, DrawsAPicture) {
+  const Ran ran = tandem(kGolden + " --picture");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out, HasSubstr("\ndev 3 |"));
+  EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("\033")));
+}
+
+TEST_F(Simulate, AMillionBatchesTakeNoLongerThanTen) {
+  const auto start = std::chrono::steady_clock::now();
+  const Json result = result_of(
+      "simulate --schedule 2bw --devices 4 --microbatches 8 --forward "
+      "1ms --backward 2ms --batches 1000000");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(result["makespan_s"], 0.033 + 999'999 * 0.024);
+}
+
+TEST_F(Simulate, HalvesOfTheBackwardAddUp) {
+  const Json whole = result_of(kGolden);
+  EXPECT_EQ(result_of(kFlush + " --forward 1ms --backward-input 500us --backward-weight 1.5ms"),
+            whole);
+  const std::string refusal =
+      "error: tandem simulate: give either --backward, or --backward-input and --backward-weight";
+  expect_error(kFlush + " --forward 1ms", 2, refusal);
+  expect_error(kFlush + " --forward 1ms --backward-input 1ms", 2, refusal);
+  expect_error(kGolden + " --backward-weight 1ms", 2, refusal);
+}
+
+TEST_F(Simulate, IdealLanesOccupyNothing) {
+  // Two transfers at a time of 2 ms each: one link carries them one after the other.
+  const std::string line =
+      "simulate --schedule gpipe --devices 2 --microbatches 4 --forward 1ms "
+      "--backward 1ms --transfer 2ms";
+  EXPECT_EQ(result_of(line + " --lanes ideal")["makespan_s"], 0.014);
+  EXPECT_EQ(result_of(line + " --lanes shared"), result_of(line));
+  EXPECT_EQ(result_of(line)["makespan_s"], 0.020);
+}
+
+TEST_F(Simulate, CostsPerDeviceAreThoseOfAllItsChunks) {
+  const std::string line = "simulate --schedule probe-v --devices 2 --microbatches 3";
+  EXPECT_EQ(result_of(line + " --forward 2ms --backward 4ms --costs-per device"),
+            result_of(line + " --forward 1ms --backward 2ms --costs-per stage"));
+}
+
+TEST_F(Simulate, RecomputationIsNoUsefulWork) {
+  const Json result = result_of(kGolden + " --recompute full --recompute-time 500us");
+  EXPECT_EQ(result["ideal_s"], 0.024);
+  EXPECT_EQ(result["devices"][0]["busy_s"], 0.028);
+}
+
+TEST_F(Simulate, MemoryIsCountedWhenActivationsHaveASize) {
+  const std::string sized = kGolden + " --activation-bytes 1MiB";
+  const Json devices = result_of(sized + " --memory 3MiB")["devices"];
+  EXPECT_EQ(devices[0]["peak_bytes"], 4 << 20);
+  EXPECT_EQ(devices[0]["capacity_bytes"], 3 << 20);
+  EXPECT_EQ(devices[0]["fits"], false);
+  EXPECT_EQ(devices[1]["fits"], true);
+  EXPECT_EQ(result_of(sized)["devices"][0]["fits"], nullptr);
+  EXPECT_THAT(tandem(sized + " --memory 3MiB").out, HasSubstr("  NO\n"));
+  expect_error(sized + " --weight-gradient-bytes 2MiB", 2,
+               "error: tandem simulate: --weight-gradient-bytes is a part of --activation-bytes, "
+               "at most all of it");
+  const Ran ran = tandem(kGolden + " --activation-bytes 9223372036854775807B");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_THAT(ran.err, StartsWith("error: a device would hold activations of "));
+}
+
+TEST_F(Simulate, CostsComeFromAFile) {
+  write("costs.json", R"({"version": 1, "stages": [
+    {"forward_ns": 1000000, "backward_ns": 2000000},
+    {"forward_ns": 1000000, "backward_ns": 2000000},
+    {"forward_ns": 1000000, "backward_ns": 2000000},
+    {"forward_ns": 1000000, "backward_ns": 2000000}]})");
+  EXPECT_EQ(result_of(kFlush + " --costs costs.json"), result_of(kGolden));
+  expect_error("simulate --schedule 1f1b --devices 2 --microbatches 8 --costs costs.json", 3,
+               "error: costs.json: the schedule has 2 stages, the file has 4 costs");
+  for (const std::string option : {"forward 1ms", "transfer 1ms", "activation-bytes 1B",
+                                   "costs-per device", "weight-gradient-bytes 1B"}) {
+    expect_error(kFlush + " --costs costs.json --" + option, 2,
+                 "error: tandem simulate: --" + option.substr(0, option.find(' ')) +
+                     " and --costs exclude each other");
+  }
+}
+
+TEST_F(Simulate, BareNumbersAreRefusedWhereAUnitIsNeeded) {
+  for (const std::string option : {"forward", "backward", "transfer", "update", "reduce",
+                                   "backward-input", "backward-weight", "recompute-time"}) {
+    std::string line = kGolden;
+    if (option == "forward" || option == "backward") {
+      line = kFlush + (option == "forward" ? " --backward 2ms" : " --forward 1ms");
+    }
+    if (option.starts_with("backward-")) {
+      line = kFlush + " --forward 1ms --" +
+             (option == "backward-input" ? "backward-weight" : "backward-input") + " 1ms";
+    }
+    expect_error(line + " --" + option + " 3", 2,
+                 "error: tandem simulate: --" + option +
+                     ": expected a time with its unit (ns, us, ms, s), such as 1.5ms, found \"3\"");
+  }
+  for (const std::string option : {"memory", "activation-bytes"}) {
+    expect_error(kGolden + " --" + option + " 16", 2,
+                 "error: tandem simulate: --" + option +
+                     ": expected a size with its unit (B, KiB, MiB, GiB, KB, MB, GB), such as "
+                     "16GiB, found \"16\"");
+  }
+}
+
+TEST_F(Simulate, TimesThatAreNoneAreRefused) {
+  for (const std::string time : {"nan", "inf", "infs", "-1ms", "+1ms", "1e400s", "1e99999s",
+                                 "292years", "9223372037s", "1ms2", "1,5ms", "0x10ms", "1µs"}) {
+    expect_error(kFlush + " --backward 1ms --forward " + time, 2,
+                 "error: tandem simulate: --forward: expected a time with its unit (ns, us, ms, "
+                 "s), such as 1.5ms, found \"" +
+                     time + "\"");
+  }
+  const Ran ran = tandem({"simulate", "--forward", "\033[31m", "--schedule", "1f1b", "--devices",
+                          "1", "--microbatches", "1"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.err, ::testing::EndsWith("found \"?[31m\"\n"));
+}
+
+TEST_F(Simulate, RunsBeyondTheClockAreRefused) {
+  const std::string refusal =
+      "error: the run is too long to count in nanoseconds (292 years): fewer batches, or smaller "
+      "costs";
+  expect_error(kFlush + " --forward 9000000000s --backward 9000000000s", 3, refusal);
+  expect_error(kGolden + " --batches 1000000000000", 3, refusal);
+}
+
+TEST_F(Simulate, WhatCostsNothingTakesNoTime) {
+  const std::string line =
+      "simulate --schedule 2bw --devices 4 --microbatches 8 --forward 0s "
+      "--backward 0ns --batches 1000000";
+  const Json result = result_of(line);
+  EXPECT_EQ(result["makespan_s"], 0.0);
+  EXPECT_EQ(result["bubble_of_total"], 0.0);
+  EXPECT_EQ(result["throughput_samples_per_s"], 0.0);
+  const Ran ran = tandem(
+      "simulate --schedule 2bw --devices 4 --microbatches 8 --forward 0s "
+      "--backward 0s --picture");
+  EXPECT_THAT(ran.out, StartsWith("nothing to draw"));
+}
+
+TEST_F(Simulate, PicturesAndTracesAreBounded) {
+  for (const std::string output : {"picture", "trace x.json"}) {
+    const Ran ran = tandem(kGolden + " --batches 10000000 --" + output);
+    EXPECT_EQ(ran.code, 3);
+    EXPECT_THAT(
+        ran.err,
+        StartsWith("error: a picture or a trace of 10000000 batches is too large: at most "));
+    EXPECT_FALSE(exists("x.json"));
+  }
+}
+
+TEST_F(Simulate, SaysWhatIsMissing) {
+  expect_error("simulate", 2, "error: tandem simulate: give a plan, or --schedule NAME with costs");
+  expect_error(kFlush, 2,
+               "error: tandem simulate: --forward is missing: give a plan, --costs FILE, or plain "
+               "costs");
+  expect_error("simulate --schedule 1f1b --microbatches 1", 2, "error: --devices is missing");
+  expect_error(kGolden + " --profile profile.json", 2,
+               "error: tandem simulate: --profile is for a plan, which says what the layers are");
+  expect_error(kGolden + " plan.json", 2,
+               "error: tandem simulate: the plan says --schedule already");
+}
+
+TEST_F(Simulate, OptionsOfTheContractAreNotUnknown) {
+  for (const std::string option :
+       {"model gpt2-xl", "cluster 8xp3.16xlarge", "report x.html", "overlapped 3ms"}) {
+    expect_error(kGolden + " --" + option, 2,
+                 "error: tandem simulate: --" + option.substr(0, option.find(' ')) +
+                     " is not in this version");
+  }
+}
+
+TEST_F(Simulate, AFailureIsAnObjectToo) {
+  const Ran usage = tandem(kFlush + " --forward 3 --backward 2ms --json");
+  EXPECT_EQ(usage.code, 2);
+  const std::string message =
+      "tandem simulate: --forward: expected a time with its unit (ns, us, ms, s), such as 1.5ms, "
+      "found \"3\"";
+  EXPECT_EQ(usage.err, "error: " + message + "\n");
+  EXPECT_EQ(Json::parse(usage.out), (Json{{"error",
+                                           {{"code", 2},
+                                            {"message", message},
+                                            {"pointer", ""},
+                                            {"file", ""},
+                                            {"line", 0},
+                                            {"column", 0}}}}));
+  write("costs.json", "{\"version\": 1,\n \"stages\": [{\"forward_ns\": -1, \"backward_ns\": 2}]}");
+  const Ran file = tandem(
+      "simulate --schedule 1f1b --devices 1 --microbatches 1 --json --costs "
+      "costs.json");
+  EXPECT_EQ(file.code, 3);
+  const Json error = Json::parse(file.out)["error"];
+  EXPECT_EQ(error["code"], 3);
+  EXPECT_EQ(error["file"], "costs.json");
+  EXPECT_EQ(error["line"], 2);
+  EXPECT_EQ(error["column"], 28);
+  EXPECT_EQ(error["pointer"], "/stages/0/forward_ns");
+  EXPECT_THAT(file.err, StartsWith("costs.json:2:28: error: /stages/0/forward_ns: " +
+                                   error["message"].get<std::string>() + "\n"));
+}
+
+}  // namespace
+}  // namespace tandem::testing
