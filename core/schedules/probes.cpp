@@ -11,6 +11,8 @@ namespace tandem {
 
 namespace {
 
+constexpr const char* kNoTies = "replicated stages with tied embeddings are not in this version";
+
 /// PipeDream's replicas when none are asked for: 2-1-1, the example of its paper.
 std::vector<std::uint16_t> replicas_or_default(const ScheduleRequest& request) {
   return request.replicas.empty() ? std::vector<std::uint16_t>{2, 1, 1} : request.replicas;
@@ -19,6 +21,7 @@ std::vector<std::uint16_t> replicas_or_default(const ScheduleRequest& request) {
 }  // namespace
 
 std::optional<std::string> reject_replicated_probe(const ScheduleRequest& request) {
+  if (request.tied_embeddings) return kNoTies;
   std::int32_t devices = 0;
   for (const std::uint16_t replicas : replicas_or_default(request)) {
     if (replicas == 0) return "a part needs at least one replica";
@@ -81,6 +84,7 @@ Schedule make_v_probe(const ScheduleRequest& request) {
 }
 
 std::optional<std::string> reject_bidirectional_probe(const ScheduleRequest& request) {
+  if (request.tied_embeddings) return kNoTies;
   if (request.devices < 2 || request.devices % 2 != 0) {
     return fmt::format("two directions need an even number of devices, found {}", request.devices);
   }

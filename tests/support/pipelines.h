@@ -85,12 +85,12 @@ inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
         }
       }
       for (const Pipeline& variant : variants) {
-        if (traits.reject(variant.request)) continue;
-        for (const int bits : {0, 1, 2, 4, 7}) {
-          all.push_back(variant);
-          if ((bits & 1) != 0) all.back().request.recompute = Recompute::full;
-          if ((bits & 2) != 0) all.back().request.tied_embeddings = true;
-          if ((bits & 4) != 0) all.back().request.width = 2;
+        for (const int bits : {0, 1, 2, 4, 5, 7}) {
+          Pipeline one = variant;
+          if ((bits & 1) != 0) one.request.recompute = Recompute::full;
+          if ((bits & 2) != 0) one.request.tied_embeddings = true;
+          if ((bits & 4) != 0) one.request.width = 2;
+          if (!traits.reject(one.request)) all.push_back(one);
         }
       }
     }
