@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstring>
+#include <exception>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "core/error.h"
 #include "core/lower.h"
@@ -67,14 +72,14 @@ struct TimedLayer {
 /// One device's share of a measurement: passes forward and back over its own copy of the model.
 class ModelPasses {
  public:
-  ModelPasses(const ProfileRequest& request, std::int32_t microbatch_size)
+  ModelPasses(const ProfileRequest& request, std::int32_t microbatch_size, const Data& data)
       : optimizer_{.kind = request.optimizer} {
     const auto layers = static_cast<std::int32_t>(layers_of(request.model).size());
     for (std::int32_t layer = 0; layer < layers; ++layer) {
       layers_.push_back(
           std::make_unique<TimedLayer>(request.model, layer, microbatch_size, request.optimizer));
     }
-    Data(request.model, microbatch_size, 1).fill(0, sample_);
+    data.fill(0, sample_);
   }
 
   void pass(Samples* samples) {
@@ -154,36 +159,87 @@ void check_stop(const std::stop_token& stop) {
 }
 
 /// All devices compute at once; the samples of all of them count.
-Samples measure_layers(const ProfileRequest& request, std::int32_t microbatch_size,
-                       const std::function<void()>& tick) {
-  Samples all;
-  std::mutex mutex;
-  std::barrier together(request.busy_devices);
-  {
+class DevicesAtOnce {
+ public:
+  DevicesAtOnce(const ProfileRequest& request, std::int32_t microbatch_size,
+                std::function<void()> tick)
+      : request_(request),
+        microbatch_size_(microbatch_size),
+        tick_(std::move(tick)),
+        data_(request.model, microbatch_size, 1),
+        together_(request.busy_devices) {}
+
+  Samples measure() {
+    start_and_join();
+    if (failure_) std::rethrow_exception(failure_);
+    check_stop(request_.stop);
+    return std::move(all_);
+  }
+
+ private:
+  void start_and_join() {
     std::vector<std::jthread> threads;
-    for (std::int32_t device = 0; device < request.busy_devices; ++device) {
-      threads.emplace_back([&, device] {
-        ModelPasses passes(request, microbatch_size);
-        Samples mine;
-        const std::int32_t untimed = request.repetitions / 10 + 1;
-        for (std::int32_t i = -untimed; i < request.repetitions; ++i) {
-          together.arrive_and_wait();
-          if (request.stop.stop_requested()) continue;
-          passes.pass(i < 0 ? nullptr : &mine);
-          if (device == 0 && i >= 0) tick();
-        }
-        const std::lock_guard lock(mutex);
-        for (auto& [kind, times] : mine) {
-          for (std::size_t i = 0; i < kMeasured; ++i) {
-            all[kind][i].insert(all[kind][i].end(), times[i].begin(), times[i].end());
-          }
-        }
-      });
+    try {
+      for (std::int32_t device = 0; device < request_.busy_devices; ++device) {
+        threads.emplace_back([this, device] { run(device); });
+      }
+    } catch (...) {
+      fail();
+      // Those that run wait for those that could not be started.
+      const auto missing = request_.busy_devices - static_cast<std::int32_t>(threads.size());
+      for (std::int32_t i = 0; i < missing; ++i) together_.arrive_and_drop();
     }
   }
-  check_stop(request.stop);
-  return all;
-}
+
+  /// Goes through every round, failed or not: nobody may wait forever.
+  void run(std::int32_t device) {
+    std::unique_ptr<ModelPasses> passes;
+    Samples mine;
+    const auto guarded = [this](const auto& work) {
+      try {
+        work();
+      } catch (...) {
+        fail();
+      }
+    };
+    guarded([&] { passes = std::make_unique<ModelPasses>(request_, microbatch_size_, data_); });
+    const std::int32_t untimed = request_.repetitions / 10 + 1;
+    for (std::int32_t i = -untimed; i < request_.repetitions; ++i) {
+      together_.arrive_and_wait();
+      if (request_.stop.stop_requested() || failed_) continue;
+      guarded([&] {
+        passes->pass(i < 0 ? nullptr : &mine);
+        if (device == 0 && i >= 0) tick_();
+      });
+    }
+    guarded([&] { add(mine); });
+  }
+
+  void add(const Samples& mine) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [kind, times] : mine) {
+      for (std::size_t i = 0; i < kMeasured; ++i) {
+        all_[kind][i].insert(all_[kind][i].end(), times[i].begin(), times[i].end());
+      }
+    }
+  }
+
+  void fail() {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    failed_ = true;
+  }
+
+  const ProfileRequest& request_;
+  std::int32_t microbatch_size_;
+  std::function<void()> tick_;
+  Data data_;
+  std::barrier<> together_;
+  std::atomic<bool> failed_ = false;
+  std::mutex mutex_;
+  std::exception_ptr failure_;  // the first
+  Samples all_;
+};
 
 /// One way, from the start of the copy to the other side running: half of a round trip between two
 /// threads.
@@ -256,7 +312,7 @@ Profile measure_profile(const ProfileRequest& request) {
   std::vector<Bytes> sizes{
       4096, 2 * static_cast<Bytes>(request.model.vocabulary) * request.model.width * 4};
   for (const std::int32_t size : request.microbatch_sizes) {
-    for (auto& [kind, times] : measure_layers(request, size, tick)) {
+    for (auto& [kind, times] : DevicesAtOnce(request, size, tick).measure()) {
       profile.layers.push_back({.kind = kind,
                                 .microbatch_size = size,
                                 .forward = median(times[index(Measured::forward)]),

@@ -53,6 +53,9 @@ PlanRequest request_of(const Options& options) {
       static_cast<std::int32_t>(options.integer("global-batch", 1, kLargestGlobalBatch, 1));
   request.memory = options.bytes("memory");
   request.schedules = split(options.text("schedule"));
+  if (options.has("schedule") && request.schedules.empty()) {
+    throw UsageError("tandem plan: --schedule: expected names such as 2bw,1f1b, found none");
+  }
   request.vanilla_only = options.choice("semantics", {"any", "vanilla"}) == "vanilla";
   for (const std::string& name : request.schedules) find_schedule(name);
   request.profile = read_profile(options.text("profile"));

@@ -38,15 +38,23 @@ std::vector<std::int32_t> parse_sizes(const std::string& text) {
   return sizes;
 }
 
-/// Each device holds the whole model, with one microbatch of the largest size.
+/// Each device holds the whole model, with one microbatch of the largest size. Beyond int64, 2^62.
 Bytes bytes_to_profile(const ProfileRequest& request) {
+  const ModelSpec& model = request.model;
   const std::int32_t largest =
       *std::max_element(request.microbatch_sizes.begin(), request.microbatch_sizes.end());
-  const auto layers = static_cast<std::int32_t>(layers_of(request.model).size());
-  const StageBytes bytes = stage_bytes(request.model, {0, layers}, largest, request.optimizer);
-  const Bytes boundaries = 4 * layers * boundary_bytes(request.model, largest);
-  return request.busy_devices * (2 * bytes[SlotKind::weights] + bytes.optimizer +
-                                 bytes[SlotKind::stash] + layers * bytes.workspace + boundaries);
+  constexpr double kMost = 0x1p62, kBytesPerChannel = 64.0;
+  const double tokens = 1.0 * largest * model.sequence;
+  const double held = tokens * (kBytesPerChannel * model.width * model.blocks + model.vocabulary);
+  // With fewer, the exact count below stays within int64.
+  if (held > 0x1p58) return static_cast<Bytes>(std::min(held, kMost));
+  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
+  const StageBytes bytes = stage_bytes(model, {0, layers}, largest, request.optimizer);
+  const auto real = [](Bytes of) { return static_cast<double>(of); };
+  const double needed =
+      2.0 * real(bytes[SlotKind::weights]) + real(bytes.optimizer) + real(bytes[SlotKind::stash]) +
+      layers * (real(bytes.workspace) + 4.0 * real(boundary_bytes(model, largest)));
+  return static_cast<Bytes>(std::min(request.busy_devices * needed, kMost));
 }
 
 void print_table(const Profile& profile) {

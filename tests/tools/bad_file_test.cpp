@@ -192,6 +192,20 @@ TEST_F(BadFile, ModelsTooLargeForThisMachineAreInfeasible) {
   }
 }
 
+TEST_F(BadFile, ModelsBeyondCountingAreInfeasible) {
+  write("model.json", R"({"version": 1, "blocks": 10000, "width": 1048576, "heads": 1,
+      "sequence": 1048576, "vocabulary": 16777216})");
+  for (const std::string size : {"1", "99999"}) {
+    const Ran ran = tandem(
+        "profile --model model.json --output out.json --devices 1024 "
+        "--microbatch-size " +
+        size);
+    EXPECT_EQ(ran.code, 4) << size;
+    EXPECT_THAT(ran.err,
+                ::testing::MatchesRegex("error: profiling this model needs [0-9.]+ TiB, but .*"));
+  }
+}
+
 TEST_F(BadFile, PlansThatAreSimulatedButNotTrained) {
   write("plan.json", with(plan_text(), "\"width\": 1,", "\"width\": 2,"));
   EXPECT_EQ(tandem("simulate plan.json").code, 0);

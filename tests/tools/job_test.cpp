@@ -108,6 +108,8 @@ TEST_F(Job, PlanExplainsWhyNothingFits) {
   EXPECT_THAT(ran.err, StartsWith("error: "));
   EXPECT_FALSE(exists("out.json"));
   expect_error("plan --devices 2 --global-batch 4", 2, "error: tandem plan: --profile is missing");
+  expect_error("plan --profile profile.json --devices 2 --global-batch 4 --schedule ,", 2,
+               "error: tandem plan: --schedule: expected names such as 2bw,1f1b, found none");
   expect_error("plan --profile profile.json --devices 2 --global-batch 4 --schedule zb-h1", 2,
                "error: schedule zb-h1 is not in this version (tandem schedule --list shows all "
                "that are)");
@@ -123,6 +125,14 @@ TEST_F(Job, ProfileRefusesSizesThatAreNone) {
               "found \"" +
                   sizes + "\"\n");
   }
+  EXPECT_EQ(files(), std::vector<std::string>{"model.json"});
+}
+
+TEST_F(Job, ProfileRefusesModelsThatCannotReadBytes) {
+  write("model.json",
+        with(std::string(kModel), "\"sequence\"", "\"vocabulary\": 255, \"sequence\""));
+  expect_error("profile --model model.json --output p.json", 3,
+               "error: model \"tiny\": a vocabulary of 255 can't hold byte tokens; 256 can");
   EXPECT_EQ(files(), std::vector<std::string>{"model.json"});
 }
 
