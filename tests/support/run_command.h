@@ -36,8 +36,10 @@ struct RunOptions {
   std::filesystem::path folder;               // to run in; empty: this one
   std::chrono::milliseconds timeout{60'000};  // then it is killed
   std::string out_to, err_to;  // a file to write to instead of capturing; "-": closed
-  /// Asked again and again, with what was printed so far; at the first true SIGINT is sent.
+  /// Asked again and again, with what was printed so far; from the first true on, SIGINT is sent
+  /// `interrupts` times, a pause between.
   std::function<bool(const Ran& so_far)> interrupt_when;
+  int interrupts = 1;
 };
 
 /// A folder that is gone, with what is in it, at the end of its scope.
@@ -127,10 +129,7 @@ class Child {
         ran_.timed_out = true;
         ::kill(id_, SIGKILL);
       }
-      if (!interrupted_ && options_.interrupt_when && options_.interrupt_when(ran_)) {
-        interrupted_ = true;
-        ::kill(id_, SIGINT);
-      }
+      interrupt();
     }
     drain();
     ran_.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -149,6 +148,15 @@ class Child {
     if (!any) ::usleep(1000 * kMilliseconds);
   }
 
+  void interrupt() {
+    constexpr std::chrono::milliseconds kPause{300};
+    if (interrupts_ == options_.interrupts || !options_.interrupt_when) return;
+    if (interrupts_ == 0 ? !options_.interrupt_when(ran_) : Clock::now() < next_) return;
+    ::kill(id_, SIGINT);
+    ++interrupts_;
+    next_ = Clock::now() + kPause;
+  }
+
   bool drain() {
     bool any = false;
     while (take(ends_[0], ran_.out)) any = true;
@@ -161,7 +169,8 @@ class Child {
   pid_t id_ = -1;
   std::array<int, 2> ends_{-1, -1};
   Ran ran_;
-  bool interrupted_ = false;
+  int interrupts_ = 0;
+  Clock::time_point next_;
 };
 
 }  // namespace run_command_details

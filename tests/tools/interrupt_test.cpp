@@ -1,7 +1,10 @@
 // Ctrl-C: work ends in good order, and no half-written file remains.
 
+#include <chrono>
 #include <string>
 #include <vector>
+
+#include <sys/stat.h>
 
 #include "tests/tools/tandem.h"
 
@@ -61,6 +64,24 @@ TEST_F(Interrupted, SimulateLeavesNoHalfTrace) {
   EXPECT_EQ(ran.code, 130) << ran.err;
   EXPECT_EQ(ran.err, "error: interrupted: no trace was written\n");
   EXPECT_EQ(files(), Strings{});
+}
+
+TEST_F(Interrupted, TheSecondOneKills) {
+  // Nobody reads the pipe, so that the first one finds nobody who looks.
+  ASSERT_EQ(::mkfifo((folder() / "pipe").c_str(), 0600), 0);
+  RunOptions options;
+  options.timeout = std::chrono::seconds(20);
+  options.interrupts = 2;
+  const auto start = std::chrono::steady_clock::now();
+  options.interrupt_when = [start](const Ran&) {
+    return std::chrono::steady_clock::now() - start > std::chrono::milliseconds(300);
+  };
+  const Ran ran = tandem(
+      "simulate --schedule 1f1b --devices 1 --microbatches 1 --forward 1ms "
+      "--backward 2ms --trace pipe",
+      options);
+  EXPECT_EQ(ran.code, 130);
+  EXPECT_EQ(files(), Strings{"pipe"});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // The command line as a user or a script meets it: the real binary, run as a child in a folder of
 // its own, with files of a model so small that it trains in milliseconds.
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
