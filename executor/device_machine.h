@@ -74,8 +74,9 @@ class DeviceMachine {
     for (const bool computes : {false, true}) {
       for (const LaneId lane : ids(program.lanes())) {
         const Lane& row = program.lanes()[lane];
-        if (row.device == me && (row.kind == LaneKind::compute) == computes)
+        if (row.device == me && (row.kind == LaneKind::compute) == computes) {
           streams_[lane] = &backend.add_stream();
+        }
       }
     }
   }
@@ -127,7 +128,7 @@ class DeviceMachine {
           lane == LaneKind::receive_activation || lane == LaneKind::receive_gradient;
       if (receives) return queue_receive(stream, instance);
     }
-    backend_.enqueue(stream, [this, instance] { work(instance); });
+    backend_.enqueue(stream, [this, instance, &stream] { work(instance, stream); });
   }
 
   void prepare(Instance instance) {
@@ -144,27 +145,27 @@ class DeviceMachine {
   }
 
   /// The only switch over op kinds in the executor.
-  void work(Instance instance) {
+  void work(Instance instance, Stream& stream) {
     backend_.slept();  // whoever waited, waited for this
     prepare(instance);
     const Op& op = program_[instance.id].op;
     const Duration start = now();
     switch (op.kind) {
       case OpKind::forward:
-        forward(instance);
+        forward(instance, stream);
         break;
       case OpKind::recompute:
-        recompute(instance);
+        recompute(instance, stream);
         break;
       case OpKind::backward:
-        backward(instance);
+        backward(instance, stream);
         break;
       case OpKind::update:
-        update(instance);
+        update(instance, stream);
         break;
       case OpKind::send_activation:
       case OpKind::send_gradient:
-        return send(instance);
+        return send(instance, stream);
       case OpKind::backward_input:
       case OpKind::backward_weight:
       case OpKind::reduce_tied:
@@ -204,7 +205,7 @@ class DeviceMachine {
     return s.readers[static_cast<std::size_t>(version % s.versions)];
   }
 
-  void forward(Instance instance) {
+  void forward(Instance instance, Stream& stream) {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = state_of(op.stage);
     const std::int64_t k = instance.microbatch, q = sequence_(op.stage, k),
@@ -215,7 +216,7 @@ class DeviceMachine {
                           .stash = s.stash.acquire(q),
                           .output = {}};
     if (s.below) spans.output = s.output.acquire(q);
-    auto kernels = backend_.kernels(compute_stream());
+    auto kernels = backend_.kernels(stream);
     const std::optional<double> loss = s.stage.forward(kernels, spans);
     if (s.recomputes) s.stash.release(q);
     ++readers(s, version);
@@ -223,11 +224,11 @@ class DeviceMachine {
     if (loss && world_.on_loss) world_.on_loss(k, *loss);
   }
 
-  void recompute(Instance instance) {
+  void recompute(Instance instance, Stream& stream) {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = state_of(op.stage);
     const std::int64_t k = instance.microbatch, version = *versions_(instance);
-    auto kernels = backend_.kernels(compute_stream());
+    auto kernels = backend_.kernels(stream);
     s.stage.recompute(kernels, {.weights = s.weights.held(version),
                                 .input = input_of(s, k),
                                 .sample = s.sample(k),
@@ -236,12 +237,12 @@ class DeviceMachine {
     note_version(op, k, version);
   }
 
-  void backward(Instance instance) {
+  void backward(Instance instance, Stream& stream) {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = state_of(op.stage);
     const std::int64_t k = instance.microbatch, q = sequence_(op.stage, k),
                        version = *versions_(instance);
-    auto kernels = backend_.kernels(compute_stream());
+    auto kernels = backend_.kernels(stream);
     BackwardSpans<T> spans{.weights = s.weights.held(version),
                            .input = input_of(s, k),
                            .stash = s.stash.held(q),
@@ -283,11 +284,11 @@ class DeviceMachine {
     }
   }
 
-  void update(Instance instance) {
+  void update(Instance instance, Stream& stream) {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = state_of(op.stage);
     const std::int64_t number = versions_.covering_update(op.stage, instance.microbatch);
-    auto kernels = backend_.kernels(compute_stream());
+    auto kernels = backend_.kernels(stream);
     const std::span<T> gradients = s.gradients.held(number);
     if (s.stage.tied().embedding && s.stage.tied().head) {
       const std::span<T> embedding = part(gradients, *s.stage.tied().embedding);
@@ -322,7 +323,7 @@ class DeviceMachine {
   }
 
   /// The sender copies into the receiver's slot: the program's waits guarantee that it is free.
-  void send(Instance instance) {
+  void send(Instance instance, Stream& stream) {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = state_of(op.stage);
     const bool activation = op.kind == OpKind::send_activation;
@@ -332,7 +333,7 @@ class DeviceMachine {
     const std::int64_t q = sequence_(s.id, instance.microbatch);
     const std::int64_t target_q = sequence_(target.id, instance.microbatch);
     const Duration start = now();
-    auto kernels = backend_.kernels(compute_stream());
+    auto kernels = backend_.kernels(stream);
     kernels.copy(from.held(q), into.acquire(target_q));
     if (!activation) from.release(q);
     into.land(target_q, start, now());
@@ -358,12 +359,13 @@ class DeviceMachine {
 
   void queue_sum(Stream& stream, Instance instance) {
     Meeting<T>& meeting = *world_.meetings.at(instance.id);
-    backend_.enqueue(stream, [this, &meeting, instance] { bring(meeting, instance); });
+    backend_.enqueue(stream,
+                     [this, &meeting, instance, &stream] { bring(meeting, instance, stream); });
     backend_.enqueue_when(stream,
                           [&meeting, instance] { return meeting.done(instance.microbatch); }, {});
   }
 
-  void bring(Meeting<T>& meeting, Instance instance) {
+  void bring(Meeting<T>& meeting, Instance instance, Stream& stream) {
     prepare(instance);
     const Placement& placement = program_.placement();
     const std::vector<PartId> tied =
@@ -377,22 +379,12 @@ class DeviceMachine {
       const TiedRanges& ranges = s.stage.tied();
       const std::span<T> shared =
           part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
-      if (!meeting.arrive(stage, shared, instance.microbatch, backend_.kernels(compute_stream())))
-        continue;
+      if (!meeting.arrive(stage, shared, instance.microbatch, backend_.kernels(stream))) continue;
       note(instance, start, now());
       for (const LaneId lane : program_.lanes(program_[instance.id])) {
         world_.ring(program_.lanes()[lane].device);
       }
     }
-  }
-
-  Stream& compute_stream() {
-    for (const LaneId lane : ids(program_.lanes())) {
-      if (streams_[lane] != nullptr && program_.lanes()[lane].kind == LaneKind::compute)
-        return *streams_[lane];
-    }
-    TANDEM_CHECK(false, index(me_));
-    std::abort();
   }
 
   const Program& program_;
@@ -404,7 +396,7 @@ class DeviceMachine {
   const WeightVersions versions_;
   const std::size_t most_queued_;
   std::vector<typename B::Event> events_;
-  Table<LaneId, Stream*> streams_;
+  Table<LaneId, Stream*> streams_;  // null: another device's
   std::vector<Span> spans_;
   std::vector<LedgerEntry> ledger_;
   InstructionId last_worked_{};
