@@ -227,6 +227,7 @@ TEST(Train, StopsWhenAsked) {
 
 TEST(Train, RefusesWhatItCannotRun) {
   TrainingCase test{.schedule = "probe-replicated", .devices = 4, .microbatches = 2};
+  test.model.tied = false;
   const Program program = lower(test.make());
   const Data data = testing::data_of(test);
   const TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
