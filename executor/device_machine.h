@@ -70,6 +70,7 @@ class DeviceMachine {
         most_queued_(64 + 8 * program.on(me).size()),
         events_(program.depth() * program.size()) {
     streams_.resize(program.lanes().size());
+    lane_end_.resize(program.lanes().size());
     // What others wait for goes first: transfers and sums, then computation.
     for (const bool computes : {false, true}) {
       for (const LaneId lane : ids(program.lanes())) {
@@ -90,7 +91,7 @@ class DeviceMachine {
         if (runs_here(wait.producer))
           backend_.wait(stream, event(instance.body - wait.lag, wait.producer));
       }
-      queue_work(stream, program.lanes()[lane].kind, instance);
+      queue_work(stream, lane, instance);
       if (program.awaited(instance.id)) backend_.record(stream, event(instance.body, instance.id));
     }
     backend_.progress(most_queued_);
@@ -120,13 +121,14 @@ class DeviceMachine {
 
   Duration now() const { return std::chrono::steady_clock::now() - world_.start; }
 
-  void queue_work(Stream& stream, LaneKind lane, Instance instance) {
+  void queue_work(Stream& stream, LaneId lane, Instance instance) {
     const Instruction& instruction = program_[instance.id];
     if (is_collective(instruction.op.kind)) return queue_sum(stream, instance);
     if (is_transfer(instruction.op.kind)) {
-      const bool receives =
-          lane == LaneKind::receive_activation || lane == LaneKind::receive_gradient;
-      if (receives) return queue_receive(stream, instance);
+      const LaneKind kind = program_.lanes()[lane].kind;
+      if (kind == LaneKind::receive_activation || kind == LaneKind::receive_gradient) {
+        return queue_receive(stream, lane, instance);
+      }
     }
     backend_.enqueue(stream, [this, instance, &stream] { work(instance, stream); });
   }
@@ -340,7 +342,7 @@ class DeviceMachine {
     world_.ring(program_.placement().device[target.id]);
   }
 
-  void queue_receive(Stream& stream, Instance instance) {
+  void queue_receive(Stream& stream, LaneId lane, Instance instance) {
     const Op& op = program_[instance.id].op;
     const StageState<B>& sender = state_of(op.stage);
     const bool activation = op.kind == OpKind::send_activation;
@@ -349,11 +351,14 @@ class DeviceMachine {
     const std::int64_t q = sequence_(s.id, instance.microbatch);
     backend_.enqueue_when(
         stream, [&into, q] { return into.has_landed(q); },
-        [this, &into, q, instance] {
-          // Had this device to wait, the transfer lasted until it could go on.
+        [this, &into, q, lane, instance] {
+          // Had this device to wait, the transfer lasted until it could go on. The sender may have
+          // begun the next one by then: on one lane that comes after.
           const bool waited = backend_.slept();
           prepare(instance);
-          note(instance, into.sent_start(q), waited ? now() : into.sent_end(q));
+          const Duration start = std::max(into.sent_start(q), lane_end_[lane]);
+          lane_end_[lane] = std::max(start, waited ? now() : into.sent_end(q));
+          note(instance, start, lane_end_[lane]);
         });
   }
 
@@ -396,7 +401,8 @@ class DeviceMachine {
   const WeightVersions versions_;
   const std::size_t most_queued_;
   std::vector<typename B::Event> events_;
-  Table<LaneId, Stream*> streams_;  // null: another device's
+  Table<LaneId, Stream*> streams_;    // null: another device's
+  Table<LaneId, Duration> lane_end_;  // of receiving lanes: of the last transfer
   std::vector<Span> spans_;
   std::vector<LedgerEntry> ledger_;
   InstructionId last_worked_{};

@@ -3,7 +3,8 @@
 
 #include "executor/train.h"
 
-#include <set>
+#include <algorithm>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -198,6 +199,25 @@ TEST(Fault, AMissingTiedSumChangesTheWeights) {
   const auto wrong = train(test, without, count_slots(without));
   ASSERT_EQ(right.weights.front().name, "embedding.token.weight");
   EXPECT_NE(right.weights.front().values, wrong.weights.front().values);
+}
+
+// A lane is in order: what a trace shows on it must not overlap, however late a receiver wakes up.
+TEST(Timeline, HoldsOneSpanAnInstanceAndNoOverlapOnALane) {
+  const TrainingCase test{.schedule = "2bw", .devices = 4, .microbatches = 5, .batches = 20};
+  const Program program = lower(test.make());
+  const std::vector<Span> spans = train(test, program, count_slots(program)).timeline.spans;
+  EXPECT_EQ(spans.size(), program.size() * static_cast<std::size_t>(test.batches));
+  std::map<LaneId, std::vector<std::pair<Duration, Duration>>> lanes;
+  for (const Span& span : spans) {
+    EXPECT_LE(span.start, span.end);
+    for (const LaneId lane : program.lanes(program[span.instruction])) {
+      lanes[lane].emplace_back(span.start, span.end);
+    }
+  }
+  for (auto& [lane, times] : lanes) {
+    std::sort(times.begin(), times.end());
+    for (std::size_t i = 1; i < times.size(); ++i) EXPECT_LE(times[i - 1].second, times[i].first);
+  }
 }
 
 TEST(Train, NamesTheDeviceThatFailsAndEndsTheOthers) {
