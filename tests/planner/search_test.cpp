@@ -217,8 +217,10 @@ TEST(Search, ExplainsItsChoice) {
 TEST(Search, RefusesAProfileOfAnotherModel) {
   PlanRequest request = small_request(2, 8);
   request.model.width = 32;
-  EXPECT_THAT(error_of([&] { find_plans(request); }),
-              HasSubstr("the profile measured model \"small\" (width 16, sequence 8), not"));
+  EXPECT_THAT(
+      error_of([&] { find_plans(request); }),
+      HasSubstr("the profile measured model \"small\" (gpt2, width 16, 2 heads, sequence 8, "
+                "vocabulary 32), not \"small\" (gpt2, width 32"));
 }
 
 TEST(Search, RefusesTimesBeyondTheClock) {

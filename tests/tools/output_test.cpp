@@ -66,15 +66,6 @@ TEST_F(Output, NotAFile) {
   }
 }
 
-TEST_F(Output, FolderThatMayNotBeWritten) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
-  std::filesystem::create_directory(folder() / "locked");
-  std::filesystem::permissions(folder() / "locked", std::filesystem::perms::owner_read);
-  expect_error(kGolden + " --trace locked/x.json", 1,
-               "error: locked/x.json: cannot write: Permission denied");
-  std::filesystem::remove(folder() / "locked");
-}
-
 TEST_F(Output, StandardOutputOnAFullDisk) {
   const std::string message = "error: standard output: cannot write\n";
   // Little, much, a table, a result object, the object of an error.
