@@ -10,30 +10,6 @@ namespace tandem {
 
 namespace {
 
-/// The price of an op that runs on a compute lane; zero for others.
-Duration compute_time(OpKind kind, const StageTimes& times) {
-  switch (kind) {
-    case OpKind::forward:
-      return times.forward;
-    case OpKind::recompute:
-      return times.recompute;
-    case OpKind::backward:
-      return times.backward;
-    case OpKind::backward_input:
-      return times.backward_input;
-    case OpKind::backward_weight:
-      return times.backward_weight;
-    case OpKind::update:
-      return times.update;
-    case OpKind::send_activation:
-    case OpKind::send_gradient:
-    case OpKind::reduce_tied:
-    case OpKind::reduce_gradient:
-      return {};
-  }
-  return {};
-}
-
 constexpr std::array<Duration StageTimes::*, 6> kTimes{
     &StageTimes::forward,        &StageTimes::recompute,       &StageTimes::backward,
     &StageTimes::backward_input, &StageTimes::backward_weight, &StageTimes::update};
@@ -80,7 +56,7 @@ StageWork::StageWork(const Schedule& schedule) : counts_(schedule.placement.stag
 Duration StageWork::of(StageId stage, const StageTimes& times) const {
   Duration work{};
   for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-    work += counts_[stage][kind] * compute_time(static_cast<OpKind>(kind), times);
+    work += counts_[stage][kind] * compute_lane_time(static_cast<OpKind>(kind), times);
   }
   return work;
 }
@@ -91,7 +67,7 @@ void StageWork::check_fits_clock(const LayerTimes& times) const {
   for (const StageId stage : ids(counts_)) {
     for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
       work += static_cast<long double>(counts_[stage][kind]) *
-              static_cast<long double>(compute_time(static_cast<OpKind>(kind), all).count());
+              static_cast<long double>(compute_lane_time(static_cast<OpKind>(kind), all).count());
     }
   }
   if (work >= static_cast<long double>(std::numeric_limits<std::int64_t>::max()) / 2) {

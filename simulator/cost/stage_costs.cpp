@@ -15,33 +15,38 @@ StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration tr
       .parts = Table<PartId, StageTimes>(parts, times), .transfer = transfer, .reduce_tied = {}};
 }
 
+Duration compute_lane_time(OpKind kind, const StageTimes& times) {
+  switch (kind) {
+    case OpKind::forward:
+      return times.forward;
+    case OpKind::recompute:
+      return times.recompute;
+    case OpKind::backward:
+      return times.backward;
+    case OpKind::backward_input:
+      return times.backward_input;
+    case OpKind::backward_weight:
+      return times.backward_weight;
+    case OpKind::update:
+      return times.update;
+    case OpKind::send_activation:
+    case OpKind::send_gradient:
+    case OpKind::reduce_tied:
+    case OpKind::reduce_gradient:
+      return {};
+  }
+  TANDEM_CHECK(false, index(kind));
+  return {};
+}
+
 CostModel cost_model(const Placement& placement, StageCosts costs) {
   TANDEM_CHECK(costs.parts.size() == placement.parts(), costs.parts.size(), placement.parts());
   return [part = placement.part, costs = std::move(costs)](const CostKey& key) -> Duration {
     const StageTimes& times = costs.parts[part[key.stage]];
-    switch (key.kind) {
-      case OpKind::forward:
-        return times.forward;
-      case OpKind::recompute:
-        return times.recompute;
-      case OpKind::backward:
-        return times.backward;
-      case OpKind::backward_input:
-        return times.backward_input;
-      case OpKind::backward_weight:
-        return times.backward_weight;
-      case OpKind::send_activation:
-      case OpKind::send_gradient:
-        return costs.transfer;
-      case OpKind::reduce_tied:
-        return costs.reduce_tied;
-      case OpKind::reduce_gradient:
-        return times.reduce;
-      case OpKind::update:
-        return times.update;
-    }
-    TANDEM_CHECK(false, index(key.kind));
-    return {};
+    if (is_transfer(key.kind)) return costs.transfer;
+    if (key.kind == OpKind::reduce_tied) return costs.reduce_tied;
+    if (key.kind == OpKind::reduce_gradient) return times.reduce;
+    return compute_lane_time(key.kind, times);
   };
 }
 

@@ -15,6 +15,9 @@ struct StageTimes {
   Duration update{}, reduce{};  // once a batch
 };
 
+/// The price of an op that occupies a stage's compute lane; zero for transfers and sums.
+Duration compute_lane_time(OpKind kind, const StageTimes& times);
+
 struct StageCosts {
   Table<PartId, StageTimes> parts;
   Duration transfer{};     // every edge between different devices; an edge on one device is free
