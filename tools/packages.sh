@@ -1,8 +1,10 @@
 # shellcheck shell=bash disable=SC2034  # Those who source this use the lists.
-# The one list of the Debian packages that tandem needs. Sourced by tools/test, tools/demo and tools/bare_root.
+# The one list of the Debian packages that tandem needs. Sourced by tools/test, tools/demo, tools/bench and tools/bare_root.
 
 packages_build=(g++ cmake ninja-build libboost-graph-dev libboost-program-options-dev libfmt-dev
   nlohmann-json3-dev zlib1g-dev libgtest-dev libgmock-dev)
+# Peers that tools/bench compares with; it does without those it lacks.
+packages_bench=(libsimgrid-dev)
 # For the presets tidy and fuzz. Debian's default clang, 14, rejects correct C++20 with libstdc++ 12.
 packages_clang=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev)
 

@@ -1,0 +1,59 @@
+#pragma once
+// What a benchmark is: a function that measures and returns rows. Machines differ and are noisy, so
+// a floor is set on a ratio to a reference measured in the same process, never on an absolute rate.
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::benchmarks {
+
+/// One measured figure.
+struct Row {
+  std::string what;
+  double value = 0.0;
+  std::string unit;               // of `value`: "M instructions/s", "s", "MiB"
+  std::string of{};               // what `ratio` is relative to; empty: there is no ratio
+  double ratio = 0.0;             // how many times better than it
+  std::optional<double> floor{};  // `ratio`, or else `value`, must reach it …
+  bool at_most = false;           // … or must not exceed it
+};
+
+/// Rows that belong together, and what was run.
+struct Section {
+  std::string title;
+  std::vector<Row> rows;
+};
+
+struct Settings {
+  int repetitions = 5;  // of each loop; the best counts
+};
+
+struct Benchmark {
+  std::string_view name, summary;
+  std::vector<Section> (*run)(const Settings&);
+};
+
+/// All of them, in the order in which they are listed.
+std::span<const Benchmark> benchmarks();
+
+std::vector<Section> bench_simulator(const Settings& settings);
+
+/// Seconds of each function's fastest run out of `repetitions`, the functions taking turns so that
+/// a busy spell of the machine meets all of them. Throws what a function throws.
+std::vector<double> best_seconds(int repetitions,
+                                 const std::vector<std::function<void()>>& functions);
+
+/// Keeps the compiler from leaving out the work that made `value`.
+template <class T>
+void keep(const T& value) {
+  asm volatile("" : : "r"(&value) : "memory");
+}
+
+/// The row meets its floor, or has none.
+bool met(const Row& row);
+
+}  // namespace tandem::benchmarks

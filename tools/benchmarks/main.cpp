@@ -1,0 +1,165 @@
+// tandem_bench: runs the benchmarks and prints their rows, for people or as JSON. `tools/bench`
+// builds and runs it.
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "tools/benchmarks/benchmark.h"
+#include "tools/json_output.h"
+
+namespace tandem::benchmarks {
+
+namespace {
+
+using tools::Json;
+
+constexpr Benchmark kBenchmarks[] = {
+    {"simulator", "rates of generating, lowering, verifying and simulating", bench_simulator},
+};
+
+struct Request {
+  std::vector<const Benchmark*> chosen;
+  Settings settings;
+  bool json = false, check = false, help = false;
+};
+
+void print_help() {
+  fmt::print(
+      "usage: tandem_bench [NAME...] [--repetitions N] [--check] [--json]\n\n"
+      "Runs the benchmarks named, or all of them.\n"
+      "  --repetitions N  runs of each loop, the best of which counts (default {})\n"
+      "  --check          exit code 6 if a floor is missed\n"
+      "  --json           one JSON object on stdout\n\nBenchmarks:\n",
+      Settings{}.repetitions);
+  for (const Benchmark& row : benchmarks()) fmt::print("  {:<10} {}\n", row.name, row.summary);
+}
+
+int repetitions_of(const std::string& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < 1 || number > 1000) {
+    throw UsageError(fmt::format("--repetitions: expected 1 to 1000, found \"{}\"", text));
+  }
+  return number;
+}
+
+const Benchmark& find_benchmark(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Benchmark& row : benchmarks()) {
+    if (row.name == name) return row;
+    known.emplace_back(row.name);
+  }
+  throw UsageError(fmt::format("no benchmark \"{}\"{}", name, did_you_mean(name, known)));
+}
+
+Request parse(const std::vector<std::string>& arguments) {
+  Request request;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--json") {
+      request.json = true;
+    } else if (word == "--check") {
+      request.check = true;
+    } else if (word == "--help" || word == "-h") {
+      request.help = true;
+    } else if (word == "--repetitions") {
+      request.settings.repetitions =
+          repetitions_of(++i < arguments.size() ? arguments[i] : std::string());
+    } else if (word.starts_with("-")) {
+      throw UsageError(fmt::format("unknown option {}", word));
+    } else {
+      request.chosen.push_back(&find_benchmark(word));
+    }
+  }
+  if (request.chosen.empty()) {
+    for (const Benchmark& row : benchmarks()) request.chosen.push_back(&row);
+  }
+  return request;
+}
+
+std::string floor_of(const Row& row) {
+  if (!row.floor) return "";
+  return fmt::format("{} {}{}", row.at_most ? "at most" : "at least", *row.floor,
+                     met(row) ? "" : "  MISSED");
+}
+
+void print_section(const Section& section) {
+  fmt::print("\n{}\n", section.title);
+  for (const Row& row : section.rows) {
+    const std::string ratio =
+        row.of.empty() ? std::string() : fmt::format("{:.4g} x {}", row.ratio, row.of);
+    fmt::print("  {:<44} {:>10.4g} {:<18} {:<32} {}\n", row.what, row.value, row.unit, ratio,
+               floor_of(row));
+  }
+  std::fflush(stdout);
+}
+
+Json section_json(const Section& section) {
+  Json rows = Json::array();
+  for (const Row& row : section.rows) {
+    Json one = {{"what", row.what}, {"value", row.value}, {"unit", row.unit}};
+    if (!row.of.empty()) {
+      one["of"] = row.of;
+      one["ratio"] = row.ratio;
+    }
+    if (row.floor) {
+      one[row.at_most ? "at_most" : "at_least"] = *row.floor;
+      one["met"] = met(row);
+    }
+    rows.push_back(std::move(one));
+  }
+  return {{"title", section.title}, {"rows", std::move(rows)}};
+}
+
+int run(const Request& request) {
+  bool good = true;
+  Json results = Json::array();
+  for (const Benchmark* benchmark : request.chosen) {
+    Json sections = Json::array();
+    for (const Section& section : benchmark->run(request.settings)) {
+      for (const Row& row : section.rows) good = good && met(row);
+      if (request.json) {
+        sections.push_back(section_json(section));
+      } else {
+        print_section(section);
+      }
+    }
+    results.push_back({{"benchmark", benchmark->name}, {"sections", std::move(sections)}});
+  }
+  if (request.json) {
+    tools::print_result("bench", {{"repetitions", request.settings.repetitions}}, Json::object(),
+                        {{"good", good}, {"benchmarks", std::move(results)}});
+  }
+  return request.check && !good ? static_cast<int>(ExitCode::differences) : 0;
+}
+
+}  // namespace
+
+std::span<const Benchmark> benchmarks() { return kBenchmarks; }
+
+}  // namespace tandem::benchmarks
+
+int main(int argc, char** argv) {
+  using namespace tandem;
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  try {
+    const benchmarks::Request request = benchmarks::parse(arguments);
+    if (!request.help) return benchmarks::run(request);
+    benchmarks::print_help();
+    return 0;
+  } catch (const Error& error) {
+    tools::report_failure(error.code(), error.what(), {}, json);
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    tools::report_failure(ExitCode::failed, error.what(), {}, json);
+    return static_cast<int>(ExitCode::failed);
+  }
+}
