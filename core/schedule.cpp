@@ -1,6 +1,7 @@
 #include "core/schedule.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include <fmt/format.h>
@@ -10,6 +11,11 @@
 #include "core/insert_reduction.h"
 
 namespace tandem {
+
+std::string_view name(Recompute recompute) {
+  constexpr std::array<std::string_view, kRecomputes> kNames{"none", "selective", "full"};
+  return kNames[static_cast<std::size_t>(recompute)];
+}
 
 std::string_view name(WeightSemantics semantics) {
   switch (semantics) {

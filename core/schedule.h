@@ -15,7 +15,14 @@
 
 namespace tandem {
 
-enum class Recompute : std::uint8_t { none, full };
+/// What backward computes again instead of having it kept.
+enum class Recompute : std::uint8_t {
+  none,
+  selective,  // inside the layers: what is cheap to make again. The program is that of none
+  full,       // the whole forward, by an op of its own
+};
+inline constexpr std::size_t kRecomputes = 3;
+std::string_view name(Recompute recompute);
 
 /// A loop body: repeated once a batch, its microbatch offsets shifted by `microbatches` each time.
 /// INVARIANT: for each (kind, part) the offsets of all its replicas together are one complete

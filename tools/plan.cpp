@@ -110,7 +110,7 @@ void print_ranking(const PlanResult& result) {
         "{:>4}  {:<15} {:>6} {:>12} {:>5} {:>9} {:>10.4g} {:>10} {:>10} {:>5.1f}% {:>10}  {}\n",
         ++rank, plan.schedule, plan.depth,
         fmt::format("{} x {}", plan.microbatch_size, plan.microbatches), plan.extra_in_flight,
-        plan.recompute == Recompute::full ? "full" : "none", plan.predicted.samples_per_s,
+        name(plan.recompute), plan.predicted.samples_per_s,
         print_duration(candidate.period.cycle / candidate.period.batches),
         print_duration(candidate.slowest), 100.0 * candidate.bubble(),
         print_bytes(candidate.peak_bytes), cut_of(plan));
@@ -155,7 +155,7 @@ Json as_json(const Candidate& candidate) {
           {"microbatch_size", plan.microbatch_size},
           {"microbatches", plan.microbatches},
           {"extra_in_flight", plan.extra_in_flight},
-          {"recompute", plan.recompute == Recompute::full ? "full" : "none"},
+          {"recompute", name(plan.recompute)},
           {"stages", std::move(stages)},
           {"period_s", plan.predicted.period_s},
           {"period_batches", candidate.period.batches},

@@ -246,7 +246,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
                      {"microbatch_size", plan.microbatch_size},
                      {"width", plan.width},
                      {"extra_in_flight", plan.extra_in_flight},
-                     {"recompute", plan.recompute == Recompute::full ? "full" : "none"}};
+                     {"recompute", name(plan.recompute)}};
   scenario.assumptions["profile"] = {
       {"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
   return scenario;

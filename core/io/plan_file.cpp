@@ -174,7 +174,7 @@ std::string plan_text(const Plan& plan) {
                      {"microbatch_size", plan.microbatch_size},
                      {"microbatches", plan.microbatches},
                      {"extra_in_flight", plan.extra_in_flight},
-                     {"recompute", kRecomputations[static_cast<std::size_t>(plan.recompute)].first},
+                     {"recompute", name(plan.recompute)},
                      {"optimizer", name(plan.optimizer)},
                      {"stages", stages},
                      {"profile", plan.profile},
