@@ -1,0 +1,265 @@
+// Soak: trains random small plans under random delays and faults, for as long as asked, and holds
+// each run to what the executor promises: bits as the serial reference's, memory as planned, a
+// clean end with device and op named when something throws, no hang, no leak. Deterministic by
+// seed; each run is named by its own seed, which repeats it alone.
+//
+//   tandem_soak [--minutes M | --seconds S] [--seed N] [--only RUN]
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "tests/support/training.h"
+
+namespace tandem::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr auto kLongestRun = 120s;  // of runs that take milliseconds: beyond it, it hangs
+constexpr std::int64_t kWarmUpRuns = 200;
+constexpr std::int64_t kMostGrowthKiB = 16 * 1024;
+
+enum class Fault { none, delays, throws, interrupted };
+
+struct Draw {
+  TrainingCase test;
+  Fault fault = Fault::none;
+  std::uint64_t seed = 0;
+  std::string text() const {
+    constexpr const char* kFaults[] = {"no fault", "delays", "a throw", "an interrupt"};
+    return fmt::format("run {}: {} on {} devices, {} microbatches of {}, {} batches, {}", seed,
+                       test.schedule, test.devices, test.microbatches, test.microbatch_size,
+                       test.batches, kFaults[static_cast<int>(fault)]);
+  }
+};
+
+template <class T>
+T pick(std::mt19937_64& random, std::initializer_list<T> values) {
+  return *(values.begin() + random() % values.size());
+}
+
+/// Plans that the schedule can't serve are drawn again.
+Draw draw(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::string> names;
+  for (const ScheduleTraits& row : schedules()) {
+    if (row.trainable) names.emplace_back(row.name);
+  }
+  while (true) {
+    Draw result{.test = {}, .fault = Fault::none, .seed = seed};
+    TrainingCase& test = result.test;
+    test.schedule = names[random() % names.size()];
+    test.devices = pick<std::uint16_t>(random, {1, 2, 3, 4});
+    test.microbatches = static_cast<std::int32_t>(1 + random() % 9);
+    test.microbatch_size = pick(random, {1, 2});
+    test.batches = static_cast<std::int64_t>(1 + random() % 6);
+    test.recompute = pick(random, {Recompute::none, Recompute::full});
+    test.model.tied = random() % 2 == 0;
+    test.optimizer.kind =
+        pick(random, {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw});
+    test.seed = random();
+    result.fault = pick(
+        random, {Fault::none, Fault::delays, Fault::delays, Fault::throws, Fault::interrupted});
+    if (test.schedule == "2bw") test.extra_in_flight = static_cast<std::int32_t>(random() % 3);
+    try {
+      test.make();
+      return result;
+    } catch (const InputError&) {
+    }
+  }
+}
+
+[[noreturn]] void fail(const Draw& draw, const std::string& what) {
+  std::cerr << "\n" << draw.text() << ": " << what << std::endl;
+  std::_Exit(1);
+}
+
+/// Ends the process when a run does not end.
+class HangAlarm {
+ public:
+  explicit HangAlarm(const Draw& draw)
+      : thread_([this, &draw](const std::stop_token& done) {
+          std::unique_lock lock(mutex_);
+          if (!ended_.wait_for(lock, done, kLongestRun, [] { return false; }) &&
+              !done.stop_requested()) {
+            fail(draw, "hangs");
+          }
+        }) {}
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any ended_;
+  std::jthread thread_;
+};
+
+/// Throws at the n-th piece of work of the whole run, whichever device comes to it.
+std::function<void(DeviceId, Instance)> throw_at(std::int64_t n, std::atomic<std::int64_t>& count) {
+  return [n, &count](DeviceId, Instance) {
+    if (count.fetch_add(1) == n) throw DeviceError("planted by the soak");
+  };
+}
+
+void expect_as_reference(const Draw& draw, const TrainingReport<float>& report) {
+  const TrainingCase& test = draw.test;
+  const Data data = data_of(test);
+  Reference<cpu::Kernels<float>> reference(test.model,
+                                           {.semantics = test.semantics(),
+                                            .optimizer = test.optimizer,
+                                            .microbatches = test.microbatches,
+                                            .microbatch_size = test.microbatch_size,
+                                            .seed = test.seed},
+                                           data);
+  std::vector<double> losses;
+  for (std::int64_t batch = 0; batch < test.batches; ++batch) {
+    const auto& state = reference.step();
+    losses.insert(losses.end(), state.losses.begin(), state.losses.end());
+  }
+  if (losses != report.losses) fail(draw, "losses differ from the reference's");
+  for (const NamedTensor<float>& tensor : report.weights) {
+    if (reference.state().weights.at(tensor.name) != tensor.values)
+      fail(draw, tensor.name + " differs from the reference's");
+  }
+}
+
+void expect_planned_memory(const Draw& draw, const Program& program, const SlotCounts& slots,
+                           const TrainingReport<float>& report) {
+  Table<StageId, StageBytes> bytes;
+  const auto layers = even_stages(draw.test.model, program.placement().parts());
+  for (const StageId stage : ids(program.placement().part)) {
+    bytes.push_back(stage_bytes(draw.test.model, layers[index(program.placement().part[stage])],
+                                draw.test.microbatch_size, draw.test.optimizer.kind));
+  }
+  const auto planned = memory_by_class(program, slots, bytes);
+  for (const DeviceId device : ids(planned)) {
+    if (report.high_water[device] != planned[device])
+      fail(draw, fmt::format("device {} did not hold what was planned", index(device)));
+  }
+}
+
+void run(const Draw& draw) {
+  const HangAlarm alarm(draw);
+  const TrainingCase& test = draw.test;
+  const Program program = lower(test.make());
+  const Data data = data_of(test);
+  TrainingSetup<float> setup = setup_of<float>(test, program, data);
+  std::mt19937_64 random(draw.seed ^ 0x9e3779b97f4a7c15ull);
+  std::atomic<std::int64_t> work = 0;
+  std::stop_source interrupt;
+  std::jthread interrupter;
+  if (draw.fault == Fault::delays) setup.before_work = seeded_delays(draw.seed, 500us);
+  if (draw.fault == Fault::throws) setup.before_work = throw_at(random() % 40, work);
+  if (draw.fault == Fault::interrupted) {
+    setup.stop = interrupt.get_token();
+    setup.before_work = seeded_delays(draw.seed, 300us);
+    interrupter = std::jthread([&interrupt, wait = random() % 3000] {
+      std::this_thread::sleep_for(std::chrono::microseconds(wait));
+      interrupt.request_stop();
+    });
+  }
+  try {
+    const TrainingReport<float> report = train_on_cpu<float>(program, setup);
+    if (report.interrupted) return;
+    expect_as_reference(draw, report);
+    // A slot counts from its first use: short runs don't come to use them all.
+    if (test.batches >= 3) expect_planned_memory(draw, program, setup.slots, report);
+  } catch (const DeviceError& error) {
+    const std::string what = error.what();
+    const bool named = what.find("device ") != std::string::npos &&
+                       what.find("planted by the soak") != std::string::npos;
+    if (draw.fault != Fault::throws || !named) fail(draw, "unexpected: " + what);
+  }
+}
+
+std::int64_t status_field(const char* name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(name, 0) == 0) return std::atoll(line.c_str() + std::strlen(name) + 1);
+  }
+  return 0;
+}
+
+struct Request {
+  std::chrono::seconds time = 60s;
+  std::uint64_t seed = 1;
+  std::optional<std::uint64_t> only;
+};
+
+Request parse(int count, char** words) {
+  Request request;
+  for (int i = 1; i + 1 < count; i += 2) {
+    const std::string name = words[i];
+    const auto number = std::strtoull(words[i + 1], nullptr, 10);
+    if (name == "--minutes")
+      request.time = std::chrono::minutes(number);
+    else if (name == "--seconds")
+      request.time = std::chrono::seconds(number);
+    else if (name == "--seed")
+      request.seed = number;
+    else if (name == "--only")
+      request.only = number;
+    else {
+      std::cerr << "usage: tandem_soak [--minutes M | --seconds S] [--seed N] [--only RUN]\n";
+      std::exit(2);
+    }
+  }
+  return request;
+}
+
+int soak(const Request& request) {
+  if (request.only) {
+    const Draw only = draw(*request.only);
+    std::cout << only.text() << std::endl;
+    run(only);
+    return 0;
+  }
+  const auto start = Clock::now();
+  auto shown = start;
+  std::int64_t runs = 0, resident_early = 0;
+  std::array<std::int64_t, 4> by_fault{};
+  for (std::uint64_t seed = request.seed * 1'000'000'000u; Clock::now() - start < request.time;
+       ++seed, ++runs) {
+    const Draw next = draw(seed);
+    run(next);
+    ++by_fault[static_cast<std::size_t>(next.fault)];
+    if (runs == kWarmUpRuns) resident_early = status_field("VmRSS");
+    if (runs > kWarmUpRuns && status_field("VmRSS") > resident_early + kMostGrowthKiB)
+      fail(next, fmt::format("resident memory grew from {} to {} KiB", resident_early,
+                             status_field("VmRSS")));
+    if (status_field("Threads") != 1) fail(next, "a thread is left");
+    if (Clock::now() - shown < 60s) continue;
+    shown = Clock::now();
+    fmt::print("{:>5} min  {:>8} runs  {} KiB resident ({} after {} runs)\n",
+               std::chrono::duration_cast<std::chrono::minutes>(shown - start).count(), runs,
+               status_field("VmRSS"), resident_early, kWarmUpRuns);
+    std::fflush(stdout);
+  }
+  fmt::print(
+      "{} runs: {} undisturbed, {} delayed, {} with a throw, {} interrupted; no difference, "
+      "no hang, {} KiB resident after {} runs, {} KiB at the end\n",
+      runs, by_fault[0], by_fault[1], by_fault[2], by_fault[3], resident_early, kWarmUpRuns,
+      status_field("VmRSS"));
+  return 0;
+}
+
+}  // namespace
+}  // namespace tandem::testing
+
+int main(int count, char** words) {
+  return tandem::testing::soak(tandem::testing::parse(count, words));
+}
