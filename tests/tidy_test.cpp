@@ -399,7 +399,8 @@ std::vector<Source> read_tree() {
     }
   };
   for (const auto& entry : fs::directory_iterator(root)) {
-    add(entry);
+    // In a linked worktree .git is a file, and names the place of the repository.
+    if (entry.path().filename() != ".git") add(entry);
   }
   for (const auto& [folder, allowed] : may_include()) {
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
