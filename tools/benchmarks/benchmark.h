@@ -40,6 +40,7 @@ struct Benchmark {
 /// All of them, in the order in which they are listed.
 std::span<const Benchmark> benchmarks();
 
+std::vector<Section> bench_pipeline(const Settings& settings);
 std::vector<Section> bench_simulator(const Settings& settings);
 
 /// Seconds of each function's fastest run out of `repetitions`, the functions taking turns so that

@@ -22,6 +22,7 @@ using tools::Json;
 
 constexpr Benchmark kBenchmarks[] = {
     {"simulator", "rates of generating, lowering, verifying and simulating", bench_simulator},
+    {"pipeline", "two stages on two cores beside their simulated ideal", bench_pipeline},
 };
 
 struct Request {

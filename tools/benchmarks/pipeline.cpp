@@ -1,0 +1,169 @@
+// Two stages on two cores beside the simulated ideal of the same plan: what threads, hand-overs and
+// the executor's own work cost. The profile that prices the ideal is measured just before.
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/cost.h"
+#include "core/lower.h"
+#include "core/memory.h"
+#include "core/plan.h"
+#include "executor/profile.h"
+#include "executor/train.h"
+#include "planner/partition.h"
+#include "planner/stage_work.h"
+#include "simulator/simulate.h"
+#include "tools/benchmarks/benchmark.h"
+
+namespace tandem::benchmarks {
+
+namespace {
+
+constexpr std::int64_t kBatches = 8;
+constexpr std::int64_t kFillingBatches = 2;  // the pipeline fills and caches warm up
+constexpr std::int32_t kMicrobatches = 8;
+constexpr double kMostOverIdeal = 1.03, kLeastInKernels = 0.97;
+
+ModelSpec model() {
+  return {.name = "bench",
+          .blocks = 6,
+          .width = 384,
+          .heads = 6,
+          .sequence = 256,
+          .vocabulary = 256,
+          .tied = true};
+}
+
+Plan plan_of(const char* schedule, const Profile& profile) {
+  Plan plan{.model = profile.model,
+            .schedule = schedule,
+            .depth = 2,
+            .microbatches = kMicrobatches,
+            .stages = {},
+            .profile = {},
+            .predicted = {}};
+  const Program program = lower(make_schedule(find_schedule(schedule), schedule_request(plan)));
+  const LayerTimes times(profile, plan.model, plan.microbatch_size);
+  const StageWork work(program);
+  const auto cut = partition(
+      {.layers = times.layers(), .depth = 2, .cost = [&](LayerRange range, std::size_t stage) {
+         return work.of(id_at<StageId>(stage), times.of(range)).count();
+       }});
+  TANDEM_CHECK(cut.has_value());
+  plan.stages = *cut;
+  return plan;
+}
+
+/// What trained: seconds of each batch after the first ones, and the lowest share of that time that
+/// a device spent inside kernels.
+struct Measured {
+  std::vector<double> batch_s;
+  double in_kernels = 1.0;
+};
+
+double share_in_kernels(const Program& program, const Timeline& timeline) {
+  double least = 1.0;
+  for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
+    std::optional<Duration> first;
+    Duration last{}, busy{};
+    for (const Span& span : timeline.spans) {
+      const Op& op = program[span.instruction].op;
+      if (program.placement().device[op.stage] != device) continue;
+      if (!is_compute(op.kind) && op.kind != OpKind::update) continue;
+      // Whole bodies in the middle of the run: all that is issued there is on.
+      if (span.body < kFillingBatches || span.body >= kBatches - 1) continue;
+      first = std::min(first.value_or(span.start), span.start);
+      last = std::max(last, span.end);
+      busy += span.end - span.start;
+    }
+    TANDEM_CHECK(first.has_value());
+    least = std::min(least, to_seconds(busy) / to_seconds(last - *first));
+  }
+  return least;
+}
+
+Measured train(const Plan& plan, const Program& program) {
+  const Data data(plan.model, plan.microbatch_size, 1);
+  TrainingSetup<float> setup;
+  setup.stage = {.model = plan.model,
+                 .microbatch_size = plan.microbatch_size,
+                 .microbatches = plan.microbatches,
+                 .optimizer = {},
+                 .seed = 1,
+                 .data = &data};
+  setup.layers = plan.stages;
+  setup.slots = count_slots(program);
+  setup.batches = kBatches;
+  Measured measured;
+  Duration last{};
+  setup.on_batch = [&](std::int64_t batch, double, Duration since_start) {
+    if (batch >= kFillingBatches) measured.batch_s.push_back(to_seconds(since_start - last));
+    last = since_start;
+  };
+  const TrainingReport<float> report = train_on_cpu<float>(program, setup);
+  measured.in_kernels = share_in_kernels(program, report.timeline);
+  return measured;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+std::vector<Section> bench_pipeline(const Settings& settings) {
+  const Profile profile = measure_profile({.model = model(),
+                                           .microbatch_sizes = {1},
+                                           .busy_devices = 2,
+                                           .on_progress = {},
+                                           .stop = {}});
+  const std::vector<const char*> schedules{"2bw", "1f1b", "gpipe"};
+  std::vector<Plan> plans;
+  std::vector<Program> programs;
+  std::vector<Measured> measured(schedules.size());
+  for (const char* schedule : schedules) {
+    plans.push_back(plan_of(schedule, profile));
+    programs.push_back(
+        lower(make_schedule(find_schedule(schedule), schedule_request(plans.back()))));
+  }
+  for (int repetition = 0; repetition < settings.repetitions; ++repetition) {
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const Measured run = train(plans[i], programs[i]);
+      measured[i].batch_s.insert(measured[i].batch_s.end(), run.batch_s.begin(), run.batch_s.end());
+      measured[i].in_kernels =
+          repetition == 0 ? run.in_kernels : std::max(measured[i].in_kernels, run.in_kernels);
+    }
+  }
+  Section section{.title = fmt::format("Two stages on two cores, {} microbatches of one sequence; "
+                                       "6 layers, width 384, sequence 256",
+                                       kMicrobatches),
+                  .rows = {}};
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const StageCosts costs =
+        costs_from_profile(profile, plans[i].model, plans[i].stages, plans[i].microbatch_size);
+    const CostTable table = price(programs[i], cost_model(programs[i].placement(), costs));
+    const double ideal_s = simulate(programs[i], table, {.batches = kBatches}).period_s();
+    const double step_s = median(measured[i].batch_s);
+    section.rows.push_back({.what = fmt::format("{}, simulated step", schedules[i]),
+                            .value = ideal_s * 1e3,
+                            .unit = "ms"});
+    section.rows.push_back({.what = fmt::format("{}, measured step over it", schedules[i]),
+                            .value = step_s / ideal_s,
+                            .unit = "",
+                            .floor = kMostOverIdeal,
+                            .at_most = true});
+    Row inside{.what = fmt::format("{}, share of time inside kernels", schedules[i]),
+               .value = measured[i].in_kernels,
+               .unit = ""};
+    if (plans[i].schedule == "2bw") inside.floor = kLeastInKernels;
+    section.rows.push_back(std::move(inside));
+  }
+  return {section};
+}
+
+}  // namespace tandem::benchmarks
