@@ -22,23 +22,25 @@ concept Machine = requires(M& machine, const Program& program, Instance instance
   { machine.issue(program, instance) } -> std::same_as<void>;
 };
 
-/// Runs the instances of body `body` that fall inside a run of `batches` batches.
+/// Runs the instances of body `body` that fall inside a run of `batches` batches, from batch
+/// `first` on.
 template <Machine M>
 void run_body(const Program& program, std::span<const InstructionId> order, std::int64_t body,
-              std::int64_t batches, M& machine) {
-  const std::int64_t end = batches * program.microbatches();
+              std::int64_t batches, M& machine, std::int64_t first = 0) {
+  const std::int64_t begin = first * program.microbatches(), end = batches * program.microbatches();
   for (const InstructionId id : order) {
     const std::int64_t microbatch = body * program.microbatches() + program[id].op.microbatch;
-    if (microbatch >= 0 && microbatch < end) machine.issue(program, {id, body, microbatch});
+    if (microbatch >= begin && microbatch < end) machine.issue(program, {id, body, microbatch});
   }
 }
 
-/// Runs `batches` batches of the instructions in `order`, a slice of the program's order.
+/// Runs the instructions in `order`, a slice of the program's order, for `batches` batches, or for
+/// those from `first` on when the machine has ended the ones before.
 template <Machine M>
 void run(const Program& program, std::span<const InstructionId> order, std::int64_t batches,
-         M& machine) {
-  for (std::int64_t body = -program.ramp(); body < batches; ++body) {
-    run_body(program, order, body, batches, machine);
+         M& machine, std::int64_t first = 0) {
+  for (std::int64_t body = first - program.ramp(); body < batches; ++body) {
+    run_body(program, order, body, batches, machine, first);
   }
 }
 

@@ -75,6 +75,7 @@ struct StepSpans {
 /// themselves.
 struct StepNumbers {
   double learning_rate = 0.0;
+  double gradient_scale = 1.0;  // gradients are multiplied by it first
   double weight_decay = 0.0;
   double beta1 = 0.0, beta2 = 0.0, epsilon = 0.0;
   double correction1 = 1.0, correction2 = 1.0;  // 1 − βᵗ; AdamW divides by them

@@ -29,20 +29,27 @@ struct UpdateSpans {
   std::span<T> state = {}, weights_out = {};
 };
 
-/// Update `number`, counted from 1, of the tensors, which cover the spans by their offsets.
-/// Elements are updated independently of one another: equal weights, gradients and states give
-/// equal bits wherever they stand.
+/// One step of an optimizer.
+struct OptimizerStep {
+  std::int64_t number = 1;      // of the steps taken, counted from 1
+  double gradient_scale = 1.0;  // factor of the gradients
+};
+
+/// Steps the tensors, which cover the spans by their offsets. Elements are updated independently of
+/// one another: equal weights, gradients and states give equal bits wherever they stand.
 template <Kernels K>
-void update(K& kernels, const OptimizerConfig& config, std::int64_t number,
+void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step,
             std::span<const Tensor> tensors, const UpdateSpans<typename K::Scalar>& spans) {
   using T = typename K::Scalar;
   const auto size = static_cast<std::size_t>(total_size(tensors));
   const auto states = static_cast<std::size_t>(optimizer_states(config.kind));
-  TANDEM_CHECK(number >= 1 && spans.weights.size() == size && spans.state.size() == states * size,
-               number, spans.weights.size(), spans.state.size(), size, states);
-  const double count = static_cast<double>(number);
+  TANDEM_CHECK(
+      step.number >= 1 && spans.weights.size() == size && spans.state.size() == states * size,
+      step.number, spans.weights.size(), spans.state.size(), size, states);
+  const double count = static_cast<double>(step.number);
   StepNumbers numbers{
       .learning_rate = config.learning_rate,
+      .gradient_scale = step.gradient_scale,
       .beta1 = config.kind == OptimizerKind::momentum ? config.momentum : config.beta1,
       .beta2 = config.beta2,
       .epsilon = config.epsilon,
@@ -51,21 +58,21 @@ void update(K& kernels, const OptimizerConfig& config, std::int64_t number,
   for (const Tensor& tensor : tensors) {
     const auto first = static_cast<std::size_t>(tensor.offset);
     const auto length = static_cast<std::size_t>(tensor.size());
-    StepSpans<T> step{.weights = spans.weights.subspan(first, length),
+    StepSpans<T> part{.weights = spans.weights.subspan(first, length),
                       .gradient = spans.gradients.subspan(first, length),
                       .weights_out = spans.weights_out.subspan(first, length)};
-    if (states > 0) step.first = spans.state.subspan(first, length);
-    if (states > 1) step.second = spans.state.subspan(size + first, length);
+    if (states > 0) part.first = spans.state.subspan(first, length);
+    if (states > 1) part.second = spans.state.subspan(size + first, length);
     numbers.weight_decay = tensor.decayed ? config.weight_decay : 0.0;
     switch (config.kind) {
       case OptimizerKind::sgd:
-        kernels.step_sgd(step, numbers);
+        kernels.step_sgd(part, numbers);
         break;
       case OptimizerKind::momentum:
-        kernels.step_momentum(step, numbers);
+        kernels.step_momentum(part, numbers);
         break;
       case OptimizerKind::adamw:
-        kernels.step_adamw(step, numbers);
+        kernels.step_adamw(part, numbers);
         break;
     }
   }

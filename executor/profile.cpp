@@ -107,7 +107,7 @@ class ModelPasses {
     }
     for (const auto& layer : layers_) {
       timed(samples, *layer, Measured::update, [&] {
-        tandem::update(kernels_, optimizer_, 1, layer->stage.parameters(),
+        tandem::update(kernels_, optimizer_, OptimizerStep{}, layer->stage.parameters(),
                        UpdateSpans<float>{.weights = layer->weights.elements(),
                                           .gradients = layer->gradients.elements(),
                                           .state = layer->state.elements(),
@@ -284,14 +284,13 @@ Duration measure_overhead() {
   TrainingSetup<float> setup;
   setup.stage = {.model = tiny,
                  .microbatch_size = 1,
-                 .microbatches = kMicrobatches,
                  .optimizer = {.kind = OptimizerKind::sgd},
                  .seed = 1,
                  .data = &data};
   setup.layers = {{0, static_cast<std::int32_t>(layers_of(tiny).size())}};
   setup.slots = count_slots(program);
   setup.batches = kBatches;
-  const std::vector<Span> spans = train_on_cpu<float>(program, setup).timeline.spans;
+  const std::vector<Span> spans = train_on_cpu<float>(program, setup).timelines.front().spans;
   return (spans.back().end - spans.front().start) / static_cast<std::int64_t>(spans.size());
 }
 

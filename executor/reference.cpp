@@ -1,6 +1,7 @@
 #include "executor/reference.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/check.h"
 #include "executor/cpu/kernels.h"
@@ -13,90 +14,166 @@ std::vector<T> zeros(std::int64_t size) {
   return std::vector<T>(static_cast<std::size_t>(size));
 }
 
+std::vector<ReferencePart> parts_of(const ModelSpec& model, const ReferenceConfig& config) {
+  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
+  if (config.semantics == WeightSemantics::stashed) {
+    std::int32_t covered = 0;
+    for (const ReferencePart& part : config.parts) {
+      TANDEM_CHECK(part.layers.first == covered, part.layers.first, covered);
+      covered = part.layers.last;
+    }
+    TANDEM_CHECK(covered == layers, covered, layers);
+    return config.parts;
+  }
+  TANDEM_CHECK(config.parts.empty());
+  return {{.layers = {0, layers},
+           .microbatches = config.microbatches,
+           .staleness = config.semantics == WeightSemantics::delayed_by_one ? 1 : 0}};
+}
+
 }  // namespace
 
 template <Kernels K>
 Reference<K>::Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data)
     : config_(config), tied_(model.architecture == Architecture::gpt2 && model.tied), data_(data) {
-  TANDEM_CHECK(config.semantics != WeightSemantics::stashed);
-  const LayerShape shape{
-      .model = model,
-      .microbatch_size = config.microbatch_size,
-      .loss_scale = mean_loss_scale(model, config.microbatch_size, config.microbatches)};
+  const std::vector<ReferencePart> parts = parts_of(model, config);
+  TANDEM_CHECK(!tied_ || parts.size() == 1, parts.size());
+  const LayerShape shape{.model = model,
+                         .microbatch_size = config.microbatch_size,
+                         .loss_scale = mean_loss_scale(model, config.microbatch_size,
+                                                       parts.back().microbatches * config.width)};
   boundary_ = shape.boundary();
-  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
-  for (std::int32_t index = 0; index < layers; ++index) {
-    AnyLayer<K> layer(shape, index);
-    for (const Tensor& tensor : layer.tensors()) {
-      std::vector<T> weights = zeros<T>(tensor.size());
-      initialise<T>(tensor, config.seed, weights);
-      state_.weights[tensor.name] = std::move(weights);
-      state_.optimizer[tensor.name] =
-          zeros<T>(tensor.size() * optimizer_states(config.optimizer.kind));
+  for (const ReferencePart& part : parts) {
+    TANDEM_CHECK(config.microbatches % part.microbatches == 0, part.microbatches);
+    parts_.push_back({.config = part, .entries = {}, .versions = {Tensors{}}});
+    for (std::int32_t index = part.layers.first; index < part.layers.last; ++index) {
+      AnyLayer<K> layer(shape, index);
+      for (const Tensor& tensor : layer.tensors()) {
+        std::vector<T> weights = zeros<T>(tensor.size());
+        initialise<T>(tensor, config.seed, weights);
+        parts_.back().versions.back()[tensor.name] = weights;
+        state_.weights[tensor.name] = std::move(weights);
+        state_.optimizer[tensor.name] =
+            zeros<T>(tensor.size() * optimizer_states(config.optimizer.kind));
+      }
+      parts_.back().entries.push_back({.layer = std::move(layer)});
     }
-    entries_.push_back(Entry{.layer = std::move(layer), .weights = {}, .gradients = {}});
   }
-  previous_ = state_.weights;
 }
 
+/// Puts the version that the microbatch reads into the entries, and sums to add to.
 template <Kernels K>
-void Reference<K>::load(const Tensors& weights) {
-  for (Entry& entry : entries_) {
+void Reference<K>::load(Part& part, std::int64_t microbatch) {
+  const std::int64_t update = microbatch / part.config.microbatches;
+  const std::int64_t version = std::max<std::int64_t>(update - part.config.staleness, 0);
+  for (Entry& entry : part.entries) {
+    if (entry.sums.empty()) {
+      const auto sums = static_cast<std::size_t>(config_.width * part.config.replicas);
+      entry.sums.assign(sums, zeros<T>(entry.layer.weights_size()));
+    }
+    if (part.loaded == version) continue;
     entry.weights.clear();
+    const auto back = static_cast<std::size_t>(part.updates - version);
+    const Tensors& weights = part.versions.at(part.versions.size() - 1 - back);
     for (const Tensor& tensor : entry.layer.tensors()) {
       const std::vector<T>& values = weights.at(tensor.name);
       entry.weights.insert(entry.weights.end(), values.begin(), values.end());
     }
-    entry.gradients = zeros<T>(entry.layer.weights_size());
   }
+  part.loaded = version;
 }
 
 template <Kernels K>
-double Reference<K>::run_microbatch(std::int64_t k) {
+double Reference<K>::run_microbatch(std::int64_t batch, std::int32_t pipeline,
+                                    std::int32_t microbatch) {
   Sample<T> sample;
-  data_.fill(k, sample);
+  data_.fill((batch * config_.width + pipeline) * config_.microbatches + microbatch, sample);
   // inputs[i] is what layer i reads; the first holds the data's numbers, if the model takes
   // numbers.
   std::vector<std::vector<T>> inputs{sample.inputs}, stashes;
   std::optional<double> loss;
-  for (const Entry& entry : entries_) {
-    const bool last = &entry == &entries_.back();
-    stashes.push_back(zeros<T>(entry.layer.stash_size()));
-    std::vector<T> output = zeros<T>(last ? 0 : boundary_);
-    loss = entry.layer.forward(kernels_, {.weights = entry.weights,
-                                          .input = inputs.back(),
-                                          .sample = &sample,
-                                          .stash = stashes.back(),
-                                          .output = output});
-    inputs.push_back(std::move(output));
-  }
-  std::vector<T> gradient;
-  for (std::size_t i = entries_.size(); i-- > 0;) {
-    Entry& entry = entries_[i];
-    std::vector<T> scratch = zeros<T>(entry.layer.scratch_size());
-    std::vector<T> input_gradient = zeros<T>(i > 0 ? boundary_ : 0);
-    const BackwardSpans<T> spans{.weights = entry.weights,
-                                 .input = inputs[i],
-                                 .stash = stashes[i],
-                                 .output_gradient = gradient,
-                                 .scratch = scratch,
-                                 .input_gradient = input_gradient,
-                                 .gradients = entry.gradients};
-    entry.layer.backward_input(kernels_, spans);
-    entry.layer.backward_weight(kernels_, spans);
-    gradient = std::move(input_gradient);
+  for (const Part& part : parts_) {
+    for (const Entry& entry : part.entries) {
+      const bool last = &entry == &parts_.back().entries.back();
+      stashes.push_back(zeros<T>(entry.layer.stash_size()));
+      std::vector<T> output = zeros<T>(last ? 0 : boundary_);
+      loss = entry.layer.forward(kernels_, {.weights = entry.weights,
+                                            .input = inputs.back(),
+                                            .sample = &sample,
+                                            .stash = stashes.back(),
+                                            .output = output});
+      inputs.push_back(std::move(output));
+    }
   }
   TANDEM_CHECK(loss.has_value());
+  run_backward(inputs, stashes, pipeline, batch * config_.microbatches + microbatch);
   return *loss;
 }
 
 template <Kernels K>
-void Reference<K>::update_tensor(const Tensor& tensor, const std::vector<T>& gradient) {
+void Reference<K>::run_backward(std::vector<std::vector<T>>& inputs,
+                                std::vector<std::vector<T>>& stashes, std::int32_t pipeline,
+                                std::int64_t microbatch) {
+  std::vector<T> gradient;
+  std::size_t i = stashes.size();
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
+    const std::int64_t sum = pipeline * part->config.replicas + microbatch % part->config.replicas;
+    for (auto entry = part->entries.rbegin(); entry != part->entries.rend(); ++entry) {
+      --i;
+      std::vector<T> scratch = zeros<T>(entry->layer.scratch_size());
+      std::vector<T> input_gradient = zeros<T>(i > 0 ? boundary_ : 0);
+      const BackwardSpans<T> spans{.weights = entry->weights,
+                                   .input = inputs[i],
+                                   .stash = stashes[i],
+                                   .output_gradient = gradient,
+                                   .scratch = scratch,
+                                   .input_gradient = input_gradient,
+                                   .gradients = entry->sums[static_cast<std::size_t>(sum)]};
+      entry->layer.backward_input(kernels_, spans);
+      entry->layer.backward_weight(kernels_, spans);
+      gradient = std::move(input_gradient);
+    }
+  }
+}
+
+/// The gradients of an update, by tensor; its sums are used up.
+template <Kernels K>
+typename Reference<K>::Tensors Reference<K>::summed_gradients(Part& part) {
+  Tensors total;
+  const auto sums = static_cast<std::size_t>(config_.width * part.config.replicas);
+  for (std::size_t sum = 0; sum < sums; ++sum) {
+    Tensors one;
+    for (const Entry& entry : part.entries) {
+      for (const Tensor& tensor : entry.layer.tensors()) {
+        const auto first = entry.sums[sum].begin() + tensor.offset;
+        one[tensor.name].assign(first, first + tensor.size());
+      }
+    }
+    if (tied_) {
+      std::vector<T>& table = one.at(kTokenTable);
+      kernels_.add(table, one.at(kHeadTable), table);
+    }
+    if (sum == 0) {
+      total = std::move(one);
+      continue;
+    }
+    for (auto& [name, gradient] : total) kernels_.add(gradient, one.at(name), gradient);
+  }
+  for (Entry& entry : part.entries) entry.sums.clear();
+  return total;
+}
+
+template <Kernels K>
+void Reference<K>::update_tensor(const Part& part, const Tensor& tensor,
+                                 const std::vector<T>& gradient) {
   Tensor alone = tensor;
   alone.offset = 0;
   std::vector<T>& weights = state_.weights.at(tensor.name);
   const std::vector<T> before = weights;
-  update(kernels_, config_.optimizer, state_.updates + 1, std::span<const Tensor>(&alone, 1),
+  const double scale = static_cast<double>(parts_.back().config.microbatches) /
+                       static_cast<double>(part.config.microbatches);
+  update(kernels_, config_.optimizer, {.number = part.updates + 1, .gradient_scale = scale},
+         std::span<const Tensor>(&alone, 1),
          {.weights = before,
           .gradients = gradient,
           .state = state_.optimizer.at(tensor.name),
@@ -104,43 +181,47 @@ void Reference<K>::update_tensor(const Tensor& tensor, const std::vector<T>& gra
 }
 
 template <Kernels K>
-void Reference<K>::update_all() {
-  std::map<std::string, std::vector<T>> gradients;
-  for (const Entry& entry : entries_) {
-    for (const Tensor& tensor : entry.layer.tensors()) {
-      const auto first = entry.gradients.begin() + tensor.offset;
-      gradients[tensor.name].assign(first, first + tensor.size());
-    }
-  }
-  if (tied_) {
-    std::vector<T>& sum = gradients.at(kTokenTable);
-    kernels_.add(sum, gradients.at(kHeadTable), sum);
-  }
-  for (const Entry& entry : entries_) {
+void Reference<K>::update_part(Part& part) {
+  const Tensors gradients = summed_gradients(part);
+  Tensors version;
+  for (const Entry& entry : part.entries) {
     for (const Tensor& tensor : entry.layer.tensors()) {
       if (tied_ && tensor.name == kHeadTable) {
-        continue;
+        state_.weights.at(kHeadTable) = state_.weights.at(kTokenTable);
+        state_.optimizer.at(kHeadTable) = state_.optimizer.at(kTokenTable);
+      } else {
+        update_tensor(part, tensor, gradients.at(tensor.name));
       }
-      update_tensor(tensor, gradients.at(tensor.name));
+      version[tensor.name] = state_.weights.at(tensor.name);
     }
   }
-  if (tied_) {
-    state_.weights.at(kHeadTable) = state_.weights.at(kTokenTable);
-    state_.optimizer.at(kHeadTable) = state_.optimizer.at(kTokenTable);
-  }
+  part.versions.push_back(std::move(version));
+  if (std::ssize(part.versions) > part.config.staleness + 1) part.versions.pop_front();
+  ++part.updates;
 }
 
 template <Kernels K>
-const ReferenceState<typename K::Scalar>& Reference<K>::step() {
-  const bool delayed = config_.semantics == WeightSemantics::delayed_by_one;
-  load(delayed ? previous_ : state_.weights);
-  previous_ = state_.weights;
-  state_.losses.clear();
-  for (std::int32_t i = 0; i < config_.microbatches; ++i) {
-    state_.losses.push_back(run_microbatch(state_.updates * config_.microbatches + i));
+const ReferenceState<typename K::Scalar>& Reference<K>::step(
+    const std::function<void(const ReferenceUpdate&)>& on_update) {
+  const std::int32_t m = config_.microbatches;
+  state_.losses.assign(static_cast<std::size_t>(m * config_.width), 0.0);
+  for (std::int32_t i = 0; i < m; ++i) {
+    const std::int32_t microbatch = config_.descending ? m - 1 - i : i;
+    for (Part& part : parts_) load(part, state_.batches * m + microbatch);
+    for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline) {
+      state_.losses[static_cast<std::size_t>(pipeline * m + microbatch)] =
+          run_microbatch(state_.batches, pipeline, microbatch);
+    }
+    for (Part& part : parts_) {
+      if ((i + 1) % part.config.microbatches != 0) continue;
+      update_part(part);
+      if (!on_update) continue;
+      ReferenceUpdate made{.tensors = {}, .version = part.updates};
+      for (const auto& [name, values] : part.versions.back()) made.tensors.push_back(name);
+      on_update(made);
+    }
   }
-  update_all();
-  ++state_.updates;
+  ++state_.batches;
   return state_;
 }
 

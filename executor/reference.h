@@ -5,6 +5,8 @@
 // else: no stage, no slot, no program.
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,62 +18,96 @@
 
 namespace tandem {
 
-struct ReferenceConfig {
-  WeightSemantics semantics = WeightSemantics::vanilla;  // or delayed_by_one
-  OptimizerConfig optimizer = {};
-  std::int32_t microbatches = 1;  // m: summed into one update
-  std::int32_t microbatch_size = 1;
-  std::uint64_t seed = 0;  // of the initial weights
+/// Layers whose weights are versioned together. Microbatch k of a pipeline, counted from the start
+/// of the run, is covered by update u = ⌊k / microbatches⌋ and reads version max(u − staleness, 0),
+/// forward and backward.
+struct ReferencePart {
+  LayerRange layers;
+  std::int32_t microbatches = 1;  // that an update covers, of one pipeline
+  std::int32_t staleness = 0;
+  std::int32_t replicas = 1;  // microbatch k adds to the sum of replica k mod replicas
 };
 
-/// After `updates` updates. Tensors by name; a tied head's table is listed too, always equal to the
-/// embedding's.
+struct ReferenceConfig {
+  WeightSemantics semantics = WeightSemantics::vanilla;
+  OptimizerConfig optimizer = {};
+  std::int32_t microbatches = 1;  // m: of one pipeline's batch
+  std::int32_t microbatch_size = 1;
+  std::uint16_t width =
+      1;  // pipelines: a batch is m microbatches of the first, then of the second …
+  bool descending = false;  // a batch's gradients are summed from its last microbatch to its first
+  std::uint64_t seed = 0;   // of the initial weights
+  /// Of stashed semantics, covering the model in order. Else it is the whole model, updated once a
+  /// batch.
+  std::vector<ReferencePart> parts = {};
+};
+
+/// Tensors by name; a tied head's table is listed too, always equal to the embedding's.
 template <class T>
 struct ReferenceState {
-  std::int64_t updates = 0;
+  std::int64_t batches = 0;                       // ended
   std::map<std::string, std::vector<T>> weights;  // the newest version
   std::map<std::string, std::vector<T>>
       optimizer;               // first moments, then second ones; empty for SGD
   std::vector<double> losses;  // of the last batch, a microbatch each
 };
 
-/// Gradients are sums over microbatches in ascending order, of the loss scaled by 1/(B·T·m). Those
-/// of a tied embedding are summed apart in embedding and head, then added, embedding + head.
+/// An update that has just been made: which tensors got which version.
+struct ReferenceUpdate {
+  std::vector<std::string> tensors;
+  std::int64_t version = 0;
+};
+
+/// Gradients are sums over microbatches, of the mean loss over the microbatches that an update of
+/// the last part covers in all pipelines; a part whose updates cover more or fewer scales its sum
+/// to the mean over its own. Those of a tied embedding are summed apart in embedding and head, then
+/// added, embedding + head. What several pipelines or replicas sum apart is added in their order.
 template <Kernels K>
 class Reference {
  public:
   using T = typename K::Scalar;
 
-  /// REQUIRES: semantics vanilla or delayed_by_one (checked); `data` made for the same model and
-  /// microbatch size, and outlives this.
+  /// REQUIRES: parts cover the layers, in order; tied embeddings in one part (checked). `data` made
+  /// for the same model and microbatch size, and outlives this.
   Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data);
 
-  /// One batch and its update: W(t+1) = W(t) − ν∇f(W(t)), or with delay W(t) − ν∇f(W(max(t−1, 0))).
-  const ReferenceState<T>& step();
+  /// One batch and its updates. Vanilla: W(t+1) = W(t) − ν∇f(W(t)); delayed by one:
+  /// W(t) − ν∇f(W(max(t−1, 0))).
+  const ReferenceState<T>& step(const std::function<void(const ReferenceUpdate&)>& on_update = {});
   const ReferenceState<T>& state() const { return state_; }
 
  private:
   using Tensors = std::map<std::string, std::vector<T>>;
-  /// A layer, the weights of the version in use, and the sum of gradients, contiguous as layers
-  /// want them.
+  /// A layer, the weights of the version in use, and sums of gradients, contiguous as layers want
+  /// them: one for each replica of each pipeline.
   struct Entry {
     AnyLayer<K> layer;
-    std::vector<T> weights, gradients;
+    std::vector<T> weights = {};
+    std::vector<std::vector<T>> sums = {};
+  };
+  struct Part {
+    ReferencePart config;
+    std::vector<Entry> entries;
+    std::deque<Tensors> versions;  // the newest last
+    std::int64_t updates = 0;
+    std::int64_t loaded = -1;  // the version in the entries
   };
 
-  void load(const Tensors& weights);
-  double run_microbatch(std::int64_t k);
-  void update_tensor(const Tensor& tensor, const std::vector<T>& gradient);
-  void update_all();
+  void load(Part& part, std::int64_t microbatch);
+  double run_microbatch(std::int64_t batch, std::int32_t pipeline, std::int32_t microbatch);
+  void run_backward(std::vector<std::vector<T>>& inputs, std::vector<std::vector<T>>& stashes,
+                    std::int32_t pipeline, std::int64_t microbatch);
+  Tensors summed_gradients(Part& part);
+  void update_part(Part& part);
+  void update_tensor(const Part& part, const Tensor& tensor, const std::vector<T>& gradient);
 
   ReferenceConfig config_;
   bool tied_;
   const Data& data_;
   K kernels_;
   std::int64_t boundary_;
-  std::vector<Entry> entries_;
+  std::vector<Part> parts_;
   ReferenceState<T> state_;
-  Tensors previous_;
 };
 
 }  // namespace tandem

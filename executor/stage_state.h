@@ -3,7 +3,6 @@
 // and sample.
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "core/memory.h"
@@ -19,10 +18,19 @@ namespace tandem {
 struct StageSetup {
   ModelSpec model;
   std::int32_t microbatch_size = 1;
-  std::int32_t microbatches = 1;
   OptimizerConfig optimizer;
   std::uint64_t seed = 0;
   const Data* data = nullptr;
+};
+
+/// Where a stage stands in a run.
+struct StagePlace {
+  std::uint16_t pipeline = 0;  // of the width
+  StageId id{};
+  DeviceId device{};  // within the pipeline
+  LayerRange layers;
+  double loss_scale = 1.0;
+  double gradient_factor = 1.0;  // what its gradients lack to be the mean over its update
 };
 
 template <class B>
@@ -32,11 +40,11 @@ class StageState {
   using Ring = SlotRing<typename B::Buffer>;
 
   /// Allocates everything, and initialises version 0 of the weights.
-  StageState(const StageSetup& setup, StageId stage_id, LayerRange layers, const StageSlots& slots,
-             B& backend, MemoryMeter& meter)
-      : id(stage_id),
-        stage(setup.model, layers, setup.microbatch_size,
-              mean_loss_scale(setup.model, setup.microbatch_size, setup.microbatches)),
+  StageState(const StageSetup& setup, const StagePlace& where, const StageSlots& slots, B& backend,
+             MemoryMeter& meter)
+      : place(where),
+        id(where.id),
+        stage(setup.model, where.layers, setup.microbatch_size, where.loss_scale),
         optimizer(setup.optimizer),
         data(setup.data),
         versions(slots[SlotKind::weights]) {
@@ -59,13 +67,33 @@ class StageState {
     stage.initialise(weights.acquire(0), setup.seed);
   }
 
-  /// Microbatch `k` as this stage needs it: null where it is neither first nor last.
+  /// Sample `k` of the data as this stage needs it: null where it is neither first nor last.
   const Sample<T>* sample(std::int64_t k) {
     if (!stage.is_first() && !stage.is_last()) return nullptr;
     data->fill(k, sample_);
     return &sample_;
   }
 
+  /// Neighbours along the model for a microbatch; null at the model's ends.
+  StageState* above(std::int64_t microbatch) const { return neighbour(above_, microbatch); }
+  StageState* below(std::int64_t microbatch) const { return neighbour(below_, microbatch); }
+  /// `to` takes what this stage makes of every microbatch that both process. `processes`: whether
+  /// each residue modulo the batch is one of them.
+  void join_below(StageState& to, const std::vector<bool>& processes) {
+    below_.resize(processes.size());
+    to.above_.resize(processes.size());
+    for (std::size_t residue = 0; residue < processes.size(); ++residue) {
+      if (!processes[residue]) continue;
+      below_[residue] = &to;
+      to.above_[residue] = this;
+    }
+  }
+  /// What passes between the two is not sent.
+  bool shares_device_with(const StageState& other) const {
+    return place.device == other.place.device;
+  }
+
+  const StagePlace place;
   const StageId id;
   const Stage<typename B::Kernels> stage;
   const OptimizerConfig optimizer;
@@ -74,12 +102,17 @@ class StageState {
   Ring weights, gradients, stash, input, output, output_gradient, input_gradient;
   typename B::Buffer state;
   std::vector<std::int64_t>
-      readers;  // microbatches in flight that use the version in each weight slot
-  std::optional<StageId> above, below;  // neighbours along the model
-  bool above_is_here = false, below_is_here = false;
+      readers;                 // microbatches in flight that use the version in each weight slot
+  std::int64_t tied_sums = 0;  // updates whose tied gradients within this stage are summed
   bool recomputes = false;
 
  private:
+  static StageState* neighbour(const std::vector<StageState*>& of, std::int64_t microbatch) {
+    if (of.empty()) return nullptr;
+    return of[static_cast<std::size_t>(microbatch) % of.size()];
+  }
+
+  std::vector<StageState*> above_, below_;  // by residue modulo the batch; empty: none
   Sample<T> sample_;
 };
 

@@ -12,27 +12,50 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "executor/cpu/backend.h"
+#include "executor/device_machine.h"
+#include "executor/loss_log.h"
 
 namespace tandem {
 
 namespace {
 
 void check_runnable(const Program& program) {
-  const Placement& placement = program.placement();
-  if (placement.parts() != placement.stages()) {
-    throw InputError(fmt::format(
-        "schedule {} has replicated stages, which this version simulates but does not train",
-        program.schedule()));
-  }
   for (const CostKey& key : program.cost_keys()) {
-    if (key.width > 1)
-      throw InputError("pipelines of width > 1 are simulated but not trained in this version");
     if (key.kind == OpKind::backward_input || key.kind == OpKind::backward_weight) {
       throw InputError(fmt::format(
           "schedule {} splits the backward, which this version simulates but does not train",
           program.schedule()));
     }
   }
+}
+
+/// Pipelines that the program is one of.
+std::uint16_t width_of(const Program& program) {
+  std::uint16_t width = 1;
+  for (const CostKey& key : program.cost_keys()) width = std::max(width, key.width);
+  return width;
+}
+
+/// Microbatches of one pipeline that an update of each stage covers; all of them where it has none.
+Table<StageId, std::int32_t> update_spans(const Program& program) {
+  Table<StageId, std::int32_t> spans(program.placement().stages(), program.microbatches());
+  for (const Instruction& instruction : program.instructions()) {
+    if (instruction.op.kind == OpKind::update) spans[instruction.op.stage] = instruction.op.span;
+  }
+  return spans;
+}
+
+/// Which residues modulo the batch each stage processes.
+Table<StageId, std::vector<bool>> processed_residues(const Program& program) {
+  Table<StageId, std::vector<bool>> processes(
+      program.placement().stages(),
+      std::vector<bool>(static_cast<std::size_t>(program.microbatches())));
+  for (const Instruction& instruction : program.instructions()) {
+    if (instruction.op.kind != OpKind::forward) continue;
+    processes[instruction.op.stage]
+             [static_cast<std::size_t>(instruction.op.microbatch % program.microbatches())] = true;
+  }
+  return processes;
 }
 
 /// One device of a run: everything its thread needs.
@@ -51,81 +74,107 @@ class CpuRun {
  public:
   using B = cpu::Backend<T>;
 
-  CpuRun(const Program& program, const TrainingSetup<T>& setup) : program_(program), setup_(setup) {
+  CpuRun(const Program& program, const TrainingSetup<T>& setup)
+      : program_(program),
+        setup_(setup),
+        covered_(update_spans(program)),
+        world_(program, width_of(program)),
+        losses_(std::int64_t{program.microbatches()} * world_.width,
+                [this](std::int64_t batch, double mean) { end_batch(batch, mean); }) {
     check_runnable(program);
     TANDEM_CHECK(setup.layers.size() == program.placement().parts(), setup.layers.size());
-    for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) build(device);
-    join_neighbours();
-    for (const InstructionId id : program.order()) {
-      if (!is_collective(program[id].op.kind)) continue;
-      world_.meetings.emplace(id, std::make_unique<Meeting<T>>(participants(program[id])));
+    for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline) {
+      world_.stages[pipeline].resize(program.placement().stages());
+      for (const DeviceId device : all_ids<DeviceId>(program.placement().devices))
+        build(pipeline, device);
+      join_neighbours(pipeline);
     }
+    set_up_meetings();
     set_up_world();
   }
 
   TrainingReport<T> run() {
     const std::stop_callback wake_all(stop_.get_token(), [this] { ring_all(); });
     const std::stop_callback user_stop(setup_.stop, [this] { stop_.request_stop(); });
-    std::latch ready(static_cast<std::ptrdiff_t>(devices_.size()) + 1);
-    {
-      std::vector<std::jthread> threads;
-      for (const DeviceId device : all_ids<DeviceId>(devices_.size())) {
-        threads.emplace_back([this, device, &ready] {
-          ready.arrive_and_wait();
-          run_device(device);
-        });
-      }
-      world_.start = std::chrono::steady_clock::now();
-      ready.arrive_and_wait();
+    const std::int64_t segment = setup_.pause_every > 0 ? setup_.pause_every : setup_.batches;
+    for (std::int64_t first = 0; first < setup_.batches && !stop_.stop_requested();) {
+      const std::int64_t last = std::min(first + segment, setup_.batches);
+      run_batches(first, last);
+      if (failure_) std::rethrow_exception(failure_);
+      if (setup_.on_pause && last - first == setup_.pause_every && !stop_.stop_requested())
+        setup_.on_pause(last, newest_weights(last));
+      first = last;
     }
-    if (failure_) std::rethrow_exception(failure_);
     collect();
     return std::move(report_);
   }
 
  private:
-  void build(DeviceId device) {
+  using State = StageState<B>;
+
+  std::size_t devices() const { return program_.placement().devices; }
+
+  void build(std::uint16_t pipeline, DeviceId device) {
     devices_.push_back(std::make_unique<CpuDevice<T>>(stop_.get_token()));
     CpuDevice<T>& here = *devices_.back();
-    world_.stages.resize(program_.placement().stages());
+    const Placement& placement = program_.placement();
+    const StageId last = placement.replicas_of(id_at<PartId>(placement.parts() - 1)).front();
     std::int64_t scratch = 0;
-    for (const StageId stage : program_.placement().stages_on(device)) {
-      const LayerRange layers = setup_.layers[index(program_.placement().part[stage])];
-      here.stages.push_back(std::make_unique<StageState<B>>(
-          setup_.stage, stage, layers, setup_.slots[stage], here.backend, here.meter));
-      world_.stages[stage] = here.stages.back().get();
+    for (const StageId stage : placement.stages_on(device)) {
+      const StagePlace place{
+          .pipeline = pipeline,
+          .id = stage,
+          .device = device,
+          .layers = setup_.layers[index(placement.part[stage])],
+          .loss_scale = mean_loss_scale(setup_.stage.model, setup_.stage.microbatch_size,
+                                        covered_[last] * world_.width),
+          .gradient_factor = static_cast<double>(covered_[last]) / covered_[stage]};
+      here.stages.push_back(std::make_unique<State>(setup_.stage, place, setup_.slots[stage],
+                                                    here.backend, here.meter));
+      world_.stages[pipeline][stage] = here.stages.back().get();
       scratch = std::max(scratch, here.stages.back()->stage.sizes().scratch);
     }
     cpu::Buffer<T> memory(scratch);
     here.meter.commit(MemoryClass::buffers, memory.bytes());
     here.meter.acquire(MemoryClass::buffers, memory.bytes());
-    here.machine = std::make_unique<DeviceMachine<B>>(program_, device, world_, here.backend,
+    here.machine = std::make_unique<DeviceMachine<B>>(world_, pipeline, device, here.backend,
                                                       std::move(memory));
   }
 
-  void join_neighbours() {
-    const Placement& placement = program_.placement();
-    for (const Placement::Edge& edge : placement.edges) {
-      StageState<B>& above = *world_.stages[edge.from];
-      StageState<B>& below = *world_.stages[edge.to];
-      above.below = edge.to;
-      below.above = edge.from;
-      above.below_is_here = below.above_is_here =
-          placement.device[edge.from] == placement.device[edge.to];
+  void join_neighbours(std::uint16_t pipeline) {
+    const Table<StageId, std::vector<bool>> processes = processed_residues(program_);
+    for (const Placement::Edge& edge : program_.placement().edges) {
+      std::vector<bool> both = processes[edge.from];
+      for (std::size_t residue = 0; residue < both.size(); ++residue)
+        both[residue] = both[residue] && processes[edge.to][residue];
+      world_.stages[pipeline][edge.from]->join_below(*world_.stages[pipeline][edge.to], both);
     }
     for (const Instruction& instruction : program_.instructions()) {
       if (instruction.op.kind == OpKind::recompute)
-        world_.stages[instruction.op.stage]->recomputes = true;
+        world_.stages[pipeline][instruction.op.stage]->recomputes = true;
     }
   }
 
-  std::size_t participants(const Instruction& instruction) const {
+  void set_up_meetings() {
     const Placement& placement = program_.placement();
-    std::size_t count = 0;
-    for (const PartId part : placement.tied_with(placement.part[instruction.op.stage])) {
-      count += placement.replicas_of(part).size();
+    for (const InstructionId id : program_.order()) {
+      const Op& op = program_[id].op;
+      if (!is_collective(op.kind)) continue;
+      const PartId part = placement.part[op.stage];
+      if (op.kind == OpKind::reduce_gradient) {
+        add_meeting(0, id, placement.replicas_of(part).size() * world_.width);
+        continue;
+      }
+      std::size_t participants = 0;
+      for (const PartId tied : placement.tied_with(part))
+        participants += placement.replicas_of(tied).size();
+      for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline)
+        add_meeting(pipeline, id, participants);
     }
-    return count;
+  }
+
+  void add_meeting(std::uint16_t pipeline, InstructionId id, std::size_t participants) {
+    world_.meetings.emplace(std::pair{pipeline, id}, std::make_unique<Meeting<T>>(participants));
   }
 
   void set_up_world() {
@@ -133,37 +182,50 @@ class CpuRun {
     world_.before_work = setup_.before_work;
     world_.keep_ledger = setup_.keep_ledger;
     world_.keep_timeline = setup_.keep_timeline;
-    world_.on_loss = [this](std::int64_t microbatch, double loss) {
-      // The last stage runs its forwards in ascending order or not, but a batch at a time.
-      const std::size_t seen = static_cast<std::size_t>(microbatch) + 1;
-      if (report_.losses.size() < seen) report_.losses.resize(seen);
-      report_.losses[seen - 1] = loss;
-      const std::int64_t m = program_.microbatches();
-      if (!setup_.on_batch || microbatch % m != m - 1) return;
-      double mean = 0.0;
-      for (std::int64_t i = microbatch - m + 1; i <= microbatch; ++i) {
-        mean += report_.losses[static_cast<std::size_t>(i)] / static_cast<double>(m);
-      }
-      setup_.on_batch(microbatch / m, mean, std::chrono::steady_clock::now() - world_.start);
-    };
+    world_.on_loss = [this](std::int64_t sample, double loss) { losses_.add(sample, loss); };
     if (!setup_.on_update) return;
-    world_.on_update = [this](StageId stage, std::int64_t version, std::span<const T> weights,
-                              std::span<const T> state) {
+    world_.on_update = [this](const UpdateView<T>& update) {
       const std::lock_guard lock(mutex_);
-      setup_.on_update(stage, version, weights, state);
+      setup_.on_update(update);
     };
   }
 
-  void run_device(DeviceId device) {
-    DeviceMachine<B>& machine = *devices_[index(device)]->machine;
+  void end_batch(std::int64_t batch, double mean_loss) {
+    if (setup_.on_batch)
+      setup_.on_batch(batch, mean_loss, std::chrono::steady_clock::now() - world_.start);
+  }
+
+  /// All devices run the batches, and end them.
+  void run_batches(std::int64_t first, std::int64_t last) {
+    std::latch ready(static_cast<std::ptrdiff_t>(devices_.size()) + 1);
+    {
+      std::vector<std::jthread> threads;
+      try {
+        for (const auto& device : devices_) {
+          threads.emplace_back([this, &device, &ready, first, last] {
+            ready.arrive_and_wait();
+            run_device(*device, first, last);
+          });
+        }
+      } catch (...) {
+        keep_failure(std::current_exception());
+        ready.count_down(std::ssize(devices_) - std::ssize(threads));
+      }
+      world_.start = std::chrono::steady_clock::now() - trained_;
+      ready.arrive_and_wait();
+    }
+    trained_ = std::chrono::steady_clock::now() - world_.start;
+  }
+
+  void run_device(CpuDevice<T>& device, std::int64_t first, std::int64_t last) {
+    DeviceMachine<B>& machine = *device.machine;
     try {
-      tandem::run(program_, program_.on(device), setup_.batches, machine);
+      tandem::run(program_, program_.on(machine.device()), last, machine, first);
       machine.drain();
     } catch (const cpu::Stopped&) {
     } catch (const DeviceError& error) {
       keep_failure(std::make_exception_ptr(
-          DeviceError(fmt::format("device {}, {}: {}", index(device),
-                                  describe(program_, machine.last_worked()), error.what()))));
+          DeviceError(fmt::format("{}: {}", machine.describe_last_work(), error.what()))));
     } catch (...) {
       keep_failure(std::current_exception());
     }
@@ -181,26 +243,41 @@ class CpuRun {
     for (const auto& device : devices_) device->bell.ring();
   }
 
+  /// Of each part, when `batches` have ended: all its replicas have the same.
+  std::vector<PartWeights<T>> newest_weights(std::int64_t batches) const {
+    const Placement& placement = program_.placement();
+    std::vector<PartWeights<T>> parts;
+    for (const PartId part : all_ids<PartId>(placement.parts())) {
+      State& state = *world_.stages[0][placement.replicas_of(part).front()];
+      const std::int64_t last = batches * program_.microbatches() - 1;
+      const std::int64_t newest = world_.versions.covering_update(state.id, last) + 1;
+      parts.push_back({state.place.layers, state.weights.held(newest)});
+    }
+    return parts;
+  }
+
   void collect() {
+    report_.losses = losses_.take();
     report_.interrupted = setup_.stop.stop_requested();
-    report_.timeline.clock = Clock::measured;
-    for (const auto& device : devices_) {
-      const std::vector<Span>& spans = device->machine->spans();
-      report_.timeline.spans.insert(report_.timeline.spans.end(), spans.begin(), spans.end());
-      const std::vector<LedgerEntry>& ledger = device->machine->ledger();
+    report_.timelines.resize(world_.width);
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      const CpuDevice<T>& device = *devices_[i];
+      Timeline& timeline = report_.timelines[i / devices()];
+      timeline.clock = Clock::measured;
+      const std::vector<Span>& spans = device.machine->spans();
+      timeline.spans.insert(timeline.spans.end(), spans.begin(), spans.end());
+      const std::vector<LedgerEntry>& ledger = device.machine->ledger();
       report_.ledger.insert(report_.ledger.end(), ledger.begin(), ledger.end());
-      report_.high_water.push_back(device->meter.high_water());
-      report_.peak_held.push_back(device->meter.peak_held());
+      report_.high_water.push_back(device.meter.high_water());
+      report_.peak_held.push_back(device.meter.peak_held());
     }
     if (report_.interrupted) return;
-    const WeightVersions versions(program_);
-    for (StageState<B>* state : world_.stages) {
-      const std::int64_t newest =
-          versions.covering_update(state->id, setup_.batches * program_.microbatches() - 1) + 1;
-      const std::span<const T> weights = state->weights.held(newest);
-      for (const Tensor& tensor : state->stage.parameters()) {
-        const auto values = weights.subspan(static_cast<std::size_t>(tensor.offset),
-                                            static_cast<std::size_t>(tensor.size()));
+    for (const PartWeights<T>& part : newest_weights(setup_.batches)) {
+      const Stage<cpu::Kernels<T>> layout(setup_.stage.model, part.layers,
+                                          setup_.stage.microbatch_size, 1.0);
+      for (const Tensor& tensor : layout.parameters()) {
+        const auto values = part.values.subspan(static_cast<std::size_t>(tensor.offset),
+                                                static_cast<std::size_t>(tensor.size()));
         report_.weights.push_back({tensor.name, {values.begin(), values.end()}});
       }
     }
@@ -209,9 +286,12 @@ class CpuRun {
   const Program& program_;
   const TrainingSetup<T>& setup_;
   std::stop_source stop_;
+  const Table<StageId, std::int32_t> covered_;
   World<B> world_;
-  std::vector<std::unique_ptr<CpuDevice<T>>> devices_;
+  LossLog losses_;
+  std::vector<std::unique_ptr<CpuDevice<T>>> devices_;  // of all pipelines, one after another
   TrainingReport<T> report_;
+  Duration trained_{};  // pauses apart
   std::mutex mutex_;
   std::exception_ptr failure_;
 };

@@ -1,9 +1,11 @@
 #pragma once
 // train(): a program and a model → trained weights. One thread a device, joined before it returns.
+// A program of width w is run by w pipelines: device d of pipeline r is device r·devices + d.
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -11,9 +13,16 @@
 
 #include "core/memory.h"
 #include "core/timeline.h"
-#include "executor/device_machine.h"
+#include "executor/world.h"
 
 namespace tandem {
+
+/// The newest weights of one part of the model.
+template <class T>
+struct PartWeights {
+  LayerRange layers;
+  std::span<const T> values;  // as Stage lays them out
+};
 
 template <class T>
 struct TrainingSetup {
@@ -25,9 +34,14 @@ struct TrainingSetup {
   std::function<void(DeviceId, Instance)>
       before_work;  // seeded delays; called on the device's thread
   std::function<void(std::int64_t batch, double mean_loss, Duration since_start)>
-      on_batch;                 // on a device's thread
+      on_batch;                 // on a device's thread, one call at a time
   UpdateObserver<T> on_update;  // on a device's thread, one call at a time
-  std::stop_token stop;         // of the user
+  /// After every `pause_every` batches the pipeline drains, on_pause sees the weights, and training
+  /// goes on as if nothing had happened: the same bits, and its clock stands still meanwhile. 0:
+  /// never.
+  std::int64_t pause_every = 0;
+  std::function<void(std::int64_t batches, std::span<const PartWeights<T>>)> on_pause;
+  std::stop_token stop;  // of the user
 };
 
 template <class T>
@@ -38,17 +52,17 @@ struct NamedTensor {
 
 template <class T>
 struct TrainingReport {
-  std::vector<double> losses;  // of each microbatch; the mean over its tokens
-  Timeline timeline;           // measured; in no order across devices
-  Table<DeviceId, MemoryByClass> high_water, peak_held;
+  std::vector<double> losses;       // of each microbatch; the mean over its tokens
+  std::vector<Timeline> timelines;  // of each pipeline, measured; in no order across devices
+  Table<DeviceId, MemoryByClass> high_water, peak_held;  // through all pipelines
   std::vector<LedgerEntry> ledger;
-  std::vector<NamedTensor<T>> weights;  // the newest version of every tensor, by stage
+  std::vector<NamedTensor<T>> weights;  // the newest version of every tensor, in model order
   bool interrupted = false;
 };
 
 /// Trains on this machine's CPU. Throws DeviceError, naming device and instruction, when a slot, a
 /// version or an input is not as the program promised; InputError when the program has what this
-/// executor can't run (replicas, split backward). REQUIRES: `program` is one that verify() accepts
+/// executor can't run (split backward). REQUIRES: `program` is one that verify() accepts
 /// with `setup.slots`, or the errors above are to be seen.
 template <class T>
 TrainingReport<T> train_on_cpu(const Program& program, const TrainingSetup<T>& setup);

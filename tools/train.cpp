@@ -130,7 +130,7 @@ std::vector<double> train_reference(const Training& training, StepPrinter& print
     printer(step, mean, std::chrono::steady_clock::now() - start);
     if (history == nullptr) continue;
     for (const auto& [name, values] : state.weights)
-      (*history)[{state.updates, name}] = hash_of(values);
+      (*history)[{state.batches, name}] = hash_of(values);
   }
   return losses;
 }
@@ -143,7 +143,6 @@ TrainingReport<float> train_pipeline(const Training& training, const Options& op
   TrainingSetup<float> setup;
   setup.stage = {.model = plan.model,
                  .microbatch_size = plan.microbatch_size,
-                 .microbatches = plan.microbatches,
                  .optimizer = training.optimizer,
                  .seed = training.seed,
                  .data = &training.data};
@@ -155,13 +154,12 @@ TrainingReport<float> train_pipeline(const Training& training, const Options& op
     printer(step, loss, since_start);
   };
   if (history != nullptr) {
-    setup.on_update = [&](StageId stage, std::int64_t version, std::span<const float> weights,
-                          std::span<const float>) {
+    setup.on_update = [&](const UpdateView<float>& update) {
       const Stage<cpu::Kernels<float>> layout(
-          plan.model, plan.stages[index(prepared.program.placement().part[stage])],
+          plan.model, plan.stages[index(prepared.program.placement().part[update.stage])],
           plan.microbatch_size, 1.0);
       for (const Tensor& tensor : layout.parameters()) {
-        (*history)[{version, tensor.name}] = hash_of(weights.subspan(
+        (*history)[{update.version, tensor.name}] = hash_of(update.weights.subspan(
             static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.size())));
       }
     };
@@ -209,7 +207,8 @@ void write_trace(const Training& training, const Options& options,
                      .stash = Table<StageId, Bytes>(prepared.bytes.size())};
   for (const StageId stage : ids(prepared.bytes))
     memory.stash[stage] = prepared.bytes[stage][SlotKind::stash];
-  std::vector<TraceRun> runs{{.timeline = &report.timeline, .label = {}, .memory = memory}};
+  std::vector<TraceRun> runs{
+      {.timeline = &report.timelines.front(), .label = {}, .memory = memory}};
   std::optional<Timeline> predicted;
   if (options.has("with-prediction")) {
     predicted = predict(training, options.words()[0]);

@@ -311,10 +311,11 @@ template <class T>
 void Kernels<T>::step_sgd(const StepSpans<T>& spans, const StepNumbers& numbers) const {
   check_step(spans, 0);
   const T rate = static_cast<T>(numbers.learning_rate);
+  const T scale = static_cast<T>(numbers.gradient_scale);
   const T decay = static_cast<T>(numbers.weight_decay);
   for (std::size_t i = 0; i < spans.weights.size(); ++i) {
     const T weight = spans.weights[i];
-    spans.weights_out[i] = weight - rate * (spans.gradient[i] + decay * weight);
+    spans.weights_out[i] = weight - rate * (scale * spans.gradient[i] + decay * weight);
   }
 }
 
@@ -322,12 +323,13 @@ template <class T>
 void Kernels<T>::step_momentum(const StepSpans<T>& spans, const StepNumbers& numbers) const {
   check_step(spans, 1);
   const T rate = static_cast<T>(numbers.learning_rate);
+  const T scale = static_cast<T>(numbers.gradient_scale);
   const T decay = static_cast<T>(numbers.weight_decay);
   const T keep = static_cast<T>(numbers.beta1);
   const T take = static_cast<T>(1.0 - numbers.beta1);
   for (std::size_t i = 0; i < spans.weights.size(); ++i) {
     const T weight = spans.weights[i];
-    const T velocity = keep * spans.first[i] + take * spans.gradient[i];
+    const T velocity = keep * spans.first[i] + take * (scale * spans.gradient[i]);
     spans.first[i] = velocity;
     spans.weights_out[i] = weight - rate * (velocity + decay * weight);
   }
@@ -337,6 +339,7 @@ template <class T>
 void Kernels<T>::step_adamw(const StepSpans<T>& spans, const StepNumbers& numbers) const {
   check_step(spans, 2);
   const T rate = static_cast<T>(numbers.learning_rate);
+  const T scale = static_cast<T>(numbers.gradient_scale);
   const T decay = static_cast<T>(numbers.weight_decay);
   const T epsilon = static_cast<T>(numbers.epsilon);
   const T keep1 = static_cast<T>(numbers.beta1), take1 = static_cast<T>(1.0 - numbers.beta1);
@@ -345,7 +348,7 @@ void Kernels<T>::step_adamw(const StepSpans<T>& spans, const StepNumbers& number
   const T correct2 = static_cast<T>(1.0 / numbers.correction2);
   for (std::size_t i = 0; i < spans.weights.size(); ++i) {
     const T weight = spans.weights[i];
-    const T gradient = spans.gradient[i];
+    const T gradient = scale * spans.gradient[i];
     const T first = keep1 * spans.first[i] + take1 * gradient;
     const T second = keep2 * spans.second[i] + take2 * gradient * gradient;
     spans.first[i] = first;

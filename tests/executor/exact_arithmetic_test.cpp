@@ -98,14 +98,14 @@ std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const Traini
   const Data data = testing::data_of(test);
   TrainingSetup<double> setup = testing::setup_of<double>(test, program, data);
   std::map<std::pair<std::int64_t, std::int64_t>, Matrix> found;
-  setup.on_update = [&](StageId stage, std::int64_t version, std::span<const double> weights,
-                        std::span<const double>) {
-    const LayerRange layers = setup.layers[index(stage)];
+  setup.on_update = [&](const UpdateView<double>& update) {
+    const LayerRange layers = setup.layers[index(update.stage)];
+    const std::span<const double> weights = update.weights;
     const auto square = static_cast<std::size_t>(test.model.width * test.model.width);
     for (std::size_t at = 0; at + square <= weights.size(); at += square) {
       const auto layer = layers.first + static_cast<std::int64_t>(at / square);
-      found[{version, layer}] = {weights.begin() + static_cast<std::ptrdiff_t>(at),
-                                 weights.begin() + static_cast<std::ptrdiff_t>(at + square)};
+      found[{update.version, layer}] = {weights.begin() + static_cast<std::ptrdiff_t>(at),
+                                        weights.begin() + static_cast<std::ptrdiff_t>(at + square)};
     }
   };
   train_on_cpu<double>(program, setup);

@@ -69,7 +69,7 @@ TEST_P(EveryOptimizer, FollowsItsFormula) {
   cpu::Kernels<double> kernels;
   for (int number = 1; number <= 5; ++number) {
     memory.gradients = random_numbers<double>(17, static_cast<std::uint64_t>(number));
-    update(kernels, config, number, tensors,
+    update(kernels, config, {.number = number}, tensors,
            {.weights = memory.weights,
             .gradients = memory.gradients,
             .state = memory.state,
@@ -88,13 +88,13 @@ TEST_P(EveryOptimizer, WritesTheNextVersionAsInPlaceAndLeavesTheOldAlone) {
   cpu::Kernels<float> kernels;
   Memory<float> in_place(config.kind), apart(config.kind);
   std::vector<float> next(17);
-  update(kernels, config, 1, tensors,
+  update(kernels, config, {.number = 1}, tensors,
          {.weights = in_place.weights,
           .gradients = in_place.gradients,
           .state = in_place.state,
           .weights_out = in_place.weights});
   const std::vector<float> before = apart.weights;
-  update(kernels, config, 1, tensors,
+  update(kernels, config, {.number = 1}, tensors,
          {.weights = apart.weights,
           .gradients = apart.gradients,
           .state = apart.state,
@@ -111,7 +111,7 @@ TEST_P(EveryOptimizer, DoesNotKnowHowTensorsAreDividedAmongStages) {
   cpu::Kernels<float> kernels;
   Memory<float> whole(config.kind);
   const Memory<float> source(config.kind);
-  update(kernels, config, 3, tensors,
+  update(kernels, config, {.number = 3}, tensors,
          {.weights = whole.weights,
           .gradients = whole.gradients,
           .state = whole.state,
@@ -122,7 +122,7 @@ TEST_P(EveryOptimizer, DoesNotKnowHowTensorsAreDividedAmongStages) {
     tensor.offset = 0;
     std::vector<float> weights(size),
         state(size * static_cast<std::size_t>(optimizer_states(config.kind)));
-    update(kernels, config, 3, std::span<const Tensor>(&tensor, 1),
+    update(kernels, config, {.number = 3}, std::span<const Tensor>(&tensor, 1),
            {.weights = std::span(source.weights).subspan(first, size),
             .gradients = std::span(source.gradients).subspan(first, size),
             .state = state,
@@ -140,7 +140,7 @@ TEST(Optimizer, SgdIsExactOnDyadicNumbers) {
   const std::vector<float> weights{1.5F, -2.0F}, gradients{0.5F, 3.0F};
   std::vector<float> next(2);
   cpu::Kernels<float> kernels;
-  update(kernels, config, 1, tensors,
+  update(kernels, config, {.number = 1}, tensors,
          {.weights = weights, .gradients = gradients, .weights_out = next});
   EXPECT_EQ(next, (std::vector<float>{1.375F, -2.75F}));
 }
@@ -149,7 +149,7 @@ TEST(OptimizerDeathTest, AbortsOnStateOfTheWrongSize) {
   const std::vector<Tensor> tensors = two_tensors();
   Memory<float> memory(OptimizerKind::momentum);
   cpu::Kernels<float> kernels;
-  EXPECT_DEATH(update(kernels, OptimizerConfig{.kind = OptimizerKind::adamw}, 1, tensors,
+  EXPECT_DEATH(update(kernels, OptimizerConfig{.kind = OptimizerKind::adamw}, {}, tensors,
                       {.weights = memory.weights,
                        .gradients = memory.gradients,
                        .state = memory.state,

@@ -17,26 +17,33 @@ using testing::TrainingCase;
 /// Everything that training leaves behind: by version and tensor name, and losses by microbatch.
 template <class T>
 struct Trace {
-  std::map<std::pair<std::int64_t, std::string>, std::vector<T>> weights, optimizer;
+  using Key = std::pair<std::int64_t, std::string>;
+  std::map<Key, std::vector<T>> weights, optimizer;
   std::vector<double> losses;
+
+  /// What several copies of a stage keep must be the same.
+  void keep(const Key& key, std::vector<T> values, std::vector<T> moments) {
+    const auto kept = weights.try_emplace(key, values).first;
+    EXPECT_EQ(kept->second, values) << "copies of " << key.second << " after " << key.first;
+    const auto state = optimizer.try_emplace(key, moments).first;
+    EXPECT_EQ(state->second, moments) << "states of " << key.second << " after " << key.first;
+  }
 };
 
 template <class T>
 Trace<T> by_reference(const TrainingCase& test, WeightSemantics semantics) {
   const Data data = testing::data_of(test);
-  Reference<cpu::Kernels<T>> reference(test.model,
-                                       {.semantics = semantics,
-                                        .optimizer = test.optimizer,
-                                        .microbatches = test.microbatches,
-                                        .microbatch_size = test.microbatch_size,
-                                        .seed = test.seed},
+  Reference<cpu::Kernels<T>> reference(test.model, testing::reference_config(test, semantics),
                                        data);
   Trace<T> trace;
+  const ReferenceState<T>& state = reference.state();
+  const auto keep = [&](const ReferenceUpdate& update) {
+    for (const std::string& name : update.tensors) {
+      trace.keep({update.version, name}, state.weights.at(name), state.optimizer.at(name));
+    }
+  };
   for (std::int64_t batch = 0; batch < test.batches; ++batch) {
-    const ReferenceState<T>& state = reference.step();
-    for (const auto& [name, values] : state.weights) trace.weights[{state.updates, name}] = values;
-    for (const auto& [name, values] : state.optimizer)
-      trace.optimizer[{state.updates, name}] = values;
+    reference.step(keep);
     trace.losses.insert(trace.losses.end(), state.losses.begin(), state.losses.end());
   }
   return trace;
@@ -44,25 +51,27 @@ Trace<T> by_reference(const TrainingCase& test, WeightSemantics semantics) {
 
 template <class T>
 Trace<T> by_executor(const TrainingCase& test, const Program& program, const SlotCounts& slots,
-                     std::function<void(DeviceId, Instance)> before_work = {}) {
+                     std::function<void(DeviceId, Instance)> before_work = {},
+                     const std::function<void(TrainingSetup<T>&)>& change = {}) {
   const Data data = testing::data_of(test);
   TrainingSetup<T> setup = testing::setup_of<T>(test, program, data);
   setup.slots = slots;
   setup.before_work = std::move(before_work);
+  if (change) change(setup);
   Trace<T> trace;
-  setup.on_update = [&](StageId stage, std::int64_t version, std::span<const T> weights,
-                        std::span<const T> state) {
+  setup.on_update = [&](const UpdateView<T>& update) {
+    const auto& [pipeline, stage, version, weights, state] = update;
     const LayerRange layers = setup.layers[index(program.placement().part[stage])];
     const Stage<cpu::Kernels<T>> described(test.model, layers, test.microbatch_size, 1.0);
     for (const Tensor& tensor : described.parameters()) {
       const auto first = weights.begin() + tensor.offset;
-      trace.weights[{version, tensor.name}] = {first, first + tensor.size()};
-      std::vector<T>& kept = trace.optimizer[{version, tensor.name}];
+      std::vector<T> moments;
       for (std::size_t moment = 0; moment * weights.size() < state.size(); ++moment) {
         const auto from =
             state.begin() + static_cast<std::int64_t>(moment * weights.size()) + tensor.offset;
-        kept.insert(kept.end(), from, from + tensor.size());
+        moments.insert(moments.end(), from, from + tensor.size());
       }
+      trace.keep({version, tensor.name}, {first, first + tensor.size()}, std::move(moments));
     }
   };
   trace.losses = train_on_cpu<T>(program, setup).losses;
@@ -88,6 +97,23 @@ void expect_equal(const Trace<T>& executor, const Trace<T>& reference) {
     EXPECT_EQ(executor.optimizer.at(key), values)
         << "optimizer state of " << key.second << " after " << key.first;
   }
+}
+
+/// The weights at a pause are those of the version that the last batch made.
+void expect_weights(const Trace<float>& reference, std::int64_t version,
+                    std::span<const PartWeights<float>> parts, const TrainingCase& test) {
+  std::size_t compared = 0;
+  for (const PartWeights<float>& part : parts) {
+    const Stage<cpu::Kernels<float>> layout(test.model, part.layers, test.microbatch_size, 1.0);
+    for (const Tensor& tensor : layout.parameters()) {
+      const auto first = part.values.begin() + tensor.offset;
+      EXPECT_EQ(std::vector<float>(first, first + tensor.size()),
+                reference.weights.at({version, tensor.name}))
+          << tensor.name;
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared * static_cast<std::size_t>(test.batches), reference.weights.size());
 }
 
 using Cell = std::tuple<std::string, int, int, Recompute>;
@@ -158,8 +184,74 @@ TEST(Semantics, HoldForExtraMicrobatchesInFlight) {
 }
 
 TEST(Semantics, HoldForTwoStagesOnADevice) {
-  TrainingCase test{.schedule = "probe-v", .devices = 2, .microbatches = 3};
-  expect_equal(by_executor<float>(test), by_reference<float>(test, WeightSemantics::vanilla));
+  for (const std::uint16_t devices : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{3}}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      TrainingCase test{
+          .schedule = "probe-v", .devices = devices, .microbatches = 3, .recompute = recompute};
+      expect_equal(
+          by_executor<float>(test, testing::seeded_delays(4, std::chrono::microseconds(300))),
+          by_reference<float>(test, WeightSemantics::vanilla));
+    }
+  }
+}
+
+TEST(Semantics, HoldForPipelinesOfAnyWidth) {
+  for (const char* schedule : {"gpipe", "1f1b", "2bw", "probe-v"}) {
+    for (const std::uint16_t width : {std::uint16_t{2}, std::uint16_t{3}}) {
+      for (const std::uint16_t devices : {std::uint16_t{1}, std::uint16_t{2}}) {
+        const TrainingCase test{
+            .schedule = schedule, .devices = devices, .microbatches = 3, .width = width};
+        const auto reference = by_reference<float>(test, test.semantics());
+        expect_equal(by_executor<float>(test), reference);
+        expect_equal(
+            by_executor<float>(test, testing::seeded_delays(5, std::chrono::microseconds(300))),
+            reference);
+      }
+    }
+  }
+}
+
+TEST(Semantics, HoldForStashedWeightsAndReplicatedStages) {
+  struct Shape {
+    std::vector<std::uint16_t> replicas;
+    std::int32_t microbatches;
+  };
+  for (const Shape& shape : {Shape{{1}, 3}, Shape{{1, 1}, 4}, Shape{{1, 1, 1}, 5},
+                             Shape{{2, 1, 1}, 4}, Shape{{3, 1}, 6}, Shape{{1, 2}, 4}}) {
+    for (const std::uint16_t width : {std::uint16_t{1}, std::uint16_t{2}}) {
+      TrainingCase test{.schedule = "probe-replicated"};
+      test.microbatches = shape.microbatches;
+      test.width = width;
+      test.replicas = shape.replicas;
+      test.devices = 0;
+      for (const std::uint16_t replicas : shape.replicas) test.devices += replicas;
+      test.model.tied = false;
+      const auto reference = by_reference<float>(test, WeightSemantics::stashed);
+      expect_equal(
+          by_executor<float>(test, testing::seeded_delays(6, std::chrono::microseconds(300))),
+          reference);
+    }
+  }
+}
+
+// Stopping to look changes nothing: the versions in flight are kept.
+TEST(Semantics, HoldThroughPauses) {
+  for (const char* schedule : {"1f1b", "2bw"}) {
+    TrainingCase test{.schedule = schedule, .devices = 3, .microbatches = 4, .batches = 5};
+    const auto reference = by_reference<float>(test, test.semantics());
+    const Program program = lower(test.make());
+    std::vector<std::int64_t> pauses;
+    expect_equal(by_executor<float>(test, program, count_slots(program), {},
+                                    [&](TrainingSetup<float>& setup) {
+                                      setup.pause_every = 2;
+                                      setup.on_pause = [&](std::int64_t batches, auto parts) {
+                                        pauses.push_back(batches);
+                                        expect_weights(reference, batches, parts, test);
+                                      };
+                                    }),
+                 reference);
+    EXPECT_EQ(pauses, (std::vector<std::int64_t>{2, 4}));
+  }
 }
 
 // The comparison can tell: vanilla and delayed trajectories differ by far more than rounding.

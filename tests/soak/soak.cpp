@@ -118,12 +118,7 @@ std::function<void(DeviceId, Instance)> throw_at(std::int64_t n, std::atomic<std
 void expect_as_reference(const Draw& draw, const TrainingReport<float>& report) {
   const TrainingCase& test = draw.test;
   const Data data = data_of(test);
-  Reference<cpu::Kernels<float>> reference(test.model,
-                                           {.semantics = test.semantics(),
-                                            .optimizer = test.optimizer,
-                                            .microbatches = test.microbatches,
-                                            .microbatch_size = test.microbatch_size,
-                                            .seed = test.seed},
+  Reference<cpu::Kernels<float>> reference(test.model, reference_config(test, test.semantics()),
                                            data);
   std::vector<double> losses;
   for (std::int64_t batch = 0; batch < test.batches; ++batch) {

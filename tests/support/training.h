@@ -26,6 +26,8 @@ struct TrainingCase {
                   .tied = true};
   std::uint16_t devices = 2;
   std::int32_t microbatches = 4, microbatch_size = 1, extra_in_flight = 0;
+  std::uint16_t width = 1;
+  std::vector<std::uint16_t> replicas = {};
   std::int64_t batches = 4;
   Recompute recompute = Recompute::none;
   OptimizerConfig optimizer{
@@ -34,14 +36,16 @@ struct TrainingCase {
 
   WeightSemantics semantics() const { return find_schedule(schedule).weights; }
   Schedule make() const {
+    const bool several = devices * find_schedule(schedule).stages_per_device > 1;
     return make_schedule(
         find_schedule(schedule),
         {.devices = devices,
          .microbatches = microbatches,
          .extra_in_flight = extra_in_flight,
-         .replicas = {},
+         .replicas = replicas,
+         .width = width,
          .recompute = recompute,
-         .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied && devices > 1});
+         .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied && several});
   }
 };
 
@@ -56,6 +60,35 @@ inline std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t p
   return ranges;
 }
 
+/// What PipeDream's parts read and cover: replica j of R takes every microbatch k with k mod R = j,
+/// updates come once a round of the replicas, and microbatches are sent ahead by as many rounds as
+/// the devices behind take.
+inline std::vector<ReferencePart> stashing_parts(const TrainingCase& test) {
+  std::vector<ReferencePart> parts;
+  std::int32_t behind = test.devices;
+  const std::vector<LayerRange> layers = even_stages(test.model, test.replicas.size());
+  for (std::size_t part = 0; part < layers.size(); ++part) {
+    const std::int32_t replicas = test.replicas[part];
+    behind -= replicas;
+    parts.push_back({.layers = layers[part],
+                     .microbatches = replicas,
+                     .staleness = (behind + replicas - 1) / replicas,
+                     .replicas = replicas});
+  }
+  return parts;
+}
+
+inline ReferenceConfig reference_config(const TrainingCase& test, WeightSemantics semantics) {
+  const bool stashed = semantics == WeightSemantics::stashed;
+  return {.semantics = semantics,
+          .optimizer = test.optimizer,
+          .microbatches = test.microbatches,
+          .microbatch_size = test.microbatch_size,
+          .width = test.width,
+          .seed = test.seed,
+          .parts = stashed ? stashing_parts(test) : std::vector<ReferencePart>{}};
+}
+
 inline Data data_of(const TrainingCase& test) {
   return Data(test.model, test.microbatch_size, test.seed);
 }
@@ -65,7 +98,6 @@ TrainingSetup<T> setup_of(const TrainingCase& test, const Program& program, cons
   TrainingSetup<T> setup;
   setup.stage = {.model = test.model,
                  .microbatch_size = test.microbatch_size,
-                 .microbatches = test.microbatches,
                  .optimizer = test.optimizer,
                  .seed = test.seed,
                  .data = &data};

@@ -1,0 +1,212 @@
+#pragma once
+// StageWork: what the compute ops and updates of a program do to their stages' slots, on one device
+// of one pipeline.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "executor/optimizer.h"
+#include "executor/world.h"
+
+namespace tandem {
+
+/// Used by its device's thread only.
+template <class B>
+class StageWork {
+ public:
+  using T = typename B::Scalar;
+  using State = StageState<B>;
+
+  StageWork(World<B>& world, std::uint16_t pipeline, typename B::Buffer scratch)
+      : world_(world), pipeline_(pipeline), scratch_(std::move(scratch)) {}
+
+  State& state_of(StageId stage) const { return *world_.stages[pipeline_][stage]; }
+
+  template <class Kernels>
+  void forward(const Instance& instance, Kernels kernels) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k),
+                       version = *world_.versions(instance);
+    ForwardSpans<T> spans{.weights = s.weights.held(version),
+                          .input = input_of(s, k),
+                          .sample = s.sample(world_.sample_of(pipeline_, k)),
+                          .stash = s.stash.acquire(q),
+                          .output = {}};
+    if (s.below(k) != nullptr) spans.output = s.output.acquire(q);
+    const std::optional<double> loss = s.stage.forward(kernels, spans);
+    if (s.recomputes) s.stash.release(q);
+    ++readers(s, version);
+    note_version(instance, version);
+    if (loss && world_.on_loss) world_.on_loss(world_.sample_of(pipeline_, k), *loss);
+  }
+
+  template <class Kernels>
+  void recompute(const Instance& instance, Kernels kernels) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t k = instance.microbatch, version = *world_.versions(instance);
+    s.stage.recompute(kernels, {.weights = s.weights.held(version),
+                                .input = input_of(s, k),
+                                .sample = s.sample(world_.sample_of(pipeline_, k)),
+                                .stash = s.stash.acquire(world_.sequence(s.id, k)),
+                                .output = {}});
+    note_version(instance, version);
+  }
+
+  template <class Kernels>
+  void backward(const Instance& instance, Kernels kernels) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k),
+                       version = *world_.versions(instance);
+    const auto scratch = static_cast<std::size_t>(s.stage.sizes().scratch);
+    BackwardSpans<T> spans{.weights = s.weights.held(version),
+                           .input = input_of(s, k),
+                           .stash = s.stash.held(q),
+                           .output_gradient = output_gradient_of(s, k),
+                           .scratch = scratch_.elements().first(scratch),
+                           .input_gradient = {},
+                           .gradients = gradients_for(s, k, kernels)};
+    if (s.above(k) != nullptr) spans.input_gradient = s.input_gradient.acquire(q);
+    s.stage.backward(kernels, spans);
+    release_after_backward(s, k);
+    --readers(s, version);
+    note_version(instance, version);
+  }
+
+  template <class Kernels>
+  void update(const Instance& instance, Kernels kernels) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t number = world_.versions.covering_update(s.id, instance.microbatch);
+    const std::span<T> gradients = finished_gradients(s, number, kernels);
+    const std::span<const T> read = s.weights.held(number);
+    const std::span<T> made = take_version(s, number + 1);
+    tandem::update(kernels, s.optimizer,
+                   {.number = number + 1, .gradient_scale = s.place.gradient_factor},
+                   s.stage.parameters(),
+                   {.weights = read,
+                    .gradients = gradients,
+                    .state = s.state.elements(),
+                    .weights_out = made});
+    s.gradients.release(number);
+    note_version(instance, number + 1);
+    if (!world_.on_update) return;
+    world_.on_update({.pipeline = pipeline_,
+                      .stage = s.id,
+                      .version = number + 1,
+                      .weights = made,
+                      .state = s.state.elements()});
+  }
+
+  /// The gradients of update `number` of this stage alone, whole: where it holds both ends of a
+  /// tied embedding these are summed, embedding + head.
+  template <class Kernels>
+  std::span<T> finished_gradients(State& s, std::int64_t number, Kernels& kernels) {
+    const std::span<T> gradients = s.gradients.held(number);
+    const TiedRanges& tied = s.stage.tied();
+    if (tied.embedding && tied.head && s.tied_sums == number) {
+      const std::span<T> embedding = part(gradients, *tied.embedding);
+      const std::span<T> head = part(gradients, *tied.head);
+      kernels.add(embedding, head, embedding);
+      kernels.copy(embedding, head);
+      s.tied_sums = number + 1;
+    }
+    return gradients;
+  }
+
+  static std::span<T> part(std::span<T> whole, const ElementRange& range) {
+    return whole.subspan(static_cast<std::size_t>(range.first),
+                         static_cast<std::size_t>(range.size()));
+  }
+
+  const std::vector<LedgerEntry>& ledger() const { return ledger_; }
+
+ private:
+  const Op& op_of(const Instance& instance) const { return world_.program[instance.id].op; }
+
+  std::span<const T> input_of(State& s, std::int64_t microbatch) {
+    State* above = s.above(microbatch);
+    if (above == nullptr) return {};
+    if (above->shares_device_with(s))
+      return above->output.held(world_.sequence(above->id, microbatch));
+    const std::int64_t q = world_.sequence(s.id, microbatch);
+    if (!s.input.has_landed(q)) {
+      throw DeviceError(fmt::format("stage {}: the input of microbatch {} has not arrived",
+                                    index(s.id), microbatch));
+    }
+    return s.input.held(q);
+  }
+
+  std::span<const T> output_gradient_of(State& s, std::int64_t microbatch) {
+    State* below = s.below(microbatch);
+    if (below == nullptr) return {};
+    if (below->shares_device_with(s))
+      return below->input_gradient.held(world_.sequence(below->id, microbatch));
+    const std::int64_t q = world_.sequence(s.id, microbatch);
+    if (!s.output_gradient.has_landed(q)) {
+      throw DeviceError(fmt::format("stage {}: the gradient of microbatch {} has not arrived",
+                                    index(s.id), microbatch));
+    }
+    return s.output_gradient.held(q);
+  }
+
+  /// The sum that this microbatch adds to: zeroed at the first weight gradient of its update.
+  template <class Kernels>
+  std::span<T> gradients_for(State& s, std::int64_t microbatch, Kernels& kernels) {
+    const std::int64_t update = world_.versions.covering_update(s.id, microbatch);
+    if (s.gradients.holds(update)) return s.gradients.held(update);
+    const std::span<T> sum = s.gradients.acquire(update);
+    kernels.fill(sum, 0.0);
+    return sum;
+  }
+
+  void release_after_backward(State& s, std::int64_t microbatch) {
+    const std::int64_t q = world_.sequence(s.id, microbatch);
+    s.stash.release(q);
+    if (State* above = s.above(microbatch); above && !above->shares_device_with(s))
+      s.input.release(q);
+    State* below = s.below(microbatch);
+    if (below == nullptr) return;
+    s.output.release(q);  // its transfer has ended: the gradient came back
+    if (below->shares_device_with(s))
+      below->input_gradient.release(world_.sequence(below->id, microbatch));
+    else
+      s.output_gradient.release(q);
+  }
+
+  /// The slot of a version that is about to be made; what it held must have no readers left.
+  std::span<T> take_version(State& s, std::int64_t version) {
+    const std::int64_t overwritten = version - s.versions;
+    if (overwritten >= 0) {
+      if (const std::int64_t busy = readers(s, overwritten); busy != 0) {
+        throw DeviceError(fmt::format(
+            "stage {}: update {} overwrites version {}, which {} microbatches still use",
+            index(s.id), version - 1, overwritten, busy));
+      }
+      s.weights.release(overwritten);
+    }
+    return s.weights.acquire(version);
+  }
+
+  static std::int64_t& readers(State& s, std::int64_t version) {
+    return s.readers[static_cast<std::size_t>(version % s.versions)];
+  }
+
+  void note_version(const Instance& instance, std::int64_t version) {
+    if (!world_.keep_ledger) return;
+    const Op& op = op_of(instance);
+    ledger_.push_back(
+        {op.stage, op.kind, world_.sample_of(pipeline_, instance.microbatch), version});
+  }
+
+  World<B>& world_;
+  const std::uint16_t pipeline_;
+  typename B::Buffer scratch_;
+  std::vector<LedgerEntry> ledger_;
+};
+
+}  // namespace tandem

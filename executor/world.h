@@ -1,0 +1,84 @@
+#pragma once
+// World: what the devices of a run share. A run of width w is w pipelines, each an instance of the
+// whole program: pipeline r of w takes microbatches r·m … (r+1)·m − 1 of each batch of w·m, and
+// they meet where gradients are summed.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/program.h"
+#include "core/run.h"
+#include "core/versions.h"
+#include "executor/meeting.h"
+#include "executor/stage_state.h"
+
+namespace tandem {
+
+/// One read or making of a weight version, as it happened. `microbatch` counts through the batches
+/// of all pipelines.
+struct LedgerEntry {
+  StageId stage{};
+  OpKind kind{};
+  std::int64_t microbatch = 0;
+  std::int64_t version = 0;
+  friend auto operator<=>(const LedgerEntry&, const LedgerEntry&) = default;
+};
+
+/// An update that has just been made: the weights of `version`, and the optimizer state.
+template <class T>
+struct UpdateView {
+  std::uint16_t pipeline = 0;
+  StageId stage{};
+  std::int64_t version = 0;
+  std::span<const T> weights, state;
+};
+
+template <class T>
+using UpdateObserver = std::function<void(const UpdateView<T>&)>;
+
+/// Built before the threads start; then only what is atomic or guarded changes.
+template <class B>
+struct World {
+  using T = typename B::Scalar;
+  World(const Program& of, std::uint16_t pipelines)
+      : program(of), width(pipelines), sequence(of), versions(of), stages(pipelines) {}
+
+  /// The device's number among those of all pipelines.
+  DeviceId device_of(std::uint16_t pipeline, DeviceId device) const {
+    return id_at<DeviceId>(std::size_t{pipeline} * program.placement().devices + index(device));
+  }
+  /// The microbatch's number among those of all pipelines.
+  std::int64_t sample_of(std::uint16_t pipeline, std::int64_t microbatch) const {
+    const std::int64_t m = program.microbatches();
+    return (microbatch / m * width + pipeline) * m + microbatch % m;
+  }
+  /// Where `pipeline` brings the gradients of a sum: gradients of replicas meet across all
+  /// pipelines, those of tied parameters within each.
+  Meeting<T>& meeting(std::uint16_t pipeline, InstructionId id) const {
+    const bool shared = program[id].op.kind == OpKind::reduce_gradient;
+    return *meetings.at({shared ? std::uint16_t{0} : pipeline, id});
+  }
+
+  const Program& program;
+  const std::uint16_t width;
+  const MicrobatchSequence sequence;
+  const WeightVersions versions;
+  std::vector<Table<StageId, StageState<B>*>> stages;  // of each pipeline
+  std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<Meeting<T>>> meetings;
+  std::function<void(DeviceId)> ring;  // wakes a device, numbered through all pipelines
+  std::chrono::steady_clock::time_point start;
+  /// Called before each piece of work: seeded delays in tests. May be empty.
+  std::function<void(DeviceId, Instance)> before_work;
+  std::function<void(std::int64_t sample, double loss)> on_loss;
+  UpdateObserver<T> on_update;
+  bool keep_ledger = false, keep_timeline = true;
+};
+
+}  // namespace tandem
