@@ -91,7 +91,6 @@ Measured train(const Plan& plan, const Program& program) {
   TrainingSetup<float> setup;
   setup.stage = {.model = plan.model,
                  .microbatch_size = plan.microbatch_size,
-                 .microbatches = plan.microbatches,
                  .optimizer = {},
                  .seed = 1,
                  .data = &data};
@@ -105,7 +104,7 @@ Measured train(const Plan& plan, const Program& program) {
     last = since_start;
   };
   const TrainingReport<float> report = train_on_cpu<float>(program, setup);
-  measured.in_kernels = share_in_kernels(program, report.timeline);
+  measured.in_kernels = share_in_kernels(program, report.timelines.front());
   return measured;
 }
 
