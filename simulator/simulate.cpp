@@ -15,15 +15,17 @@ namespace {
 
 /// No run may outlast the clock: its whole work, done one op after another, must fit. Nor may its
 /// microbatches outrun their counter, which costs of zero would let them.
-void check_fits_clock(const Program& program, const CostTable& costs, std::int64_t batches) {
+void check_fits_clock(const Program& program, const Sweep& sweep, const CostTable& costs,
+                      std::int64_t batches) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 4;
   if (batches > kMost / program.microbatches()) {
     throw InputError(fmt::format("{} batches of {} microbatches are too many to count", batches,
                                  program.microbatches()));
   }
   long double one_body = 0.0L;
-  for (const Instruction& instruction : program.instructions()) {
-    one_body += static_cast<long double>(costs[instruction.cost].count());
+  for (const CostId cost : ids(costs)) {
+    one_body += static_cast<long double>(costs[cost].count()) *
+                static_cast<long double>(sweep.counts()[index(cost)]);
   }
   const long double longest = one_body * (static_cast<long double>(batches) + program.ramp() + 1);
   if (longest >= static_cast<long double>(std::numeric_limits<std::int64_t>::max()) / 2) {
@@ -32,56 +34,79 @@ void check_fits_clock(const Program& program, const CostTable& costs, std::int64
   }
 }
 
-void run_to_the_end(const Program& program, std::int64_t batches, SimulatedMachine& machine,
-                    bool skip_cycles) {
-  // The last bodies switch instances off; a cycle may only be skipped before them.
-  const std::int64_t last_full = batches - 1 - program.ramp();
-  CycleFinder finder;
-  bool looking = skip_cycles;
-  for (std::int64_t body = -program.ramp(); body < batches; ++body) {
-    run_body(program, program.order(), body, batches, machine);
-    if (!looking || body < 0 || body >= last_full) continue;
-    const auto steady = finder.after(body, machine);
-    looking = !finder.gave_up();
-    if (!steady) continue;
-    const std::int64_t cycles = (last_full - body) / steady->cycle_batches;
-    machine.skip(cycles, cycles * steady->cycle_batches, steady->cycle, steady->per_cycle);
-    body += cycles * steady->cycle_batches;
-    looking = false;
+/// An endless run and one of so many batches are the same until the latter's end draws near. So one
+/// run does for both: it goes on until its cycle is known, and is copied where they part.
+class Simulation {
+ public:
+  Simulation(const Program& program, const Sweep& sweep, const CostTable& costs,
+             std::int64_t batches)
+      : program_(program),
+        batches_(batches),
+        last_shared_(batches - 1 - program.ramp()),
+        last_in_range_(last_body_in_range(program, sweep, costs)),
+        run_(program, sweep, costs) {}
+
+  /// Tallies of the run of `batches`.
+  DeviceTallies finish() {
+    search();
+    SweepRun& run = parted_ ? *parted_ : run_;
+    run.run_to(batches_ - 1, batches_, true);
+    return run.tallies();
   }
+  /// Of the endless run.
+  const std::optional<SteadyState>& steady() const { return steady_; }
+
+ private:
+  void search() {
+    part();
+    const auto size = static_cast<std::int64_t>(program_.size());
+    CycleFinder finder;
+    while (!steady_ && !finder.gave_up() && run_.body() < last_in_range_ &&
+           (run_.body() + program_.ramp() + 1) * size < kMostInstances) {
+      run_.run_to(run_.body() + 1, SweepRun::kEndless, !parted_);
+      if (run_.body() >= 0) steady_ = finder.after(run_.body(), run_.state(), run_.tallies());
+      if (!steady_) part();
+    }
+    if (parted_) return;
+    if (steady_) {
+      const std::int64_t cycles = (last_shared_ - run_.body()) / steady_->cycle_batches;
+      run_.skip(cycles, steady_->cycle_batches, steady_->cycle, steady_->per_cycle);
+    }
+  }
+
+  void part() {
+    if (!parted_ && run_.body() >= last_shared_) parted_ = run_;
+  }
+
+  const Program& program_;
+  const std::int64_t batches_;
+  const std::int64_t last_shared_;    // the last body that both runs have in common
+  const std::int64_t last_in_range_;  // the last body of the endless run that the clock can hold
+  SweepRun run_;
+  std::optional<SweepRun> parted_;
+  std::optional<SteadyState> steady_;
+};
+
+DeviceTallies recorded(const Program& program, const CostTable& costs, std::int64_t batches,
+                       Timeline& timeline) {
+  SimulatedMachine machine(program, costs, &timeline);
+  run(program, program.order(), batches, machine);
+  return machine.tallies();
 }
 
-void set_period(const Program& program, const CostTable& costs, SimulationResult& result) {
-  if (const auto steady = find_steady_state(program, costs)) {
-    result.cycle = steady->cycle;
-    result.cycle_batches = steady->cycle_batches;
-    result.steady_from_batch = steady->from_batch;
-    return;
-  }
-  result.exact_cycle = false;
-  result.cycle = Duration(std::llround(maximum_cycle_ratio(program, costs)));
-}
-
-}  // namespace
-
-SimulationResult simulate(const Program& program, const CostTable& costs,
-                          const SimulationRequest& request) {
-  check_fits_clock(program, costs, request.batches);
-  SimulationResult result;
-  if (request.record) result.timeline.emplace();
-  SimulatedMachine machine(program, costs, request.record ? &*result.timeline : nullptr);
-  run_to_the_end(program, request.batches, machine, !request.record);
-  const Table<DeviceId, double> peaks = peak_activations(program, request.activation_after_input);
-  result.devices.resize(program.placement().devices);
-  for (const DeviceTally& tally : machine.tallies()) {
+void set_devices(const Program& program, const DeviceTallies& tallies, double after_input,
+                 SimulationResult& result) {
+  for (const DeviceTally& tally : tallies) {
     result.makespan = std::max(result.makespan, tally.last_end);
     if (tally.first_start <= tally.last_end) {
       result.span = std::max(result.span, tally.last_end - tally.first_start);
     }
     result.ideal = std::max(result.ideal, tally.useful);
   }
+  const Table<DeviceId, double> peaks = peak_activations(program, after_input);
+  result.devices.resize(program.placement().devices);
   for (const DeviceId device : ids(result.devices)) {
-    const DeviceTally& tally = machine.tallies()[device];
+    const DeviceTally& tally = tallies[device];
     result.devices[device] = {.busy = tally.busy,
                               .bubble = result.makespan - tally.busy,
                               .exposed_communication = tally.exposed_communication,
@@ -94,7 +119,30 @@ SimulationResult simulate(const Program& program, const CostTable& costs,
         result.devices[program.placement().device[instruction.op.stage]].weight_versions;
     versions = std::max(versions, 1 + instruction.op.staleness);
   }
-  set_period(program, costs, result);
+}
+
+}  // namespace
+
+SimulationResult simulate(const Program& program, const CostTable& costs,
+                          const SimulationRequest& request) {
+  const Sweep sweep(program);
+  check_fits_clock(program, sweep, costs, request.batches);
+  SimulationResult result;
+  Simulation simulation(program, sweep, costs, request.batches);
+  DeviceTallies tallies = simulation.finish();
+  if (request.record) {
+    result.timeline.emplace();
+    tallies = recorded(program, costs, request.batches, *result.timeline);
+  }
+  set_devices(program, tallies, request.activation_after_input, result);
+  if (const auto& steady = simulation.steady()) {
+    result.cycle = steady->cycle;
+    result.cycle_batches = steady->cycle_batches;
+    result.steady_from_batch = steady->from_batch;
+  } else {
+    result.exact_cycle = false;
+    result.cycle = Duration(std::llround(maximum_cycle_ratio(program, costs)));
+  }
   return result;
 }
 

@@ -1,45 +1,32 @@
 #include "simulator/simulated_machine.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tandem {
+
+namespace {
+
+/// Bodies whose completions are read: those of the waits, and of the sums behind awaited updates.
+std::uint64_t remembered(const Program& program, const Carried& carried) {
+  std::uint64_t depth = program.depth();
+  for (const Wait& wait : carried.waits()) depth = std::max<std::uint64_t>(depth, wait.lag + 1u);
+  return depth;
+}
+
+}  // namespace
 
 SimulatedMachine::SimulatedMachine(const Program& program, const CostTable& costs,
                                    Timeline* recorder)
     : costs_(costs),
       recorder_(recorder),
-      depth_(program.depth()),
+      carried_(program),
+      depth_(remembered(program, carried_)),
       size_(program.size()),
-      offset_(program.ramp() + static_cast<std::int64_t>(program.depth())),
+      offset_(program.ramp() + static_cast<std::int64_t>(depth_)),
       free_(program.lanes().size()),
-      done_(program.depth() * program.size()),
-      tallies_(program.placement().devices) {
-  find_sums(program);
-  for (const Instruction& instruction : program.instructions()) {
-    for (const Wait& wait : program.waits(instruction)) {
-      if (wait.lag == 0) continue;
-      carried_.push_back(wait);
-      carried_.push_back({behind_[wait.producer], wait.lag});
-    }
-  }
-  std::sort(carried_.begin(), carried_.end());
-  carried_.erase(std::unique(carried_.begin(), carried_.end()), carried_.end());
-}
-
-void SimulatedMachine::find_sums(const Program& program) {
-  Table<LaneId, InstructionId> before(program.lanes().size());
-  for (const InstructionId id : program.order()) {
-    behind_.push_back(id);
-    const Instruction& instruction = program[id];
-    for (const LaneId lane : program.lanes(instruction)) {
-      const bool off_compute = program.lanes()[lane].kind == LaneKind::collective;
-      if (instruction.op.kind == OpKind::update && off_compute) {
-        behind_[id] = behind_[before[lane]];
-      }
-      before[lane] = id;
-    }
-  }
-}
+      done_(depth_ * program.size()),
+      tallies_(program.placement().devices) {}
 
 void SimulatedMachine::tally(const Program& program, Instance instance, Duration free,
                              Duration start, Duration end) {
@@ -64,41 +51,33 @@ Duration SimulatedMachine::exposed(const Program& program, Instance instance, Du
     const std::int64_t body = instance.body - wait.lag;
     if (done(body, wait.producer) != start) continue;
     // An update off the compute lane hides a sum behind itself: that is what stands in the way.
-    const InstructionId runs = behind_[wait.producer];
-    const OpKind kind = program[runs].op.kind;
-    if (!is_transfer(kind) && !is_collective(kind)) continue;
-    const Duration end = done(body, runs);
-    longest = std::max(longest, end - std::max(free, end - costs_[program[runs].cost]));
+    const Wait runs = carried_.behind(wait.producer);
+    const Instruction& instruction = program[runs.producer];
+    if (!is_transfer(instruction.op.kind) && !is_collective(instruction.op.kind)) continue;
+    const Duration end = done(body - runs.lag, runs.producer);
+    longest = std::max(longest, end - std::max(free, end - costs_[instruction.cost]));
   }
   return longest;
 }
 
-void SimulatedMachine::append_state(std::int64_t body, std::vector<Duration>& state) const {
-  for (const Duration free : free_) state.push_back(free);
+void SimulatedMachine::append_state(std::int64_t body, std::vector<std::int64_t>& state) const {
+  for (const Duration free : free_) state.push_back(free.count());
   // A wait of lag L in a body to come reaches this body and up to L − 1 before it.
-  for (const Wait& wait : carried_) {
+  for (const Wait& wait : carried_.waits()) {
     for (std::int64_t back = 0; back < wait.lag; ++back)
-      state.push_back(done(body - back, wait.producer));
+      state.push_back(done(body - back, wait.producer).count());
   }
 }
 
-void SimulatedMachine::skip(std::int64_t cycles, std::int64_t bodies, Duration advance,
-                            const Table<DeviceId, DeviceTally>& per_cycle) {
-  const Duration all = advance * cycles;
-  for (Duration& free : free_) free += all;
-  std::vector<Duration> moved(done_.size());
-  for (std::uint64_t row = 0; row < depth_; ++row) {
-    const std::uint64_t target = (row + static_cast<std::uint64_t>(bodies)) % depth_;
-    for (std::size_t i = 0; i < size_; ++i)
-      moved[target * size_ + i] = done_[row * size_ + i] + all;
-  }
-  done_ = std::move(moved);
-  for (const DeviceId device : ids(tallies_)) {
-    DeviceTally& tally = tallies_[device];
-    tally.busy += per_cycle[device].busy * cycles;
-    tally.useful += per_cycle[device].useful * cycles;
-    tally.exposed_communication += per_cycle[device].exposed_communication * cycles;
-    tally.last_end += all;
+void SimulatedMachine::restore(std::int64_t body, std::span<const std::int64_t> state,
+                               DeviceTallies tallies) {
+  tallies_ = std::move(tallies);
+  std::fill(done_.begin(), done_.end(), Duration{});
+  auto next = state.begin();
+  for (Duration& free : free_) free = Duration(*next++);
+  for (const Wait& wait : carried_.waits()) {
+    for (std::int64_t back = 0; back < wait.lag; ++back)
+      done(body - back, wait.producer) = Duration(*next++);
   }
 }
 

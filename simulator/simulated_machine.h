@@ -1,16 +1,18 @@
 #pragma once
 // SimulatedMachine: the definition of simulated time. An instruction starts when its lanes are free
 // and its waits are done, and ends its price later. Everything the simulator reports is read off
-// this machine.
+// this machine, or off the sweep (simulator/sweep.h), which must equal it.
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/cost.h"
 #include "core/program.h"
 #include "core/run.h"
 #include "core/timeline.h"
+#include "simulator/carried.h"
 
 namespace tandem {
 
@@ -21,7 +23,9 @@ struct DeviceTally {
   Duration exposed_communication{};  // its compute lane stood still while the transfer or sum it
                                      // waited for ran
   Duration first_start = Duration::max(), last_end{};  // of its own ops, not of what links carry
+  friend bool operator==(const DeviceTally&, const DeviceTally&) = default;
 };
+using DeviceTallies = Table<DeviceId, DeviceTally>;
 
 class SimulatedMachine {
  public:
@@ -43,17 +47,13 @@ class SimulatedMachine {
     done(instance.body, instance.id) = end;
   }
 
-  const Table<DeviceId, DeviceTally>& tallies() const { return tallies_; }
+  const DeviceTallies& tallies() const { return tallies_; }
 
-  /// Everything that the future depends on after `body` is issued: lane times, and completions that
-  /// later bodies wait for.
-  void append_state(std::int64_t body, std::vector<Duration>& state) const;
+  /// Everything that the future depends on after `body` is issued, as Carried has it.
+  void append_state(std::int64_t body, std::vector<std::int64_t>& state) const;
 
-  /// As if `cycles` more repetitions had passed, each advancing all times by `advance` and adding
-  /// `per_cycle` to the tallies. REQUIRES: a whole number of bodies, `bodies`, lies between; the
-  /// sums fit 64 bits.
-  void skip(std::int64_t cycles, std::int64_t bodies, Duration advance,
-            const Table<DeviceId, DeviceTally>& per_cycle);
+  /// As if a run had come to the end of `body` with this state and these tallies.
+  void restore(std::int64_t body, std::span<const std::int64_t> state, DeviceTallies tallies);
 
  private:
   Duration& done(std::int64_t body, InstructionId id) {
@@ -63,7 +63,6 @@ class SimulatedMachine {
   const Duration& done(std::int64_t body, InstructionId id) const {
     return const_cast<SimulatedMachine*>(this)->done(body, id);
   }
-  void find_sums(const Program& program);
   void tally(const Program& program, Instance instance, Duration free, Duration start,
              Duration end);
   /// Of the time from `free` to `start`, while the compute lane stood still, the part in which the
@@ -72,14 +71,13 @@ class SimulatedMachine {
 
   const CostTable& costs_;
   Timeline* recorder_;
+  Carried carried_;
   std::uint64_t depth_;
   std::size_t size_;
   std::int64_t offset_;  // makes body + offset_ non-negative
   Table<LaneId, Duration> free_;
   std::vector<Duration> done_;  // a ring of `depth_` bodies
-  Table<DeviceId, DeviceTally> tallies_;
-  std::vector<Wait> carried_;  // waits across bodies: each reaches `lag` bodies back
-  Table<InstructionId, InstructionId> behind_;  // of an update behind a sum the sum, else itself
+  DeviceTallies tallies_;
 };
 
 }  // namespace tandem

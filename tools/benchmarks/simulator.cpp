@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -56,40 +59,74 @@ Duration run_machine(const Program& program, const CostTable& costs) {
   return end;
 }
 
+/// Eight tables, value by value side by side.
+std::vector<std::int64_t> side_by_side(const std::vector<std::int64_t>& costs) {
+  std::vector<std::int64_t> all;
+  for (const std::int64_t cost : costs) {
+    for (std::size_t k = 0; k < Sweep::kTables; ++k) {
+      all.push_back(cost + static_cast<std::int64_t>(k));
+    }
+  }
+  return all;
+}
+
+struct Measured {
+  const char* what;
+  std::function<void()> run;
+  double times = 1.0;             // the body's instructions, evaluated so often
+  std::optional<double> floor{};  // of the ratio to the reference
+};
+
+Section section_of(std::string title, std::size_t size, int repetitions,
+                   const std::vector<Measured>& measured) {
+  std::vector<std::function<void()>> functions;
+  for (const Measured& one : measured) functions.push_back(one.run);
+  const std::vector<double> seconds = best_seconds(repetitions, functions);
+  Section section{std::move(title), {}};
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    const double rate = static_cast<double>(size) * measured[i].times / seconds[i];
+    section.rows.push_back({.what = measured[i].what,
+                            .value = rate / 1e6,
+                            .unit = "M instructions/s",
+                            .of = i == 0 ? "" : kReference,
+                            .ratio = rate * seconds[0] / static_cast<double>(size),
+                            .floor = measured[i].floor});
+  }
+  return section;
+}
+
 Section rates(const Pipeline& pipeline, int repetitions) {
   const Schedule schedule = schedule_of(pipeline);
   const Program program = lower(schedule);
   const CostTable costs = price_of(program);
   const SlotCounts slots = count_slots(program);
+  const Sweep sweep(program);
+  const std::vector<std::int64_t> prices = sweep.costs(costs), many_prices = side_by_side(prices);
+  std::vector<std::int64_t> values(sweep.values(), 0), exposed(sweep.devices(), 0);
+  std::vector<std::int64_t> many(sweep.values() * Sweep::kTables, 0);
   FlatReference reference(program, costs);
-  const std::vector<double> seconds = best_seconds(
-      repetitions,
-      {[&] { keep(reference.longest_path()); }, [&] { keep(run_machine(program, costs)); },
-       [&] { keep(schedule_of(pipeline)); }, [&] { keep(lower(schedule)); },
-       [&] { keep(verify(program, slots)); }, [&] { keep(count_slots(program)); },
-       [&] {
-         const Program own = lower(schedule_of(pipeline));
-         keep(simulate(own, price_of(own), {}));
-       }});
-  const char* const names[] = {kReference,
-                               "run() and SimulatedMachine, 1 batch",
-                               "make the schedule",
-                               "lower()",
-                               "verify(), slots given",
-                               "count_slots()",
-                               "name to result with steady state"};
-  Section section{
+  const auto whole_path = [&] {
+    const Program own = lower(schedule_of(pipeline));
+    keep(simulate(own, price_of(own), {}));
+  };
+  return section_of(
       fmt::format("{}, {} devices, {} microbatches: {} instructions a body", pipeline.schedule,
                   pipeline.devices, pipeline.microbatches, program.size()),
-      {}};
-  for (std::size_t i = 0; i < seconds.size(); ++i) {
-    section.rows.push_back({.what = names[i],
-                            .value = static_cast<double>(program.size()) / seconds[i] / 1e6,
-                            .unit = "M instructions/s",
-                            .of = i == 0 ? "" : kReference,
-                            .ratio = seconds[0] / seconds[i]});
-  }
-  return section;
+      program.size(), repetitions,
+      {{kReference, [&] { keep(reference.longest_path()); }},
+       {"sweep of a body", [&] { sweep.run_body(values, prices); }, 1.0, 0.5},
+       {"the same, with each device's exposed time",
+        [&] { sweep.run_body(values, prices, exposed); }},
+       {"sweep of 8 cost tables at once, each counted",
+        [&] { sweep.run_bodies(many, many_prices); }, static_cast<double>(Sweep::kTables)},
+       {"run() and SimulatedMachine, 1 batch", [&] { keep(run_machine(program, costs)); }},
+       {"name to result with steady state", whole_path, 1.0, 0.015},
+       {"  make the schedule", [&] { keep(schedule_of(pipeline)); }},
+       {"  lower()", [&] { keep(lower(schedule)); }},
+       {"  price and simulate()", [&] { keep(simulate(program, price_of(program), {})); }},
+       {"    of it, compile the sweep", [&] { keep(Sweep(program)); }},
+       {"count_slots()", [&] { keep(count_slots(program)); }},
+       {"verify(), slots given", [&] { keep(verify(program, slots)); }}});
 }
 
 }  // namespace

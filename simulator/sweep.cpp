@@ -1,0 +1,100 @@
+#include "simulator/sweep.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace tandem {
+
+namespace {
+
+using Time = std::int64_t;
+
+/// The loop. Restricted: a price is no value.
+template <class Step>
+void run_steps(std::span<const Step> steps, Time* __restrict values, const Time* __restrict costs) {
+  for (const Step& step : steps) {
+    values[step.out] = std::max(values[step.first], values[step.second]) + costs[step.cost];
+  }
+}
+
+template <class Step, class Watch>
+void run_watched(std::span<const Step> steps, const Watch* watch, Time* __restrict values,
+                 const Time* __restrict costs, Time* __restrict exposed) {
+  for (const Step& step : steps) {
+    const Time free = values[step.first], awaited = values[step.second];
+    exposed[watch->device] += std::min(std::max(awaited - free, Time{0}), costs[watch->cost]);
+    values[step.out] = std::max(free, awaited) + costs[step.cost];
+    ++watch;
+  }
+}
+
+}  // namespace
+
+std::size_t Sweep::steps() const {
+  return std::visit([](const auto& code) { return code.steps.size(); }, code_);
+}
+
+std::vector<std::int64_t> Sweep::costs(const CostTable& table) const {
+  std::vector<std::int64_t> costs;
+  costs.reserve(prices_);
+  for (const Duration time : table) costs.push_back(time.count());
+  costs.push_back(0);
+  TANDEM_CHECK(costs.size() == prices_, costs.size(), prices_);
+  return costs;
+}
+
+void Sweep::carry_over(std::span<std::int64_t> values, std::size_t tables) const {
+  for (const Copy& copy : copies_) {
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(copy.from * tables), tables,
+                values.begin() + static_cast<std::ptrdiff_t>(copy.to * tables));
+  }
+}
+
+void Sweep::run_body(std::span<std::int64_t> values, std::span<const std::int64_t> costs) const {
+  TANDEM_CHECK(values.size() == values_ && costs.size() == prices_, values.size(), costs.size());
+  std::visit(
+      [&](const auto& code) { run_steps(std::span(code.steps), values.data(), costs.data()); },
+      code_);
+  carry_over(values, 1);
+}
+
+void Sweep::run_body(std::span<std::int64_t> values, std::span<const std::int64_t> costs,
+                     std::span<std::int64_t> exposed) const {
+  TANDEM_CHECK(values.size() == values_ && costs.size() == prices_, values.size(), costs.size());
+  TANDEM_CHECK(exposed.size() == devices_, exposed.size(), devices_);
+  const auto run = [&](const auto& code) {
+    const std::span steps(code.steps);
+    std::size_t from = 0;
+    const auto run_until = [&](std::size_t to) {
+      run_watched(steps.subspan(from, to - from), code.watches.data() + from, values.data(),
+                  costs.data(), exposed.data());
+      from = to;
+    };
+    for (const Waiter& waiter : waiters_) {
+      run_until(waiter.step);
+      add_exposed(waiter, values, costs, exposed);
+    }
+    run_until(steps.size());
+  };
+  std::visit(run, code_);
+  carry_over(values, 1);
+}
+
+void Sweep::add_exposed(const Waiter& waiter, std::span<const std::int64_t> values,
+                        std::span<const std::int64_t> costs,
+                        std::span<std::int64_t> exposed) const {
+  const std::span candidates(candidates_.data() + waiter.first_candidate, waiter.candidates);
+  const Time free = values[waiter.free];
+  Time start = free, longest = 0;
+  for (const Candidate& one : candidates) start = std::max(start, values[one.awaited]);
+  if (start == free) return;
+  for (const Candidate& one : candidates) {
+    if (!one.communicates || values[one.awaited] != start) continue;
+    const Time end = values[one.runs];
+    longest = std::max(longest, end - std::max(free, end - costs[one.cost]));
+  }
+  exposed[waiter.device] += longest;
+}
+
+}  // namespace tandem

@@ -1,0 +1,114 @@
+#pragma once
+// Sweep: a program compiled, once and for any number of cost tables, to steps of two predecessors.
+//
+// Lanes are in order and known beforehand, so "when its lanes are free" means "when what stands
+// before it on them has ended", and nearly every instruction then waits for at most two others. A
+// join of three or more takes steps that cost nothing. What earlier bodies left stands before the
+// body's own values, so that the loop knows no lane, no lag and no microbatch: a step is
+//   values[out] = max(values[first], values[second]) + costs[cost].
+// A value's slot is taken again once its last reader is done, so that the values of a body of
+// millions of steps fit a near cache.
+//
+// A sweep runs whole bodies only. Where instances are switched off, at both ends of a run, the
+// machine that defines simulated time runs them (simulator/sweep_run.h).
+
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "core/cost.h"
+#include "core/program.h"
+#include "simulator/carried.h"
+
+namespace tandem {
+
+template <class Index>
+struct SweepStep {
+  Index first, second, out, cost;
+};
+
+/// Of a step that ends a compute op: what of the time from `first` to `second` is exposed.
+template <class Index>
+struct SweepWatch {
+  Index cost;            // of the transfer or sum that it waits for; the last, 0, where none
+  std::uint16_t device;  // whose time it is
+};
+
+/// Indices are as narrow as they may be: a step of four two-byte ones is half as much to read.
+template <class Index>
+struct SweepCode {
+  std::vector<SweepStep<Index>> steps;
+  std::vector<SweepWatch<Index>> watches;  // a step each
+};
+
+class Sweep {
+ public:
+  explicit Sweep(const Program& program);
+
+  const Carried& carried() const { return carried_; }
+  std::size_t devices() const { return devices_; }
+  /// Steps of a body: the instructions, and what joins take.
+  std::size_t steps() const;
+  /// Values that a run needs. The first carried().size() are the state between bodies; all begin
+  /// as 0.
+  std::size_t values() const { return values_; }
+  /// Nanoseconds by cost id, and a last 0: what the bodies below take.
+  std::vector<std::int64_t> costs(const CostTable& table) const;
+
+  /// Runs a body all of whose instances are on. REQUIRES: `values` and `costs` as above.
+  void run_body(std::span<std::int64_t> values, std::span<const std::int64_t> costs) const;
+
+  /// The same, and adds to each device's exposed communication (simulator/simulated_machine.h).
+  void run_body(std::span<std::int64_t> values, std::span<const std::int64_t> costs,
+                std::span<std::int64_t> exposed) const;
+
+  /// The same for kTables cost tables at once: value i of table k stands at i · kTables + k, and so
+  /// do prices.
+  static constexpr std::size_t kTables = 8;
+  void run_bodies(std::span<std::int64_t> values, std::span<const std::int64_t> costs) const;
+
+  /// A device's own ops on one lane, of which a run keeps the first and the last end in a body.
+  struct OwnOps {
+    DeviceId device{};
+    CostId first_cost{};
+    std::size_t first = 0, last = 0;  // values, after a body
+  };
+  const std::vector<OwnOps>& own_ops() const { return own_ops_; }
+  /// How often a body has each price, by cost id: in all, and on compute lanes.
+  const std::vector<std::int64_t>& counts() const { return counts_; }
+  const std::vector<std::int64_t>& compute_counts() const { return compute_counts_; }
+
+ private:
+  friend class SweepCompiler;
+
+  /// A compute op that waits for several, or for an update behind a sum. Looked at before its step.
+  struct Waiter {
+    std::size_t step = 0;
+    std::uint16_t device = 0;
+    std::uint32_t free = 0;  // value: when its lane is free
+    std::uint32_t first_candidate = 0, candidates = 0;
+  };
+  struct Candidate {
+    std::uint32_t awaited = 0, runs = 0, cost = 0;  // values, and the price of what runs
+    bool communicates = false;
+  };
+  struct Copy {
+    std::size_t to, from;
+  };
+
+  void add_exposed(const Waiter& waiter, std::span<const std::int64_t> values,
+                   std::span<const std::int64_t> costs, std::span<std::int64_t> exposed) const;
+  void carry_over(std::span<std::int64_t> values, std::size_t tables) const;
+
+  Carried carried_;
+  std::size_t devices_, values_ = 0, prices_ = 0;
+  std::variant<SweepCode<std::uint16_t>, SweepCode<std::uint32_t>> code_;
+  std::vector<Waiter> waiters_;  // ascending by step
+  std::vector<Candidate> candidates_;
+  std::vector<Copy> copies_;  // from the body's values to what the next one finds, in this order
+  std::vector<OwnOps> own_ops_;
+  std::vector<std::int64_t> counts_, compute_counts_;
+};
+
+}  // namespace tandem

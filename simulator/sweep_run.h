@@ -1,0 +1,55 @@
+#pragma once
+// SweepRun: a run of any length, body by body. The sweep runs the whole bodies, SimulatedMachine
+// those in which instances are switched off.
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "simulator/simulated_machine.h"
+#include "simulator/sweep.h"
+
+namespace tandem {
+
+class SweepRun {
+ public:
+  /// Everything must outlive it. `sweep` is compiled from `program`.
+  SweepRun(const Program& program, const Sweep& sweep, const CostTable& costs);
+
+  /// Batches of a run without an end.
+  static constexpr std::int64_t kEndless = std::numeric_limits<std::int32_t>::max();
+
+  /// Runs the bodies up to and with `last` of a run of `batches`. With `tally` it also keeps count
+  /// of what devices did; a run that ever does must do so from its start to where it is asked.
+  void run_to(std::int64_t last, std::int64_t batches, bool tally);
+
+  /// The body that was run last; −ramp − 1 at the start.
+  std::int64_t body() const { return body_; }
+  /// As Carried has it.
+  std::span<const std::int64_t> state() const {
+    return std::span(values_).first(sweep_->carried().size());
+  }
+  /// Of the bodies run with `tally`.
+  const DeviceTallies& tallies() const { return tallies_; }
+
+  /// As if `cycles` more repetitions of `bodies` bodies had passed, each advancing all times by
+  /// `advance` and adding `per_cycle` to the tallies.
+  void skip(std::int64_t cycles, std::int64_t bodies, Duration advance,
+            const DeviceTallies& per_cycle);
+
+ private:
+  bool whole(std::int64_t body, std::int64_t batches) const;
+  void run_whole_body(bool tally);
+  void run_part(std::int64_t last, std::int64_t batches);
+
+  const Program* program_;
+  const Sweep* sweep_;
+  const CostTable* table_;
+  std::vector<std::int64_t> costs_, values_, exposed_;
+  DeviceTallies tallies_, of_body_;  // of_body_: busy and useful time of a whole body
+  std::int64_t body_;
+};
+
+}  // namespace tandem
