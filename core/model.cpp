@@ -19,11 +19,12 @@ std::int64_t boundary_elements(const ModelSpec& model, std::int32_t microbatch_s
 /// The stash of a stage: what its layers leave, the values between them, and the numbers that the
 /// data gave a linear model's first layer, which no transfer keeps.
 std::int64_t stash_elements(const ModelSpec& model, const std::vector<LayerKind>& kinds,
-                            LayerRange layers, std::int32_t microbatch_size) {
+                            LayerRange layers, std::int32_t microbatch_size, Recompute recompute) {
   const std::int64_t boundary = boundary_elements(model, microbatch_size);
   std::int64_t elements = (layers.size() - 1) * boundary;
   for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
-    elements += footprint(model, kinds[static_cast<std::size_t>(layer)], microbatch_size).stash;
+    const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
+    elements += footprint(model, kind, microbatch_size, recompute).stash;
   }
   const bool reads_numbers = layers.first == 0 && model.architecture == Architecture::linear;
   return reads_numbers ? elements + boundary : elements;
@@ -31,11 +32,12 @@ std::int64_t stash_elements(const ModelSpec& model, const std::vector<LayerKind>
 
 /// Of a whole backward: one layer's scratch at a time, and the gradients on its two sides.
 std::int64_t workspace_elements(const ModelSpec& model, const std::vector<LayerKind>& kinds,
-                                LayerRange layers, std::int32_t microbatch_size) {
+                                LayerRange layers, std::int32_t microbatch_size,
+                                Recompute recompute) {
   std::int64_t largest = 0;
   for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
     const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
-    largest = std::max(largest, footprint(model, kind, microbatch_size).gradients);
+    largest = std::max(largest, footprint(model, kind, microbatch_size, recompute).scratch);
   }
   const std::int64_t between = std::min(2, layers.size() - 1);
   return largest + between * boundary_elements(model, microbatch_size);
@@ -94,29 +96,35 @@ std::int64_t parameter_count(const ModelSpec& model) {
   return shares ? count - std::int64_t{model.vocabulary} * model.width : count;
 }
 
-LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size) {
+LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
+                         Recompute recompute) {
   const std::int64_t tokens = std::int64_t{microbatch_size} * model.sequence;
   const std::int64_t d = model.width;
+  const bool drops = recompute == Recompute::selective;
+  const auto with = [drops](std::int64_t stash, std::int64_t scratch, std::int64_t cheap) {
+    return drops ? LayerFootprint{stash, scratch + cheap} : LayerFootprint{stash + cheap, scratch};
+  };
+  const std::int64_t norm = tokens * (d + 2);
   switch (kind) {
     case LayerKind::embedding:
-      return {.stash = tokens, .gradients = 0};
+      return with(tokens, 0, 0);
     case LayerKind::attention:
-      return {.stash = tokens * (5 * d + model.heads + 2), .gradients = tokens * 4 * d};
+      return with(tokens * (4 * d + model.heads), tokens * 4 * d, norm);
     case LayerKind::mlp:
-      return {.stash = tokens * (9 * d + 2), .gradients = tokens * 5 * d};
+      return with(tokens * 4 * d, tokens * 5 * d, norm + tokens * 4 * d);
     case LayerKind::head:
-      return {.stash = tokens * (d + 2 + model.vocabulary), .gradients = tokens * d};
+      return with(tokens * model.vocabulary, tokens * d, norm);
     case LayerKind::linear:
-      return {.stash = 0, .gradients = 0};
+      return {};
     case LayerKind::squared_error:
-      return {.stash = tokens * d, .gradients = 0};
+      return with(tokens * d, 0, 0);
   }
   TANDEM_CHECK(false, static_cast<int>(kind));
   return {};
 }
 
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                       OptimizerKind optimizer, Bytes element) {
+                       OptimizerKind optimizer, Recompute recompute, Bytes element) {
   const std::vector<LayerKind> kinds = layers_of(model);
   TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
                    layers.last <= static_cast<std::int32_t>(kinds.size()),
@@ -129,13 +137,14 @@ StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t m
   StageBytes bytes;
   bytes[SlotKind::weights] = parameters * element;
   bytes[SlotKind::gradients] = parameters * element;
-  bytes[SlotKind::stash] = stash_elements(model, kinds, layers, microbatch_size) * element;
+  bytes[SlotKind::stash] =
+      stash_elements(model, kinds, layers, microbatch_size, recompute) * element;
   bytes[SlotKind::input] = boundary;
   bytes[SlotKind::output] = boundary;
   bytes[SlotKind::output_gradient] = boundary;
   bytes[SlotKind::input_gradient] = boundary;
   bytes.optimizer = optimizer_states(optimizer) * parameters * element;
-  bytes.workspace = workspace_elements(model, kinds, layers, microbatch_size) * element;
+  bytes.workspace = workspace_elements(model, kinds, layers, microbatch_size, recompute) * element;
   return bytes;
 }
 

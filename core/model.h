@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/memory.h"
+#include "core/schedule.h"
 #include "core/units.h"
 
 namespace tandem {
@@ -65,16 +66,17 @@ std::int32_t optimizer_states(OptimizerKind kind);
 
 /// Element counts of what a layer keeps for one microbatch of `microbatch_size` samples.
 struct LayerFootprint {
-  std::int64_t stash = 0;  // forward → last gradient op
-  std::int64_t gradients =
-      0;  // output gradients kept from input- to weight-gradient (scratch when backward is whole)
+  std::int64_t stash = 0;    // forward → last gradient op
+  std::int64_t scratch = 0;  // gradients inside the layer, and what selective recomputation makes
+                             // again: kept from input- to weight-gradient where backward is split
 };
-LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size);
+LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
+                         Recompute recompute);
 
 /// Bytes of a stage's slots for the CPU and GPU executors: layers [first, last), `element` bytes a
 /// number.
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                       OptimizerKind optimizer, Bytes element = 4);
+                       OptimizerKind optimizer, Recompute recompute, Bytes element = 4);
 
 /// Bytes that cross a stage boundary for one microbatch: B·T·d numbers.
 Bytes boundary_bytes(const ModelSpec& model, std::int32_t microbatch_size, Bytes element = 4);
@@ -86,6 +88,7 @@ struct LayerCost {
   Duration forward{}, backward_input{}, backward_weight{},
       backward{};  // backward: whole, measured as such
   Duration update{};
+  Duration selective_recompute{};  // what it adds to a backward; 0: the layer drops nothing
 };
 
 /// Time to hand `bytes` from one device to another.

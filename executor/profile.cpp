@@ -27,8 +27,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kernel = cpu::Kernels<float>;
 
-enum class Measured : std::uint8_t { forward, backward, backward_input, backward_weight, update };
-constexpr std::size_t kMeasured = 5;
+enum class Measured : std::uint8_t {
+  forward,
+  backward,
+  backward_input,
+  backward_weight,
+  selective_recompute,
+  update
+};
+constexpr std::size_t kMeasured = 6;
 
 /// Times by layer kind and function, from all repetitions of all threads.
 using Samples = std::map<LayerKind, std::array<std::vector<Duration>, kMeasured>>;
@@ -46,6 +53,10 @@ struct TimedLayer {
              OptimizerKind optimizer)
       : kind(layers_of(model)[static_cast<std::size_t>(layer)]),
         stage(model, {layer, layer + 1}, microbatch_size, 1.0),
+        dropping(LayerShape{.model = model,
+                            .microbatch_size = microbatch_size,
+                            .recompute = Recompute::selective},
+                 layer),
         weights(stage.sizes().parameters),
         gradients(stage.sizes().parameters),
         state(stage.sizes().parameters * optimizer_states(optimizer)),
@@ -54,7 +65,8 @@ struct TimedLayer {
         output(stage.sizes().boundary),
         output_gradient(stage.sizes().boundary),
         input_gradient(stage.sizes().boundary),
-        scratch(std::max(stage.sizes().scratch, stage.sizes().kept_gradients)) {
+        scratch(std::max(
+            {stage.sizes().scratch, stage.sizes().kept_gradients, dropping.scratch_size()})) {
     stage.initialise(weights.elements(), 1);
     // Numbers of the size that training sees: zeros would be quicker for some processors.
     for (cpu::Buffer<float>* buffer : {&input, &output_gradient}) {
@@ -65,6 +77,7 @@ struct TimedLayer {
 
   LayerKind kind;
   Stage<Kernel> stage;
+  AnyLayer<Kernel> dropping;  // the same layer with selective recomputation
   cpu::Buffer<float> weights, gradients, state, stash, input, output, output_gradient,
       input_gradient, scratch;
 };
@@ -104,6 +117,7 @@ class ModelPasses {
             [&] { stage.backward_input(kernels_, kept); });
       timed(samples, **layer, Measured::backward_weight,
             [&] { stage.backward_weight(kernels_, kept); });
+      time_recompute(samples, **layer);
     }
     for (const auto& layer : layers_) {
       timed(samples, *layer, Measured::update, [&] {
@@ -118,6 +132,16 @@ class ModelPasses {
   }
 
  private:
+  void time_recompute(Samples* samples, TimedLayer& layer) {
+    const AnyLayer<Kernel>& dropping = layer.dropping;
+    if (dropping.scratch_size() == layer.stage.sizes().scratch) return;  // it drops nothing
+    BackwardSpans<float> spans = with_scratch(backward_spans(layer), dropping.scratch_size());
+    // What is read of it lies elsewhere than forward put it, but is as many numbers of a like size.
+    spans.stash = spans.stash.first(static_cast<std::size_t>(dropping.stash_size()));
+    timed(samples, layer, Measured::selective_recompute,
+          [&] { dropping.recompute(kernels_, spans); });
+  }
+
   static std::span<const float> input_of(TimedLayer& layer) {
     return layer.stage.is_first() ? std::span<const float>{} : layer.input.elements();
   }
@@ -312,13 +336,15 @@ Profile measure_profile(const ProfileRequest& request) {
       4096, 2 * static_cast<Bytes>(request.model.vocabulary) * request.model.width * 4};
   for (const std::int32_t size : request.microbatch_sizes) {
     for (auto& [kind, times] : DevicesAtOnce(request, size, tick).measure()) {
-      profile.layers.push_back({.kind = kind,
-                                .microbatch_size = size,
-                                .forward = median(times[index(Measured::forward)]),
-                                .backward_input = median(times[index(Measured::backward_input)]),
-                                .backward_weight = median(times[index(Measured::backward_weight)]),
-                                .backward = median(times[index(Measured::backward)]),
-                                .update = median(times[index(Measured::update)])});
+      profile.layers.push_back(
+          {.kind = kind,
+           .microbatch_size = size,
+           .forward = median(times[index(Measured::forward)]),
+           .backward_input = median(times[index(Measured::backward_input)]),
+           .backward_weight = median(times[index(Measured::backward_weight)]),
+           .backward = median(times[index(Measured::backward)]),
+           .update = median(times[index(Measured::update)]),
+           .selective_recompute = median(times[index(Measured::selective_recompute)])});
     }
     sizes.push_back(boundary_bytes(request.model, size));
   }

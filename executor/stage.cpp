@@ -35,15 +35,18 @@ TiedRanges find_tied(const ModelSpec& model, const std::vector<Tensor>& tensors)
 
 template <Kernels K>
 Stage<K>::Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                double loss_scale) {
+                double loss_scale, Recompute recompute)
+    : drops_(recompute == Recompute::selective) {
   const auto count = static_cast<std::int32_t>(layers_of(model).size());
   TANDEM_CHECK(0 <= layers.first && layers.first < layers.last && layers.last <= count,
                layers.first, layers.last, count);
   first_ = layers.first == 0;
   last_ = layers.last == count;
   reads_numbers_ = first_ && model.architecture == Architecture::linear;
-  const LayerShape shape{
-      .model = model, .microbatch_size = microbatch_size, .loss_scale = loss_scale};
+  const LayerShape shape{.model = model,
+                         .microbatch_size = microbatch_size,
+                         .loss_scale = loss_scale,
+                         .recompute = recompute};
   for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
     places_.push_back(Place{.layer = AnyLayer<K>(shape, layer)});
     append_tensors(places_.back().layer.tensors(), parameters_);
@@ -93,6 +96,7 @@ std::optional<double> Stage<K>::forward(K& kernels, const ForwardSpans<T>& spans
   check_size(spans.weights, sizes_.parameters);
   check_size(spans.stash, sizes_.stash);
   if (!first_) check_size(spans.input, sizes_.boundary);
+  if (drops_) check_size(spans.scratch, sizes_.scratch);
   TANDEM_CHECK(spans.sample != nullptr || (!first_ && !last_), first_, last_);
   if (reads_numbers_) kernels.copy(spans.sample->inputs, part(spans.stash, 0, sizes_.boundary));
   std::optional<double> loss;
@@ -105,7 +109,8 @@ std::optional<double> Stage<K>::forward(K& kernels, const ForwardSpans<T>& spans
          .input = input_of(i, spans.input, spans.stash),
          .sample = spans.sample,
          .stash = part(spans.stash, place.stash, place.layer.stash_size()),
-         .output = inner ? part(spans.stash, place.output, sizes_.boundary) : spans.output});
+         .output = inner ? part(spans.stash, place.output, sizes_.boundary) : spans.output,
+         .scratch = drops_ ? part(spans.scratch, 0, place.layer.scratch_size()) : std::span<T>()});
   }
   return loss;
 }

@@ -17,7 +17,8 @@ struct StageSizes {
   std::int64_t parameters = 0;  // weights, and gradients
   std::int64_t stash = 0;
   std::int64_t boundary = 0;  // input, output and their gradients
-  std::int64_t scratch = 0;   // of backward(); free again when it returns
+  std::int64_t scratch = 0;   // of backward(), and of forward() with selective recomputation;
+                              // free again when they return
   std::int64_t kept_gradients =
       0;  // of backward_input(): kept until backward_weight() of the same microbatch
 };
@@ -43,7 +44,9 @@ class Stage {
 
   /// `loss_scale`: what the gradient of the loss summed over tokens is multiplied with; 1 / (B·T·m)
   /// for the mean over a batch. REQUIRES: layers non-empty and inside the model (checked).
-  Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size, double loss_scale);
+  /// Selective recomputation moves a part of the stash into scratch; the bits stay the same.
+  Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size, double loss_scale,
+        Recompute recompute = Recompute::none);
 
   const StageSizes& sizes() const { return sizes_; }
   /// In the order of their offsets, without gaps. Names are global: block3.attention.qkv.weight.
@@ -58,8 +61,8 @@ class Stage {
   // Spans that a call does not name may be empty. A first stage reads the sample and no input, and
   // makes no input gradient; a last stage makes no output, and takes no output gradient.
 
-  /// Reads weights, input, sample; writes stash, output. A last stage returns the microbatch's mean
-  /// loss.
+  /// Reads weights, input, sample; writes stash, output, scratch. A last stage returns the
+  /// microbatch's mean loss.
   std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const;
 
   /// Forward again into a stash, bit for bit, for a backward to follow: reads weights, input,
@@ -96,7 +99,7 @@ class Stage {
                               std::span<const T> stash) const;
   void lay_out(std::int64_t boundary);
 
-  bool first_ = false, last_ = false, reads_numbers_ = false;
+  bool first_ = false, last_ = false, reads_numbers_ = false, drops_ = false;
   std::vector<Place> places_;
   std::vector<Tensor> parameters_;
   TiedRanges tied_;

@@ -18,6 +18,7 @@ namespace tandem {
 struct StageSetup {
   ModelSpec model;
   std::int32_t microbatch_size = 1;
+  Recompute recompute = Recompute::none;
   OptimizerConfig optimizer;
   std::uint64_t seed = 0;
   const Data* data = nullptr;
@@ -44,7 +45,7 @@ class StageState {
              MemoryMeter& meter)
       : place(where),
         id(where.id),
-        stage(setup.model, where.layers, setup.microbatch_size, where.loss_scale),
+        stage(setup.model, where.layers, setup.microbatch_size, where.loss_scale, setup.recompute),
         optimizer(setup.optimizer),
         data(setup.data),
         versions(slots[SlotKind::weights]) {

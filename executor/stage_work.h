@@ -37,7 +37,8 @@ class StageWork {
                           .input = input_of(s, k),
                           .sample = s.sample(world_.sample_of(pipeline_, k)),
                           .stash = s.stash.acquire(q),
-                          .output = {}};
+                          .output = {},
+                          .scratch = scratch_for(s)};
     if (s.below(k) != nullptr) spans.output = s.output.acquire(q);
     const std::optional<double> loss = s.stage.forward(kernels, spans);
     if (s.recomputes) s.stash.release(q);
@@ -54,7 +55,8 @@ class StageWork {
                                 .input = input_of(s, k),
                                 .sample = s.sample(world_.sample_of(pipeline_, k)),
                                 .stash = s.stash.acquire(world_.sequence(s.id, k)),
-                                .output = {}});
+                                .output = {},
+                                .scratch = scratch_for(s)});
     note_version(instance, version);
   }
 
@@ -63,12 +65,11 @@ class StageWork {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k),
                        version = *world_.versions(instance);
-    const auto scratch = static_cast<std::size_t>(s.stage.sizes().scratch);
     BackwardSpans<T> spans{.weights = s.weights.held(version),
                            .input = input_of(s, k),
                            .stash = s.stash.held(q),
                            .output_gradient = output_gradient_of(s, k),
-                           .scratch = scratch_.elements().first(scratch),
+                           .scratch = scratch_for(s),
                            .input_gradient = {},
                            .gradients = gradients_for(s, k, kernels)};
     if (s.above(k) != nullptr) spans.input_gradient = s.input_gradient.acquire(q);
@@ -127,6 +128,10 @@ class StageWork {
 
  private:
   const Op& op_of(const Instance& instance) const { return world_.program[instance.id].op; }
+
+  std::span<T> scratch_for(const State& s) {
+    return scratch_.elements().first(static_cast<std::size_t>(s.stage.sizes().scratch));
+  }
 
   std::span<const T> input_of(State& s, std::int64_t microbatch) {
     State* above = s.above(microbatch);

@@ -39,7 +39,7 @@ class Search {
 
   PlanResult run() {
     // Of another model: said at once, however little of the profile is of use.
-    costs_from_profile(request_.profile, request_.model, {}, 1);
+    costs_from_profile(request_.profile, request_.model, {}, 1, Recompute::none);
     SearchSpace space = search_space(request_);
     result_.rejected = std::move(space.rejected);
     result_.shapes = space.shapes.size();
@@ -58,10 +58,11 @@ class Search {
   }
 
  private:
-  const LayerTimes& times(std::int32_t microbatch_size) {
-    const auto found = times_.find(microbatch_size);
+  const LayerTimes& times(std::int32_t microbatch_size, Recompute recompute) {
+    const std::pair key(microbatch_size, recompute);
+    const auto found = times_.find(key);
     if (found != times_.end()) return found->second;
-    return times_.try_emplace(microbatch_size, request_.profile, request_.model, microbatch_size)
+    return times_.try_emplace(key, request_.profile, request_.model, microbatch_size, recompute)
         .first->second;
   }
 
@@ -92,7 +93,7 @@ class Search {
 
   /// The work of the busiest stage in the fastest cut, if memory were no matter.
   Bounded bounded(const Shape& shape) {
-    const LayerTimes& layer_times = times(shape.microbatch_size);
+    const LayerTimes& layer_times = times(shape.microbatch_size, shape.recompute);
     const StageWork work(make_schedule(
         *shape.schedule, schedule_request(plan_of(request_, shape, shape.extras.front()))));
     work.check_fits_clock(layer_times);
@@ -145,7 +146,7 @@ class Search {
     const Program program = lower(make_schedule(*shape.schedule, schedule_request(plan)));
     const SlotCounts slots = count_slots(program);
     const StageWork work(program);
-    const LayerTimes& layer_times = times(plan.microbatch_size);
+    const LayerTimes& layer_times = times(plan.microbatch_size, plan.recompute);
     plan.stages = fastest_cut(work, layer_times);
     candidate.memory = device_memory(program, slots, plan, bytes_);
     if (request_.memory && memory_miss(candidate.memory, *request_.memory)) {
@@ -160,9 +161,9 @@ class Search {
   /// Sets the fastest cut that fits; where none does, what the least one misses.
   std::optional<MemoryMiss> cut_to_fit(const Program& program, const SlotCounts& slots,
                                        const StageWork& work, Plan& plan) {
-    PartitionProblem problem = by_time(work, times(plan.microbatch_size));
+    PartitionProblem problem = by_time(work, times(plan.microbatch_size, plan.recompute));
     problem.fits = [&](LayerRange range, std::size_t stage) {
-      const StageBytes& bytes = bytes_.of(range, plan.microbatch_size);
+      const StageBytes& bytes = bytes_.of(range, plan.microbatch_size, plan.recompute);
       return stage_total(slots.rows()[stage], bytes) <= *request_.memory;
     };
     if (auto cut = partition(problem)) {
@@ -177,8 +178,8 @@ class Search {
 
   void predict(const Program& program, Candidate& candidate) {
     Plan& plan = candidate.plan;
-    StageCosts costs =
-        costs_from_profile(request_.profile, plan.model, plan.stages, plan.microbatch_size);
+    StageCosts costs = costs_from_profile(request_.profile, plan.model, plan.stages,
+                                          plan.microbatch_size, plan.recompute);
     const CostTable table = price(program, cost_model(program.placement(), std::move(costs)));
     const SimulationResult simulated = simulate(program, table, {.batches = 1});
     ++result_.simulated;
@@ -195,7 +196,7 @@ class Search {
 
   const PlanRequest& request_;
   RangeBytes bytes_;
-  std::map<std::int32_t, LayerTimes> times_;
+  std::map<std::pair<std::int32_t, Recompute>, LayerTimes> times_;
   PlanResult result_;
 };
 

@@ -23,11 +23,13 @@ ClassBytes largest_class(const MemoryByClass& memory) {
   });
 }
 
-const StageBytes& RangeBytes::of(LayerRange range, std::int32_t microbatch_size) {
-  const std::pair key(microbatch_size, range);
+const StageBytes& RangeBytes::of(LayerRange range, std::int32_t microbatch_size,
+                                 Recompute recompute) {
+  const std::tuple key(microbatch_size, recompute, range);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
-  return known_.emplace(key, stage_bytes(model_, range, microbatch_size, optimizer_)).first->second;
+  return known_.emplace(key, stage_bytes(model_, range, microbatch_size, optimizer_, recompute))
+      .first->second;
 }
 
 Bytes stage_total(const StageSlots& slots, const StageBytes& bytes) {
@@ -44,7 +46,8 @@ Table<DeviceId, MemoryByClass> device_memory(const Program& program, const SlotC
   TANDEM_CHECK(placement.parts() == plan.stages.size(), placement.parts(), plan.stages.size());
   Table<StageId, StageBytes> of_stages(placement.stages());
   for (const StageId stage : ids(of_stages)) {
-    of_stages[stage] = bytes.of(plan.stages[index(placement.part[stage])], plan.microbatch_size);
+    of_stages[stage] =
+        bytes.of(plan.stages[index(placement.part[stage])], plan.microbatch_size, plan.recompute);
   }
   return memory_by_class(program, slots, of_stages);
 }
@@ -64,7 +67,7 @@ std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memo
 std::vector<LayerRange> least_memory_cut(const SlotCounts& slots, const Plan& plan,
                                          RangeBytes& bytes) {
   const auto cost = [&](LayerRange range, std::size_t stage) {
-    return stage_total(slots.rows()[stage], bytes.of(range, plan.microbatch_size));
+    return stage_total(slots.rows()[stage], bytes.of(range, plan.microbatch_size, plan.recompute));
   };
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
   auto cut = partition({.layers = layers, .depth = plan.depth, .cost = cost});

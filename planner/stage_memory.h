@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -30,12 +31,12 @@ class RangeBytes {
  public:
   RangeBytes(ModelSpec model, OptimizerKind optimizer)
       : model_(std::move(model)), optimizer_(optimizer) {}
-  const StageBytes& of(LayerRange range, std::int32_t microbatch_size);
+  const StageBytes& of(LayerRange range, std::int32_t microbatch_size, Recompute recompute);
 
  private:
   ModelSpec model_;
   OptimizerKind optimizer_;
-  std::map<std::pair<std::int32_t, LayerRange>, StageBytes> known_;
+  std::map<std::tuple<std::int32_t, Recompute, LayerRange>, StageBytes> known_;
 };
 
 /// Bytes of a stage that is alone on its device.

@@ -16,12 +16,13 @@ constexpr std::array<Duration StageTimes::*, 6> kTimes{
 
 }  // namespace
 
-LayerTimes::LayerTimes(const Profile& profile, const ModelSpec& model, std::int32_t microbatch_size)
+LayerTimes::LayerTimes(const Profile& profile, const ModelSpec& model, std::int32_t microbatch_size,
+                       Recompute recompute)
     : overhead_(profile.instruction_overhead) {
   std::vector<LayerRange> single;
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
   for (std::int32_t layer = 0; layer < layers; ++layer) single.push_back({layer, layer + 1});
-  const StageCosts costs = costs_from_profile(profile, model, single, microbatch_size);
+  const StageCosts costs = costs_from_profile(profile, model, single, microbatch_size, recompute);
   sums_.emplace_back();
   for (const StageTimes& times : costs.parts) {
     StageTimes sum = sums_.back();

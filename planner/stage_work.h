@@ -16,7 +16,8 @@ namespace tandem {
 class LayerTimes {
  public:
   /// Throws InputError as costs_from_profile() does.
-  LayerTimes(const Profile& profile, const ModelSpec& model, std::int32_t microbatch_size);
+  LayerTimes(const Profile& profile, const ModelSpec& model, std::int32_t microbatch_size,
+             Recompute recompute);
   StageTimes of(LayerRange range) const;
   std::int32_t layers() const { return static_cast<std::int32_t>(sums_.size()) - 1; }
 

@@ -74,8 +74,8 @@ PreparedPlan prepare_plan(const std::string& path) {
   SlotCounts slots = count_slots(program);
   Table<StageId, StageBytes> bytes;
   for (const PartId part : schedule.placement.part) {
-    bytes.push_back(
-        stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size, plan.optimizer));
+    bytes.push_back(stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
+                                plan.optimizer, plan.recompute));
   }
   return {std::move(plan), std::move(schedule), std::move(program), std::move(slots),
           std::move(bytes)};

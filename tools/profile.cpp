@@ -49,11 +49,14 @@ Bytes bytes_to_profile(const ProfileRequest& request) {
   // With fewer, the exact count below stays within int64.
   if (held > 0x1p58) return static_cast<Bytes>(std::min(held, kMost));
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
-  const StageBytes bytes = stage_bytes(model, {0, layers}, largest, request.optimizer);
+  const StageBytes bytes =
+      stage_bytes(model, {0, layers}, largest, request.optimizer, Recompute::none);
+  const Bytes workspace =
+      stage_bytes(model, {0, layers}, largest, request.optimizer, Recompute::selective).workspace;
   const auto real = [](Bytes of) { return static_cast<double>(of); };
-  const double needed =
-      2.0 * real(bytes[SlotKind::weights]) + real(bytes.optimizer) + real(bytes[SlotKind::stash]) +
-      layers * (real(bytes.workspace) + 4.0 * real(boundary_bytes(model, largest)));
+  const double needed = 2.0 * real(bytes[SlotKind::weights]) + real(bytes.optimizer) +
+                        real(bytes[SlotKind::stash]) +
+                        layers * (real(workspace) + 4.0 * real(boundary_bytes(model, largest)));
   return static_cast<Bytes>(std::min(request.busy_devices * needed, kMost));
 }
 
@@ -61,13 +64,13 @@ void print_table(const Profile& profile) {
   fmt::print("{} ({})\nmodel {}: {} parameters; {} devices computing at once; medians\n\n",
              profile.machine, profile.date, profile.model.name, parameter_count(profile.model),
              profile.busy_devices);
-  fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "layer", "microbatch", "forward",
-             "backward", "input", "weight", "update");
+  fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "layer", "microbatch",
+             "forward", "backward", "input", "weight", "recompute", "update");
   for (const LayerCost& row : profile.layers) {
-    fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12}\n", name(row.kind),
+    fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", name(row.kind),
                row.microbatch_size, print_duration(row.forward), print_duration(row.backward),
                print_duration(row.backward_input), print_duration(row.backward_weight),
-               print_duration(row.update));
+               print_duration(row.selective_recompute), print_duration(row.update));
   }
   fmt::print("\n");
   for (const TransferCost& row : profile.transfers) {

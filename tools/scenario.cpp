@@ -222,7 +222,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
   const Plan& plan = prepared.plan;
   const Profile profile = profile_of(path, plan, options.text("profile"));
   const StageCosts costs =
-      costs_from_profile(profile, plan.model, plan.stages, plan.microbatch_size);
+      costs_from_profile(profile, plan.model, plan.stages, plan.microbatch_size, plan.recompute);
   Table<DeviceId, MemoryByClass> memory = planned_memory(prepared);
   Program program = lanes == TransferLanes::shared ? std::move(prepared.program)
                                                    : lower(prepared.schedule, lanes);

@@ -143,6 +143,7 @@ TrainingReport<float> train_pipeline(const Training& training, const Options& op
   TrainingSetup<float> setup;
   setup.stage = {.model = plan.model,
                  .microbatch_size = plan.microbatch_size,
+                 .recompute = plan.recompute,
                  .optimizer = training.optimizer,
                  .seed = training.seed,
                  .data = &training.data};
@@ -195,7 +196,7 @@ Timeline predict(const Training& training, const std::string& plan_path) {
   const Plan& plan = training.prepared.plan;
   const Program& program = training.prepared.program;
   const StageCosts costs = costs_from_profile(profile_of(plan_path, plan, {}), plan.model,
-                                              plan.stages, plan.microbatch_size);
+                                              plan.stages, plan.microbatch_size, plan.recompute);
   const CostTable table = price(program, cost_model(program.placement(), costs));
   return *simulate(program, table, {.batches = training.steps, .record = true}).timeline;
 }

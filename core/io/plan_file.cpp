@@ -28,8 +28,8 @@ constexpr std::int32_t kMostMicrobatches = 1'048'576;
 /// Numbers that a batch may hold in all its activations: their bytes stay within int64.
 constexpr double kMostActivations = 0x1p58;
 
-constexpr std::array<std::pair<std::string_view, Recompute>, 2> kRecomputations{
-    {{"none", Recompute::none}, {"full", Recompute::full}}};
+constexpr std::array<std::pair<std::string_view, Recompute>, kRecomputes> kRecomputations{
+    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
 
 std::string range_text(LayerRange range) {
   return fmt::format("[{}, {}]", range.first, range.last);

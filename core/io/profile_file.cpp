@@ -36,7 +36,8 @@ LayerKind read_kind(const JsonReader& reader) {
 LayerCost read_layer(const JsonReader& reader) {
   LayerCost cost;
   if (!reader.object({"kind", "microbatch_size", "forward_ns", "backward_input_ns",
-                      "backward_weight_ns", "backward_ns", "update_ns"})) {
+                      "backward_weight_ns", "backward_ns", "selective_recompute_ns",
+                      "update_ns"})) {
     return cost;
   }
   cost.kind = read_kind(reader["kind"]);
@@ -45,6 +46,7 @@ LayerCost read_layer(const JsonReader& reader) {
   cost.backward_input = reader["backward_input_ns"].duration();
   cost.backward_weight = reader["backward_weight_ns"].duration();
   cost.backward = reader["backward_ns"].duration();
+  cost.selective_recompute = reader["selective_recompute_ns"].duration();
   cost.update = reader["update_ns"].duration();
   return cost;
 }
@@ -150,6 +152,7 @@ std::string profile_text(const Profile& profile) {
                       {"backward_input_ns", cost.backward_input.count()},
                       {"backward_weight_ns", cost.backward_weight.count()},
                       {"backward_ns", cost.backward.count()},
+                      {"selective_recompute_ns", cost.selective_recompute.count()},
                       {"update_ns", cost.update.count()}});
   }
   Json transfers = Json::array();

@@ -33,6 +33,9 @@ class AnyLayer {
   std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
     return std::visit([&](const auto& layer) { return layer.forward(kernels, spans); }, layer_);
   }
+  void recompute(K& kernels, const BackwardSpans<T>& spans) const {
+    std::visit([&](const auto& layer) { layer.recompute(kernels, spans); }, layer_);
+  }
   void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
     std::visit([&](const auto& layer) { layer.backward_input(kernels, spans); }, layer_);
   }

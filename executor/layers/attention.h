@@ -22,19 +22,20 @@ class Attention {
         tensors);
     return tensors;
   }
-  std::int64_t stash_size() const { return shape_.rows() * (5 * d_ + shape_.model.heads + 2); }
-  std::int64_t scratch_size() const { return shape_.rows() * 4 * d_; }
+  std::int64_t stash_size() const {
+    return shape_.rows() * (4 * d_ + shape_.model.heads) +
+           (shape_.drops() ? 0 : normed_size(shape_.norm()));
+  }
+  std::int64_t scratch_size() const {
+    return shape_.rows() * 4 * d_ + (shape_.drops() ? normed_size(shape_.norm()) : 0);
+  }
 
   std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
     const auto weights = cut_weights(spans.weights);
     const auto stash = cut_stash(spans.stash);
-    kernels.layer_norm(shape_.norm(), NormForward<T>{.x = spans.input,
-                                                     .gain = weights.gain,
-                                                     .bias = weights.bias,
-                                                     .mean = stash.mean,
-                                                     .inverse_deviation = stash.inverse_deviation,
-                                                     .y = stash.normed});
-    kernels.matmul(to_qkv(), stash.normed, weights.qkv, weights.qkv_bias, stash.qkv);
+    const auto normed = cut_normed(spans.stash, spans.scratch);
+    normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, normed);
+    kernels.matmul(to_qkv(), normed.y, weights.qkv, weights.qkv_bias, stash.qkv);
     kernels.attention(
         shape_.attention(),
         AttentionForward<T>{.qkv = stash.qkv, .log_sum = stash.log_sum, .y = stash.attended});
@@ -45,9 +46,18 @@ class Attention {
     return {};
   }
 
+  void recompute(K& kernels, const BackwardSpans<T>& spans) const {
+    if (!shape_.drops()) return;
+    const auto weights = cut_weights(spans.weights);
+    normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias,
+              cut_normed<T>({}, spans.scratch));
+  }
+
   void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
+    recompute(kernels, spans);
     const auto weights = cut_weights(spans.weights);
     const auto stash = cut_stash(spans.stash);
+    const auto normed = cut_normed<const T>(spans.stash, spans.scratch);
     const auto scratch = cut_scratch(spans.scratch);
     // The gradient of the attended values borrows the place of the norm's, which is made after its
     // last use.
@@ -63,8 +73,8 @@ class Attention {
     kernels.matmul_transposed(to_norm, scratch.qkv, weights.qkv, scratch.normed);
     kernels.layer_norm_backward(shape_.norm(),
                                 NormBackward<T>{.x = spans.input,
-                                                .mean = stash.mean,
-                                                .inverse_deviation = stash.inverse_deviation,
+                                                .mean = normed.mean,
+                                                .inverse_deviation = normed.inverse_deviation,
                                                 .gain = weights.gain,
                                                 .dy = scratch.normed,
                                                 .residual = spans.output_gradient,
@@ -74,17 +84,18 @@ class Attention {
   void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
     const auto gradients = cut_weights(spans.gradients);
     const auto stash = cut_stash(spans.stash);
+    const auto normed = cut_normed<const T>(spans.stash, spans.scratch);
     const auto scratch = cut_scratch(std::span<const T>(spans.scratch));
     kernels.accumulate_product(to_output(), stash.attended, spans.output_gradient,
                                gradients.projection);
     kernels.accumulate_rows(shape_.norm(), spans.output_gradient, gradients.projection_bias);
-    kernels.accumulate_product(to_qkv(), stash.normed, scratch.qkv, gradients.qkv);
+    kernels.accumulate_product(to_qkv(), normed.y, scratch.qkv, gradients.qkv);
     kernels.accumulate_rows({.rows = shape_.rows(), .width = 3 * d_}, scratch.qkv,
                             gradients.qkv_bias);
     kernels.layer_norm_backward_weight(
         shape_.norm(), NormBackwardWeight<T>{.x = spans.input,
-                                             .mean = stash.mean,
-                                             .inverse_deviation = stash.inverse_deviation,
+                                             .mean = normed.mean,
+                                             .inverse_deviation = normed.inverse_deviation,
                                              .dy = scratch.normed,
                                              .dgain = gradients.gain,
                                              .dbias = gradients.bias});
@@ -97,7 +108,7 @@ class Attention {
   };
   template <class U>
   struct Stash {
-    std::span<U> mean, inverse_deviation, normed, qkv, log_sum, attended;
+    std::span<U> qkv, log_sum, attended;
   };
   template <class U>
   struct Scratch {
@@ -112,14 +123,15 @@ class Attention {
             carver.take(3 * d_), carver.take(d_ * d_), carver.take(d_)};
   }
   template <class U>
+  Normed<U> cut_normed(std::span<U> stash, std::span<U> scratch) const {
+    Carver<U> carver = cheap_part(shape_, stash, scratch, normed_size(shape_.norm()));
+    return take_normed(carver, shape_.norm());
+  }
+  template <class U>
   Stash<U> cut_stash(std::span<U> whole) const {
     Carver<U> carver(whole);
     const std::int64_t rows = shape_.rows();
-    return {carver.take(rows),
-            carver.take(rows),
-            carver.take(rows * d_),
-            carver.take(3 * rows * d_),
-            carver.take(rows * shape_.model.heads),
+    return {carver.take(3 * rows * d_), carver.take(rows * shape_.model.heads),
             carver.take(rows * d_)};
   }
   template <class U>

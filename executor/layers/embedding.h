@@ -32,6 +32,7 @@ class Embedding {
     return {};
   }
 
+  void recompute(K&, const BackwardSpans<T>&) const {}
   void backward_input(K&, const BackwardSpans<T>&) const {}
 
   void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {

@@ -28,49 +28,61 @@ class Head {
     append_tensors(std::move(projection), tensors);
     return tensors;
   }
-  std::int64_t stash_size() const { return shape_.rows() * (2 + d_ + vocabulary_); }
-  std::int64_t scratch_size() const { return shape_.rows() * d_; }
+  std::int64_t stash_size() const {
+    return shape_.rows() * vocabulary_ + (shape_.drops() ? 0 : normed_size(shape_.norm()));
+  }
+  std::int64_t scratch_size() const {
+    return shape_.rows() * d_ + (shape_.drops() ? normed_size(shape_.norm()) : 0);
+  }
 
   std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
     const auto weights = cut_weights(spans.weights);
-    const auto stash = cut_stash(spans.stash);
-    kernels.layer_norm(shape_.norm(), NormForward<T>{.x = spans.input,
-                                                     .gain = weights.gain,
-                                                     .bias = weights.bias,
-                                                     .mean = stash.mean,
-                                                     .inverse_deviation = stash.inverse_deviation,
-                                                     .y = stash.normed});
+    const auto logits = cut_logits(spans.stash);
+    const auto normed = cut_normed(spans.stash, spans.scratch);
+    normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, normed);
     const MatmulShape to_logits{.rows = shape_.rows(), .inner = d_, .columns = vocabulary_};
-    kernels.matmul_transposed(to_logits, stash.normed, weights.projection, stash.logits);
+    kernels.matmul_transposed(to_logits, normed.y, weights.projection, logits);
     return kernels.cross_entropy({.rows = shape_.rows(), .width = vocabulary_},
-                                 spans.sample->targets, shape_.loss_scale, stash.logits);
+                                 spans.sample->targets, shape_.loss_scale, logits);
+  }
+
+  void recompute(K& kernels, const BackwardSpans<T>& spans) const {
+    if (!shape_.drops()) return;
+    const auto weights = cut_weights(spans.weights);
+    normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias,
+              cut_normed<T>({}, spans.scratch));
   }
 
   void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
+    recompute(kernels, spans);
     const auto weights = cut_weights(spans.weights);
-    const auto stash = cut_stash(spans.stash);
+    const auto logits = cut_logits(spans.stash);
+    const auto normed = cut_normed<const T>(spans.stash, spans.scratch);
+    const std::span<T> scratch = cut_scratch(spans.scratch);
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = vocabulary_, .columns = d_};
-    kernels.matmul(to_norm, stash.logits, weights.projection, {}, spans.scratch);
+    kernels.matmul(to_norm, logits, weights.projection, {}, scratch);
     kernels.layer_norm_backward(shape_.norm(),
                                 NormBackward<T>{.x = spans.input,
-                                                .mean = stash.mean,
-                                                .inverse_deviation = stash.inverse_deviation,
+                                                .mean = normed.mean,
+                                                .inverse_deviation = normed.inverse_deviation,
                                                 .gain = weights.gain,
-                                                .dy = spans.scratch,
+                                                .dy = scratch,
                                                 .residual = {},
                                                 .dx = spans.input_gradient});
   }
 
   void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
     const auto gradients = cut_weights(spans.gradients);
-    const auto stash = cut_stash(spans.stash);
+    const auto logits = cut_logits(spans.stash);
+    const auto normed = cut_normed<const T>(spans.stash, spans.scratch);
+    const std::span<const T> scratch = cut_scratch(spans.scratch);
     const MatmulShape table{.rows = shape_.rows(), .inner = vocabulary_, .columns = d_};
-    kernels.accumulate_product(table, stash.logits, stash.normed, gradients.projection);
+    kernels.accumulate_product(table, logits, normed.y, gradients.projection);
     kernels.layer_norm_backward_weight(
         shape_.norm(), NormBackwardWeight<T>{.x = spans.input,
-                                             .mean = stash.mean,
-                                             .inverse_deviation = stash.inverse_deviation,
-                                             .dy = spans.scratch,
+                                             .mean = normed.mean,
+                                             .inverse_deviation = normed.inverse_deviation,
+                                             .dy = scratch,
                                              .dgain = gradients.gain,
                                              .dbias = gradients.bias});
   }
@@ -80,10 +92,6 @@ class Head {
   struct Weights {
     std::span<U> gain, bias, projection;
   };
-  template <class U>
-  struct Stash {
-    std::span<U> mean, inverse_deviation, normed, logits;  // logits: their gradient, after forward
-  };
 
   // Braced initialisers run in order.
   template <class U>
@@ -92,11 +100,18 @@ class Head {
     return {carver.take(d_), carver.take(d_), carver.take(vocabulary_ * d_)};
   }
   template <class U>
-  Stash<U> cut_stash(std::span<U> whole) const {
-    Carver<U> carver(whole);
-    const std::int64_t rows = shape_.rows();
-    return {carver.take(rows), carver.take(rows), carver.take(rows * d_),
-            carver.take(rows * vocabulary_)};
+  Normed<U> cut_normed(std::span<U> stash, std::span<U> scratch) const {
+    Carver<U> carver = cheap_part(shape_, stash, scratch, normed_size(shape_.norm()));
+    return take_normed(carver, shape_.norm());
+  }
+  /// Their gradient, after forward.
+  template <class U>
+  std::span<U> cut_logits(std::span<U> stash) const {
+    return Carver<U>(stash).take(shape_.rows() * vocabulary_);
+  }
+  /// The gradient of the normed values.
+  std::span<T> cut_scratch(std::span<T> whole) const {
+    return Carver<T>(whole).take(shape_.rows() * d_);
   }
 
   LayerShape shape_;

@@ -2,13 +2,19 @@
 // What every layer is: sizes, parameter tensors, and three functions over kernels.
 //
 // A layer owns no tensor memory. What its functions read and write is handed in:
-//   forward           reads weights, input, sample; writes stash and output (an empty output: not
-//   wanted, as in recomputation) backward_input    reads weights, input, stash, output_gradient;
-//   writes scratch and input_gradient (empty: not wanted) backward_weight   reads input, stash,
-//   output_gradient, scratch; adds to gradients
+//   forward          reads weights, input, sample;
+//                    writes stash and output (empty: not wanted, as in recomputation)
+//   backward_input   reads weights, input, stash, output_gradient;
+//                    writes scratch and input_gradient (empty: not wanted)
+//   backward_weight  reads input, stash, output_gradient, scratch; adds to gradients
 // backward_weight may run any time after backward_input of the same microbatch, as long as what it
 // reads is kept. The same inputs give the same bits. Forward returns the loss where the layer
 // computes one.
+//
+// With selective recomputation the outputs of layer norms and of GELU live in scratch instead of
+// the stash: forward writes them there and forgets them, and backward_input begins with
+//   recompute        reads weights, input, stash; writes its part of scratch
+// by the kernels that forward used, so the bits are the same.
 
 #include <concepts>
 #include <cstdint>
@@ -56,6 +62,7 @@ struct ForwardSpans {
   std::span<const T> weights = {}, input = {};
   const Sample<T>* sample = nullptr;  // read where a stage is first or last
   std::span<T> stash = {}, output = {};
+  std::span<T> scratch = {};  // with selective recomputation
 };
 
 template <class T>
@@ -70,6 +77,7 @@ struct LayerShape {
   std::int32_t microbatch_size = 1;
   double loss_scale = 1.0;  // factor of the gradient of the loss summed over tokens; for a mean
                             // over a batch 1 / (B·T·m)
+  Recompute recompute = Recompute::none;  // full is the stage's matter: as none
 
   std::int64_t rows() const { return std::int64_t{microbatch_size} * model.sequence; }
   std::int64_t boundary() const { return rows() * model.width; }
@@ -80,6 +88,8 @@ struct LayerShape {
             .width = model.width};
   }
   RowShape norm() const { return {.rows = rows(), .width = model.width}; }
+  /// What is cheap to make again stands in scratch, not in the stash.
+  bool drops() const { return recompute == Recompute::selective; }
 };
 
 template <class L, class K>
@@ -89,6 +99,7 @@ concept Layer = requires(const L layer, K kernels, ForwardSpans<typename K::Scal
   { layer.stash_size() } -> std::same_as<std::int64_t>;
   { layer.scratch_size() } -> std::same_as<std::int64_t>;
   { layer.forward(kernels, forward) } -> std::same_as<std::optional<double>>;
+  { layer.recompute(kernels, backward) } -> std::same_as<void>;
   { layer.backward_input(kernels, backward) } -> std::same_as<void>;
   { layer.backward_weight(kernels, backward) } -> std::same_as<void>;
 };
@@ -107,6 +118,41 @@ class Carver {
  private:
   std::span<U> rest_;
 };
+
+/// What a layer norm leaves for backward.
+template <class U>
+struct Normed {
+  std::span<U> mean, inverse_deviation, y;
+};
+
+inline std::int64_t normed_size(RowShape shape) { return shape.rows * (shape.width + 2); }
+
+template <class U>
+Normed<U> take_normed(Carver<U>& carver, RowShape shape) {
+  // Braced initialisers run in order.
+  return {carver.take(shape.rows), carver.take(shape.rows), carver.take(shape.rows * shape.width)};
+}
+
+template <Kernels K, class T = typename K::Scalar>
+void normalise(K& kernels, RowShape shape, std::span<const T> x, std::span<const T> gain,
+               std::span<const T> bias, const Normed<T>& normed) {
+  kernels.layer_norm(shape, NormForward<T>{.x = x,
+                                           .gain = gain,
+                                           .bias = bias,
+                                           .mean = normed.mean,
+                                           .inverse_deviation = normed.inverse_deviation,
+                                           .y = normed.y});
+}
+
+/// A layer's `size` numbers that are cheap to make again: the last ones of its scratch with
+/// selective recomputation, of its stash without.
+template <class U>
+Carver<U> cheap_part(const LayerShape& shape, std::span<U> stash, std::span<U> scratch,
+                     std::int64_t size) {
+  const std::span<U> home = shape.drops() ? scratch : stash;
+  TANDEM_CHECK(size <= static_cast<std::int64_t>(home.size()), size, home.size());
+  return Carver<U>(home.last(static_cast<std::size_t>(size)));
+}
 
 /// Appends tensors, giving them their offsets.
 void append_tensors(std::vector<Tensor> more, std::vector<Tensor>& tensors);

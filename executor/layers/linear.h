@@ -29,6 +29,8 @@ class Linear {
     return {};
   }
 
+  void recompute(K&, const BackwardSpans<T>&) const {}
+
   void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
     if (spans.input_gradient.empty()) return;
     kernels.matmul_transposed(square(), spans.output_gradient, spans.weights, spans.input_gradient);

@@ -21,40 +21,50 @@ class Mlp {
         tensors);
     return tensors;
   }
-  std::int64_t stash_size() const { return shape_.rows() * (2 + d_ + 2 * inside_); }
-  std::int64_t scratch_size() const { return shape_.rows() * (inside_ + d_); }
+  std::int64_t stash_size() const {
+    return shape_.rows() * inside_ + (shape_.drops() ? 0 : cheap_size());
+  }
+  std::int64_t scratch_size() const {
+    return shape_.rows() * (inside_ + d_) + (shape_.drops() ? cheap_size() : 0);
+  }
 
   std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
     const auto weights = cut_weights(spans.weights);
-    const auto stash = cut_stash(spans.stash);
-    kernels.layer_norm(shape_.norm(), NormForward<T>{.x = spans.input,
-                                                     .gain = weights.gain,
-                                                     .bias = weights.bias,
-                                                     .mean = stash.mean,
-                                                     .inverse_deviation = stash.inverse_deviation,
-                                                     .y = stash.normed});
-    kernels.matmul(expand(), stash.normed, weights.expand, weights.expand_bias, stash.before);
-    kernels.gelu(stash.before, stash.after);
+    const auto before = cut_before(spans.stash);
+    const auto cheap = cut_cheap(spans.stash, spans.scratch);
+    normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, cheap.normed);
+    kernels.matmul(expand(), cheap.normed.y, weights.expand, weights.expand_bias, before);
+    kernels.gelu(before, cheap.after);
     if (spans.output.empty()) return {};
-    kernels.matmul(project(), stash.after, weights.projection, weights.projection_bias,
+    kernels.matmul(project(), cheap.after, weights.projection, weights.projection_bias,
                    spans.output);
     kernels.add(spans.input, spans.output, spans.output);
     return {};
   }
 
-  void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
+  void recompute(K& kernels, const BackwardSpans<T>& spans) const {
+    if (!shape_.drops()) return;
     const auto weights = cut_weights(spans.weights);
-    const auto stash = cut_stash(spans.stash);
+    const auto cheap = cut_cheap<T>({}, spans.scratch);
+    normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, cheap.normed);
+    kernels.gelu(cut_before(spans.stash), cheap.after);
+  }
+
+  void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
+    recompute(kernels, spans);
+    const auto weights = cut_weights(spans.weights);
+    const auto before = cut_before(spans.stash);
+    const auto cheap = cut_cheap<const T>(spans.stash, spans.scratch);
     const auto scratch = cut_scratch(spans.scratch);
     const MatmulShape to_inside{.rows = shape_.rows(), .inner = d_, .columns = inside_};
     kernels.matmul_transposed(to_inside, spans.output_gradient, weights.projection, scratch.before);
-    kernels.gelu_backward(stash.before, scratch.before, scratch.before);
+    kernels.gelu_backward(before, scratch.before, scratch.before);
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = inside_, .columns = d_};
     kernels.matmul_transposed(to_norm, scratch.before, weights.expand, scratch.normed);
     kernels.layer_norm_backward(shape_.norm(),
                                 NormBackward<T>{.x = spans.input,
-                                                .mean = stash.mean,
-                                                .inverse_deviation = stash.inverse_deviation,
+                                                .mean = cheap.normed.mean,
+                                                .inverse_deviation = cheap.normed.inverse_deviation,
                                                 .gain = weights.gain,
                                                 .dy = scratch.normed,
                                                 .residual = spans.output_gradient,
@@ -63,30 +73,33 @@ class Mlp {
 
   void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
     const auto gradients = cut_weights(spans.gradients);
-    const auto stash = cut_stash(spans.stash);
+    const auto cheap = cut_cheap<const T>(spans.stash, spans.scratch);
     const auto scratch = cut_scratch(std::span<const T>(spans.scratch));
-    kernels.accumulate_product(project(), stash.after, spans.output_gradient, gradients.projection);
+    kernels.accumulate_product(project(), cheap.after, spans.output_gradient, gradients.projection);
     kernels.accumulate_rows(shape_.norm(), spans.output_gradient, gradients.projection_bias);
-    kernels.accumulate_product(expand(), stash.normed, scratch.before, gradients.expand);
+    kernels.accumulate_product(expand(), cheap.normed.y, scratch.before, gradients.expand);
     kernels.accumulate_rows({.rows = shape_.rows(), .width = inside_}, scratch.before,
                             gradients.expand_bias);
     kernels.layer_norm_backward_weight(
         shape_.norm(), NormBackwardWeight<T>{.x = spans.input,
-                                             .mean = stash.mean,
-                                             .inverse_deviation = stash.inverse_deviation,
+                                             .mean = cheap.normed.mean,
+                                             .inverse_deviation = cheap.normed.inverse_deviation,
                                              .dy = scratch.normed,
                                              .dgain = gradients.gain,
                                              .dbias = gradients.bias});
   }
 
  private:
+  std::int64_t cheap_size() const { return normed_size(shape_.norm()) + shape_.rows() * inside_; }
+
   template <class U>
   struct Weights {
     std::span<U> gain, bias, expand, expand_bias, projection, projection_bias;
   };
   template <class U>
-  struct Stash {
-    std::span<U> mean, inverse_deviation, normed, before, after;  // before and after GELU
+  struct Cheap {
+    Normed<U> normed;
+    std::span<U> after;  // GELU
   };
   template <class U>
   struct Scratch {
@@ -101,11 +114,14 @@ class Mlp {
             carver.take(inside_), carver.take(inside_ * d_), carver.take(d_)};
   }
   template <class U>
-  Stash<U> cut_stash(std::span<U> whole) const {
-    Carver<U> carver(whole);
-    const std::int64_t rows = shape_.rows();
-    return {carver.take(rows), carver.take(rows), carver.take(rows * d_),
-            carver.take(rows * inside_), carver.take(rows * inside_)};
+  Cheap<U> cut_cheap(std::span<U> stash, std::span<U> scratch) const {
+    Carver<U> carver = cheap_part(shape_, stash, scratch, cheap_size());
+    return {take_normed(carver, shape_.norm()), carver.take(shape_.rows() * inside_)};
+  }
+  /// What GELU read.
+  template <class U>
+  std::span<U> cut_before(std::span<U> stash) const {
+    return Carver<U>(stash).take(shape_.rows() * inside_);
   }
   template <class U>
   Scratch<U> cut_scratch(std::span<U> whole) const {

@@ -21,6 +21,8 @@ class SquaredError {
                                  shape_.loss_scale, spans.stash);
   }
 
+  void recompute(K&, const BackwardSpans<T>&) const {}
+
   void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
     if (!spans.input_gradient.empty()) kernels.copy(spans.stash, spans.input_gradient);
   }

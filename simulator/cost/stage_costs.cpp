@@ -85,7 +85,8 @@ Duration transfer_time(const Profile& profile, Bytes bytes) {
 }  // namespace
 
 StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
-                              const std::vector<LayerRange>& stages, std::int32_t microbatch_size) {
+                              const std::vector<LayerRange>& stages, std::int32_t microbatch_size,
+                              Recompute recompute) {
   const bool same = profile.model.architecture == model.architecture &&
                     profile.model.width == model.width && profile.model.heads == model.heads &&
                     profile.model.sequence == model.sequence &&
@@ -112,9 +113,11 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
     for (std::int32_t layer = range.first; layer < range.last; ++layer) {
       const LayerCost& cost =
           find_cost(profile, layers[static_cast<std::size_t>(layer)], microbatch_size);
+      const Duration again =
+          recompute == Recompute::selective ? cost.selective_recompute : Duration{};
       times.forward += cost.forward;
-      times.backward += cost.backward;
-      times.backward_input += cost.backward_input;
+      times.backward += cost.backward + again;
+      times.backward_input += cost.backward_input + again;
       times.backward_weight += cost.backward_weight;
       times.update += cost.update;
     }

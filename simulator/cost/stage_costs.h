@@ -29,9 +29,11 @@ StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration tr
 
 /// Costs of the layer ranges `stages` from a measured profile; layers are measured alone, so a
 /// stage is their sum plus the executor's own overhead. Throws InputError when the profile lacks a
-/// layer kind at this microbatch size, or is of another model.
+/// layer kind at this microbatch size, or is of another model. Selective recomputation is part of
+/// the backward's price; full recomputation is an op, priced whether it is used or not.
 StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
-                              const std::vector<LayerRange>& stages, std::int32_t microbatch_size);
+                              const std::vector<LayerRange>& stages, std::int32_t microbatch_size,
+                              Recompute recompute);
 
 /// REQUIRES: `costs` has a row for each part of `placement`.
 CostModel cost_model(const Placement& placement, StageCosts costs);

@@ -20,9 +20,11 @@ constexpr const char* kProfile = R"({
   "instruction_overhead_ns": 450,
   "layers": [
     {"kind": "linear", "microbatch_size": 1, "forward_ns": 10, "backward_input_ns": 11,
-     "backward_weight_ns": 12, "backward_ns": 21, "update_ns": 3},
+     "backward_weight_ns": 12, "backward_ns": 21, "selective_recompute_ns": 4,
+     "update_ns": 3},
     {"kind": "squared_error", "microbatch_size": 1, "forward_ns": 1, "backward_input_ns": 2,
-     "backward_weight_ns": 0, "backward_ns": 2, "update_ns": 0}
+     "backward_weight_ns": 0, "backward_ns": 2, "selective_recompute_ns": 0,
+     "update_ns": 0}
   ],
   "transfers": [{"bytes": 0, "time_ns": 100}, {"bytes": 4096, "time_ns": 900}]
 })";
@@ -55,6 +57,7 @@ TEST(ProfileFile, ReadsAProfile) {
   EXPECT_EQ(profile.layers[0].backward_input, Duration{11});
   EXPECT_EQ(profile.layers[0].backward_weight, Duration{12});
   EXPECT_EQ(profile.layers[0].backward, Duration{21});
+  EXPECT_EQ(profile.layers[0].selective_recompute, Duration{4});
   EXPECT_EQ(profile.layers[0].update, Duration{3});
   EXPECT_EQ(profile.layers[1].kind, LayerKind::squared_error);
   ASSERT_EQ(profile.transfers.size(), 2U);
@@ -71,6 +74,7 @@ TEST(ProfileFile, ReadsBackWhatItWrites) {
   EXPECT_EQ(again.command, profile.command);
   EXPECT_EQ(again.layers.size(), profile.layers.size());
   EXPECT_EQ(again.layers[0].backward, profile.layers[0].backward);
+  EXPECT_EQ(again.layers[0].selective_recompute, Duration{4});
 }
 
 TEST(ProfileFile, BytesThatAreNoTextAreReplaced) {
@@ -85,14 +89,14 @@ TEST(ProfileFile, HasARowForEachKindAndSize) {
       "p.json:8:13: error: /layers: no entry of kind \"squared_error\", which the model has\n"
       "  \"layers\": [\n"
       "            ^\n"
-      "p.json:11:5: error: /layers/1: expected one entry for each kind and microbatch size, "
+      "p.json:12:5: error: /layers/1: expected one entry for each kind and microbatch size, "
       "found a second one; the first is entry 0\n"
       "    {\"kind\": \"linear\", \"microbatch_size\": 1, \"forward_ns\": 1, "
       "\"backward_input_ns\": 2,\n"
       "    ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~");
   EXPECT_EQ(
       error_in(profile_with("\"bytes\": 4096", "\"bytes\": 0")),
-      "p.json:14:47: error: /transfers/1: expected one entry for each size, found a second "
+      "p.json:16:47: error: /transfers/1: expected one entry for each size, found a second "
       "one; the first is entry 0\n"
       "  \"transfers\": [{\"bytes\": 0, \"time_ns\": 100}, {\"bytes\": 0, \"time_ns\": 900}]\n"
       "                                              ^~~~~~~~~~~~~~~~~~~~~~~~~~~~");
@@ -113,11 +117,11 @@ TEST(ProfileFile, ReportsEveryMistake) {
       "    {\"kind\": \"linaer\", \"microbatch_size\": 1, \"forward_ns\": 10, "
       "\"backward_input_ns\": 11,\n"
       "             ^~~~~~~~\n"
-      "p.json:14:47: error: /transfers/1: missing key \"time_ns\"\n"
+      "p.json:16:47: error: /transfers/1: missing key \"time_ns\"\n"
       "  \"transfers\": [{\"bytes\": 0, \"time_ns\": 100}, {\"bytes\": 4096, \"time_us\": "
       "0.9}]\n"
       "                                              ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"
-      "p.json:14:63: error: /transfers/1/time_us: unknown key \"time_us\"; did you mean "
+      "p.json:16:63: error: /transfers/1/time_us: unknown key \"time_us\"; did you mean "
       "\"time_ns\"?\n"
       "  \"transfers\": [{\"bytes\": 0, \"time_ns\": 100}, {\"bytes\": 4096, \"time_us\": "
       "0.9}]\n"

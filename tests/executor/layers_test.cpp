@@ -1,8 +1,10 @@
 // Each layer's gradients against differences of its forward, in double; and that a layer reads and
 // writes what it says.
 
+#include <algorithm>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -23,8 +25,12 @@ constexpr double kLossScale = 0.125;
 
 /// One layer with everything it reads and writes. What it writes starts as NaN.
 struct Bench {
-  Bench(const ModelSpec& model, std::int32_t index)
-      : shape{.model = model, .microbatch_size = 2, .loss_scale = kLossScale}, layer(shape, index) {
+  Bench(const ModelSpec& model, std::int32_t index, Recompute recompute)
+      : shape{.model = model,
+              .microbatch_size = 2,
+              .loss_scale = kLossScale,
+              .recompute = recompute},
+        layer(shape, index) {
     const bool computes_loss =
         layer.kind() == LayerKind::head || layer.kind() == LayerKind::squared_error;
     sample = testing::random_sample<double>(model, 2, 7);
@@ -43,9 +49,12 @@ struct Bench {
   /// The number whose gradient backward computes: the scaled loss, or the output weighted by
   /// output_gradient.
   double forward() {
-    const auto loss = layer.forward(
-        kernels,
-        {.weights = weights, .input = input, .sample = &sample, .stash = stash, .output = output});
+    const auto loss = layer.forward(kernels, {.weights = weights,
+                                              .input = input,
+                                              .sample = &sample,
+                                              .stash = stash,
+                                              .output = output,
+                                              .scratch = scratch});
     if (loss) {
       return *loss * static_cast<double>(shape.rows()) * kLossScale;
     }
@@ -80,14 +89,22 @@ struct Case {
   std::string name;
   ModelSpec model;
   std::int32_t index;
+  Recompute recompute = Recompute::none;
 };
 
 std::vector<Case> cases() {
   const ModelSpec tied = testing::tiny_gpt(), untied = testing::tiny_gpt(false),
                   chain = testing::tiny_linear();
-  return {{"embedding", tied, 0},     {"attention", tied, 1},     {"mlp", tied, 2},
-          {"head", tied, 5},          {"untied_head", untied, 5}, {"linear", chain, 1},
-          {"squared_error", chain, 3}};
+  return {{"embedding", tied, 0},
+          {"attention", tied, 1},
+          {"mlp", tied, 2},
+          {"head", tied, 5},
+          {"untied_head", untied, 5},
+          {"linear", chain, 1},
+          {"squared_error", chain, 3},
+          {"attention_selective", tied, 1, Recompute::selective},
+          {"mlp_selective", tied, 2, Recompute::selective},
+          {"head_selective", tied, 5, Recompute::selective}};
 }
 
 class EveryLayer : public ::testing::TestWithParam<Case> {};
@@ -95,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EveryLayer, ::testing::ValuesIn(cases()),
                          [](const auto& instance) { return instance.param.name; });
 
 TEST_P(EveryLayer, ComputesTheGradientOfItsForward) {
-  Bench bench(GetParam().model, GetParam().index);
+  Bench bench(GetParam().model, GetParam().index, GetParam().recompute);
   bench.forward();
   bench.backward();
   const auto function = [&] { return bench.forward(); };
@@ -116,7 +133,7 @@ TEST_P(EveryLayer, ComputesTheGradientOfItsForward) {
 // Negative control: the checker sees one element of one tensor that is off by a thousandth of the
 // gradient's length.
 TEST_P(EveryLayer, CheckerFindsAPlantedError) {
-  Bench bench(GetParam().model, GetParam().index);
+  Bench bench(GetParam().model, GetParam().index, GetParam().recompute);
   bench.forward();
   bench.backward();
   const auto function = [&] { return bench.forward(); };
@@ -132,7 +149,7 @@ TEST_P(EveryLayer, CheckerFindsAPlantedError) {
 }
 
 TEST_P(EveryLayer, WritesAllThatItClaimsAndOnlyAddsToGradients) {
-  Bench bench(GetParam().model, GetParam().index);
+  Bench bench(GetParam().model, GetParam().index, GetParam().recompute);
   bench.forward();
   bench.backward();
   for (const auto* written : {&bench.stash, &bench.output, &bench.scratch, &bench.gradients}) {
@@ -148,13 +165,45 @@ TEST_P(EveryLayer, WritesAllThatItClaimsAndOnlyAddsToGradients) {
 }
 
 TEST_P(EveryLayer, LeavesTheSameStashWhenTheOutputIsNotWanted) {
-  Bench bench(GetParam().model, GetParam().index);
+  Bench bench(GetParam().model, GetParam().index, GetParam().recompute);
   bench.forward();
   const std::vector<double> stash = bench.stash;
   std::fill(bench.stash.begin(), bench.stash.end(), kNothing);
   bench.output.clear();
   bench.forward();
   EXPECT_EQ(bench.stash, stash);
+}
+
+/// All that forward and backward leave, but for what stands in stash and scratch.
+auto left_by(const Case& wanted, bool forget) {
+  Bench bench(wanted.model, wanted.index, wanted.recompute);
+  const double value = bench.forward();
+  if (forget) std::fill(bench.scratch.begin(), bench.scratch.end(), kNothing);
+  bench.backward();
+  return std::tuple(value, bench.output, bench.input_gradient, bench.gradients);
+}
+
+// Another microbatch uses the scratch between forward and backward.
+TEST_P(EveryLayer, GivesTheSameBitsWithSelectiveRecomputationAndNeedsNoScratchKept) {
+  Case plain = GetParam(), selective = GetParam();
+  plain.recompute = Recompute::none;
+  selective.recompute = Recompute::selective;
+  EXPECT_EQ(left_by(plain, true), left_by(selective, true));
+}
+
+TEST(SelectiveRecomputation, MakesAgainWhatForwardLeftInScratch) {
+  Bench bench(testing::tiny_gpt(), 2, Recompute::selective);
+  bench.forward();
+  const std::vector<double> left = bench.scratch;
+  std::fill(bench.scratch.begin(), bench.scratch.end(), kNothing);
+  bench.layer.recompute(bench.kernels, {.weights = bench.weights,
+                                        .input = bench.input,
+                                        .stash = bench.stash,
+                                        .scratch = bench.scratch});
+  const LayerShape none{.model = bench.shape.model, .microbatch_size = 2};
+  const std::int64_t dropped = bench.layer.scratch_size() - AnyLayer<K>(none, 2).scratch_size();
+  EXPECT_GT(dropped, 0);
+  EXPECT_TRUE(std::equal(left.end() - dropped, left.end(), bench.scratch.end() - dropped));
 }
 
 }  // namespace

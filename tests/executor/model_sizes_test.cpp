@@ -1,5 +1,6 @@
 // The core's formulas for sizes against what the executor's layers and stages really take.
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -24,30 +25,36 @@ std::vector<ModelSpec> models() {
   return {testing::tiny_gpt(), wide, testing::tiny_linear(), single};
 }
 
+constexpr std::array kEveryRecompute{Recompute::none, Recompute::selective, Recompute::full};
+
 TEST(ModelSizes, LayersTakeWhatTheFormulasSay) {
   for (const ModelSpec& model : models()) {
     const std::vector<LayerKind> kinds = layers_of(model);
     for (const std::int32_t microbatch_size : {1, 3}) {
-      const LayerShape shape{.model = model, .microbatch_size = microbatch_size};
-      for (std::size_t i = 0; i < kinds.size(); ++i) {
-        const AnyLayer<cpu::Kernels<float>> layer(shape, static_cast<std::int32_t>(i));
-        const LayerFootprint formula = footprint(model, kinds[i], microbatch_size);
-        EXPECT_EQ(layer.kind(), kinds[i]);
-        EXPECT_EQ(layer.weights_size(), parameters_of(model, kinds[i])) << name(kinds[i]);
-        EXPECT_EQ(layer.stash_size(), formula.stash) << name(kinds[i]);
-        EXPECT_EQ(layer.scratch_size(), formula.gradients) << name(kinds[i]);
+      for (const Recompute recompute : kEveryRecompute) {
+        const LayerShape shape{
+            .model = model, .microbatch_size = microbatch_size, .recompute = recompute};
+        for (std::size_t i = 0; i < kinds.size(); ++i) {
+          const AnyLayer<cpu::Kernels<float>> layer(shape, static_cast<std::int32_t>(i));
+          const LayerFootprint formula = footprint(model, kinds[i], microbatch_size, recompute);
+          EXPECT_EQ(layer.kind(), kinds[i]);
+          EXPECT_EQ(layer.weights_size(), parameters_of(model, kinds[i])) << name(kinds[i]);
+          EXPECT_EQ(layer.stash_size(), formula.stash) << name(kinds[i]) << name(recompute);
+          EXPECT_EQ(layer.scratch_size(), formula.scratch) << name(kinds[i]) << name(recompute);
+        }
       }
     }
   }
 }
 
 template <class T>
-void expect_equal_bytes(const ModelSpec& model, LayerRange range, std::int32_t microbatch_size) {
+void expect_equal_bytes(const ModelSpec& model, LayerRange range, std::int32_t microbatch_size,
+                        Recompute recompute) {
   const auto element = static_cast<Bytes>(sizeof(T));
-  const Stage<cpu::Kernels<T>> stage(model, range, microbatch_size, 1.0);
+  const Stage<cpu::Kernels<T>> stage(model, range, microbatch_size, 1.0, recompute);
   const StageSizes& sizes = stage.sizes();
   const StageBytes bytes =
-      stage_bytes(model, range, microbatch_size, OptimizerKind::adamw, element);
+      stage_bytes(model, range, microbatch_size, OptimizerKind::adamw, recompute, element);
   EXPECT_EQ(bytes[SlotKind::weights], sizes.parameters * element);
   EXPECT_EQ(bytes[SlotKind::gradients], sizes.parameters * element);
   EXPECT_EQ(bytes[SlotKind::stash], sizes.stash * element);
@@ -66,11 +73,26 @@ TEST(ModelSizes, StagesTakeWhatTheFormulasSayToTheByte) {
     for (std::int32_t first = 0; first < layers; ++first) {
       for (std::int32_t last = first + 1; last <= layers; ++last) {
         SCOPED_TRACE(::testing::Message() << model.name << " [" << first << ", " << last << ")");
-        expect_equal_bytes<float>(model, {first, last}, 1);
-        expect_equal_bytes<double>(model, {first, last}, 3);
+        for (const Recompute recompute : kEveryRecompute) {
+          expect_equal_bytes<float>(model, {first, last}, 1, recompute);
+          expect_equal_bytes<double>(model, {first, last}, 3, recompute);
+        }
       }
     }
   }
+}
+
+// A transformer block: 14 d + heads + 4 numbers a token inside its two layers, or 8 d + heads.
+TEST(ModelSizes, SelectiveRecomputationDropsNormsAndGelu) {
+  const ModelSpec model = testing::tiny_gpt();
+  const std::int64_t tokens = 3LL * model.sequence, d = model.width;
+  const auto block = [&](Recompute recompute) {
+    return footprint(model, LayerKind::attention, 3, recompute).stash +
+           footprint(model, LayerKind::mlp, 3, recompute).stash;
+  };
+  EXPECT_EQ(block(Recompute::none), tokens * (14 * d + model.heads + 4));
+  EXPECT_EQ(block(Recompute::selective), tokens * (8 * d + model.heads));
+  EXPECT_EQ(block(Recompute::full), block(Recompute::none));
 }
 
 TEST(ModelSizes, CountsTheParametersOfPublishedModels) {

@@ -147,20 +147,18 @@ std::vector<std::string> trainable() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(EverySchedule, Semantics,
-                         ::testing::Combine(::testing::ValuesIn(trainable()),
-                                            ::testing::Values(1, 2, 3, 4),
-                                            ::testing::Values(1, 2, 3, 5, 8),
-                                            ::testing::Values(Recompute::none, Recompute::full)),
-                         [](const auto& cell) {
-                           std::string name =
-                               std::get<0>(cell.param) + "_p" +
-                               std::to_string(std::get<1>(cell.param)) + "_m" +
-                               std::to_string(std::get<2>(cell.param)) +
-                               (std::get<3>(cell.param) == Recompute::full ? "_recompute" : "");
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    EverySchedule, Semantics,
+    ::testing::Combine(::testing::ValuesIn(trainable()), ::testing::Values(1, 2, 3, 4),
+                       ::testing::Values(1, 2, 3, 5, 8),
+                       ::testing::Values(Recompute::none, Recompute::selective, Recompute::full)),
+    [](const auto& cell) {
+      std::string name = std::get<0>(cell.param) + "_p" + std::to_string(std::get<1>(cell.param)) +
+                         "_m" + std::to_string(std::get<2>(cell.param)) + "_" +
+                         std::string(tandem::name(std::get<3>(cell.param)));
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 TEST(Semantics, HoldForEveryOptimizerAndUntiedEmbeddings) {
   for (const OptimizerKind optimizer :

@@ -39,7 +39,7 @@ struct Outcome {
 
 struct RunOptions {
   Backward backward = Backward::whole;
-  bool recompute = false;
+  Recompute recompute = Recompute::none;
   std::int64_t microbatches = 2;
 };
 
@@ -47,11 +47,12 @@ struct RunOptions {
 template <class T>
 class Pipeline {
  public:
-  Pipeline(const ModelSpec& model, const std::vector<std::int32_t>& cuts)
+  Pipeline(const ModelSpec& model, const std::vector<std::int32_t>& cuts,
+           Recompute recompute = Recompute::none)
       : model_(model), scale_(mean_loss_scale(model, kMicrobatchSize, 2)) {
     std::int32_t first = 0;
     for (const std::int32_t last : cuts) {
-      stages_.emplace_back(model, LayerRange{first, last}, kMicrobatchSize, scale_);
+      stages_.emplace_back(model, LayerRange{first, last}, kMicrobatchSize, scale_, recompute);
       Memory memory;
       const StageSizes& sizes = stages_.back().sizes();
       memory.weights = poison<T>(sizes.parameters);
@@ -73,7 +74,7 @@ class Pipeline {
         outcome.loss += forward(s, sample).value_or(0.0);
       }
       for (std::size_t s = stages_.size(); s-- > 0;) {
-        if (options.recompute) {
+        if (options.recompute == Recompute::full) {
           recompute(s, sample);
         }
         backward(s, options.backward);
@@ -104,11 +105,13 @@ class Pipeline {
     Memory& memory = memories_[s];
     memory.stash = poison<T>(stages_[s].sizes().stash);
     const bool last = s + 1 == stages_.size();
+    std::vector<T> scratch = poison<T>(stages_[s].sizes().scratch);
     return stages_[s].forward(kernels_, {.weights = memory.weights,
                                          .input = input(s),
                                          .sample = &sample,
                                          .stash = memory.stash,
-                                         .output = last ? std::span<T>() : memory.output});
+                                         .output = last ? std::span<T>() : memory.output,
+                                         .scratch = scratch});
   }
   void recompute(std::size_t s, const Sample<T>& sample) {
     Memory& memory = memories_[s];
@@ -191,9 +194,11 @@ TEST_P(EveryModel, GivesTheSameBitsWithSplitBackwardAndRecomputation) {
   for (const std::vector<std::int32_t>& cuts :
        {std::vector<std::int32_t>{layers}, std::vector<std::int32_t>{2, layers}}) {
     for (const Backward how : {Backward::whole, Backward::split}) {
-      for (const bool recompute : {false, true}) {
-        EXPECT_EQ(Pipeline<float>(model, cuts).run({.backward = how, .recompute = recompute}),
-                  plain);
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        EXPECT_EQ(
+            Pipeline<float>(model, cuts, recompute).run({.backward = how, .recompute = recompute}),
+            plain)
+            << name(recompute);
       }
     }
   }

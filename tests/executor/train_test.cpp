@@ -77,7 +77,7 @@ TEST(Memory, HighWaterEqualsThePlanToTheByte) {
   for (const ScheduleTraits& row : schedules()) {
     if (!row.trainable) continue;
     for (const std::uint16_t devices : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{4}}) {
-      for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         TrainingCase test{.schedule = std::string(row.name),
                           .devices = devices,
                           .microbatches = 8,
@@ -88,8 +88,8 @@ TEST(Memory, HighWaterEqualsThePlanToTheByte) {
             train(test, program, slots, testing::seeded_delays(devices, 200us));
         Table<StageId, StageBytes> bytes;
         for (const LayerRange layers : testing::even_stages(test.model, devices)) {
-          bytes.push_back(
-              stage_bytes(test.model, layers, test.microbatch_size, test.optimizer.kind));
+          bytes.push_back(stage_bytes(test.model, layers, test.microbatch_size, test.optimizer.kind,
+                                      recompute));
         }
         const auto planned = memory_by_class(program, slots, bytes);
         for (const DeviceId device : ids(planned)) {

@@ -34,8 +34,8 @@ struct Tried {
 Tried attempt(const PlanRequest& request, Plan plan) {
   const ScheduleTraits& traits = find_schedule(plan.schedule);
   const Program program = lower(make_schedule(traits, schedule_request(plan)));
-  const StageCosts costs =
-      costs_from_profile(request.profile, plan.model, plan.stages, plan.microbatch_size);
+  const StageCosts costs = costs_from_profile(request.profile, plan.model, plan.stages,
+                                              plan.microbatch_size, plan.recompute);
   const CostTable table = price(program, cost_model(program.placement(), costs));
   const SimulationResult result = simulate(program, table, {.batches = 1});
   Tried tried;
@@ -50,7 +50,8 @@ Tried attempt(const PlanRequest& request, Plan plan) {
   std::sort(tried.work.rbegin(), tried.work.rend());
   Table<StageId, StageBytes> bytes;
   for (const LayerRange& range : plan.stages) {
-    bytes.push_back(stage_bytes(plan.model, range, plan.microbatch_size, plan.optimizer));
+    bytes.push_back(
+        stage_bytes(plan.model, range, plan.microbatch_size, plan.optimizer, plan.recompute));
   }
   for (const MemoryByClass& memory : memory_by_class(program, count_slots(program), bytes)) {
     tried.peak = std::max(tried.peak, memory.total());
@@ -221,11 +222,12 @@ TEST(Exhaustive, StageTimesAreThoseOfTheCostModel) {
   std::mt19937 random(14);
   for (int round = 0; round < 20; ++round) {
     const PlanRequest request = random_request(random);
-    const LayerTimes times(request.profile, request.model, 2);
+    const LayerTimes times(request.profile, request.model, 2, Recompute::none);
     for (std::int32_t first = 0; first < times.layers(); ++first) {
       for (std::int32_t last = first + 1; last <= times.layers(); ++last) {
         const StageTimes expected =
-            costs_from_profile(request.profile, request.model, {{first, last}}, 2).parts.rows()[0];
+            costs_from_profile(request.profile, request.model, {{first, last}}, 2, Recompute::none)
+                .parts.rows()[0];
         const StageTimes found = times.of({first, last});
         EXPECT_EQ(found.forward, expected.forward);
         EXPECT_EQ(found.recompute, expected.recompute);

@@ -252,8 +252,8 @@ TEST(StageMemory, ItsTotalIsThatOfTheClasses) {
         lower(make_schedule(*candidate.schedule, schedule_request(candidate.plan)));
     const SlotCounts slots = count_slots(program);
     for (const StageId stage : ids(slots)) {
-      const StageBytes& of =
-          bytes.of(candidate.plan.stages[index(stage)], candidate.plan.microbatch_size);
+      const StageBytes& of = bytes.of(candidate.plan.stages[index(stage)],
+                                      candidate.plan.microbatch_size, candidate.plan.recompute);
       EXPECT_EQ(stage_total(slots[stage], of), candidate.memory.rows()[index(stage)].total());
     }
   }

@@ -79,7 +79,8 @@ LayerCost layer_cost(LayerKind kind, std::int64_t first) {
           .backward_input = ns(first * 2),
           .backward_weight = ns(first * 3),
           .backward = ns(first * 4),
-          .update = ns(first * 5)};
+          .update = ns(first * 5),
+          .selective_recompute = ns(first * 6)};
 }
 
 Profile small_profile() {
@@ -93,7 +94,8 @@ Profile small_profile() {
 }
 
 TEST(CostsFromProfile, SumsTheLayersOfAStageAndAddsTheOverheadOnce) {
-  const StageCosts costs = costs_from_profile(small_profile(), small_model(), {{0, 2}, {2, 4}}, 2);
+  const StageCosts costs =
+      costs_from_profile(small_profile(), small_model(), {{0, 2}, {2, 4}}, 2, Recompute::none);
   EXPECT_EQ(costs.parts[PartId{0}].forward, ns(1 + 10 + 5));
   EXPECT_EQ(costs.parts[PartId{1}].forward, ns(100 + 1000 + 5));
   EXPECT_EQ(costs.parts[PartId{0}].backward, ns(4 * 11 + 5));
@@ -103,18 +105,32 @@ TEST(CostsFromProfile, SumsTheLayersOfAStageAndAddsTheOverheadOnce) {
   EXPECT_EQ(costs.parts[PartId{0}].recompute, costs.parts[PartId{0}].forward);
 }
 
+TEST(CostsFromProfile, AddsSelectiveRecomputationToTheBackwardOnly) {
+  const auto costs_of = [](Recompute recompute) {
+    return costs_from_profile(small_profile(), small_model(), {{0, 2}, {2, 4}}, 2, recompute)
+        .parts[PartId{1}];
+  };
+  const StageTimes none = costs_of(Recompute::none), selective = costs_of(Recompute::selective);
+  EXPECT_EQ(selective.backward, none.backward + ns(6 * 1100));
+  EXPECT_EQ(selective.backward_input, none.backward_input + ns(6 * 1100));
+  EXPECT_EQ(selective.backward_weight, none.backward_weight);
+  EXPECT_EQ(selective.forward, none.forward);
+  EXPECT_EQ(costs_of(Recompute::full).backward, none.backward);
+}
+
 TEST(CostsFromProfile, InterpolatesTransfersByTheirBytes) {
   // A boundary is 2 · 4 · 8 floats: 256 bytes, a quarter of the way from 100 to 1124.
-  const StageCosts costs = costs_from_profile(small_profile(), small_model(), {{0, 4}}, 2);
+  const StageCosts costs =
+      costs_from_profile(small_profile(), small_model(), {{0, 4}}, 2, Recompute::none);
   EXPECT_EQ(costs.transfer, ns(356));
   Profile one = small_profile();
   one.transfers = {{.bytes = 64, .time = ns(77)}};
-  EXPECT_EQ(costs_from_profile(one, small_model(), {{0, 4}}, 2).transfer, ns(77));
+  EXPECT_EQ(costs_from_profile(one, small_model(), {{0, 4}}, 2, Recompute::none).transfer, ns(77));
 }
 
 std::string complaint(const Profile& profile, const ModelSpec& model, std::int32_t size) {
   try {
-    costs_from_profile(profile, model, {{0, 4}}, size);
+    costs_from_profile(profile, model, {{0, 4}}, size, Recompute::none);
   } catch (const InputError& error) {
     return error.what();
   }

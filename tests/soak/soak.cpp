@@ -69,7 +69,7 @@ Draw draw(std::uint64_t seed) {
     test.microbatches = static_cast<std::int32_t>(1 + random() % 9);
     test.microbatch_size = pick(random, {1, 2});
     test.batches = static_cast<std::int64_t>(1 + random() % 6);
-    test.recompute = pick(random, {Recompute::none, Recompute::full});
+    test.recompute = pick(random, {Recompute::none, Recompute::selective, Recompute::full});
     test.model.tied = random() % 2 == 0;
     test.optimizer.kind =
         pick(random, {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw});
@@ -138,7 +138,8 @@ void expect_planned_memory(const Draw& draw, const Program& program, const SlotC
   const auto layers = even_stages(draw.test.model, program.placement().parts());
   for (const StageId stage : ids(program.placement().part)) {
     bytes.push_back(stage_bytes(draw.test.model, layers[index(program.placement().part[stage])],
-                                draw.test.microbatch_size, draw.test.optimizer.kind));
+                                draw.test.microbatch_size, draw.test.optimizer.kind,
+                                draw.test.recompute));
   }
   const auto planned = memory_by_class(program, slots, bytes);
   for (const DeviceId device : ids(planned)) {

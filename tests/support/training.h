@@ -98,6 +98,7 @@ TrainingSetup<T> setup_of(const TrainingCase& test, const Program& program, cons
   TrainingSetup<T> setup;
   setup.stage = {.model = test.model,
                  .microbatch_size = test.microbatch_size,
+                 .recompute = test.recompute,
                  .optimizer = test.optimizer,
                  .seed = test.seed,
                  .data = &data};

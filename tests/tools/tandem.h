@@ -31,7 +31,8 @@ inline std::string profile_text() {
   for (const char* kind : {"embedding", "attention", "mlp", "head"}) {
     layers += fmt::format(
         R"({}{{"kind": "{}", "microbatch_size": 1, "forward_ns": 10000, "backward_input_ns": 10000,
-    "backward_weight_ns": 10000, "backward_ns": 20000, "update_ns": 1000}})",
+    "backward_weight_ns": 10000, "backward_ns": 20000,
+    "selective_recompute_ns": 3000, "update_ns": 1000}})",
         layers.empty() ? "" : ",\n  ", kind);
   }
   return fmt::format(R"({{
