@@ -8,12 +8,14 @@
 
 #include "core/check.h"
 #include "executor/layers/layer.h"
+#include "executor/learning_rate.h"
 
 namespace tandem {
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
-  double learning_rate = 1e-3;
+  double learning_rate = 1e-3;  // the peak of its schedule
+  LearningRateSchedule schedule = {};
   double momentum = 0.9;  // β of m = β·m + (1 − β)·g
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -32,6 +34,7 @@ struct UpdateSpans {
 /// One step of an optimizer.
 struct OptimizerStep {
   std::int64_t number = 1;      // of the steps taken, counted from 1
+  std::int64_t batch = 1;       // that it is for, counted from 1: has a learning rate
   double gradient_scale = 1.0;  // factor of the gradients
 };
 
@@ -48,7 +51,7 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
       step.number, spans.weights.size(), spans.state.size(), size, states);
   const double count = static_cast<double>(step.number);
   StepNumbers numbers{
-      .learning_rate = config.learning_rate,
+      .learning_rate = learning_rate_at(config.schedule, config.learning_rate, step.batch),
       .gradient_scale = step.gradient_scale,
       .beta1 = config.kind == OptimizerKind::momentum ? config.momentum : config.beta1,
       .beta2 = config.beta2,

@@ -172,7 +172,8 @@ void Reference<K>::update_tensor(const Part& part, const Tensor& tensor,
   const std::vector<T> before = weights;
   const double scale = static_cast<double>(parts_.back().config.microbatches) /
                        static_cast<double>(part.config.microbatches);
-  update(kernels_, config_.optimizer, {.number = part.updates + 1, .gradient_scale = scale},
+  update(kernels_, config_.optimizer,
+         {.number = part.updates + 1, .batch = state_.batches + 1, .gradient_scale = scale},
          std::span<const Tensor>(&alone, 1),
          {.weights = before,
           .gradients = gradient,

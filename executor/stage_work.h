@@ -87,7 +87,9 @@ class StageWork {
     const std::span<const T> read = s.weights.held(number);
     const std::span<T> made = take_version(s, number + 1);
     tandem::update(kernels, s.optimizer,
-                   {.number = number + 1, .gradient_scale = s.place.gradient_factor},
+                   {.number = number + 1,
+                    .batch = instance.microbatch / world_.program.microbatches() + 1,
+                    .gradient_scale = s.place.gradient_factor},
                    s.stage.parameters(),
                    {.weights = read,
                     .gradients = gradients,

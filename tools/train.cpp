@@ -21,6 +21,7 @@
 #include "tools/interrupt.h"
 #include "tools/json_output.h"
 #include "tools/machine.h"
+#include "tools/optimizer_options.h"
 #include "tools/options.h"
 #include "tools/output_file.h"
 #include "tools/plan_setup.h"
@@ -248,14 +249,13 @@ void add_options(Options& options) {
   options.value("steps", "N", "updates to train (default 20)")
       .value("seed", "N", "of weights and data (default 1)")
       .value("data", "FILE", "text to train on, as bytes (default: the shipped text)")
-      .value("learning-rate", "R", "default 0.0005")
-      .value("weight-decay", "R", "decoupled, of matrices (default 0)")
       .value("backend", "NAME", "cpu|cuda (default cpu)")
       .value("transport", "NAME", "threads (default)")
       .value("trace", "FILE", "write the measured timeline as a Chrome trace")
       .flag("with-prediction", "in the trace, the simulated timeline beside the measured one")
       .flag("reference", "train the serial reference of the same weight semantics instead")
       .flag("verify", "train both, and compare every weight after every update, bit for bit");
+  add_optimizer_options(options);
   for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
 }
 
@@ -282,10 +282,8 @@ Training prepare(const Options& options) {
   Data data = options.has("data") ? Data(plan.model, plan.microbatch_size, seed,
                                          read_text(options.text("data")), options.text("data"))
                                   : Data(plan.model, plan.microbatch_size, seed);
-  const OptimizerConfig optimizer{.kind = plan.optimizer,
-                                  .learning_rate = options.number("learning-rate", 0.0, 1e6, 5e-4),
-                                  .weight_decay = options.number("weight-decay", 0.0, 1e6, 0.0)};
   const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
+  const OptimizerConfig optimizer = optimizer_config(options, plan.optimizer, steps);
   const double ops = static_cast<double>(prepared.program.size()) * static_cast<double>(steps);
   if (options.has("trace") && ops > kMostRecordedOps) {
     throw InputError(fmt::format("a trace of {} steps is too large: at most {:.0f}", steps,
@@ -316,7 +314,8 @@ int finish(const Training& training, const Options& options, const StepPrinter& 
                   {"schedule", plan.schedule},
                   {"steps", training.steps},
                   {"seed", training.seed},
-                  {"learning_rate", training.optimizer.learning_rate}},
+                  {"learning_rate", training.optimizer.learning_rate},
+                  {"lr_schedule", name(training.optimizer.schedule.kind)}},
                  {{"weights", name(semantics_of(plan))}}, std::move(result));
     return 0;
   }

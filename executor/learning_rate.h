@@ -1,0 +1,34 @@
+#pragma once
+// Learning-rate schedules: the rate of an update as a pure function of the number of its batch, so
+// that every stage, the serial reference and a resumed run agree without a word, also where
+// replicated stages update more often than others.
+
+#include <cstdint>
+#include <string_view>
+
+namespace tandem {
+
+enum class LearningRateKind : std::uint8_t {
+  constant,
+  linear,  // falls from the peak to the least rate along a line
+  cosine,  // along half a cosine (arXiv 1608.03983)
+  wsd,     // warm-up, stable, decay: the peak, then down as 1 − √ (arXiv 2405.18392)
+};
+inline constexpr std::size_t kLearningRateKinds = 4;
+std::string_view name(LearningRateKind kind);
+
+/// All counts are of batches. Steps and fractions are those of llm.c.
+/// INVARIANT: warmup ≥ 0, and but for constant warmup ≤ total; wsd: 0 ≤ decay ≤ total − warmup.
+struct LearningRateSchedule {
+  LearningRateKind kind = LearningRateKind::constant;
+  std::int64_t warmup = 0;  // rises in equal steps, batch `warmup` is the first at the peak
+  std::int64_t total = 0;   // of the run; not read by constant
+  std::int64_t decay = 0;   // of wsd: the last ones of the run
+  double least = 0.0;       // the rate that is approached; after `total`, the rate
+  friend bool operator==(const LearningRateSchedule&, const LearningRateSchedule&) = default;
+};
+
+/// The rate of batch `number`, counted from 1 (checked).
+double learning_rate_at(const LearningRateSchedule& schedule, double peak, std::int64_t number);
+
+}  // namespace tandem
