@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-void insert_reduction(Schedule& schedule) {
+void insert_reduction(Schedule& schedule, bool global_norm) {
   const Placement& placement = schedule.placement;
   for (std::vector<Op>& order : schedule.order) {
     std::vector<Op> with;
@@ -19,6 +19,10 @@ void insert_reduction(Schedule& schedule) {
         }
         if (schedule.width > 1 || placement.replicas_of(part).size() > 1) {
           reduce.kind = OpKind::reduce_gradient;
+          with.push_back(reduce);
+        }
+        if (global_norm) {
+          reduce.kind = OpKind::reduce_norm;
           with.push_back(reduce);
         }
       }

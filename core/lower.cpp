@@ -119,6 +119,7 @@ class Lowering {
         break;
       case OpKind::reduce_tied:
       case OpKind::reduce_gradient:
+      case OpKind::reduce_norm:
         for (const StageId stage : nodes_[node].stages) wait_for_gradients(self, stage);
         break;
       case OpKind::update:
@@ -147,10 +148,12 @@ class Lowering {
   /// gradients themselves.
   void wait_for_gradients(std::int32_t self, StageId stage) {
     const Op op = nodes_[at(self)].op;
-    const std::int32_t tied = index_.reduce_tied(stage, op.microbatch % m_);
-    const std::int32_t reduced = index_.reduce_gradient(stage, op.microbatch % m_);
-    if (op.kind == OpKind::update && reduced != kNone) return wait_for(self, reduced);
-    if (op.kind != OpKind::reduce_tied && tied != kNone) return wait_for(self, tied);
+    // Kinds stand in the order in which they act on a gradient.
+    for (const OpKind kind : {OpKind::reduce_norm, OpKind::reduce_gradient, OpKind::reduce_tied}) {
+      if (kind >= op.kind) continue;
+      const std::int32_t sum = index_.sum(kind, stage, op.microbatch % m_);
+      if (sum != kNone) return wait_for(self, sum);
+    }
     for (std::int32_t i = 0; i < op.span; ++i) {
       const std::int32_t gradient = index_.weight_gradient(stage, residue_below(op, i));
       if (gradient == kNone) continue;  // another replica's microbatch

@@ -52,11 +52,8 @@ class OpIndex {
     return weight_gradient_[at(stage, residue)];
   }
   /// The sum whose update's last microbatch has this residue.
-  std::int32_t reduce_tied(StageId stage, std::int32_t residue) const {
-    return tied_[at(stage, residue)];
-  }
-  std::int32_t reduce_gradient(StageId stage, std::int32_t residue) const {
-    return reduced_[at(stage, residue)];
+  std::int32_t sum(OpKind kind, StageId stage, std::int32_t residue) const {
+    return sums(kind)[at(stage, residue)];
   }
   /// Nodes of the stage's updates in the order of the microbatches they cover, and the place there
   /// of a residue's.
@@ -69,6 +66,9 @@ class OpIndex {
   std::size_t at(StageId stage, std::int32_t residue) const {
     return index(stage) * static_cast<std::size_t>(m_) + static_cast<std::size_t>(residue);
   }
+  const std::vector<std::int32_t>& sums(OpKind kind) const {
+    return kind == OpKind::reduce_tied ? tied_ : kind == OpKind::reduce_norm ? norm_ : reduced_;
+  }
   void record(std::vector<std::int32_t>& table, const Op& op, std::int32_t node);
   void record_updates(const std::vector<Node>& nodes);
   void check_complete() const;
@@ -76,7 +76,7 @@ class OpIndex {
   const Schedule& schedule_;
   std::int32_t m_;
   std::vector<std::int32_t> forward_, recompute_, input_gradient_, weight_gradient_, tied_,
-      reduced_, covering_;
+      reduced_, norm_, covering_;
   Table<StageId, std::vector<std::int32_t>> updates_;
 };
 

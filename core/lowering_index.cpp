@@ -20,6 +20,10 @@ std::vector<StageId> participants(const Placement& placement, const Op& op) {
   const PartId part = placement.part[op.stage];
   if (op.kind == OpKind::reduce_gradient) return placement.replicas_of(part);
   std::vector<StageId> stages;
+  if (op.kind == OpKind::reduce_norm) {
+    for (const StageId stage : ids(placement.part)) stages.push_back(stage);
+    return stages;
+  }
   for (const PartId tied : placement.tied_with(part)) {
     for (const StageId stage : placement.replicas_of(tied)) stages.push_back(stage);
   }
@@ -92,7 +96,7 @@ OpIndex::OpIndex(const Schedule& schedule, const std::vector<Node>& nodes)
     : schedule_(schedule), m_(schedule.microbatches), updates_(schedule.placement.stages()) {
   const std::size_t cells = schedule.placement.stages() * static_cast<std::size_t>(m_);
   for (auto* table : {&forward_, &recompute_, &input_gradient_, &weight_gradient_, &tied_,
-                      &reduced_, &covering_}) {
+                      &reduced_, &norm_, &covering_}) {
     table->assign(cells, kNone);
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -104,7 +108,9 @@ OpIndex::OpIndex(const Schedule& schedule, const std::vector<Node>& nodes)
     if (makes_weight_gradient(op.kind)) record(weight_gradient_, op, node);
     if (op.kind == OpKind::update) updates_[op.stage].push_back(node);
     for (const StageId stage : nodes[i].stages) {
-      auto& table = op.kind == OpKind::reduce_tied ? tied_ : reduced_;
+      auto& table = op.kind == OpKind::reduce_tied   ? tied_
+                    : op.kind == OpKind::reduce_norm ? norm_
+                                                     : reduced_;
       table[at(stage, op.microbatch % m_)] = node;
     }
   }

@@ -19,9 +19,10 @@
 //   device   = DEVICE [ "~" STALENESS ] "|" { op }   the staleness: of the line's ops that read
 //   weights op       = [ STAGE ] LETTER [ OFFSET ] [ "+" SPAN ] [ "~" STALENESS ] [ "/" GROUP ]
 //
-// LETTER is that of the op's kind (core/op.h): f r b i w T R U. STAGE may go where its device has
-// one stage. What T, R and U leave out is the whole batch: offset m − 1, span m. The other letters
-// need an offset; their span is 1. A NAME with blanks or quotes stands in double quotes, with \"
+// LETTER is that of the op's kind (core/op.h): f r b i w T R N U. STAGE may go where its device has
+// one stage. What T, R, N and U leave out is the whole batch: offset m − 1, span m. The other
+// letters need an offset; their span is 1. A NAME with blanks or quotes stands in double quotes,
+// with \"
 // \\ and \xHH inside. Lists run to the end of their line.
 //
 // Bounds: 4096 devices, 65535 stages, 2^20 microbatches, offsets below 2^24.

@@ -21,9 +21,10 @@ enum class OpKind : std::uint8_t {
   send_gradient,
   reduce_tied,      // sum of the gradients of parameters that two parts share
   reduce_gradient,  // sum over the replicas of a part, and over the width
+  reduce_norm,      // norm of all gradients of an update: a decision that all stages share
   update,
 };
-inline constexpr std::size_t kOpKinds = 10;
+inline constexpr std::size_t kOpKinds = 11;
 
 /// How a kind moves through the placement.
 enum class Flow : std::uint8_t {
@@ -51,6 +52,7 @@ inline constexpr std::array<OpTraits, kOpKinds> kOpTraits{{
     {OpKind::send_gradient, "send_gradient", "", Flow::against_edges},
     {OpKind::reduce_tied, "reduce_tied", "T", Flow::together},
     {OpKind::reduce_gradient, "reduce_gradient", "R", Flow::together},
+    {OpKind::reduce_norm, "reduce_norm", "N", Flow::together},
     {OpKind::update, "update", "U", Flow::none},
 }};
 

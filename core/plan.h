@@ -18,11 +18,16 @@ struct Prediction {
   std::vector<Bytes> peak_bytes;  // one a device
 };
 
+/// What a schedule is asked for, as in ScheduleRequest; and what it works on.
 struct Plan {
   ModelSpec model;
   std::string schedule;
   std::uint16_t width = 1;  // replicas of the pipeline
-  std::uint16_t depth = 1;  // stages in it, one a device
+  std::uint16_t depth = 1;  // devices of it
+  std::uint16_t chunks = 1;
+  std::int32_t group = 0;
+  std::vector<std::uint16_t> replicas;
+  bool vertical_sync = false, global_norm = false;
   std::int32_t microbatch_size = 1;
   std::int32_t microbatches = 1;  // m
   std::int32_t extra_in_flight = 0;

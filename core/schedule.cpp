@@ -73,7 +73,16 @@ static void check_request(const ScheduleTraits& traits, const ScheduleRequest& r
     throw InputError(
         fmt::format("extra in flight can't be negative, found {}", request.extra_in_flight));
   }
-  const std::int64_t stages = std::int64_t{request.devices} * traits.stages_per_device;
+  if (request.global_norm && !traits.updates_together) {
+    throw InputError(fmt::format(
+        "schedule {} has no global norm: each stage updates at times of its own, so there is no "
+        "moment at which the gradients of one update are all there; clip each stage by its own "
+        "norm (--clip per-stage)",
+        traits.name));
+  }
+  const std::int64_t chunks =
+      traits.stages_per_device == 0 ? request.chunks : traits.stages_per_device;
+  const std::int64_t stages = request.devices * chunks;
   if (stages > kMostStages || stages * request.microbatches > kMostCells) {
     throw InputError(
         fmt::format("{} stages of {} microbatches each are too large a schedule: at "
@@ -87,7 +96,7 @@ Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& requ
   if (const auto reason = traits.reject(request)) throw InputError(*reason);
   Schedule schedule = traits.make(request);
   if (request.recompute == Recompute::full) insert_recompute(schedule);
-  insert_reduction(schedule);
+  insert_reduction(schedule, request.global_norm);
   return schedule;
 }
 

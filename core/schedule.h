@@ -41,13 +41,17 @@ struct Schedule {
 struct ScheduleRequest {
   std::uint16_t devices = 1;
   std::int32_t microbatches = 1;
+  std::uint16_t chunks = 1;  // stages a device
+  std::int32_t group = 0;    // interleaved: microbatches of a chunk in a row; 0: as many as devices
   std::int32_t extra_in_flight =
       0;  // beyond the minimum, on the first stage, falling to 0 on the last; only the
           // slope hides latency (facts: 2BW and link latency)
   std::vector<std::uint16_t> replicas;  // of each part: {2, 1, 1} is 2-1-1; empty: one each
+  bool vertical_sync = false;           // pipedream: a microbatch uses one version on all stages
   std::uint16_t width = 1;              // replicas of the whole pipeline
   Recompute recompute = Recompute::none;
   bool tied_embeddings = false;  // the first and the last part share the token embedding
+  bool global_norm = false;      // updates wait for the norm of all gradients: clipping, NaN guard
 };
 
 /// Flush is not a barrier: a forward waits for its own stage's update, which its device's order
@@ -67,13 +71,16 @@ struct ScheduleTraits {
   std::string_view summary;
   std::string_view source;
   WeightSemantics weights;
-  std::uint16_t stages_per_device;
+  std::uint16_t stages_per_device;  // 0: as `chunks` asks
   bool trainable;  // the executor runs it; false for the probes of what the types must hold
   std::string_view constraints;
-  std::string_view bubble;       // closed form, equal stages, no latency
-  std::string_view activations;  // peak on device d, closed form
-  std::vector<std::string_view>
-      options;  // beyond those every schedule takes: "extra-in-flight", "replicas"
+  std::string_view bubble;                // closed form, equal stages, no latency
+  std::string_view activations;           // peak on device d, closed form
+  std::vector<std::string_view> options;  // beyond those every schedule takes: "chunks", …
+  /// All stages update for the same microbatches, so that a norm over all of them is defined.
+  bool updates_together = true;
+  /// The backwards of a batch go from its last microbatch to its first, and so do the sums.
+  bool backwards_descend = false;
   std::optional<std::string> (*reject)(
       const ScheduleRequest&);  // why it can't serve this request, if it can't
   Schedule (*make)(const ScheduleRequest&);
@@ -85,8 +92,8 @@ std::span<const ScheduleTraits> schedules();
 /// By name or alias. Throws UsageError with the nearest name when there is none.
 const ScheduleTraits& find_schedule(std::string_view name);
 
-/// The schedule for a request, with recomputation, tied sums and reductions inserted as asked.
-/// Throws InputError with the reason when the schedule can't serve the request.
+/// The schedule for a request, with recomputation, tied sums, reductions and the norm inserted as
+/// asked. Throws InputError with the reason when the schedule can't serve the request.
 Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& request);
 
 }  // namespace tandem

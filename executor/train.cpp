@@ -21,6 +21,8 @@ namespace {
 
 void check_runnable(const Program& program) {
   for (const CostKey& key : program.cost_keys()) {
+    if (key.kind == OpKind::reduce_norm)
+      throw InputError("a global norm is simulated but not trained in this version");
     if (key.kind == OpKind::backward_input || key.kind == OpKind::backward_weight) {
       throw InputError(fmt::format(
           "schedule {} splits the backward, which this version simulates but does not train",

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kPlainTimes[] = {"forward",         "backward",       "backward-input",
                                        "backward-weight", "recompute-time", "update",
-                                       "reduce",          "transfer"};
+                                       "reduce",          "norm",           "transfer"};
 
 /// The plain costs of the command line: those of one stage, held by every stage.
 StageTimes plain_times(const Options& options, const Schedule& schedule) {
@@ -109,7 +109,7 @@ StageCosts costs_from_file(const Options& options, const std::string& path, Scen
     throw InputError(fmt::format("{}: the schedule has {} stages, the file has {} costs", path,
                                  placement.parts(), file.stages.size()));
   }
-  StageCosts costs{.parts = {}, .transfer = file.transfer, .reduce_tied = {}};
+  StageCosts costs{.parts = {}, .transfer = file.transfer, .reduce_tied = {}, .norm = file.norm};
   Table<StageId, HeldActivation> held(placement.stages(), {0.0, 0.0});
   bool sized = false;
   for (const StageCostRow& row : file.stages) {
@@ -195,6 +195,7 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
   } else {
     const StageTimes times = plain_times(options, scenario.schedule);
     costs = uniform_costs(placement.parts(), times, options.duration("transfer"));
+    costs.norm = options.duration("norm");
     set_plain_memory(options, scenario);
     for (const char* name : kPlainTimes) {
       if (options.has(name))
@@ -267,6 +268,7 @@ void add_scenario_options(Options& options) {
       .value("recompute-time", "T", "time of a recomputation (default: forward)")
       .value("update", "T", "time of a stage's update (default 0)")
       .value("reduce", "T", "time of a stage's gradient sum over replicas (default 0)")
+      .value("norm", "T", "time of the norm of all gradients (default 0)")
       .value("costs-per", "WHAT", "stage|device: what the times above are of (default stage)")
       .value("costs", "FILE", "times for each stage, from a file")
       .value("profile", "FILE", "for a plan: measured costs, instead of the plan's own profile")

@@ -66,6 +66,7 @@ std::string title(OpKind kind) {
     case OpKind::send_gradient:
     case OpKind::reduce_tied:
     case OpKind::reduce_gradient:
+    case OpKind::reduce_norm:
       return words(name(kind));
   }
   return {};

@@ -91,7 +91,7 @@ StageCostFile parse_costs(const std::string& file, std::string text) {
   JsonFile json(file, std::move(text));
   const JsonReader root = json.root();
   StageCostFile costs;
-  if (root.object({"version", "stages", "transfer_ns", "reduce_ns"})) {
+  if (root.object({"version", "stages", "transfer_ns", "reduce_ns", "norm_ns"})) {
     read_version(root, kVersion);
     const JsonReader stages = root["stages"];
     for (const JsonReader& stage : stages.array()) costs.stages.push_back(read_stage(stage));
@@ -99,6 +99,7 @@ StageCostFile parse_costs(const std::string& file, std::string text) {
     if (none) stages.expected("a stage at least");
     costs.transfer = duration_or(root.optional("transfer_ns"), {});
     costs.reduce = duration_or(root.optional("reduce_ns"), {});
+    costs.norm = duration_or(root.optional("norm_ns"), {});
   }
   json.finish();
   return costs;
@@ -114,7 +115,8 @@ std::string costs_text(const StageCostFile& costs) {
   return json_text({{"version", kVersion},
                     {"stages", stages},
                     {"transfer_ns", costs.transfer.count()},
-                    {"reduce_ns", costs.reduce.count()}});
+                    {"reduce_ns", costs.reduce.count()},
+                    {"norm_ns", costs.norm.count()}});
 }
 
 void write_costs(const std::string& path, const StageCostFile& costs) {

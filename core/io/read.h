@@ -50,6 +50,7 @@ struct StageCostFile {
   std::vector<StageCostRow> stages;
   Duration transfer{};  // on each edge between devices
   Duration reduce{};    // of a stage's gradients over its replicas
+  Duration norm{};      // of all gradients of an update
   friend bool operator==(const StageCostFile&, const StageCostFile&) = default;
 };
 

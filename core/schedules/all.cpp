@@ -81,6 +81,7 @@ Rows probe_rows() {
        .bubble = "0 in steady state",
        .activations = "rounds behind + 1",
        .options = {"replicas"},
+       .updates_together = false,
        .reject = reject_replicated_probe,
        .make = make_replicated_probe},
       {.name = "probe-v",

@@ -21,7 +21,8 @@ class Dependencies {
     }
     for (const StageId stage : ids(facts_.placement().device)) check_updates(stage);
     for (const InstructionId id : program_.order()) {
-      if (is_collective(program_[id].op.kind)) check_reduction_order(id);
+      const OpKind kind = program_[id].op.kind;
+      if (kind == OpKind::reduce_tied || kind == OpKind::reduce_gradient) check_reduction_order(id);
     }
   }
 
@@ -63,18 +64,22 @@ class Dependencies {
     need(transfer, then);
   }
 
-  /// Gradients, then their sums, then the update; updates of a stage one after the other.
+  /// Gradients, then their sums, then the norm of these, then the update; updates of a stage one
+  /// after the other.
   void check_updates(StageId stage) {
     const auto& updates = facts_.updates(stage);
     const PartId part = facts_.part(stage);
     for (const UpdateFact& update : updates) {
       for (const InstructionId reduce : {update.reduce_gradient, update.reduce_tied}) {
         if (exists(reduce)) need(reduce, update.id);
+        if (exists(reduce)) need(reduce, update.reduce_norm);
       }
+      need(update.reduce_norm, update.id);
       for (std::int32_t r = update.first; r <= update.last; ++r) {
         const InstructionId gradient = facts_.find(Work::weight_gradient, part, r);
         if (!exists(gradient) || program_[gradient].op.stage != stage) continue;
         need(gradient, update.id);
+        need(gradient, update.reduce_norm);
         for (const InstructionId reduce : {update.reduce_gradient, update.reduce_tied}) {
           if (exists(reduce)) need(gradient, reduce);
         }

@@ -28,7 +28,10 @@ Facts::Facts(const Program& program, Report& report)
     batch_[index(id)] = program[id].op.microbatch / m_;
     residue_[index(id)] = program[id].op.microbatch % m_;
   }
-  for (const CostKey& key : program.cost_keys()) width_ = std::max(width_, key.width);
+  for (const CostKey& key : program.cost_keys()) {
+    width_ = std::max(width_, key.width);
+    has_norm_ = has_norm_ || key.kind == OpKind::reduce_norm;
+  }
   read_placement();
   const std::size_t rows = parts_ * static_cast<std::size_t>(m_);
   if (rows > std::max(size, kSmallTables)) {
@@ -213,6 +216,11 @@ std::vector<StageId> Facts::tied_participants(InstructionId id) const {
 std::vector<StageId> Facts::participants(InstructionId id) const {
   const Op& op = (*program_)[id].op;
   if (op.kind == OpKind::reduce_tied) return tied_participants(id);
+  if (op.kind == OpKind::reduce_norm) {
+    std::vector<StageId> all;
+    for (const StageId stage : ids(placement().device)) all.push_back(stage);
+    return op.stage == StageId{} ? all : std::vector<StageId>{};
+  }
   const std::vector<StageId>& stages = replicas_[part(op.stage)];
   return stages.front() == op.stage ? stages : std::vector<StageId>{};
 }
@@ -235,8 +243,9 @@ void Facts::read_collective(InstructionId id, Report& report) {
                  at_instruction(*program_, id), at_stage(*program_, stage), op.span);
       continue;
     }
-    InstructionId& place =
-        op.kind == OpKind::reduce_tied ? update->reduce_tied : update->reduce_gradient;
+    InstructionId& place = op.kind == OpKind::reduce_tied   ? update->reduce_tied
+                           : op.kind == OpKind::reduce_norm ? update->reduce_norm
+                                                            : update->reduce_gradient;
     if (exists(place)) {
       report.add(ViolationKind::duplicate_op, id, "{}: {} already takes part in {}",
                  at_instruction(*program_, id), at_stage(*program_, stage),

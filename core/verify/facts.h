@@ -28,6 +28,7 @@ struct UpdateFact {
   InstructionId id = kNoInstruction;
   std::int32_t first = 0, last = 0;
   InstructionId reduce_gradient = kNoInstruction, reduce_tied = kNoInstruction;
+  InstructionId reduce_norm = kNoInstruction;
 };
 
 /// Two parts joined by edges. A residue crosses a link once: between the replicas that process it.
@@ -77,6 +78,8 @@ class Facts {
   std::vector<StageId> participants(InstructionId collective) const;
   /// Replicas of the whole pipeline, as the cost keys have it.
   std::uint16_t width() const { return width_; }
+  /// Updates wait for the norm of all gradients, as the cost keys have it.
+  bool has_norm() const { return has_norm_; }
   /// The replicas of a part, in stage order.
   const std::vector<StageId>& replicas(PartId part) const { return replicas_[part]; }
   /// The program is so far from complete that the tables were not filled.
@@ -100,7 +103,7 @@ class Facts {
   std::int32_t m_;
   std::size_t parts_;
   std::uint16_t width_ = 1;
-  bool hopeless_ = false;
+  bool hopeless_ = false, has_norm_ = false;
   std::vector<std::int32_t> batch_, residue_;
   std::array<std::vector<InstructionId>, kWorks> work_;
   std::vector<StageId> stage_of_;

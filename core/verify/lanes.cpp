@@ -76,7 +76,10 @@ void check_own(const Facts& facts, InstructionId id, Report& report) {
     const std::int32_t covering = facts.update_covering(op.stage, facts.residue(id));
     if (covering >= 0) {
       const UpdateFact& update = facts.updates(op.stage)[static_cast<std::size_t>(covering)];
-      if (exists(update.reduce_gradient) || exists(update.reduce_tied)) return;
+      for (const InstructionId sum :
+           {update.reduce_gradient, update.reduce_tied, update.reduce_norm}) {
+        if (exists(sum)) return;
+      }
     }
   }
   report.add(ViolationKind::malformed, id, "{}: not on the compute lane of device {} alone",

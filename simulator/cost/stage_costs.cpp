@@ -11,8 +11,10 @@
 namespace tandem {
 
 StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration transfer) {
-  return {
-      .parts = Table<PartId, StageTimes>(parts, times), .transfer = transfer, .reduce_tied = {}};
+  return {.parts = Table<PartId, StageTimes>(parts, times),
+          .transfer = transfer,
+          .reduce_tied = {},
+          .norm = {}};
 }
 
 Duration compute_lane_time(OpKind kind, const StageTimes& times) {
@@ -33,6 +35,7 @@ Duration compute_lane_time(OpKind kind, const StageTimes& times) {
     case OpKind::send_gradient:
     case OpKind::reduce_tied:
     case OpKind::reduce_gradient:
+    case OpKind::reduce_norm:
       return {};
   }
   TANDEM_CHECK(false, index(kind));
@@ -46,6 +49,7 @@ CostModel cost_model(const Placement& placement, StageCosts costs) {
     if (is_transfer(key.kind)) return costs.transfer;
     if (key.kind == OpKind::reduce_tied) return costs.reduce_tied;
     if (key.kind == OpKind::reduce_gradient) return times.reduce;
+    if (key.kind == OpKind::reduce_norm) return costs.norm;
     return compute_lane_time(key.kind, times);
   };
 }

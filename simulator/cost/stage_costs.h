@@ -22,6 +22,7 @@ struct StageCosts {
   Table<PartId, StageTimes> parts;
   Duration transfer{};     // every edge between different devices; an edge on one device is free
   Duration reduce_tied{};  // sum of the gradients that tied parts share
+  Duration norm{};         // of all gradients of an update, until every stage knows it
 };
 
 /// The same times for each of `parts` parts.

@@ -53,6 +53,9 @@ std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {
     ScheduleRequest request = plain;
     request.recompute = Recompute::full;
     add(request);
+    request = plain;
+    request.global_norm = true;
+    if (row.updates_together) add(request);
     if (row.stages_per_device > 1 || !plain.replicas.empty() || devices > 3) continue;
     request = plain;
     request.width = 2;
@@ -60,6 +63,9 @@ std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {
     request = plain;
     request.tied_embeddings = true;
     add(request);
+    request.global_norm = true;
+    request.width = 2;
+    if (row.updates_together) add(request);
     request = plain;
     request.extra_in_flight = 1;
     if (std::count(row.options.begin(), row.options.end(), "extra-in-flight") > 0) add(request);
@@ -74,7 +80,9 @@ Case make_case(const ScheduleTraits& row, const ScheduleRequest& request, Transf
   std::string name = fmt::format(
       "{} p{} m{} width{}{}{}{}{}", row.name, request.devices, request.microbatches, request.width,
       request.recompute == Recompute::full ? " recompute" : "",
-      request.tied_embeddings ? " tied" : "",
+      request.tied_embeddings ? " tied"
+      : request.global_norm   ? " norm"
+                              : "",
       request.extra_in_flight > 0 ? fmt::format(" extra{}", request.extra_in_flight) : "",
       lanes == TransferLanes::ideal ? " ideal" : "");
   return {std::move(name), std::move(program), std::move(slots), batches};

@@ -172,6 +172,18 @@ TEST(MakeSchedule, PutsSumsBeforeTheUpdatesThatNeedThem) {
               ElementsAre(forward, backward, reduce_tied, reduce_gradient, update));
   EXPECT_THAT(kinds_on(schedule_of(wanted), 1),
               ElementsAre(forward, backward, reduce_gradient, update));
+  wanted.request.global_norm = true;
+  EXPECT_THAT(kinds_on(schedule_of(wanted), 0),
+              ElementsAre(forward, backward, reduce_tied, reduce_gradient, reduce_norm, update));
+}
+
+TEST(MakeSchedule, RefusesAGlobalNormWhereStagesUpdateAtTimesOfTheirOwn) {
+  Pipeline wanted = pipeline("probe-replicated", 4, 4);
+  wanted.request.global_norm = true;
+  EXPECT_EQ(failure_of(wanted),
+            "3: schedule probe-replicated has no global norm: each stage updates at times of its "
+            "own, so there is no moment at which the gradients of one update are all there; clip "
+            "each stage by its own norm (--clip per-stage)");
 }
 
 TEST(MakeSchedule, TiesNothingOnASinglePart) {

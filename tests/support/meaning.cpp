@@ -26,6 +26,9 @@ class Unrolled {
       const Op& op = program[id].op;
       place_in_program_[{op.kind, op.stage, op.microbatch}] = index(id);
     }
+    for (const auto& order : schedule.order) {
+      for (const Op& op : order) normed_ = normed_ || op.kind == OpKind::reduce_norm;
+    }
     add_ops(batches);
     for (const auto& [key, op] : ops_) add_dependencies(key, op);
     chain_sums();
@@ -48,13 +51,17 @@ class Unrolled {
   }
   bool summed(StageId stage) const {
     const PartId part = placement_.part[stage];
-    return schedule_.width > 1 || placement_.replicas_of(part).size() > 1 ||
+    return normed_ || schedule_.width > 1 || placement_.replicas_of(part).size() > 1 ||
            !placement_.tied_with(part).empty();
   }
   std::vector<StageId> participants(OpKind kind, StageId stage) const {
     const PartId part = placement_.part[stage];
     if (kind == OpKind::reduce_gradient) return placement_.replicas_of(part);
     std::vector<StageId> all;
+    for (const StageId each : ids(placement_.part)) {
+      if (kind == OpKind::reduce_norm) all.push_back(each);
+    }
+    if (kind == OpKind::reduce_norm) return all;
     for (const PartId tied : placement_.tied_with(part)) {
       for (const StageId each : placement_.replicas_of(tied)) all.push_back(each);
     }
@@ -165,8 +172,13 @@ class Unrolled {
     const std::vector<StageId> stages =
         kind == update ? std::vector{stage} : participants(kind, stage);
     for (const StageId each : stages) {
-      if (kind == update && summed(each)) {
-        const bool reduced = schedule_.width > 1 || participants(reduce_gradient, each).size() > 1;
+      const bool reduced = schedule_.width > 1 || participants(reduce_gradient, each).size() > 1;
+      if (kind == update && normed_) {
+        need(key, key_of(reduce_norm, StageId{}, microbatch));
+        continue;
+      }
+      if ((kind == update || kind == reduce_norm) &&
+          (reduced || !placement_.tied_with(placement_.part[each]).empty())) {
         const OpKind sum = reduced ? reduce_gradient : reduce_tied;
         need(key, key_of(sum, participants(sum, each).front(), microbatch));
         continue;
@@ -250,6 +262,7 @@ class Unrolled {
   const TransferLanes lanes_;
   const CostModel& model_;
   const std::int64_t end_;
+  bool normed_ = false;
   std::map<std::tuple<OpKind, StageId, std::int32_t>, std::size_t> place_in_program_;
   std::map<OpKey, Where> ops_;
   std::map<OpKey, Duration> price_;

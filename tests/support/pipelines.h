@@ -28,6 +28,7 @@ struct Pipeline {
     if (!request.replicas.empty()) text += fmt::format("_r{}", fmt::join(request.replicas, "_"));
     if (request.recompute == Recompute::full) text += "_recompute";
     if (request.tied_embeddings) text += "_tied";
+    if (request.global_norm) text += "_norm";
     if (request.width > 1) text += fmt::format("_width{}", request.width);
     return text;
   }
@@ -85,11 +86,13 @@ inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
         }
       }
       for (const Pipeline& variant : variants) {
-        for (const int bits : {0, 1, 2, 4, 5, 7}) {
+        for (const int bits : {0, 1, 2, 4, 5, 7, 8, 14}) {
           Pipeline one = variant;
           if ((bits & 1) != 0) one.request.recompute = Recompute::full;
           if ((bits & 2) != 0) one.request.tied_embeddings = true;
           if ((bits & 4) != 0) one.request.width = 2;
+          if ((bits & 8) != 0) one.request.global_norm = true;
+          if (one.request.global_norm && !traits.updates_together) continue;
           if (!traits.reject(one.request)) all.push_back(one);
         }
       }
@@ -125,7 +128,8 @@ inline CostTable random_costs(const Program& program, std::uint64_t seed, Spread
 
 /// Prices by kind alone.
 struct PlainCosts {
-  std::int64_t forward = 1, backward = 2, transfer = 0, recompute = 0, update = 0, reduce = 0;
+  std::int64_t forward = 1, backward = 2, transfer = 0, recompute = 0, update = 0, reduce = 0,
+               norm = 0;
 };
 
 inline CostModel plain_prices(const PlainCosts& costs) {
@@ -146,6 +150,8 @@ inline CostModel plain_prices(const PlainCosts& costs) {
       case OpKind::reduce_tied:
       case OpKind::reduce_gradient:
         return Duration(costs.reduce);
+      case OpKind::reduce_norm:
+        return Duration(costs.norm);
       case OpKind::update:
         return Duration(costs.update);
     }

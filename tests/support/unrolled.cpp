@@ -234,11 +234,35 @@ class Requirements {
       const bool replicated = placement_.replicas_of(part).size() > 1 || width() > 1;
       check_reduce(stage, update, OpKind::reduce_tied, tied);
       check_reduce(stage, update, OpKind::reduce_gradient, replicated);
+      check_norm(stage, update);
       for (std::int64_t k = update.first; k <= update.last; ++k) {
         need(find(Work::weight, stage, k), update.node, "update after gradient");
       }
     }
     if (next != microbatches_) fault("missing: update for {}", next);
+  }
+
+  /// Where norms have a price every update waits for one, of gradients that are summed already.
+  void check_norm(StageId stage, const Update& update) {
+    const auto& keys = program_.cost_keys();
+    const bool wanted = std::any_of(keys.begin(), keys.end(), [](const CostKey& key) {
+      return key.kind == OpKind::reduce_norm;
+    });
+    std::size_t found = 0;
+    for (const Update& norm : reduces_) {
+      if (op(norm.node).kind != OpKind::reduce_norm) continue;
+      if (norm.last != update.last || norm.first != update.first) continue;
+      ++found;
+      need(norm.node, update.node, "update after norm");
+      for (std::int64_t k = update.first; k <= update.last; ++k) {
+        need(find(Work::weight, stage, k), norm.node, "norm after gradient");
+      }
+      for (const Update& sum : reduces_) {
+        if (op(sum.node).kind == OpKind::reduce_norm || sum.last != norm.last) continue;
+        need(sum.node, norm.node, "norm after sum");
+      }
+    }
+    if (found != (wanted ? 1 : 0)) fault("missing, or twice: norm for {}", update.last);
   }
 
   std::uint16_t width() const {
