@@ -91,6 +91,8 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
   k.copy(in, out);
   /// out = in + in; out may be either.
   k.add(in, in, out);
+  /// In double, in an order of its own that depends on the length alone.
+  { k.sum_of_squares(in) } -> std::same_as<double>;
 
   /// y = x·w + bias (`bias` may be empty); y = x·wᵀ; dw += xᵀ·dy; db += Σ rows of dy. In
   /// `accumulate_product` the contracted dimension is `rows`. Every sum adds in ascending order of

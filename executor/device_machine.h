@@ -18,6 +18,7 @@
 #include "core/run.h"
 #include "core/timeline.h"
 #include "executor/stage_work.h"
+#include "executor/watchdog.h"
 #include "executor/world.h"
 
 namespace tandem {
@@ -73,10 +74,11 @@ class DeviceMachine {
   const std::vector<Span>& spans() const { return spans_; }
   const std::vector<LedgerEntry>& ledger() const { return stages_.ledger(); }
   DeviceId device() const { return me_; }
-  /// "device 2, f9": this device and the work it began last, for error messages.
+  const Progress& progress() const { return progress_; }
+  /// "device 2, f9 (microbatch 17)": this device and the work it began last, for error messages.
   std::string describe_last_work() const {
-    return fmt::format("device {}, {}", index(world_.device_of(pipeline_, me_)),
-                       describe(program_, last_worked_));
+    return fmt::format("device {}, {} (microbatch {})", index(world_.device_of(pipeline_, me_)),
+                       describe(program_, progress_.id()), progress_.microbatch());
   }
 
  private:
@@ -97,6 +99,7 @@ class DeviceMachine {
 
   void queue_work(Stream& stream, LaneId lane, Instance instance) {
     const Instruction& instruction = program_[instance.id];
+    if (instruction.op.kind == OpKind::reduce_norm) return queue_norm(stream, lane, instance);
     if (is_collective(instruction.op.kind)) return queue_sum(stream, lane, instance);
     if (is_transfer(instruction.op.kind)) {
       const LaneKind kind = program_.lanes()[lane].kind;
@@ -107,10 +110,21 @@ class DeviceMachine {
     backend_.enqueue(stream, [this, instance, &stream] { work(instance, stream); });
   }
 
-  void prepare(Instance instance) {
-    last_worked_ = instance.id;
-    if (world_.before_work) world_.before_work(world_.device_of(pipeline_, me_), instance);
-  }
+  /// While it lives the device is at this instance's work.
+  class AtWork {
+   public:
+    AtWork(DeviceMachine& machine, const Instance& instance) : machine_(machine) {
+      machine.progress_.begin(instance.id, instance.microbatch, machine.now());
+      if (const auto& before = machine.world_.before_work)
+        before(machine.world_.device_of(machine.pipeline_, machine.me_), instance);
+    }
+    ~AtWork() { machine_.progress_.end(machine_.now()); }
+    AtWork(const AtWork&) = delete;
+    AtWork& operator=(const AtWork&) = delete;
+
+   private:
+    DeviceMachine& machine_;
+  };
 
   void note(Instance instance, Duration start, Duration end) {
     if (world_.keep_timeline) spans_.push_back({instance.id, instance.body, start, end});
@@ -119,7 +133,7 @@ class DeviceMachine {
   /// The only switch over op kinds in the executor.
   void work(Instance instance, Stream& stream) {
     backend_.slept();  // whoever waited, waited for this
-    prepare(instance);
+    const AtWork at_work(*this, instance);
     const Op& op = program_[instance.id].op;
     const Duration start = now();
     switch (op.kind) {
@@ -142,6 +156,7 @@ class DeviceMachine {
       case OpKind::backward_weight:
       case OpKind::reduce_tied:
       case OpKind::reduce_gradient:
+      case OpKind::reduce_norm:
         TANDEM_CHECK(false, name(op.kind));
         break;
     }
@@ -182,7 +197,7 @@ class DeviceMachine {
           // Had this device to wait, the transfer lasted until it could go on. The sender may have
           // begun the next one by then: on one lane that comes after.
           const bool waited = backend_.slept();
-          prepare(instance);
+          const AtWork at_work(*this, instance);
           const Duration start = std::max(into.sent_start(q), lane_end_[lane]);
           lane_end_[lane] = std::max(start, waited ? now() : into.sent_end(q));
           note(instance, start, lane_end_[lane]);
@@ -204,13 +219,12 @@ class DeviceMachine {
   /// Brings the gradients of this device's stages to a sum, and wakes everyone if that was the
   /// last.
   void bring(Meeting<T>& meeting, Instance instance, Stream& stream) {
-    prepare(instance);
+    const AtWork at_work(*this, instance);
     auto kernels = backend_.kernels(stream);
     for (const StageId stage : program_.placement().stages_on(me_)) {
       if (!meets(program_[instance.id].op, stage)) continue;
       StageState<B>& s = stages_.state_of(stage);
-      const std::int64_t number = world_.versions.covering_update(stage, instance.microbatch);
-      std::span<T> gradients = stages_.finished_gradients(s, number, kernels);
+      std::span<T> gradients = stages_.finished_gradients(s, update_of(stage, instance), kernels);
       if (program_[instance.id].op.kind == OpKind::reduce_tied) {
         const TiedRanges& ranges = s.stage.tied();
         gradients = stages_.part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
@@ -220,6 +234,40 @@ class DeviceMachine {
       if (meeting.arrive(rank, gradients, instance.microbatch, kernels, [this] { return now(); }))
         ring_participants(instance);
     }
+  }
+
+  void queue_norm(Stream& stream, LaneId lane, Instance instance) {
+    NormMeeting& meeting = world_.norm_meeting(pipeline_, instance.id);
+    backend_.enqueue(
+        stream, [this, &meeting, instance, &stream] { bring_norm(meeting, instance, stream); });
+    const bool notes = program_.lanes(program_[instance.id]).front() == lane;
+    backend_.enqueue_when(
+        stream, [&meeting, instance] { return meeting.done(instance.microbatch); },
+        [this, &meeting, notes, instance] {
+          for (const StageId stage : program_.placement().stages_on(me_)) {
+            stages_.keep_decision(stages_.state_of(stage), update_of(stage, instance),
+                                  meeting.decision());
+          }
+          if (notes) note(instance, meeting.decided(), meeting.decided());
+        });
+  }
+
+  /// Brings the squares of this device's gradients, and wakes everyone if those were the last.
+  void bring_norm(NormMeeting& meeting, Instance instance, Stream& stream) {
+    const AtWork at_work(*this, instance);
+    auto kernels = backend_.kernels(stream);
+    for (const StageId stage : program_.placement().stages_on(me_)) {
+      StageState<B>& s = stages_.state_of(stage);
+      const std::int64_t number = update_of(stage, instance);
+      const std::span<const double> squares = stages_.square_gradients(s, number, kernels);
+      if (!meeting.arrive(s.place.first_tensor, squares, instance.microbatch, now())) continue;
+      stages_.check_finite(meeting.decision(), number, 0, meeting.squares());
+      ring_participants(instance);
+    }
+  }
+
+  std::int64_t update_of(StageId stage, const Instance& instance) const {
+    return world_.versions.covering_update(stage, instance.microbatch);
   }
 
   /// Whether a stage of this device takes part in a sum.
@@ -253,7 +301,7 @@ class DeviceMachine {
   Table<LaneId, Stream*> streams_;    // null: another device's
   Table<LaneId, Duration> lane_end_;  // of receiving lanes: of the last transfer
   std::vector<Span> spans_;
-  InstructionId last_worked_{};
+  Progress progress_;
 };
 
 }  // namespace tandem

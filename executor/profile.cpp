@@ -274,7 +274,7 @@ Duration measure_transfer(Bytes bytes, std::int32_t repetitions) {
   const auto rounds = static_cast<std::uint32_t>(repetitions);
   std::jthread other([&] {
     for (std::uint32_t i = 0; i < rounds; ++i) {
-      while (ping.rings() <= i) ping.wait_beyond(i);
+      while (ping.rings() <= i) ping.wait_beyond(i, cpu::kSpin);
       std::copy(there.elements().begin(), there.elements().end(), here.elements().begin());
       pong.ring();
     }
@@ -284,7 +284,7 @@ Duration measure_transfer(Bytes bytes, std::int32_t repetitions) {
     const Clock::time_point start = Clock::now();
     std::copy(here.elements().begin(), here.elements().end(), there.elements().begin());
     ping.ring();
-    while (pong.rings() <= i) pong.wait_beyond(i);
+    while (pong.rings() <= i) pong.wait_beyond(i, cpu::kSpin);
     times.push_back((Clock::now() - start) / 2);
   }
   return median(std::move(times));

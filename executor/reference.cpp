@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/check.h"
+#include "core/error.h"
 #include "executor/cpu/kernels.h"
 
 namespace tandem {
@@ -28,6 +31,7 @@ std::vector<ReferencePart> parts_of(const ModelSpec& model, const ReferenceConfi
   TANDEM_CHECK(config.parts.empty());
   return {{.layers = {0, layers},
            .microbatches = config.microbatches,
+           .round = config.microbatches,
            .staleness = config.semantics == WeightSemantics::delayed_by_one ? 1 : 0}};
 }
 
@@ -37,7 +41,7 @@ template <Kernels K>
 Reference<K>::Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data)
     : config_(config), tied_(model.architecture == Architecture::gpt2 && model.tied), data_(data) {
   const std::vector<ReferencePart> parts = parts_of(model, config);
-  TANDEM_CHECK(!tied_ || parts.size() == 1, parts.size());
+  TANDEM_CHECK(!tied_ || parts.front().microbatches == parts.back().microbatches);
   const LayerShape shape{.model = model,
                          .microbatch_size = config.microbatch_size,
                          .loss_scale = mean_loss_scale(model, config.microbatch_size,
@@ -45,6 +49,7 @@ Reference<K>::Reference(const ModelSpec& model, const ReferenceConfig& config, c
   boundary_ = shape.boundary();
   for (const ReferencePart& part : parts) {
     TANDEM_CHECK(config.microbatches % part.microbatches == 0, part.microbatches);
+    TANDEM_CHECK(part.round % part.microbatches == 0, part.round, part.microbatches);
     parts_.push_back({.config = part, .entries = {}, .versions = {Tensors{}}});
     for (std::int32_t index = part.layers.first; index < part.layers.last; ++index) {
       AnyLayer<K> layer(shape, index);
@@ -64,11 +69,13 @@ Reference<K>::Reference(const ModelSpec& model, const ReferenceConfig& config, c
 /// Puts the version that the microbatch reads into the entries, and sums to add to.
 template <Kernels K>
 void Reference<K>::load(Part& part, std::int64_t microbatch) {
-  const std::int64_t update = microbatch / part.config.microbatches;
-  const std::int64_t version = std::max<std::int64_t>(update - part.config.staleness, 0);
+  const ReferencePart& config = part.config;
+  const std::int64_t known =
+      std::max<std::int64_t>(microbatch / config.round - config.staleness, 0) * config.round;
+  const std::int64_t version = known / config.microbatches;
   for (Entry& entry : part.entries) {
     if (entry.sums.empty()) {
-      const auto sums = static_cast<std::size_t>(config_.width * part.config.replicas);
+      const auto sums = static_cast<std::size_t>(config_.width * config.replicas);
       entry.sums.assign(sums, zeros<T>(entry.layer.weights_size()));
     }
     if (part.loaded == version) continue;
@@ -136,44 +143,105 @@ void Reference<K>::run_backward(std::vector<std::vector<T>>& inputs,
   }
 }
 
-/// The gradients of an update, by tensor; its sums are used up.
 template <Kernels K>
-typename Reference<K>::Tensors Reference<K>::summed_gradients(Part& part) {
-  Tensors total;
-  const auto sums = static_cast<std::size_t>(config_.width * part.config.replicas);
-  for (std::size_t sum = 0; sum < sums; ++sum) {
-    Tensors one;
-    for (const Entry& entry : part.entries) {
-      for (const Tensor& tensor : entry.layer.tensors()) {
-        const auto first = entry.sums[sum].begin() + tensor.offset;
-        one[tensor.name].assign(first, first + tensor.size());
+typename Reference<K>::Tensors Reference<K>::sum_of_rank(const Part& part, std::size_t rank) const {
+  Tensors sum;
+  for (const Entry& entry : part.entries) {
+    for (const Tensor& tensor : entry.layer.tensors()) {
+      const auto first = entry.sums[rank].begin() + tensor.offset;
+      sum[tensor.name].assign(first, first + tensor.size());
+    }
+  }
+  return sum;
+}
+
+/// The gradients of an update of `parts`, by tensor; their sums are used up.
+template <Kernels K>
+typename Reference<K>::Tensors Reference<K>::summed_gradients(const std::vector<Part*>& parts) {
+  std::vector<Tensors> ranks;  // what parts sum for themselves, a rank each
+  for (Part* part : parts) {
+    ranks.resize(std::max(ranks.size(), part->entries.front().sums.size()));
+    for (std::size_t rank = 0; rank < part->entries.front().sums.size(); ++rank)
+      ranks[rank].merge(sum_of_rank(*part, rank));
+    for (Entry& entry : part->entries) entry.sums.clear();
+  }
+  for (Tensors& sums : ranks) {
+    if (!tied_ || !sums.contains(kHeadTable)) continue;
+    std::vector<T>& table = sums.at(kTokenTable);
+    kernels_.add(table, sums.at(kHeadTable), table);
+  }
+  Tensors total = std::move(ranks.front());
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    for (const auto& [name, gradient] : ranks[rank]) {
+      std::vector<T>& sum = total.at(name);
+      kernels_.add(sum, gradient, sum);
+    }
+  }
+  return total;
+}
+
+/// Of the tensors of those parts that lie in `layers`.
+template <Kernels K>
+std::vector<double> Reference<K>::squares_of(const std::vector<Part*>& parts,
+                                             const Tensors& gradients, LayerRange layers) {
+  std::vector<double> squares;
+  for (const Part* part : parts) {
+    std::int32_t layer = part->config.layers.first;
+    for (const Entry& entry : part->entries) {
+      if (const std::int32_t at = layer++; at < layers.first || at >= layers.last) continue;
+      for (Tensor tensor : entry.layer.tensors()) {
+        tensor.offset = 0;
+        squares.push_back(0.0);
+        sum_squares(kernels_, std::span<const Tensor>(&tensor, 1), tied_, scale_of(*part),
+                    std::span<const T>(gradients.at(tensor.name)),
+                    std::span<double>(&squares.back(), 1));
       }
     }
-    if (tied_) {
-      std::vector<T>& table = one.at(kTokenTable);
-      kernels_.add(table, one.at(kHeadTable), table);
-    }
-    if (sum == 0) {
-      total = std::move(one);
-      continue;
-    }
-    for (auto& [name, gradient] : total) kernels_.add(gradient, one.at(name), gradient);
   }
-  for (Entry& entry : part.entries) entry.sums.clear();
-  return total;
+  return squares;
+}
+
+/// What the guard says of each tensor of an update.
+template <Kernels K>
+std::map<std::string, GuardDecision> Reference<K>::decisions_on(const std::vector<Part*>& parts,
+                                                                const Tensors& gradients) {
+  const LayerRange whole{0, parts_.back().config.layers.last};
+  state_.gradient_norm = decide({}, squares_of(parts, gradients, whole)).norm;
+  const bool apart = config_.guard.clip == ClipScope::per_stage;
+  std::map<std::string, GuardDecision> decisions;
+  for (const LayerRange stage : apart ? config_.stages : std::vector<LayerRange>{whole}) {
+    const GuardDecision decision = decide(config_.guard, squares_of(parts, gradients, stage));
+    if (decision.skip && config_.guard.on_nan == NonFinite::stop)
+      throw DeviceError(fmt::format("update {}: a gradient is not finite", parts[0]->updates));
+    for (const Part* part : parts) {
+      std::int32_t layer = part->config.layers.first;
+      for (const Entry& entry : part->entries) {
+        if (const std::int32_t at = layer++; at < stage.first || at >= stage.last) continue;
+        for (const Tensor& tensor : entry.layer.tensors()) decisions[tensor.name] = decision;
+      }
+    }
+  }
+  return decisions;
+}
+
+/// What the part's gradients lack to be the mean over its own updates.
+template <Kernels K>
+double Reference<K>::scale_of(const Part& part) const {
+  return static_cast<double>(parts_.back().config.microbatches) /
+         static_cast<double>(part.config.microbatches);
 }
 
 template <Kernels K>
 void Reference<K>::update_tensor(const Part& part, const Tensor& tensor,
-                                 const std::vector<T>& gradient) {
+                                 const std::vector<T>& gradient, const GuardDecision& decision) {
   Tensor alone = tensor;
   alone.offset = 0;
   std::vector<T>& weights = state_.weights.at(tensor.name);
   const std::vector<T> before = weights;
-  const double scale = static_cast<double>(parts_.back().config.microbatches) /
-                       static_cast<double>(part.config.microbatches);
   update(kernels_, config_.optimizer,
-         {.number = part.updates + 1, .batch = state_.batches + 1, .gradient_scale = scale},
+         {.number = part.steps + 1,
+          .batch = state_.batches + 1,
+          .gradient_scale = scale_of(part) * decision.scale},
          std::span<const Tensor>(&alone, 1),
          {.weights = before,
           .gradients = gradient,
@@ -182,23 +250,31 @@ void Reference<K>::update_tensor(const Part& part, const Tensor& tensor,
 }
 
 template <Kernels K>
-void Reference<K>::update_part(Part& part) {
-  const Tensors gradients = summed_gradients(part);
+void Reference<K>::update_part(Part& part, const Tensors& gradients,
+                               const std::map<std::string, GuardDecision>& decisions) {
   Tensors version;
+  bool skipped = false;
   for (const Entry& entry : part.entries) {
     for (const Tensor& tensor : entry.layer.tensors()) {
+      const GuardDecision& decision = decisions.at(tensor.name);
+      skipped = skipped || decision.skip;
       if (tied_ && tensor.name == kHeadTable) {
         state_.weights.at(kHeadTable) = state_.weights.at(kTokenTable);
         state_.optimizer.at(kHeadTable) = state_.optimizer.at(kTokenTable);
-      } else {
-        update_tensor(part, tensor, gradients.at(tensor.name));
+      } else if (!decision.skip) {
+        update_tensor(part, tensor, gradients.at(tensor.name), decision);
       }
       version[tensor.name] = state_.weights.at(tensor.name);
     }
   }
   part.versions.push_back(std::move(version));
-  if (std::ssize(part.versions) > part.config.staleness + 1) part.versions.pop_front();
+  const std::int64_t oldest_read = std::max<std::int64_t>(
+      part.updates + 1 -
+          (part.config.staleness + 1) * (part.config.round / part.config.microbatches),
+      0);
+  while (part.updates + 2 - std::ssize(part.versions) < oldest_read) part.versions.pop_front();
   ++part.updates;
+  if (!skipped) ++part.steps;
 }
 
 template <Kernels K>
@@ -213,12 +289,18 @@ const ReferenceState<typename K::Scalar>& Reference<K>::step(
       state_.losses[static_cast<std::size_t>(pipeline * m + microbatch)] =
           run_microbatch(state_.batches, pipeline, microbatch);
     }
+    std::vector<Part*> due;
     for (Part& part : parts_) {
-      if ((i + 1) % part.config.microbatches != 0) continue;
-      update_part(part);
+      if ((i + 1) % part.config.microbatches == 0) due.push_back(&part);
+    }
+    if (due.empty()) continue;
+    const Tensors gradients = summed_gradients(due);
+    const std::map<std::string, GuardDecision> decisions = decisions_on(due, gradients);
+    for (Part* part : due) {
+      update_part(*part, gradients, decisions);
       if (!on_update) continue;
-      ReferenceUpdate made{.tensors = {}, .version = part.updates};
-      for (const auto& [name, values] : part.versions.back()) made.tensors.push_back(name);
+      ReferenceUpdate made{.tensors = {}, .version = part->updates};
+      for (const auto& [name, values] : part->versions.back()) made.tensors.push_back(name);
       on_update(made);
     }
   }

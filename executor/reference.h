@@ -13,24 +13,27 @@
 
 #include "core/schedule.h"
 #include "executor/data.h"
+#include "executor/gradient_guard.h"
 #include "executor/layers/all.h"
 #include "executor/optimizer.h"
 
 namespace tandem {
 
 /// Layers whose weights are versioned together. Microbatch k of a pipeline, counted from the start
-/// of the run, is covered by update u = ⌊k / microbatches⌋ and reads version max(u − staleness, 0),
-/// forward and backward.
+/// of the run, reads the version that holds what the first (⌊k / round⌋ − staleness)·round
+/// microbatches gave, forward and backward; the initial one, if that is not positive.
 struct ReferencePart {
   LayerRange layers;
   std::int32_t microbatches = 1;  // that an update covers, of one pipeline
-  std::int32_t staleness = 0;
-  std::int32_t replicas = 1;  // microbatch k adds to the sum of replica k mod replicas
+  std::int32_t round = 1;         // a multiple of `microbatches`
+  std::int32_t staleness = 0;     // in rounds
+  std::int32_t replicas = 1;      // microbatch k adds to the sum of replica k mod replicas
 };
 
 struct ReferenceConfig {
   WeightSemantics semantics = WeightSemantics::vanilla;
   OptimizerConfig optimizer = {};
+  GradientGuard guard = {};
   std::int32_t microbatches = 1;  // m: of one pipeline's batch
   std::int32_t microbatch_size = 1;
   std::uint16_t width =
@@ -40,6 +43,8 @@ struct ReferenceConfig {
   /// Of stashed semantics, covering the model in order. Else it is the whole model, updated once a
   /// batch.
   std::vector<ReferencePart> parts = {};
+  /// Of ClipScope::per_stage, covering the model in order: what is clipped by one norm.
+  std::vector<LayerRange> stages = {};
 };
 
 /// Tensors by name; a tied head's table is listed too, always equal to the embedding's.
@@ -50,6 +55,7 @@ struct ReferenceState {
   std::map<std::string, std::vector<T>>
       optimizer;               // first moments, then second ones; empty for SGD
   std::vector<double> losses;  // of the last batch, a microbatch each
+  double gradient_norm = 0.0;  // of all gradients of the last updates, before clipping
 };
 
 /// An update that has just been made: which tensors got which version.
@@ -67,12 +73,12 @@ class Reference {
  public:
   using T = typename K::Scalar;
 
-  /// REQUIRES: parts cover the layers, in order; tied embeddings in one part (checked). `data` made
-  /// for the same model and microbatch size, and outlives this.
+  /// REQUIRES: parts cover the layers, in order, and those of tied embeddings update for the same
+  /// microbatches (checked). `data` made for the same model and microbatch size, and outlives this.
   Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data);
 
-  /// One batch and its updates. Vanilla: W(t+1) = W(t) − ν∇f(W(t)); delayed by one:
-  /// W(t) − ν∇f(W(max(t−1, 0))).
+  /// One batch and its updates. Throws DeviceError where the guard is to stop. Vanilla: W(t+1) =
+  /// W(t) − ν∇f(W(t)); delayed by one: W(t) − ν∇f(W(max(t−1, 0))).
   const ReferenceState<T>& step(const std::function<void(const ReferenceUpdate&)>& on_update = {});
   const ReferenceState<T>& state() const { return state_; }
 
@@ -88,18 +94,26 @@ class Reference {
   struct Part {
     ReferencePart config;
     std::vector<Entry> entries;
-    std::deque<Tensors> versions;  // the newest last
-    std::int64_t updates = 0;
-    std::int64_t loaded = -1;  // the version in the entries
+    std::deque<Tensors> versions;         // the newest last
+    std::int64_t updates = 0, steps = 0;  // steps: updates that were not skipped
+    std::int64_t loaded = -1;             // the version in the entries
   };
 
   void load(Part& part, std::int64_t microbatch);
   double run_microbatch(std::int64_t batch, std::int32_t pipeline, std::int32_t microbatch);
   void run_backward(std::vector<std::vector<T>>& inputs, std::vector<std::vector<T>>& stashes,
                     std::int32_t pipeline, std::int64_t microbatch);
-  Tensors summed_gradients(Part& part);
-  void update_part(Part& part);
-  void update_tensor(const Part& part, const Tensor& tensor, const std::vector<T>& gradient);
+  Tensors sum_of_rank(const Part& part, std::size_t rank) const;
+  Tensors summed_gradients(const std::vector<Part*>& parts);
+  std::vector<double> squares_of(const std::vector<Part*>& parts, const Tensors& gradients,
+                                 LayerRange layers);
+  std::map<std::string, GuardDecision> decisions_on(const std::vector<Part*>& parts,
+                                                    const Tensors& gradients);
+  double scale_of(const Part& part) const;
+  void update_part(Part& part, const Tensors& gradients,
+                   const std::map<std::string, GuardDecision>& decisions);
+  void update_tensor(const Part& part, const Tensor& tensor, const std::vector<T>& gradient,
+                     const GuardDecision& decision);
 
   ReferenceConfig config_;
   bool tied_;

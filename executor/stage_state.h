@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "core/schedule.h"
 #include "executor/data.h"
+#include "executor/gradient_guard.h"
 #include "executor/optimizer.h"
 #include "executor/slot_ring.h"
 #include "executor/stage.h"
@@ -20,6 +21,7 @@ struct StageSetup {
   std::int32_t microbatch_size = 1;
   Recompute recompute = Recompute::none;
   OptimizerConfig optimizer;
+  GradientGuard guard = {};
   std::uint64_t seed = 0;
   const Data* data = nullptr;
 };
@@ -30,6 +32,7 @@ struct StagePlace {
   StageId id{};
   DeviceId device{};  // within the pipeline
   LayerRange layers;
+  std::size_t first_tensor = 0;  // which of the model's tensors its first one is
   double loss_scale = 1.0;
   double gradient_factor = 1.0;  // what its gradients lack to be the mean over its update
 };
@@ -65,6 +68,8 @@ class StageState {
     meter.commit(MemoryClass::optimizer, state.bytes());
     meter.acquire(MemoryClass::optimizer, state.bytes());
     readers.assign(static_cast<std::size_t>(versions), 0);
+    squares.resize(stage.parameters().size());
+    decisions.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
     stage.initialise(weights.acquire(0), setup.seed);
   }
 
@@ -103,8 +108,17 @@ class StageState {
   Ring weights, gradients, stash, input, output, output_gradient, input_gradient;
   typename B::Buffer state;
   std::vector<std::int64_t>
-      readers;                 // microbatches in flight that use the version in each weight slot
-  std::int64_t tied_sums = 0;  // updates whose tied gradients within this stage are summed
+      readers;                  // microbatches in flight that use the version in each weight slot
+  std::int64_t tied_sums = 0;   // updates whose tied gradients within this stage are summed
+  std::int64_t steps = 0;       // updates that were not skipped
+  std::vector<double> squares;  // of each tensor's gradient, of the update at hand
+  /// Of an update whose gradients lie in the slot of the same place; where stages decide together.
+  struct Decided {
+    std::int64_t update = -1;
+    GuardDecision decision;
+  };
+  std::vector<Decided> decisions;
+  bool decides_alone = true;
   bool recomputes = false;
 
  private:

@@ -83,20 +83,25 @@ class StageWork {
   void update(const Instance& instance, Kernels kernels) {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t number = world_.versions.covering_update(s.id, instance.microbatch);
-    const std::span<T> gradients = finished_gradients(s, number, kernels);
+    const GuardDecision decision = decision_of(s, number, kernels);
     const std::span<const T> read = s.weights.held(number);
     const std::span<T> made = take_version(s, number + 1);
-    tandem::update(kernels, s.optimizer,
-                   {.number = number + 1,
-                    .batch = instance.microbatch / world_.program.microbatches() + 1,
-                    .gradient_scale = s.place.gradient_factor},
-                   s.stage.parameters(),
-                   {.weights = read,
-                    .gradients = gradients,
-                    .state = s.state.elements(),
-                    .weights_out = made});
+    if (decision.skip) {
+      if (made.data() != read.data()) kernels.copy(read, made);
+    } else {
+      tandem::update(kernels, s.optimizer,
+                     {.number = ++s.steps,
+                      .batch = instance.microbatch / world_.program.microbatches() + 1,
+                      .gradient_scale = s.place.gradient_factor * decision.scale},
+                     s.stage.parameters(),
+                     {.weights = read,
+                      .gradients = s.gradients.held(number),
+                      .state = s.state.elements(),
+                      .weights_out = made});
+    }
     s.gradients.release(number);
     note_version(instance, number + 1);
+    if (world_.on_norm) world_.on_norm(s, number, decision.skip);
     if (!world_.on_update) return;
     world_.on_update({.pipeline = pipeline_,
                       .stage = s.id,
@@ -119,6 +124,30 @@ class StageWork {
       s.tied_sums = number + 1;
     }
     return gradients;
+  }
+
+  /// Sums the squares of update `number`'s gradients, tensor by tensor.
+  template <class Kernels>
+  std::span<const double> square_gradients(State& s, std::int64_t number, Kernels& kernels) {
+    const bool tied = s.stage.tied().embedding || s.stage.tied().head;
+    sum_squares(kernels, std::span<const Tensor>(s.stage.parameters()), tied,
+                s.place.gradient_factor, std::span<const T>(finished_gradients(s, number, kernels)),
+                s.squares);
+    return s.squares;
+  }
+
+  /// What all stages decided together about update `number`.
+  void keep_decision(State& s, std::int64_t number, const GuardDecision& decision) {
+    s.decisions[static_cast<std::size_t>(number) % s.decisions.size()] = {number, decision};
+  }
+
+  /// Throws DeviceError naming update and tensor when the decision is to skip what may not be.
+  void check_finite(const GuardDecision& decision, std::int64_t number, std::size_t first_tensor,
+                    std::span<const double> squares) const {
+    if (!decision.skip || world_.guard.on_nan == NonFinite::skip) return;
+    const std::size_t tensor = first_tensor + first_non_finite(squares).value_or(0);
+    throw DeviceError(
+        fmt::format("update {}: the gradient of {} is not finite", number, world_.tensors[tensor]));
   }
 
   static std::span<T> part(std::span<T> whole, const ElementRange& range) {
@@ -183,6 +212,21 @@ class StageWork {
       below->input_gradient.release(world_.sequence(below->id, microbatch));
     else
       s.output_gradient.release(q);
+  }
+
+  template <class Kernels>
+  GuardDecision decision_of(State& s, std::int64_t number, Kernels& kernels) {
+    if (!s.decides_alone) {
+      const auto& [update, decision] =
+          s.decisions[static_cast<std::size_t>(number) % s.decisions.size()];
+      if (update == number) return decision;
+      throw DeviceError(
+          fmt::format("stage {}: update {} comes before its norm is known", index(s.id), number));
+    }
+    const std::span<const double> squares = square_gradients(s, number, kernels);
+    const GuardDecision decision = decide(world_.guard, squares);
+    check_finite(decision, number, s.place.first_tensor, squares);
+    return decision;
   }
 
   /// The slot of a version that is about to be made; what it held must have no readers left.

@@ -1,9 +1,13 @@
 #include "executor/train.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <latch>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -13,7 +17,7 @@
 #include "core/error.h"
 #include "executor/cpu/backend.h"
 #include "executor/device_machine.h"
-#include "executor/loss_log.h"
+#include "executor/step_log.h"
 
 namespace tandem {
 
@@ -21,13 +25,31 @@ namespace {
 
 void check_runnable(const Program& program) {
   for (const CostKey& key : program.cost_keys()) {
-    if (key.kind == OpKind::reduce_norm)
-      throw InputError("a global norm is simulated but not trained in this version");
     if (key.kind == OpKind::backward_input || key.kind == OpKind::backward_weight) {
       throw InputError(fmt::format(
           "schedule {} splits the backward, which this version simulates but does not train",
           program.schedule()));
     }
+  }
+}
+
+/// Who decides on updates must be able to.
+void check_guard(const Program& program, const StageSetup& setup) {
+  const bool alone = program.placement().parts() == 1;
+  const bool together =
+      alone || std::any_of(program.instructions().begin(), program.instructions().end(),
+                           [](const auto& each) { return each.op.kind == OpKind::reduce_norm; });
+  if (setup.guard.is_global() && !together) {
+    throw InputError(fmt::format(
+        "schedule {}: clipping by the global norm, and skipping updates that are not finite, need "
+        "the norm of all stages' gradients, which this program does not make",
+        program.schedule()));
+  }
+  const bool tied = setup.model.architecture == Architecture::gpt2 && setup.model.tied;
+  if (setup.guard.clip == ClipScope::per_stage && tied && !alone) {
+    throw InputError(
+        "clipping per stage would scale the two ends of a tied embedding differently: clip by the "
+        "global norm, or take a model with \"tied\": false");
   }
 }
 
@@ -63,7 +85,7 @@ Table<StageId, std::vector<bool>> processed_residues(const Program& program) {
 /// One device of a run: everything its thread needs.
 template <class T>
 struct CpuDevice {
-  CpuDevice(std::stop_token stop) : backend(bell, std::move(stop)) {}
+  CpuDevice(std::stop_token stop, Duration spin) : backend(bell, std::move(stop), spin) {}
   cpu::Doorbell bell;
   cpu::Backend<T> backend;
   MemoryMeter meter;
@@ -81,10 +103,10 @@ class CpuRun {
         setup_(setup),
         covered_(update_spans(program)),
         world_(program, width_of(program)),
-        losses_(std::int64_t{program.microbatches()} * world_.width,
-                [this](std::int64_t batch, double mean) { end_batch(batch, mean); }) {
+        log_(std::int64_t{program.microbatches()} * world_.width, program.placement().parts(),
+             name_tensors(), [this](StepReport step) { end_step(step); }) {
     check_runnable(program);
-    TANDEM_CHECK(setup.layers.size() == program.placement().parts(), setup.layers.size());
+    check_guard(program, setup.stage);
     for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline) {
       world_.stages[pipeline].resize(program.placement().stages());
       for (const DeviceId device : all_ids<DeviceId>(program.placement().devices))
@@ -117,7 +139,7 @@ class CpuRun {
   std::size_t devices() const { return program_.placement().devices; }
 
   void build(std::uint16_t pipeline, DeviceId device) {
-    devices_.push_back(std::make_unique<CpuDevice<T>>(stop_.get_token()));
+    devices_.push_back(std::make_unique<CpuDevice<T>>(stop_.get_token(), spin_time()));
     CpuDevice<T>& here = *devices_.back();
     const Placement& placement = program_.placement();
     const StageId last = placement.replicas_of(id_at<PartId>(placement.parts() - 1)).front();
@@ -128,6 +150,7 @@ class CpuRun {
           .id = stage,
           .device = device,
           .layers = setup_.layers[index(placement.part[stage])],
+          .first_tensor = first_tensors_[placement.part[stage]],
           .loss_scale = mean_loss_scale(setup_.stage.model, setup_.stage.microbatch_size,
                                         covered_[last] * world_.width),
           .gradient_factor = static_cast<double>(covered_[last]) / covered_[stage]};
@@ -141,6 +164,29 @@ class CpuRun {
     here.meter.acquire(MemoryClass::buffers, memory.bytes());
     here.machine = std::make_unique<DeviceMachine<B>>(world_, pipeline, device, here.backend,
                                                       std::move(memory));
+  }
+
+  /// Waking a thread takes as long as a small op: where each device has a core, it looks for work
+  /// for a while before it sleeps.
+  Duration spin_time() const {
+    const std::size_t threads = devices() * world_.width;
+    return threads <= std::thread::hardware_concurrency() ? cpu::kSpin : Duration{};
+  }
+
+  /// Fills names and places of the model's tensors; returns how many there are.
+  std::size_t name_tensors() {
+    TANDEM_CHECK(setup_.layers.size() == program_.placement().parts(), setup_.layers.size());
+    for (const LayerRange layers : setup_.layers) {
+      first_tensors_.push_back(world_.tensors.size());
+      for (const Tensor& tensor : tensors_of(layers)) world_.tensors.push_back(tensor.name);
+    }
+    return world_.tensors.size();
+  }
+
+  /// In the order and with the offsets of a stage of these layers.
+  std::vector<Tensor> tensors_of(LayerRange layers) const {
+    return Stage<cpu::Kernels<T>>(setup_.stage.model, layers, setup_.stage.microbatch_size, 1.0)
+        .parameters();
   }
 
   void join_neighbours(std::uint16_t pipeline) {
@@ -167,6 +213,10 @@ class CpuRun {
         add_meeting(0, id, placement.replicas_of(part).size() * world_.width);
         continue;
       }
+      if (op.kind == OpKind::reduce_norm) {
+        add_norm_meetings(id);
+        continue;
+      }
       std::size_t participants = 0;
       for (const PartId tied : placement.tied_with(part))
         participants += placement.replicas_of(tied).size();
@@ -179,12 +229,26 @@ class CpuRun {
     world_.meetings.emplace(std::pair{pipeline, id}, std::make_unique<Meeting<T>>(participants));
   }
 
+  void add_norm_meetings(InstructionId id) {
+    for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline) {
+      world_.norm_meetings.emplace(
+          std::pair{pipeline, id},
+          std::make_unique<NormMeeting>(setup_.stage.guard, program_.placement().stages(),
+                                        world_.tensors.size()));
+      for (State* state : world_.stages[pipeline]) state->decides_alone = false;
+    }
+  }
+
   void set_up_world() {
+    world_.guard = setup_.stage.guard;
     world_.ring = [this](DeviceId device) { devices_[index(device)]->bell.ring(); };
     world_.before_work = setup_.before_work;
     world_.keep_ledger = setup_.keep_ledger;
     world_.keep_timeline = setup_.keep_timeline;
-    world_.on_loss = [this](std::int64_t sample, double loss) { losses_.add(sample, loss); };
+    world_.on_loss = [this](std::int64_t sample, double loss) { log_.add_loss(sample, loss); };
+    world_.on_norm = [this](const State& state, std::int64_t update, bool skipped) {
+      log_norm(state, update, skipped);
+    };
     if (!setup_.on_update) return;
     world_.on_update = [this](const UpdateView<T>& update) {
       const std::lock_guard lock(mutex_);
@@ -192,9 +256,20 @@ class CpuRun {
     };
   }
 
-  void end_batch(std::int64_t batch, double mean_loss) {
-    if (setup_.on_batch)
-      setup_.on_batch(batch, mean_loss, std::chrono::steady_clock::now() - world_.start);
+  /// A part is logged by its first replica in the first pipeline: all have the same.
+  void log_norm(const State& state, std::int64_t update, bool skipped) {
+    const Placement& placement = program_.placement();
+    if (state.place.pipeline != 0 ||
+        placement.replicas_of(placement.part[state.id]).front() != state.id)
+      return;
+    const std::int64_t per_batch = program_.microbatches() / covered_[state.id];
+    if (update % per_batch != per_batch - 1) return;
+    log_.add_update(update / per_batch, state.place.first_tensor, state.squares, skipped);
+  }
+
+  void end_step(StepReport step) {
+    step.since_start = std::chrono::steady_clock::now() - world_.start;
+    if (setup_.on_step) setup_.on_step(step);
   }
 
   /// All devices run the batches, and end them.
@@ -214,7 +289,9 @@ class CpuRun {
         ready.count_down(std::ssize(devices_) - std::ssize(threads));
       }
       world_.start = std::chrono::steady_clock::now() - trained_;
+      const std::optional<Watchdog> watchdog = watch();
       ready.arrive_and_wait();
+      threads.clear();  // joins; the watchdog goes last
     }
     trained_ = std::chrono::steady_clock::now() - world_.start;
   }
@@ -231,6 +308,38 @@ class CpuRun {
     } catch (...) {
       keep_failure(std::current_exception());
     }
+  }
+
+  std::optional<Watchdog> watch() {
+    if (setup_.watchdog <= Duration::zero()) return std::nullopt;
+    std::vector<const Progress*> progress;
+    for (const auto& device : devices_) progress.push_back(&device->machine->progress());
+    return std::optional<Watchdog>(
+        std::in_place,
+        Watchdog::Setup{.devices = std::move(progress),
+                        .limit = setup_.watchdog,
+                        .on_stall = [this](const Progress* culprit,
+                                           Duration waited) { stall(culprit, waited); },
+                        .grace = std::min<Duration>(10 * setup_.watchdog, std::chrono::seconds(5)),
+                        .on_stuck = [this] { end_stuck(); }});
+  }
+
+  void stall(const Progress* culprit, Duration waited) {
+    std::string who = "no device is at work, and each waits for another";
+    for (const auto& device : devices_) {
+      if (&device->machine->progress() == culprit)
+        who = device->machine->describe_last_work() + ": does not end";
+    }
+    stall_ = fmt::format("{}; nothing has ended anywhere for {:.1f} s", who, to_seconds(waited));
+    keep_failure(std::make_exception_ptr(DeviceError(stall_)));
+  }
+
+  /// The thread can't be ended but with the process.
+  void end_stuck() {
+    if (setup_.on_stuck) setup_.on_stuck(stall_);
+    fmt::print(stderr, "error: {}\n", stall_);
+    std::fflush(nullptr);
+    std::_Exit(1);
   }
 
   void keep_failure(std::exception_ptr failure) {
@@ -259,7 +368,7 @@ class CpuRun {
   }
 
   void collect() {
-    report_.losses = losses_.take();
+    report_.losses = log_.take_losses();
     report_.interrupted = setup_.stop.stop_requested();
     report_.timelines.resize(world_.width);
     for (std::size_t i = 0; i < devices_.size(); ++i) {
@@ -275,9 +384,7 @@ class CpuRun {
     }
     if (report_.interrupted) return;
     for (const PartWeights<T>& part : newest_weights(setup_.batches)) {
-      const Stage<cpu::Kernels<T>> layout(setup_.stage.model, part.layers,
-                                          setup_.stage.microbatch_size, 1.0);
-      for (const Tensor& tensor : layout.parameters()) {
+      for (const Tensor& tensor : tensors_of(part.layers)) {
         const auto values = part.values.subspan(static_cast<std::size_t>(tensor.offset),
                                                 static_cast<std::size_t>(tensor.size()));
         report_.weights.push_back({tensor.name, {values.begin(), values.end()}});
@@ -289,11 +396,13 @@ class CpuRun {
   const TrainingSetup<T>& setup_;
   std::stop_source stop_;
   const Table<StageId, std::int32_t> covered_;
+  Table<PartId, std::size_t> first_tensors_;
   World<B> world_;
-  LossLog losses_;
+  StepLog log_;
   std::vector<std::unique_ptr<CpuDevice<T>>> devices_;  // of all pipelines, one after another
   TrainingReport<T> report_;
   Duration trained_{};  // pauses apart
+  std::string stall_;
   std::mutex mutex_;
   std::exception_ptr failure_;
 };

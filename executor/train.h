@@ -2,6 +2,7 @@
 // train(): a program and a model → trained weights. One thread a device, joined before it returns.
 // A program of width w is run by w pipelines: device d of pipeline r is device r·devices + d.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "core/memory.h"
 #include "core/timeline.h"
+#include "executor/step_log.h"
 #include "executor/world.h"
 
 namespace tandem {
@@ -32,16 +34,21 @@ struct TrainingSetup {
   std::int64_t batches = 1;
   bool keep_timeline = true, keep_ledger = false;
   std::function<void(DeviceId, Instance)>
-      before_work;  // seeded delays; called on the device's thread
-  std::function<void(std::int64_t batch, double mean_loss, Duration since_start)>
-      on_batch;                 // on a device's thread, one call at a time
-  UpdateObserver<T> on_update;  // on a device's thread, one call at a time
+      before_work;                                 // seeded delays; called on the device's thread
+  std::function<void(const StepReport&)> on_step;  // on a device's thread, one call at a time
+  UpdateObserver<T> on_update;                     // likewise
   /// After every `pause_every` batches the pipeline drains, on_pause sees the weights, and training
   /// goes on as if nothing had happened: the same bits, and its clock stands still meanwhile. 0:
   /// never.
   std::int64_t pause_every = 0;
   std::function<void(std::int64_t batches, std::span<const PartWeights<T>>)> on_pause;
   std::stop_token stop;  // of the user
+  /// The run ends with an error that names the culprit when no device ends any work for this long,
+  /// or for 20 times the longest work so far if that is longer. 0: never.
+  Duration watchdog = std::chrono::seconds(30);
+  /// Called when the culprit does not even heed that, with the error; must not return. Empty:
+  /// prints the error and ends the process with exit code 1.
+  std::function<void(const std::string&)> on_stuck;
 };
 
 template <class T>
@@ -62,7 +69,8 @@ struct TrainingReport {
 
 /// Trains on this machine's CPU. Throws DeviceError, naming device and instruction, when a slot, a
 /// version or an input is not as the program promised; InputError when the program has what this
-/// executor can't run (split backward). REQUIRES: `program` is one that verify() accepts
+/// executor can't run (split backward), or decides on updates as it can't (executor/README.md,
+/// "Clipping"). REQUIRES: `program` is one that verify() accepts
 /// with `setup.slots`, or the errors above are to be seen.
 template <class T>
 TrainingReport<T> train_on_cpu(const Program& program, const TrainingSetup<T>& setup);

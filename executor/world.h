@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "core/run.h"
 #include "core/versions.h"
 #include "executor/meeting.h"
+#include "executor/norm_meeting.h"
 #include "executor/stage_state.h"
 
 namespace tandem {
@@ -66,17 +68,27 @@ struct World {
     return *meetings.at({shared ? std::uint16_t{0} : pipeline, id});
   }
 
+  NormMeeting& norm_meeting(std::uint16_t pipeline, InstructionId id) const {
+    return *norm_meetings.at({pipeline, id});
+  }
+
   const Program& program;
   const std::uint16_t width;
   const MicrobatchSequence sequence;
   const WeightVersions versions;
   std::vector<Table<StageId, StageState<B>*>> stages;  // of each pipeline
   std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<Meeting<T>>> meetings;
+  std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<NormMeeting>> norm_meetings;
+  GradientGuard guard;
+  std::vector<std::string> tensors;    // names, in model order
   std::function<void(DeviceId)> ring;  // wakes a device, numbered through all pipelines
   std::chrono::steady_clock::time_point start;
   /// Called before each piece of work: seeded delays in tests. May be empty.
   std::function<void(DeviceId, Instance)> before_work;
   std::function<void(std::int64_t sample, double loss)> on_loss;
+  /// Of every update of every stage: the sums of squares of its gradients, and whether it was
+  /// skipped.
+  std::function<void(const StageState<B>&, std::int64_t update, bool skipped)> on_norm;
   UpdateObserver<T> on_update;
   bool keep_ledger = false, keep_timeline = true;
 };

@@ -152,9 +152,7 @@ TrainingReport<float> train_pipeline(const Training& training, const Options& op
   setup.slots = prepared.slots;
   setup.batches = training.steps;
   setup.keep_timeline = options.has("trace");
-  setup.on_batch = [&](std::int64_t step, double loss, Duration since_start) {
-    printer(step, loss, since_start);
-  };
+  setup.on_step = [&](const StepReport& step) { printer(step.batch, step.loss, step.since_start); };
   if (history != nullptr) {
     setup.on_update = [&](const UpdateView<float>& update) {
       const Stage<cpu::Kernels<float>> layout(

@@ -2,9 +2,21 @@
 
 #include <algorithm>
 #include <new>
+#include <thread>
 #include <utility>
 
 namespace tandem::cpu {
+
+void Doorbell::wait_beyond(std::uint32_t seen, Duration spin) const {
+  if (spin > Duration::zero()) {
+    const auto end = std::chrono::steady_clock::now() + spin;
+    while (std::chrono::steady_clock::now() < end) {
+      if (rings() != seen) return;
+      std::this_thread::yield();  // others may have more use for the core
+    }
+  }
+  rings_.wait(seen, std::memory_order_acquire);
+}
 
 template <class T>
 Buffer<T>::Buffer(std::int64_t elements) : size_(static_cast<std::size_t>(elements)) {
@@ -65,7 +77,7 @@ void Backend<T>::progress(std::size_t most_queued) {
     if (run_one()) continue;
     if (queued_ <= most_queued) return;
     slept_ = true;
-    bell_.wait_beyond(seen);
+    bell_.wait_beyond(seen, spin_);
   }
 }
 

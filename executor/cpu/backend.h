@@ -4,6 +4,7 @@
 // wait holds back only its own stream, and waiting for an event that was never recorded is no wait.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
@@ -26,12 +27,17 @@ class Doorbell {
     rings_.notify_one();
   }
   std::uint32_t rings() const { return rings_.load(std::memory_order_acquire); }
-  /// Returns when the bell has been rung since rings() gave `seen`.
-  void wait_beyond(std::uint32_t seen) const { rings_.wait(seen, std::memory_order_acquire); }
+  /// Returns when the bell has been rung since rings() gave `seen`; goes to sleep for it after
+  /// `spin`.
+  void wait_beyond(std::uint32_t seen, Duration spin = {}) const;
 
  private:
   std::atomic<std::uint32_t> rings_{0};
 };
+
+/// How long a device that has a core to itself looks for work before it sleeps: longer than most
+/// waits of a pipeline in its steady state, shorter than its bubbles.
+inline constexpr Duration kSpin = std::chrono::milliseconds(1);
 
 /// Memory of `T`, 64-byte aligned, zeroed. Empty: none.
 template <class T>
@@ -81,7 +87,8 @@ class Backend {
     std::deque<Task> tasks_;
   };
 
-  Backend(Doorbell& bell, std::stop_token stop) : bell_(bell), stop_(std::move(stop)) {}
+  Backend(Doorbell& bell, std::stop_token stop, Duration spin = {})
+      : bell_(bell), stop_(std::move(stop)), spin_(spin) {}
 
   /// A further stream; earlier ones go first when several are ready.
   Stream& add_stream() { return streams_.emplace_back(); }
@@ -106,6 +113,7 @@ class Backend {
 
   Doorbell& bell_;
   std::stop_token stop_;
+  Duration spin_;
   std::deque<Stream> streams_;
   std::size_t queued_ = 0;
   bool slept_ = false;

@@ -39,6 +39,26 @@ void Kernels<T>::add(In a, In b, Out y) const {
 }
 
 template <class T>
+double Kernels<T>::sum_of_squares(In x) const {
+  constexpr std::size_t kSums = 8;  // enough to hide the latency of an addition
+  double sums[kSums] = {};
+  std::size_t i = 0;
+  for (; i + kSums <= x.size(); i += kSums) {
+    for (std::size_t j = 0; j < kSums; ++j) {
+      const double value = x[i + j];
+      sums[j] += value * value;
+    }
+  }
+  for (std::size_t j = 0; i < x.size(); ++i, ++j) {
+    const double value = x[i];
+    sums[j] += value * value;
+  }
+  double total = 0.0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+template <class T>
 void Kernels<T>::matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
   check_size(x, shape.rows * shape.inner);
   check_size(w, shape.inner * shape.columns);

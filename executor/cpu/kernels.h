@@ -21,6 +21,7 @@ class Kernels {
   void fill(Out y, double value) const;
   void copy(In x, Out y) const;
   void add(In a, In b, Out y) const;
+  double sum_of_squares(In x) const;
 
   void matmul(MatmulShape shape, In x, In w, In bias, Out y) const;
   void matmul_transposed(MatmulShape shape, In x, In w, Out y) const;

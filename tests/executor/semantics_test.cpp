@@ -1,103 +1,20 @@
 // The executor against the serial reference, bit for bit: every weight, the optimizer state and
 // every loss, after every update, for every trainable schedule, under seeded random delays.
 
-#include <map>
 #include <tuple>
 
 #include <gtest/gtest.h>
 
-#include "core/verify.h"
-#include "tests/support/training.h"
+#include "tests/support/trajectory.h"
 
 namespace tandem {
 namespace {
 
 using testing::TrainingCase;
 
-/// Everything that training leaves behind: by version and tensor name, and losses by microbatch.
-template <class T>
-struct Trace {
-  using Key = std::pair<std::int64_t, std::string>;
-  std::map<Key, std::vector<T>> weights, optimizer;
-  std::vector<double> losses;
-
-  /// What several copies of a stage keep must be the same.
-  void keep(const Key& key, std::vector<T> values, std::vector<T> moments) {
-    const auto kept = weights.try_emplace(key, values).first;
-    EXPECT_EQ(kept->second, values) << "copies of " << key.second << " after " << key.first;
-    const auto state = optimizer.try_emplace(key, moments).first;
-    EXPECT_EQ(state->second, moments) << "states of " << key.second << " after " << key.first;
-  }
-};
-
-template <class T>
-Trace<T> by_reference(const TrainingCase& test, WeightSemantics semantics) {
-  const Data data = testing::data_of(test);
-  Reference<cpu::Kernels<T>> reference(test.model, testing::reference_config(test, semantics),
-                                       data);
-  Trace<T> trace;
-  const ReferenceState<T>& state = reference.state();
-  const auto keep = [&](const ReferenceUpdate& update) {
-    for (const std::string& name : update.tensors) {
-      trace.keep({update.version, name}, state.weights.at(name), state.optimizer.at(name));
-    }
-  };
-  for (std::int64_t batch = 0; batch < test.batches; ++batch) {
-    reference.step(keep);
-    trace.losses.insert(trace.losses.end(), state.losses.begin(), state.losses.end());
-  }
-  return trace;
-}
-
-template <class T>
-Trace<T> by_executor(const TrainingCase& test, const Program& program, const SlotCounts& slots,
-                     std::function<void(DeviceId, Instance)> before_work = {},
-                     const std::function<void(TrainingSetup<T>&)>& change = {}) {
-  const Data data = testing::data_of(test);
-  TrainingSetup<T> setup = testing::setup_of<T>(test, program, data);
-  setup.slots = slots;
-  setup.before_work = std::move(before_work);
-  if (change) change(setup);
-  Trace<T> trace;
-  setup.on_update = [&](const UpdateView<T>& update) {
-    const auto& [pipeline, stage, version, weights, state] = update;
-    const LayerRange layers = setup.layers[index(program.placement().part[stage])];
-    const Stage<cpu::Kernels<T>> described(test.model, layers, test.microbatch_size, 1.0);
-    for (const Tensor& tensor : described.parameters()) {
-      const auto first = weights.begin() + tensor.offset;
-      std::vector<T> moments;
-      for (std::size_t moment = 0; moment * weights.size() < state.size(); ++moment) {
-        const auto from =
-            state.begin() + static_cast<std::int64_t>(moment * weights.size()) + tensor.offset;
-        moments.insert(moments.end(), from, from + tensor.size());
-      }
-      trace.keep({version, tensor.name}, {first, first + tensor.size()}, std::move(moments));
-    }
-  };
-  trace.losses = train_on_cpu<T>(program, setup).losses;
-  return trace;
-}
-
-template <class T>
-Trace<T> by_executor(const TrainingCase& test,
-                     std::function<void(DeviceId, Instance)> before_work = {}) {
-  const Program program = lower(test.make());
-  return by_executor<T>(test, program, count_slots(program), std::move(before_work));
-}
-
-template <class T>
-void expect_equal(const Trace<T>& executor, const Trace<T>& reference) {
-  EXPECT_EQ(executor.losses, reference.losses);
-  ASSERT_EQ(executor.weights.size(), reference.weights.size());
-  for (const auto& [key, values] : reference.weights) {
-    ASSERT_TRUE(executor.weights.contains(key)) << key.second;
-    EXPECT_EQ(executor.weights.at(key), values) << key.second << " after update " << key.first;
-  }
-  for (const auto& [key, values] : reference.optimizer) {
-    EXPECT_EQ(executor.optimizer.at(key), values)
-        << "optimizer state of " << key.second << " after " << key.first;
-  }
-}
+using testing::by_executor;
+using testing::by_reference;
+using testing::Trace;
 
 /// The weights at a pause are those of the version that the last batch made.
 void expect_weights(const Trace<float>& reference, std::int64_t version,

@@ -4,6 +4,7 @@
 #include "executor/train.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 #include <gmock/gmock.h>
@@ -233,6 +234,58 @@ TEST(Train, NamesTheDeviceThatFailsAndEndsTheOthers) {
       ::testing::AllOf(HasSubstr("device 2"), HasSubstr("the disk of this device is gone")));
 }
 
+/// Trains with a device that stands still before one op, for as long as `stays` says so.
+void train_with_a_stall(const std::function<bool()>& stays,
+                        const std::function<void(TrainingSetup<float>&)>& change = {}) {
+  const TrainingCase test{.schedule = "2bw", .devices = 3, .microbatches = 4, .batches = 1000};
+  const Program program = lower(test.make());
+  const Data data = testing::data_of(test);
+  TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
+  setup.watchdog = 100ms;
+  setup.before_work = [&](DeviceId device, Instance instance) {
+    if (device != DeviceId{1} || instance.microbatch != 9) return;
+    if (program[instance.id].op.kind != OpKind::backward) return;
+    while (stays()) std::this_thread::sleep_for(5ms);
+  };
+  if (change) change(setup);
+  train_on_cpu<float>(program, setup);
+}
+
+TEST(Watchdog, NamesTheOpThatDoesNotEnd) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto stays = [&] { return std::chrono::steady_clock::now() - start < 300ms; };
+  EXPECT_THAT(failure_of([&] { train_with_a_stall(stays); }),
+              ::testing::AllOf(HasSubstr("device 1, "), HasSubstr("(microbatch 9): does not end"),
+                               HasSubstr("nothing has ended anywhere for 0.")));
+}
+
+TEST(Watchdog, LetsWorkBeThatIsOnlySlow) {
+  std::atomic<int> waits = 0;
+  const auto stays = [&] { return ++waits < 10; };  // 50 ms
+  EXPECT_EQ(failure_of([&] {
+              train_with_a_stall(stays, [](TrainingSetup<float>& setup) { setup.batches = 4; });
+            }),
+            "no failure");
+}
+
+TEST(WatchdogDeathTest, EndsTheProcessWhenAThreadHeedsNothing) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(train_with_a_stall([] { return true; }), ::testing::ExitedWithCode(1),
+              "device 1, .*microbatch 9.*does not end");
+}
+
+TEST(Train, NamesDeviceOpAndMicrobatchOfAThrow) {
+  const TrainingCase test{.schedule = "gpipe", .devices = 2, .microbatches = 3, .batches = 4};
+  const Program program = lower(test.make());
+  const auto fail = [&](DeviceId device, Instance instance) {
+    if (device == DeviceId{1} && instance.microbatch == 7 &&
+        program[instance.id].op.kind == OpKind::forward)
+      throw DeviceError("gone");
+  };
+  EXPECT_EQ(failure_of([&] { train(test, program, count_slots(program), fail); }),
+            "device 1, f1 (microbatch 7): gone");
+}
+
 TEST(Train, StopsWhenAsked) {
   const TrainingCase test{.schedule = "2bw", .devices = 2, .microbatches = 4, .batches = 1'000'000};
   const Program program = lower(test.make());
@@ -240,8 +293,8 @@ TEST(Train, StopsWhenAsked) {
   TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
   std::stop_source stop;
   setup.stop = stop.get_token();
-  setup.on_batch = [&](std::int64_t batch, double, Duration) {
-    if (batch == 3) stop.request_stop();
+  setup.on_step = [&](const StepReport& step) {
+    if (step.batch == 3) stop.request_stop();
   };
   EXPECT_TRUE(train_on_cpu<float>(program, setup).interrupted);
 }

@@ -28,6 +28,7 @@ struct TrainingCase {
   std::int32_t microbatches = 4, microbatch_size = 1, extra_in_flight = 0;
   std::uint16_t width = 1;
   std::vector<std::uint16_t> replicas = {};
+  GradientGuard guard = {};
   std::int64_t batches = 4;
   Recompute recompute = Recompute::none;
   OptimizerConfig optimizer{
@@ -35,17 +36,19 @@ struct TrainingCase {
   std::uint64_t seed = 7;
 
   WeightSemantics semantics() const { return find_schedule(schedule).weights; }
+  std::size_t stages() const {
+    return std::size_t{devices} * find_schedule(schedule).stages_per_device;
+  }
   Schedule make() const {
-    const bool several = devices * find_schedule(schedule).stages_per_device > 1;
-    return make_schedule(
-        find_schedule(schedule),
-        {.devices = devices,
-         .microbatches = microbatches,
-         .extra_in_flight = extra_in_flight,
-         .replicas = replicas,
-         .width = width,
-         .recompute = recompute,
-         .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied && several});
+    return make_schedule(find_schedule(schedule),
+                         {.devices = devices,
+                          .microbatches = microbatches,
+                          .extra_in_flight = extra_in_flight,
+                          .replicas = replicas,
+                          .width = width,
+                          .recompute = recompute,
+                          .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,
+                          .global_norm = guard.is_global()});
   }
 };
 
@@ -72,6 +75,7 @@ inline std::vector<ReferencePart> stashing_parts(const TrainingCase& test) {
     behind -= replicas;
     parts.push_back({.layers = layers[part],
                      .microbatches = replicas,
+                     .round = replicas,
                      .staleness = (behind + replicas - 1) / replicas,
                      .replicas = replicas});
   }
@@ -79,14 +83,17 @@ inline std::vector<ReferencePart> stashing_parts(const TrainingCase& test) {
 }
 
 inline ReferenceConfig reference_config(const TrainingCase& test, WeightSemantics semantics) {
+  const std::size_t parts = test.replicas.empty() ? test.stages() : test.replicas.size();
   const bool stashed = semantics == WeightSemantics::stashed;
   return {.semantics = semantics,
           .optimizer = test.optimizer,
+          .guard = test.guard,
           .microbatches = test.microbatches,
           .microbatch_size = test.microbatch_size,
           .width = test.width,
           .seed = test.seed,
-          .parts = stashed ? stashing_parts(test) : std::vector<ReferencePart>{}};
+          .parts = stashed ? stashing_parts(test) : std::vector<ReferencePart>{},
+          .stages = even_stages(test.model, parts)};
 }
 
 inline Data data_of(const TrainingCase& test) {
@@ -100,6 +107,7 @@ TrainingSetup<T> setup_of(const TrainingCase& test, const Program& program, cons
                  .microbatch_size = test.microbatch_size,
                  .recompute = test.recompute,
                  .optimizer = test.optimizer,
+                 .guard = test.guard,
                  .seed = test.seed,
                  .data = &data};
   setup.layers = even_stages(test.model, program.placement().parts());

@@ -42,6 +42,7 @@ Plan plan_of(const char* schedule, const Profile& profile) {
   Plan plan{.model = profile.model,
             .schedule = schedule,
             .depth = 2,
+            .replicas = {},
             .microbatches = kMicrobatches,
             .stages = {},
             .profile = {},
@@ -99,9 +100,10 @@ Measured train(const Plan& plan, const Program& program) {
   setup.batches = kBatches;
   Measured measured;
   Duration last{};
-  setup.on_batch = [&](std::int64_t batch, double, Duration since_start) {
-    if (batch >= kFillingBatches) measured.batch_s.push_back(to_seconds(since_start - last));
-    last = since_start;
+  setup.on_step = [&](const StepReport& step) {
+    if (step.batch >= kFillingBatches)
+      measured.batch_s.push_back(to_seconds(step.since_start - last));
+    last = step.since_start;
   };
   const TrainingReport<float> report = train_on_cpu<float>(program, setup);
   measured.in_kernels = share_in_kernels(program, report.timelines.front());

@@ -1,0 +1,77 @@
+#pragma once
+// Clipping by norm and the guard against gradients that are not finite. Norms are made of one sum
+// of squares for each parameter tensor, added in the order of the model, so that they do not depend
+// on how the model is cut into stages.
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "executor/layers/layer.h"
+
+namespace tandem {
+
+/// Whose norm a gradient is clipped by.
+enum class ClipScope : std::uint8_t {
+  none,
+  global,     // of all gradients of an update: all stages decide alike
+  per_stage,  // of the stage's own
+};
+
+/// What to do with an update whose gradients are not finite.
+enum class NonFinite : std::uint8_t {
+  stop,
+  skip,  // all stages keep their weights and their optimizer's state, and go on
+};
+
+struct GradientGuard {
+  ClipScope clip = ClipScope::none;
+  double most_norm = 1.0;  // gradients of a larger norm are scaled to it
+  NonFinite on_nan = NonFinite::stop;
+
+  /// The stages must agree before any of them may update.
+  bool is_global() const { return clip == ClipScope::global || on_nan == NonFinite::skip; }
+};
+
+struct GuardDecision {
+  double norm = 0.0;   // before clipping
+  double scale = 1.0;  // factor of the gradients
+  bool skip = false;
+};
+
+/// From the sums of squares of the tensors that decide together, in model order.
+inline GuardDecision decide(const GradientGuard& guard, std::span<const double> squares) {
+  double sum = 0.0;
+  for (const double square : squares) sum += square;
+  GuardDecision decision{.norm = std::sqrt(sum)};
+  if (!std::isfinite(sum)) {
+    decision.skip = true;
+  } else if (guard.clip != ClipScope::none && decision.norm > guard.most_norm) {
+    decision.scale = guard.most_norm / decision.norm;
+  }
+  return decision;
+}
+
+/// The first tensor whose gradient is not finite; a number too large to square counts as such.
+inline std::optional<std::size_t> first_non_finite(std::span<const double> squares) {
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    if (!std::isfinite(squares[i])) return i;
+  }
+  return std::nullopt;
+}
+
+/// The sum of squares of each tensor's gradient, times factor². A tied head's table counts as
+/// nothing: it is the embedding's. REQUIRES: tied gradients are summed; offsets are set.
+template <Kernels K>
+void sum_squares(K& kernels, std::span<const Tensor> tensors, bool tied, double factor,
+                 std::span<const typename K::Scalar> gradients, std::span<double> squares) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const bool counted = !tied || tensors[i].name != kHeadTable;
+    const auto gradient = gradients.subspan(static_cast<std::size_t>(tensors[i].offset),
+                                            static_cast<std::size_t>(tensors[i].size()));
+    squares[i] = counted ? factor * factor * kernels.sum_of_squares(gradient) : 0.0;
+  }
+}
+
+}  // namespace tandem
