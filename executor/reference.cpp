@@ -37,6 +37,27 @@ std::vector<ReferencePart> parts_of(const ModelSpec& model, const ReferenceConfi
 
 }  // namespace
 
+std::vector<ReferencePart> stashed_parts(const Schedule& schedule,
+                                         const std::vector<LayerRange>& layers,
+                                         bool vertical_sync) {
+  std::vector<ReferencePart> parts;
+  for (const PartId part : all_ids<PartId>(layers.size())) {
+    const std::vector<StageId> stages = schedule.placement.replicas_of(part);
+    ReferencePart row{.layers = layers[index(part)],
+                      .replicas = static_cast<std::int32_t>(stages.size())};
+    for (const Op& op : schedule.order[schedule.placement.device[stages.front()]]) {
+      if (op.kind == OpKind::update) row.microbatches = row.round = op.span;
+      if (op.kind == OpKind::forward) row.staleness = op.staleness;
+    }
+    if (vertical_sync && !parts.empty()) {
+      row.round = parts.front().round;
+      row.staleness = parts.front().staleness;
+    }
+    parts.push_back(row);
+  }
+  return parts;
+}
+
 template <Kernels K>
 Reference<K>::Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data)
     : config_(config), tied_(model.architecture == Architecture::gpt2 && model.tied), data_(data) {

@@ -30,6 +30,11 @@ struct ReferencePart {
   std::int32_t replicas = 1;      // microbatch k adds to the sum of replica k mod replicas
 };
 
+/// What the parts of a schedule that stashes weights read and cover, by its own ops; `layers` of
+/// each part. With vertical sync all parts read what was known when the first one read.
+std::vector<ReferencePart> stashed_parts(const Schedule& schedule,
+                                         const std::vector<LayerRange>& layers, bool vertical_sync);
+
 struct ReferenceConfig {
   WeightSemantics semantics = WeightSemantics::vanilla;
   OptimizerConfig optimizer = {};

@@ -39,6 +39,8 @@ using FloatReference = Reference<cpu::Kernels<float>>;
 struct Training {
   PreparedPlan prepared;
   OptimizerConfig optimizer;
+  GradientGuard guard;
+  Duration watchdog{};
   std::int64_t steps = 1;
   std::uint64_t seed = 0;
   Data data;
@@ -108,12 +110,20 @@ WeightSemantics semantics_of(const Plan& plan) { return find_schedule(plan.sched
 
 FloatReference make_reference(const Training& training) {
   const Plan& plan = training.prepared.plan;
+  std::vector<ReferencePart> parts;
+  if (semantics_of(plan) == WeightSemantics::stashed)
+    parts = stashed_parts(training.prepared.schedule, plan.stages, plan.vertical_sync);
   return FloatReference(plan.model,
                         {.semantics = semantics_of(plan),
                          .optimizer = training.optimizer,
+                         .guard = training.guard,
                          .microbatches = plan.microbatches,
                          .microbatch_size = plan.microbatch_size,
-                         .seed = training.seed},
+                         .width = plan.width,
+                         .descending = find_schedule(plan.schedule).backwards_descend,
+                         .seed = training.seed,
+                         .parts = std::move(parts),
+                         .stages = plan.stages},
                         training.data);
 }
 
@@ -124,14 +134,16 @@ std::vector<double> train_reference(const Training& training, StepPrinter& print
   std::vector<double> losses;
   for (std::int64_t step = 0; step < training.steps; ++step) {
     if (stop.stop_requested()) throw Interrupted(fmt::format("interrupted after {} steps", step));
-    const ReferenceState<float>& state = reference.step();
+    const ReferenceState<float>& state = reference.state();
+    reference.step([&](const ReferenceUpdate& update) {
+      if (history == nullptr) return;
+      for (const std::string& name : update.tensors)
+        (*history)[{update.version, name}] = hash_of(state.weights.at(name));
+    });
     losses.insert(losses.end(), state.losses.begin(), state.losses.end());
     const double mean = std::accumulate(state.losses.begin(), state.losses.end(), 0.0) /
                         static_cast<double>(state.losses.size());
     printer(step, mean, std::chrono::steady_clock::now() - start);
-    if (history == nullptr) continue;
-    for (const auto& [name, values] : state.weights)
-      (*history)[{state.batches, name}] = hash_of(values);
   }
   return losses;
 }
@@ -146,6 +158,7 @@ TrainingReport<float> train_pipeline(const Training& training, const Options& op
                  .microbatch_size = plan.microbatch_size,
                  .recompute = plan.recompute,
                  .optimizer = training.optimizer,
+                 .guard = training.guard,
                  .seed = training.seed,
                  .data = &training.data};
   setup.layers = plan.stages;
@@ -159,11 +172,15 @@ TrainingReport<float> train_pipeline(const Training& training, const Options& op
           plan.model, plan.stages[index(prepared.program.placement().part[update.stage])],
           plan.microbatch_size, 1.0);
       for (const Tensor& tensor : layout.parameters()) {
-        (*history)[{update.version, tensor.name}] = hash_of(update.weights.subspan(
+        const std::uint64_t hash = hash_of(update.weights.subspan(
             static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.size())));
+        const auto [kept, added] = history->try_emplace({update.version, tensor.name}, hash);
+        // Copies of a stage must be alike: one that is not, is unlike the reference too.
+        if (kept->second != hash) kept->second = 0;
       }
     };
   }
+  setup.watchdog = training.watchdog;
   setup.stop = stop;
   return make_trainer(options.choice("backend", {"cpu", "cuda"}))->train(prepared.program, setup);
 }
@@ -203,12 +220,21 @@ Timeline predict(const Training& training, const std::string& plan_path) {
 void write_trace(const Training& training, const Options& options,
                  const TrainingReport<float>& report) {
   const PreparedPlan& prepared = training.prepared;
-  TraceMemory memory{.devices = report.high_water,
+  TraceMemory memory{.devices = planned_memory(prepared),
                      .stash = Table<StageId, Bytes>(prepared.bytes.size())};
   for (const StageId stage : ids(prepared.bytes))
     memory.stash[stage] = prepared.bytes[stage][SlotKind::stash];
-  std::vector<TraceRun> runs{
-      {.timeline = &report.timelines.front(), .label = {}, .memory = memory}};
+  std::vector<TraceRun> runs;
+  for (std::size_t pipeline = 0; pipeline < report.timelines.size(); ++pipeline) {
+    for (const DeviceId device : ids(memory.devices)) {
+      const std::size_t all = pipeline * memory.devices.size() + index(device);
+      memory.devices[device] = report.high_water[id_at<DeviceId>(all)];
+    }
+    runs.push_back(
+        {.timeline = &report.timelines[pipeline],
+         .label = pipeline == 0 ? std::string() : fmt::format("measured, pipeline {}", pipeline),
+         .memory = memory});
+  }
   std::optional<Timeline> predicted;
   if (options.has("with-prediction")) {
     predicted = predict(training, options.words()[0]);
@@ -219,14 +245,19 @@ void write_trace(const Training& training, const Options& options,
       {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
 }
 
+/// Of a device numbered through all pipelines: they are planned alike.
+const MemoryByClass& plan_of(const Table<DeviceId, MemoryByClass>& planned, DeviceId device) {
+  return planned[id_at<DeviceId>(index(device) % planned.size())];
+}
+
 Json memory_json(const Table<DeviceId, MemoryByClass>& measured,
                  const Table<DeviceId, MemoryByClass>& planned) {
   Json rows = Json::array();
   for (const DeviceId device : ids(measured)) {
     rows.push_back({{"device", index(device)},
-                    {"planned_bytes", planned[device].total()},
+                    {"planned_bytes", plan_of(planned, device).total()},
                     {"high_water_bytes", measured[device].total()},
-                    {"equal", measured[device] == planned[device]}});
+                    {"equal", measured[device] == plan_of(planned, device)}});
   }
   return rows;
 }
@@ -234,11 +265,11 @@ Json memory_json(const Table<DeviceId, MemoryByClass>& measured,
 void print_memory(const Table<DeviceId, MemoryByClass>& measured,
                   const Table<DeviceId, MemoryByClass>& planned) {
   for (const DeviceId device : ids(measured)) {
-    const bool equal = measured[device] == planned[device];
+    const bool equal = measured[device] == plan_of(planned, device);
     fmt::print("device {}: high-water mark {} of memory, {}\n", index(device),
                print_bytes(measured[device].total()),
                equal ? "as planned to the byte"
-                     : fmt::format("planned {}", print_bytes(planned[device].total())));
+                     : fmt::format("planned {}", print_bytes(plan_of(planned, device).total())));
   }
 }
 
@@ -249,6 +280,7 @@ void add_options(Options& options) {
       .value("data", "FILE", "text to train on, as bytes (default: the shipped text)")
       .value("backend", "NAME", "cpu|cuda (default cpu)")
       .value("transport", "NAME", "threads (default)")
+      .value("watchdog", "TIME", "end a run in which no device gets on for this long (default 30s)")
       .value("trace", "FILE", "write the measured timeline as a Chrome trace")
       .flag("with-prediction", "in the trace, the simulated timeline beside the measured one")
       .flag("reference", "train the serial reference of the same weight semantics instead")
@@ -263,9 +295,6 @@ void check_trainable(const Plan& plan) {
     throw InputError(
         fmt::format("schedule {} is simulated but not trained in this version", plan.schedule));
   }
-  if (plan.width > 1) {
-    throw InputError("pipelines of width > 1 are simulated but not trained in this version");
-  }
 }
 
 Training prepare(const Options& options) {
@@ -275,7 +304,8 @@ Training prepare(const Options& options) {
   const auto seed = static_cast<std::uint64_t>(
       options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
   Bytes needed = 0;
-  for (const MemoryByClass& device : planned_memory(prepared)) needed += device.total();
+  for (const MemoryByClass& device : planned_memory(prepared))
+    needed += device.total() * plan.width;
   check_fits_memory(needed, "training this plan");
   Data data = options.has("data") ? Data(plan.model, plan.microbatch_size, seed,
                                          read_text(options.text("data")), options.text("data"))
@@ -289,6 +319,8 @@ Training prepare(const Options& options) {
   }
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,
+          .guard = {},
+          .watchdog = options.duration("watchdog", std::chrono::seconds(30)),
           .steps = steps,
           .seed = seed,
           .data = std::move(data)};

@@ -86,6 +86,22 @@ TEST(Reference, DelayedStepsUseThePreviousVersion) {
   EXPECT_GT(distance(vanilla.state(), delayed.state()), 1e-3);
 }
 
+// Facts of PipeDream: stage s of p uses weights p − 1 − s updates old.
+TEST(StashedParts, AreAsStaleAsThePaperSays) {
+  const Schedule schedule =
+      make_schedule(find_schedule("probe-replicated"),
+                    {.devices = 4, .microbatches = 4, .replicas = {1, 1, 1, 1}});
+  const std::vector<LayerRange> layers{{0, 1}, {1, 3}, {3, 4}, {4, 6}};
+  const std::vector<ReferencePart> parts = stashed_parts(schedule, layers, false);
+  const std::vector<ReferencePart> synchronous = stashed_parts(schedule, layers, true);
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    EXPECT_EQ(parts[s].staleness, 3 - static_cast<std::int32_t>(s));
+    EXPECT_EQ(synchronous[s].staleness, 3);
+    EXPECT_EQ(parts[s].microbatches, 1);
+    EXPECT_EQ(parts[s].layers, layers[s]);
+  }
+}
+
 TEST(Reference, KeepsATiedTableOneTable) {
   for (const bool tied : {true, false}) {
     const ModelSpec model = small_gpt(tied);

@@ -149,6 +149,27 @@ TEST(Semantics, HoldForStashedWeightsAndReplicatedStages) {
   }
 }
 
+// A stage that read the version of another microbatch would not pass.
+TEST(Semantics, OfStashedWeightsDependOnEveryStalenessAndReplica) {
+  TrainingCase test{.schedule = "probe-replicated"};
+  test.devices = 3;
+  test.replicas = {2, 1};
+  test.model.tied = false;
+  const auto right = by_reference<float>(test, WeightSemantics::stashed);
+  const Data data = testing::data_of(test);
+  for (const bool fresher : {true, false}) {
+    ReferenceConfig config = testing::reference_config(test, WeightSemantics::stashed);
+    ASSERT_GT(config.parts[0].staleness, 0);
+    ASSERT_EQ(config.parts[0].replicas, 2);
+    if (fresher) --config.parts[0].staleness;
+    if (!fresher) config.parts[0].microbatches = 1, config.parts[0].replicas = 1;
+    Reference<cpu::Kernels<float>> wrong(test.model, config, data);
+    wrong.step();
+    const auto& tables = wrong.step().weights;
+    EXPECT_NE(tables.at("embedding.token.weight"), right.weights.at({4, "embedding.token.weight"}));
+  }
+}
+
 // Stopping to look changes nothing: the versions in flight are kept.
 TEST(Semantics, HoldThroughPauses) {
   for (const char* schedule : {"1f1b", "2bw"}) {

@@ -26,8 +26,9 @@ struct TrainingCase {
                   .tied = true};
   std::uint16_t devices = 2;
   std::int32_t microbatches = 4, microbatch_size = 1, extra_in_flight = 0;
-  std::uint16_t width = 1;
+  std::uint16_t width = 1, chunks = 1;
   std::vector<std::uint16_t> replicas = {};
+  bool vertical_sync = false;
   GradientGuard guard = {};
   std::int64_t batches = 4;
   Recompute recompute = Recompute::none;
@@ -36,15 +37,14 @@ struct TrainingCase {
   std::uint64_t seed = 7;
 
   WeightSemantics semantics() const { return find_schedule(schedule).weights; }
-  std::size_t stages() const {
-    return std::size_t{devices} * find_schedule(schedule).stages_per_device;
-  }
   Schedule make() const {
     return make_schedule(find_schedule(schedule),
                          {.devices = devices,
                           .microbatches = microbatches,
+                          .chunks = chunks,
                           .extra_in_flight = extra_in_flight,
                           .replicas = replicas,
+                          .vertical_sync = vertical_sync,
                           .width = width,
                           .recompute = recompute,
                           .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,
@@ -63,27 +63,9 @@ inline std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t p
   return ranges;
 }
 
-/// What PipeDream's parts read and cover: replica j of R takes every microbatch k with k mod R = j,
-/// updates come once a round of the replicas, and microbatches are sent ahead by as many rounds as
-/// the devices behind take.
-inline std::vector<ReferencePart> stashing_parts(const TrainingCase& test) {
-  std::vector<ReferencePart> parts;
-  std::int32_t behind = test.devices;
-  const std::vector<LayerRange> layers = even_stages(test.model, test.replicas.size());
-  for (std::size_t part = 0; part < layers.size(); ++part) {
-    const std::int32_t replicas = test.replicas[part];
-    behind -= replicas;
-    parts.push_back({.layers = layers[part],
-                     .microbatches = replicas,
-                     .round = replicas,
-                     .staleness = (behind + replicas - 1) / replicas,
-                     .replicas = replicas});
-  }
-  return parts;
-}
-
 inline ReferenceConfig reference_config(const TrainingCase& test, WeightSemantics semantics) {
-  const std::size_t parts = test.replicas.empty() ? test.stages() : test.replicas.size();
+  const Schedule schedule = test.make();
+  const std::vector<LayerRange> layers = even_stages(test.model, schedule.placement.parts());
   const bool stashed = semantics == WeightSemantics::stashed;
   return {.semantics = semantics,
           .optimizer = test.optimizer,
@@ -91,9 +73,11 @@ inline ReferenceConfig reference_config(const TrainingCase& test, WeightSemantic
           .microbatches = test.microbatches,
           .microbatch_size = test.microbatch_size,
           .width = test.width,
+          .descending = find_schedule(test.schedule).backwards_descend,
           .seed = test.seed,
-          .parts = stashed ? stashing_parts(test) : std::vector<ReferencePart>{},
-          .stages = even_stages(test.model, parts)};
+          .parts = stashed ? stashed_parts(schedule, layers, test.vertical_sync)
+                           : std::vector<ReferencePart>{},
+          .stages = layers};
 }
 
 inline Data data_of(const TrainingCase& test) {
