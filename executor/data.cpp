@@ -1,11 +1,7 @@
 #include "executor/data.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <system_error>
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -31,34 +27,66 @@ void fill_integers(std::uint64_t seed, std::uint64_t key, std::uint64_t first, s
   }
 }
 
-}  // namespace
-
-std::string read_text(const std::string& path) {
-  std::error_code ignored;  // opening says what is wrong
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw InputError(fmt::format("{}: Is a directory", path));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw InputError(fmt::format("{}: {}", path, std::strerror(errno)));
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) throw InputError(fmt::format("{}: can't be read to its end", path));
-  if (text.empty()) throw InputError(fmt::format("{}: empty", path));
-  return text;
+/// Near the golden section of `count`, so that multiples of it spread evenly modulo `count`, and
+/// with no divisor in common, so that they reach all of it.
+std::int64_t spreading_stride(std::int64_t count) {
+  auto stride = static_cast<std::int64_t>(0.618 * static_cast<double>(count)) | 1;
+  while (std::gcd(stride, count) != 1) ++stride;
+  return stride;
 }
 
-Data::Data(const ModelSpec& model, std::int32_t microbatch_size, std::uint64_t seed,
-           std::string text, const std::string& source)
-    : model_(model), microbatch_size_(microbatch_size), seed_(seed), text_(std::move(text)) {
+/// The first byte of the held-out chapters: a heading, "Genesis 46", behind nine tenths.
+std::size_t first_held_out() {
+  const std::string_view text = shipped_text();
+  const std::size_t heading = text.find("\nGenesis ", text.size() / 10 * 9);
+  TANDEM_CHECK(heading != text.npos, text.size());
+  return heading;
+}
+
+}  // namespace
+
+Tokens shipped_training_tokens() {
+  return Tokens::of_text(std::string(shipped_text().substr(0, first_held_out())),
+                         "the shipped text");
+}
+
+Tokens shipped_validation_tokens() {
+  return Tokens::of_text(std::string(shipped_text().substr(first_held_out())),
+                         "the end of the shipped text");
+}
+
+Data::Data(const ModelSpec& model, std::int32_t microbatch_size, std::uint64_t seed, Tokens tokens,
+           SampleOrder order)
+    : model_(model),
+      microbatch_size_(microbatch_size),
+      seed_(seed),
+      tokens_(std::move(tokens)),
+      order_(order) {
   if (model.architecture == Architecture::linear) return;
-  if (model.vocabulary < 256) {
+  if (tokens_.are_bytes() && model.vocabulary < 256) {
     throw InputError(fmt::format("model \"{}\": a vocabulary of {} can't hold byte tokens; 256 can",
                                  model.name, model.vocabulary));
   }
-  const auto needed = static_cast<std::size_t>(model.sequence) + 1;
-  if (text_.size() < needed) {
-    throw InputError(fmt::format("{}: {} bytes are fewer than the {} of one sample of model \"{}\"",
-                                 source, text_.size(), needed, model.name));
+  tokens_.check_within(model.vocabulary);
+  const std::int64_t needed = std::int64_t{model.sequence} + 1;
+  if (tokens_.size() < needed) {
+    throw InputError(
+        fmt::format("{}: {} tokens are fewer than the {} of one sample of model \"{}\"",
+                    tokens_.source(), tokens_.size(), needed, model.name));
   }
+  if (order == SampleOrder::spread) stride_ = spreading_stride(distinct_samples());
+}
+
+std::int64_t Data::distinct_samples() const { return (tokens_.size() - 1) / model_.sequence; }
+
+std::int64_t Data::place_of(std::uint64_t number) const {
+  if (order_ == SampleOrder::random) {
+    const auto places = static_cast<std::uint64_t>(tokens_.size() - model_.sequence);
+    return static_cast<std::int64_t>(random_bits(seed_, kPlaceKey, number) % places);
+  }
+  const auto samples = static_cast<std::uint64_t>(distinct_samples());
+  const std::uint64_t sample = number % samples * static_cast<std::uint64_t>(stride_) % samples;
+  return static_cast<std::int64_t>(sample) * model_.sequence;
 }
 
 template <class T>
@@ -77,14 +105,10 @@ void Data::fill(std::int64_t k, Sample<T>& sample) const {
   }
   sample.tokens.resize(batch * sequence);
   sample.targets.resize(batch * sequence);
-  const std::size_t places = text_.size() - sequence;
   for (std::size_t row = 0; row < batch; ++row) {
-    const std::uint64_t bits = random_bits(seed_, kPlaceKey, microbatch * batch + row);
-    const char* from = text_.data() + bits % places;
-    for (std::size_t i = 0; i < sequence; ++i) {
-      sample.tokens[row * sequence + i] = static_cast<unsigned char>(from[i]);
-      sample.targets[row * sequence + i] = static_cast<unsigned char>(from[i + 1]);
-    }
+    const std::int64_t place = place_of(microbatch * batch + row);
+    tokens_.copy(place, std::span(sample.tokens).subspan(row * sequence, sequence));
+    tokens_.copy(place + 1, std::span(sample.targets).subspan(row * sequence, sequence));
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
-// Training data: a text as byte tokens, or small integers for the linear model. Microbatch k is a
-// pure function of (seed, k): there is no state to save, and the first and the last stage make
-// theirs independently.
+// Training data: tokens, or small integers for the linear model. Microbatch k is a pure function of
+// (seed, k): there is no state to save, and the first and the last stage make theirs independently.
 
 #include <cstdint>
 #include <string>
@@ -9,35 +8,50 @@
 
 #include "core/model.h"
 #include "executor/layers/layer.h"
+#include "executor/tokens.h"
 
 namespace tandem {
 
 /// The text in the binary: Genesis (executor/data/README.md).
 std::string_view shipped_text();
 
-/// The whole file. Throws InputError when it can't be read, or is empty.
-std::string read_text(const std::string& path);
+/// Its two parts, as bytes: the last chapters, a tenth of it, are held out for validation.
+Tokens shipped_training_tokens();
+Tokens shipped_validation_tokens();
+
+enum class SampleOrder : std::uint8_t {
+  random,  // each sample begins at a place of its own, drawn by (seed, number)
+  spread,  // the samples that lie side by side, each once before any twice, in an order that visits
+           // all parts of the text early; the seed does not matter
+};
 
 /// Immutable: may be shared by threads.
 class Data {
  public:
-  /// For a language model: `text`, with `source` its name in messages. Throws InputError when the
-  /// vocabulary is smaller than 256 or the text shorter than a sample and its targets. For the
-  /// linear architecture the text is not used.
+  /// For a language model. Throws InputError when a token is beyond the vocabulary, a text's
+  /// vocabulary is smaller than 256, or the tokens are fewer than a sample and its targets. For the
+  /// linear architecture the tokens are not used.
   Data(const ModelSpec& model, std::int32_t microbatch_size, std::uint64_t seed,
-       std::string text = std::string(shipped_text()),
-       const std::string& source = "the shipped text");
+       Tokens tokens = shipped_training_tokens(), SampleOrder order = SampleOrder::random);
 
   /// Fills `sample` with microbatch `k`, k ≥ 0 counted from the start of the run. Allocates only
   /// where `sample` is smaller than a microbatch.
   template <class T>
   void fill(std::int64_t k, Sample<T>& sample) const;
 
+  /// Samples that lie side by side, none sharing a token to be predicted with another.
+  std::int64_t distinct_samples() const;
+
  private:
+  /// Where sample `number` begins.
+  std::int64_t place_of(std::uint64_t number) const;
+
   ModelSpec model_;
   std::int32_t microbatch_size_;
   std::uint64_t seed_;
-  std::string text_;
+  Tokens tokens_;
+  SampleOrder order_;
+  std::int64_t stride_ = 1;  // of SampleOrder::spread, in samples
 };
 
 }  // namespace tandem

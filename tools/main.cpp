@@ -28,6 +28,7 @@ constexpr Command kCommands[] = {
     {"simulate", "predicts time, memory and bubbles", run_simulate},
     {"profile", "measures layer and link costs on this machine", run_profile},
     {"plan", "searches schedule, stages and microbatch size; explains its choice", run_plan},
+    {"tokens", "writes texts as a token file to train on", run_tokens},
     {"train", "trains for real by the same program", run_train},
     {"compare", "the error of a prediction, op by op", run_compare},
     {"trace", "trace check FILE: nesting, lanes, flows and counters of a trace", run_trace},

@@ -5,6 +5,8 @@ packages_build=(g++ cmake ninja-build libboost-graph-dev libboost-program-option
   nlohmann-json3-dev zlib1g-dev libgtest-dev libgmock-dev)
 # Peers that tools/bench compares with; it does without those it lacks.
 packages_bench=(libsimgrid-dev)
+# What tools/corpus reads texts from: public domain all.
+packages_corpus=(python3 sword-comm-tdavid sword-comm-mhcc libsword-utils bible-kjv bible-kjv-text jargon-text)
 # For the presets tidy and fuzz. Debian's default clang, 14, rejects correct C++20 with libstdc++ 12.
 packages_clang=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev)
 

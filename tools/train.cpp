@@ -25,7 +25,9 @@
 #include "tools/options.h"
 #include "tools/output_file.h"
 #include "tools/plan_setup.h"
+#include "tools/progress_report.h"
 #include "tools/terminal.h"
+#include "tools/validation.h"
 #include "traces/chrome_trace.h"
 
 namespace tandem::tools {
@@ -44,6 +46,7 @@ struct Training {
   std::int64_t steps = 1;
   std::uint64_t seed = 0;
   Data data;
+  std::unique_ptr<Validation> validation;  // may be null
 };
 
 std::uint64_t hash_of(std::span<const float> values) {
@@ -58,53 +61,6 @@ std::uint64_t hash_of(std::span<const float> values) {
 
 /// Hash of every tensor after every update.
 using History = std::map<std::pair<std::int64_t, std::string>, std::uint64_t>;
-
-/// About 20 lines a run: the first and last steps, and some between.
-bool shows(std::int64_t step, std::int64_t steps) {
-  return steps <= 20 || step % ((steps + 19) / 20) == 0 || step + 1 == steps;
-}
-
-/// One line a step: loss, tokens a second and step time against the prediction.
-class StepPrinter {
- public:
-  StepPrinter(const Plan& plan, std::int64_t steps, bool quiet)
-      : steps_(steps),
-        tokens_(static_cast<double>(plan.microbatches) * plan.microbatch_size *
-                plan.model.sequence),
-        predicted_s_(plan.predicted.period_s),
-        quiet_(quiet) {}
-
-  void operator()(std::int64_t step, double loss, Duration since_start) {
-    const double step_s = to_seconds(since_start - last_);
-    last_ = since_start;
-    times_s_.push_back(step_s);
-    losses_.push_back(loss);
-    if (quiet_ || !shows(step, steps_)) return;
-    fmt::print("step {:>5}  loss {:.4f}  {:>8.0f} tokens/s  {:>9.2f} ms{}\n", step + 1, loss,
-               step_s > 0 ? tokens_ / step_s : 0.0, step_s * 1e3,
-               predicted_s_ > 0 ? fmt::format("  (predicted {:.2f} ms)", predicted_s_ * 1e3)
-                                : std::string());
-    std::fflush(stdout);
-  }
-
-  const std::vector<double>& losses() const { return losses_; }
-  /// Median over the steps after the first: the first one fills the pipeline.
-  double median_step_s() const {
-    if (times_s_.size() < 2) return times_s_.empty() ? 0.0 : times_s_.front();
-    std::vector<double> later(times_s_.begin() + 1, times_s_.end());
-    std::nth_element(later.begin(), later.begin() + static_cast<std::ptrdiff_t>(later.size() / 2),
-                     later.end());
-    return later[later.size() / 2];
-  }
-  double tokens() const { return tokens_; }
-
- private:
-  std::int64_t steps_;
-  double tokens_, predicted_s_;
-  bool quiet_;
-  Duration last_{};
-  std::vector<double> losses_, times_s_;
-};
 
 WeightSemantics semantics_of(const Plan& plan) { return find_schedule(plan.schedule).weights; }
 
@@ -127,10 +83,12 @@ FloatReference make_reference(const Training& training) {
                         training.data);
 }
 
-std::vector<double> train_reference(const Training& training, StepPrinter& printer,
-                                    History* history, const std::stop_token& stop) {
+std::vector<double> train_reference(const Training& training, ProgressReport& steps,
+                                    Validation* validation, History* history,
+                                    const std::stop_token& stop) {
   FloatReference reference = make_reference(training);
   const auto start = std::chrono::steady_clock::now();
+  Duration validating{};
   std::vector<double> losses;
   for (std::int64_t step = 0; step < training.steps; ++step) {
     if (stop.stop_requested()) throw Interrupted(fmt::format("interrupted after {} steps", step));
@@ -143,13 +101,21 @@ std::vector<double> train_reference(const Training& training, StepPrinter& print
     losses.insert(losses.end(), state.losses.begin(), state.losses.end());
     const double mean = std::accumulate(state.losses.begin(), state.losses.end(), 0.0) /
                         static_cast<double>(state.losses.size());
-    printer(step, mean, std::chrono::steady_clock::now() - start);
+    steps.step({.batch = step,
+                .loss = mean,
+                .gradient_norm = state.gradient_norm,
+                .since_start = std::chrono::steady_clock::now() - start - validating});
+    if (validation != nullptr && validation->due(step + 1)) {
+      const auto paused = std::chrono::steady_clock::now();
+      steps.validated(step + 1, validation->loss(state));
+      validating += std::chrono::steady_clock::now() - paused;
+    }
   }
   return losses;
 }
 
 TrainingReport<float> train_pipeline(const Training& training, const Options& options,
-                                     StepPrinter& printer, History* history,
+                                     ProgressReport& steps, History* history,
                                      const std::stop_token& stop) {
   const PreparedPlan& prepared = training.prepared;
   const Plan& plan = prepared.plan;
@@ -165,7 +131,14 @@ TrainingReport<float> train_pipeline(const Training& training, const Options& op
   setup.slots = prepared.slots;
   setup.batches = training.steps;
   setup.keep_timeline = options.has("trace");
-  setup.on_step = [&](const StepReport& step) { printer(step.batch, step.loss, step.since_start); };
+  setup.on_step = [&](const StepReport& step) { steps.step(step); };
+  if (Validation* const validation = training.validation.get()) {
+    setup.pause_every = validation->every();
+    setup.on_pause = [&steps, validation](std::int64_t batches,
+                                          std::span<const PartWeights<float>> weights) {
+      steps.validated(batches, validation->loss(weights));
+    };
+  }
   if (history != nullptr) {
     setup.on_update = [&](const UpdateView<float>& update) {
       const Stage<cpu::Kernels<float>> layout(
@@ -189,8 +162,9 @@ TrainingReport<float> train_pipeline(const Training& training, const Options& op
 void compare_with_reference(const Training& training, const std::vector<double>& losses,
                             const History& history, const std::stop_token& stop) {
   History expected;
-  StepPrinter silent(training.prepared.plan, training.steps, true);
-  const std::vector<double> expected_losses = train_reference(training, silent, &expected, stop);
+  ProgressReport silent(training.prepared.plan, {.steps = training.steps, .quiet = true});
+  const std::vector<double> expected_losses =
+      train_reference(training, silent, nullptr, &expected, stop);
   for (std::size_t i = 0; i < expected_losses.size(); ++i) {
     if (losses[i] == expected_losses[i]) continue;
     throw DifferenceError(
@@ -250,6 +224,13 @@ const MemoryByClass& plan_of(const Table<DeviceId, MemoryByClass>& planned, Devi
   return planned[id_at<DeviceId>(index(device) % planned.size())];
 }
 
+Json validation_json(const ProgressReport& steps) {
+  Json rows = Json::array();
+  for (const auto& [step, loss] : steps.validations())
+    rows.push_back({{"step", step}, {"loss", loss}});
+  return rows;
+}
+
 Json memory_json(const Table<DeviceId, MemoryByClass>& measured,
                  const Table<DeviceId, MemoryByClass>& planned) {
   Json rows = Json::array();
@@ -277,15 +258,18 @@ void add_options(Options& options) {
   options.words("PLAN", 1, 1);
   options.value("steps", "N", "updates to train (default 20)")
       .value("seed", "N", "of weights and data (default 1)")
-      .value("data", "FILE", "text to train on, as bytes (default: the shipped text)")
+      .value("data", "FILE",
+             "text to train on, as bytes, or token file (.bin; default: the shipped text)")
       .value("backend", "NAME", "cpu|cuda (default cpu)")
       .value("transport", "NAME", "threads (default)")
       .value("watchdog", "TIME", "end a run in which no device gets on for this long (default 30s)")
+      .value("log", "FILE.jsonl", "write a JSON object a step")
       .value("trace", "FILE", "write the measured timeline as a Chrome trace")
       .flag("with-prediction", "in the trace, the simulated timeline beside the measured one")
       .flag("reference", "train the serial reference of the same weight semantics instead")
       .flag("verify", "train both, and compare every weight after every update, bit for bit");
   add_optimizer_options(options);
+  add_validation_options(options);
   for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
 }
 
@@ -307,9 +291,9 @@ Training prepare(const Options& options) {
   for (const MemoryByClass& device : planned_memory(prepared))
     needed += device.total() * plan.width;
   check_fits_memory(needed, "training this plan");
-  Data data = options.has("data") ? Data(plan.model, plan.microbatch_size, seed,
-                                         read_text(options.text("data")), options.text("data"))
-                                  : Data(plan.model, plan.microbatch_size, seed);
+  Data data(
+      plan.model, plan.microbatch_size, seed,
+      options.has("data") ? Tokens::of_file(options.text("data")) : shipped_training_tokens());
   const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
   const OptimizerConfig optimizer = optimizer_config(options, plan.optimizer, steps);
   const double ops = static_cast<double>(prepared.program.size()) * static_cast<double>(steps);
@@ -317,26 +301,29 @@ Training prepare(const Options& options) {
     throw InputError(fmt::format("a trace of {} steps is too large: at most {:.0f}", steps,
                                  kMostRecordedOps / static_cast<double>(prepared.program.size())));
   }
+  auto validation = Validation::from(options, plan);
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,
           .guard = {},
           .watchdog = options.duration("watchdog", std::chrono::seconds(30)),
           .steps = steps,
           .seed = seed,
-          .data = std::move(data)};
+          .data = std::move(data),
+          .validation = std::move(validation)};
 }
 
-int finish(const Training& training, const Options& options, const StepPrinter& printer,
+int finish(const Training& training, const Options& options, const ProgressReport& steps,
            const Table<DeviceId, MemoryByClass>& measured) {
   const Plan& plan = training.prepared.plan;
-  const double step_s = printer.median_step_s();
+  const double step_s = steps.median_step_s();
   const double predicted_s = plan.predicted.period_s;
   const Table<DeviceId, MemoryByClass> planned = planned_memory(training.prepared);
   if (options.has("json")) {
-    Json result{{"losses", printer.losses()},
+    Json result{{"losses", steps.losses()},
                 {"step_s", step_s},
                 {"predicted_step_s", predicted_s},
-                {"tokens_per_s", step_s > 0 ? printer.tokens() / step_s : 0.0},
+                {"tokens_per_s", step_s > 0 ? steps.tokens() / step_s : 0.0},
+                {"validation", validation_json(steps)},
                 {"memory", memory_json(measured, planned)},
                 {"verified", options.has("verify")}};
     print_result("train",
@@ -350,7 +337,7 @@ int finish(const Training& training, const Options& options, const StepPrinter& 
     return 0;
   }
   fmt::print("{} steps, loss {:.4f} -> {:.4f}; median step {:.2f} ms", training.steps,
-             printer.losses().front(), printer.losses().back(), step_s * 1e3);
+             steps.losses().front(), steps.losses().back(), step_s * 1e3);
   if (predicted_s > 0) {
     fmt::print(", predicted {:.2f} ms: {:+.1f} %", predicted_s * 1e3,
                100.0 * (predicted_s / step_s - 1.0));
@@ -385,20 +372,26 @@ int run_train(const Arguments& arguments) {
   if (options.has("trace")) check_can_write(options.text("trace"));
   const InterruptGuard interrupt;
   const Training training = prepare(options);
-  StepPrinter printer(training.prepared.plan, training.steps, options.has("json"));
+  ProgressReport steps(training.prepared.plan,
+                       {.steps = training.steps,
+                        .validate_every = training.validation ? training.validation->every() : 0,
+                        .optimizer = training.optimizer,
+                        .quiet = options.has("json")},
+                       options.text("log"));
   if (options.has("reference")) {
-    train_reference(training, printer, nullptr, interrupt.token());
-    return finish(training, options, printer, {});
+    train_reference(training, steps, training.validation.get(), nullptr, interrupt.token());
+    return finish(training, options, steps, {});
   }
   History history;
   const TrainingReport<float> report = train_pipeline(
-      training, options, printer, options.has("verify") ? &history : nullptr, interrupt.token());
+      training, options, steps, options.has("verify") ? &history : nullptr, interrupt.token());
+  steps.close();
   if (options.has("trace")) write_trace(training, options, report);
   if (report.interrupted)
-    throw Interrupted(fmt::format("interrupted after {} steps", printer.losses().size()));
+    throw Interrupted(fmt::format("interrupted after {} steps", steps.losses().size()));
   if (options.has("verify"))
     compare_with_reference(training, report.losses, history, interrupt.token());
-  return finish(training, options, printer, report.high_water);
+  return finish(training, options, steps, report.high_water);
 }
 
 }  // namespace tandem::tools

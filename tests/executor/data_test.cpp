@@ -1,9 +1,7 @@
 #include "executor/data.h"
 
-#include <cmath>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -101,7 +99,7 @@ TEST(Data, SamplesDoNotDependOnTheMicrobatchSize) {
 
 TEST(Data, ReachesTheWholeOfAShortText) {
   const std::string text = "abcdefghij";  // Samples of 6 and a target begin at 0 … 3.
-  const Data data(byte_model(), 1, 1, text);
+  const Data data(byte_model(), 1, 1, Tokens::of_text(text, "letters"));
   std::set<std::int32_t> begins;
   for (std::int64_t k = 0; k < 200; ++k) {
     begins.insert(microbatch<float>(data, k).tokens[0]);
@@ -110,7 +108,7 @@ TEST(Data, ReachesTheWholeOfAShortText) {
 }
 
 TEST(Data, BytesAreUnsigned) {
-  const Data data(byte_model(), 1, 1, std::string(7, '\xff'));
+  const Data data(byte_model(), 1, 1, Tokens::of_text(std::string(7, '\xff'), "bytes"));
   EXPECT_EQ(microbatch<float>(data, 0).tokens, std::vector<std::int32_t>(6, 255));
 }
 
@@ -130,24 +128,64 @@ TEST(Data, GivesALinearModelSmallIntegers) {
 TEST(Data, RefusesWhatItCannotCut) {
   EXPECT_EQ(message_of([] { const Data data(testing::tiny_gpt(), 1, 1); }),
             "model \"tiny\": a vocabulary of 11 can't hold byte tokens; 256 can");
-  EXPECT_EQ(message_of([] { const Data data(byte_model(), 1, 1, "sixsix", "notes.txt"); }),
-            "notes.txt: 6 bytes are fewer than the 7 of one sample of model \"tiny\"");
-  EXPECT_EQ(message_of([] { const Data data(byte_model(), 1, 1, "sevense"); }),
+  EXPECT_EQ(message_of([] {
+              const Data data(byte_model(), 1, 1, Tokens::of_text("sixsix", "notes.txt"));
+            }),
+            "notes.txt: 6 tokens are fewer than the 7 of one sample of model \"tiny\"");
+  EXPECT_EQ(message_of([] {
+              const Data data(byte_model(), 1, 1, Tokens::of_text("sevense", "notes.txt"));
+            }),
             "nothing was thrown");
 }
 
-TEST(ReadText, ReadsAFileOrSaysWhyNot) {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / ("tandem_data_test_" + std::to_string(::getpid())))
-          .string();
-  std::ofstream(path, std::ios::binary) << std::string("a\0b\r\n", 5);
-  EXPECT_EQ(read_text(path), std::string("a\0b\r\n", 5));
-  std::ofstream(path, std::ios::trunc).close();
-  EXPECT_EQ(message_of([&] { read_text(path); }), path + ": empty");
+TEST(Data, SpreadVisitsEverySampleOnceBeforeAnyTwice) {
+  for (const std::size_t samples : {1u, 2u, 7u, 101u}) {
+    std::string text;  // of sample i: the byte i, but that a target reaches into the next
+    for (std::size_t i = 0; i < samples * 6 + 3; ++i) text.push_back(static_cast<char>(i / 6));
+    const Data data(byte_model(), 1, 1, Tokens::of_text(text, "text"), SampleOrder::spread);
+    ASSERT_EQ(data.distinct_samples(), static_cast<std::int64_t>(samples));
+    std::set<std::int32_t> seen, early;
+    for (std::int64_t k = 0; k < data.distinct_samples(); ++k) {
+      const Sample<float> sample = microbatch<float>(data, k);
+      ASSERT_EQ(sample.tokens.front(), sample.tokens.back()) << "side by side";
+      seen.insert(sample.tokens[0]);
+      if (k < 10) early.insert(sample.tokens[0] / 10);
+    }
+    EXPECT_EQ(seen.size(), samples);
+    if (samples == 101) {
+      EXPECT_GE(early.size(), 8u) << "ten of a hundred are spread over nearly all tenths";
+    }
+    EXPECT_EQ(microbatch<float>(data, data.distinct_samples()).tokens,
+              microbatch<float>(data, 0).tokens);
+  }
+}
+
+TEST(Data, TakesTheNumbersOfATokenFile) {
+  const std::string path = (std::filesystem::temp_directory_path() /
+                            ("tandem_data_test_" + std::to_string(::getpid()) + ".bin"))
+                               .string();
+  write_token_file(path, std::vector<std::uint16_t>{10, 9, 8, 7, 6, 5, 4});
+  const ModelSpec model = testing::tiny_gpt();  // with a vocabulary of 11
+  const Sample<float> sample = microbatch<float>(Data(model, 1, 1, Tokens::of_file(path)), 0);
+  EXPECT_EQ(sample.tokens, (std::vector<std::int32_t>{10, 9, 8, 7, 6, 5}));
+  EXPECT_EQ(sample.targets, (std::vector<std::int32_t>{9, 8, 7, 6, 5, 4}));
+  write_token_file(path, std::vector<std::uint16_t>{10, 9, 8, 7, 6, 5, 11});
+  EXPECT_EQ(message_of([&] { const Data data(model, 1, 1, Tokens::of_file(path)); }),
+            path + ": token 6 is 11, beyond a vocabulary of 11");
   std::filesystem::remove(path);
-  EXPECT_EQ(message_of([&] { read_text(path); }), path + ": No such file or directory");
-  const std::string folder = std::filesystem::temp_directory_path().string();
-  EXPECT_EQ(message_of([&] { read_text(folder); }), folder + ": Is a directory");
+}
+
+TEST(ShippedText, IsTrainedOnButForItsLastChapters) {
+  const auto text_of = [](const Tokens& tokens) {
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(tokens.size()));
+    tokens.copy(0, numbers);
+    return std::string(numbers.begin(), numbers.end());
+  };
+  const std::string training = text_of(shipped_training_tokens());
+  const std::string validation = text_of(shipped_validation_tokens());
+  EXPECT_EQ(training + validation, shipped_text());
+  EXPECT_TRUE(validation.starts_with("\nGenesis 47\n"));
+  EXPECT_EQ(training.find("Genesis 47"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What train takes besides a plan: learning rates, recomputation.
+// What train takes besides a plan: learning rates, recomputation, data, validation and a log.
 
 #include <string>
 #include <vector>
@@ -59,6 +59,114 @@ TEST_F(Train, RecomputesSelectivelyToTheSameBitsInLessMemory) {
       EXPECT_LT(less["high_water_bytes"], plain["result"]["memory"][device]["high_water_bytes"]);
     }
   }
+}
+
+/// Lines of a log, each an object.
+std::vector<Json> objects_of(const std::string& log) {
+  std::vector<Json> lines;
+  for (std::size_t at = 0; at < log.size();) {
+    const std::size_t end = log.find('\n', at);
+    EXPECT_NE(end, std::string::npos) << "a line is cut short";
+    lines.push_back(Json::parse(log.substr(at, end - at)));
+    at = end + 1;
+  }
+  return lines;
+}
+
+TEST_F(Train, LogsEachStepAsAJsonObject) {
+  const Json result = json_of(
+      "train plan.json --steps 6 --json --warmup 2 --lr-schedule linear --learning-rate 0.5 "
+      "--validate-every 3 --log run.jsonl")["result"];
+  const std::vector<Json> lines = objects_of(read("run.jsonl"));
+  ASSERT_EQ(lines.size(), 6u);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i]["step"], i + 1);
+    EXPECT_EQ(lines[i]["loss"], result["losses"][i]);
+    EXPECT_GT(lines[i]["gradient_norm"], 0.0);
+    EXPECT_FALSE(lines[i].contains("skipped"));
+    EXPECT_GT(lines[i]["step_s"], 0.0);
+    EXPECT_GT(lines[i]["tokens_per_s"], 0.0);
+    EXPECT_EQ(lines[i].contains("validation_loss"), i == 2 || i == 5);
+    EXPECT_FALSE(lines[i].contains("predicted_step_s")) << "the plan predicts nothing";
+    EXPECT_EQ(lines[i]["time"].get<std::string>().size(), 20u);
+  }
+  EXPECT_EQ(lines[0]["learning_rate"], 0.25);
+  EXPECT_EQ(lines[1]["learning_rate"], 0.5);
+  EXPECT_EQ(lines[4]["learning_rate"], 0.25) << "half of the way down";
+  ASSERT_EQ(result["validation"].size(), 2u);
+  EXPECT_EQ(result["validation"][1]["step"], 6);
+  EXPECT_EQ(result["validation"][1]["loss"], lines[5]["validation_loss"]);
+}
+
+TEST_F(Train, ALogWrittenUntilTheInterruptIsWhole) {
+  RunOptions interrupted;
+  interrupted.interrupt_when = [](const Ran& so_far) { return !so_far.out.empty(); };
+  const Ran ran = tandem("train plan.json --steps 10000000 --log run.jsonl", interrupted);
+  EXPECT_EQ(ran.code, 130);
+  const std::vector<Json> lines = objects_of(read("run.jsonl"));
+  ASSERT_GT(lines.size(), 0u);
+  EXPECT_EQ(lines.back()["step"], lines.size());
+}
+
+TEST_F(Train, ValidatesWithoutChangingWhatIsTrained) {
+  for (const char* schedule : {"2bw", "1f1b"}) {
+    write_plan(
+        with(plan_text(), R"("schedule": "2bw")", fmt::format(R"("schedule": "{}")", schedule)));
+    const Json plain = losses("--steps 7");
+    const std::string validating = "--steps 7 --validate-every 2 --validation-batches 3";
+    EXPECT_EQ(losses(validating), plain) << schedule;
+    EXPECT_EQ(losses(validating + " --verify"), plain) << schedule;
+  }
+}
+
+TEST_F(Train, ValidatesTheSameWeightsByThePipelineAndTheReference) {
+  const std::string options = "train plan.json --json --steps 6 --validate-every 2";
+  const Json pipeline = json_of(options)["result"]["validation"];
+  EXPECT_EQ(pipeline.size(), 3u);
+  EXPECT_EQ(json_of(options + " --reference")["result"]["validation"], pipeline);
+  EXPECT_NE(pipeline[0]["loss"], pipeline[1]["loss"]);
+  EXPECT_NE(json_of(options + " --validation-batches 5")["result"]["validation"], pipeline);
+}
+
+TEST_F(Train, PrintsValidationLosses) {
+  const Ran ran = tandem("train plan.json --steps 4 --validate-every 4");
+  EXPECT_THAT(ran.out, HasSubstr("\nstep     4  validation loss 5."));
+}
+
+TEST_F(Train, TakesTokenFilesForTexts) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += fmt::format("{} bottles, ", i);
+  write("text.txt", text);
+  EXPECT_EQ(json_of("tokens text.txt --output text.bin --json")["result"]["tokens"], text.size());
+  EXPECT_EQ(read("text.bin").size(), 1024 + 2 * text.size());
+  const Json from_text = losses("--steps 3 --data text.txt");
+  EXPECT_EQ(losses("--steps 3 --data text.bin"), from_text);
+  EXPECT_NE(losses("--steps 3"), from_text);
+  json_of("tokens text.txt text.bin --output both.bin --json");
+  EXPECT_EQ(read("both.bin").size(), 1024 + 4 * text.size());
+}
+
+TEST_F(Train, SaysWhatIsWrongWithItsData) {
+  const std::string train = "train plan.json --steps 1 ";
+  write("text.txt", std::string(40, 'x'));
+  expect_error(train + "--data nothing.bin", 3, "error: nothing.bin: No such file or directory");
+  write("text.bin", "text");
+  expect_error(train + "--data text.bin", 3,
+               "error: text.bin: 4 bytes can't be a token file: its header alone has 1024");
+  expect_error(train + "--data text.txt --validate-every 1", 2,
+               "error: tandem train: --validate-every: give --validation-data FILE, a text that "
+               "--data does not hold");
+  expect_error(train + "--validation-data text.txt", 2,
+               "error: tandem train: --validation-data goes with --validate-every N");
+  expect_error(train + "--validate-every 1 --validation-data text.txt --validation-batches 3", 2,
+               "error: tandem train: --validation-batches: expected an integer from 1 to 2, found "
+               "\"3\"");
+  EXPECT_EQ(tandem(train + "--validate-every 1 --validation-data text.txt").code, 0);
+  expect_error(train + "--log nowhere/run.jsonl", 1,
+               "error: nowhere/run.jsonl: No such file or directory");
+  expect_error("tokens text.txt", 2, "error: tandem tokens: --output is missing");
+  expect_error("tokens text.txt --output text", 2,
+               "error: tandem tokens: --output: expected a name that ends in .bin, found \"text\"");
 }
 
 }  // namespace

@@ -1,0 +1,56 @@
+#pragma once
+// What a training run says of its steps: a line on the terminal, a line in the log, and the figures
+// at the end.
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/plan.h"
+#include "executor/optimizer.h"
+#include "executor/step_log.h"
+#include "tools/options.h"
+#include "tools/training_log.h"
+
+namespace tandem::tools {
+
+struct ReportSetup {
+  std::int64_t steps = 1;
+  std::int64_t validate_every = 0;  // 0: never
+  OptimizerConfig optimizer = {};
+  bool quiet = false;  // nothing on the terminal
+};
+
+class ProgressReport {
+ public:
+  /// `log`: its path; empty: none. Throws DeviceError when it can't be written.
+  ProgressReport(const Plan& plan, const ReportSetup& setup, const std::string& log = {});
+
+  /// Steps come in order; after one that is validated, and before the next, comes validated().
+  void step(const StepReport& step);
+  /// The loss on held-out text after `steps` steps.
+  void validated(std::int64_t steps, double loss);
+  /// Writes what still waits for its validation: it will not come.
+  void close();
+
+  const std::vector<double>& losses() const { return losses_; }
+  /// After how many steps, and the loss.
+  const std::vector<std::pair<std::int64_t, double>>& validations() const { return validations_; }
+  /// Median over the steps after the first: the first one fills the pipeline.
+  double median_step_s() const;
+  double tokens() const { return tokens_; }  // of a step
+
+ private:
+  void print(const StepRecord& record) const;
+
+  ReportSetup setup_;
+  double tokens_, predicted_s_;
+  std::optional<TrainingLog> log_;
+  std::optional<StepRecord> waiting_;
+  Duration last_{};
+  std::vector<double> losses_, times_s_;
+  std::vector<std::pair<std::int64_t, double>> validations_;
+};
+
+}  // namespace tandem::tools

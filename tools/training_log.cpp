@@ -1,0 +1,34 @@
+#include "tools/training_log.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "tools/json_output.h"
+#include "tools/machine.h"
+
+namespace tandem::tools {
+
+TrainingLog::TrainingLog(std::string path)
+    : path_(std::move(path)), file_(path_, std::ios::binary | std::ios::trunc) {
+  if (!file_) throw DeviceError(fmt::format("{}: {}", path_, std::strerror(errno)));
+}
+
+void TrainingLog::write(const StepRecord& record) {
+  Json line{{"step", record.step}, {"loss", record.loss}};
+  if (record.validation_loss) line["validation_loss"] = *record.validation_loss;
+  line["gradient_norm"] = record.gradient_norm;
+  if (record.skipped) line["skipped"] = true;
+  line["learning_rate"] = record.learning_rate;
+  line["tokens_per_s"] = record.tokens_per_s;
+  line["step_s"] = record.step_s;
+  if (record.predicted_step_s) line["predicted_step_s"] = *record.predicted_step_s;
+  line["time"] = utc_now();
+  file_ << line.dump() + "\n" << std::flush;
+  if (!file_) throw DeviceError(fmt::format("{}: {}", path_, std::strerror(errno)));
+}
+
+}  // namespace tandem::tools
