@@ -235,7 +235,7 @@ TEST_F(BadFile, TextToTrainOn) {
   expect_error("train plan.json --data .", 3, "error: .: Is a directory");
   expect_error("train plan.json --data empty", 3, "error: empty: empty");
   expect_error("train plan.json --data short", 3,
-               "error: short: 5 bytes are fewer than the 17 of one sample of model \"tiny\"");
+               "error: short: 5 tokens are fewer than the 17 of one sample of model \"tiny\"");
 }
 
 std::string compressed(const std::string& text) {

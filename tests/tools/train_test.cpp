@@ -17,14 +17,14 @@ class Train : public CommandLine {
 };
 
 TEST_F(Train, TakesALearningRateSchedule) {
-  const Json constant = losses("--steps 5");
-  for (const std::string schedule : {"linear", "cosine", "wsd --decay-steps 3"}) {
-    const std::string options = "--steps 5 --warmup 1 --lr-schedule " + schedule;
+  const Json constant = losses("--steps 8");
+  for (const std::string schedule : {"linear", "cosine", "wsd --decay-steps 6"}) {
+    const std::string options = "--steps 8 --warmup 1 --lr-schedule " + schedule;
     EXPECT_NE(losses(options), constant) << schedule;
     EXPECT_EQ(losses(options + " --verify"), losses(options + " --reference")) << schedule;
   }
-  EXPECT_EQ(losses("--steps 5 --lr-schedule constant"), constant);
-  EXPECT_EQ(losses("--steps 5 --lr-schedule linear --min-learning-rate 5e-4"), constant)
+  EXPECT_EQ(losses("--steps 8 --lr-schedule constant"), constant);
+  EXPECT_EQ(losses("--steps 8 --lr-schedule linear --min-learning-rate 5e-4"), constant)
       << "down to where it began";
 }
 
@@ -36,9 +36,9 @@ TEST_F(Train, RefusesWhatALearningRateScheduleDoesNotRead) {
                "error: tandem train: --lr-schedule cosine does not read --decay-steps");
   expect_error(train + "--min-learning-rate 0", 2,
                "error: tandem train: --lr-schedule constant does not read --min-learning-rate");
-  expect_error(train + "--lr-schedule cos", 2,
+  expect_error(train + "--lr-schedule cosin", 2,
                "error: tandem train: --lr-schedule: expected constant|linear|cosine|wsd, found "
-               "\"cos\"; did you mean \"cosine\"?");
+               "\"cosin\"; did you mean \"cosine\"?");
   expect_error(train + "--warmup 6", 2,
                "error: tandem train: --warmup: expected an integer from 0 to 5, found \"6\"");
   expect_error(train + "--lr-schedule wsd --warmup 4 --decay-steps 2", 2,
