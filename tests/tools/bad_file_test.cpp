@@ -206,15 +206,6 @@ TEST_F(BadFile, ModelsBeyondCountingAreInfeasible) {
   }
 }
 
-TEST_F(BadFile, PlansThatAreSimulatedButNotTrained) {
-  write("plan.json", with(plan_text(), "\"width\": 1,", "\"width\": 2,"));
-  EXPECT_EQ(tandem("simulate plan.json").code, 0);
-  for (const std::string line : {"train plan.json", "train plan.json --reference"}) {
-    expect_error(line, 3,
-                 "error: pipelines of width > 1 are simulated but not trained in this version");
-  }
-}
-
 TEST_F(BadFile, ProfilesOfSomethingElse) {
   write("bad", with(profile_text(), "\"heads\": 2", "\"heads\": 4"));
   expect_error("simulate plan.json --profile bad", 3,
