@@ -195,7 +195,7 @@ class Lowering {
             lane(source, activation ? LaneKind::send_activation : LaneKind::send_gradient, target),
             lane(target, activation ? LaneKind::receive_activation : LaneKind::receive_gradient,
                  source)};
-      } else if (is_collective(node.op.kind) || waits_for_collective(node)) {
+      } else if (is_collective(node.op.kind)) {
         for (const DeviceId device : node.devices) {
           node.lanes.push_back(lane(device, LaneKind::collective, device));
         }
@@ -203,15 +203,6 @@ class Lowering {
         node.lanes = {lane(node.devices[0], LaneKind::compute, node.devices[0])};
       }
     }
-  }
-
-  /// An update behind a sum leaves the compute lane, so that the sum hides behind the next
-  /// microbatches.
-  bool waits_for_collective(const Node& node) const {
-    return node.op.kind == OpKind::update &&
-           std::any_of(node.waits.begin(), node.waits.end(), [&](const NodeWait& wait) {
-             return is_collective(nodes_[at(wait.producer)].op.kind);
-           });
   }
 
   CostId cost_of(const Node& node) {

@@ -57,24 +57,17 @@ std::vector<Node> nodes_of(const Schedule& schedule) {
   std::map<std::tuple<OpKind, StageId, std::int32_t>, std::int32_t> together;
   for (const DeviceId device : ids(schedule.order)) {
     std::int32_t before = kNone;
-    bool behind_sum = false;
     for (const Op& op : schedule.order[device]) {
       check_op(schedule, device, op);
       if (!is_collective(op.kind)) {
         Node node;
         node.op = op;
         node.devices = {device};
-        // An update behind a sum leaves the compute lane, and so the device's order too.
-        const bool leaves = op.kind == OpKind::update && behind_sum;
-        if (!leaves) {
-          node.before = before;
-          before = static_cast<std::int32_t>(nodes.size());
-        }
-        behind_sum = false;
+        node.before = before;
+        before = static_cast<std::int32_t>(nodes.size());
         nodes.push_back(std::move(node));
         continue;
       }
-      behind_sum = true;
       std::vector<StageId> stages = participants(schedule.placement, op);
       if (stages.empty()) reject(schedule, "a tied sum needs tied parts");
       const auto key = std::tuple(op.kind, stages.front(), op.microbatch % schedule.microbatches);

@@ -48,11 +48,14 @@ void add_edge(Placement& placement, std::size_t from, std::size_t to) {
 
 }  // namespace
 
-Placement linear_placement(std::uint16_t devices) {
+Placement linear_placement(std::uint16_t devices) { return looped_placement(devices, 1); }
+
+Placement looped_placement(std::uint16_t devices, std::uint16_t chunks) {
   Placement placement;
   placement.devices = devices;
-  for (std::size_t stage = 0; stage < devices; ++stage) {
-    add_stage(placement, stage, stage);
+  const std::size_t stages = std::size_t{devices} * chunks;
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    add_stage(placement, stage % devices, stage);
     if (stage > 0) add_edge(placement, stage - 1, stage);
   }
   return placement;

@@ -43,6 +43,10 @@ struct Placement {
 /// One stage a device, in a line: 0 → 1 → … → devices−1.
 Placement linear_placement(std::uint16_t devices);
 
+/// `chunks` stages a device, in a line that goes round the devices so often: stage s on device s
+/// mod devices.
+Placement looped_placement(std::uint16_t devices, std::uint16_t chunks);
+
 /// Two stages a device, walking down the devices and back up: stage s < p on device s, stage s ≥ p
 /// on 2p−1−s.
 Placement v_placement(std::uint16_t devices);

@@ -2,6 +2,18 @@
 
 namespace tandem {
 
+std::size_t part_count(const Plan& plan) {
+  return plan.replicas.empty() ? std::size_t{plan.depth} * plan.chunks : plan.replicas.size();
+}
+
+std::vector<std::int32_t> summing_devices(const Plan& plan) {
+  std::vector<std::int32_t> devices(part_count(plan), plan.width);
+  for (std::size_t part = 0; part < plan.replicas.size(); ++part) {
+    devices[part] *= plan.replicas[part];
+  }
+  return devices;
+}
+
 ScheduleRequest schedule_request(const Plan& plan) {
   ScheduleRequest request;
   request.devices = plan.depth;
@@ -14,7 +26,9 @@ ScheduleRequest schedule_request(const Plan& plan) {
   request.width = plan.width;
   request.recompute = plan.recompute;
   request.global_norm = plan.global_norm;
-  request.tied_embeddings = plan.model.architecture == Architecture::gpt2 && plan.model.tied;
+  // A single stage holds the one table that both ends use: nothing to sum.
+  request.tied_embeddings =
+      plan.model.architecture == Architecture::gpt2 && plan.model.tied && part_count(plan) > 1;
   return request;
 }
 

@@ -38,6 +38,13 @@ struct Plan {
   Prediction predicted;
 };
 
+/// Ranges that `stages` holds: one for each chunk of each device, or for each entry of the
+/// replicas.
+std::size_t part_count(const Plan& plan);
+
+/// Devices that sum the gradients of each part: its replicas in all pipelines.
+std::vector<std::int32_t> summing_devices(const Plan& plan);
+
 /// The request that makes the plan's schedule.
 ScheduleRequest schedule_request(const Plan& plan);
 

@@ -77,12 +77,12 @@ struct ScheduleTraits {
   std::string_view bubble;                // closed form, equal stages, no latency
   std::string_view activations;           // peak on device d, closed form
   std::vector<std::string_view> options;  // beyond those every schedule takes: "chunks", …
+  std::uint16_t only_devices = 0;         // the one number of devices that it takes; 0: any
   /// All stages update for the same microbatches, so that a norm over all of them is defined.
   bool updates_together = true;
   /// The backwards of a batch go from its last microbatch to its first, and so do the sums.
   bool backwards_descend = false;
-  std::optional<std::string> (*reject)(
-      const ScheduleRequest&);  // why it can't serve this request, if it can't
+  std::optional<std::string> (*reject)(const ScheduleRequest&);  // its own reason against it
   Schedule (*make)(const ScheduleRequest&);
 };
 
@@ -91,6 +91,10 @@ std::span<const ScheduleTraits> schedules();
 
 /// By name or alias. Throws UsageError with the nearest name when there is none.
 const ScheduleTraits& find_schedule(std::string_view name);
+
+/// Why the schedule can't serve a request; empty: it can.
+std::optional<std::string> reason_against(const ScheduleTraits& traits,
+                                          const ScheduleRequest& request);
 
 /// The schedule for a request, with recomputation, tied sums, reductions and the norm inserted as
 /// asked. Throws InputError with the reason when the schedule can't serve the request.

@@ -196,6 +196,8 @@ class SlotCounter {
     }
   }
 
+  /// As many as are ever in use, the newest with them: a run may pause after any batch, and go on
+  /// with what its microbatches in flight would have read.
   void count_versions() {
     for (const StageId stage : ids(counts_)) counts_[stage][SlotKind::weights] = 1;
     for (const Instruction& instruction : program_.instructions()) {
@@ -209,9 +211,11 @@ class SlotCounter {
     return index(stage) * static_cast<std::size_t>(m_) + static_cast<std::size_t>(residue);
   }
   std::size_t update_of(StageId stage, std::int64_t residue) const {
-    std::size_t i = 0;
-    while (updates_[stage][i].residue < residue) ++i;
-    return i;
+    const std::vector<Update>& updates = updates_[stage];
+    const auto covering =
+        std::lower_bound(updates.begin(), updates.end(), residue,
+                         [](const Update& update, std::int64_t r) { return update.residue < r; });
+    return static_cast<std::size_t>(covering - updates.begin());
   }
 
   /// What is known when an instruction starts: its lanes' predecessors and its waits.

@@ -22,8 +22,9 @@ std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
   std::vector<const ScheduleTraits*> rows;
   for (const ScheduleTraits& row : schedules()) {
     if (!asked.empty() && !asked.contains(&row)) continue;
-    if (!row.trainable || row.stages_per_device != 1) {
-      if (asked.empty()) continue;
+    // Stashed weights are of another age on each stage: for those who ask.
+    if (asked.empty() && (!row.trainable || row.weights == WeightSemantics::stashed)) continue;
+    if (!row.trainable) {
       rejected.push_back(
           {RejectCause::not_trainable, std::string(row.name), "it can be simulated, not trained"});
     } else if (request.vanilla_only && row.weights != WeightSemantics::vanilla) {
@@ -87,17 +88,43 @@ std::uint16_t deepest(const PlanRequest& request, std::vector<Rejected>& rejecte
   return depth;
 }
 
-bool takes_extra(const ScheduleTraits& schedule) {
+bool takes(const ScheduleTraits& schedule, std::string_view option) {
   const auto& options = schedule.options;
-  return std::find(options.begin(), options.end(), "extra-in-flight") != options.end();
+  return std::find(options.begin(), options.end(), option) != options.end();
+}
+
+/// Replicas of a pipeline of `depth` devices. One device's are data parallelism, whatever the
+/// schedule: only its own row has them.
+std::vector<std::uint16_t> widths(const PlanRequest& request, const ScheduleTraits& row,
+                                  std::uint16_t depth) {
+  const bool data_parallel = row.only_devices == 1;
+  std::vector<std::uint16_t> all;
+  if (!data_parallel) all.push_back(1);
+  if (depth == 1 && !data_parallel) return all;
+  for (std::uint16_t width = 2; width * depth <= request.devices; ++width) all.push_back(width);
+  return all;
+}
+
+/// Stages on each device. One is the schedule without its loops, which has a row of its own.
+std::vector<std::uint16_t> chunk_counts(const PlanRequest& request, const ScheduleTraits& row,
+                                        std::uint16_t depth) {
+  constexpr std::uint16_t kMostChunks = 4;
+  if (!takes(row, "chunks")) return {1};
+  const std::size_t layers = layers_of(request.model).size();
+  std::vector<std::uint16_t> all;
+  for (std::uint16_t chunks = 2; depth > 1 && chunks <= kMostChunks; ++chunks) {
+    if (std::size_t{depth} * chunks <= layers) all.push_back(chunks);
+  }
+  return all;
 }
 
 /// Sets the extras that the schedule accepts; why it accepts not even none, where it doesn't.
 std::optional<std::string> set_extras(const PlanRequest& request, Shape& shape) {
-  const std::int32_t most = takes_extra(*shape.schedule) ? 2 * (shape.depth - 1) : 0;
+  const std::int32_t most = takes(*shape.schedule, "extra-in-flight") ? 2 * (shape.depth - 1) : 0;
   shape.extras.clear();
   for (std::int32_t extra = 0; extra <= most; ++extra) {
-    const auto reason = shape.schedule->reject(schedule_request(plan_of(request, shape, extra)));
+    const auto reason =
+        reason_against(*shape.schedule, schedule_request(plan_of(request, shape, extra)));
     if (reason && extra == 0) return reason;
     if (!reason) shape.extras.push_back(extra);
   }
@@ -105,16 +132,16 @@ std::optional<std::string> set_extras(const PlanRequest& request, Shape& shape) 
 }
 
 std::optional<Rejected> reject(const PlanRequest& request, Shape& shape) {
-  const std::int64_t cells = std::int64_t{shape.depth} * shape.microbatches;
+  const std::int64_t stages = std::int64_t{shape.depth} * shape.chunks;
+  const std::int64_t cells = stages * shape.microbatches;
   const auto rejected = [&](RejectCause cause, std::string reason) {
     return Rejected{cause, describe(plan_of(request, shape, 0)), std::move(reason)};
   };
   if (shape.microbatches > kMostMicrobatches || cells > kMostPlannedCells) {
-    return rejected(
-        RejectCause::too_long,
-        fmt::format("{} microbatches on {} stages are more than the planner simulates "
-                    "(at most {} a batch, {} on all stages)",
-                    shape.microbatches, shape.depth, kMostMicrobatches, kMostPlannedCells));
+    return rejected(RejectCause::too_long,
+                    fmt::format("{} microbatches on {} stages are more than the planner simulates "
+                                "(at most {} a batch, {} on all stages)",
+                                shape.microbatches, stages, kMostMicrobatches, kMostPlannedCells));
   }
   if (auto reason = set_extras(request, shape)) {
     return rejected(RejectCause::schedule, std::move(*reason));
@@ -151,15 +178,30 @@ SearchSpace search_space(const PlanRequest& request) {
   const std::vector<const ScheduleTraits*> rows = allowed(request, space.rejected);
   const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
   const std::uint16_t most = deepest(request, space.rejected);
+  const auto add = [&](Shape shape) {
+    // Of widths those that leave each pipeline as many microbatches as the others.
+    if (request.global_batch / shape.microbatch_size % shape.width != 0) return;
+    shape.microbatches = request.global_batch / shape.microbatch_size / shape.width;
+    if (auto rejected = reject(request, shape)) {
+      space.rejected.push_back(std::move(*rejected));
+    } else {
+      space.shapes.push_back(std::move(shape));
+    }
+  };
   for (const ScheduleTraits* row : rows) {
     for (std::uint16_t depth = 1; depth <= most; ++depth) {
-      for (const std::int32_t size : sizes) {
-        for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-          Shape shape{row, depth, size, request.global_batch / size, recompute};
-          if (auto rejected = reject(request, shape)) {
-            space.rejected.push_back(std::move(*rejected));
-          } else {
-            space.shapes.push_back(std::move(shape));
+      if (row->only_devices != 0 && row->only_devices != depth) continue;
+      for (const std::uint16_t width : widths(request, *row, depth)) {
+        for (const std::uint16_t chunks : chunk_counts(request, *row, depth)) {
+          for (const std::int32_t size : sizes) {
+            for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+              add({.schedule = row,
+                   .depth = depth,
+                   .width = width,
+                   .chunks = chunks,
+                   .microbatch_size = size,
+                   .recompute = recompute});
+            }
           }
         }
       }
@@ -173,6 +215,9 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
   plan.model = request.model;
   plan.schedule = shape.schedule->name;
   plan.depth = shape.depth;
+  plan.width = shape.width;
+  plan.chunks = shape.chunks;
+  plan.global_norm = request.global_norm;
   plan.microbatch_size = shape.microbatch_size;
   plan.microbatches = shape.microbatches;
   plan.extra_in_flight = extra_in_flight;
@@ -182,9 +227,11 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
 }
 
 std::string describe(const Plan& plan) {
-  std::string text =
-      fmt::format("{}, {} stage{}, microbatches {} x {}", plan.schedule, plan.depth,
-                  plan.depth == 1 ? "" : "s", plan.microbatch_size, plan.microbatches);
+  const std::size_t stages = part_count(plan);
+  std::string text = fmt::format("{}, {} stage{}", plan.schedule, stages, stages == 1 ? "" : "s");
+  if (stages != plan.depth) text += fmt::format(" on {} devices", plan.depth);
+  if (plan.width > 1) text += fmt::format(", width {}", plan.width);
+  text += fmt::format(", microbatches {} x {}", plan.microbatch_size, plan.microbatches);
   if (plan.recompute == Recompute::full) text += ", recompute full";
   if (plan.extra_in_flight > 0) {
     text += fmt::format(", {} extra in flight", plan.extra_in_flight);

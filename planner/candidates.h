@@ -26,8 +26,10 @@ struct PlanRequest {
   std::uint16_t devices = 1;           // at most; a plan may use fewer
   std::int32_t global_batch = 1;       // samples of one update
   std::optional<Bytes> memory;         // of each device; empty: no limit
-  std::vector<std::string> schedules;  // names or aliases; empty: all that can be trained
+  std::vector<std::string> schedules;  // names or aliases; empty: all that can be trained and stash
+                                       // no weights
   bool vanilla_only = false;           // no delayed weights
+  bool global_norm = false;            // updates wait for the norm of all gradients
   OptimizerKind optimizer = OptimizerKind::adamw;
   std::size_t keep =
       10;  // as many ranked plans are exact, what is surely worse is left out; 0: all
@@ -37,7 +39,7 @@ struct PlanRequest {
 /// search finds for each.
 struct Shape {
   const ScheduleTraits* schedule = nullptr;
-  std::uint16_t depth = 1;
+  std::uint16_t depth = 1, width = 1, chunks = 1;
   std::int32_t microbatch_size = 1;
   std::int32_t microbatches = 1;
   Recompute recompute = Recompute::none;
@@ -74,13 +76,14 @@ struct Rejected {
 };
 
 struct SearchSpace {
-  std::vector<Shape>
-      shapes;  // schedules in registry order, then by depth, microbatch size, recompute
+  std::vector<Shape> shapes;  // schedules in registry order, then by depth, width, chunks,
+                              // microbatch size, recompute
   std::vector<Rejected> rejected;
 };
 
-/// Every shape that the request allows, whether or not it fits in memory. Depth 1 … devices, width
-/// 1, microbatch sizes that the profile measured for all of the model's layers and that divide the
+/// Every shape that the request allows, whether or not it fits in memory: depth × width up to the
+/// devices, widths that divide the microbatches, 2 to 4 chunks where the schedule has them,
+/// microbatch sizes that the profile measured for all of the model's layers and that divide the
 /// global batch, with and without recomputation, extra in flight 0 … 2(depth − 1) where the
 /// schedule has it. Throws UsageError for an unknown schedule, InputError for a model or a number
 /// of devices beyond the limits above.
@@ -89,7 +92,7 @@ SearchSpace search_space(const PlanRequest& request);
 /// The plan of a shape, without stages and predictions.
 Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_in_flight);
 
-/// "2bw, 4 stages, microbatches 2 x 8, recompute full, 3 extra in flight": size x number.
+/// "2bw, 4 stages, width 2, microbatches 2 x 8, recompute full, 3 extra in flight": size x number.
 std::string describe(const Plan& plan);
 
 }  // namespace tandem

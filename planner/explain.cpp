@@ -23,12 +23,14 @@ std::string difference(Duration difference) {
                      difference.count() < 0 ? "less" : "more");
 }
 
-/// What `other` loses against `best`: in its slowest stage, and in that stage's waiting.
+int devices_of(const Plan& plan) { return plan.depth * plan.width; }
+
+/// What `other` loses against `best`: on its slowest device, and in that device's waiting.
 std::string explain_loss(const Candidate& best, const Candidate& other) {
   const std::string name = describe(other.plan);
   if (other.period == best.period) {
     std::string tie = fmt::format("Next: {}, as fast", name);
-    if (other.plan.depth != best.plan.depth) return tie + ", with more devices.";
+    if (devices_of(other.plan) != devices_of(best.plan)) return tie + ", with more devices.";
     if (other.peak_bytes != best.peak_bytes) {
       return fmt::format("{}, with {} more on the fullest device.", tie,
                          print_bytes(other.peak_bytes - best.peak_bytes));
@@ -39,7 +41,7 @@ std::string explain_loss(const Candidate& best, const Candidate& other) {
   const Duration work = other.slowest - best.slowest;
   const Duration waiting = as_duration(lost) - work;
   return fmt::format(
-      "Next: {}, {:.1f} % slower: {} a batch, its slowest stage computes {}, and waits {}.", name,
+      "Next: {}, {:.1f} % slower: {} a batch, its slowest device computes {}, and waits {}.", name,
       100.0 * lost / best.period.seconds(), difference(as_duration(lost)),
       work.count() == 0 ? "the same" : difference(work),
       waiting.count() == 0 ? "the same" : difference(waiting));
@@ -61,28 +63,31 @@ std::vector<std::string> explain_choice(const PlanRequest& request, const PlanRe
   TANDEM_CHECK(!result.ranked.empty());
   const Candidate& best = result.ranked.front();
   std::vector<std::string> lines;
-  lines.push_back(
-      fmt::format("Chosen: {}: {:.1f} samples/s, {} a batch; its slowest stage, {}, computes {} of "
-                  "it and waits "
-                  "{:.1f} %.",
-                  describe(best.plan), best.plan.predicted.samples_per_s,
-                  print_duration(as_duration(best.period.seconds())), best.slowest_stage,
-                  print_duration(best.slowest), 100.0 * best.bubble()));
+  lines.push_back(fmt::format(
+      "Chosen: {}: {:.1f} samples/s, {} a batch; its slowest device, {}, computes {} of "
+      "it and waits "
+      "{:.1f} %.",
+      describe(best.plan), best.plan.predicted.samples_per_s,
+      print_duration(as_duration(best.period.seconds())), index(best.slowest_device),
+      print_duration(best.slowest), 100.0 * best.bubble()));
   if (result.ranked.size() > 1) lines.push_back(explain_loss(best, result.ranked[1]));
-  if (best.plan.depth > 1) {
+  if (devices_of(best.plan) > 1) {
     lines.push_back(result.one_device
                         ? fmt::format("One device alone: {:.1f} samples/s; {} devices are {:.2f} "
                                       "times as fast.",
                                       result.one_device->plan.predicted.samples_per_s,
-                                      best.plan.depth,
+                                      devices_of(best.plan),
                                       result.one_device->period.seconds() / best.period.seconds())
                         : fmt::format("One device alone can't hold it{}.", within(request)));
   }
   if (best.schedule->weights != WeightSemantics::vanilla) {
     lines.push_back(fmt::format(
-        "Its weights are {}: each update uses the gradient at the weights before the newest. "
-        "--semantics vanilla excludes that.",
-        name(best.schedule->weights)));
+        "Its weights are {}: each update uses {}. --semantics vanilla excludes that.",
+        name(best.schedule->weights),
+        best.schedule->weights == WeightSemantics::delayed_by_one
+            ? "the gradient at the weights before the newest"
+            : "gradients at weights as many updates old as microbatches are in flight behind the "
+              "stage"));
   }
   return lines;
 }

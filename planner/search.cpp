@@ -20,9 +20,10 @@ namespace {
 
 /// Smaller is better.
 auto rank(const Candidate& candidate) {
-  return std::tuple(candidate.period, candidate.plan.depth, candidate.peak_bytes,
-                    candidate.schedule - schedules().data(), candidate.plan.recompute,
-                    -candidate.plan.microbatch_size, candidate.plan.extra_in_flight);
+  const Plan& plan = candidate.plan;
+  return std::tuple(candidate.period, plan.depth * plan.width, candidate.peak_bytes,
+                    candidate.schedule - schedules().data(), plan.chunks, plan.recompute,
+                    -plan.microbatch_size, plan.extra_in_flight);
 }
 
 bool better(const Candidate& a, const Candidate& b) { return rank(a) < rank(b); }
@@ -67,11 +68,11 @@ class Search {
   }
 
   static Duration slowest(const StageWork& work, const LayerTimes& layer_times,
-                          const std::vector<LayerRange>& cut, std::size_t* where = nullptr) {
+                          const std::vector<LayerRange>& cut, DeviceId* where = nullptr) {
     Duration most{};
-    for (std::size_t stage = 0; stage < cut.size(); ++stage) {
-      const Duration time = work.of(id_at<StageId>(stage), layer_times.of(cut[stage]));
-      if (time > most && where != nullptr) *where = stage;
+    for (const DeviceId device : all_ids<DeviceId>(work.placement().devices)) {
+      const Duration time = work.of(device, cut, layer_times);
+      if (time > most && where != nullptr) *where = device;
       most = std::max(most, time);
     }
     return most;
@@ -91,19 +92,29 @@ class Search {
     return std::move(*cut);
   }
 
-  /// The work of the busiest stage in the fastest cut, if memory were no matter.
+  /// The work of the busiest device if memory were no matter: in the fastest cut; where devices
+  /// hold several stages, which another cut may balance better, if all worked alike.
   Bounded bounded(const Shape& shape) {
     const LayerTimes& layer_times = times(shape.microbatch_size, shape.recompute);
     const StageWork work(make_schedule(
         *shape.schedule, schedule_request(plan_of(request_, shape, shape.extras.front()))));
     work.check_fits_clock(layer_times);
-    return {&shape, slowest(work, layer_times, fastest_cut(work, layer_times))};
+    const std::vector<LayerRange> cut = fastest_cut(work, layer_times);
+    if (shape.chunks == 1) return {&shape, slowest(work, layer_times, cut)};
+    Duration all{};
+    for (const DeviceId device : all_ids<DeviceId>(shape.depth)) {
+      all += work.of(device, cut, layer_times);
+    }
+    return {&shape, all / shape.depth};
   }
 
-  /// A pipeline whose bound is above the last period that will be ranked. What needs no pipeline is
+  static int devices_of(const Shape& shape) { return shape.depth * shape.width; }
+
+  /// A plan whose bound is above the last period that will be ranked. What needs one device is
   /// always looked at, to compare with.
   bool surely_worse(const Bounded& one) const {
-    if (request_.keep == 0 || result_.ranked.size() < request_.keep || one.shape->depth == 1) {
+    if (request_.keep == 0 || result_.ranked.size() < request_.keep ||
+        devices_of(*one.shape) == 1) {
       return false;
     }
     return Period{one.bound, 1} > result_.ranked[request_.keep - 1].period;
@@ -124,7 +135,7 @@ class Search {
       if (ideal) break;
     }
     if (!best) return;
-    if (best->plan.depth == 1 && (!result_.one_device || better(*best, *result_.one_device))) {
+    if (devices_of(shape) == 1 && (!result_.one_device || better(*best, *result_.one_device))) {
       result_.one_device = best;
     }
     const auto place =
@@ -143,9 +154,10 @@ class Search {
     candidate.schedule = shape.schedule;
     Plan& plan = candidate.plan;
     plan = plan_of(request_, shape, extra);
-    const Program program = lower(make_schedule(*shape.schedule, schedule_request(plan)));
+    const Schedule schedule = make_schedule(*shape.schedule, schedule_request(plan));
+    const Program program = lower(schedule);
     const SlotCounts slots = count_slots(program);
-    const StageWork work(program);
+    const StageWork work(schedule);
     const LayerTimes& layer_times = times(plan.microbatch_size, plan.recompute);
     plan.stages = fastest_cut(work, layer_times);
     candidate.memory = device_memory(program, slots, plan, bytes_);
@@ -153,12 +165,13 @@ class Search {
       if (const auto miss = cut_to_fit(program, slots, work, plan)) return *miss;
       candidate.memory = device_memory(program, slots, plan, bytes_);
     }
-    candidate.slowest = slowest(work, layer_times, plan.stages, &candidate.slowest_stage);
+    candidate.slowest = slowest(work, layer_times, plan.stages, &candidate.slowest_device);
     predict(program, candidate);
     return candidate;
   }
 
-  /// Sets the fastest cut that fits; where none does, what the least one misses.
+  /// Sets the fastest cut that fits; where none does, what the least one misses. Where devices hold
+  /// several stages, only the cut whose largest stage is smallest is tried.
   std::optional<MemoryMiss> cut_to_fit(const Program& program, const SlotCounts& slots,
                                        const StageWork& work, Plan& plan) {
     PartitionProblem problem = by_time(work, times(plan.microbatch_size, plan.recompute));
@@ -166,20 +179,21 @@ class Search {
       const StageBytes& bytes = bytes_.of(range, plan.microbatch_size, plan.recompute);
       return stage_total(slots.rows()[stage], bytes) <= *request_.memory;
     };
-    if (auto cut = partition(problem)) {
-      plan.stages = std::move(*cut);
-      return std::nullopt;
+    if (plan.chunks == 1) {
+      if (auto cut = partition(problem)) {
+        plan.stages = std::move(*cut);
+        return std::nullopt;
+      }
     }
     plan.stages = least_memory_cut(slots, plan, bytes_);
     auto miss = memory_miss(device_memory(program, slots, plan, bytes_), *request_.memory);
-    TANDEM_CHECK(miss.has_value(), describe(plan));
+    TANDEM_CHECK(miss.has_value() || plan.chunks > 1, describe(plan));
     return miss;
   }
 
   void predict(const Program& program, Candidate& candidate) {
     Plan& plan = candidate.plan;
-    StageCosts costs = costs_from_profile(request_.profile, plan.model, plan.stages,
-                                          plan.microbatch_size, plan.recompute);
+    StageCosts costs = costs_from_profile(request_.profile, plan);
     const CostTable table = price(program, cost_model(program.placement(), std::move(costs)));
     const SimulationResult simulated = simulate(program, table, {.batches = 1});
     ++result_.simulated;

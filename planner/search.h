@@ -28,23 +28,23 @@ struct Candidate {
   Plan plan;  // complete but for the path of the profile
   const ScheduleTraits* schedule = nullptr;
   Period period;
-  Duration slowest{};  // compute of the busiest stage for one batch: no period is shorter
-  std::size_t slowest_stage = 0;  // the first such
+  Duration slowest{};         // compute of the busiest device for one batch: no period is shorter
+  DeviceId slowest_device{};  // the first such
   Table<DeviceId, MemoryByClass> memory;
   Bytes peak_bytes = 0;  // of the fullest device
 
-  /// Share of the period in which even the busiest stage waits. Unlike bubble_of_total of simulate,
-  /// recomputation and an update on the compute lane are work.
+  /// Share of the period in which even the busiest device waits. Unlike bubble_of_total of
+  /// simulate, recomputation and an update on the compute lane are work.
   double bubble() const;
 };
 
 struct PlanResult {
   std::vector<Candidate> ranked;        // best first; of each shape its best; empty: no plan
-  std::optional<Candidate> one_device;  // the best without a pipeline, to compare with
+  std::optional<Candidate> one_device;  // the best on one device, to compare with
   std::vector<Rejected> rejected;
   std::size_t shapes = 0;     // in the search space, beside those rejected without a look at memory
   std::size_t simulated = 0;  // programs
-  std::size_t pruned = 0;     // shapes whose slowest stage alone is slower than the last one ranked
+  std::size_t pruned = 0;  // shapes whose slowest device alone is slower than the last one ranked
 };
 
 /// The best plans for a request (planner/README.md says within what space and why they are the

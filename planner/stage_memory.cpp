@@ -70,7 +70,8 @@ std::vector<LayerRange> least_memory_cut(const SlotCounts& slots, const Plan& pl
     return stage_total(slots.rows()[stage], bytes.of(range, plan.microbatch_size, plan.recompute));
   };
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
-  auto cut = partition({.layers = layers, .depth = plan.depth, .cost = cost});
+  auto cut = partition(
+      {.layers = layers, .depth = static_cast<std::int32_t>(part_count(plan)), .cost = cost});
   TANDEM_CHECK(cut.has_value(), layers, plan.depth);
   return std::move(*cut);
 }

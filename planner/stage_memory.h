@@ -49,8 +49,8 @@ Table<DeviceId, MemoryByClass> device_memory(const Program& program, const SlotC
 /// The device that is furthest above `limit`; empty: all are within.
 std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memory, Bytes limit);
 
-/// The cut whose largest device is smallest.
-/// REQUIRES: one stage a device, and no more stages than layers.
+/// The cut whose largest stage, workspace included, is smallest: the largest device, where each has
+/// one stage. REQUIRES: no more stages than layers, no replicas.
 std::vector<LayerRange> least_memory_cut(const SlotCounts& slots, const Plan& plan,
                                          RangeBytes& bytes);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/check.h"
 #include "core/error.h"
 
 namespace tandem {
@@ -38,20 +37,20 @@ StageTimes LayerTimes::of(LayerRange range) const {
   return times;
 }
 
-StageWork::StageWork(const Program& program) : counts_(program.placement().stages()) {
-  TANDEM_CHECK(program.placement().stages() == program.placement().devices,
-               program.placement().stages(), program.placement().devices);
-  for (const Instruction& instruction : program.instructions()) {
-    const LaneId lane = program.lanes(instruction).front();
-    if (program.lanes()[lane].kind != LaneKind::compute) continue;
-    ++counts_[instruction.op.stage][index(instruction.op.kind)];
+StageWork::StageWork(const Schedule& schedule)
+    : placement_(schedule.placement), counts_(schedule.placement.stages()) {
+  for (const std::vector<Op>& order : schedule.order) {
+    for (const Op& op : order) counts_[op.stage][index(op.kind)] += is_collective(op.kind) ? 0 : 1;
   }
 }
 
-StageWork::StageWork(const Schedule& schedule) : counts_(schedule.placement.stages()) {
-  for (const std::vector<Op>& order : schedule.order) {
-    for (const Op& op : order) counts_[op.stage][index(op.kind)] += is_compute(op.kind) ? 1 : 0;
+Duration StageWork::of(DeviceId device, const std::vector<LayerRange>& cut,
+                       const LayerTimes& times) const {
+  Duration work{};
+  for (const StageId stage : placement_.stages_on(device)) {
+    work += of(stage, times.of(cut[index(placement_.part[stage])]));
   }
+  return work;
 }
 
 Duration StageWork::of(StageId stage, const StageTimes& times) const {

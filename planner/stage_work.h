@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/model.h"
-#include "core/program.h"
 #include "core/schedule.h"
 #include "simulator/cost/stage_costs.h"
 
@@ -26,21 +25,22 @@ class LayerTimes {
   std::vector<StageTimes> sums_;  // of the layers before
 };
 
-/// How often each stage runs each kind of op in one batch.
+/// How often each stage runs each kind of op in one batch: all that occupies its compute lane.
 class StageWork {
  public:
-  /// All that occupies its compute lane. REQUIRES: one stage a device.
-  explicit StageWork(const Program& program);
-  /// Only what is sure to, before lowering: an update leaves the lane when it waits for a sum.
   explicit StageWork(const Schedule& schedule);
 
   /// Time that `stage` computes in one batch when it holds a range with these times.
   Duration of(StageId stage, const StageTimes& times) const;
+  /// The same of all stages of a device, for a cut into ranges of each part.
+  Duration of(DeviceId device, const std::vector<LayerRange>& cut, const LayerTimes& times) const;
   /// Throws InputError when all of the work, one op after another, would outlast the clock.
   void check_fits_clock(const LayerTimes& times) const;
   std::size_t stages() const { return counts_.size(); }
+  const Placement& placement() const { return placement_; }
 
  private:
+  Placement placement_;
   Table<StageId, std::array<std::int64_t, kOpKinds>> counts_;
 };
 

@@ -14,6 +14,7 @@
 #include "tools/json_output.h"
 #include "tools/options.h"
 #include "tools/plan_setup.h"
+#include "tools/schedule_options.h"
 
 namespace tandem::tools {
 
@@ -102,14 +103,15 @@ std::string explain_misfit(const PreparedPlan& prepared, const std::string& path
 }  // namespace
 
 int run_check(const Arguments& arguments) {
-  Options options("check", "PLAN [--memory SIZE]",
+  Options options("check", "PLAN [--memory SIZE] [--clip NORM]",
                   "Parses, lowers and verifies a plan, and counts its memory, device by device.");
   options.words("PLAN", 1, 1)
       .value("memory", "SIZE", "of each device, such as 16GiB: does it fit?");
+  add_clip_option(options);
   options.parse(arguments);
   const std::string& path = options.words()[0];
   const std::optional<Bytes> limit = options.bytes("memory");
-  const PreparedPlan prepared = prepare_plan(path);
+  const PreparedPlan prepared = prepare_plan(path, global_norm(options));
   check_program(prepared, path);
   const DeviceMemory memory = planned_memory(prepared);
   const DeviceId fullest = fullest_device(memory);

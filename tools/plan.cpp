@@ -16,6 +16,7 @@
 #include "tools/json_output.h"
 #include "tools/options.h"
 #include "tools/output_file.h"
+#include "tools/schedule_options.h"
 
 namespace tandem::tools {
 
@@ -56,6 +57,7 @@ PlanRequest request_of(const Options& options) {
   if (options.has("schedule") && request.schedules.empty()) {
     throw UsageError("tandem plan: --schedule: expected names such as 2bw,1f1b, found none");
   }
+  request.global_norm = global_norm(options).value_or(false);
   request.vanilla_only = options.choice("semantics", {"any", "vanilla"}) == "vanilla";
   for (const std::string& name : request.schedules) find_schedule(name);
   request.profile = read_profile(options.text("profile"));
@@ -71,11 +73,12 @@ std::vector<std::string> warnings_of(const PlanRequest& request, const Plan& pla
     warnings.push_back(fmt::format("the profile measured the update of {}, not of {}",
                                    name(profile.optimizer), name(request.optimizer)));
   }
-  if (plan.depth != profile.busy_devices) {
+  const int devices = plan.depth * plan.width;
+  if (devices != profile.busy_devices) {
     warnings.push_back(fmt::format(
         "the profile was measured with {} device{} computing at once, and the plan uses {}: where "
         "they share cores or memory, measure with as many",
-        profile.busy_devices, profile.busy_devices == 1 ? "" : "s", plan.depth));
+        profile.busy_devices, profile.busy_devices == 1 ? "" : "s", devices));
   }
   return warnings;
 }
@@ -100,15 +103,16 @@ std::string cut_of(const Plan& plan) {
 }
 
 void print_ranking(const PlanResult& result) {
-  fmt::print("{:>4}  {:<15} {:>6} {:>12} {:>5} {:>9} {:>10} {:>10} {:>10} {:>6} {:>10}  {}\n",
-             "rank", "schedule", "stages", "microbatches", "extra", "recompute", "samples/s",
-             "period", "slowest", "waits", "peak", "layers");
+  fmt::print("{:>4}  {:<15} {:>5} {:>6} {:>12} {:>5} {:>9} {:>10} {:>10} {:>10} {:>6} {:>10}  {}\n",
+             "rank", "schedule", "width", "stages", "microbatches", "extra", "recompute",
+             "samples/s", "period", "slowest", "waits", "peak", "layers");
   std::size_t rank = 0;
   for (const Candidate& candidate : result.ranked) {
     const Plan& plan = candidate.plan;
     fmt::print(
-        "{:>4}  {:<15} {:>6} {:>12} {:>5} {:>9} {:>10.4g} {:>10} {:>10} {:>5.1f}% {:>10}  {}\n",
-        ++rank, plan.schedule, plan.depth,
+        "{:>4}  {:<15} {:>5} {:>6} {:>12} {:>5} {:>9} {:>10.4g} {:>10} {:>10} {:>5.1f}% {:>10}  "
+        "{}\n",
+        ++rank, plan.schedule, plan.width, plan.stages.size(),
         fmt::format("{} x {}", plan.microbatch_size, plan.microbatches), plan.extra_in_flight,
         name(plan.recompute), plan.predicted.samples_per_s,
         print_duration(candidate.period.cycle / candidate.period.batches),
@@ -116,8 +120,8 @@ void print_ranking(const PlanResult& result) {
         print_bytes(candidate.peak_bytes), cut_of(plan));
   }
   fmt::print(
-      "Period: mean time of a batch in an endless run. Slowest: what the busiest stage computes of "
-      "it; it waits the\n"
+      "Period: mean time of a batch in an endless run. Slowest: what the busiest device computes "
+      "of it; it waits the\n"
       "rest. Peak: bytes of the fullest device.\n");
 }
 
@@ -131,7 +135,7 @@ void print_rejections(const PlanResult& result) {
   }
   fmt::print("\n{} shapes of a plan, {} programs simulated", result.shapes, result.simulated);
   if (result.pruned > 0) {
-    fmt::print("; {} shapes left out: their slowest stage alone is slower than rank {}",
+    fmt::print("; {} shapes left out: their slowest device alone is slower than rank {}",
                result.pruned, result.ranked.size());
   }
   fmt::print(".\n");
@@ -152,6 +156,7 @@ Json as_json(const Candidate& candidate) {
           {"semantics", name(candidate.schedule->weights)},
           {"width", plan.width},
           {"depth", plan.depth},
+          {"chunks", plan.chunks},
           {"microbatch_size", plan.microbatch_size},
           {"microbatches", plan.microbatches},
           {"extra_in_flight", plan.extra_in_flight},
@@ -160,8 +165,8 @@ Json as_json(const Candidate& candidate) {
           {"period_s", plan.predicted.period_s},
           {"period_batches", candidate.period.batches},
           {"throughput_samples_per_s", plan.predicted.samples_per_s},
-          {"slowest_stage", candidate.slowest_stage},
-          {"slowest_stage_s", to_seconds(candidate.slowest)},
+          {"slowest_device", index(candidate.slowest_device)},
+          {"slowest_device_s", to_seconds(candidate.slowest)},
           {"bubble_of_period", candidate.bubble()},
           {"devices", std::move(devices)}};
 }
@@ -227,6 +232,7 @@ int run_plan(const Arguments& arguments) {
              "any|vanilla: vanilla leaves out delayed weights, such as 2bw (default any)")
       .value("optimizer", "KIND", "sgd|momentum|adamw (default: the one that the profile measured)")
       .value("output", "FILE", "write the best plan");
+  add_clip_option(options);
   for (const char* name : {"cluster", "width", "recompute"}) options.absent(name);
   options.parse(arguments);
   const PlanRequest request = request_of(options);

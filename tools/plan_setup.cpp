@@ -30,12 +30,20 @@ constexpr std::int64_t kMostCells = 1 << 20;
 
 /// An option that a schedule does not have is an error, not ignored.
 void check_options(const std::string& path, const Plan& plan, const ScheduleTraits& traits) {
+  struct Given {
+    std::string option, key;
+    bool given;
+  };
+  const Given all[] = {{"chunks", "chunks", plan.chunks != 1},
+                       {"group", "group", plan.group != 0},
+                       {"extra-in-flight", "extra_in_flight", plan.extra_in_flight != 0},
+                       {"replicas", "replicas", !plan.replicas.empty()},
+                       {"vertical-sync", "vertical_sync", plan.vertical_sync}};
   const auto& taken = traits.options;
-  if (plan.extra_in_flight == 0) return;
-  if (std::find(taken.begin(), taken.end(), "extra-in-flight") != taken.end()) return;
-  reject(path, "/extra_in_flight",
-         fmt::format("expected 0, since schedule {} has no such option, found {}", traits.name,
-                     plan.extra_in_flight));
+  for (const Given& one : all) {
+    if (!one.given || std::find(taken.begin(), taken.end(), one.option) != taken.end()) continue;
+    reject(path, "/" + one.key, fmt::format("schedule {} has no such option", traits.name));
+  }
 }
 
 Schedule schedule_of(const std::string& path, const Plan& plan) {
@@ -43,10 +51,10 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
     reject(path, "/depth",
            fmt::format("expected at most {} stages, found {}", kMostDepth, plan.depth));
   }
-  if (std::int64_t{plan.depth} * plan.microbatches > kMostCells) {
+  if (static_cast<std::int64_t>(plan.stages.size()) * plan.microbatches > kMostCells) {
     reject(path, "/microbatches",
            fmt::format("{} microbatches on {} stages: expected a product of at most {}",
-                       plan.microbatches, plan.depth, kMostCells));
+                       plan.microbatches, plan.stages.size(), kMostCells));
   }
   try {
     const ScheduleTraits& traits = find_schedule(plan.schedule);
@@ -62,8 +70,9 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
 
 }  // namespace
 
-PreparedPlan prepare_plan(const std::string& path) {
+PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm) {
   Plan plan = read_plan(path);
+  plan.global_norm = global_norm.value_or(plan.global_norm);
   Schedule schedule = schedule_of(path, plan);
   if (schedule.placement.parts() != plan.stages.size()) {
     reject(path, "/stages",

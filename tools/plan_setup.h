@@ -20,9 +20,10 @@ struct PreparedPlan {
   Table<StageId, StageBytes> bytes;
 };
 
-/// Reads and lowers. Throws InputError at its place in the file when the schedule is unknown or
+/// Reads and lowers. `global_norm`: whether updates wait for the norm of all gradients, in place of
+/// what the plan says. Throws InputError at its place in the file when the schedule is unknown or
 /// can't serve the plan, or when the program would be absurdly large.
-PreparedPlan prepare_plan(const std::string& path);
+PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm = {});
 
 /// The plan's own profile, or the one at `profile_path` when that is not empty. Throws InputError
 /// when there is none.

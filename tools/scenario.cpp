@@ -132,10 +132,23 @@ StageCosts costs_from_file(const Options& options, const std::string& path, Scen
   return costs;
 }
 
+Json as_json(const ScheduleRequest& request) {
+  return {{"devices", request.devices},
+          {"microbatches", request.microbatches},
+          {"width", request.width},
+          {"chunks", request.chunks},
+          {"group", request.group},
+          {"extra_in_flight", request.extra_in_flight},
+          {"replicas", request.replicas},
+          {"vertical_sync", request.vertical_sync},
+          {"recompute", name(request.recompute)},
+          {"global_norm", request.global_norm}};
+}
+
 /// A schedule in our notation; what its text says of devices and microbatches is not said again.
 Schedule schedule_of_file(const Options& options) {
-  for (const char* name : {"schedule", "devices", "microbatches", "width", "recompute",
-                           "extra-in-flight", "replicas"}) {
+  for (const char* name : {"schedule", "devices", "microbatches", "width", "recompute", "chunks",
+                           "group", "extra-in-flight", "replicas", "vertical-sync", "clip"}) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem simulate: the schedule file says --{} already", name));
   }
@@ -144,12 +157,20 @@ Schedule schedule_of_file(const Options& options) {
   return parse_schedule(read_file(path, kLargestSchedule), path);
 }
 
-Schedule schedule_of_names(const Options& options) {
-  if (options.has("schedule-file")) return schedule_of_file(options);
+/// Sets the request too; of a file as far as the text tells.
+Schedule schedule_of_names(const Options& options, ScheduleRequest& request) {
+  if (options.has("schedule-file")) {
+    Schedule schedule = schedule_of_file(options);
+    request.devices = schedule.placement.devices;
+    request.microbatches = schedule.microbatches;
+    request.width = schedule.width;
+    return schedule;
+  }
   if (!options.has("schedule"))
     throw UsageError("tandem simulate: give a plan, or --schedule NAME with costs");
   const ScheduleTraits& traits = find_schedule(options.text("schedule"));
-  return make_schedule(traits, schedule_request(options, traits));
+  request = schedule_request(options, traits);
+  return make_schedule(traits, request);
 }
 
 /// Refuses a program that would compute something else than its schedule's batches.
@@ -166,7 +187,8 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
   if (options.has("profile")) {
     throw UsageError("tandem simulate: --profile is for a plan, which says what the layers are");
   }
-  Schedule schedule = schedule_of_names(options);
+  ScheduleRequest request;
+  Schedule schedule = schedule_of_names(options, request);
   Program program = lower(schedule, lanes);
   if (options.has("schedule-file"))
     check_right(lanes == TransferLanes::shared ? program : lower(schedule));
@@ -181,12 +203,8 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
   scenario.microbatch_size =
       static_cast<std::int32_t>(options.integer("microbatch-size", 1, 1'000'000, 1));
   scenario.config = {{"schedule", scenario.schedule.name},
-                     {"devices", scenario.schedule.placement.devices},
-                     {"microbatches", scenario.schedule.microbatches},
-                     {"microbatch_size", scenario.microbatch_size},
-                     {"width", scenario.schedule.width},
-                     {"extra_in_flight", options.integer("extra-in-flight", 0, 65535, 0)},
-                     {"recompute", options.text("recompute", "none")}};
+                     {"microbatch_size", scenario.microbatch_size}};
+  scenario.config.update(as_json(request));
   const Placement& placement = scenario.program.placement();
   StageCosts costs;
   if (options.has("costs")) {
@@ -208,9 +226,10 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
 
 Scenario from_plan(const Options& options, TransferLanes lanes) {
   const std::string& path = options.words()[0];
-  for (const char* name : {"schedule", "schedule-file", "devices", "microbatches", "width",
-                           "recompute", "extra-in-flight", "replicas", "costs", "costs-per",
-                           "microbatch-size", "activation-bytes", "weight-gradient-bytes"}) {
+  for (const char* name :
+       {"schedule", "schedule-file", "devices", "microbatches", "width", "recompute", "chunks",
+        "group", "extra-in-flight", "replicas", "vertical-sync", "costs", "costs-per",
+        "microbatch-size", "activation-bytes", "weight-gradient-bytes"}) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem simulate: the plan says --{} already", name));
   }
@@ -219,11 +238,10 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
       throw UsageError(
           fmt::format("tandem simulate: a plan has measured costs: --{} is not taken", name));
   }
-  PreparedPlan prepared = prepare_plan(path);
+  PreparedPlan prepared = prepare_plan(path, global_norm(options));
   const Plan& plan = prepared.plan;
   const Profile profile = profile_of(path, plan, options.text("profile"));
-  const StageCosts costs =
-      costs_from_profile(profile, plan.model, plan.stages, plan.microbatch_size, plan.recompute);
+  const StageCosts costs = costs_from_profile(profile, plan);
   Table<DeviceId, MemoryByClass> memory = planned_memory(prepared);
   Program program = lanes == TransferLanes::shared ? std::move(prepared.program)
                                                    : lower(prepared.schedule, lanes);
@@ -242,12 +260,8 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
   scenario.config = {{"plan", path},
                      {"model", plan.model.name},
                      {"schedule", plan.schedule},
-                     {"devices", plan.depth},
-                     {"microbatches", plan.microbatches},
-                     {"microbatch_size", plan.microbatch_size},
-                     {"width", plan.width},
-                     {"extra_in_flight", plan.extra_in_flight},
-                     {"recompute", name(plan.recompute)}};
+                     {"microbatch_size", plan.microbatch_size}};
+  scenario.config.update(as_json(schedule_request(plan)));
   scenario.assumptions["profile"] = {
       {"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
   return scenario;

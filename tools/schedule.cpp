@@ -19,18 +19,21 @@ namespace {
 
 int list(bool json) {
   if (!json) {
-    fmt::print("{:<20} {:<15} {:<18} {:<15} {}\n", "name", "weights", "bubble", "activations",
+    fmt::print("{:<20} {:<15} {:<23} {:<31} {}\n", "name", "weights", "bubble", "activations",
                "constraints");
     for (const ScheduleTraits& row : schedules()) {
-      fmt::print("{:<20} {:<15} {:<18} {:<15} {}\n", row.name, name(row.weights), row.bubble,
+      fmt::print("{:<20} {:<15} {:<23} {:<31} {}\n", row.name, name(row.weights), row.bubble,
                  row.activations, row.constraints);
       fmt::print("  {} ({}){}\n", row.summary, row.source,
                  row.trainable ? "" : "; emitted, verified and simulated, not trained");
+      if (!row.options.empty()) fmt::print("  options: --{}\n", fmt::join(row.options, ", --"));
     }
     fmt::print(
         "\nBubble: idle time of a batch beyond m(F+B), equal stages, no latency. Activations: peak "
         "of microbatches on\n"
-        "device d of p. F: forward, B: whole backward, m: microbatches of a batch.\n");
+        "device d of p. F: forward, B: whole backward, of all that a device holds; m: microbatches "
+        "of a batch; v: chunks of a\n"
+        "device; g: group. All take --width, --recompute and --clip.\n");
     return 0;
   }
   Json rows = Json::array();

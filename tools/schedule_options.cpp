@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <numeric>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -27,43 +29,100 @@ std::vector<std::uint16_t> parse_replicas(const std::string& text) {
   return replicas;
 }
 
+/// Options that only some schedules take, as their rows of the registry have them.
+constexpr const char* kOptionsOfSome[] = {"chunks", "group", "extra-in-flight", "replicas",
+                                          "vertical-sync"};
+
+bool takes(const ScheduleTraits& traits, const std::string& option) {
+  return std::find(traits.options.begin(), traits.options.end(), option) != traits.options.end();
+}
+
+/// What stands for --devices where it is not given: the replicas of all parts, or the only number
+/// that the schedule takes.
+std::uint16_t devices_of(const Options& options, const ScheduleTraits& traits,
+                         const std::vector<std::uint16_t>& replicas) {
+  const std::int64_t all = std::accumulate(replicas.begin(), replicas.end(), std::int64_t{0});
+  const std::int64_t otherwise = replicas.empty() ? traits.only_devices : all;
+  if (!options.has("devices") && otherwise == 0) throw UsageError("--devices is missing");
+  return static_cast<std::uint16_t>(
+      options.integer("devices", 1, kMostDevices, std::min(otherwise, kMostDevices)));
+}
+
 }  // namespace
 
 void add_schedule_options(Options& options) {
   options.value("devices", "P", "devices of the pipeline")
       .value("microbatches", "M", "microbatches of a batch (one update)")
       .value("width", "W", "replicas of the whole pipeline (default 1)")
-      .value("recompute", "KIND", "none|full: recompute activations in the backward")
+      .value("recompute", "KIND", "none|selective|full: recompute activations in the backward")
+      .value("chunks", "V", "interleaved, looped-bfs: stages on each device (default 2)")
+      .value("group", "G",
+             "interleaved: microbatches of a chunk in a row (default: the fewest that work, P "
+             "where M is a multiple of it)")
       .value("extra-in-flight", "N",
              "2bw: microbatches in flight beyond the minimum on the first stage")
-      .value("replicas", "A-B-C", "probe-replicated: replicas of each part, such as 2-1-1");
-  for (const char* name :
-       {"chunks", "group", "vertical-sync", "activation-cap", "waves", "directions", "slices"}) {
-    options.absent(name);
+      .value("replicas", "A-B-C", "pipedream: replicas of each stage, such as 2-1-1")
+      .flag("vertical-sync", "pipedream: a microbatch uses one version on all stages");
+  add_clip_option(options);
+  for (const char* name : {"activation-cap", "waves", "directions", "slices"}) options.absent(name);
+}
+
+void add_clip_option(Options& options) {
+  options.value("clip", "NORM",
+                "clip by the norm of all gradients, which every update then waits for; "
+                "per-stage[:NORM]: each stage by its own");
+}
+
+std::optional<bool> global_norm(const Options& options) {
+  const std::optional<Clipping> clip = clipping(options);
+  if (!clip) return std::nullopt;
+  return !clip->per_stage;
+}
+
+std::optional<Clipping> clipping(const Options& options) {
+  if (!options.has("clip")) return std::nullopt;
+  constexpr std::string_view kPerStage = "per-stage";
+  const std::string text = options.text("clip");
+  std::string_view norm = text;
+  Clipping clip;
+  if (norm.starts_with(kPerStage)) {
+    clip.per_stage = true;
+    norm.remove_prefix(kPerStage.size());
+    if (norm.empty()) return clip;
+    norm = norm.front() == ':' ? norm.substr(1) : std::string_view();
   }
+  const auto [end, error] = std::from_chars(norm.data(), norm.data() + norm.size(), clip.norm);
+  const bool whole = end == norm.data() + norm.size() && error == std::errc{};
+  if (!whole || !std::isfinite(clip.norm) || clip.norm <= 0.0) {
+    throw UsageError(fmt::format(
+        "--clip: expected a norm above 0, such as 1.0, or per-stage[:NORM], found \"{}\"", text));
+  }
+  return clip;
 }
 
 ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& traits) {
-  for (const std::string name : {"extra-in-flight", "replicas"}) {
-    const bool taken =
-        std::find(traits.options.begin(), traits.options.end(), name) != traits.options.end();
-    if (options.has(name) && !taken) {
+  for (const std::string name : kOptionsOfSome) {
+    if (options.has(name) && !takes(traits, name)) {
       throw UsageError(fmt::format("schedule {} has no option --{}", traits.name, name));
     }
   }
-  if (options.text("recompute") == "selective")
-    throw UsageError("--recompute selective is not in this version");
   ScheduleRequest request;
   if (options.has("replicas")) request.replicas = parse_replicas(options.text("replicas"));
-  if (!options.has("devices")) throw UsageError("--devices is missing");
+  request.devices = devices_of(options, traits, request.replicas);
   if (!options.has("microbatches")) throw UsageError("--microbatches is missing");
-  request.devices = static_cast<std::uint16_t>(options.integer("devices", 1, kMostDevices, 1));
   request.microbatches = static_cast<std::int32_t>(options.integer("microbatches", 1, 65535, 1));
+  request.chunks = static_cast<std::uint16_t>(
+      options.integer("chunks", 1, kMostDevices, takes(traits, "chunks") ? 2 : 1));
+  request.group = static_cast<std::int32_t>(options.integer("group", 1, 65535, 0));
   request.width = static_cast<std::uint16_t>(options.integer("width", 1, 65535, 1));
   request.extra_in_flight =
       static_cast<std::int32_t>(options.integer("extra-in-flight", 0, 65535, 0));
-  request.recompute =
-      options.choice("recompute", {"none", "full"}) == "full" ? Recompute::full : Recompute::none;
+  request.vertical_sync = options.has("vertical-sync");
+  const std::string recompute = options.choice("recompute", {"none", "selective", "full"});
+  request.recompute = recompute == "full"        ? Recompute::full
+                      : recompute == "selective" ? Recompute::selective
+                                                 : Recompute::none;
+  request.global_norm = global_norm(options).value_or(false);
   return request;
 }
 

@@ -1,13 +1,26 @@
 #pragma once
 // The options that describe a schedule, shared by `schedule`, `simulate` and `plan`.
 
+#include <optional>
+
 #include "core/schedule.h"
 #include "tools/options.h"
 
 namespace tandem::tools {
 
-/// --devices, --microbatches, --width, --recompute and what single schedules take.
+/// --devices, --microbatches, --width, --recompute, --clip and what single schedules take.
 void add_schedule_options(Options& options);
+
+/// What --clip says.
+struct Clipping {
+  bool per_stage = false;  // each stage by the norm of its own gradients
+  double norm = 1.0;
+};
+/// Empty: no --clip. Throws UsageError.
+std::optional<Clipping> clipping(const Options& options);
+void add_clip_option(Options& options);
+/// Whether updates wait for the norm of all gradients, as --clip has it; empty: no --clip.
+std::optional<bool> global_norm(const Options& options);
 
 /// The request, with the defaults of the contract. Throws UsageError for an option that the
 /// schedule does not have.

@@ -185,8 +185,7 @@ void compare_with_reference(const Training& training, const std::vector<double>&
 Timeline predict(const Training& training, const std::string& plan_path) {
   const Plan& plan = training.prepared.plan;
   const Program& program = training.prepared.program;
-  const StageCosts costs = costs_from_profile(profile_of(plan_path, plan, {}), plan.model,
-                                              plan.stages, plan.microbatch_size, plan.recompute);
+  const StageCosts costs = costs_from_profile(profile_of(plan_path, plan, {}), plan);
   const CostTable table = price(program, cost_model(program.placement(), costs));
   return *simulate(program, table, {.batches = training.steps, .record = true}).timeline;
 }

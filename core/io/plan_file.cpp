@@ -63,14 +63,17 @@ std::string stage_fault(LayerRange range, std::int32_t begin, bool last, std::in
 void check_cover(const JsonReader& reader, const Plan& plan) {
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
   const std::vector<JsonReader> rows = reader.array();
-  if (plan.depth > layers) {
-    reader.complain(fmt::format("more stages than layers: {} stages for the model's {} layers",
-                                plan.depth, layers));
+  const std::size_t parts = part_count(plan);
+  if (parts > static_cast<std::size_t>(layers)) {
+    reader.complain(
+        fmt::format("more stages than layers: {} stages for the model's {} layers", parts, layers));
     return;
   }
-  if (rows.size() != plan.depth) {
-    reader.complain(fmt::format("expected {} stages, one for each device of the depth, found {}",
-                                plan.depth, rows.size()));
+  if (rows.size() != parts) {
+    const char* why = !plan.replicas.empty() ? "for each entry of the replicas"
+                      : plan.chunks > 1      ? "for each chunk of each device"
+                                             : "for each device of the depth";
+    reader.complain(fmt::format("expected {} stages, one {}, found {}", parts, why, rows.size()));
     return;
   }
   std::int32_t begin = 0;
@@ -95,11 +98,17 @@ Prediction read_prediction(const JsonReader& reader) {
   return predicted;
 }
 
-/// The model, the depth, and what must agree with them.
+/// The model, the devices and their stages, and what must agree with them.
 void read_cut(const JsonReader& root, Plan& plan) {
   const std::size_t before = root.complaints();
   plan.model = read_model_object(root["model"]);
   plan.depth = root["depth"].integer<std::uint16_t>(1, kMostDevices);
+  if (root.has("chunks")) plan.chunks = root["chunks"].integer<std::uint16_t>(1, kMostDevices);
+  if (root.has("replicas")) {
+    for (const JsonReader& count : root["replicas"].array()) {
+      plan.replicas.push_back(count.integer<std::uint16_t>(1, kMostDevices));
+    }
+  }
   const bool sound = root.complaints() == before;
 
   const std::size_t before_stages = root.complaints();
@@ -132,8 +141,9 @@ void check_size(const JsonReader& root, const Plan& plan) {
 Plan read_plan_object(const JsonReader& root) {
   Plan plan;
   if (!root.object({"version", "model", "schedule", "width", "depth", "microbatch_size",
-                    "microbatches", "extra_in_flight", "recompute", "optimizer", "stages",
-                    "profile", "predicted"})) {
+                    "microbatches", "chunks", "group", "extra_in_flight", "replicas",
+                    "vertical_sync", "recompute", "global_norm", "optimizer", "stages", "profile",
+                    "predicted"})) {
     return plan;
   }
   read_version(root, kVersion);
@@ -143,6 +153,9 @@ Plan read_plan_object(const JsonReader& root) {
   plan.microbatch_size = root["microbatch_size"].integer<std::int32_t>(1, kMostMicrobatches);
   plan.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostMicrobatches);
   plan.extra_in_flight = root["extra_in_flight"].integer<std::int32_t>(0, kMostMicrobatches);
+  if (root.has("group")) plan.group = root["group"].integer<std::int32_t>(0, kMostMicrobatches);
+  if (root.has("vertical_sync")) plan.vertical_sync = root["vertical_sync"].boolean();
+  if (root.has("global_norm")) plan.global_norm = root["global_norm"].boolean();
   plan.recompute = root["recompute"].one_of(kRecomputations);
   plan.optimizer = read_optimizer(root["optimizer"]);
   plan.profile = root["profile"].string();
@@ -166,22 +179,27 @@ std::string plan_text(const Plan& plan) {
   for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
   const Prediction& predicted = plan.predicted;
   TANDEM_CHECK(std::isfinite(predicted.period_s) && std::isfinite(predicted.samples_per_s));
-  const Json json = {{"version", kVersion},
-                     {"model", model_json(plan.model)},
-                     {"schedule", plan.schedule},
-                     {"width", plan.width},
-                     {"depth", plan.depth},
-                     {"microbatch_size", plan.microbatch_size},
-                     {"microbatches", plan.microbatches},
-                     {"extra_in_flight", plan.extra_in_flight},
-                     {"recompute", name(plan.recompute)},
-                     {"optimizer", name(plan.optimizer)},
-                     {"stages", stages},
-                     {"profile", plan.profile},
-                     {"predicted",
-                      {{"period_s", predicted.period_s},
+  Json json = {{"version", kVersion},
+               {"model", model_json(plan.model)},
+               {"schedule", plan.schedule},
+               {"width", plan.width},
+               {"depth", plan.depth},
+               {"microbatch_size", plan.microbatch_size},
+               {"microbatches", plan.microbatches}};
+  // What most schedules have no use for stands only where it says something.
+  if (plan.chunks != 1) json["chunks"] = plan.chunks;
+  if (plan.group != 0) json["group"] = plan.group;
+  json["extra_in_flight"] = plan.extra_in_flight;
+  if (!plan.replicas.empty()) json["replicas"] = plan.replicas;
+  if (plan.vertical_sync) json["vertical_sync"] = true;
+  json["recompute"] = name(plan.recompute);
+  if (plan.global_norm) json["global_norm"] = true;
+  json["optimizer"] = name(plan.optimizer);
+  json["stages"] = stages;
+  json["profile"] = plan.profile;
+  json["predicted"] = {{"period_s", predicted.period_s},
                        {"samples_per_s", predicted.samples_per_s},
-                       {"peak_bytes", predicted.peak_bytes}}}};
+                       {"peak_bytes", predicted.peak_bytes}};
   return json_text(json);
 }
 

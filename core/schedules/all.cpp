@@ -11,7 +11,7 @@ std::optional<std::string> accept(const ScheduleRequest&) { return std::nullopt;
 
 using Rows = std::vector<ScheduleTraits>;
 
-Rows trained_rows() {
+Rows baseline_rows() {
   return {
       {.name = "model-parallel",
        .aliases = {},
@@ -26,6 +26,20 @@ Rows trained_rows() {
        .options = {},
        .reject = accept,
        .make = make_model_parallel},
+      {.name = "data-parallel",
+       .aliases = {},
+       .summary = "no pipeline: the whole model on each device of the width",
+       .source = "PipeDream, SOSP 2019, section 2.1",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 1,
+       .trainable = false,
+       .constraints = "p = 1",
+       .bubble = "the sum over the width",
+       .activations = "1",
+       .options = {},
+       .only_devices = 1,
+       .reject = accept,
+       .make = make_data_parallel},
       {.name = "gpipe",
        .aliases = {},
        .summary = "all forwards, then all backwards, flush",
@@ -39,6 +53,11 @@ Rows trained_rows() {
        .options = {},
        .reject = accept,
        .make = make_gpipe},
+  };
+}
+
+Rows flush_rows() {
+  return {
       {.name = "1f1b",
        .aliases = {"flush", "pipedream-flush", "dapple"},
        .summary = "one forward, one backward, with flush",
@@ -52,6 +71,65 @@ Rows trained_rows() {
        .options = {},
        .reject = accept,
        .make = make_one_forward_one_backward},
+      {.name = "1f1b-eager",
+       .aliases = {},
+       .summary = "1f1b with forwards early enough to hide the latency of links",
+       .source = "On Optimizing the Communication of Model Parallelism, MLSys 2023",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 1,
+       .trainable = true,
+       .constraints = "none",
+       .bubble = "(p-1)(F+B)",
+       .activations = "min(m, 2(p-d)-1)",
+       .options = {},
+       .reject = accept,
+       .make = make_eager},
+      {.name = "interleaved",
+       .aliases = {},
+       .summary = "1f1b over v chunks on each device, with flush",
+       .source = "Megatron-LM, arXiv 2104.04473, section 2.2",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 0,
+       .trainable = false,
+       .constraints = "groups, the last too, of p microbatches or more",
+       .bubble = "(p-1)(F+B)/v, m >= p",
+       .activations = "min(mv, 2(p-1-d)+(v-1)g+1)/v",
+       .options = {"chunks", "group"},
+       .reject = reject_interleaved,
+       .make = make_interleaved},
+      {.name = "looped-bfs",
+       .aliases = {},
+       .summary = "v chunks on each device, one after the other: all forwards, then all backwards",
+       .source = "Breadth-First Pipeline Parallelism (Lamy-Poirier), MLSys 2023",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 0,
+       .trainable = false,
+       .constraints = "none",
+       .bubble = "(p-1)(F+B)/v, m >= p",
+       .activations = "m",
+       .options = {"chunks"},
+       .backwards_descend = true,
+       .reject = accept,
+       .make = make_looped_bfs},
+  };
+}
+
+Rows endless_rows() {
+  return {
+      {.name = "pipedream",
+       .aliases = {},
+       .summary = "weight stashing: an update after each microbatch, never drains",
+       .source = "PipeDream, SOSP 2019; arXiv 1806.03377",
+       .weights = WeightSemantics::stashed,
+       .stages_per_device = 1,
+       .trainable = false,
+       .constraints = "m divisible by the replicas of each stage",
+       .bubble = "0 in steady state",
+       .activations = "p-d; p-d weight versions",
+       .options = {"replicas", "vertical-sync"},
+       .updates_together = false,
+       .reject = reject_stashed,
+       .make = make_stashed},
       {.name = "2bw",
        .aliases = {},
        .summary = "double-buffered weight updates, never drains",
@@ -70,20 +148,6 @@ Rows trained_rows() {
 
 Rows probe_rows() {
   return {
-      {.name = "probe-replicated",
-       .aliases = {},
-       .summary = "probe: PipeDream's replicated stages in round robin",
-       .source = "PipeDream, SOSP 2019 (1F1B-RR)",
-       .weights = WeightSemantics::stashed,
-       .stages_per_device = 1,
-       .trainable = false,
-       .constraints = "m divisible by the replicas of each part",
-       .bubble = "0 in steady state",
-       .activations = "rounds behind + 1",
-       .options = {"replicas"},
-       .updates_together = false,
-       .reject = reject_replicated_probe,
-       .make = make_replicated_probe},
       {.name = "probe-v",
        .aliases = {},
        .summary = "probe: two chunks a device in a V, all forwards first",
@@ -116,9 +180,11 @@ Rows probe_rows() {
 /// Built at the first call: tests ask before main() begins.
 const Rows& registry() {
   static const Rows kRows = [] {
-    Rows rows = trained_rows(), probes = probe_rows();
-    for (ScheduleTraits& row : probes) rows.push_back(std::move(row));
-    return rows;
+    Rows all;
+    for (const Rows& rows : {baseline_rows(), flush_rows(), endless_rows(), probe_rows()}) {
+      all.insert(all.end(), rows.begin(), rows.end());
+    }
+    return all;
   }();
   return kRows;
 }

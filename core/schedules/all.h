@@ -11,13 +11,20 @@ namespace tandem {
 
 Schedule make_model_parallel(const ScheduleRequest& request);
 Schedule make_gpipe(const ScheduleRequest& request);
+Schedule make_data_parallel(const ScheduleRequest& request);
 Schedule make_one_forward_one_backward(const ScheduleRequest& request);
+Schedule make_eager(const ScheduleRequest& request);
+
+std::optional<std::string> reject_interleaved(const ScheduleRequest& request);
+Schedule make_interleaved(const ScheduleRequest& request);
+Schedule make_looped_bfs(const ScheduleRequest& request);
+
+std::optional<std::string> reject_stashed(const ScheduleRequest& request);
+Schedule make_stashed(const ScheduleRequest& request);
 
 std::optional<std::string> reject_double_buffered(const ScheduleRequest& request);
 Schedule make_double_buffered(const ScheduleRequest& request);
 
-std::optional<std::string> reject_replicated_probe(const ScheduleRequest& request);
-Schedule make_replicated_probe(const ScheduleRequest& request);
 Schedule make_v_probe(const ScheduleRequest& request);
 std::optional<std::string> reject_bidirectional_probe(const ScheduleRequest& request);
 Schedule make_bidirectional_probe(const ScheduleRequest& request);

@@ -27,16 +27,33 @@ std::optional<std::string> reject_double_buffered(const ScheduleRequest& request
       needed, devices, request.extra_in_flight, request.microbatches);
 }
 
+/// The gradients of an update pass through other devices: it would wait for them where it stands.
+static bool awaits_others(const ScheduleRequest& request, const Placement& placement,
+                          StageId stage) {
+  return (request.global_norm && request.devices > 1) || request.width > 1 ||
+         !placement.tied_with(placement.part[stage]).empty();
+}
+
+// An update that awaits others stands as late as its first reader allows, right before the first
+// forward two batches on: the sums have until then, and the gradients of the batch between need a
+// buffer of their own. All offsets are then a batch further on, so that none is negative.
 Schedule make_double_buffered(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule("2bw", request, linear_placement(request.devices));
+  const std::int32_t m = request.microbatches;
+  const auto late = [&](StageId stage) {
+    return awaits_others(request, schedule.placement, stage);
+  };
+  const std::int32_t shift = late(StageId{}) ? m : 0;
   for (const StageId stage : ids(schedule.placement.device)) {
     std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
     const std::int32_t ahead = forwards_ahead(request, stage);
-    for (std::int32_t i = 0; i < request.microbatches; ++i) {
-      order.push_back(forward(stage, i + ahead, 1));
-      order.push_back(backward(stage, i, 1));
+    for (std::int32_t i = 0; i < m; ++i) {
+      if (late(stage) && i + ahead == m) order.push_back(update(stage, m - 1, m));
+      order.push_back(forward(stage, i + ahead + shift, 1));
+      order.push_back(backward(stage, i + shift, 1));
     }
-    order.push_back(update(stage, request.microbatches - 1, request.microbatches));
+    if (!late(stage)) order.push_back(update(stage, m - 1 + shift, m));
+    if (late(stage) && ahead == 0) order.push_back(update(stage, m - 1, m));
   }
   return schedule;
 }

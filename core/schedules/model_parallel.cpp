@@ -1,13 +1,13 @@
-// Inter-layer model parallelism: one microbatch in flight, so p − 1 of p devices are idle. The
-// baseline of every paper.
+// One microbatch at a time. On p devices: inter-layer model parallelism, in which p − 1 of them are
+// idle, the baseline of every paper. On one, replicated by the width: data parallelism.
 
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
 
 namespace tandem {
 
-Schedule make_model_parallel(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("model-parallel", request, linear_placement(request.devices));
+static Schedule one_at_a_time(std::string_view name, const ScheduleRequest& request) {
+  Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
   for (const StageId stage : ids(schedule.placement.device)) {
     std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
     for (std::int32_t i = 0; i < request.microbatches; ++i) {
@@ -17,6 +17,14 @@ Schedule make_model_parallel(const ScheduleRequest& request) {
     order.push_back(update(stage, request.microbatches - 1, request.microbatches));
   }
   return schedule;
+}
+
+Schedule make_model_parallel(const ScheduleRequest& request) {
+  return one_at_a_time("model-parallel", request);
+}
+
+Schedule make_data_parallel(const ScheduleRequest& request) {
+  return one_at_a_time("data-parallel", request);
 }
 
 }  // namespace tandem

@@ -1,6 +1,6 @@
 // 1F1B with flush: PipeDream-Flush (2BW paper §3.2), DAPPLE, Megatron's non-interleaved schedule.
 // As few forwards as fill the pipeline, then one forward and one backward in turn, then the rest of
-// the backwards.
+// the backwards. And its eager variant, with twice as many forwards first.
 
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
@@ -20,15 +20,24 @@ static void append_one_forward_one_backward(std::vector<Op>& order, StageId stag
   }
 }
 
-Schedule make_one_forward_one_backward(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("1f1b", request, linear_placement(request.devices));
+/// `slope`: forwards by which each stage is further ahead than the next.
+static Schedule with_slope(std::string_view name, const ScheduleRequest& request,
+                           std::int32_t slope) {
+  Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
   for (const StageId stage : ids(schedule.placement.device)) {
     std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
     const auto rest = static_cast<std::int32_t>(request.devices - 1 - index(stage));
-    append_one_forward_one_backward(order, stage, rest, request.microbatches);
+    append_one_forward_one_backward(order, stage, slope * rest, request.microbatches);
     order.push_back(update(stage, request.microbatches - 1, request.microbatches));
   }
   return schedule;
 }
+
+Schedule make_one_forward_one_backward(const ScheduleRequest& request) {
+  return with_slope("1f1b", request, 1);
+}
+
+// Forwards early enough that the latency of the links is hidden, at twice the activations.
+Schedule make_eager(const ScheduleRequest& request) { return with_slope("1f1b-eager", request, 2); }
 
 }  // namespace tandem

@@ -1,6 +1,6 @@
-// Three probes: no schedules for use, but shapes that the types, lower(), verify() and the
-// simulator must hold, kept honest from the start — replicated stages in round robin, two chunks a
-// device in a V, two directions over the same parts.
+// Two probes: no schedules for use, but shapes that the types, lower(), verify() and the simulator
+// must hold, kept honest from the start — two chunks a device in a V, two directions over the same
+// parts.
 
 #include <fmt/format.h>
 
@@ -8,61 +8,6 @@
 #include "core/schedules/common.h"
 
 namespace tandem {
-
-namespace {
-
-constexpr const char* kNoTies = "replicated stages with tied embeddings are not in this version";
-
-/// PipeDream's replicas when none are asked for: 2-1-1, the example of its paper.
-std::vector<std::uint16_t> replicas_or_default(const ScheduleRequest& request) {
-  return request.replicas.empty() ? std::vector<std::uint16_t>{2, 1, 1} : request.replicas;
-}
-
-}  // namespace
-
-std::optional<std::string> reject_replicated_probe(const ScheduleRequest& request) {
-  if (request.tied_embeddings) return kNoTies;
-  std::int32_t devices = 0;
-  for (const std::uint16_t replicas : replicas_or_default(request)) {
-    if (replicas == 0) return "a part needs at least one replica";
-    devices += replicas;
-    if (request.microbatches % replicas != 0) {
-      return fmt::format(
-          "round robin over {} replicas needs microbatches divisible by {}, found {}", replicas,
-          replicas, request.microbatches);
-    }
-  }
-  if (devices == request.devices) return std::nullopt;
-  return fmt::format("the replicas of all parts together are {} devices, but {} are given", devices,
-                     request.devices);
-}
-
-// Each part runs 1F1B without flush over its own microbatches, replica j of R taking those with k
-// mod R = j, and updates after each round of its replicas. In flight a replica holds what the parts
-// behind it take to send the gradient back, one more than the published warm-up: without it 2-1-1
-// runs at a period of 9 instead of 6 (facts: schedules §9).
-Schedule make_replicated_probe(const ScheduleRequest& request) {
-  const std::vector<std::uint16_t> replicas = replicas_or_default(request);
-  Schedule schedule = empty_schedule("probe-replicated", request, replicated_placement(replicas));
-  const std::int32_t m = request.microbatches;
-  std::int32_t devices_behind = request.devices;
-  std::size_t stage_index = 0;
-  for (const std::uint16_t width : replicas) {
-    devices_behind -= width;
-    const std::int32_t ahead = (devices_behind + width - 1) / width;  // rounds
-    for (std::int32_t replica = 0; replica < width; ++replica, ++stage_index) {
-      const StageId stage = id_at<StageId>(stage_index);
-      std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
-      const auto staleness = static_cast<std::uint16_t>(ahead);
-      for (std::int32_t round = 0; round < m / width; ++round) {
-        order.push_back(forward(stage, (round + ahead) * width + replica, staleness));
-        order.push_back(backward(stage, round * width + replica, staleness));
-        order.push_back(update(stage, round * width + width - 1, width));
-      }
-    }
-  }
-  return schedule;
-}
 
 // Every microbatch runs down the devices and back up before its backward; forwards first, as in
 // GPipe.
@@ -84,7 +29,9 @@ Schedule make_v_probe(const ScheduleRequest& request) {
 }
 
 std::optional<std::string> reject_bidirectional_probe(const ScheduleRequest& request) {
-  if (request.tied_embeddings) return kNoTies;
+  if (request.tied_embeddings) {
+    return "replicated stages with tied embeddings are not in this version";
+  }
   if (request.devices < 2 || request.devices % 2 != 0) {
     return fmt::format("two directions need an even number of devices, found {}", request.devices);
   }

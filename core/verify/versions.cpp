@@ -77,7 +77,7 @@ class Versions {
     const std::int64_t slots = slots_[op.stage][SlotKind::weights];
     if (slots < 1) return overwritten(reader, reader.id, 0);
     const std::int64_t number = reader.covering - op.staleness + slots - 1;
-    check_kept_until(reader, number);
+    const bool kept = check_kept_until(reader, number);
     // The first microbatches read version 0, younger than their staleness says. Only with fewer
     // slots than versions in use can the update that overwrites it come before the reader's own.
     const auto per_batch = static_cast<std::int64_t>(facts_.updates(op.stage).size());
@@ -85,6 +85,11 @@ class Versions {
       if (own < slots) continue;
       if (!check_kept_until(reader, reader.covering + slots - 1 - own)) return;
     }
+    // A run may pause after any batch, its updates done, and go on.
+    if (!kept || slots > op.staleness) return;
+    std::int64_t later = 0;
+    const InstructionId writer = update(op.stage, number, later);
+    overwritten(reader, writer, later);
   }
 
   bool check_kept_until(const Reader& reader, std::int64_t number) {

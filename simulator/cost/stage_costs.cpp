@@ -86,11 +86,20 @@ Duration transfer_time(const Profile& profile, Bytes bytes) {
   return Duration(static_cast<std::int64_t>(std::max(time, 0.0)));
 }
 
+Bytes gradient_bytes(const ModelSpec& model, const LayerRange& range) {
+  const std::vector<LayerKind> layers = layers_of(model);
+  std::int64_t parameters = 0;
+  for (std::int32_t layer = range.first; layer < range.last; ++layer) {
+    parameters += parameters_of(model, layers[static_cast<std::size_t>(layer)]);
+  }
+  return parameters * static_cast<Bytes>(sizeof(float));
+}
+
 }  // namespace
 
 StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
                               const std::vector<LayerRange>& stages, std::int32_t microbatch_size,
-                              Recompute recompute) {
+                              Recompute recompute, const std::vector<std::int32_t>& summed) {
   const bool same = profile.model.architecture == model.architecture &&
                     profile.model.width == model.width && profile.model.heads == model.heads &&
                     profile.model.sequence == model.sequence &&
@@ -109,7 +118,8 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
   costs.transfer = transfer_time(profile, boundary_bytes(model, microbatch_size));
   costs.reduce_tied = transfer_time(profile, 2 * static_cast<Bytes>(model.vocabulary) *
                                                  model.width * static_cast<Bytes>(sizeof(float)));
-  for (const LayerRange& range : stages) {
+  for (std::size_t part = 0; part < stages.size(); ++part) {
+    const LayerRange& range = stages[part];
     StageTimes times;
     const Duration overhead = profile.instruction_overhead;
     times.forward = times.backward = times.backward_input = times.backward_weight = times.update =
@@ -126,9 +136,19 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
       times.update += cost.update;
     }
     times.recompute = times.forward;
+    const Bytes gradients = gradient_bytes(model, range);
+    const std::int32_t devices = summed.empty() ? 1 : summed[part];
+    if (devices > 1) times.reduce = transfer_time(profile, 2 * (devices - 1) * gradients);
+    costs.norm = std::max(costs.norm, transfer_time(profile, gradients));
     costs.parts.push_back(times);
   }
+  costs.norm += transfer_time(profile, 0);
   return costs;
+}
+
+StageCosts costs_from_profile(const Profile& profile, const Plan& plan) {
+  return costs_from_profile(profile, plan.model, plan.stages, plan.microbatch_size, plan.recompute,
+                            summing_devices(plan));
 }
 
 }  // namespace tandem

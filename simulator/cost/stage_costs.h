@@ -4,6 +4,7 @@
 
 #include "core/cost.h"
 #include "core/model.h"
+#include "core/plan.h"
 #include "core/program.h"
 
 namespace tandem {
@@ -31,10 +32,15 @@ StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration tr
 /// Costs of the layer ranges `stages` from a measured profile; layers are measured alone, so a
 /// stage is their sum plus the executor's own overhead. Throws InputError when the profile lacks a
 /// layer kind at this microbatch size, or is of another model. Selective recomputation is part of
-/// the backward's price; full recomputation is an op, priced whether it is used or not.
+/// the backward's price; full recomputation is an op, priced whether it is used or not. Sums and
+/// the norm are priced as the passes over the gradients that they are, each as fast as a hand-over
+/// of as many bytes: of `summed` devices (one each, if empty) 2 (summed − 1), of the norm one over
+/// the largest stage, and a hand-over of nothing.
 StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
                               const std::vector<LayerRange>& stages, std::int32_t microbatch_size,
-                              Recompute recompute);
+                              Recompute recompute, const std::vector<std::int32_t>& summed = {});
+/// The same for all that a plan says.
+StageCosts costs_from_profile(const Profile& profile, const Plan& plan);
 
 /// REQUIRES: `costs` has a row for each part of `placement`.
 CostModel cost_model(const Placement& placement, StageCosts costs);

@@ -36,27 +36,38 @@ ScheduleRequest request_for(std::uint16_t devices, std::int32_t microbatches) {
   return request;
 }
 
+bool takes(const ScheduleTraits& row, std::string_view option) {
+  return std::count(row.options.begin(), row.options.end(), option) > 0;
+}
+
 /// The ways a row can be asked. Tied parts need their replicas in pairs, so not where there are
 /// any.
 std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {
   const std::vector<std::vector<std::uint16_t>> replicas{{}, {1}, {1, 1}, {2, 1}, {2, 1, 1}};
   std::vector<ScheduleRequest> all;
   const auto add = [&](const ScheduleRequest& request) {
-    if (!row.reject(request)) all.push_back(request);
+    if (!reason_against(row, request)) all.push_back(request);
   };
   constexpr std::pair<std::uint16_t, std::int32_t> kSizes[] = {
       {1, 1}, {2, 2}, {2, 3}, {3, 4}, {4, 4}};
   for (const auto& [devices, microbatches] : kSizes) {
     ScheduleRequest plain = request_for(devices, microbatches);
-    if (row.name == "probe-replicated") plain.replicas = replicas[devices];
+    if (row.stages_per_device == 0) plain.chunks = 2;
+    if (takes(row, "replicas") && devices > 2) plain.replicas = replicas[devices];
     add(plain);
+    if (takes(row, "vertical-sync")) {
+      plain.vertical_sync = true;
+      add(plain);
+      plain.vertical_sync = false;
+    }
     ScheduleRequest request = plain;
     request.recompute = Recompute::full;
     add(request);
     request = plain;
     request.global_norm = true;
-    if (row.updates_together) add(request);
+    add(request);
     if (row.stages_per_device > 1 || !plain.replicas.empty() || devices > 3) continue;
+    if (row.stages_per_device == 0 && devices > 2) continue;
     request = plain;
     request.width = 2;
     add(request);
@@ -65,10 +76,10 @@ std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {
     add(request);
     request.global_norm = true;
     request.width = 2;
-    if (row.updates_together) add(request);
+    add(request);
     request = plain;
     request.extra_in_flight = 1;
-    if (std::count(row.options.begin(), row.options.end(), "extra-in-flight") > 0) add(request);
+    if (takes(row, "extra-in-flight")) add(request);
   }
   return all;
 }
@@ -78,11 +89,11 @@ Case make_case(const ScheduleTraits& row, const ScheduleRequest& request, Transf
   const std::int64_t batches = program.ramp() + 4;
   SlotCounts slots = least_slots(program, batches);
   std::string name = fmt::format(
-      "{} p{} m{} width{}{}{}{}{}", row.name, request.devices, request.microbatches, request.width,
-      request.recompute == Recompute::full ? " recompute" : "",
-      request.tied_embeddings ? " tied"
-      : request.global_norm   ? " norm"
-                              : "",
+      "{} p{} m{} width{}{}{}{}{}{}", row.name, request.devices, request.microbatches,
+      request.width, request.recompute == Recompute::full ? " recompute" : "",
+      request.vertical_sync ? " sync" : "",
+      fmt::format("{}{}", request.tied_embeddings ? " tied" : "",
+                  request.global_norm ? " norm" : ""),
       request.extra_in_flight > 0 ? fmt::format(" extra{}", request.extra_in_flight) : "",
       lanes == TransferLanes::ideal ? " ideal" : "");
   return {std::move(name), std::move(program), std::move(slots), batches};

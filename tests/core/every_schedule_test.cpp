@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
@@ -162,19 +163,49 @@ TEST(Versions, Of2BWAreTheOneBeforeTheNewestOnEveryStageAlike) {
 }
 
 TEST(Versions, OfFlushedSchedulesAreTheNewest) {
-  for (const char* flushed : {"model-parallel", "gpipe", "1f1b"}) {
-    expect_versions(pipeline(flushed, 3, 4),
-                    [](std::int64_t k, std::size_t) { return (k - 1) / 4; });
+  for (const char* flushed :
+       {"model-parallel", "gpipe", "1f1b", "1f1b-eager", "interleaved", "looped-bfs"}) {
+    Pipeline wanted = pipeline(flushed, 3, 4);
+    if (find_schedule(flushed).stages_per_device == 0) wanted.request.chunks = 2;
+    expect_versions(wanted, [](std::int64_t k, std::size_t) { return (k - 1) / 4; });
   }
 }
 
 TEST(Versions, OfPipeDreamLagByTheRoundsBehindAStage) {
-  // 1-1-1 is PipeDream itself: an update a microbatch, depth − 1 − stage behind.
-  Pipeline wanted = pipeline("probe-replicated", 3, 4);
-  wanted.request.replicas = {1, 1, 1};
-  expect_versions(wanted, [](std::int64_t k, std::size_t stage) {
+  // An update a microbatch, depth − 1 − stage behind: the versions of PipeDream's stashing.
+  expect_versions(pipeline("pipedream", 3, 4), [](std::int64_t k, std::size_t stage) {
     return std::max<std::int64_t>(k - 1 - (2 - static_cast<std::int64_t>(stage)), 0);
   });
+}
+
+TEST(Versions, OfPipeDreamWithVerticalSyncAreThoseThatTheFirstStageFound) {
+  Pipeline wanted = pipeline("pipedream", 3, 4);
+  wanted.request.vertical_sync = true;
+  expect_versions(wanted,
+                  [](std::int64_t k, std::size_t) { return std::max<std::int64_t>(k - 1 - 2, 0); });
+}
+
+TEST(Versions, OfReplicatedStagesWithVerticalSyncHoldTheSameMicrobatches) {
+  for (const std::vector<std::uint16_t>& replicas :
+       {std::vector<std::uint16_t>{2, 1, 1}, {4, 2, 1}, {2, 2}, {6, 3, 1}}) {
+    const int p = std::accumulate(replicas.begin(), replicas.end(), 0);
+    Pipeline wanted = pipeline("pipedream", p, 12);
+    wanted.request.replicas = replicas;
+    wanted.request.vertical_sync = true;
+    const Program program = program_of(wanted);
+    const WeightVersions versions(program);
+    std::map<std::int64_t, std::set<std::int64_t>> known;  // microbatches in the weights used
+    for (const Instance& instance : run_of(program, 6)) {
+      const Op& op = program[instance.id].op;
+      if (!reads_weights(op.kind)) continue;
+      const PartId part = program.placement().part[op.stage];
+      known[instance.microbatch].insert(*versions(instance) * replicas[index(part)]);
+    }
+    EXPECT_EQ(known.size(), 6u * 12u);
+    for (const auto& [microbatch, counts] : known) {
+      EXPECT_EQ(counts.size(), 1u) << wanted.name() << " microbatch " << microbatch;
+    }
+  }
 }
 
 TEST(Versions, NeedNeverMoreThanTwoIn2BW) {

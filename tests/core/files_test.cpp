@@ -71,9 +71,7 @@ TEST_F(Files, ReadBackWhatWasWritten) {
 class WithoutPrivileges {
  public:
   WithoutPrivileges() : was_root_(::geteuid() == 0 && ::seteuid(65534) == 0) {}
-  ~WithoutPrivileges() {
-    EXPECT_TRUE(!was_root_ || ::seteuid(0) == 0);
-  }
+  ~WithoutPrivileges() { EXPECT_TRUE(!was_root_ || ::seteuid(0) == 0); }
   WithoutPrivileges(const WithoutPrivileges&) = delete;
   WithoutPrivileges& operator=(const WithoutPrivileges&) = delete;
 

@@ -75,11 +75,9 @@ TEST(ToDot, IsWellFormedForEverySchedule) {
 }
 
 TEST(ToDot, DrawsLanesDottedAndWaitsAcrossBodiesDashed) {
-  Pipeline wanted = pipeline("gpipe", 2, 1);
-  wanted.request.tied_embeddings = true;
-  const std::string dot = to_dot(program_of(wanted));
+  const std::string dot = to_dot(program_of(pipeline("2bw", 2, 2)));
   EXPECT_THAT(dot, HasSubstr("label=\"f0\""));
-  EXPECT_THAT(dot, HasSubstr("label=\"send_activation 0→1 #0\""));
+  EXPECT_THAT(dot, HasSubstr("label=\"send_activation 0→1 #1\""));
   EXPECT_THAT(dot, HasSubstr("[style=dotted]"));
   EXPECT_THAT(dot, HasSubstr("[style=dashed, label=\"1\"]"));
 }

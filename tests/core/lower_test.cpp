@@ -192,34 +192,75 @@ TEST(Lower, ReachesBackInto2BWsOtherBodies) {
   EXPECT_EQ(lag(1), 0u);
 }
 
-TEST(Lower, LetsA2BWForwardWaitForTheVersionBeforeTheNewest) {
-  Pipeline wanted = pipeline("2bw", 3, 4);
-  wanted.request.width = 2;  // the update is off the compute lane, so that its wait is visible
-  const Program program = program_of(wanted);
-  for (const InstructionId id : program.order()) {
-    const Op& op = program[id].op;
-    if (op.kind != OpKind::forward) continue;
-    const Wait* wait = wait_for(program, id, OpKind::update);
-    ASSERT_NE(wait, nullptr);
-    // Batch t uses the version that the update of batch t − 2 made; an offset of m or more is in
-    // the batch after the body's own.
-    EXPECT_EQ(wait->lag, op.microbatch < 4 ? 2u : 1u) << describe(program, id);
-    EXPECT_EQ(program[wait->producer].op.stage, op.stage);
+/// The op before `id` on the compute lane of its device, over the end of the body.
+InstructionId before_on_lane(const Program& program, InstructionId id) {
+  const LaneId lane = lanes_of(program, id).front();
+  std::vector<InstructionId> on_lane;
+  for (const InstructionId each : program.order()) {
+    const std::vector<LaneId> lanes = lanes_of(program, each);
+    if (std::count(lanes.begin(), lanes.end(), lane) > 0) on_lane.push_back(each);
+  }
+  const auto found = std::find(on_lane.begin(), on_lane.end(), id);
+  return found == on_lane.begin() ? on_lane.back() : *(found - 1);
+}
+
+TEST(Lower, LetsAForwardFindItsWeightsMadeByTheUpdateBeforeItOnItsLane) {
+  // No wait is needed: updates are on the compute lane too.
+  for (const char* name : {"gpipe", "1f1b", "1f1b-eager", "2bw", "interleaved"}) {
+    for (const Pipeline& wanted : every_pipeline(name, {3}, {4})) {
+      const Program program = program_of(wanted);
+      for (const InstructionId id : program.order()) {
+        EXPECT_EQ(wait_for(program, id, OpKind::update), nullptr) << wanted.name();
+      }
+    }
   }
 }
 
-TEST(Lower, LetsAFlushedForwardWaitForTheUpdateBefore) {
-  Pipeline wanted = pipeline("1f1b", 3, 4);
-  wanted.request.tied_embeddings = true;
-  const Program program = program_of(wanted);
-  for (const InstructionId id : program.order()) {
-    if (program[id].op.kind != OpKind::forward) continue;
-    const Wait* wait = wait_for(program, id, OpKind::update);
-    const bool tied = program[id].op.stage != StageId{1};
-    EXPECT_EQ(wait != nullptr, tied) << describe(program, id);
-    if (wait != nullptr) {
-      EXPECT_EQ(wait->lag, 1u);
+TEST(Lower, Puts2BWsUpdateRightBeforeItsFirstReaderWhereItAwaitsOthers) {
+  for (const int p : {1, 2, 3, 5}) {
+    for (const std::int32_t m : {p, p + 1, 2 * p}) {
+      for (const std::int32_t extra : {0, m - p + 1}) {
+        Pipeline wanted = pipeline("2bw", p, m, extra);
+        wanted.request.width = 2;
+        const Program program = program_of(wanted);
+        for (const StageId stage : ids(program.placement().device)) {
+          const InstructionId forward = find(program, OpKind::forward, stage, 0);
+          const InstructionId update = before_on_lane(program, forward);
+          EXPECT_EQ(program[update].op.kind, OpKind::update) << wanted.name();
+          // Covers the batch two before the one that begins.
+          const std::int32_t later =
+              program[forward].op.microbatch / m - program[update].op.microbatch / m;
+          EXPECT_EQ(later + (update > forward ? 1 : 0), 2) << wanted.name();
+          EXPECT_NE(wait_for(program, update, OpKind::reduce_gradient), nullptr);
+        }
+      }
     }
+  }
+}
+
+TEST(Lower, PutsTheNormOnAllDevicesBehindAllGradientsAndTheirSums) {
+  Pipeline wanted = pipeline("1f1b", 3, 2);
+  wanted.request.global_norm = true;
+  const auto norm_of = [&](const Program& program) {
+    return find(program, OpKind::reduce_norm, StageId{0}, 1);
+  };
+  const Program plain = program_of(wanted);
+  std::vector<Wait> gradients;
+  for (const StageId stage : ids(plain.placement().device)) {
+    gradients.push_back({find(plain, OpKind::backward, stage, 1), 0});
+    EXPECT_NE(wait_for(plain, find(plain, OpKind::update, stage, 1), OpKind::reduce_norm), nullptr);
+  }
+  EXPECT_THAT(plain.waits(plain[norm_of(plain)]), ::testing::ElementsAreArray(gradients));
+  EXPECT_EQ(lanes_of(plain, norm_of(plain)).size(), 3u);
+  for (const LaneId lane : lanes_of(plain, norm_of(plain))) {
+    EXPECT_EQ(plain.lanes()[lane].kind, LaneKind::collective);
+  }
+  // Sums stand on the same lanes: those of the first and the last stage, tied and wide.
+  wanted.request.tied_embeddings = true;
+  wanted.request.width = 2;
+  const Program summed = program_of(wanted);
+  for (const StageId stage : ids(summed.placement().device)) {
+    EXPECT_LT(find(summed, OpKind::reduce_gradient, stage, 1), norm_of(summed));
   }
 }
 
@@ -235,18 +276,6 @@ TEST(Lower, LetsASumWaitForTheLastBackwardOfEachParticipantOnly) {
   for (const LaneId lane : program.lanes(program[sum])) lanes.push_back(program.lanes()[lane]);
   EXPECT_THAT(lanes, ElementsAre(Lane{DeviceId{0}, LaneKind::collective, DeviceId{0}},
                                  Lane{DeviceId{2}, LaneKind::collective, DeviceId{2}}));
-}
-
-TEST(Lower, TakesAnUpdateBehindASumOffTheComputeLane) {
-  Pipeline wanted = pipeline("2bw", 2, 2);
-  const auto lane_of_update = [&] {
-    const Program program = program_of(wanted);
-    const InstructionId update = find(program, OpKind::update, StageId{1}, 1);
-    return program.lanes()[lanes_of(program, update).front()].kind;
-  };
-  EXPECT_EQ(lane_of_update(), LaneKind::compute);
-  wanted.request.width = 4;
-  EXPECT_EQ(lane_of_update(), LaneKind::collective);
 }
 
 TEST(Lower, AsksForTensOfPricesNotForThousands) {

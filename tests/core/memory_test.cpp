@@ -34,6 +34,10 @@ Pipeline tied(Pipeline wanted) {
   wanted.request.tied_embeddings = true;
   return wanted;
 }
+Pipeline normed(Pipeline wanted) {
+  wanted.request.global_norm = true;
+  return wanted;
+}
 Pipeline wide(Pipeline wanted) {
   wanted.request.width = 2;
   return wanted;
@@ -45,12 +49,16 @@ TEST(PeakActivations, AgreeWithTheClosedForms) {
       const std::vector<double> all = peaks_of(pipeline("gpipe", p, m));
       const std::vector<double> one = peaks_of(pipeline("model-parallel", p, m));
       const std::vector<double> few = peaks_of(pipeline("1f1b", p, m));
+      const std::vector<double> eager = peaks_of(pipeline("1f1b-eager", p, m));
       for (int d = 0; d < p; ++d) {
         const auto device = static_cast<std::size_t>(d);
         EXPECT_EQ(all[device], m);
         EXPECT_EQ(one[device], 1);
         EXPECT_EQ(few[device], std::min(m, p - d));
+        EXPECT_EQ(eager[device], std::min(m, 2 * (p - d) - 1));
       }
+      const std::vector<double> stashing = peaks_of(pipeline("pipedream", p, m));
+      for (int d = 0; d < p; ++d) EXPECT_EQ(stashing[static_cast<std::size_t>(d)], p - d);
       if (m < p) continue;
       const std::vector<double> never_drained = peaks_of(pipeline("2bw", p, m));
       for (int d = 0; d < p; ++d) EXPECT_EQ(never_drained[static_cast<std::size_t>(d)], p - d);
@@ -101,7 +109,7 @@ TEST(CountSlots, StashesWhatIsInFlight) {
 }
 
 TEST(CountSlots, EqualsThePeakOfActivationsInALine) {
-  for (const char* name : {"model-parallel", "gpipe", "1f1b", "2bw"}) {
+  for (const char* name : {"model-parallel", "gpipe", "1f1b", "1f1b-eager", "2bw"}) {
     for (const Pipeline& wanted : every_pipeline(name, {1, 2, 4, 5}, {1, 2, 4, 6, 9})) {
       if (wanted.request.recompute == Recompute::full) continue;
       const std::vector<double> peaks = peaks_of(wanted);
@@ -127,10 +135,18 @@ TEST(CountSlots, KeepsTwoVersionsIn2BWAndOneWithAFlush) {
   }
 }
 
+TEST(CountSlots, KeepsTwoVersionsIn2BWAlsoWhereALateUpdateFindsNoReaderOfTheOldOne) {
+  // On the last stage a batch is done before the update of the one before it. But a run that pauses
+  // there, updates done, goes on with a batch that reads the old version.
+  EXPECT_THAT(slots_of(normed(pipeline("2bw", 4, 6)), SlotKind::weights), Each(2));
+}
+
 TEST(CountSlots, KeepsTheVersionsThatPipeDreamStashes) {
-  Pipeline wanted = pipeline("probe-replicated", 4, 4);
-  wanted.request.replicas = {1, 1, 1, 1};
+  Pipeline wanted = pipeline("pipedream", 4, 4);
   EXPECT_THAT(slots_of(wanted, SlotKind::weights), ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(slots_of(wanted, SlotKind::stash), ElementsAre(4, 3, 2, 1));
+  wanted.request.vertical_sync = true;
+  EXPECT_THAT(slots_of(wanted, SlotKind::weights), Each(4));
 }
 
 TEST(CountSlots, SumsIntoOneGradientWithoutSumsOverDevices) {
@@ -142,13 +158,15 @@ TEST(CountSlots, SumsIntoOneGradientWithoutSumsOverDevices) {
 }
 
 TEST(CountSlots, SumsIntoTwoGradientsIn2BWWhereASumHidesBehindTheNextBatch) {
-  // The update of batch t stands behind a sum, off the compute lane. The first backward of t + 1
-  // can't know that it has ended: only a forward of t + 2 waits for it. So two slots, and only on
-  // the stages that sum: first and last when embeddings are tied, all when the pipeline has width.
+  // An update that awaits others stands behind the backwards of the next batch. So two slots, and
+  // only on the stages that sum: first and last when embeddings are tied, all when the pipeline has
+  // width, or updates wait for the norm of all gradients.
   EXPECT_THAT(slots_of(tied(pipeline("2bw", 4, 6)), SlotKind::gradients), ElementsAre(2, 1, 1, 2));
   EXPECT_THAT(slots_of(tied(pipeline("2bw", 2, 2)), SlotKind::gradients), ElementsAre(2, 2));
   EXPECT_THAT(slots_of(wide(pipeline("2bw", 4, 6)), SlotKind::gradients), Each(2));
   EXPECT_THAT(slots_of(wide(pipeline("2bw", 1, 1)), SlotKind::gradients), Each(2));
+  EXPECT_THAT(slots_of(normed(pipeline("2bw", 4, 6)), SlotKind::gradients), Each(2));
+  EXPECT_THAT(slots_of(normed(pipeline("2bw", 1, 4)), SlotKind::gradients), Each(1));
 }
 
 TEST(CountSlots, SumsIntoOneGradientWithAFlushEvenBehindASum) {
@@ -156,6 +174,7 @@ TEST(CountSlots, SumsIntoOneGradientWithAFlushEvenBehindASum) {
   for (const char* name : {"gpipe", "1f1b"}) {
     EXPECT_THAT(slots_of(tied(pipeline(name, 4, 6)), SlotKind::gradients), Each(1));
     EXPECT_THAT(slots_of(wide(pipeline(name, 4, 6)), SlotKind::gradients), Each(1));
+    EXPECT_THAT(slots_of(normed(pipeline(name, 4, 6)), SlotKind::gradients), Each(1));
   }
 }
 
@@ -180,7 +199,16 @@ TEST_P(EverySchedulesSlots, AreEnoughAndHardlyMore) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const std::int32_t few = least[stage].counts[kind], enough = counted[stage].counts[kind];
         EXPECT_GE(enough, few) << wanted.name() << " " << name(static_cast<SlotKind>(kind));
-        EXPECT_LE(enough, few + 1) << wanted.name() << " " << name(static_cast<SlotKind>(kind));
+        std::int32_t most = few + 1;
+        // An output is held until its microbatch's backward. In a line its transfer can't be known
+        // to have ended sooner; where devices have chunks, it can.
+        const bool chunked = program.placement().stages() > program.placement().devices;
+        if (kind == index(SlotKind::output) && chunked) most = wanted.request.microbatches;
+        // PipeDream's tied sums close a ring of devices at each microbatch: what is known of a
+        // neighbour also comes round by devices that do not follow it.
+        const bool ring = wanted.schedule == "pipedream" && wanted.request.tied_embeddings;
+        if (ring) most = std::max(most, few + wanted.request.devices - 1);
+        EXPECT_LE(enough, most) << wanted.name() << " " << name(static_cast<SlotKind>(kind));
       }
     }
   }
@@ -191,8 +219,14 @@ INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedulesSlots, ::testing::ValuesIn(sch
 
 // ---- Ranks and bytes ----
 
+Pipeline two_one_one() {
+  Pipeline wanted = pipeline("pipedream", 4, 4);
+  wanted.request.replicas = {2, 1, 1};
+  return wanted;
+}
+
 TEST(MicrobatchSequence, CountsTheMicrobatchesOfEachReplicaAlone) {
-  const MicrobatchSequence sequence(program_of(pipeline("probe-replicated", 4, 4)));
+  const MicrobatchSequence sequence(program_of(two_one_one()));
   // Replicas 0 and 1 of the first part take turns; the rest process all.
   EXPECT_EQ(sequence(StageId{0}, 0), 0);
   EXPECT_EQ(sequence(StageId{1}, 1), 0);
@@ -202,7 +236,7 @@ TEST(MicrobatchSequence, CountsTheMicrobatchesOfEachReplicaAlone) {
 }
 
 TEST(MicrobatchSequenceDeathTest, RefusesAMicrobatchOfAnotherReplica) {
-  const MicrobatchSequence sequence(program_of(pipeline("probe-replicated", 4, 4)));
+  const MicrobatchSequence sequence(program_of(two_one_one()));
   EXPECT_DEATH(sequence(StageId{0}, 1), "rank");
 }
 

@@ -109,6 +109,52 @@ TEST(PlanFile, WritesForPeople) {
             "}\n");
 }
 
+TEST(PlanFile, HoldsTheOptionsOfSomeSchedulesOnlyWhereTheySaySomething) {
+  const std::string options =
+      "\"chunks\": 1, \"group\": 4, \"replicas\": [4, 2, 1], \"vertical_sync\": true, "
+      "\"global_norm\": true, \"optimizer\"";
+  const Plan plan = parse_plan("plan.json", plan_with("\"optimizer\"", options));
+  EXPECT_EQ(plan.chunks, 1);
+  EXPECT_EQ(plan.group, 4);
+  EXPECT_EQ(plan.replicas, (std::vector<std::uint16_t>{4, 2, 1}));
+  EXPECT_TRUE(plan.vertical_sync);
+  EXPECT_TRUE(plan.global_norm);
+  const std::string text = plan_text(plan);
+  EXPECT_EQ(text.find("chunks"), std::string::npos);
+  for (const char* row : {"\"group\": 4,", "\"replicas\": [4, 2, 1],", "\"vertical_sync\": true,",
+                          "\"global_norm\": true,"}) {
+    EXPECT_NE(text.find(row), std::string::npos) << row;
+  }
+  EXPECT_EQ(plan_text(parse_plan("again.json", text)), text);
+  const ScheduleRequest request = schedule_request(plan);
+  EXPECT_EQ(request.group, 4);
+  EXPECT_EQ(request.replicas, plan.replicas);
+  EXPECT_TRUE(request.vertical_sync);
+  EXPECT_TRUE(request.global_norm);
+}
+
+TEST(PlanFile, StagesAreAsManyAsTheChunksOrTheReplicasSay) {
+  const std::string depth = "\"depth\": 3";
+  std::string chunked = plan_with("[3, 6], [6, 10]", "[3, 4], [4, 5], [5, 6], [6, 7], [7, 10]");
+  chunked.replace(chunked.find(depth), depth.size(), "\"depth\": 3, \"chunks\": 2");
+  const Plan plan = parse_plan("plan.json", chunked);
+  EXPECT_EQ(plan.chunks, 2);
+  EXPECT_EQ(part_count(plan), 6u);
+  EXPECT_EQ(schedule_request(plan).chunks, 2);
+  EXPECT_EQ(
+      error_with(depth, "\"depth\": 3, \"chunks\": 2"),
+      "plan.json:12:13: error: /stages: expected 6 stages, one for each chunk of each device, "
+      "found 3");
+  EXPECT_EQ(error_with(depth, "\"depth\": 3, \"chunks\": 4"),
+            "plan.json:12:13: error: /stages: more stages than layers: 12 stages for the model's "
+            "10 layers");
+  EXPECT_EQ(error_with(depth, "\"depth\": 3, \"replicas\": [2, 1]"),
+            "plan.json:12:13: error: /stages: expected 2 stages, one for each entry of the "
+            "replicas, found 3");
+  EXPECT_EQ(error_with(depth, "\"depth\": 3, \"replicas\": [3, 0]"),
+            "plan.json:6:31: error: /replicas/1: expected an integer from 1 to 65535, found 0");
+}
+
 TEST(PlanFile, StagesAreHalfOpenRanges) {
   EXPECT_EQ(error_in(plan_with("[3, 6]", "\"3-5\"")),
             "plan.json:12:22: error: /stages/1: expected two integers, found \"3-5\"\n"

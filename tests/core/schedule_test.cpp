@@ -52,16 +52,17 @@ TEST(Registry, GivesEachScheduleOneNameAndSaysWhatItIs) {
 }
 
 TEST(Registry, ListsWhatTheContractNames) {
-  EXPECT_THAT(schedule_names(), ElementsAre("model-parallel", "gpipe", "1f1b", "2bw",
-                                            "probe-replicated", "probe-v", "probe-bidirectional"));
+  EXPECT_THAT(schedule_names(), ElementsAre("model-parallel", "data-parallel", "gpipe", "1f1b",
+                                            "1f1b-eager", "interleaved", "looped-bfs", "pipedream",
+                                            "2bw", "probe-v", "probe-bidirectional"));
   for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
     EXPECT_EQ(find_schedule(alias).name, "1f1b");
   }
 }
 
-TEST(Registry, TrainsAllButTheProbes) {
+TEST(Registry, TrainsNoProbes) {
   for (const ScheduleTraits& row : schedules()) {
-    EXPECT_EQ(row.trainable, !row.name.starts_with("probe-")) << row.name;
+    EXPECT_FALSE(row.trainable && row.name.starts_with("probe-")) << row.name;
   }
 }
 
@@ -82,8 +83,10 @@ TEST(Registry, SuggestsTheNearestName) {
 
 TEST(Registry, OffersOptionsOnlyWhereTheyMeanSomething) {
   EXPECT_THAT(find_schedule("2bw").options, ElementsAre("extra-in-flight"));
-  EXPECT_THAT(find_schedule("probe-replicated").options, ElementsAre("replicas"));
-  for (const char* plain : {"model-parallel", "gpipe", "1f1b", "probe-v"}) {
+  EXPECT_THAT(find_schedule("pipedream").options, ElementsAre("replicas", "vertical-sync"));
+  EXPECT_THAT(find_schedule("interleaved").options, ElementsAre("chunks", "group"));
+  EXPECT_THAT(find_schedule("looped-bfs").options, ElementsAre("chunks"));
+  for (const char* plain : {"model-parallel", "data-parallel", "gpipe", "1f1b", "probe-v"}) {
     EXPECT_THAT(find_schedule(plain).options, IsEmpty());
   }
 }
@@ -105,14 +108,57 @@ TEST(MakeSchedule, Refuses2BWWithTooFewMicrobatchesAndSaysWhy) {
               HasSubstr("3: 2bw needs at least 2147483650"));
 }
 
-TEST(MakeSchedule, RefusesWhatTheProbesCanNotDo) {
-  EXPECT_EQ(failure_of(pipeline("probe-replicated", 3, 4)),
+Pipeline replicated(const std::vector<std::uint16_t>& replicas, int devices, std::int32_t m) {
+  Pipeline wanted = pipeline("pipedream", devices, m);
+  wanted.request.replicas = replicas;
+  return wanted;
+}
+
+TEST(MakeSchedule, RefusesReplicasThatDoNotServe) {
+  EXPECT_EQ(failure_of(replicated({2, 1, 1}, 3, 4)),
             "3: the replicas of all parts together are 4 devices, but 3 are given");
-  EXPECT_EQ(failure_of(pipeline("probe-replicated", 4, 3)),
+  EXPECT_EQ(failure_of(replicated({2, 1, 1}, 4, 3)),
             "3: round robin over 2 replicas needs microbatches divisible by 2, found 3");
-  Pipeline none = pipeline("probe-replicated", 2, 2);
-  none.request.replicas = {2, 0};
-  EXPECT_EQ(failure_of(none), "3: a part needs at least one replica");
+  EXPECT_EQ(failure_of(replicated({2, 0}, 2, 2)), "3: a part needs at least one replica");
+  EXPECT_EQ(failure_of(replicated({15, 1}, 16, 30)), "");
+  Pipeline tied = replicated({2, 1}, 3, 2);
+  tied.request.tied_embeddings = true;
+  EXPECT_EQ(failure_of(tied),
+            "3: replicated stages can't share tied embeddings: the two ends would update for "
+            "different microbatches (a model with \"tied\": false has none)");
+  Pipeline synced = replicated({3, 2}, 5, 6);
+  EXPECT_EQ(failure_of(synced), "");
+  synced.request.vertical_sync = true;
+  EXPECT_EQ(failure_of(synced),
+            "3: vertical sync over 3 and 2 replicas: the first part's versions fall between those "
+            "of the other, unless its replicas are a multiple");
+}
+
+TEST(MakeSchedule, RefusesAPipelineOfDataParallelism) {
+  EXPECT_EQ(failure_of(pipeline("data-parallel", 4, 2)),
+            "3: schedule data-parallel is a pipeline of 1 device, found 4: its replicas are its "
+            "width");
+  EXPECT_EQ(failure_of(pipeline("data-parallel", 1, 2)), "");
+}
+
+TEST(MakeSchedule, RefusesGroupsThatWouldDeadlock) {
+  Pipeline wanted = pipeline("interleaved", 4, 9);
+  wanted.request.chunks = 3;
+  EXPECT_EQ(failure_of(wanted), "");  // by itself: 5 and 4
+  wanted.request.group = 4;
+  EXPECT_EQ(failure_of(wanted),
+            "3: interleaved would deadlock with groups of 4 for 9 microbatches on 4 devices: each "
+            "group, the last one too, needs as many microbatches as there are devices, such as "
+            "groups of 5");
+  wanted.request.group = 5;
+  EXPECT_EQ(failure_of(wanted), "");
+  wanted.request.group = -1;
+  EXPECT_EQ(failure_of(wanted), "3: a group can't be negative, found -1");
+  wanted.request.chunks = 0;
+  EXPECT_EQ(failure_of(wanted), "3: a device needs at least one stage, found 0 chunks");
+}
+
+TEST(MakeSchedule, RefusesWhatTheProbesCanNotDo) {
   EXPECT_EQ(failure_of(pipeline("probe-bidirectional", 3, 4)),
             "3: two directions need an even number of devices, found 3");
   EXPECT_EQ(failure_of(pipeline("probe-bidirectional", 4, 3)),
@@ -178,10 +224,10 @@ TEST(MakeSchedule, PutsSumsBeforeTheUpdatesThatNeedThem) {
 }
 
 TEST(MakeSchedule, RefusesAGlobalNormWhereStagesUpdateAtTimesOfTheirOwn) {
-  Pipeline wanted = pipeline("probe-replicated", 4, 4);
+  Pipeline wanted = pipeline("pipedream", 4, 4);
   wanted.request.global_norm = true;
   EXPECT_EQ(failure_of(wanted),
-            "3: schedule probe-replicated has no global norm: each stage updates at times of its "
+            "3: schedule pipedream has no global norm: each stage updates at times of its "
             "own, so there is no moment at which the gradients of one update are all there; clip "
             "each stage by its own norm (--clip per-stage)");
 }

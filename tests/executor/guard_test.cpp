@@ -94,7 +94,7 @@ TEST(Clipping, ByStageNormsIsAnotherTrajectory) {
 }
 
 TEST(Clipping, PerStageServesStashedWeights) {
-  TrainingCase test = clipped("probe-replicated", 4);
+  TrainingCase test = clipped("pipedream", 4);
   test.model.tied = false;
   test.guard.clip = ClipScope::per_stage;
   test.replicas = {2, 1, 1};

@@ -88,9 +88,8 @@ TEST(Reference, DelayedStepsUseThePreviousVersion) {
 
 // Facts of PipeDream: stage s of p uses weights p − 1 − s updates old.
 TEST(StashedParts, AreAsStaleAsThePaperSays) {
-  const Schedule schedule =
-      make_schedule(find_schedule("probe-replicated"),
-                    {.devices = 4, .microbatches = 4, .replicas = {1, 1, 1, 1}});
+  const Schedule schedule = make_schedule(
+      find_schedule("pipedream"), {.devices = 4, .microbatches = 4, .replicas = {1, 1, 1, 1}});
   const std::vector<LayerRange> layers{{0, 1}, {1, 3}, {3, 4}, {4, 6}};
   const std::vector<ReferencePart> parts = stashed_parts(schedule, layers, false);
   const std::vector<ReferencePart> synchronous = stashed_parts(schedule, layers, true);

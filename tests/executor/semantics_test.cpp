@@ -134,7 +134,7 @@ TEST(Semantics, HoldForStashedWeightsAndReplicatedStages) {
   for (const Shape& shape : {Shape{{1}, 3}, Shape{{1, 1}, 4}, Shape{{1, 1, 1}, 5},
                              Shape{{2, 1, 1}, 4}, Shape{{3, 1}, 6}, Shape{{1, 2}, 4}}) {
     for (const std::uint16_t width : {std::uint16_t{1}, std::uint16_t{2}}) {
-      TrainingCase test{.schedule = "probe-replicated"};
+      TrainingCase test{.schedule = "pipedream"};
       test.microbatches = shape.microbatches;
       test.width = width;
       test.replicas = shape.replicas;
@@ -151,7 +151,7 @@ TEST(Semantics, HoldForStashedWeightsAndReplicatedStages) {
 
 // A stage that read the version of another microbatch would not pass.
 TEST(Semantics, OfStashedWeightsDependOnEveryStalenessAndReplica) {
-  TrainingCase test{.schedule = "probe-replicated"};
+  TrainingCase test{.schedule = "pipedream"};
   test.devices = 3;
   test.replicas = {2, 1};
   test.model.tied = false;

@@ -153,7 +153,8 @@ std::size_t find(const ProgramParts& parts, OpKind kind, StageId stage) {
 }
 
 TEST(Fault, ABackwardThatReadsTheNewestVersionIsCaught) {
-  const TrainingCase test{.schedule = "2bw", .devices = 2, .microbatches = 4};
+  TrainingCase test{.schedule = "2bw", .devices = 2, .microbatches = 4};
+  test.model.tied = false;  // with tied embeddings the newest version is made later
   const Program good = lower(test.make());
   ProgramParts parts = good.parts();
   for (Instruction& instruction : parts.instructions) {

@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -38,6 +39,7 @@ std::vector<std::string> described(const PlanRequest& request, const SearchSpace
 
 TEST(SearchSpace, HoldsEachTrainableScheduleDepthSizeAndRecomputation) {
   PlanRequest request = small_request(3, 8);
+  request.schedules = {"model-parallel", "gpipe", "1f1b", "2bw"};
   const SearchSpace space = search_space(request);
   EXPECT_THAT(space.rejected, IsEmpty());
   EXPECT_EQ(space.shapes.size(), 4U * 3U * 2U * 2U);
@@ -48,13 +50,14 @@ TEST(SearchSpace, HoldsEachTrainableScheduleDepthSizeAndRecomputation) {
 }
 
 TEST(SearchSpace, FollowsTheRegistry) {
-  PlanRequest request = small_request(1, 1);
+  PlanRequest request = small_request(4, 8);
   std::vector<const ScheduleTraits*> found, trainable;
   for (const Shape& shape : search_space(request).shapes) {
     if (found.empty() || found.back() != shape.schedule) found.push_back(shape.schedule);
   }
   for (const ScheduleTraits& row : schedules()) {
-    if (row.trainable) trainable.push_back(&row);
+    // Stashed weights are for those who ask.
+    if (row.trainable && row.weights != WeightSemantics::stashed) trainable.push_back(&row);
   }
   EXPECT_EQ(found, trainable);
 }
@@ -73,6 +76,28 @@ TEST(SearchSpace, OnlyTwoBufferedWeightsTakeExtraAndOnlyWhereTheyCanUseIt) {
   request = small_request(3, 4);  // four microbatches of 3 stages leave room for 2 extra
   request.profile = testing::profile_of(request.model, {1}, testing::even_speeds());
   EXPECT_THAT(search_space(request).shapes.back().extras, ElementsAre(0, 1, 2));
+}
+
+TEST(SearchSpace, ReplicatesPipelinesWhereDevicesAndMicrobatchesGoRound) {
+  PlanRequest request = small_request(6, 12);
+  request.profile = testing::profile_of(request.model, {1}, testing::even_speeds());
+  request.schedules = {"1f1b"};
+  std::set<std::tuple<int, int, int>> found;
+  for (const Shape& shape : search_space(request).shapes) {
+    found.insert({shape.depth, shape.width, shape.microbatches});
+  }
+  // One device's replicas are data parallelism.
+  EXPECT_EQ(found, (std::set<std::tuple<int, int, int>>{{1, 1, 12},
+                                                        {2, 1, 12},
+                                                        {2, 2, 6},
+                                                        {2, 3, 4},
+                                                        {3, 1, 12},
+                                                        {3, 2, 6},
+                                                        {4, 1, 12},
+                                                        {5, 1, 12},
+                                                        {6, 1, 12}}));
+  request.global_batch = 9;
+  for (const Shape& shape : search_space(request).shapes) EXPECT_NE(shape.width, 2);
 }
 
 TEST(SearchSpace, SaysWhyAMicrobatchSizeIsOut) {
@@ -166,6 +191,11 @@ TEST(SearchSpace, DescribesAPlanInOneLine) {
   plan.recompute = Recompute::full;
   plan.extra_in_flight = 3;
   EXPECT_EQ(describe(plan), "2bw, 4 stages, microbatches 2 x 8, recompute full, 3 extra in flight");
+  plan.chunks = 2;
+  plan.width = 3;
+  EXPECT_EQ(describe(plan),
+            "2bw, 8 stages on 4 devices, width 3, microbatches 2 x 8, recompute full, 3 extra in "
+            "flight");
 }
 
 }  // namespace

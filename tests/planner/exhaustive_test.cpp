@@ -25,6 +25,7 @@ struct Tried {
   Plan plan;
   Period period;
   std::vector<std::int64_t> work;  // of the stages for one batch, largest first
+  std::vector<Bytes> held;         // by the stages, largest first
   Bytes peak = 0;
   std::size_t row = 0;  // of the registry
   bool fits = true;
@@ -34,14 +35,13 @@ struct Tried {
 Tried attempt(const PlanRequest& request, Plan plan) {
   const ScheduleTraits& traits = find_schedule(plan.schedule);
   const Program program = lower(make_schedule(traits, schedule_request(plan)));
-  const StageCosts costs = costs_from_profile(request.profile, plan.model, plan.stages,
-                                              plan.microbatch_size, plan.recompute);
+  const StageCosts costs = costs_from_profile(request.profile, plan);
   const CostTable table = price(program, cost_model(program.placement(), costs));
   const SimulationResult result = simulate(program, table, {.batches = 1});
   Tried tried;
   tried.period = {result.cycle, result.cycle_batches};
   tried.row = static_cast<std::size_t>(&traits - schedules().data());
-  std::vector<Duration> work(plan.depth);
+  std::vector<Duration> work(plan.stages.size());
   for (const Instruction& instruction : program.instructions()) {
     const LaneKind lane = program.lanes()[program.lanes(instruction).front()].kind;
     if (lane == LaneKind::compute) work[index(instruction.op.stage)] += table[instruction.cost];
@@ -53,7 +53,16 @@ Tried attempt(const PlanRequest& request, Plan plan) {
     bytes.push_back(
         stage_bytes(plan.model, range, plan.microbatch_size, plan.optimizer, plan.recompute));
   }
-  for (const MemoryByClass& memory : memory_by_class(program, count_slots(program), bytes)) {
+  const SlotCounts slots = count_slots(program);
+  for (const StageId stage : ids(slots)) {
+    Bytes held = bytes[stage].optimizer + bytes[stage].workspace;
+    for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
+      held += slots[stage].counts[kind] * bytes[stage].slot[kind];
+    }
+    tried.held.push_back(held);
+  }
+  std::sort(tried.held.rbegin(), tried.held.rend());
+  for (const MemoryByClass& memory : memory_by_class(program, slots, bytes)) {
     tried.peak = std::max(tried.peak, memory.total());
     plan.predicted.peak_bytes.push_back(memory.total());
   }
@@ -63,44 +72,72 @@ Tried attempt(const PlanRequest& request, Plan plan) {
 }
 
 /// The cut that the planner promises: slowest stage first, then the second slowest, then the
-/// shorter first stage.
+/// shorter first stage. Of those that fit; where devices have several stages it is taken or left,
+/// and then the one whose stages hold least.
 std::optional<Tried> best_cut(const PlanRequest& request, const Plan& plan) {
-  std::optional<Tried> best;
+  std::optional<Tried> fastest, smallest;
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
-  testing::each_cut(layers, plan.depth, [&](const std::vector<LayerRange>& cut) {
+  const auto parts = static_cast<std::int32_t>(part_count(plan));
+  testing::each_cut(layers, parts, [&](const std::vector<LayerRange>& cut) {
     Plan with = plan;
     with.stages = cut;
     Tried tried = attempt(request, with);
-    if (tried.fits && (!best || tried.work < best->work)) best = std::move(tried);
+    if (plan.chunks > 1 && (!smallest || tried.held < smallest->held)) smallest = tried;
+    if (plan.chunks == 1 && !tried.fits) return;
+    if (!fastest || tried.work < fastest->work) fastest = std::move(tried);
   });
-  return best;
+  if (!fastest || fastest->fits) return fastest;
+  return smallest->fits ? smallest : std::nullopt;
 }
 
 auto rank(const Tried& tried) {
-  return std::tuple(tried.period, tried.plan.depth, tried.peak, tried.row, tried.plan.recompute,
-                    -tried.plan.microbatch_size, tried.plan.extra_in_flight);
+  return std::tuple(tried.period, tried.plan.depth * tried.plan.width, tried.peak, tried.row,
+                    tried.plan.chunks, tried.plan.recompute, -tried.plan.microbatch_size,
+                    tried.plan.extra_in_flight);
+}
+
+/// Depths, widths and chunks of a schedule, as the planner promises to try them.
+std::vector<Plan> frames(const PlanRequest& request, const ScheduleTraits& row) {
+  const bool loops = row.stages_per_device == 0;
+  const std::size_t layers = layers_of(request.model).size();
+  std::vector<Plan> all;
+  for (std::uint16_t depth = 1; depth <= request.devices; ++depth) {
+    if (row.only_devices != 0 && row.only_devices != depth) continue;
+    for (std::uint16_t width = 1; depth * width <= request.devices; ++width) {
+      if (depth == 1 && (width > 1) != (row.only_devices == 1)) continue;
+      for (std::uint16_t chunks = loops ? 2 : 1; chunks <= (loops ? 4 : 1); ++chunks) {
+        if (loops && (depth == 1 || std::size_t{depth} * chunks > layers)) continue;
+        Plan plan;
+        plan.model = request.model;
+        plan.schedule = row.name;
+        plan.depth = depth;
+        plan.width = width;
+        plan.chunks = chunks;
+        plan.optimizer = request.optimizer;
+        all.push_back(plan);
+      }
+    }
+  }
+  return all;
 }
 
 /// All plans with their best cuts, best first. Extra in flight goes further than the planner does.
 std::vector<Tried> brute_force(const PlanRequest& request) {
   std::vector<Tried> all;
   for (const ScheduleTraits& row : schedules()) {
-    if (!row.trainable) continue;
-    for (std::uint16_t depth = 1; depth <= request.devices; ++depth) {
+    if (!row.trainable || row.weights == WeightSemantics::stashed) continue;
+    for (const Plan& frame : frames(request, row)) {
       for (const std::int32_t size : {1, 2}) {
+        if (request.global_batch / size % frame.width != 0) continue;
         for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-          const std::int32_t most = row.name == "2bw" ? 3 * (depth - 1) + 1 : 0;
+          const std::int32_t most = row.name == "2bw" ? 3 * (frame.depth - 1) + 1 : 0;
           for (std::int32_t extra = 0; extra <= most; ++extra) {
-            Plan plan;
-            plan.model = request.model;
-            plan.schedule = row.name;
-            plan.depth = depth;
+            Plan plan = frame;
             plan.microbatch_size = size;
-            plan.microbatches = request.global_batch / size;
+            plan.microbatches = request.global_batch / size / frame.width;
             plan.recompute = recompute;
             plan.extra_in_flight = extra;
-            plan.optimizer = request.optimizer;
-            if (row.reject(schedule_request(plan))) continue;
+            if (reason_against(row, schedule_request(plan))) continue;
             if (auto tried = best_cut(request, plan)) all.push_back(std::move(*tried));
           }
         }
@@ -166,7 +203,9 @@ TEST(Exhaustive, TheSearchFindsWhatBruteForceFinds) {
     EXPECT_EQ(result.ranked.front().period, free.front().period);
     EXPECT_EQ(result.ranked.front().plan.predicted.peak_bytes,
               free.front().plan.predicted.peak_bytes);
-    EXPECT_EQ(result.ranked.front().slowest.count(), free.front().work.front());
+    if (free.front().plan.chunks == 1) {
+      EXPECT_EQ(result.ranked.front().slowest.count(), free.front().work.front());
+    }
     with_extra += free.front().plan.extra_in_flight > 0 ? 1 : 0;
 
     // Half way between the least and the most that any plan needs: some fit, some don't.

@@ -81,12 +81,11 @@ TEST(SimulatedMachine, CountsASumThatTheNextBatchWaitsForAsExposed) {
   Pipeline wanted = pipeline("gpipe", 1, 2);
   wanted.request.width = 2;
   const Program program = program_of(wanted);
-  // f0 0-1 f1 1-2 b0 2-4 b1 4-6, sum 6-16, update 16-19, and the next forward waits for it: the sum
-  // is exposed, the update is not communication.
+  // f0 0-1 f1 1-2 b0 2-4 b1 4-6, sum 6-16, update 16-19: the sum is exposed, the update is work.
   const Outcome run = run_of(program, {.forward = 1, .backward = 2, .update = 3, .reduce = 10}, 2);
   EXPECT_EQ(run.of(program, OpKind::forward, 0, 2).start.count(), 19);
-  EXPECT_EQ(run.tallies[DeviceId{0}].exposed_communication.count(), 10);
-  EXPECT_EQ(run.tallies[DeviceId{0}].busy.count(), 12);
+  EXPECT_EQ(run.tallies[DeviceId{0}].exposed_communication.count(), 2 * 10);
+  EXPECT_EQ(run.tallies[DeviceId{0}].busy.count(), 2 * (6 + 3));
 }
 
 TEST(SimulatedMachine, HidesASumBehindTheNextBatchIn2BW) {
@@ -94,11 +93,12 @@ TEST(SimulatedMachine, HidesASumBehindTheNextBatchIn2BW) {
   wanted.request.width = 2;
   const Program program = program_of(wanted);
   const Outcome hidden = run_of(program, {.forward = 1, .backward = 2, .reduce = 5}, 4);
-  EXPECT_EQ(hidden.tallies[DeviceId{0}].exposed_communication.count(), 0);
+  // Only the last batch has none behind it.
+  EXPECT_EQ(hidden.tallies[DeviceId{0}].exposed_communication.count(), 5);
   EXPECT_EQ(hidden.tallies[DeviceId{0}].last_end.count(), 4 * 6 + 5);
-  // One more than a batch lasts and it shows: by 1 for batch 2, and by 1 more for batch 3.
+  // One more than a batch lasts and it shows: by 1 for each of three batches, and the last sum.
   const Outcome shown = run_of(program, {.forward = 1, .backward = 2, .reduce = 7}, 4);
-  EXPECT_EQ(shown.tallies[DeviceId{0}].exposed_communication.count(), 2);
+  EXPECT_EQ(shown.tallies[DeviceId{0}].exposed_communication.count(), 3 * 1 + 7);
 }
 
 TEST(SimulatedMachine, RunsOnlyWhatFallsInsideTheRun) {

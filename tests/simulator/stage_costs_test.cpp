@@ -2,6 +2,7 @@
 
 #include "simulator/cost/stage_costs.h"
 
+#include <algorithm>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -32,6 +33,7 @@ TEST(StageCosts, PricesEveryKindByItsPart) {
   costs.parts = {times_from(100), times_from(200)};
   costs.transfer = ns(7);
   costs.reduce_tied = ns(9);
+  costs.norm = ns(11);
   const CostModel model = cost_model(linear_placement(2), costs);
   const auto price_of = [&](OpKind kind, int stage) {
     return model({.kind = kind, .stage = id_at<StageId>(static_cast<std::size_t>(stage))}).count();
@@ -46,6 +48,7 @@ TEST(StageCosts, PricesEveryKindByItsPart) {
   EXPECT_EQ(price_of(OpKind::send_activation, 0), 7);
   EXPECT_EQ(price_of(OpKind::send_gradient, 1), 7);
   EXPECT_EQ(price_of(OpKind::reduce_tied, 0), 9);
+  EXPECT_EQ(price_of(OpKind::reduce_norm, 0), 11);
 }
 
 TEST(StageCosts, LetsReplicasShareTheirPartsPrices) {
@@ -126,6 +129,36 @@ TEST(CostsFromProfile, InterpolatesTransfersByTheirBytes) {
   Profile one = small_profile();
   one.transfers = {{.bytes = 64, .time = ns(77)}};
   EXPECT_EQ(costs_from_profile(one, small_model(), {{0, 4}}, 2, Recompute::none).transfer, ns(77));
+}
+
+TEST(CostsFromProfile, PricesSumsAndTheNormAsPassesOverTheGradients) {
+  // A hand-over takes 100 ns and 1 a byte.
+  const auto bytes_of = [](LayerKind first, LayerKind second) {
+    return 4 * (parameters_of(small_model(), first) + parameters_of(small_model(), second));
+  };
+  const std::int64_t upper = bytes_of(LayerKind::embedding, LayerKind::attention);
+  const std::int64_t lower = bytes_of(LayerKind::mlp, LayerKind::head);
+  Plan plan{.model = small_model(),
+            .schedule = "1f1b",
+            .depth = 2,
+            .replicas = {},
+            .microbatch_size = 2,
+            .stages = {{0, 2}, {2, 4}},
+            .profile = {},
+            .predicted = {}};
+  StageCosts costs = costs_from_profile(small_profile(), plan);
+  EXPECT_EQ(costs.parts[PartId{0}].reduce, ns(0));
+  EXPECT_EQ(costs.norm, ns(100 + std::max(upper, lower) + 100));
+  plan.width = 3;
+  costs = costs_from_profile(small_profile(), plan);
+  EXPECT_EQ(costs.parts[PartId{0}].reduce, ns(100 + 2 * 2 * upper));
+  EXPECT_EQ(costs.parts[PartId{1}].reduce, ns(100 + 2 * 2 * lower));
+  plan.width = 1;
+  plan.depth = 3;
+  plan.replicas = {2, 1};
+  costs = costs_from_profile(small_profile(), plan);
+  EXPECT_EQ(costs.parts[PartId{0}].reduce, ns(100 + 2 * upper));
+  EXPECT_EQ(costs.parts[PartId{1}].reduce, ns(0));
 }
 
 std::string complaint(const Profile& profile, const ModelSpec& model, std::int32_t size) {

@@ -49,11 +49,6 @@ class Unrolled {
   static OpKey key_of(OpKind kind, StageId stage, std::int64_t microbatch) {
     return {kind, stage, microbatch, kNowhere};
   }
-  bool summed(StageId stage) const {
-    const PartId part = placement_.part[stage];
-    return normed_ || schedule_.width > 1 || placement_.replicas_of(part).size() > 1 ||
-           !placement_.tied_with(part).empty();
-  }
   std::vector<StageId> participants(OpKind kind, StageId stage) const {
     const PartId part = placement_.part[stage];
     if (kind == OpKind::reduce_gradient) return placement_.replicas_of(part);
@@ -101,7 +96,7 @@ class Unrolled {
           add_node(key, home, home);
           ops_[key] = {op, body};
           if (op.kind == OpKind::update) updates_[op.stage].insert(microbatch);
-          if (is_collective(op.kind) || (op.kind == OpKind::update && summed(op.stage))) continue;
+          if (is_collective(op.kind)) continue;
           if (!first) after_[key].push_back(before);
           before = key;
           first = false;
@@ -194,8 +189,8 @@ class Unrolled {
     }
   }
 
-  /// Transfers of a link go in the order of their makers; sums and the updates behind them go one
-  /// after another on each of their devices.
+  /// Transfers of a link go in the order of their makers; sums go one after another on each of
+  /// their devices.
   void chain_sums() {
     std::map<std::tuple<OpKind, DeviceId, DeviceId>, OpKey> last_on_link;
     for (const auto& [device, producer] : order_) {
@@ -211,7 +206,7 @@ class Unrolled {
     std::map<std::pair<std::int64_t, std::size_t>, OpKey> sums;
     for (const auto& [key, where] : ops_) {
       const auto [kind, stage, microbatch, nowhere] = key;
-      if (!is_collective(kind) && !(kind == OpKind::update && summed(stage))) continue;
+      if (!is_collective(kind)) continue;
       const std::size_t place =
           place_in_program_.at({kind, stage, static_cast<std::int32_t>(where.op.microbatch)});
       sums[{where.body, place}] = key;
@@ -219,11 +214,9 @@ class Unrolled {
     std::map<DeviceId, OpKey> last;
     for (const auto& [place, key] : sums) {
       const auto [kind, stage, microbatch, nowhere] = key;
-      std::set<DeviceId> devices{placement_.device[stage]};
-      if (is_collective(kind)) {
-        for (const StageId each : participants(kind, stage)) {
-          devices.insert(placement_.device[each]);
-        }
+      std::set<DeviceId> devices;
+      for (const StageId each : participants(kind, stage)) {
+        devices.insert(placement_.device[each]);
       }
       for (const DeviceId device : devices) {
         if (last.contains(device)) need(key, last[device]);

@@ -2,6 +2,7 @@
 // Programs and prices that several tests need: every schedule over a grid of requests, and random
 // costs from a seed.
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -26,6 +27,9 @@ struct Pipeline {
     std::string text = fmt::format("{}_p{}_m{}", schedule, request.devices, request.microbatches);
     if (request.extra_in_flight > 0) text += fmt::format("_extra{}", request.extra_in_flight);
     if (!request.replicas.empty()) text += fmt::format("_r{}", fmt::join(request.replicas, "_"));
+    if (request.chunks > 1) text += fmt::format("_v{}", request.chunks);
+    if (request.group > 0) text += fmt::format("_g{}", request.group);
+    if (request.vertical_sync) text += "_sync";
     if (request.recompute == Recompute::full) text += "_recompute";
     if (request.tied_embeddings) text += "_tied";
     if (request.global_norm) text += "_norm";
@@ -67,33 +71,66 @@ inline std::string test_name(const ::testing::TestParamInfo<std::string>& info) 
   return text;
 }
 
-/// Every request of the grid that the schedule accepts: recomputation, tied embeddings and width
-/// alone and together, more in flight, several replicas.
+inline bool is_served(const Pipeline& wanted) {
+  return !reason_against(find_schedule(wanted.schedule), wanted.request);
+}
+
+/// A schedule for p devices and m microbatches in each way that its own options allow.
+inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, std::int32_t m) {
+  const auto takes = [&](std::string_view option) {
+    return std::count(traits.options.begin(), traits.options.end(), option) > 0;
+  };
+  std::vector<Pipeline> variants{pipeline(traits.name, p, m)};
+  const auto vary = [&](auto change) {
+    variants.push_back(variants.front());
+    change(variants.back().request);
+  };
+  if (takes("extra-in-flight") && p > 1) {
+    vary([&](ScheduleRequest& request) { request.extra_in_flight = p - 1; });
+  }
+  if (takes("chunks")) {
+    variants.front().request.chunks = 2;
+    vary([](ScheduleRequest& request) { request.chunks = 3; });
+  }
+  if (takes("group")) {
+    vary([&](ScheduleRequest& request) { request.group = p + 1; });
+  }
+  if (takes("replicas")) {
+    for (const std::vector<std::uint16_t>& replicas : {std::vector<std::uint16_t>{2, 1},
+                                                       {2, 1, 1},
+                                                       {2, 2},
+                                                       {3, 1},
+                                                       {1, 2, 1},
+                                                       {1, 1, 3},
+                                                       {2, 3}}) {
+      vary([&](ScheduleRequest& request) { request.replicas = replicas; });
+    }
+  }
+  if (takes("vertical-sync")) {
+    for (std::size_t i = 0, count = variants.size(); i < count; ++i) {
+      variants.push_back(variants[i]);
+      variants.back().request.vertical_sync = true;
+    }
+  }
+  return variants;
+}
+
+/// Every request of the grid that the schedule accepts: its own options; recomputation, tied
+/// embeddings, width and the global norm, alone and together.
 inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
                                             const std::vector<int>& devices,
                                             const std::vector<std::int32_t>& microbatches) {
-  const ScheduleTraits& traits = find_schedule(schedule);
   std::vector<Pipeline> all;
   for (const int p : devices) {
     for (const std::int32_t m : microbatches) {
-      std::vector<Pipeline> variants{pipeline(traits.name, p, m)};
-      if (traits.name == "2bw" && p > 1) variants.push_back(pipeline(traits.name, p, m, p - 1));
-      if (traits.name == "probe-replicated") {
-        for (const std::vector<std::uint16_t>& replicas :
-             {std::vector<std::uint16_t>{2, 2}, {3, 1}, {1, 2, 1}, {1, 1, 3}, {2, 3}}) {
-          variants.push_back(variants.front());
-          variants.back().request.replicas = replicas;
-        }
-      }
-      for (const Pipeline& variant : variants) {
+      for (const Pipeline& variant : variants_of(find_schedule(schedule), p, m)) {
         for (const int bits : {0, 1, 2, 4, 5, 7, 8, 14}) {
           Pipeline one = variant;
           if ((bits & 1) != 0) one.request.recompute = Recompute::full;
           if ((bits & 2) != 0) one.request.tied_embeddings = true;
           if ((bits & 4) != 0) one.request.width = 2;
           if ((bits & 8) != 0) one.request.global_norm = true;
-          if (one.request.global_norm && !traits.updates_together) continue;
-          if (!traits.reject(one.request)) all.push_back(one);
+          if (is_served(one)) all.push_back(one);
         }
       }
     }

@@ -312,6 +312,8 @@ class Requirements {
         if (reader == kNone) continue;
         staleness.insert(op(reader).staleness);
         const std::int64_t version = std::max<std::int64_t>(covering - op(reader).staleness, 0);
+        // A run may pause after any batch, its updates done, and go on.
+        if (slots <= op(reader).staleness) faults_.emplace_back(kOverwritten);
         if (version > 0 && version <= std::ssize(updates)) {
           need(updates[static_cast<std::size_t>(version - 1)].node, reader, "version is made");
         }

@@ -163,8 +163,10 @@ TEST_F(BadFile, SchedulesThatCannotServeThePlan) {
   write("plan.json", with(with(plan_text(), "\"2bw\"", "\"dapple\""), "\"extra_in_flight\": 0",
                           "\"extra_in_flight\": 1"));
   EXPECT_THAT(tandem("check plan.json").err,
-              StartsWith("plan.json:9:20: error: /extra_in_flight: expected 0, since schedule 1f1b "
-                         "has no such option, found 1\n"));
+              StartsWith("plan.json:9:20: error: /extra_in_flight: schedule 1f1b has no such "
+                         "option\n"));
+  expect_plan_refused("\"microbatches\": 4", "\"microbatches\": 4, \"replicas\": [1, 1]",
+                      "plan.json:8:32: error: /replicas: schedule 2bw has no such option");
 }
 
 TEST_F(BadFile, AbsurdSizes) {
@@ -203,6 +205,15 @@ TEST_F(BadFile, ModelsBeyondCountingAreInfeasible) {
     EXPECT_EQ(ran.code, 4) << size;
     EXPECT_THAT(ran.err,
                 ::testing::MatchesRegex("error: profiling this model needs [0-9.]+ TiB, but .*"));
+  }
+}
+
+TEST_F(BadFile, PlansThatAreSimulatedButNotTrained) {
+  write("plan.json", with(plan_text(), "\"2bw\"", "\"looped-bfs\""));
+  EXPECT_EQ(tandem("simulate plan.json").code, 0);
+  for (const std::string line : {"train plan.json", "train plan.json --reference"}) {
+    expect_error(line, 3,
+                 "error: schedule looped-bfs is simulated but not trained in this version");
   }
 }
 

@@ -87,8 +87,9 @@ TEST_F(Job, SimulatesAPlanByItsProfile) {
   const Json json = json_of("simulate plan.json --memory 1GiB --json");
   EXPECT_EQ(json["config"]["plan"], "plan.json");
   EXPECT_EQ(json["assumptions"]["profile"]["machine"], "by hand");
-  // Four microbatches of three layers of 30 us, three updates, and the sum of the tied embeddings.
-  EXPECT_DOUBLE_EQ(json["result"]["period_s"], 4 * 3 * 30e-6 + 3 * 1e-6 + 1e-6);
+  // Four microbatches of three layers of 30 us, three updates, and half of each microbatch's two
+  // hand-overs, which the minimum in flight does not hide. The sum of the tied embeddings hides.
+  EXPECT_DOUBLE_EQ(json["result"]["period_s"], 4 * 3 * 30e-6 + 3 * 1e-6 + 4 * 1e-6);
   EXPECT_EQ(json["result"]["devices"][0]["fits"], true);
   for (const std::string option : {"schedule 1f1b", "devices 4", "costs x", "width 2"}) {
     expect_error("simulate plan.json --" + option, 2,

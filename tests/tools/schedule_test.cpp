@@ -20,8 +20,8 @@ TEST_F(ScheduleCommand, ListsTheRegistry) {
                                                       "weights", "constraints", "bubble",
                                                       "activations", "trainable", "options"}));
   }
-  EXPECT_EQ(schedules[2]["name"], "1f1b");
-  EXPECT_EQ(schedules[2]["aliases"], Json::array({"flush", "pipedream-flush", "dapple"}));
+  EXPECT_EQ(schedules[3]["name"], "1f1b");
+  EXPECT_EQ(schedules[3]["aliases"], Json::array({"flush", "pipedream-flush", "dapple"}));
 }
 
 TEST_F(ScheduleCommand, PrintsText) {
@@ -92,12 +92,12 @@ TEST_F(ScheduleCommand, SuggestsTheNearestName) {
 
 TEST_F(ScheduleCommand, NamesOfTheContractAreNotUnknown) {
   for (const std::string name :
-       {"data-parallel", "1f1b-eager", "interleaved",    "looped-bfs", "pipedream",   "zb-h1",
-        "zb-h2",         "zb-1p",      "zb-2p",          "zb-auto",    "zbv",         "zbv-auto",
-        "v-min",         "v-half",     "interleaved-zb", "v-zb",       "v-adaptive",  "1f1b-v",
-        "hanayo",        "chimera",    "dualpipe",       "dualpipev",  "bpipe",       "2bp-naive",
-        "2bp-gpipe",     "2bp-1f1b-1", "2bp-1f1b-2",     "terapipe",   "seq1f1b",     "pipemare",
-        "pipeoptim",     "spectrain",  "xpipe",          "timeprest",  "timeprest-i", "search"}) {
+       {"zb-h1",     "zb-h2",     "zb-1p",      "zb-2p",          "zb-auto",   "zbv",
+        "zbv-auto",  "v-min",     "v-half",     "interleaved-zb", "v-zb",      "v-adaptive",
+        "1f1b-v",    "hanayo",    "chimera",    "dualpipe",       "dualpipev", "bpipe",
+        "2bp-naive", "2bp-gpipe", "2bp-1f1b-1", "2bp-1f1b-2",     "terapipe",  "seq1f1b",
+        "pipemare",  "pipeoptim", "spectrain",  "xpipe",          "timeprest", "timeprest-i",
+        "search"}) {
     const Ran ran = tandem("schedule " + name + " --devices 2 --microbatches 2");
     if (ran.code == 0) continue;
     EXPECT_EQ(ran.code, 2);
@@ -113,13 +113,53 @@ TEST_F(ScheduleCommand, RefusesWhatAScheduleDoesNotHave) {
                "error: schedule 1f1b has no option --extra-in-flight");
   expect_error("schedule 2bw --replicas 2-1-1" + shape, 2,
                "error: schedule 2bw has no option --replicas");
-  for (const std::string option :
-       {"chunks", "group", "vertical-sync", "activation-cap", "waves", "directions", "slices"}) {
+  expect_error("schedule looped-bfs --group 4" + shape, 2,
+               "error: schedule looped-bfs has no option --group");
+  expect_error("schedule 2bw --vertical-sync" + shape, 2,
+               "error: schedule 2bw has no option --vertical-sync");
+  for (const std::string option : {"activation-cap", "waves", "directions", "slices"}) {
     expect_error("schedule 1f1b --" + option + " 2" + shape, 2,
                  "error: tandem schedule: --" + option + " is not in this version");
   }
-  expect_error("schedule 1f1b --recompute selective" + shape, 2,
-               "error: --recompute selective is not in this version");
+}
+
+TEST_F(ScheduleCommand, TakesTheOptionsOfTheFamily) {
+  EXPECT_EQ(tandem("schedule interleaved --devices 2 --microbatches 2").out,
+            "# interleaved  devices 2  microbatches 2\n"
+            "# stages 0 1 0 1\n"
+            "0 | 0f0 0f1 2f0 2f1 2b0 2b1 0b0 0b1 0U 2U\n"
+            "1 | 1f0 1f1 3f0 3b0 3f1 3b1 1b0 1b1 1U 3U\n");
+  const auto config = [&](const std::string& shape) {
+    return json_of("simulate --schedule " + shape +
+                   " --forward 1ms --backward 2ms --json")["config"];
+  };
+  const Json chunked = config("interleaved --devices 2 --microbatches 5 --chunks 3 --group 3");
+  EXPECT_EQ(chunked["chunks"], 3);
+  EXPECT_EQ(chunked["group"], 3);
+  const Json replicated = config("pipedream --replicas 2-1-1 --microbatches 4 --vertical-sync");
+  EXPECT_EQ(replicated["devices"], 4);
+  EXPECT_EQ(replicated["replicas"], Json::array({2, 1, 1}));
+  EXPECT_EQ(replicated["vertical_sync"], true);
+  EXPECT_EQ(config("data-parallel --microbatches 4 --width 3")["devices"], 1);
+  EXPECT_EQ(config("1f1b --devices 2 --microbatches 4 --recompute selective")["recompute"],
+            "selective");
+  EXPECT_EQ(config("1f1b --devices 2 --microbatches 4 --clip 1.0")["global_norm"], true);
+  EXPECT_EQ(config("1f1b --devices 2 --microbatches 4 --clip per-stage:0.5")["global_norm"], false);
+}
+
+TEST_F(ScheduleCommand, RefusesClippingThatSaysNothing) {
+  for (const std::string text :
+       {"0", "-1", "inf", "nan", "1x", "per-stage:", "per-stage1", "all"}) {
+    expect_error("schedule 2bw --devices 2 --microbatches 2 --clip " + text, 2,
+                 "error: --clip: expected a norm above 0, such as 1.0, or per-stage[:NORM], found "
+                 "\"" +
+                     text + "\"");
+  }
+  expect_error("schedule pipedream --devices 2 --microbatches 2 --clip 1", 3,
+               "error: schedule pipedream has no global norm: each stage updates at times of its "
+               "own, so there is no moment at which the gradients of one update are all there; "
+               "clip each stage by its own norm (--clip per-stage)");
+  EXPECT_EQ(tandem("schedule pipedream --devices 2 --microbatches 2 --clip per-stage").code, 0);
 }
 
 TEST_F(ScheduleCommand, RefusesShapesThatAScheduleCannotServe) {
@@ -129,16 +169,16 @@ TEST_F(ScheduleCommand, RefusesShapesThatAScheduleCannotServe) {
                "(m >= max(p, p - 1 + extra))");
   expect_error("schedule probe-bidirectional --devices 3 --microbatches 4", 3,
                "error: two directions need an even number of devices, found 3");
-  expect_error("schedule probe-replicated --devices 4 --microbatches 3", 3,
+  expect_error("schedule pipedream --replicas 2-1-1 --microbatches 3", 3,
                "error: round robin over 2 replicas needs microbatches divisible by 2, found 3");
-  expect_error("schedule probe-replicated --devices 4 --microbatches 4 --replicas 2-1", 3,
+  expect_error("schedule pipedream --devices 4 --microbatches 4 --replicas 2-1", 3,
                "error: the replicas of all parts together are 3 devices, but 4 are given");
 }
 
 TEST_F(ScheduleCommand, RefusesReplicasThatAreNoCounts) {
   for (const std::string text : {"-", "1-", "-1", "0-1", "2--1", "65536", "2-1-1-x", "+2-1-1",
                                  "999999999999999999999", "é"}) {
-    expect_error("schedule probe-replicated --devices 4 --microbatches 4 --replicas " + text, 2,
+    expect_error("schedule pipedream --devices 4 --microbatches 4 --replicas " + text, 2,
                  "error: --replicas: expected counts such as 2-1-1, found \"" + text + "\"");
   }
 }

@@ -248,6 +248,7 @@ Duration TinyCosts::operator()(const Op& op) const {
       return update;
     case OpKind::reduce_tied:
     case OpKind::reduce_gradient:
+    case OpKind::reduce_norm:
       return Duration::zero();
   }
   return Duration::zero();

@@ -47,9 +47,8 @@ Plan plan_of(const char* schedule, const Profile& profile) {
             .stages = {},
             .profile = {},
             .predicted = {}};
-  const Program program = lower(make_schedule(find_schedule(schedule), schedule_request(plan)));
+  const StageWork work(make_schedule(find_schedule(schedule), schedule_request(plan)));
   const LayerTimes times(profile, plan.model, plan.microbatch_size, plan.recompute);
-  const StageWork work(program);
   const auto cut = partition(
       {.layers = times.layers(), .depth = 2, .cost = [&](LayerRange range, std::size_t stage) {
          return work.of(id_at<StageId>(stage), times.of(range)).count();
@@ -145,8 +144,7 @@ std::vector<Section> bench_pipeline(const Settings& settings) {
                                        kMicrobatches),
                   .rows = {}};
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const StageCosts costs = costs_from_profile(profile, plans[i].model, plans[i].stages,
-                                                plans[i].microbatch_size, plans[i].recompute);
+    const StageCosts costs = costs_from_profile(profile, plans[i]);
     const CostTable table = price(programs[i], cost_model(programs[i].placement(), costs));
     const double ideal_s = simulate(programs[i], table, {.batches = kBatches}).period_s();
     const double step_s = median(measured[i].batch_s);
