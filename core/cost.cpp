@@ -1,8 +1,15 @@
 #include "core/cost.h"
 
+#include <cmath>
+
 #include "core/check.h"
 
 namespace tandem {
+
+Duration transmission_time(Bytes bytes, double bytes_per_second) {
+  TANDEM_CHECK(bytes_per_second > 0.0, bytes_per_second);
+  return Duration(std::llround(static_cast<double>(bytes) / bytes_per_second * 1e9));
+}
 
 CostTable price(const Program& program, const CostModel& model) {
   CostTable table;

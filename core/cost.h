@@ -13,6 +13,9 @@ using CostTable = Table<CostId, Duration>;
 /// Called once a key, never in a hot loop. Results are non-negative (checked).
 using CostModel = std::function<Duration(const CostKey&)>;
 
+/// How long `bytes` occupy a link of this rate. REQUIRES: bytes_per_second > 0.
+Duration transmission_time(Bytes bytes, double bytes_per_second);
+
 CostTable price(const Program& program, const CostModel& model);
 
 }  // namespace tandem

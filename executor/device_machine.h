@@ -180,10 +180,21 @@ class DeviceMachine {
     const std::int64_t target_q = world_.sequence(target.id, instance.microbatch);
     const Duration start = now();
     auto kernels = backend_.kernels(stream);
-    kernels.copy(from.held(q), into.acquire(target_q));
+    const std::span<const T> sent = from.held(q);
+    const auto bytes = static_cast<Bytes>(sent.size_bytes());
+    kernels.copy(sent, into.acquire(target_q));
     if (!activation) from.release(q);
-    into.land(target_q, start, now());
-    world_.ring(world_.device_of(pipeline_, target.place.device));
+    const auto land = [this, &into, target_q, to = target.place.device](Duration begin,
+                                                                        Duration end) {
+      into.land(target_q, begin, end);
+      world_.ring(world_.device_of(pipeline_, to));
+    };
+    if (world_.courier == nullptr) return land(start, now());
+    Duration& lane_end = lane_end_[program_.lanes(program_[instance.id]).front()];
+    const Duration leaves = std::max(start, lane_end);
+    lane_end = std::max(now(), lane_end) + world_.courier->time_of(bytes);
+    world_.courier->deliver(world_.start + lane_end,
+                            [land, leaves, end = lane_end] { land(leaves, end); });
   }
 
   void queue_receive(Stream& stream, LaneId lane, Instance instance) {
@@ -299,7 +310,7 @@ class DeviceMachine {
   const std::size_t most_queued_;
   std::vector<typename B::Event> events_;
   Table<LaneId, Stream*> streams_;    // null: another device's
-  Table<LaneId, Duration> lane_end_;  // of receiving lanes: of the last transfer
+  Table<LaneId, Duration> lane_end_;  // of lanes of transfers: of the last one
   std::vector<Span> spans_;
   Progress progress_;
 };

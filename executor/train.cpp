@@ -115,6 +115,7 @@ class CpuRun {
     }
     set_up_meetings();
     set_up_world();
+    if (setup.link_rate) world_.courier = &courier_.emplace(*setup.link_rate);
   }
 
   TrainingReport<T> run() {
@@ -400,6 +401,7 @@ class CpuRun {
   World<B> world_;
   StepLog log_;
   std::vector<std::unique_ptr<CpuDevice<T>>> devices_;  // of all pipelines, one after another
+  std::optional<Courier> courier_;  // after the devices that it wakes: it ends first
   TrainingReport<T> report_;
   Duration trained_{};  // pauses apart
   std::string stall_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -42,6 +43,8 @@ struct TrainingSetup {
   /// never.
   std::int64_t pause_every = 0;
   std::function<void(std::int64_t batches, std::span<const PartWeights<T>>)> on_pause;
+  /// One-way rate of every link between two devices, bytes/s. Empty: as fast as memory.
+  std::optional<double> link_rate;
   std::stop_token stop;  // of the user
   /// The run ends with an error that names the culprit when no device ends any work for this long,
   /// or for 20 times the longest work so far if that is longer. 0: never.

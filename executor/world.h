@@ -17,6 +17,7 @@
 #include "core/program.h"
 #include "core/run.h"
 #include "core/versions.h"
+#include "executor/courier.h"
 #include "executor/meeting.h"
 #include "executor/norm_meeting.h"
 #include "executor/stage_state.h"
@@ -81,6 +82,7 @@ struct World {
   std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<NormMeeting>> norm_meetings;
   GradientGuard guard;
   std::vector<std::string> tensors;    // names, in model order
+  Courier* courier = nullptr;  // null: links are as fast as memory
   std::function<void(DeviceId)> ring;  // wakes a device, numbered through all pipelines
   std::chrono::steady_clock::time_point start;
   /// Called before each piece of work: seeded delays in tests. May be empty.

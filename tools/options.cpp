@@ -179,6 +179,14 @@ std::optional<Bytes> Options::bytes(const std::string& name) const {
   return value;
 }
 
+std::optional<double> Options::rate(const std::string& name) const {
+  if (!has(name)) return std::nullopt;
+  const std::optional<double> value = parse_rate(text(name));
+  if (!value || *value <= 0.0)
+    reject(name, "a rate with its unit (Mb/s, Gb/s, GB/s), such as 1Gb/s");
+  return value;
+}
+
 std::string Options::choice(const std::string& name,
                             const std::vector<std::string>& choices) const {
   if (!has(name)) return choices.front();

@@ -46,6 +46,8 @@ class Options {
   double number(const std::string& name, double least, double most, double otherwise) const;
   Duration duration(const std::string& name, Duration otherwise = {}) const;
   std::optional<Bytes> bytes(const std::string& name) const;
+  /// Bytes a second, above zero.
+  std::optional<double> rate(const std::string& name) const;
   /// One of `choices`; the first is the default.
   std::string choice(const std::string& name, const std::vector<std::string>& choices) const;
 

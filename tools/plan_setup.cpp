@@ -102,6 +102,14 @@ Profile profile_of(const std::string& plan_path, const Plan& plan,
   return read_profile(beside.string());
 }
 
+StageCosts costs_of(const Plan& plan, const Profile& profile, std::optional<double> link_rate) {
+  StageCosts costs = costs_from_profile(profile, plan);
+  if (link_rate)
+    costs.transfer +=
+        transmission_time(boundary_bytes(plan.model, plan.microbatch_size), *link_rate);
+  return costs;
+}
+
 Table<DeviceId, MemoryByClass> planned_memory(const PreparedPlan& prepared) {
   return memory_by_class(prepared.program, prepared.slots, prepared.bytes);
 }

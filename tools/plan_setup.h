@@ -29,6 +29,10 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
 /// when there is none.
 Profile profile_of(const std::string& plan_path, const Plan& plan, const std::string& profile_path);
 
+/// Prices of the plan's ops. With a `link_rate` (bytes/s) a transfer takes, beside its measured
+/// hand-over, the time that its bytes need on such a link.
+StageCosts costs_of(const Plan& plan, const Profile& profile, std::optional<double> link_rate);
+
 Table<DeviceId, MemoryByClass> planned_memory(const PreparedPlan& prepared);
 
 }  // namespace tandem::tools

@@ -40,6 +40,7 @@ void ProgressReport::step(const StepReport& step) {
                         setup_.optimizer.schedule, setup_.optimizer.learning_rate, step.batch + 1),
                     .tokens_per_s = step_s > 0 ? tokens_ / step_s : 0.0,
                     .step_s = step_s};
+  if (log_) record.others = watch_.since_last();
   if (predicted_s_ > 0) record.predicted_step_s = predicted_s_;
   if (!setup_.quiet && shows(record.step, setup_.steps)) print(record);
   if (!log_) return;

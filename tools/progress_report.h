@@ -11,6 +11,7 @@
 #include "executor/optimizer.h"
 #include "executor/step_log.h"
 #include "tools/options.h"
+#include "tools/processor_use.h"
 #include "tools/training_log.h"
 
 namespace tandem::tools {
@@ -47,6 +48,7 @@ class ProgressReport {
   ReportSetup setup_;
   double tokens_, predicted_s_;
   std::optional<TrainingLog> log_;
+  ProcessorWatch watch_;
   std::optional<StepRecord> waiting_;
   Duration last_{};
   std::vector<double> losses_, times_s_;

@@ -187,6 +187,11 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
   if (options.has("profile")) {
     throw UsageError("tandem simulate: --profile is for a plan, which says what the layers are");
   }
+  if (options.has("link-rate")) {
+    throw UsageError(
+        "tandem simulate: --link-rate is for a plan, which says how many bytes are sent: give "
+        "--transfer");
+  }
   ScheduleRequest request;
   Schedule schedule = schedule_of_names(options, request);
   Program program = lower(schedule, lanes);
@@ -241,7 +246,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
   PreparedPlan prepared = prepare_plan(path, global_norm(options));
   const Plan& plan = prepared.plan;
   const Profile profile = profile_of(path, plan, options.text("profile"));
-  const StageCosts costs = costs_from_profile(profile, plan);
+  const StageCosts costs = costs_of(plan, profile, options.rate("link-rate"));
   Table<DeviceId, MemoryByClass> memory = planned_memory(prepared);
   Program program = lanes == TransferLanes::shared ? std::move(prepared.program)
                                                    : lower(prepared.schedule, lanes);
@@ -262,6 +267,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
                      {"schedule", plan.schedule},
                      {"microbatch_size", plan.microbatch_size}};
   scenario.config.update(as_json(schedule_request(plan)));
+  if (options.has("link-rate")) scenario.config["link_bytes_per_s"] = *options.rate("link-rate");
   scenario.assumptions["profile"] = {
       {"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
   return scenario;
@@ -285,6 +291,7 @@ void add_scenario_options(Options& options) {
       .value("norm", "T", "time of the norm of all gradients (default 0)")
       .value("costs-per", "WHAT", "stage|device: what the times above are of (default stage)")
       .value("costs", "FILE", "times for each stage, from a file")
+      .value("link-rate", "RATE", "for a plan: links between devices this fast, such as 1Gb/s")
       .value("profile", "FILE", "for a plan: measured costs, instead of the plan's own profile")
       .value("lanes", "KIND", "shared|ideal: whether a transfer occupies a link (default shared)")
       .value("microbatch-size", "B", "samples of a microbatch (default 1)")

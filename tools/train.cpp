@@ -25,6 +25,7 @@
 #include "tools/options.h"
 #include "tools/output_file.h"
 #include "tools/plan_setup.h"
+#include "tools/processor_use.h"
 #include "tools/progress_report.h"
 #include "tools/terminal.h"
 #include "tools/validation.h"
@@ -42,6 +43,7 @@ struct Training {
   PreparedPlan prepared;
   OptimizerConfig optimizer;
   GradientGuard guard;
+  std::optional<double> link_rate;  // bytes/s
   Duration watchdog{};
   std::int64_t steps = 1;
   std::uint64_t seed = 0;
@@ -153,6 +155,7 @@ TrainingReport<float> train_pipeline(const Training& training, const Options& op
       }
     };
   }
+  setup.link_rate = training.link_rate;
   setup.watchdog = training.watchdog;
   setup.stop = stop;
   return make_trainer(options.choice("backend", {"cpu", "cuda"}))->train(prepared.program, setup);
@@ -185,7 +188,7 @@ void compare_with_reference(const Training& training, const std::vector<double>&
 Timeline predict(const Training& training, const std::string& plan_path) {
   const Plan& plan = training.prepared.plan;
   const Program& program = training.prepared.program;
-  const StageCosts costs = costs_from_profile(profile_of(plan_path, plan, {}), plan);
+  const StageCosts costs = costs_of(plan, profile_of(plan_path, plan, {}), training.link_rate);
   const CostTable table = price(program, cost_model(program.placement(), costs));
   return *simulate(program, table, {.batches = training.steps, .record = true}).timeline;
 }
@@ -262,6 +265,8 @@ void add_options(Options& options) {
       .value("backend", "NAME", "cpu|cuda (default cpu)")
       .value("transport", "NAME", "threads (default)")
       .value("watchdog", "TIME", "end a run in which no device gets on for this long (default 30s)")
+      .value("link-rate", "RATE",
+             "links between devices this fast, such as 1Gb/s (default: memory)")
       .value("log", "FILE.jsonl", "write a JSON object a step")
       .value("trace", "FILE", "write the measured timeline as a Chrome trace")
       .flag("with-prediction", "in the trace, the simulated timeline beside the measured one")
@@ -304,6 +309,7 @@ Training prepare(const Options& options) {
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,
           .guard = {},
+          .link_rate = options.rate("link-rate"),
           .watchdog = options.duration("watchdog", std::chrono::seconds(30)),
           .steps = steps,
           .seed = seed,
@@ -324,6 +330,7 @@ int finish(const Training& training, const Options& options, const ProgressRepor
                 {"tokens_per_s", step_s > 0 ? steps.tokens() / step_s : 0.0},
                 {"validation", validation_json(steps)},
                 {"memory", memory_json(measured, planned)},
+                {"peak_resident_bytes", peak_resident_memory()},
                 {"verified", options.has("verify")}};
     print_result("train",
                  {{"plan", options.words()[0]},

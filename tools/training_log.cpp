@@ -26,6 +26,8 @@ void TrainingLog::write(const StepRecord& record) {
   line["tokens_per_s"] = record.tokens_per_s;
   line["step_s"] = record.step_s;
   if (record.predicted_step_s) line["predicted_step_s"] = *record.predicted_step_s;
+  line["foreign_cpu"] = record.others.foreign;
+  line["stolen_cpu"] = record.others.stolen;
   line["time"] = utc_now();
   file_ << line.dump() + "\n" << std::flush;
   if (!file_) throw DeviceError(fmt::format("{}: {}", path_, std::strerror(errno)));

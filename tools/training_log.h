@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "tools/processor_use.h"
+
 namespace tandem::tools {
 
 /// What is known of one step. What is absent is left out of its line.
@@ -18,6 +20,7 @@ struct StepRecord {
   double learning_rate = 0.0;  // of the update that ends the step
   double tokens_per_s = 0.0, step_s = 0.0;
   std::optional<double> predicted_step_s = {};
+  ProcessorUse others = {};  // by whom else the machine was used meanwhile
 };
 
 /// Each line reaches the file whole, as soon as it is written: what was logged stays readable

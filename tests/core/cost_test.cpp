@@ -31,6 +31,11 @@ TEST(Price, TellsOfTheWidthOnlyWhereItMatters) {
   }
 }
 
+TEST(TransmissionTime, IsBytesByTheRate) {
+  EXPECT_EQ(transmission_time(131072, 125e6), Duration(1'048'576));  // 1 Gb/s
+  EXPECT_EQ(transmission_time(0, 1.0), Duration(0));
+}
+
 TEST(PriceDeathTest, RefusesNegativeTimes) {
   const Program program = program_of(pipeline("gpipe", 1, 1));
   EXPECT_DEATH(price(program, [](const CostKey&) { return Duration(-1); }), "time.count");

@@ -88,6 +88,8 @@ TEST_F(Train, LogsEachStepAsAJsonObject) {
     EXPECT_GT(lines[i]["tokens_per_s"], 0.0);
     EXPECT_EQ(lines[i].contains("validation_loss"), i == 2 || i == 5);
     EXPECT_FALSE(lines[i].contains("predicted_step_s")) << "the plan predicts nothing";
+    EXPECT_GE(lines[i]["foreign_cpu"], 0.0);
+    EXPECT_LE(lines[i]["stolen_cpu"], 1.0);
     EXPECT_EQ(lines[i]["time"].get<std::string>().size(), 20u);
   }
   EXPECT_EQ(lines[0]["learning_rate"], 0.25);
@@ -96,6 +98,22 @@ TEST_F(Train, LogsEachStepAsAJsonObject) {
   ASSERT_EQ(result["validation"].size(), 2u);
   EXPECT_EQ(result["validation"][1]["step"], 6);
   EXPECT_EQ(result["validation"][1]["loss"], lines[5]["validation_loss"]);
+}
+
+TEST_F(Train, OverSlowLinksTakesLongerAndChangesNoBit) {
+  const Json fast = json_of("train plan.json --steps 4 --json")["result"];
+  const Json slow = json_of("train plan.json --steps 4 --json --link-rate 100KB/s")["result"];
+  EXPECT_EQ(slow["losses"], fast["losses"]);
+  const double predicted_fast = json_of("simulate plan.json --json")["result"]["period_s"];
+  const double predicted_slow =
+      json_of("simulate plan.json --json --link-rate 100KB/s")["result"]["period_s"];
+  EXPECT_GT(predicted_slow, predicted_fast);
+  // A step waits for its transfers, whatever else this machine does.
+  EXPECT_GT(slow["step_s"], 0.9 * (predicted_slow - predicted_fast));
+  EXPECT_GT(fast["peak_resident_bytes"], 1 << 20);
+  expect_error("train plan.json --link-rate 5", 2,
+               "error: tandem train: --link-rate: expected a rate with its unit (Mb/s, Gb/s, "
+               "GB/s), such as 1Gb/s, found \"5\"");
 }
 
 TEST_F(Train, ALogWrittenUntilTheInterruptIsWhole) {
