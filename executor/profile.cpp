@@ -191,7 +191,7 @@ class DevicesAtOnce {
         microbatch_size_(microbatch_size),
         tick_(std::move(tick)),
         data_(request.model, microbatch_size, 1),
-        together_(request.busy_devices) {}
+        together_(request.busy_devices, Round{this}) {}
 
   Samples measure() {
     start_and_join();
@@ -201,6 +201,14 @@ class DevicesAtOnce {
   }
 
  private:
+  /// Between two rounds: whether there is another is decided once, for all devices alike.
+  struct Round {
+    DevicesAtOnce* devices;
+    void operator()() noexcept {
+      devices->ended_ = devices->request_.stop.stop_requested() || devices->failed_;
+    }
+  };
+
   void start_and_join() {
     std::vector<std::jthread> threads;
     try {
@@ -215,7 +223,7 @@ class DevicesAtOnce {
     }
   }
 
-  /// Goes through every round, failed or not: nobody may wait forever.
+  /// Leaves only between rounds, and all devices after the same one: nobody may wait forever.
   void run(std::int32_t device) {
     std::unique_ptr<ModelPasses> passes;
     Samples mine;
@@ -230,7 +238,7 @@ class DevicesAtOnce {
     const std::int32_t untimed = request_.repetitions / 10 + 1;
     for (std::int32_t i = -untimed; i < request_.repetitions; ++i) {
       together_.arrive_and_wait();
-      if (request_.stop.stop_requested() || failed_) continue;
+      if (ended_) break;
       guarded([&] {
         passes->pass(i < 0 ? nullptr : &mine);
         if (device == 0 && i >= 0) tick_();
@@ -258,7 +266,8 @@ class DevicesAtOnce {
   std::int32_t microbatch_size_;
   std::function<void()> tick_;
   Data data_;
-  std::barrier<> together_;
+  bool ended_ = false;  // written between rounds only
+  std::barrier<Round> together_;
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;
   std::exception_ptr failure_;  // the first

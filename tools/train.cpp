@@ -27,6 +27,7 @@
 #include "tools/plan_setup.h"
 #include "tools/processor_use.h"
 #include "tools/progress_report.h"
+#include "tools/schedule_options.h"
 #include "tools/terminal.h"
 #include "tools/validation.h"
 #include "traces/chrome_trace.h"
@@ -265,6 +266,7 @@ void add_options(Options& options) {
       .value("backend", "NAME", "cpu|cuda (default cpu)")
       .value("transport", "NAME", "threads (default)")
       .value("watchdog", "TIME", "end a run in which no device gets on for this long (default 30s)")
+      .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite")
       .value("link-rate", "RATE",
              "links between devices this fast, such as 1Gb/s (default: memory)")
       .value("log", "FILE.jsonl", "write a JSON object a step")
@@ -273,6 +275,7 @@ void add_options(Options& options) {
       .flag("reference", "train the serial reference of the same weight semantics instead")
       .flag("verify", "train both, and compare every weight after every update, bit for bit");
   add_optimizer_options(options);
+  add_clip_option(options);
   add_validation_options(options);
   for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
 }
@@ -285,8 +288,21 @@ void check_trainable(const Plan& plan) {
   }
 }
 
+/// What --clip and --on-nan say.
+GradientGuard guard_of(const Options& options) {
+  GradientGuard guard;
+  if (const std::optional<Clipping> clip = clipping(options)) {
+    guard.clip = clip->per_stage ? ClipScope::per_stage : ClipScope::global;
+    guard.most_norm = clip->norm;
+  }
+  if (options.choice("on-nan", {"stop", "skip"}) == "skip") guard.on_nan = NonFinite::skip;
+  return guard;
+}
+
 Training prepare(const Options& options) {
-  PreparedPlan prepared = prepare_plan(options.words()[0]);
+  const GradientGuard guard = guard_of(options);
+  PreparedPlan prepared = prepare_plan(
+      options.words()[0], guard.is_global() ? std::optional(true) : global_norm(options));
   const Plan& plan = prepared.plan;
   check_trainable(plan);
   const auto seed = static_cast<std::uint64_t>(
@@ -308,7 +324,7 @@ Training prepare(const Options& options) {
   auto validation = Validation::from(options, plan);
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,
-          .guard = {},
+          .guard = guard,
           .link_rate = options.rate("link-rate"),
           .watchdog = options.duration("watchdog", std::chrono::seconds(30)),
           .steps = steps,

@@ -39,11 +39,12 @@ class Semantics : public ::testing::TestWithParam<Cell> {};
 
 TEST_P(Semantics, OfTheExecutorEqualTheReferenceBitForBit) {
   const auto [schedule, devices, microbatches, recompute] = GetParam();
-  TrainingCase test{.schedule = schedule,
-                    .devices = static_cast<std::uint16_t>(devices),
-                    .microbatches = microbatches,
-                    .recompute = recompute};
-  if (test.semantics() == WeightSemantics::delayed_by_one && microbatches < devices) {
+  TrainingCase test = TrainingCase::on(schedule, static_cast<std::uint16_t>(devices));
+  test.microbatches = microbatches;
+  test.recompute = recompute;
+  const bool too_few =
+      test.semantics() == WeightSemantics::delayed_by_one && microbatches < devices;
+  if (too_few || (schedule == "data-parallel" && devices > 1)) {
     EXPECT_THROW(test.make(), InputError);
     return;
   }
@@ -147,6 +148,38 @@ TEST(Semantics, HoldForStashedWeightsAndReplicatedStages) {
           reference);
     }
   }
+}
+
+TEST(Semantics, HoldForEveryScheduleAtEveryWidthUnderDelays) {
+  for (const std::string& schedule : trainable()) {
+    for (const std::uint16_t width : {std::uint16_t{2}, std::uint16_t{3}}) {
+      TrainingCase test = TrainingCase::on(
+          schedule, schedule == "data-parallel" ? std::uint16_t{1} : std::uint16_t{2});
+      test.width = width;
+      test.microbatches = 3;
+      expect_equal(
+          by_executor<float>(test, testing::seeded_delays(width, std::chrono::microseconds(200))),
+          by_reference<float>(test, test.semantics()));
+    }
+  }
+}
+
+TEST(Semantics, HoldForUnevenGroupsOfInterleaving) {
+  for (const std::int32_t m : {3, 5, 7}) {
+    TrainingCase test = TrainingCase::on("interleaved", 3);
+    test.microbatches = m;
+    expect_equal(by_executor<float>(test), by_reference<float>(test, test.semantics()));
+  }
+}
+
+TEST(Semantics, HoldForVerticalSyncAndFifteenReplicas) {
+  TrainingCase synced{.schedule = "pipedream", .devices = 3, .vertical_sync = true};
+  expect_equal(by_executor<float>(synced), by_reference<float>(synced, WeightSemantics::stashed));
+  TrainingCase wide{.schedule = "pipedream", .devices = 16, .microbatches = 15};
+  wide.replicas = {15, 1};
+  wide.model.tied = false;
+  wide.batches = 3;
+  expect_equal(by_executor<float>(wide), by_reference<float>(wide, WeightSemantics::stashed));
 }
 
 // A stage that read the version of another microbatch would not pass.

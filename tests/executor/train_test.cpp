@@ -79,24 +79,27 @@ TEST(Memory, HighWaterEqualsThePlanToTheByte) {
     if (!row.trainable) continue;
     for (const std::uint16_t devices : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{4}}) {
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-        TrainingCase test{.schedule = std::string(row.name),
-                          .devices = devices,
-                          .microbatches = 8,
-                          .recompute = recompute};
+        if (row.name == "data-parallel" && devices > 1) continue;
+        TrainingCase test = TrainingCase::on(std::string(row.name), devices);
+        test.microbatches = 8;
+        test.recompute = recompute;
         const Program program = lower(test.make());
         const SlotCounts slots = count_slots(program);
         const TrainingReport<float> report =
             train(test, program, slots, testing::seeded_delays(devices, 200us));
         Table<StageId, StageBytes> bytes;
-        for (const LayerRange layers : testing::even_stages(test.model, devices)) {
-          bytes.push_back(stage_bytes(test.model, layers, test.microbatch_size, test.optimizer.kind,
-                                      recompute));
+        const auto layers = testing::even_stages(test.model, program.placement().parts());
+        for (const PartId part : program.placement().part) {
+          bytes.push_back(stage_bytes(test.model, layers[index(part)], test.microbatch_size,
+                                      test.optimizer.kind, recompute));
         }
         const auto planned = memory_by_class(program, slots, bytes);
         for (const DeviceId device : ids(planned)) {
           EXPECT_EQ(report.high_water[device], planned[device])
               << row.name << " device " << index(device);
-          // Stashes and versions are held all at once: no slot of theirs is spare.
+          // Stashes and versions of a device's only stage are held all at once: no slot of theirs
+          // is spare. Several stages need theirs at different times.
+          if (program.placement().stages() != program.placement().devices) continue;
           EXPECT_EQ(report.peak_held[device].activations, planned[device].activations) << row.name;
           EXPECT_EQ(report.peak_held[device].versions, planned[device].versions) << row.name;
         }

@@ -25,7 +25,8 @@ using ::testing::HasSubstr;
 using testing::small_request;
 
 TEST(Search, FasterPipelinesWithoutABubbleWin) {
-  const PlanResult result = find_plans(small_request(3, 12));
+  // 11 is prime to 3: no width of three pipelines shares such a batch.
+  const PlanResult result = find_plans(small_request(3, 11));
   ASSERT_EQ(result.ranked.size(), 10U);
   EXPECT_EQ(result.ranked.front().plan.schedule, "2bw");
   EXPECT_EQ(result.ranked.front().plan.depth, 3);
@@ -53,11 +54,10 @@ TEST(Search, ThePlanIsComplete) {
   const Candidate best = find_plans(request).ranked.front();
   EXPECT_EQ(best.plan.model, request.model);
   EXPECT_EQ(best.plan.optimizer, OptimizerKind::momentum);
-  EXPECT_EQ(best.plan.width, 1);
   EXPECT_EQ(best.plan.stages.size(), best.plan.depth);
   EXPECT_EQ(best.plan.stages.front().first, 0);
   EXPECT_EQ(best.plan.stages.back().last, 6);
-  EXPECT_EQ(best.plan.microbatch_size * best.plan.microbatches, 8);
+  EXPECT_EQ(best.plan.width * best.plan.microbatch_size * best.plan.microbatches, 8);
   EXPECT_DOUBLE_EQ(best.plan.predicted.period_s, best.period.seconds());
   EXPECT_DOUBLE_EQ(best.plan.predicted.samples_per_s, 8.0 / best.period.seconds());
   ASSERT_EQ(best.plan.predicted.peak_bytes.size(), best.memory.size());
@@ -157,7 +157,7 @@ TEST(Search, SaysWhatIsNearestWhenNothingFits) {
   ASSERT_TRUE(result.ranked.empty());
   EXPECT_EQ(
       explain_infeasible(request, result),
-      "no plan fits in 19.5 KiB a device: 40 were tried; the nearest, model-parallel, 2 stages, "
+      "no plan fits in 19.5 KiB a device: 60 were tried; the nearest, model-parallel, 2 stages, "
       "microbatches 1 x 4, needs 74.0 KiB on device 1, 54.5 KiB too much (largest: optimizer, "
       "29.9 KiB)");
 }
@@ -251,6 +251,7 @@ TEST(StageMemory, ItsTotalIsThatOfTheClasses) {
   for (const Candidate& candidate : find_plans(request).ranked) {
     const Program program =
         lower(make_schedule(*candidate.schedule, schedule_request(candidate.plan)));
+    if (program.placement().stages() != program.placement().devices) continue;
     const SlotCounts slots = count_slots(program);
     for (const StageId stage : ids(slots)) {
       const StageBytes& of = bytes.of(candidate.plan.stages[index(stage)],

@@ -209,11 +209,13 @@ TEST_F(BadFile, ModelsBeyondCountingAreInfeasible) {
 }
 
 TEST_F(BadFile, PlansThatAreSimulatedButNotTrained) {
-  write("plan.json", with(plan_text(), "\"2bw\"", "\"looped-bfs\""));
+  write("plan.json", with(with(plan_text(), "\"2bw\"", "\"probe-bidirectional\""),
+                          "\"sequence\": 16", "\"sequence\": 16, \"tied\": false"));
   EXPECT_EQ(tandem("simulate plan.json").code, 0);
   for (const std::string line : {"train plan.json", "train plan.json --reference"}) {
-    expect_error(line, 3,
-                 "error: schedule looped-bfs is simulated but not trained in this version");
+    expect_error(
+        line, 3,
+        "error: schedule probe-bidirectional is simulated but not trained in this version");
   }
 }
 

@@ -100,6 +100,29 @@ TEST_F(Train, LogsEachStepAsAJsonObject) {
   EXPECT_EQ(result["validation"][1]["loss"], lines[5]["validation_loss"]);
 }
 
+TEST_F(Train, ClipsByTheNormOfAllGradientsAsTheReferenceDoes) {
+  const Json plain = losses("--steps 4 --learning-rate 0.01");
+  const Json clipped = losses("--steps 4 --learning-rate 0.01 --clip 0.01 --verify");
+  EXPECT_NE(clipped, plain);
+  EXPECT_EQ(losses("--steps 4 --learning-rate 0.01 --clip 1000 --verify"), plain);
+  EXPECT_EQ(losses("--steps 4 --learning-rate 0.01 --on-nan skip --verify"), plain);
+}
+
+TEST_F(Train, RefusesToClipByWhatIsNoNorm) {
+  expect_error("train plan.json --clip none", 2,
+               "error: --clip: expected a norm above 0, such as 1.0, or per-stage[:NORM], found "
+               "\"none\"");
+}
+
+TEST_F(Train, PipeDreamOffersToClipPerStage) {
+  write_plan(with(with(plan_text(), R"("schedule": "2bw")", R"("schedule": "pipedream")"),
+                  R"("sequence": 16)", R"("sequence": 16, "tied": false)"));
+  const Ran refused = tandem("train plan.json --steps 2 --clip 1.0");
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("--clip per-stage"));
+  EXPECT_EQ(tandem("train plan.json --steps 3 --clip per-stage:0.05 --verify").code, 0);
+}
+
 TEST_F(Train, OverSlowLinksTakesLongerAndChangesNoBit) {
   const Json fast = json_of("train plan.json --steps 4 --json")["result"];
   const Json slow = json_of("train plan.json --steps 4 --json --link-rate 100KB/s")["result"];
