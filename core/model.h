@@ -102,6 +102,7 @@ struct Profile {
   std::string machine, date, command, backend;
   ModelSpec model;
   OptimizerKind optimizer = OptimizerKind::adamw;
+  std::string kernels = {};  // what computed the products, such as "onednn f32"; empty: not known
   std::int32_t busy_devices =
       1;  // how many devices computed at the same time while it was measured
   std::vector<LayerCost> layers;

@@ -18,6 +18,7 @@
 #include "core/lower.h"
 #include "core/schedule.h"
 #include "executor/cpu/backend.h"
+#include "executor/cpu/products.h"
 #include "executor/train.h"
 
 namespace tandem {
@@ -332,6 +333,7 @@ Duration measure_overhead() {
 Profile measure_profile(const ProfileRequest& request) {
   Profile profile;
   profile.backend = "cpu";
+  profile.kernels = cpu::describe(cpu::products().engine);
   profile.model = request.model;
   profile.optimizer = request.optimizer;
   profile.busy_devices = request.busy_devices;

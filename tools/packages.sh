@@ -2,9 +2,9 @@
 # The one list of the Debian packages that tandem needs. Sourced by tools/test, tools/demo, tools/bench and tools/bare_root.
 
 packages_build=(g++ cmake ninja-build libboost-graph-dev libboost-program-options-dev libfmt-dev
-  nlohmann-json3-dev zlib1g-dev libgtest-dev libgmock-dev)
+  nlohmann-json3-dev zlib1g-dev libdnnl-dev libgtest-dev libgmock-dev)
 # Peers that tools/bench compares with; it does without those it lacks.
-packages_bench=(libsimgrid-dev)
+packages_bench=(libsimgrid-dev python3-torch libopenblas0-pthread)
 # What tools/corpus reads texts from: public domain all.
 packages_corpus=(python3 sword-comm-tdavid sword-comm-mhcc libsword-utils bible-kjv bible-kjv-text jargon-text)
 # For the presets tidy and fuzz. Debian's default clang, 14, rejects correct C++20 with libstdc++ 12.

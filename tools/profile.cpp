@@ -11,6 +11,7 @@
 #include "tools/command.h"
 #include "tools/interrupt.h"
 #include "tools/json_output.h"
+#include "tools/kernel_options.h"
 #include "tools/machine.h"
 #include "tools/options.h"
 #include "tools/output_file.h"
@@ -61,9 +62,10 @@ Bytes bytes_to_profile(const ProfileRequest& request) {
 }
 
 void print_table(const Profile& profile) {
-  fmt::print("{} ({})\nmodel {}: {} parameters; {} devices computing at once; medians\n\n",
-             profile.machine, profile.date, profile.model.name, parameter_count(profile.model),
-             profile.busy_devices);
+  fmt::print(
+      "{} ({})\nmodel {}: {} parameters; {} devices computing at once; products: {}; medians\n\n",
+      profile.machine, profile.date, profile.model.name, parameter_count(profile.model),
+      profile.busy_devices, profile.kernels);
   fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "layer", "microbatch",
              "forward", "backward", "input", "weight", "recompute", "update");
   for (const LayerCost& row : profile.layers) {
@@ -93,6 +95,7 @@ int run_profile(const Arguments& arguments) {
       .value("repetitions", "N", "timed passes; medians are kept (default 30)")
       .value("backend", "NAME", "cpu|cuda (default cpu)")
       .value("output", "FILE", "where to write the profile");
+  add_kernel_options(options);
   options.parse(arguments);
   if (!options.has("model") || !options.has("output"))
     throw UsageError("tandem profile: --model and --output are needed");
@@ -116,6 +119,7 @@ int run_profile(const Arguments& arguments) {
       std::fflush(stderr);
     };
   }
+  choose_kernels(options);
   const InterruptGuard interrupt;
   request.stop = interrupt.token();
   Profile profile = measure_profile(request);

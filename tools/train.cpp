@@ -20,6 +20,7 @@
 #include "tools/command.h"
 #include "tools/interrupt.h"
 #include "tools/json_output.h"
+#include "tools/kernel_options.h"
 #include "tools/machine.h"
 #include "tools/optimizer_options.h"
 #include "tools/options.h"
@@ -277,6 +278,7 @@ void add_options(Options& options) {
   add_optimizer_options(options);
   add_clip_option(options);
   add_validation_options(options);
+  add_kernel_options(options);
   for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
 }
 
@@ -392,6 +394,7 @@ int run_train(const Arguments& arguments) {
         "tandem train: --with-prediction says what goes into the trace: give --trace FILE");
   }
   if (options.has("trace")) check_can_write(options.text("trace"));
+  choose_kernels(options);
   const InterruptGuard interrupt;
   const Training training = prepare(options);
   ProgressReport steps(training.prepared.plan,

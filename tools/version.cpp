@@ -1,9 +1,12 @@
 // tandem version, tandem doctor: what this build is, and what it can do here.
 
+#include <string>
 #include <thread>
 
 #include <fmt/format.h>
 
+#include "executor/cpu/onednn.h"
+#include "executor/cpu/products.h"
 #include "tandem_build_info.h"
 #include "tools/command.h"
 #include "tools/json_output.h"
@@ -30,6 +33,8 @@ int run_doctor(const Arguments& arguments) {
   Options options("doctor", "[--json]", "What this build and this machine can do.");
   options.parse(arguments);
   const unsigned cores = std::thread::hardware_concurrency();
+  const cpu::ChosenProducts products = cpu::products();
+  const std::string onednn = cpu::onednn_version(), no_bf16 = cpu::why_no_bf16();
   if (options.has("json")) {
     print_result("doctor", Json::object(), Json::object(),
                  {{"version", build_info::kVersion},
@@ -43,7 +48,10 @@ int run_doctor(const Arguments& arguments) {
                   {"nccl", build_info::kNccl},
                   {"nccl_reason", build_info::kNcclReason},
                   {"mpi", "no"},
-                  {"cpu_kernels", {"portable"}},
+                  {"cpu_kernels", cpu::describe(products.engine)},
+                  {"cpu_kernels_reason", products.reason},
+                  {"onednn", onednn.empty() ? "no" : onednn},
+                  {"bf16_products", no_bf16.empty() ? "yes" : no_bf16},
                   {"backends", {"cpu"}},
                   {"transports", {"threads"}}});
     return 0;
@@ -52,8 +60,10 @@ int run_doctor(const Arguments& arguments) {
   fmt::print("  built with   {}, {}, sanitizers: {}\n", build_info::kCompiler,
              build_info::kBuildType, build_info::kSanitizers);
   fmt::print("  cores        {}\n", cores);
-  fmt::print(
-      "  backends     cpu (portable kernels, float and double); cuda is not in this version\n");
+  fmt::print("  backends     cpu; cuda is not in this version\n");
+  fmt::print("  products     {} ({})\n", cpu::describe(products.engine), products.reason);
+  fmt::print("  oneDNN       {}; bf16 products: {}\n", onednn.empty() ? "no" : onednn,
+             no_bf16.empty() ? "yes" : no_bf16);
   fmt::print("  transports   threads\n");
   fmt::print("  CUDA         {} ({})\n", build_info::kCuda, build_info::kCudaReason);
   fmt::print("  NCCL         {} ({})\n", build_info::kNccl, build_info::kNcclReason);

@@ -110,8 +110,9 @@ void read_transfers(const JsonReader& reader, Profile& profile) {
 
 Profile read_profile_object(const JsonReader& root) {
   Profile profile;
-  if (!root.object({"version", "machine", "date", "command", "backend", "model", "optimizer",
-                    "busy_devices", "instruction_overhead_ns", "layers", "transfers"})) {
+  if (!root.object({"version", "machine", "date", "command", "backend", "kernels", "model",
+                    "optimizer", "busy_devices", "instruction_overhead_ns", "layers",
+                    "transfers"})) {
     return profile;
   }
   read_version(root, kVersion);
@@ -119,6 +120,7 @@ Profile read_profile_object(const JsonReader& root) {
   profile.date = root["date"].string();
   profile.command = root["command"].string();
   profile.backend = root["backend"].string();
+  profile.kernels = root.optional("kernels").string();
   const std::size_t before_model = root.complaints();
   profile.model = read_model_object(root["model"]);
   const bool model_sound = root.complaints() == before_model;
@@ -164,6 +166,7 @@ std::string profile_text(const Profile& profile) {
                      {"date", profile.date},
                      {"command", profile.command},
                      {"backend", profile.backend},
+                     {"kernels", profile.kernels},
                      {"model", model_json(profile.model)},
                      {"optimizer", name(profile.optimizer)},
                      {"busy_devices", profile.busy_devices},

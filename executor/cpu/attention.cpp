@@ -10,26 +10,32 @@
 #include "executor/cpu/arithmetic.h"
 #include "executor/cpu/gemm.h"
 #include "executor/cpu/kernels.h"
+#include "executor/cpu/vectors.h"
 
 namespace tandem::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 64;
+// Products pack a block of keys once for all its queries: so these are many, and the keys few, or
+// too much of the causal half would be computed for nothing.
+constexpr std::int64_t kQueries = 256;
+constexpr std::int64_t kKeys = 64;
 
 template <class T>
-using Scores = std::array<T, static_cast<std::size_t>(kBlock* kBlock)>;
+using Scores = std::array<T, static_cast<std::size_t>(kQueries* kKeys)>;
+template <class T>
+using OfQueries = std::array<T, static_cast<std::size_t>(kQueries)>;
 
-/// One head of one sample inside the dense tensors, and how to walk it.
+/// One head of one sample inside the dense tensors, how to walk it, and what multiplies.
 template <class T>
 struct HeadView {
   const T *query = nullptr, *key = nullptr, *value = nullptr;  // rows of 3·width
   std::int64_t qkv_row = 0, row = 0;                           // strides: of qkv, and of y
   std::int64_t channels = 0;
   T scale{};
+  typename Kernels<T>::Product product = nullptr;
 };
 
-/// A block of queries against a block of keys. Both start at multiples of kBlock, keys not after
-/// queries.
+/// Consecutive queries against a block of keys that starts not after them.
 struct Block {
   std::int64_t query = 0, queries = 0, key = 0, keys = 0;
   /// Keys that query `i` of the block may see, at most all.
@@ -38,20 +44,20 @@ struct Block {
 
 /// left (queries × channels, rows `left_row` apart) times the transpose of right (keys × channels).
 template <class T>
-void multiply_transposed(const Block& block, std::int64_t channels, const T* left,
+void multiply_transposed(const HeadView<T>& head, const Block& block, const T* left,
                          std::int64_t left_row, const T* right, std::int64_t right_row,
                          Scores<T>& out) {
-  std::fill_n(out.begin(), block.queries * kBlock, T{});
-  gemm(Gemm<T>{.rows = block.queries,
-               .inner = channels,
-               .columns = block.keys,
-               .a = left,
-               .a_row = left_row,
-               .b = right,
-               .b_inner = 1,
-               .b_column = right_row,
-               .c = out.data(),
-               .c_row = kBlock});
+  head.product(Gemm<T>{.rows = block.queries,
+                       .inner = head.channels,
+                       .columns = block.keys,
+                       .a = left,
+                       .a_row = left_row,
+                       .b = right,
+                       .b_inner = 1,
+                       .b_column = right_row,
+                       .c = out.data(),
+                       .c_row = kKeys,
+                       .adds = false});
 }
 
 /// Softmax over blocks of keys, one after the other: `out` is kept as if the keys seen so far were
@@ -60,52 +66,64 @@ template <class T>
 void attend_block(const HeadView<T>& head, const Block& block, std::span<T> peaks,
                   std::span<T> sums, T* out) {
   Scores<T> scores;
-  multiply_transposed(block, head.channels, head.query + block.query * head.qkv_row, head.qkv_row,
+  multiply_transposed(head, block, head.query + block.query * head.qkv_row, head.qkv_row,
                       head.key + block.key * head.qkv_row, head.qkv_row, scores);
-  for (std::int64_t i = 0; i < block.queries; ++i) {
-    T* row = scores.data() + i * kBlock;
-    const auto visible = static_cast<std::size_t>(block.visible(i));
-    for (std::size_t j = 0; j < visible; ++j) row[j] *= head.scale;
-    T& peak = peaks[static_cast<std::size_t>(i)];
-    T& sum = sums[static_cast<std::size_t>(i)];
-    const T new_peak = std::max(peak, largest(row, visible));
-    const T shrink = block.key == 0 ? T{0} : exponential(peak - new_peak);
-    for (std::size_t j = 0; j < visible; ++j) row[j] = exponential(row[j] - new_peak);
-    std::fill(row + visible, row + block.keys, T{});
-    sum = sum * shrink + lane_sum<T>(visible, [row](std::size_t j) { return row[j]; });
-    peak = new_peak;
-    T* y = out + i * head.row;
-    for (std::int64_t c = 0; c < head.channels; ++c) y[c] *= shrink;
-  }
-  gemm(Gemm<T>{.rows = block.queries,
-               .inner = block.keys,
-               .columns = head.channels,
-               .a = scores.data(),
-               .a_row = kBlock,
-               .b = head.value + block.key * head.qkv_row,
-               .b_inner = head.qkv_row,
-               .c = out,
-               .c_row = head.row});
+  on_widest_vectors([&]() TANDEM_LOOPS {
+    for (std::int64_t i = 0; i < block.queries; ++i) {
+      T* row = scores.data() + i * kKeys;
+      const auto visible = static_cast<std::size_t>(block.visible(i));
+      for (std::size_t j = 0; j < visible; ++j) row[j] *= head.scale;
+      T& peak = peaks[static_cast<std::size_t>(i)];
+      T& sum = sums[static_cast<std::size_t>(i)];
+      const T new_peak = std::max(peak, largest(row, visible));
+      const T shrink = block.key == 0 ? T{0} : exponential(peak - new_peak);
+      for (std::size_t j = 0; j < visible; ++j) row[j] = exponential(row[j] - new_peak);
+      std::fill(row + visible, row + block.keys, T{});
+      const auto weight = [row](std::size_t j) TANDEM_LOOPS { return row[j]; };
+      sum = fused(sum, shrink, lane_sum<T>(visible, weight));
+      peak = new_peak;
+      T* y = out + i * head.row;
+      for (std::int64_t c = 0; c < head.channels; ++c) y[c] *= shrink;
+    }
+  });
+  head.product(Gemm<T>{.rows = block.queries,
+                       .inner = block.keys,
+                       .columns = head.channels,
+                       .a = scores.data(),
+                       .a_row = kKeys,
+                       .b = head.value + block.key * head.qkv_row,
+                       .b_inner = head.qkv_row,
+                       .c = out,
+                       .c_row = head.row});
+}
+
+/// The part of queries [first, last) that sees the block of keys from `key` on.
+Block block_of(std::int64_t first, std::int64_t last, std::int64_t key, std::int64_t sequence) {
+  const std::int64_t query = std::max(first, key);
+  return {
+      .query = query, .queries = last - query, .key = key, .keys = std::min(kKeys, sequence - key)};
 }
 
 template <class T>
 void attend_head(const HeadView<T>& head, std::int64_t sequence, T* log_sum, T* out) {
-  for (std::int64_t query = 0; query < sequence; query += kBlock) {
-    Block block{.query = query, .queries = std::min(kBlock, sequence - query)};
-    std::array<T, kBlock> peaks, sums{};
+  for (std::int64_t first = 0; first < sequence; first += kQueries) {
+    const std::int64_t last = std::min(first + kQueries, sequence);
+    OfQueries<T> peaks, sums{};
     peaks.fill(std::numeric_limits<T>::lowest());
-    T* y = out + query * head.row;
-    for (std::int64_t i = 0; i < block.queries; ++i)
-      std::fill_n(y + i * head.row, head.channels, T{});
-    for (block.key = 0; block.key <= query; block.key += kBlock) {
-      block.keys = std::min(kBlock, sequence - block.key);
-      attend_block<T>(head, block, peaks, sums, y);
+    for (std::int64_t i = first; i < last; ++i) {
+      std::fill_n(out + i * head.row, head.channels, T{});
     }
-    for (std::int64_t i = 0; i < block.queries; ++i) {
-      const auto at = static_cast<std::size_t>(i);
+    for (std::int64_t key = 0; key < last; key += kKeys) {
+      const Block block = block_of(first, last, key, sequence);
+      const auto skipped = static_cast<std::size_t>(block.query - first);
+      attend_block<T>(head, block, std::span(peaks).subspan(skipped),
+                      std::span(sums).subspan(skipped), out + block.query * head.row);
+    }
+    for (std::int64_t i = first; i < last; ++i) {
+      const auto at = static_cast<std::size_t>(i - first);
       const T inverse = T{1} / sums[at];
-      for (std::int64_t c = 0; c < head.channels; ++c) y[i * head.row + c] *= inverse;
-      log_sum[query + i] = peaks[at] + std::log(sums[at]);
+      for (std::int64_t c = 0; c < head.channels; ++c) out[i * head.row + c] *= inverse;
+      log_sum[i] = peaks[at] + std::log(sums[at]);
     }
   }
 }
@@ -119,74 +137,80 @@ struct HeadGradient {
 
 /// c += aᵀ·b: a (queries × keys) of scores, b rows of channels.
 template <class T>
-void add_transposed_product(const Block& block, std::int64_t channels, const Scores<T>& a,
+void add_transposed_product(const HeadView<T>& head, const Block& block, const Scores<T>& a,
                             const T* b, std::int64_t b_row, T* c, std::int64_t c_row) {
-  gemm(Gemm<T>{.rows = block.keys,
-               .inner = block.queries,
-               .columns = channels,
-               .a = a.data(),
-               .a_row = 1,
-               .a_inner = kBlock,
-               .b = b,
-               .b_inner = b_row,
-               .c = c,
-               .c_row = c_row});
+  head.product(Gemm<T>{.rows = block.keys,
+                       .inner = block.queries,
+                       .columns = head.channels,
+                       .a = a.data(),
+                       .a_row = 1,
+                       .a_inner = kKeys,
+                       .b = b,
+                       .b_inner = b_row,
+                       .c = c,
+                       .c_row = c_row});
 }
 
 /// `along[i]`: Σ over channels of dy·y, for query i: what the softmax's normalisation takes off.
 template <class T>
 void backward_block(const HeadView<T>& head, const HeadGradient<T>& gradient, const Block& block,
-                    const std::array<T, kBlock>& along) {
+                    std::span<const T> along) {
   Scores<T> weights, dscores;
   const T* query = head.query + block.query * head.qkv_row;
   const T* key = head.key + block.key * head.qkv_row;
   const T* dy = gradient.dy + block.query * head.row;
-  multiply_transposed(block, head.channels, query, head.qkv_row, key, head.qkv_row, weights);
-  multiply_transposed(block, head.channels, dy, head.row, head.value + block.key * head.qkv_row,
+  multiply_transposed(head, block, query, head.qkv_row, key, head.qkv_row, weights);
+  multiply_transposed(head, block, dy, head.row, head.value + block.key * head.qkv_row,
                       head.qkv_row, dscores);
-  for (std::int64_t i = 0; i < block.queries; ++i) {
-    T* weight = weights.data() + i * kBlock;
-    T* dscore = dscores.data() + i * kBlock;
-    const T log_sum = gradient.log_sum[block.query + i];
-    const T normal = along[static_cast<std::size_t>(i)];
-    const std::int64_t visible = block.visible(i);
-    for (std::int64_t j = 0; j < visible; ++j) {
-      weight[j] = exponential(weight[j] * head.scale - log_sum);
-      dscore[j] = weight[j] * (dscore[j] - normal) * head.scale;
+  on_widest_vectors([&]() TANDEM_LOOPS {
+    for (std::int64_t i = 0; i < block.queries; ++i) {
+      T* weight = weights.data() + i * kKeys;
+      T* dscore = dscores.data() + i * kKeys;
+      const T log_sum = gradient.log_sum[block.query + i];
+      const T normal = along[static_cast<std::size_t>(i)];
+      const std::int64_t visible = block.visible(i);
+      for (std::int64_t j = 0; j < visible; ++j) {
+        weight[j] = exponential(fused(weight[j], head.scale, -log_sum));
+        dscore[j] = weight[j] * (dscore[j] - normal) * head.scale;
+      }
+      std::fill(weight + visible, weight + block.keys, T{});
+      std::fill(dscore + visible, dscore + block.keys, T{});
     }
-    std::fill(weight + visible, weight + block.keys, T{});
-    std::fill(dscore + visible, dscore + block.keys, T{});
-  }
-  add_transposed_product(block, head.channels, weights, dy, head.row,
+  });
+  add_transposed_product(head, block, weights, dy, head.row,
                          gradient.value + block.key * head.qkv_row, head.qkv_row);
-  add_transposed_product(block, head.channels, dscores, query, head.qkv_row,
+  add_transposed_product(head, block, dscores, query, head.qkv_row,
                          gradient.key + block.key * head.qkv_row, head.qkv_row);
-  gemm(Gemm<T>{.rows = block.queries,
-               .inner = block.keys,
-               .columns = head.channels,
-               .a = dscores.data(),
-               .a_row = kBlock,
-               .b = key,
-               .b_inner = head.qkv_row,
-               .c = gradient.query + block.query * head.qkv_row,
-               .c_row = head.qkv_row});
+  head.product(Gemm<T>{.rows = block.queries,
+                       .inner = block.keys,
+                       .columns = head.channels,
+                       .a = dscores.data(),
+                       .a_row = kKeys,
+                       .b = key,
+                       .b_inner = head.qkv_row,
+                       .c = gradient.query + block.query * head.qkv_row,
+                       .c_row = head.qkv_row});
 }
 
 template <class T>
 void backward_head(const HeadView<T>& head, const HeadGradient<T>& gradient,
                    std::int64_t sequence) {
-  for (std::int64_t query = 0; query < sequence; query += kBlock) {
-    Block block{.query = query, .queries = std::min(kBlock, sequence - query)};
-    std::array<T, kBlock> along{};
-    for (std::int64_t i = 0; i < block.queries; ++i) {
-      const T* y = gradient.y + (query + i) * head.row;
-      const T* dy = gradient.dy + (query + i) * head.row;
-      along[static_cast<std::size_t>(i)] = lane_sum<T>(static_cast<std::size_t>(head.channels),
-                                                       [=](std::size_t c) { return y[c] * dy[c]; });
-    }
-    for (block.key = 0; block.key <= query; block.key += kBlock) {
-      block.keys = std::min(kBlock, sequence - block.key);
-      backward_block(head, gradient, block, along);
+  for (std::int64_t first = 0; first < sequence; first += kQueries) {
+    const std::int64_t last = std::min(first + kQueries, sequence);
+    OfQueries<T> along{};
+    on_widest_vectors([&]() TANDEM_LOOPS {
+      for (std::int64_t i = first; i < last; ++i) {
+        const T* y = gradient.y + i * head.row;
+        const T* dy = gradient.dy + i * head.row;
+        const auto product = [=](std::size_t c) TANDEM_LOOPS { return y[c] * dy[c]; };
+        along[static_cast<std::size_t>(i - first)] =
+            lane_sum<T>(static_cast<std::size_t>(head.channels), product);
+      }
+    });
+    for (std::int64_t key = 0; key < last; key += kKeys) {
+      const Block block = block_of(first, last, key, sequence);
+      backward_block<T>(head, gradient, block,
+                        std::span(along).subspan(static_cast<std::size_t>(block.query - first)));
     }
   }
 }
@@ -195,7 +219,7 @@ void backward_head(const HeadView<T>& head, const HeadGradient<T>& gradient,
 /// later each.
 template <class T>
 HeadView<T> view_of(const AttentionShape& shape, std::span<const T> qkv, std::int64_t sample,
-                    std::int64_t head) {
+                    std::int64_t head, typename Kernels<T>::Product product) {
   const std::int64_t channels = shape.width / shape.heads;
   const T* query = qkv.data() + sample * shape.sequence * 3 * shape.width + head * channels;
   return {.query = query,
@@ -204,7 +228,8 @@ HeadView<T> view_of(const AttentionShape& shape, std::span<const T> qkv, std::in
           .qkv_row = 3 * shape.width,
           .row = shape.width,
           .channels = channels,
-          .scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(channels)))};
+          .scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(channels))),
+          .product = product};
 }
 
 void check_shape(const AttentionShape& shape, std::size_t qkv, std::size_t log_sum, std::size_t y) {
@@ -223,7 +248,7 @@ void Kernels<T>::attention(AttentionShape shape, const AttentionForward<T>& span
   check_shape(shape, spans.qkv.size(), spans.log_sum.size(), spans.y.size());
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
-      const HeadView<T> view = view_of(shape, spans.qkv, sample, head);
+      const HeadView<T> view = view_of(shape, spans.qkv, sample, head, block_product_);
       attend_head(view, shape.sequence,
                   spans.log_sum.data() + (sample * shape.heads + head) * shape.sequence,
                   spans.y.data() + sample * shape.sequence * shape.width + head * view.channels);
@@ -238,7 +263,7 @@ void Kernels<T>::attention_backward(AttentionShape shape, const AttentionBackwar
   fill(spans.dqkv, 0.0);
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
-      const HeadView<T> view = view_of(shape, spans.qkv, sample, head);
+      const HeadView<T> view = view_of(shape, spans.qkv, sample, head, block_product_);
       const std::int64_t at = sample * shape.sequence * shape.width + head * view.channels;
       T* query = spans.dqkv.data() + (view.query - spans.qkv.data());
       backward_head(view,

@@ -5,6 +5,10 @@
 #include <thread>
 #include <utility>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 namespace tandem::cpu {
 
 void Doorbell::wait_beyond(std::uint32_t seen, Duration spin) const {
@@ -18,13 +22,28 @@ void Doorbell::wait_beyond(std::uint32_t seen, Duration spin) const {
   rings_.wait(seen, std::memory_order_acquire);
 }
 
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{1} << 21;
+
+/// Asks for huge pages where whole ones fit: what would be a part of one stays small pages, so that
+/// no more is resident than is used.
+void* allocate(std::size_t bytes) {
+  const std::size_t alignment = bytes < kHugePage ? 64 : kHugePage;
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+#if defined(__linux__)
+  if (bytes >= kHugePage) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
+#endif
+  return memory;
+}
+
+}  // namespace
+
 template <class T>
 Buffer<T>::Buffer(std::int64_t elements) : size_(static_cast<std::size_t>(elements)) {
-  constexpr std::size_t kAlignment = 64;
   if (elements == 0) return;
-  const std::size_t bytes = (size_ * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
-  auto* memory = static_cast<T*>(std::aligned_alloc(kAlignment, bytes));
-  if (memory == nullptr) throw std::bad_alloc();
+  auto* memory = static_cast<T*>(allocate(size_ * sizeof(T)));
   std::fill_n(memory, size_, T{});
   data_.reset(memory);
 }

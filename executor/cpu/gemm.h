@@ -1,9 +1,10 @@
 #pragma once
-// C += A·B on strided matrices, blocked and packed.
+// C = A·B or C += A·B on strided matrices, blocked and packed.
 //
-// Every element of C is its old value plus the products in ascending order of the inner index, one
-// rounding for each product and each sum: no fused multiply-add, no reassociation. So the bits
-// depend neither on blocking nor on the vector width, and all variants below agree.
+// Every element of C is what it starts from plus the products in ascending order of the inner
+// index, one rounding for each fused multiply-add, nothing reassociated. So the bits depend neither
+// on blocking, nor on how rows are cut, nor on the vector width, and all fused variants below
+// agree.
 
 #include <cstdint>
 #include <span>
@@ -20,12 +21,15 @@ struct Gemm {
   std::int64_t b_inner = 0, b_column = 1;
   T* c = nullptr;
   std::int64_t c_row = 0;  // neighbouring columns of C are adjacent
+  bool adds = true;        // to what C holds; otherwise each row starts from `bias`, or from zeros
+  const T* bias = nullptr;
 };
 
 /// One way to compute it, for one instruction set.
 template <class T>
 struct GemmVariant {
   std::string_view name;
+  bool fused = true;  // otherwise each product and each sum rounds on its own: other bits
   void (*run)(const Gemm<T>&);
 };
 

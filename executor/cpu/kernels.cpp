@@ -5,7 +5,8 @@
 
 #include "core/check.h"
 #include "executor/cpu/arithmetic.h"
-#include "executor/cpu/gemm.h"
+#include "executor/cpu/products.h"
+#include "executor/cpu/vectors.h"
 
 namespace tandem::cpu {
 namespace {
@@ -21,6 +22,12 @@ constexpr std::int32_t kTokenLimit = 1 << 24;  // beyond, float skips integers
 
 }  // namespace
 
+template <>
+Kernels<float>::Kernels() : product_(float_product()), block_product_(float_block_product()) {}
+
+template <>
+Kernels<double>::Kernels() : Kernels(gemm<double>) {}
+
 template <class T>
 void Kernels<T>::fill(Out y, double value) const {
   std::fill(y.begin(), y.end(), static_cast<T>(value));
@@ -35,7 +42,11 @@ void Kernels<T>::copy(In x, Out y) const {
 template <class T>
 void Kernels<T>::add(In a, In b, Out y) const {
   TANDEM_CHECK(a.size() == y.size() && b.size() == y.size(), a.size(), b.size(), y.size());
-  for (std::size_t i = 0; i < y.size(); ++i) y[i] = a[i] + b[i];
+  const T *left = a.data(), *right = b.data();
+  T* out = y.data();
+  on_widest_vectors([=, size = y.size()]() TANDEM_LOOPS {
+    for (std::size_t i = 0; i < size; ++i) out[i] = left[i] + right[i];
+  });
 }
 
 template <class T>
@@ -63,23 +74,18 @@ void Kernels<T>::matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
   check_size(x, shape.rows * shape.inner);
   check_size(w, shape.inner * shape.columns);
   check_size(y, shape.rows * shape.columns);
-  if (bias.empty()) {
-    fill(y, 0.0);
-  } else {
-    check_size(bias, shape.columns);
-    for (std::int64_t row = 0; row < shape.rows; ++row) {
-      std::copy(bias.begin(), bias.end(), y.begin() + row * shape.columns);
-    }
-  }
-  gemm(Gemm<T>{.rows = shape.rows,
-               .inner = shape.inner,
-               .columns = shape.columns,
-               .a = x.data(),
-               .a_row = shape.inner,
-               .b = w.data(),
-               .b_inner = shape.columns,
-               .c = y.data(),
-               .c_row = shape.columns});
+  if (!bias.empty()) check_size(bias, shape.columns);
+  product_(Gemm<T>{.rows = shape.rows,
+                   .inner = shape.inner,
+                   .columns = shape.columns,
+                   .a = x.data(),
+                   .a_row = shape.inner,
+                   .b = w.data(),
+                   .b_inner = shape.columns,
+                   .c = y.data(),
+                   .c_row = shape.columns,
+                   .adds = false,
+                   .bias = bias.empty() ? nullptr : bias.data()});
 }
 
 template <class T>
@@ -87,17 +93,17 @@ void Kernels<T>::matmul_transposed(MatmulShape shape, In x, In w, Out y) const {
   check_size(x, shape.rows * shape.inner);
   check_size(w, shape.columns * shape.inner);
   check_size(y, shape.rows * shape.columns);
-  fill(y, 0.0);
-  gemm(Gemm<T>{.rows = shape.rows,
-               .inner = shape.inner,
-               .columns = shape.columns,
-               .a = x.data(),
-               .a_row = shape.inner,
-               .b = w.data(),
-               .b_inner = 1,
-               .b_column = shape.inner,
-               .c = y.data(),
-               .c_row = shape.columns});
+  product_(Gemm<T>{.rows = shape.rows,
+                   .inner = shape.inner,
+                   .columns = shape.columns,
+                   .a = x.data(),
+                   .a_row = shape.inner,
+                   .b = w.data(),
+                   .b_inner = 1,
+                   .b_column = shape.inner,
+                   .c = y.data(),
+                   .c_row = shape.columns,
+                   .adds = false});
 }
 
 template <class T>
@@ -105,27 +111,31 @@ void Kernels<T>::accumulate_product(MatmulShape shape, In x, In dy, Out dw) cons
   check_size(x, shape.rows * shape.inner);
   check_size(dy, shape.rows * shape.columns);
   check_size(dw, shape.inner * shape.columns);
-  gemm(Gemm<T>{.rows = shape.inner,
-               .inner = shape.rows,
-               .columns = shape.columns,
-               .a = x.data(),
-               .a_row = 1,
-               .a_inner = shape.inner,
-               .b = dy.data(),
-               .b_inner = shape.columns,
-               .c = dw.data(),
-               .c_row = shape.columns});
+  product_(Gemm<T>{.rows = shape.inner,
+                   .inner = shape.rows,
+                   .columns = shape.columns,
+                   .a = x.data(),
+                   .a_row = 1,
+                   .a_inner = shape.inner,
+                   .b = dy.data(),
+                   .b_inner = shape.columns,
+                   .c = dw.data(),
+                   .c_row = shape.columns});
 }
 
 template <class T>
 void Kernels<T>::accumulate_rows(RowShape shape, In dy, Out db) const {
   check_size(dy, shape.rows * shape.width);
   check_size(db, shape.width);
-  const std::size_t width = to_size(shape.width);
-  for (std::size_t row = 0; row < to_size(shape.rows); ++row) {
-    const T* gradient = dy.data() + row * width;
-    for (std::size_t i = 0; i < width; ++i) db[i] += gradient[i];
-  }
+  const std::size_t rows = to_size(shape.rows), width = to_size(shape.width);
+  const T* from = dy.data();
+  T* sums = db.data();
+  on_widest_vectors([=]() TANDEM_LOOPS {
+    for (std::size_t row = 0; row < rows; ++row) {
+      const T* gradient = from + row * width;
+      for (std::size_t i = 0; i < width; ++i) sums[i] += gradient[i];
+    }
+  });
 }
 
 template <class T>
@@ -134,22 +144,24 @@ void Kernels<T>::layer_norm(RowShape shape, const NormForward<T>& spans) const {
   check_size(spans.y, shape.rows * shape.width);
   check_size(spans.mean, shape.rows);
   check_size(spans.inverse_deviation, shape.rows);
-  constexpr T kEpsilon = static_cast<T>(1e-5);
-  const std::size_t width = to_size(shape.width);
-  const T count = static_cast<T>(width);
-  for (std::size_t row = 0; row < to_size(shape.rows); ++row) {
-    const T* x = spans.x.data() + row * width;
-    T* y = spans.y.data() + row * width;
-    const T mean = lane_sum<T>(width, [x](std::size_t i) { return x[i]; }) / count;
-    const T variance =
-        lane_sum<T>(width, [=](std::size_t i) { return (x[i] - mean) * (x[i] - mean); }) / count;
-    const T inverse = T{1} / std::sqrt(variance + kEpsilon);
-    for (std::size_t i = 0; i < width; ++i) {
-      y[i] = (x[i] - mean) * inverse * spans.gain[i] + spans.bias[i];
+  on_widest_vectors([=, &spans]() TANDEM_LOOPS {
+    constexpr T kEpsilon = static_cast<T>(1e-5);
+    const std::size_t width = to_size(shape.width);
+    const T count = static_cast<T>(width);
+    const T *gain = spans.gain.data(), *bias = spans.bias.data();
+    for (std::size_t row = 0; row < to_size(shape.rows); ++row) {
+      const T* x = spans.x.data() + row * width;
+      T* y = spans.y.data() + row * width;
+      const T mean = lane_sum<T>(width, [x](std::size_t i) TANDEM_LOOPS { return x[i]; }) / count;
+      const auto square = [=](std::size_t i) TANDEM_LOOPS { return (x[i] - mean) * (x[i] - mean); };
+      const T inverse = T{1} / std::sqrt(lane_sum<T>(width, square) / count + kEpsilon);
+      for (std::size_t i = 0; i < width; ++i) {
+        y[i] = fused((x[i] - mean) * inverse, gain[i], bias[i]);
+      }
+      spans.mean[row] = mean;
+      spans.inverse_deviation[row] = inverse;
     }
-    spans.mean[row] = mean;
-    spans.inverse_deviation[row] = inverse;
-  }
+  });
 }
 
 template <class T>
@@ -157,26 +169,29 @@ void Kernels<T>::layer_norm_backward(RowShape shape, const NormBackward<T>& span
   check_size(spans.x, shape.rows * shape.width);
   check_size(spans.dy, shape.rows * shape.width);
   check_size(spans.dx, shape.rows * shape.width);
-  const std::size_t width = to_size(shape.width);
-  const T count = static_cast<T>(width);
-  const T* gain = spans.gain.data();
-  for (std::size_t row = 0; row < to_size(shape.rows); ++row) {
-    const T* x = spans.x.data() + row * width;
-    const T* dy = spans.dy.data() + row * width;
-    T* dx = spans.dx.data() + row * width;
-    const T mean = spans.mean[row];
-    const T inverse = spans.inverse_deviation[row];
-    const T along_ones = lane_sum<T>(width, [=](std::size_t i) { return dy[i] * gain[i]; }) / count;
-    const T along_x =
-        lane_sum<T>(width,
-                    [=](std::size_t i) { return dy[i] * gain[i] * ((x[i] - mean) * inverse); }) /
-        count;
-    for (std::size_t i = 0; i < width; ++i) {
-      const T normed = (x[i] - mean) * inverse;
-      dx[i] = inverse * (dy[i] * gain[i] - along_ones - normed * along_x);
+  if (!spans.residual.empty()) check_size(spans.residual, shape.rows * shape.width);
+  on_widest_vectors([=, &spans]() TANDEM_LOOPS {
+    const std::size_t width = to_size(shape.width);
+    const T count = static_cast<T>(width);
+    const T* gain = spans.gain.data();
+    for (std::size_t row = 0; row < to_size(shape.rows); ++row) {
+      const T* x = spans.x.data() + row * width;
+      const T* dy = spans.dy.data() + row * width;
+      const T* residual = spans.residual.empty() ? nullptr : spans.residual.data() + row * width;
+      T* dx = spans.dx.data() + row * width;
+      const T mean = spans.mean[row];
+      const T inverse = spans.inverse_deviation[row];
+      const auto scaled = [=](std::size_t i) TANDEM_LOOPS { return dy[i] * gain[i]; };
+      const auto normed = [=](std::size_t i) TANDEM_LOOPS { return (x[i] - mean) * inverse; };
+      const auto product = [=](std::size_t i) TANDEM_LOOPS { return scaled(i) * normed(i); };
+      const T along_ones = lane_sum<T>(width, scaled) / count;
+      const T along_x = lane_sum<T>(width, product) / count;
+      for (std::size_t i = 0; i < width; ++i) {
+        const T rest = fused(-normed(i), along_x, scaled(i) - along_ones);
+        dx[i] = residual == nullptr ? inverse * rest : fused(inverse, rest, residual[i]);
+      }
     }
-  }
-  if (!spans.residual.empty()) add(spans.residual, spans.dx, spans.dx);
+  });
 }
 
 template <class T>
@@ -186,17 +201,20 @@ void Kernels<T>::layer_norm_backward_weight(RowShape shape,
   check_size(spans.dy, shape.rows * shape.width);
   check_size(spans.dgain, shape.width);
   check_size(spans.dbias, shape.width);
-  const std::size_t width = to_size(shape.width);
-  for (std::size_t row = 0; row < to_size(shape.rows); ++row) {
-    const T* x = spans.x.data() + row * width;
-    const T* dy = spans.dy.data() + row * width;
-    const T mean = spans.mean[row];
-    const T inverse = spans.inverse_deviation[row];
-    for (std::size_t i = 0; i < width; ++i) {
-      spans.dgain[i] += dy[i] * ((x[i] - mean) * inverse);
-      spans.dbias[i] += dy[i];
+  on_widest_vectors([=, &spans]() TANDEM_LOOPS {
+    const std::size_t width = to_size(shape.width);
+    T *dgain = spans.dgain.data(), *dbias = spans.dbias.data();
+    for (std::size_t row = 0; row < to_size(shape.rows); ++row) {
+      const T* x = spans.x.data() + row * width;
+      const T* dy = spans.dy.data() + row * width;
+      const T mean = spans.mean[row];
+      const T inverse = spans.inverse_deviation[row];
+      for (std::size_t i = 0; i < width; ++i) {
+        dgain[i] = fused(dy[i], (x[i] - mean) * inverse, dgain[i]);
+        dbias[i] += dy[i];
+      }
     }
-  }
+  });
 }
 
 namespace {
@@ -205,11 +223,11 @@ namespace {
 template <class T>
 inline constexpr T kGeluSlope = static_cast<T>(1.5957691216057308);  // 2·√(2/π)
 template <class T>
-inline constexpr T kGeluCubic = static_cast<T>(0.044715);
+inline constexpr T kGeluCubic = static_cast<T>(1.5957691216057308 * 0.044715);
 
 template <class T>
-T gelu_gate(T x) {
-  return T{1} / (T{1} + exponential(-kGeluSlope<T> * (x + kGeluCubic<T> * x * x * x)));
+TANDEM_LOOPS inline T gelu_gate(T x) {
+  return T{1} / (T{1} + exponential(-x * fused(kGeluCubic<T> * x, x, kGeluSlope<T>)));
 }
 
 }  // namespace
@@ -217,17 +235,25 @@ T gelu_gate(T x) {
 template <class T>
 void Kernels<T>::gelu(In x, Out y) const {
   TANDEM_CHECK(x.size() == y.size(), x.size(), y.size());
-  for (std::size_t i = 0; i < y.size(); ++i) y[i] = x[i] * gelu_gate(x[i]);
+  const T* from = x.data();
+  T* to = y.data();
+  on_widest_vectors([=, size = y.size()]() TANDEM_LOOPS {
+    for (std::size_t i = 0; i < size; ++i) to[i] = from[i] * gelu_gate(from[i]);
+  });
 }
 
 template <class T>
 void Kernels<T>::gelu_backward(In x, In dy, Out dx) const {
   TANDEM_CHECK(x.size() == dx.size() && dy.size() == dx.size(), x.size(), dy.size(), dx.size());
-  for (std::size_t i = 0; i < dx.size(); ++i) {
-    const T gate = gelu_gate(x[i]);
-    const T slope = kGeluSlope<T> * (T{1} + 3 * kGeluCubic<T> * x[i] * x[i]);
-    dx[i] = dy[i] * (gate + x[i] * gate * (T{1} - gate) * slope);
-  }
+  const T *from = x.data(), *gradient = dy.data();
+  T* to = dx.data();
+  on_widest_vectors([=, size = dx.size()]() TANDEM_LOOPS {
+    for (std::size_t i = 0; i < size; ++i) {
+      const T gate = gelu_gate(from[i]);
+      const T slope = fused(3 * kGeluCubic<T> * from[i], from[i], kGeluSlope<T>);
+      to[i] = gradient[i] * fused(from[i] * gate * (T{1} - gate), slope, gate);
+    }
+  });
 }
 
 template <class T>
@@ -251,7 +277,7 @@ void Kernels<T>::embed(AttentionShape shape, In tokens, In table, In positions, 
     const T* meaning = table.data() + token * width;
     const T* place = positions.data() + row % to_size(shape.sequence) * width;
     T* out = y.data() + row * width;
-    for (std::size_t i = 0; i < width; ++i) out[i] = meaning[i] + place[i];
+    add({meaning, width}, {place, width}, {out, width});
   }
 }
 
@@ -281,21 +307,26 @@ double Kernels<T>::cross_entropy(RowShape shape, std::span<const std::int32_t> t
   check_size(targets, shape.rows);
   check_size(logits, shape.rows * shape.width);
   const std::size_t width = to_size(shape.width);
-  double loss = 0.0;
-  for (std::size_t row = 0; row < targets.size(); ++row) {
-    TANDEM_CHECK(targets[row] >= 0 && targets[row] < shape.width, targets[row], shape.width);
-    T* x = logits.data() + row * width;
-    T& wanted = x[static_cast<std::size_t>(targets[row])];
-    const T peak = largest(x, width);
-    const double above = static_cast<double>(peak) - static_cast<double>(wanted);
-    for (std::size_t i = 0; i < width; ++i) x[i] = exponential(x[i] - peak);
-    const T sum = lane_sum<T>(width, [x](std::size_t i) { return x[i]; });
-    loss += std::log(static_cast<double>(sum)) + above;
-    const T factor = static_cast<T>(scale) / sum;
-    for (std::size_t i = 0; i < width; ++i) x[i] *= factor;
-    wanted -= static_cast<T>(scale);
+  for (const std::int32_t target : targets) {
+    TANDEM_CHECK(target >= 0 && target < shape.width, target, shape.width);
   }
-  return loss / static_cast<double>(shape.rows);
+  const auto loss = [=]() TANDEM_LOOPS {
+    double sum_of_rows = 0.0;
+    for (std::size_t row = 0; row < targets.size(); ++row) {
+      T* x = logits.data() + row * width;
+      T& wanted = x[static_cast<std::size_t>(targets[row])];
+      const T peak = largest(x, width);
+      const double above = static_cast<double>(peak) - static_cast<double>(wanted);
+      for (std::size_t i = 0; i < width; ++i) x[i] = exponential(x[i] - peak);
+      const T sum = lane_sum<T>(width, [x](std::size_t i) TANDEM_LOOPS { return x[i]; });
+      sum_of_rows += std::log(static_cast<double>(sum)) + above;
+      const T factor = static_cast<T>(scale) / sum;
+      for (std::size_t i = 0; i < width; ++i) x[i] *= factor;
+      wanted -= static_cast<T>(scale);
+    }
+    return sum_of_rows;
+  };
+  return on_widest_vectors(loss) / static_cast<double>(shape.rows);
 }
 
 template <class T>
@@ -333,10 +364,13 @@ void Kernels<T>::step_sgd(const StepSpans<T>& spans, const StepNumbers& numbers)
   const T rate = static_cast<T>(numbers.learning_rate);
   const T scale = static_cast<T>(numbers.gradient_scale);
   const T decay = static_cast<T>(numbers.weight_decay);
-  for (std::size_t i = 0; i < spans.weights.size(); ++i) {
-    const T weight = spans.weights[i];
-    spans.weights_out[i] = weight - rate * (scale * spans.gradient[i] + decay * weight);
-  }
+  const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
+  T* out = spans.weights_out.data();
+  on_widest_vectors([=, size = spans.weights.size()]() TANDEM_LOOPS {
+    for (std::size_t i = 0; i < size; ++i) {
+      out[i] = fused(-rate, fused(decay, weights[i], scale * gradients[i]), weights[i]);
+    }
+  });
 }
 
 template <class T>
@@ -347,12 +381,15 @@ void Kernels<T>::step_momentum(const StepSpans<T>& spans, const StepNumbers& num
   const T decay = static_cast<T>(numbers.weight_decay);
   const T keep = static_cast<T>(numbers.beta1);
   const T take = static_cast<T>(1.0 - numbers.beta1);
-  for (std::size_t i = 0; i < spans.weights.size(); ++i) {
-    const T weight = spans.weights[i];
-    const T velocity = keep * spans.first[i] + take * (scale * spans.gradient[i]);
-    spans.first[i] = velocity;
-    spans.weights_out[i] = weight - rate * (velocity + decay * weight);
-  }
+  const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
+  T *first = spans.first.data(), *out = spans.weights_out.data();
+  on_widest_vectors([=, size = spans.weights.size()]() TANDEM_LOOPS {
+    for (std::size_t i = 0; i < size; ++i) {
+      const T velocity = fused(keep, first[i], take * (scale * gradients[i]));
+      first[i] = velocity;
+      out[i] = fused(-rate, fused(decay, weights[i], velocity), weights[i]);
+    }
+  });
 }
 
 template <class T>
@@ -366,16 +403,17 @@ void Kernels<T>::step_adamw(const StepSpans<T>& spans, const StepNumbers& number
   const T keep2 = static_cast<T>(numbers.beta2), take2 = static_cast<T>(1.0 - numbers.beta2);
   const T correct1 = static_cast<T>(1.0 / numbers.correction1);
   const T correct2 = static_cast<T>(1.0 / numbers.correction2);
-  for (std::size_t i = 0; i < spans.weights.size(); ++i) {
-    const T weight = spans.weights[i];
-    const T gradient = scale * spans.gradient[i];
-    const T first = keep1 * spans.first[i] + take1 * gradient;
-    const T second = keep2 * spans.second[i] + take2 * gradient * gradient;
-    spans.first[i] = first;
-    spans.second[i] = second;
-    const T step = first * correct1 / (std::sqrt(second * correct2) + epsilon);
-    spans.weights_out[i] = weight - rate * (step + decay * weight);
-  }
+  const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
+  T *first = spans.first.data(), *second = spans.second.data(), *out = spans.weights_out.data();
+  on_widest_vectors([=, size = spans.weights.size()]() TANDEM_LOOPS {
+    for (std::size_t i = 0; i < size; ++i) {
+      const T gradient = scale * gradients[i];
+      first[i] = fused(keep1, first[i], take1 * gradient);
+      second[i] = fused(keep2, second[i], take2 * gradient * gradient);
+      const T step = first[i] * correct1 / (std::sqrt(second[i] * correct2) + epsilon);
+      out[i] = fused(-rate, fused(decay, weights[i], step), weights[i]);
+    }
+  });
 }
 
 template class Kernels<float>;

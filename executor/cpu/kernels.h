@@ -1,22 +1,28 @@
 #pragma once
-// The kernels in portable C++, for float and double. Bit for bit the same on every machine of one C
-// library: products and sums round one by one, sums run in a fixed order, and instruction sets
-// differ only in speed.
+// The kernels for float and double. All but the products of matrices are portable C++, bit for bit
+// the same on every machine of one C library: what is fused is written so, sums run in a fixed
+// order, and instruction sets differ only in speed. Products come from an engine (products.h).
 
 #include <cstdint>
 #include <span>
 
 #include "executor/backend.h"
+#include "executor/cpu/gemm.h"
 
 namespace tandem::cpu {
 
-/// Stateless: may be shared by threads. The contract is tandem::Kernels (executor/backend.h).
+/// May be shared by threads. The contract is tandem::Kernels (executor/backend.h).
 template <class T>
 class Kernels {
  public:
   using Scalar = T;
   using In = std::span<const T>;
   using Out = std::span<T>;
+  using Product = void (*)(const Gemm<T>&);
+
+  /// Float: by this process's engine (products.h). Double: portable.
+  Kernels();
+  explicit Kernels(Product product) : product_(product), block_product_(gemm<T>) {}
 
   void fill(Out y, double value) const;
   void copy(In x, Out y) const;
@@ -49,8 +55,15 @@ class Kernels {
   void step_sgd(const StepSpans<T>& spans, const StepNumbers& numbers) const;
   void step_momentum(const StepSpans<T>& spans, const StepNumbers& numbers) const;
   void step_adamw(const StepSpans<T>& spans, const StepNumbers& numbers) const;
+
+ private:
+  Product product_, block_product_;
 };
 
+template <>
+Kernels<float>::Kernels();
+template <>
+Kernels<double>::Kernels();
 extern template class Kernels<float>;
 extern template class Kernels<double>;
 

@@ -29,7 +29,8 @@ struct Section {
 };
 
 struct Settings {
-  int repetitions = 5;  // of each loop; the best counts
+  int repetitions = 5;                      // of each loop; the best counts
+  std::string python = "/usr/bin/python3";  // whose PyTorch is the peer in training
 };
 
 struct Benchmark {
@@ -42,6 +43,7 @@ std::span<const Benchmark> benchmarks();
 
 std::vector<Section> bench_pipeline(const Settings& settings);
 std::vector<Section> bench_simulator(const Settings& settings);
+std::vector<Section> bench_training(const Settings& settings);
 
 /// Seconds of each function's fastest run out of `repetitions`, the functions taking turns so that
 /// a busy spell of the machine meets all of them. Throws what a function throws.

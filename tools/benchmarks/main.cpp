@@ -23,6 +23,7 @@ using tools::Json;
 constexpr Benchmark kBenchmarks[] = {
     {"simulator", "rates of generating, lowering, verifying and simulating", bench_simulator},
     {"pipeline", "two stages on two cores beside their simulated ideal", bench_pipeline},
+    {"training", "tokens a second on the CPU, beside PyTorch and the cores' peak", bench_training},
 };
 
 struct Request {
@@ -33,12 +34,13 @@ struct Request {
 
 void print_help() {
   fmt::print(
-      "usage: tandem_bench [NAME...] [--repetitions N] [--check] [--json]\n\n"
+      "usage: tandem_bench [NAME...] [--repetitions N] [--python FILE] [--check] [--json]\n\n"
       "Runs the benchmarks named, or all of them.\n"
       "  --repetitions N  runs of each loop, the best of which counts (default {})\n"
+      "  --python FILE    whose PyTorch is the peer in training (default {})\n"
       "  --check          exit code 6 if a floor is missed\n"
       "  --json           one JSON object on stdout\n\nBenchmarks:\n",
-      Settings{}.repetitions);
+      Settings{}.repetitions, Settings{}.python);
   for (const Benchmark& row : benchmarks()) fmt::print("  {:<10} {}\n", row.name, row.summary);
 }
 
@@ -73,6 +75,9 @@ Request parse(const std::vector<std::string>& arguments) {
     } else if (word == "--repetitions") {
       request.settings.repetitions =
           repetitions_of(++i < arguments.size() ? arguments[i] : std::string());
+    } else if (word == "--python") {
+      if (++i == arguments.size()) throw UsageError("--python: expected a file");
+      request.settings.python = arguments[i];
     } else if (word.starts_with("-")) {
       throw UsageError(fmt::format("unknown option {}", word));
     } else {

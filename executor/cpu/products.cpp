@@ -1,0 +1,217 @@
+#include "executor/cpu/products.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "executor/cpu/onednn.h"
+#include "executor/random.h"
+
+namespace tandem::cpu {
+namespace {
+
+/// One product of the check. Forms: y = x·w, y = x·wᵀ, dw += xᵀ·dy.
+struct Checked {
+  std::int64_t rows, inner, columns;
+  bool left_turned, right_turned;
+};
+
+// As a transformer has them: expanding, contracting, and gradients of weights.
+constexpr std::array<Checked, 5> kChecked{{{256, 128, 512, false, false},
+                                           {256, 512, 128, false, false},
+                                           {256, 512, 128, false, true},
+                                           {256, 128, 512, false, true},
+                                           {128, 256, 512, true, false}}};
+
+std::vector<float> numbers(std::int64_t count, std::uint64_t key) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(uniform(random_bits(1, key, i)) - 0.5);
+  }
+  return values;
+}
+
+class VarianceCheck {
+ public:
+  VarianceCheck(const Checked& shape, ProductRun run)
+      : shape_(shape),
+        run_(run),
+        left_(numbers(shape.rows * shape.inner, 2)),
+        right_(numbers(shape.inner * shape.columns, 3)) {}
+
+  std::optional<std::string> find() const {
+    const std::vector<float> whole = product(1, shape_.rows);
+    for (const int threads : {1, 2, 3}) {
+      for (const std::int64_t parts : {1, 2, 4}) {
+        if (product(threads, shape_.rows / parts) == whole) continue;
+        return fmt::format(
+            "a product of {} x {} x {} in {} part(s) of its rows by {} thread(s) "
+            "has other bits than the whole by one",
+            shape_.rows, shape_.inner, shape_.columns, parts, threads);
+      }
+    }
+    return {};
+  }
+
+ private:
+  std::vector<float> product(int threads, std::int64_t rows) const {
+    std::vector<float> out(static_cast<std::size_t>(shape_.rows * shape_.columns), 0.5F);
+    for (std::int64_t row = 0; row < shape_.rows; row += rows) {
+      const bool turned = shape_.left_turned;
+      run_(Gemm<float>{.rows = rows,
+                       .inner = shape_.inner,
+                       .columns = shape_.columns,
+                       .a = left_.data() + (turned ? row : row * shape_.inner),
+                       .a_row = turned ? 1 : shape_.inner,
+                       .a_inner = turned ? shape_.rows : 1,
+                       .b = right_.data(),
+                       .b_inner = shape_.right_turned ? 1 : shape_.columns,
+                       .b_column = shape_.right_turned ? shape_.inner : 1,
+                       .c = out.data() + row * shape_.columns,
+                       .c_row = shape_.columns,
+                       .adds = turned},
+           threads);
+    }
+    return out;
+  }
+
+  Checked shape_;
+  ProductRun run_;
+  std::vector<float> left_, right_;
+};
+
+// oneDNN's code is generated as it runs, and its threads are libgomp's: the thread sanitizer sees
+// neither.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
+
+ProductEngine portable() { return {.name = "portable", .run = gemm<float>}; }
+void run_onednn_f32(const Gemm<float>& g) { onednn_f32()(g, 1); }
+void run_onednn_bf16(const Gemm<float>& g) { onednn_bf16()(g, 1); }
+
+ProductEngine onednn(Precision precision) {
+  const bool rounds = precision == Precision::bf16;
+  return {
+      .name = "onednn", .precision = precision, .run = rounds ? run_onednn_bf16 : run_onednn_f32};
+}
+
+std::string why_absent(Precision precision) {
+  if (kThreadSanitizer) return "oneDNN is not instrumented for the thread sanitizer";
+  return precision == Precision::bf16 ? why_no_bf16() : "this build has no oneDNN (libdnnl-dev)";
+}
+
+/// Runs `check` on a thread of its own: the library's threads end with it.
+std::optional<std::string> checked_apart(ProductRun run) {
+  std::optional<std::string> found;
+  std::exception_ptr failure;
+  std::thread([&] {
+    try {
+      found = find_variance(run);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  if (failure) std::rethrow_exception(failure);
+  return found;
+}
+
+struct Process {
+  std::mutex mutex;
+  std::optional<ChosenProducts> chosen;
+  std::atomic<void (*)(const Gemm<float>&)> run = nullptr, run_block = nullptr;  // as chosen
+};
+
+Process& process() {
+  static Process state;
+  return state;
+}
+
+ProductRun library_run(Precision precision) {
+  if (kThreadSanitizer) return nullptr;
+  return precision == Precision::bf16 ? onednn_bf16() : onednn_f32();
+}
+
+}  // namespace
+
+std::string_view name(Precision precision) { return precision == Precision::f32 ? "f32" : "bf16"; }
+
+std::string describe(const ProductEngine& engine) {
+  return fmt::format("{} {}", engine.name, name(engine.precision));
+}
+
+std::optional<std::string> find_variance(ProductRun run) {
+  for (const Checked& shape : kChecked) {
+    if (std::optional<std::string> found = VarianceCheck(shape, run).find()) return found;
+  }
+  return {};
+}
+
+ChosenProducts choose_products(const ProductRequest& request, ProductRun library) {
+  const auto& [wanted, precision] = request;
+  if (wanted != "auto" && wanted != "portable" && wanted != "onednn") {
+    throw UsageError(
+        fmt::format("kernels: expected auto, portable or onednn, found \"{}\"", wanted));
+  }
+  const bool rounds = precision == Precision::bf16;
+  if (wanted == "portable") {
+    if (rounds) throw AbsentError("bf16 products need oneDNN: portable kernels have none");
+    return {portable(), "asked for"};
+  }
+  std::string failure;
+  if (library == nullptr) {
+    failure = why_absent(precision);
+  } else if (const std::optional<std::string> variance = checked_apart(library)) {
+    failure = "oneDNN's products vary on this machine: " + *variance;
+  } else {
+    return {onednn(precision), "oneDNN's products are the same bits whatever the threads and rows"};
+  }
+  if (rounds) throw AbsentError("bf16 products are not to be had: " + failure);
+  if (wanted == "onednn") throw AbsentError("oneDNN's kernels are not to be had: " + failure);
+  return {portable(), failure};
+}
+
+ChosenProducts products() {
+  Process& state = process();
+  {
+    const std::lock_guard lock(state.mutex);
+    if (state.chosen) return *state.chosen;
+  }
+  set_products({});
+  return products();
+}
+
+void (*float_product())(const Gemm<float>&) {
+  const auto run = process().run.load(std::memory_order_acquire);
+  return run != nullptr ? run : products().engine.run;
+}
+
+void (*float_block_product())(const Gemm<float>&) {
+  float_product();
+  return process().run_block.load(std::memory_order_acquire);
+}
+
+void set_products(const ProductRequest& request) {
+  ProductRequest wanted = request;
+  const char* environment = std::getenv("TANDEM_KERNELS");
+  if (wanted.engine == "auto" && environment != nullptr && *environment != 0) {
+    wanted.engine = environment;
+  }
+  Process& state = process();
+  const std::lock_guard lock(state.mutex);
+  state.chosen = choose_products(wanted, library_run(wanted.precision));
+  const ProductEngine& engine = state.chosen->engine;
+  state.run_block = engine.precision == Precision::bf16 ? engine.run : gemm<float>;
+  state.run = engine.run;
+}
+
+}  // namespace tandem::cpu

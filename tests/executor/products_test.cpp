@@ -1,0 +1,167 @@
+// The choice of what computes products, and each engine against the portable one.
+
+#include "executor/cpu/products.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "executor/cpu/kernels.h"
+#include "executor/cpu/onednn.h"
+#include "tests/executor/numbers.h"
+
+namespace tandem::cpu {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::random_numbers;
+
+void run_portable(const Gemm<float>& g, int /*threads*/) { gemm(g); }
+
+/// As a library that divides the inner dimension among threads: right, but with other roundings.
+void run_divided(const Gemm<float>& g, int threads) {
+  Gemm<float> part = g;
+  for (int i = 0; i < threads; ++i) {
+    const std::int64_t first = g.inner * i / threads, last = g.inner * (i + 1) / threads;
+    std::vector<float> sum(static_cast<std::size_t>(g.rows * g.columns));
+    part.inner = last - first;
+    part.a = g.a + first * g.a_inner;
+    part.b = g.b + first * g.b_inner;
+    part.c = sum.data();
+    part.c_row = g.columns;
+    part.adds = false;
+    gemm(part);
+    for (std::int64_t row = 0; row < g.rows; ++row) {
+      for (std::int64_t column = 0; column < g.columns; ++column) {
+        float& c = g.c[row * g.c_row + column];
+        c = (i > 0 || g.adds ? c : 0.0F) + sum[static_cast<std::size_t>(row * g.columns + column)];
+      }
+    }
+  }
+}
+
+/// As a library that has another kernel for few rows.
+void run_thin_differently(const Gemm<float>& g, int /*threads*/) {
+  run_divided(g, g.rows < 100 ? 2 : 1);
+}
+
+TEST(Products, PortableOnesDoNotVary) { EXPECT_EQ(find_variance(run_portable), std::nullopt); }
+
+TEST(Products, CheckFindsAnEngineThatVariesWithThreadsOrRows) {
+  EXPECT_THAT(find_variance(run_divided).value_or(""), HasSubstr("by 2 thread(s) has other bits"));
+  EXPECT_THAT(find_variance(run_thin_differently).value_or(""), HasSubstr("in 4 part(s)"));
+}
+
+TEST(Products, FallBackToPortableWhereTheLibraryVaries) {
+  const ChosenProducts chosen = choose_products({}, run_divided);
+  EXPECT_EQ(chosen.engine.name, "portable");
+  EXPECT_EQ(chosen.engine.run, &gemm<float>);
+  EXPECT_THAT(chosen.reason, HasSubstr("vary on this machine"));
+  EXPECT_THROW(choose_products({.engine = "onednn"}, run_divided), AbsentError);
+  EXPECT_THROW(choose_products({.precision = Precision::bf16}, run_divided), AbsentError);
+  EXPECT_EQ(choose_products({}, run_portable).engine.name, "onednn");
+}
+
+TEST(Products, AreAsAskedFor) {
+  EXPECT_EQ(choose_products({.engine = "portable"}, run_portable).engine.name, "portable");
+  EXPECT_EQ(choose_products({}, nullptr).engine.name, "portable");
+  EXPECT_THROW(choose_products({.engine = "onednn"}, nullptr), AbsentError);
+  EXPECT_THROW(choose_products({.engine = "mkl"}, run_portable), UsageError);
+  EXPECT_THROW(choose_products({.engine = "portable", .precision = Precision::bf16}, run_portable),
+               AbsentError);
+}
+
+/// Largest difference from the portable product, relative to the largest element.
+double distance_from_portable(const Gemm<float>& shape, bool left_turned, bool right_turned,
+                              bool adds, bool with_bias, ProductRun run) {
+  const auto a = random_numbers<float>(shape.rows * shape.inner, 1);
+  const auto b = random_numbers<float>(shape.inner * shape.columns, 2);
+  const auto bias = random_numbers<float>(shape.columns, 3);
+  std::vector<float> expected = random_numbers<float>(shape.rows * shape.columns, 4), c = expected;
+  Gemm<float> g = shape;
+  g.a = a.data();
+  g.a_row = left_turned ? 1 : g.inner;
+  g.a_inner = left_turned ? g.rows : 1;
+  g.b = b.data();
+  g.b_inner = right_turned ? 1 : g.columns;
+  g.b_column = right_turned ? g.inner : 1;
+  g.c_row = g.columns;
+  g.adds = adds;
+  g.bias = with_bias ? bias.data() : nullptr;
+  g.c = expected.data();
+  gemm(g);
+  g.c = c.data();
+  run(g, 1);
+  double largest = 0.0, difference = 0.0;
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
+    const double here = std::abs(static_cast<double>(c[i]) - static_cast<double>(expected[i]));
+    if (!(here <= difference)) difference = here;  // NaN too
+  }
+  return difference / largest;
+}
+
+void expect_agreement(ProductRun run, double tolerance, double at_least) {
+  double worst = 0.0;
+  for (const auto& [rows, inner, columns] :
+       {std::array<std::int64_t, 3>{64, 48, 96}, {256, 128, 384}, {7, 5, 9}, {1, 33, 17}}) {
+    const Gemm<float> shape{.rows = rows, .inner = inner, .columns = columns};
+    for (const auto& [left, right, adds, bias] : {std::array<bool, 4>{false, false, false, false},
+                                                  {false, false, false, true},
+                                                  {false, true, false, false},
+                                                  {true, false, true, false}}) {
+      const double distance = distance_from_portable(shape, left, right, adds, bias, run);
+      EXPECT_LT(distance, tolerance)
+          << rows << " " << inner << " " << columns << " " << left << right << adds << bias;
+      worst = std::max(worst, distance);
+    }
+  }
+  EXPECT_GE(worst, at_least);
+}
+
+TEST(OneDnn, AgreesWithPortableProducts) {
+  if (onednn_f32() == nullptr) GTEST_SKIP() << "this build has no oneDNN";
+  expect_agreement(onednn_f32(), 2e-6, 0.0);
+}
+
+// Eight bits of mantissa: further off than float, and no further than the roundings of factors.
+TEST(OneDnn, RoundsTheFactorsOfBfloat16Products) {
+  if (onednn_bf16() == nullptr) GTEST_SKIP() << why_no_bf16();
+  expect_agreement(onednn_bf16(), 2e-2, 1e-4);
+}
+
+TEST(OneDnn, Bfloat16ProductsOfShortNumbersAreExact) {
+  if (onednn_bf16() == nullptr) GTEST_SKIP() << why_no_bf16();
+  const std::vector<float> a{1, 2, 3, -4, 0.5F, 6}, b{1, -1, 0.25F, 2, 3, 4};
+  std::vector<float> c(4, 10.0F);
+  onednn_bf16()(Gemm<float>{.rows = 2,
+                            .inner = 3,
+                            .columns = 2,
+                            .a = a.data(),
+                            .a_row = 3,
+                            .b = b.data(),
+                            .b_inner = 2,
+                            .c = c.data(),
+                            .c_row = 2},
+                1);
+  EXPECT_EQ(c, (std::vector<float>{20.5F, 25.0F, 24.125F, 39.0F}));
+}
+
+TEST(Products, OfTheProcessAreThoseSetLast) {
+  const ChosenProducts before = products();
+  set_products({.engine = "portable"});
+  EXPECT_EQ(products().engine.name, "portable");
+  EXPECT_EQ(float_product(), &gemm<float>);
+  set_products({.engine = before.engine.name, .precision = before.engine.precision});
+  EXPECT_EQ(float_product(), before.engine.run);
+}
+
+}  // namespace
+}  // namespace tandem::cpu
