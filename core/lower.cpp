@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "core/check.h"
 #include "core/error.h"
 #include "core/lowering.h"
 
@@ -16,253 +18,235 @@ namespace tandem {
 
 namespace {
 
-using lowering::Node;
-using lowering::NodeWait;
-using lowering::OpIndex;
+using lowering::at;
+using lowering::Body;
+using lowering::kNone;
+using lowering::NodeId;
 
-constexpr std::int32_t kNone = lowering::kNone;
-
-/// Builds the nodes of one body: the schedule's ops, the transfers between devices, and every wait
-/// by name.
-class Lowering {
+/// Lanes and prices for the nodes of a body that has an order.
+class Assembly {
  public:
-  Lowering(const Schedule& schedule, TransferLanes transfer_lanes)
+  Assembly(const Schedule& schedule, const Body& body, TransferLanes transfer_lanes)
       : schedule_(schedule),
         placement_(schedule.placement),
-        m_(schedule.microbatches),
-        transfer_lanes_(transfer_lanes),
-        nodes_(lowering::nodes_of(schedule)),
-        index_(schedule, nodes_) {}
+        body_(body),
+        shared_(transfer_lanes == TransferLanes::shared) {
+    CostIds none;
+    none.fill(kUnpriced);
+    cost_of_stage_ = Table<StageId, CostIds>(placement_.stages(), none);
+    cost_of_link_.assign(body.links.size(), kUnpriced);
+    make_lanes();
+  }
 
-  Program program() {
-    for (const Placement::Edge& edge : placement_.edges) connect(edge);
-    for (std::size_t node = 0; node < nodes_.size(); ++node) add_local_waits(node);
-    put_on_lanes();
-    const std::vector<std::int32_t> order = lowering::order_by_unit_start(schedule_, nodes_);
-    return assemble(order);
+  ProgramParts parts(const std::vector<NodeId>& order) {
+    position_.resize(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      position_[at(order[i])] = static_cast<std::uint32_t>(i);
+    }
+    parts_.schedule = schedule_.name;
+    parts_.microbatches = schedule_.microbatches;
+    parts_.placement = placement_;
+    parts_.instructions.reserve(order.size());
+    parts_.lane_pool.reserve(body_.ops.size() + (shared_ ? 2 : 0) * body_.transfers.size());
+    parts_.wait_pool.reserve(2 * body_.transfers.size() + body_.waits.size());
+    for (const NodeId node : order) add(node);
+    return std::move(parts_);
   }
 
  private:
-  /// Bodies between the producer's and the consumer's instance of one microbatch; offsets are
-  /// congruent modulo m.
-  std::uint32_t lag(std::int32_t producer, std::int32_t consumer) const {
-    const std::int32_t apart =
-        nodes_[at(producer)].op.microbatch - nodes_[at(consumer)].op.microbatch;
-    return lag_of(producer, consumer, floor_div(apart, m_));
-  }
-
-  std::uint32_t lag_of(std::int32_t producer, std::int32_t consumer, std::int32_t bodies) const {
-    if (bodies >= 0) return static_cast<std::uint32_t>(bodies);
-    throw InfeasibleError(
-        fmt::format("schedule \"{}\": {} needs {}, which the loop makes {} bodies later",
-                    schedule_.name, lowering::describe(schedule_, nodes_[at(consumer)]),
-                    lowering::describe(schedule_, nodes_[at(producer)]), -bodies));
-  }
-
-  static std::int32_t floor_div(std::int32_t a, std::int32_t b) {
-    return a >= 0 ? a / b : -((-a + b - 1) / b);
-  }
-  static std::size_t at(std::int32_t node) { return static_cast<std::size_t>(node); }
-
-  void wait_for(std::int32_t consumer, std::int32_t producer) {
-    nodes_[at(consumer)].waits.push_back({producer, lag(producer, consumer)});
-  }
-
-  void connect(const Placement::Edge& edge) {
-    for (std::int32_t residue = 0; residue < m_; ++residue) {
-      const std::int32_t above = index_.forward(edge.from, residue);
-      const std::int32_t below = index_.forward(edge.to, residue);
-      if (above == kNone || below == kNone) continue;
-      carry(OpKind::send_activation, edge.from, edge.to, above, below);
-      carry(OpKind::send_gradient, edge.to, edge.from, index_.input_gradient(edge.to, residue),
-            index_.input_gradient(edge.from, residue));
-    }
-  }
-
-  /// Lets `consumer` wait for what `producer` made, through a transfer where their devices differ.
-  void carry(OpKind kind, StageId from, StageId to, std::int32_t producer, std::int32_t consumer) {
-    const DeviceId source = placement_.device[from], target = placement_.device[to];
-    if (source == target) {
-      wait_for(consumer, producer);
-      return;
-    }
-    Node transfer;
-    transfer.op = nodes_[at(producer)].op;
-    transfer.op.kind = kind;
-    transfer.op.staleness = 0;
-    transfer.devices = {source, target};
-    transfer.waits.push_back({producer, 0});
-    nodes_.push_back(std::move(transfer));
-    wait_for(consumer, static_cast<std::int32_t>(nodes_.size() - 1));
-  }
-
-  void add_local_waits(std::size_t node) {
-    const Op op = nodes_[node].op;
-    const auto self = static_cast<std::int32_t>(node);
-    switch (op.kind) {
-      case OpKind::forward:
-        wait_for_version(self);
-        break;
-      case OpKind::recompute:
-        wait_for(self, index_.forward(op.stage, op.microbatch % m_));
-        break;
-      case OpKind::backward:
-      case OpKind::backward_input: {
-        const std::int32_t again = index_.recompute(op.stage, op.microbatch % m_);
-        wait_for(self, again != kNone ? again : index_.forward(op.stage, op.microbatch % m_));
-        break;
-      }
-      case OpKind::backward_weight:
-        for (std::int32_t i = 0; i < op.span; ++i) {
-          wait_for_congruent(self, index_.input_gradient(op.stage, residue_below(op, i)), i);
-        }
-        break;
-      case OpKind::reduce_tied:
-      case OpKind::reduce_gradient:
-      case OpKind::reduce_norm:
-        for (const StageId stage : nodes_[node].stages) wait_for_gradients(self, stage);
-        break;
-      case OpKind::update:
-        wait_for_gradients(self, op.stage);
-        break;
-      case OpKind::send_activation:
-      case OpKind::send_gradient:
-        break;
-    }
-  }
-
-  std::int32_t residue_below(const Op& op, std::int32_t i) const {
-    return (op.microbatch - i) % m_;
-  }
-
-  /// As wait_for, where the producer works on the microbatch `below` the consumer's own.
-  void wait_for_congruent(std::int32_t consumer, std::int32_t producer, std::int32_t below) {
-    if (producer == kNone) return;
-    const std::int32_t apart =
-        nodes_[at(producer)].op.microbatch - (nodes_[at(consumer)].op.microbatch - below);
-    nodes_[at(consumer)].waits.push_back(
-        {producer, lag_of(producer, consumer, floor_div(apart, m_))});
-  }
-
-  /// The last sum over devices that comes before `self` for the gradients of `stage`, or else the
-  /// gradients themselves.
-  void wait_for_gradients(std::int32_t self, StageId stage) {
-    const Op op = nodes_[at(self)].op;
-    // Kinds stand in the order in which they act on a gradient.
-    for (const OpKind kind : {OpKind::reduce_norm, OpKind::reduce_gradient, OpKind::reduce_tied}) {
-      if (kind >= op.kind) continue;
-      const std::int32_t sum = index_.sum(kind, stage, op.microbatch % m_);
-      if (sum != kNone) return wait_for(self, sum);
-    }
-    for (std::int32_t i = 0; i < op.span; ++i) {
-      const std::int32_t gradient = index_.weight_gradient(stage, residue_below(op, i));
-      if (gradient == kNone) continue;  // another replica's microbatch
-      const std::int32_t last = nodes_[at(gradient)].op.microbatch;
-      // A span's gradient op stands for all its microbatches: align on the batch that holds them.
-      const std::int32_t bodies = floor_div(last, m_) - floor_div(op.microbatch, m_);
-      nodes_[at(self)].waits.push_back({gradient, lag_of(gradient, self, bodies)});
-    }
-  }
-
-  /// A forward reads the version made `staleness` + 1 updates of its stage before the one that
-  /// covers its microbatch.
-  void wait_for_version(std::int32_t self) {
-    const Op op = nodes_[at(self)].op;
-    const std::vector<std::int32_t>& updates = index_.updates(op.stage);
-    const auto count = static_cast<std::int32_t>(updates.size());
-    const std::int32_t covering = index_.update_covering(op.stage, op.microbatch % m_);
-    const std::int32_t number = covering - op.staleness - 1;
-    const std::int32_t batches = floor_div(number, count);
-    const std::int32_t maker = updates[at(number - batches * count)];
-    const std::int32_t maker_body = batches - nodes_[at(maker)].op.microbatch / m_;
-    const std::int32_t bodies = -op.microbatch / m_ - maker_body;
-    nodes_[at(self)].waits.push_back({maker, lag_of(maker, self, bodies)});
-  }
+  static constexpr std::uint32_t kUnpriced = std::numeric_limits<std::uint32_t>::max();
+  using CostIds = std::array<std::uint32_t, kOpKinds>;
 
   LaneId lane(DeviceId device, LaneKind kind, DeviceId peer) {
     const auto [found, added] = lane_ids_.try_emplace(Lane{device, kind, peer});
-    if (added) found->second = lanes_.push_back({device, kind, peer});
+    if (added) found->second = parts_.lanes.push_back({device, kind, peer});
+    if (parts_.lanes.size() > std::numeric_limits<std::uint16_t>::max()) {
+      throw InputError(fmt::format("schedule \"{}\" needs more than {} lanes", schedule_.name,
+                                   std::numeric_limits<std::uint16_t>::max()));
+    }
     return found->second;
   }
 
-  void put_on_lanes() {
-    for (Node& node : nodes_) {
-      if (is_transfer(node.op.kind)) {
-        if (transfer_lanes_ == TransferLanes::ideal) continue;
-        const bool activation = node.op.kind == OpKind::send_activation;
-        const DeviceId source = node.devices[0], target = node.devices[1];
-        node.lanes = {
-            lane(source, activation ? LaneKind::send_activation : LaneKind::send_gradient, target),
-            lane(target, activation ? LaneKind::receive_activation : LaneKind::receive_gradient,
-                 source)};
-      } else if (is_collective(node.op.kind)) {
-        for (const DeviceId device : node.devices) {
-          node.lanes.push_back(lane(device, LaneKind::collective, device));
-        }
-      } else {
-        node.lanes = {lane(node.devices[0], LaneKind::compute, node.devices[0])};
+  void make_lanes() {
+    constexpr auto kNoLane = static_cast<LaneId>(std::numeric_limits<std::uint16_t>::max());
+    compute_lane_ = Table<DeviceId, LaneId>(placement_.devices, kNoLane);
+    auto sum = body_.sums.begin();
+    for (std::size_t node = 0; node < body_.ops.size(); ++node) {
+      if (sum != body_.sums.end() && at(sum->node) == node) {
+        for (const DeviceId device : sum++->devices) lane(device, LaneKind::collective, device);
+        continue;
       }
+      const DeviceId device = placement_.device[body_.ops[node].stage];
+      if (compute_lane_[device] != kNoLane) continue;
+      compute_lane_[device] = lane(device, LaneKind::compute, device);
+    }
+    for (const lowering::Link& link : body_.links) {
+      if (!shared_) break;
+      const bool down = link.kind == OpKind::send_activation;
+      const LaneId sends = lane(
+          link.source, down ? LaneKind::send_activation : LaneKind::send_gradient, link.target);
+      const LaneId receives =
+          lane(link.target, down ? LaneKind::receive_activation : LaneKind::receive_gradient,
+               link.source);
+      link_lanes_.push_back({sends, receives});
     }
   }
 
-  CostId cost_of(const Node& node) {
-    CostKey key;
-    key.kind = node.op.kind;
-    key.stage = node.op.stage;
-    key.source = key.target = placement_.device[node.op.stage];
-    if (is_transfer(node.op.kind)) key.target = node.devices[1];
-    if (node.op.kind == OpKind::reduce_gradient) key.width = schedule_.width;
+  std::uint32_t price(const CostKey& key) {
     const auto [found, added] = cost_ids_.try_emplace(key);
-    if (added) found->second = cost_keys_.push_back(key);
-    return found->second;
+    if (added) found->second = parts_.cost_keys.push_back(key);
+    return static_cast<std::uint32_t>(index(found->second));
   }
 
-  Program assemble(const std::vector<std::int32_t>& order) {
-    std::vector<std::int32_t> position(nodes_.size());
-    for (std::size_t i = 0; i < order.size(); ++i)
-      position[at(order[i])] = static_cast<std::int32_t>(i);
-    ProgramParts parts;
-    parts.schedule = schedule_.name;
-    parts.microbatches = m_;
-    parts.placement = placement_;
-    parts.instructions.reserve(order.size());
-    for (const std::int32_t id : order) {
-      const Node& node = nodes_[at(id)];
-      Instruction instruction;
-      instruction.op = node.op;
-      instruction.cost = cost_of(node);
-      instruction.first_lane = static_cast<std::uint32_t>(parts.lane_pool.size());
-      instruction.first_wait = static_cast<std::uint32_t>(parts.wait_pool.size());
-      instruction.lane_count = static_cast<std::uint16_t>(node.lanes.size());
-      parts.lane_pool.insert(parts.lane_pool.end(), node.lanes.begin(), node.lanes.end());
-      for (const NodeWait& wait : lowering::needed_waits(nodes_, id, position)) {
-        parts.wait_pool.push_back(
-            {id_at<InstructionId>(at(position[at(wait.producer)])), wait.lag});
-        ++instruction.wait_count;
-      }
-      parts.instructions.push_back(instruction);
+  CostId cost_of(const Op& op) {
+    std::uint32_t& known = cost_of_stage_[op.stage][index(op.kind)];
+    if (known == kUnpriced) {
+      CostKey key{.kind = op.kind, .stage = op.stage};
+      key.source = key.target = placement_.device[op.stage];
+      if (op.kind == OpKind::reduce_gradient) key.width = schedule_.width;
+      known = price(key);
     }
-    parts.lanes = std::move(lanes_);
-    parts.cost_keys = std::move(cost_keys_);
-    return Program(std::move(parts));
+    return CostId{known};
+  }
+
+  CostId cost_of(std::uint32_t link_number) {
+    std::uint32_t& known = cost_of_link_[link_number];
+    if (known == kUnpriced) {
+      const lowering::Link& link = body_.links[link_number];
+      known = price(
+          {.kind = link.kind, .stage = link.from, .source = link.source, .target = link.target});
+    }
+    return CostId{known};
+  }
+
+  void add(NodeId node) {
+    Instruction instruction;
+    instruction.first_lane = static_cast<std::uint32_t>(parts_.lane_pool.size());
+    instruction.first_wait = static_cast<std::uint32_t>(parts_.wait_pool.size());
+    if (body_.is_transfer(node)) {
+      add_transfer(node, instruction);
+    } else {
+      add_op(node, instruction);
+    }
+    instruction.lane_count =
+        static_cast<std::uint16_t>(parts_.lane_pool.size() - instruction.first_lane);
+    instruction.wait_count =
+        static_cast<std::uint16_t>(parts_.wait_pool.size() - instruction.first_wait);
+    parts_.instructions.push_back(instruction);
+  }
+
+  void add_transfer(NodeId node, Instruction& instruction) {
+    const lowering::Transfer& transfer = body_.transfer(node);
+    instruction.op = body_.op(node);
+    instruction.cost = cost_of(transfer.link);
+    if (shared_) {
+      const std::array<LaneId, 2>& lanes = link_lanes_[transfer.link];
+      parts_.lane_pool.insert(parts_.lane_pool.end(), lanes.begin(), lanes.end());
+    }
+    add_wait(transfer.producer, 0);
+  }
+
+  void add_op(NodeId node, Instruction& instruction) {
+    instruction.op = body_.ops[at(node)];
+    instruction.cost = cost_of(instruction.op);
+    if (is_collective(instruction.op.kind)) {
+      for (const DeviceId device : body_.sum(node).devices) {
+        parts_.lane_pool.push_back(lane(device, LaneKind::collective, device));
+      }
+    } else {
+      parts_.lane_pool.push_back(compute_lane_[body_.device(node, placement_)]);
+    }
+    const auto through = body_.transfers_to.of(node);
+    const auto others = body_.waits_of.of(node);
+    if (through.size() == 1 && others.empty()) {
+      add_wait(transfer_node(through.front()), body_.transfers[through.front()].lag);
+    } else if (!through.empty() || !others.empty()) {
+      add_latest_waits(node, through, others);
+    }
+  }
+
+  NodeId transfer_node(std::uint32_t i) const { return static_cast<NodeId>(body_.ops.size() + i); }
+
+  void add_wait(NodeId producer, std::uint32_t lag) {
+    parts_.wait_pool.push_back({InstructionId{position_[at(producer)]}, lag});
+  }
+
+  /// None for what a shared lane implies. Of producers on one lane the latest implies the others:
+  /// least lag, then last in order.
+  void add_latest_waits(NodeId consumer, std::span<const std::uint32_t> through,
+                        std::span<const std::uint32_t> others) {
+    struct Latest {
+      NodeId producer;
+      std::uint32_t lag;
+      std::optional<LaneId> lane;
+    };
+    std::vector<Latest> kept;
+    const auto offer = [&](NodeId producer, std::uint32_t lag) {
+      const Latest wait{producer, lag, first_lane(producer)};
+      const auto rival = std::find_if(kept.begin(), kept.end(), [&](const Latest& other) {
+        return wait.lane && other.lane == wait.lane;
+      });
+      if (rival == kept.end()) {
+        kept.push_back(wait);
+      } else if (lag < rival->lag ||
+                 (lag == rival->lag && position_[at(producer)] > position_[at(rival->producer)])) {
+        *rival = wait;
+      }
+    };
+    for (const std::uint32_t i : through) offer(transfer_node(i), body_.transfers[i].lag);
+    for (const std::uint32_t i : others) {
+      const lowering::NodeWait& wait = body_.waits[i];
+      if (!share_a_lane(consumer, wait.producer)) offer(wait.producer, wait.lag);
+    }
+    for (const Latest& wait : kept) add_wait(wait.producer, wait.lag);
+  }
+
+  /// Of two ops only sums are still to be asked: what else shares a lane has no wait (lowering.h).
+  bool share_a_lane(NodeId a, NodeId b) const {
+    if (!is_collective(body_.ops[at(a)].kind) || !is_collective(body_.ops[at(b)].kind))
+      return false;
+    const auto &ours = body_.sum(a).devices, &theirs = body_.sum(b).devices;
+    return std::find_first_of(ours.begin(), ours.end(), theirs.begin(), theirs.end()) != ours.end();
+  }
+
+  std::optional<LaneId> first_lane(NodeId node) {
+    if (body_.is_transfer(node)) {
+      if (!shared_) return std::nullopt;
+      return link_lanes_[body_.transfer(node).link].front();
+    }
+    if (!is_collective(body_.ops[at(node)].kind)) {
+      return compute_lane_[body_.device(node, placement_)];
+    }
+    const DeviceId device = body_.sum(node).devices.front();
+    return lane(device, LaneKind::collective, device);
   }
 
   const Schedule& schedule_;
   const Placement& placement_;
-  const std::int32_t m_;
-  const TransferLanes transfer_lanes_;
-  std::vector<Node> nodes_;
-  OpIndex index_;
-  Table<LaneId, Lane> lanes_;
+  const Body& body_;
+  const bool shared_;
+  ProgramParts parts_;
+  std::vector<std::uint32_t> position_;  // of each node: its place in the order
+  Table<DeviceId, LaneId> compute_lane_;
+  std::vector<std::array<LaneId, 2>> link_lanes_;
   std::map<Lane, LaneId> lane_ids_;
-  Table<CostId, CostKey> cost_keys_;
+  Table<StageId, CostIds> cost_of_stage_;
+  std::vector<std::uint32_t> cost_of_link_;
   std::map<CostKey, CostId> cost_ids_;
 };
 
 }  // namespace
 
+static ProgramParts parts_of(const Schedule& schedule, TransferLanes transfer_lanes) {
+  Body body = lowering::ops_of(schedule);
+  lowering::connect(schedule, lowering::OpIndex(schedule, body), body);
+  const std::vector<NodeId> order = lowering::order_by_unit_start(schedule, body);
+  return Assembly(schedule, body, transfer_lanes).parts(order);
+}
+
 Program lower(const Schedule& schedule, TransferLanes transfer_lanes) {
-  return Lowering(schedule, transfer_lanes).program();
+  // The body is gone before the program makes tables of its own.
+  return Program(parts_of(schedule, transfer_lanes));
 }
 
 }  // namespace tandem

@@ -1,8 +1,13 @@
 #pragma once
-// Inside of lower(): the nodes of one loop body before they have an order. Nobody else includes
-// this.
+// Inside of lower(): one loop body before it has an order. Nobody else includes this.
+//
+// Nodes are numbered: the schedule's ops device by device, in each device's order, an op that
+// devices run together once, where it first stands; then the transfers. Tables are flat and no node
+// owns memory: a body may have millions.
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,87 +16,144 @@
 
 namespace tandem::lowering {
 
-inline constexpr std::int32_t kNone = -1;
+using NodeId = std::int32_t;
+inline constexpr NodeId kNone = -1;
+
+constexpr std::size_t at(NodeId node) { return static_cast<std::size_t>(node); }
+
+/// A microbatch offset as batch and residue. Offsets are small multiples of m, where division is
+/// the dearest part of many loops.
+struct Split {
+  std::int32_t batch = 0, residue = 0;
+};
+constexpr Split split(std::int32_t offset, std::int32_t m) {
+  if (offset < m) return {0, offset};
+  if (offset < 2 * m) return {1, offset - m};
+  return {offset / m, offset % m};
+}
+
+/// Both ends of an edge between devices, one way.
+struct Link {
+  OpKind kind = OpKind::send_activation;
+  StageId from{}, to{};
+  DeviceId source{}, target{};
+};
+
+/// Carries what `producer` made, in the same body, to `consumer`, `lag` bodies later.
+struct Transfer {
+  NodeId producer = kNone, consumer = kNone;
+  std::uint32_t lag = 0;
+  std::uint32_t link = 0;
+};
+
+/// An op that its devices run together.
+struct Sum {
+  NodeId node = kNone;
+  std::vector<DeviceId> devices;  // ascending, each once
+  std::vector<StageId> stages;    // its participants
+};
 
 struct NodeWait {
-  std::int32_t producer = kNone;
+  NodeId consumer = kNone, producer = kNone;
   std::uint32_t lag = 0;
 };
 
-struct Node {
-  Op op;
-  std::vector<DeviceId>
-      devices;  // of a transfer: sender, receiver; of a collective: its participants, each once
-  std::vector<StageId> stages;  // of a collective: its participants; else empty
-  std::vector<LaneId> lanes;
-  std::vector<NodeWait> waits;
-  std::int32_t before = kNone;  // the op before it in its device's order, if both compute there
+/// Rows of `NodeWait` or `Transfer` by node: rows of node i are list[first[i]] …
+/// list[first[i+1]−1]. Empty `first`: there are none at all.
+struct ByNode {
+  std::vector<std::uint32_t> first, list;
+  std::span<const std::uint32_t> of(NodeId node) const {
+    if (first.empty()) return {};
+    return std::span(list).subspan(first[at(node)], first[at(node) + 1] - first[at(node)]);
+  }
 };
 
-/// One node an op; ops of a kind that devices run together become one node.
-/// Throws InputError when the schedule breaks an invariant (core/schedule.h) that needs no
-/// dependencies to see.
-std::vector<Node> nodes_of(const Schedule& schedule);
+struct Body {
+  std::vector<Op> ops;         // of the nodes that are no transfers
+  std::vector<NodeId> before;  // of each: the op before it in its device's order; of sums kNone
+  std::vector<Sum> sums;       // ascending by node
+  std::vector<Link> links;
+  std::vector<Transfer> transfers;  // node ops.size() + i
+  std::vector<NodeWait> waits;      // beyond those through transfers and those that lanes imply
+  ByNode transfers_to;              // of each op: indices of its transfers, by consumer …
+  ByNode transfers_from;            // … and by producer
+  ByNode waits_of;                  // indices into `waits`, by consumer
+
+  std::size_t size() const { return ops.size() + transfers.size(); }
+  bool is_transfer(NodeId node) const { return at(node) >= ops.size(); }
+  const Transfer& transfer(NodeId node) const { return transfers[at(node) - ops.size()]; }
+  /// A transfer's is its producer's, with its own kind.
+  Op op(NodeId node) const {
+    if (!is_transfer(node)) return ops[at(node)];
+    Op carried = ops[at(transfer(node).producer)];
+    carried.kind = links[transfer(node).link].kind;
+    carried.staleness = 0;
+    return carried;
+  }
+  const Sum& sum(NodeId node) const;
+  DeviceId device(NodeId node, const Placement& placement) const {
+    return placement.device[ops[at(node)].stage];
+  }
+};
+
+/// The ops of the schedule; no transfers and waits yet. Throws InputError when the schedule breaks
+/// an invariant (core/schedule.h) that needs no dependencies to see.
+Body ops_of(const Schedule& schedule);
 
 /// Which node does what for a stage and a residue. Throws InputError when something is missing or
 /// there twice.
 class OpIndex {
  public:
-  OpIndex(const Schedule& schedule, const std::vector<Node>& nodes);
+  OpIndex(const Schedule& schedule, const Body& body);
 
-  std::int32_t forward(StageId stage, std::int32_t residue) const {
-    return forward_[at(stage, residue)];
+  NodeId forward(StageId stage, std::int32_t residue) const {
+    return forward_[cell(stage, residue)];
   }
-  std::int32_t recompute(StageId stage, std::int32_t residue) const {
-    return recompute_[at(stage, residue)];
+  NodeId recompute(StageId stage, std::int32_t residue) const {
+    return recompute_.empty() ? kNone : recompute_[cell(stage, residue)];
   }
-  std::int32_t input_gradient(StageId stage, std::int32_t residue) const {
-    return input_gradient_[at(stage, residue)];
+  NodeId input_gradient(StageId stage, std::int32_t residue) const {
+    return input_gradient_[cell(stage, residue)];
   }
-  std::int32_t weight_gradient(StageId stage, std::int32_t residue) const {
-    return weight_gradient_[at(stage, residue)];
+  NodeId weight_gradient(StageId stage, std::int32_t residue) const {
+    return weight_gradient_[cell(stage, residue)];
   }
   /// The sum whose update's last microbatch has this residue.
-  std::int32_t sum(OpKind kind, StageId stage, std::int32_t residue) const {
-    return sums(kind)[at(stage, residue)];
+  NodeId sum(OpKind kind, StageId stage, std::int32_t residue) const {
+    const std::vector<NodeId>& table = sums_[index(kind)];
+    return table.empty() ? kNone : table[cell(stage, residue)];
   }
   /// Nodes of the stage's updates in the order of the microbatches they cover, and the place there
   /// of a residue's.
-  const std::vector<std::int32_t>& updates(StageId stage) const { return updates_[stage]; }
-  std::int32_t update_covering(StageId stage, std::int32_t residue) const {
-    return covering_[at(stage, residue)];
-  }
+  const std::vector<NodeId>& updates(StageId stage) const { return updates_[stage]; }
+  std::int32_t update_covering(StageId stage, std::int32_t residue) const;
 
  private:
-  std::size_t at(StageId stage, std::int32_t residue) const {
-    return index(stage) * static_cast<std::size_t>(m_) + static_cast<std::size_t>(residue);
+  std::size_t cell(StageId stage, std::int32_t residue) const {
+    return index(stage) * at(m_) + at(residue);
   }
-  const std::vector<std::int32_t>& sums(OpKind kind) const {
-    return kind == OpKind::reduce_tied ? tied_ : kind == OpKind::reduce_norm ? norm_ : reduced_;
-  }
-  void record(std::vector<std::int32_t>& table, const Op& op, std::int32_t node);
-  void record_updates(const std::vector<Node>& nodes);
+  void record(std::vector<NodeId>& table, const Op& op, NodeId node);
+  void record_updates();
   void check_complete() const;
 
   const Schedule& schedule_;
-  std::int32_t m_;
-  std::vector<std::int32_t> forward_, recompute_, input_gradient_, weight_gradient_, tied_,
-      reduced_, norm_, covering_;
-  Table<StageId, std::vector<std::int32_t>> updates_;
+  const Body& body_;
+  const std::int32_t m_;
+  std::vector<NodeId> forward_, recompute_, input_gradient_, weight_gradient_;
+  std::array<std::vector<NodeId>, kOpKinds> sums_;  // empty: no op of the kind
+  Table<StageId, std::vector<NodeId>> updates_;
 };
+
+/// Adds the transfers and the waits. Throws InfeasibleError when an op needs what the loop makes
+/// later.
+void connect(const Schedule& schedule, const OpIndex& index, Body& body);
 
 /// A topological order of lag-0 waits and device orders, by start time at unit cost (F = B = W = 1,
 /// whole backward 2, all else 0), ties to transfers and sums. Throws InfeasibleError with the wait
 /// cycle when there is none.
-std::vector<std::int32_t> order_by_unit_start(const Schedule& schedule,
-                                              const std::vector<Node>& nodes);
-
-/// The node's waits without those that a shared lane implies, and of several producers on one lane
-/// only the latest.
-std::vector<NodeWait> needed_waits(const std::vector<Node>& nodes, std::int32_t node,
-                                   const std::vector<std::int32_t>& position);
+std::vector<NodeId> order_by_unit_start(const Schedule& schedule, const Body& body);
 
 /// "forward 3 of stage 1 (device 1)".
-std::string describe(const Schedule& schedule, const Node& node);
+std::string describe(const Schedule& schedule, const Body& body, NodeId node);
 
 }  // namespace tandem::lowering

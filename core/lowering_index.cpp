@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/check.h"
 #include "core/error.h"
 #include "core/lowering.h"
 
@@ -41,8 +43,8 @@ void check_op(const Schedule& schedule, DeviceId device, const Op& op) {
            fmt::format("device {} runs an op of stage {}, which is on device {}", index(device),
                        index(op.stage), index(schedule.placement.device[op.stage])));
   }
-  const std::int32_t place = op.microbatch % schedule.microbatches;
-  if (op.microbatch < 0 || op.span < 1 || op.span > place + 1) {
+  if (op.microbatch < 0 || op.span < 1 ||
+      op.span > split(op.microbatch, schedule.microbatches).residue + 1) {
     reject(schedule,
            fmt::format("{} of stage {} has microbatch offset {} and span {}: a span must stay "
                        "inside one batch",
@@ -52,95 +54,106 @@ void check_op(const Schedule& schedule, DeviceId device, const Op& op) {
 
 }  // namespace
 
-std::vector<Node> nodes_of(const Schedule& schedule) {
-  std::vector<Node> nodes;
-  std::map<std::tuple<OpKind, StageId, std::int32_t>, std::int32_t> together;
+const Sum& Body::sum(NodeId node) const {
+  const auto found = std::lower_bound(sums.begin(), sums.end(), node,
+                                      [](const Sum& sum, NodeId id) { return sum.node < id; });
+  TANDEM_CHECK(found != sums.end() && found->node == node, node);
+  return *found;
+}
+
+Body ops_of(const Schedule& schedule) {
+  Body body;
+  std::size_t count = 0;
+  for (const std::vector<Op>& order : schedule.order) count += order.size();
+  body.ops.reserve(count);
+  body.before.reserve(count);
+  std::map<std::tuple<OpKind, StageId, std::int32_t>, NodeId> together;
   for (const DeviceId device : ids(schedule.order)) {
-    std::int32_t before = kNone;
+    NodeId before = kNone;
     for (const Op& op : schedule.order[device]) {
       check_op(schedule, device, op);
+      const auto self = static_cast<NodeId>(body.ops.size());
       if (!is_collective(op.kind)) {
-        Node node;
-        node.op = op;
-        node.devices = {device};
-        node.before = before;
-        before = static_cast<std::int32_t>(nodes.size());
-        nodes.push_back(std::move(node));
+        body.ops.push_back(op);
+        body.before.push_back(std::exchange(before, self));
         continue;
       }
       std::vector<StageId> stages = participants(schedule.placement, op);
       if (stages.empty()) reject(schedule, "a tied sum needs tied parts");
       const auto key = std::tuple(op.kind, stages.front(), op.microbatch % schedule.microbatches);
-      if (!together.try_emplace(key, static_cast<std::int32_t>(nodes.size())).second) continue;
-      Node node;
-      node.op = op;
-      node.op.stage = stages.front();
-      for (const StageId stage : stages) node.devices.push_back(schedule.placement.device[stage]);
-      std::sort(node.devices.begin(), node.devices.end());
-      node.devices.erase(std::unique(node.devices.begin(), node.devices.end()), node.devices.end());
-      node.stages = std::move(stages);
-      nodes.push_back(std::move(node));
+      if (!together.try_emplace(key, self).second) continue;
+      body.ops.push_back(op);
+      body.ops.back().stage = stages.front();
+      body.before.push_back(kNone);
+      std::vector<DeviceId> devices;
+      for (const StageId stage : stages) devices.push_back(schedule.placement.device[stage]);
+      std::sort(devices.begin(), devices.end());
+      devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+      body.sums.push_back({self, std::move(devices), std::move(stages)});
     }
   }
-  return nodes;
+  return body;
 }
 
-OpIndex::OpIndex(const Schedule& schedule, const std::vector<Node>& nodes)
-    : schedule_(schedule), m_(schedule.microbatches), updates_(schedule.placement.stages()) {
-  const std::size_t cells = schedule.placement.stages() * static_cast<std::size_t>(m_);
-  for (auto* table : {&forward_, &recompute_, &input_gradient_, &weight_gradient_, &tied_,
-                      &reduced_, &norm_, &covering_}) {
-    table->assign(cells, kNone);
-  }
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const Op& op = nodes[i].op;
-    const auto node = static_cast<std::int32_t>(i);
+OpIndex::OpIndex(const Schedule& schedule, const Body& body)
+    : schedule_(schedule),
+      body_(body),
+      m_(schedule.microbatches),
+      updates_(schedule.placement.stages()) {
+  const std::size_t cells = schedule.placement.stages() * at(m_);
+  for (auto* table : {&forward_, &input_gradient_, &weight_gradient_}) table->assign(cells, kNone);
+  for (std::size_t i = 0; i < body.ops.size(); ++i) {
+    const Op& op = body.ops[i];
+    const auto node = static_cast<NodeId>(i);
     if (op.kind == OpKind::forward) record(forward_, op, node);
-    if (op.kind == OpKind::recompute) record(recompute_, op, node);
+    if (op.kind == OpKind::recompute) {
+      recompute_.resize(cells, kNone);
+      record(recompute_, op, node);
+    }
     if (makes_input_gradient(op.kind)) record(input_gradient_, op, node);
     if (makes_weight_gradient(op.kind)) record(weight_gradient_, op, node);
     if (op.kind == OpKind::update) updates_[op.stage].push_back(node);
-    for (const StageId stage : nodes[i].stages) {
-      auto& table = op.kind == OpKind::reduce_tied   ? tied_
-                    : op.kind == OpKind::reduce_norm ? norm_
-                                                     : reduced_;
-      table[at(stage, op.microbatch % m_)] = node;
+  }
+  for (const Sum& sum : body.sums) {
+    const Op& op = body.ops[at(sum.node)];
+    std::vector<NodeId>& table = sums_[index(op.kind)];
+    table.resize(cells, kNone);
+    for (const StageId stage : sum.stages) {
+      table[cell(stage, split(op.microbatch, m_).residue)] = sum.node;
     }
   }
-  record_updates(nodes);
+  record_updates();
   check_complete();
 }
 
-void OpIndex::record(std::vector<std::int32_t>& table, const Op& op, std::int32_t node) {
-  for (std::int32_t i = 0; i < op.span; ++i) {
-    std::int32_t& cell = table[at(op.stage, (op.microbatch - i) % m_)];
-    if (cell != kNone) {
+void OpIndex::record(std::vector<NodeId>& table, const Op& op, NodeId node) {
+  const std::int32_t last = split(op.microbatch, m_).residue;
+  for (std::int32_t residue = last; residue > last - op.span; --residue) {
+    NodeId& place = table[cell(op.stage, residue)];
+    if (place != kNone) {
       reject(schedule_, fmt::format("stage {} has {} of microbatch {} twice", index(op.stage),
-                                    name(op.kind), (op.microbatch - i) % m_));
+                                    name(op.kind), residue));
     }
-    cell = node;
+    place = node;
   }
 }
 
-void OpIndex::record_updates(const std::vector<Node>& nodes) {
+void OpIndex::record_updates() {
+  const auto residue = [&](NodeId node) {
+    return split(body_.ops[at(node)].microbatch, m_).residue;
+  };
   for (const StageId stage : ids(updates_)) {
-    std::vector<std::int32_t>& updates = updates_[stage];
-    const auto residue = [&](std::int32_t node) {
-      return nodes[static_cast<std::size_t>(node)].op.microbatch % m_;
-    };
+    std::vector<NodeId>& updates = updates_[stage];
     std::sort(updates.begin(), updates.end(),
-              [&](std::int32_t a, std::int32_t b) { return residue(a) < residue(b); });
+              [&](NodeId a, NodeId b) { return residue(a) < residue(b); });
     std::int32_t covered = 0;
-    for (std::size_t i = 0; i < updates.size(); ++i) {
-      const Op& op = nodes[static_cast<std::size_t>(updates[i])].op;
-      const std::int32_t last = op.microbatch % m_;
-      if (last - op.span + 1 != covered) {
+    for (const NodeId update : updates) {
+      if (residue(update) - body_.ops[at(update)].span + 1 != covered) {
         reject(schedule_,
                fmt::format("the updates of stage {} do not cover microbatch {} exactly once",
                            index(stage), covered));
       }
-      for (; covered <= last; ++covered)
-        covering_[at(stage, covered)] = static_cast<std::int32_t>(i);
+      covered = residue(update) + 1;
     }
     if (covered != m_) {
       reject(schedule_,
@@ -149,41 +162,50 @@ void OpIndex::record_updates(const std::vector<Node>& nodes) {
   }
 }
 
+std::int32_t OpIndex::update_covering(StageId stage, std::int32_t residue) const {
+  const std::vector<NodeId>& updates = updates_[stage];
+  if (updates.size() == 1) return 0;
+  const auto covering =
+      std::lower_bound(updates.begin(), updates.end(), residue, [&](NodeId node, std::int32_t r) {
+        return split(body_.ops[at(node)].microbatch, m_).residue < r;
+      });
+  return static_cast<std::int32_t>(covering - updates.begin());
+}
+
 void OpIndex::check_complete() const {
   const Placement& placement = schedule_.placement;
-  std::vector<std::int32_t> seen(placement.parts() * static_cast<std::size_t>(m_), 0);
+  std::vector<std::uint16_t> seen(placement.parts() * at(m_), 0);
   for (const StageId stage : ids(placement.part)) {
+    std::uint16_t* of_part = seen.data() + index(placement.part[stage]) * at(m_);
     for (std::int32_t residue = 0; residue < m_; ++residue) {
-      const bool forward = forward_[at(stage, residue)] != kNone;
-      if (forward != (input_gradient_[at(stage, residue)] != kNone) ||
-          forward != (weight_gradient_[at(stage, residue)] != kNone)) {
+      const bool forward = forward_[cell(stage, residue)] != kNone;
+      if (forward != (input_gradient_[cell(stage, residue)] != kNone) ||
+          forward != (weight_gradient_[cell(stage, residue)] != kNone)) {
         reject(schedule_,
                fmt::format("stage {} has only a part of microbatch {}: forward, input- and "
                            "weight-gradient belong together",
                            index(stage), residue));
       }
-      if (forward) {
-        ++seen[index(placement.part[stage]) * static_cast<std::size_t>(m_) +
-               static_cast<std::size_t>(residue)];
-      }
+      if (forward) ++of_part[residue];
     }
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != 1) {
       reject(schedule_, fmt::format("part {} processes microbatch {} {} times, expected once",
-                                    i / static_cast<std::size_t>(m_),
-                                    i % static_cast<std::size_t>(m_), seen[i]));
+                                    i / at(m_), i % at(m_), seen[i]));
     }
   }
 }
 
-std::string describe(const Schedule& schedule, const Node& node) {
-  if (is_transfer(node.op.kind)) {
-    return fmt::format("{} {} from device {} to {}", name(node.op.kind), node.op.microbatch,
-                       index(node.devices[0]), index(node.devices[1]));
+std::string describe(const Schedule& schedule, const Body& body, NodeId node) {
+  const Op op = body.op(node);
+  if (body.is_transfer(node)) {
+    const Link& link = body.links[body.transfer(node).link];
+    return fmt::format("{} {} from device {} to {}", name(op.kind), op.microbatch,
+                       index(link.source), index(link.target));
   }
-  return fmt::format("{} {} of stage {} (device {})", name(node.op.kind), node.op.microbatch,
-                     index(node.op.stage), index(schedule.placement.device[node.op.stage]));
+  return fmt::format("{} {} of stage {} (device {})", name(op.kind), op.microbatch, index(op.stage),
+                     index(schedule.placement.device[op.stage]));
 }
 
 }  // namespace tandem::lowering

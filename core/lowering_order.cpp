@@ -1,3 +1,5 @@
+// The order of a body: by start time at unit cost, from a queue of buckets.
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -12,63 +14,71 @@ namespace tandem::lowering {
 
 namespace {
 
-std::size_t at(std::int32_t node) { return static_cast<std::size_t>(node); }
-
-std::int64_t unit_time(const Op& op) {
+std::int32_t unit_time(const Op& op) {
   if (op.kind == OpKind::backward) return 2;
   if (op.kind == OpKind::backward_weight) return op.span;
   return is_compute(op.kind) ? 1 : 0;
 }
 
 /// Nodes by integer start time; at one time transfers and sums come first, then first come, first
-/// served.
+/// served. A queue is a list through the nodes, so that no bucket owns memory.
 class BucketQueue {
  public:
-  void push(std::int64_t time, const Op& op, std::int32_t node) {
+  explicit BucketQueue(std::size_t nodes) : next_(nodes) {}
+
+  void push(std::int32_t time, bool computes, NodeId node) {
     const auto bucket = static_cast<std::size_t>(time);
-    if (bucket >= buckets_.size()) buckets_.resize(bucket + 1);
-    buckets_[bucket][is_compute(op.kind) ? 1 : 0].nodes.push_back(node);
+    if (bucket >= buckets_.size()) buckets_.resize(std::max(bucket + 1, buckets_.size() * 2));
+    Fifo& fifo = buckets_[bucket][computes ? 1 : 0];
+    (fifo.first == kNone ? fifo.first : next_[at(fifo.last)]) = node;
+    fifo.last = node;
+    next_[at(node)] = kNone;
   }
 
   /// The next node, or kNone. Times pushed are never before the last one popped.
-  std::int32_t pop() {
+  NodeId pop() {
     for (; now_ < buckets_.size(); ++now_) {
       for (Fifo& fifo : buckets_[now_]) {
-        if (fifo.next < fifo.nodes.size()) return fifo.nodes[fifo.next++];
+        if (fifo.first != kNone) return std::exchange(fifo.first, next_[at(fifo.first)]);
       }
-      buckets_[now_] = {};
     }
     return kNone;
   }
+  /// The time of what was popped last.
+  std::int32_t now() const { return static_cast<std::int32_t>(now_); }
 
  private:
   struct Fifo {
-    std::vector<std::int32_t> nodes;
-    std::size_t next = 0;
+    NodeId first = kNone, last = kNone;
   };
   std::vector<std::array<Fifo, 2>> buckets_;
+  std::vector<NodeId> next_;
   std::size_t now_ = 0;
 };
 
-/// What must come before a node within one body: lag-0 producers and its device's op before it.
+/// What must come before a node within one body: its device's op before it and lag-0 producers.
 template <class Visit>
-void for_each_before(const Node& node, Visit visit) {
-  if (node.before != kNone) visit(node.before);
-  for (const NodeWait& wait : node.waits) {
-    if (wait.lag == 0) visit(wait.producer);
+void for_each_before(const Body& body, NodeId node, Visit visit) {
+  if (body.is_transfer(node)) return visit(body.transfer(node).producer);
+  if (body.before[at(node)] != kNone) visit(body.before[at(node)]);
+  for (const std::uint32_t i : body.transfers_to.of(node)) {
+    if (body.transfers[i].lag == 0) visit(static_cast<NodeId>(body.ops.size() + i));
+  }
+  for (const std::uint32_t i : body.waits_of.of(node)) {
+    if (body.waits[i].lag == 0) visit(body.waits[i].producer);
   }
 }
 
 /// A line a device, the culprit's ops marked.
-std::string picture_of_cycle(const Schedule& schedule, const std::vector<Node>& nodes,
-                             const std::vector<std::int32_t>& cycle) {
+std::string picture_of_cycle(const Schedule& schedule, const Body& body,
+                             const std::vector<NodeId>& cycle) {
   std::string text;
-  for (const std::int32_t member : cycle) {
-    const Node& node = nodes[at(member)];
-    const DeviceId device = node.devices.front();
+  for (const NodeId member : cycle) {
+    if (body.is_transfer(member)) continue;
+    const DeviceId device = body.device(member, schedule.placement);
     std::string line = fmt::format("  {} |", index(device)), marks(line.size(), ' ');
     const std::vector<Op>& order = schedule.order[device];
-    const auto culprit = std::find(order.begin(), order.end(), node.op);
+    const auto culprit = std::find(order.begin(), order.end(), body.ops[at(member)]);
     if (culprit == order.end()) continue;
     const auto first = culprit - order.begin() > 6 ? culprit - 6 : order.begin();
     const auto last = order.end() - culprit > 6 ? culprit + 6 : order.end();
@@ -84,21 +94,23 @@ std::string picture_of_cycle(const Schedule& schedule, const std::vector<Node>& 
   return text;
 }
 
-[[noreturn]] void report_cycle(const Schedule& schedule, const std::vector<Node>& nodes,
-                               const std::vector<std::int32_t>& pending) {
-  std::int32_t node = kNone;
-  for (std::size_t i = 0; i < nodes.size() && node == kNone; ++i) {
-    if (pending[i] > 0) node = static_cast<std::int32_t>(i);
-  }
+/// `pending`: of each op, how many of those that come before it never ran.
+[[noreturn]] void report_cycle(const Schedule& schedule, const Body& body,
+                               const std::vector<std::uint32_t>& pending) {
+  const auto stuck = [&](NodeId node) {
+    return pending[at(body.is_transfer(node) ? body.transfer(node).producer : node)] > 0;
+  };
+  NodeId node = 0;
+  while (!stuck(node)) ++node;
   // Every stuck node has a stuck producer: walking back must come round.
-  std::vector<std::int32_t> path;
-  std::vector<bool> seen(nodes.size(), false);
+  std::vector<NodeId> path;
+  std::vector<bool> seen(body.size(), false);
   while (!seen[at(node)]) {
     seen[at(node)] = true;
     path.push_back(node);
-    std::int32_t blocker = kNone;
-    for_each_before(nodes[at(node)], [&](std::int32_t before) {
-      if (pending[at(before)] > 0 && blocker == kNone) blocker = before;
+    NodeId blocker = kNone;
+    for_each_before(body, node, [&](NodeId before) {
+      if (blocker == kNone && stuck(before)) blocker = before;
     });
     TANDEM_CHECK(blocker != kNone, node);
     node = blocker;
@@ -107,78 +119,99 @@ std::string picture_of_cycle(const Schedule& schedule, const std::vector<Node>& 
   std::string text = fmt::format(
       "schedule \"{}\" would deadlock, a cycle of {} waits:", schedule.name, path.size());
   for (std::size_t i = 0; i < path.size(); ++i) {
-    const std::int32_t blocker = path[(i + 1) % path.size()];
-    const bool in_order = nodes[at(path[i])].before == blocker;
-    text +=
-        fmt::format("\n  {} {} {}", describe(schedule, nodes[at(path[i])]),
-                    in_order ? "comes after" : "waits for", describe(schedule, nodes[at(blocker)]));
+    const NodeId blocker = path[(i + 1) % path.size()];
+    const bool in_order = !body.is_transfer(path[i]) && body.before[at(path[i])] == blocker;
+    text += fmt::format("\n  {} {} {}", describe(schedule, body, path[i]),
+                        in_order ? "comes after" : "waits for", describe(schedule, body, blocker));
   }
-  throw InfeasibleError(text + picture_of_cycle(schedule, nodes, path));
+  throw InfeasibleError(text + picture_of_cycle(schedule, body, path));
 }
+
+class UnitOrder {
+ public:
+  explicit UnitOrder(const Body& body)
+      : body_(body), pending_(body.ops.size(), 0), start_(body.ops.size(), 0), queue_(body.size()) {
+    for (std::size_t i = 0; i < body.ops.size(); ++i) pending_[i] = body.before[i] != kNone;
+    for (const Transfer& transfer : body.transfers) {
+      if (transfer.lag == 0) ++pending_[at(transfer.consumer)];
+    }
+    for (const NodeWait& wait : body.waits) {
+      if (wait.lag > 0) continue;
+      ++pending_[at(wait.consumer)];
+      waiters_.emplace_back(wait.producer, wait.consumer);
+    }
+    std::sort(waiters_.begin(), waiters_.end());
+  }
+
+  std::vector<NodeId> find() {
+    std::vector<NodeId> order;
+    order.reserve(body_.size());
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
+      if (pending_[i] == 0) push(0, static_cast<NodeId>(i));
+    }
+    for (NodeId node = queue_.pop(); node != kNone; node = queue_.pop()) {
+      order.push_back(node);
+      if (body_.is_transfer(node)) {
+        const Transfer& transfer = body_.transfer(node);
+        if (transfer.lag == 0) ended(queue_.now(), transfer.consumer);
+      } else {
+        end_op(node, queue_.now() + unit_time(body_.ops[at(node)]));
+      }
+    }
+    return order;
+  }
+  const std::vector<std::uint32_t>& pending() const { return pending_; }
+
+ private:
+  void push(std::int32_t time, NodeId node) {
+    queue_.push(time, is_compute(body_.ops[at(node)].kind), node);
+  }
+
+  void ended(std::int32_t end, NodeId next) {
+    start_[at(next)] = std::max(start_[at(next)], end);
+    if (--pending_[at(next)] == 0) push(start_[at(next)], next);
+  }
+
+  /// Those that come after it in the order of their numbers, transfers last.
+  void end_op(NodeId node, std::int32_t end) {
+    NodeId after = after_on_device(node);
+    if (!waiters_.empty()) {
+      auto waiter = std::lower_bound(waiters_.begin(), waiters_.end(), std::pair(node, NodeId{0}));
+      for (; waiter != waiters_.end() && waiter->first == node; ++waiter) {
+        if (after != kNone && after < waiter->second) ended(end, std::exchange(after, kNone));
+        ended(end, waiter->second);
+      }
+    }
+    if (after != kNone) ended(end, after);
+    for (const std::uint32_t i : body_.transfers_from.of(node)) {
+      queue_.push(end, false, static_cast<NodeId>(body_.ops.size() + i));
+    }
+  }
+
+  /// The op that has this one before it: the next number but for sums between them.
+  NodeId after_on_device(NodeId node) const {
+    if (is_collective(body_.ops[at(node)].kind)) return kNone;
+    for (std::size_t i = at(node) + 1; i < body_.ops.size(); ++i) {
+      if (body_.before[i] == node) return static_cast<NodeId>(i);
+      if (!is_collective(body_.ops[i].kind)) break;
+    }
+    return kNone;
+  }
+
+  const Body& body_;
+  std::vector<std::uint32_t> pending_;  // of each op: how many before it have not ended
+  std::vector<std::int32_t> start_;
+  std::vector<std::pair<NodeId, NodeId>> waiters_;  // producer, consumer
+  BucketQueue queue_;
+};
 
 }  // namespace
 
-std::vector<std::int32_t> order_by_unit_start(const Schedule& schedule,
-                                              const std::vector<Node>& nodes) {
-  std::vector<std::int32_t> pending(nodes.size(), 0);
-  std::vector<std::int32_t> first_after(nodes.size() + 1, 0);
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for_each_before(nodes[i], [&](std::int32_t before) {
-      ++pending[i];
-      ++first_after[at(before) + 1];
-    });
-  }
-  for (std::size_t i = 0; i < nodes.size(); ++i) first_after[i + 1] += first_after[i];
-  std::vector<std::int32_t> after(at(first_after.back()));
-  std::vector<std::int32_t> fill(first_after.begin(), first_after.end() - 1);
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for_each_before(nodes[i], [&](std::int32_t before) {
-      after[at(fill[at(before)]++)] = static_cast<std::int32_t>(i);
-    });
-  }
-  std::vector<std::int64_t> start(nodes.size(), 0);
-  BucketQueue queue;
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (pending[i] == 0) queue.push(0, nodes[i].op, static_cast<std::int32_t>(i));
-  }
-  std::vector<std::int32_t> order;
-  order.reserve(nodes.size());
-  for (std::int32_t node = queue.pop(); node != kNone; node = queue.pop()) {
-    order.push_back(node);
-    const std::int64_t end = start[at(node)] + unit_time(nodes[at(node)].op);
-    for (std::int32_t i = first_after[at(node)]; i < first_after[at(node) + 1]; ++i) {
-      const std::int32_t next = after[at(i)];
-      start[at(next)] = std::max(start[at(next)], end);
-      if (--pending[at(next)] == 0) queue.push(start[at(next)], nodes[at(next)].op, next);
-    }
-  }
-  if (order.size() != nodes.size()) report_cycle(schedule, nodes, pending);
+std::vector<NodeId> order_by_unit_start(const Schedule& schedule, const Body& body) {
+  UnitOrder unit_order(body);
+  std::vector<NodeId> order = unit_order.find();
+  if (order.size() != body.size()) report_cycle(schedule, body, unit_order.pending());
   return order;
-}
-
-std::vector<NodeWait> needed_waits(const std::vector<Node>& nodes, std::int32_t node,
-                                   const std::vector<std::int32_t>& position) {
-  const std::vector<LaneId>& own = nodes[at(node)].lanes;
-  std::vector<NodeWait> kept;
-  for (const NodeWait& wait : nodes[at(node)].waits) {
-    const std::vector<LaneId>& lanes = nodes[at(wait.producer)].lanes;
-    const bool same_lane = std::any_of(lanes.begin(), lanes.end(), [&](LaneId lane) {
-      return std::find(own.begin(), own.end(), lane) != own.end();
-    });
-    if (same_lane) continue;
-    // Of producers on one lane the latest implies the others: least lag, then last in order.
-    const auto rival = std::find_if(kept.begin(), kept.end(), [&](const NodeWait& other) {
-      const std::vector<LaneId>& theirs = nodes[at(other.producer)].lanes;
-      return !lanes.empty() && !theirs.empty() && lanes.front() == theirs.front();
-    });
-    if (rival == kept.end()) {
-      kept.push_back(wait);
-    } else if (std::pair(wait.lag, -position[at(wait.producer)]) <
-               std::pair(rival->lag, -position[at(rival->producer)])) {
-      *rival = wait;
-    }
-  }
-  return kept;
 }
 
 }  // namespace tandem::lowering

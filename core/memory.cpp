@@ -44,15 +44,18 @@ Table<DeviceId, double> peak_held(const Program& program,
                                   const Table<StageId, HeldActivation>& held) {
   const Placement& placement = program.placement();
   Table<DeviceId, double> sum(placement.devices, 0.0), peak(placement.devices, 0.0);
-  const std::int64_t bodies = program.ramp() + 2;
-  for (std::int64_t body = -program.ramp(); body < bodies; ++body) {
-    for (const InstructionId id : program.order()) {
-      const Op& op = program[id].op;
-      if (body * program.microbatches() + op.microbatch < 0 || !is_compute(op.kind)) continue;
+  // Body 0 is the first with all instances on, and what it adds it takes away again: the bodies
+  // after it are like it.
+  for (std::int64_t body = -program.ramp(); body <= 0; ++body) {
+    const std::int64_t first = -body * program.microbatches();
+    for (const Instruction& instruction : program.instructions()) {
+      const Op& op = instruction.op;
+      if (op.microbatch < first || !is_compute(op.kind)) continue;
       const HeldActivation& of = held[op.stage];
-      double& now = sum[placement.device[op.stage]];
+      const DeviceId device = placement.device[op.stage];
+      double& now = sum[device];
       if (op.kind == OpKind::forward) now += of.all;
-      peak[placement.device[op.stage]] = std::max(peak[placement.device[op.stage]], now);
+      peak[device] = std::max(peak[device], now);
       if (op.kind == OpKind::backward) now -= of.all;
       if (op.kind == OpKind::backward_input) now -= of.all - of.after_input;
       if (op.kind == OpKind::backward_weight) now -= of.after_input * op.span;

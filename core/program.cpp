@@ -42,21 +42,28 @@ void check_parts(const ProgramParts& parts) {
 
 Program::Program(ProgramParts parts) : parts_(std::move(parts)) {
   check_parts(parts_);
-  slices_.resize(parts_.placement.devices);
+  order_.resize(size());
+  std::size_t next = 0;
+  for (InstructionId& id : order_) id = id_at<InstructionId>(next++);
   awaited_.assign(size(), false);
-  order_.reserve(size());
-  for (const InstructionId id : all_ids<InstructionId>(size())) {
-    const Instruction& instruction = (*this)[id];
-    order_.push_back(id);
-    for (const LaneId lane : lanes(instruction)) {
+  for (const Wait& wait : parts_.wait_pool) {
+    awaited_[index(wait.producer)] = true;
+    depth_ = std::max(depth_, wait.lag + 1);
+  }
+  std::int32_t furthest = 0;
+  for (const Instruction& instruction : parts_.instructions) {
+    furthest = std::max(furthest, instruction.op.microbatch);
+  }
+  ramp_ = furthest / parts_.microbatches;
+  slices_.resize(parts_.placement.devices);
+  Table<DeviceId, std::size_t> most(parts_.placement.devices, 0);
+  for (const LaneId lane : parts_.lane_pool) ++most[parts_.lanes[lane].device];
+  for (const DeviceId device : ids(slices_)) slices_[device].reserve(most[device]);
+  for (const InstructionId id : order_) {
+    for (const LaneId lane : lanes((*this)[id])) {
       std::vector<InstructionId>& slice = slices_[parts_.lanes[lane].device];
       if (slice.empty() || slice.back() != id) slice.push_back(id);
     }
-    for (const Wait& wait : waits(instruction)) {
-      awaited_[index(wait.producer)] = true;
-      depth_ = std::max(depth_, wait.lag + 1);
-    }
-    ramp_ = std::max(ramp_, instruction.op.microbatch / parts_.microbatches);
   }
 }
 

@@ -63,7 +63,7 @@ static std::optional<std::string> bad_size(const ScheduleTraits& traits,
                                            const ScheduleRequest& request) {
   constexpr std::int32_t kMostMicrobatches = std::numeric_limits<std::uint16_t>::max();
   constexpr std::int64_t kMostStages = std::numeric_limits<std::uint16_t>::max();
-  constexpr std::int64_t kMostCells = 1 << 20;  // some seconds and a gigabyte to lower
+  constexpr std::int64_t kMostCells = 1 << 22;  // some seconds and 1.5 GiB to simulate
   if (request.devices < 1) return "a schedule needs at least one device";
   if (request.microbatches < 1 || request.microbatches > kMostMicrobatches) {
     return fmt::format("microbatches a batch must be 1 to {}, found {}", kMostMicrobatches,

@@ -38,6 +38,8 @@ std::size_t Carried::place(InstructionId producer, std::uint32_t lag) const {
 /// The last instruction before an update on its collective lane, around the loop where need be,
 /// that is no update.
 void Carried::find_sums(const Program& program) {
+  const auto is_collective_lane = [](const Lane& l) { return l.kind == LaneKind::collective; };
+  if (std::none_of(program.lanes().begin(), program.lanes().end(), is_collective_lane)) return;
   Table<LaneId, std::optional<Wait>> sum(program.lanes().size());
   std::vector<std::pair<InstructionId, LaneId>> first;  // updates before any sum of their body
   for (const InstructionId id : program.order()) {

@@ -18,12 +18,17 @@ std::uint64_t remembered(const Program& program, const Carried& carried) {
 
 SimulatedMachine::SimulatedMachine(const Program& program, const CostTable& costs,
                                    Timeline* recorder)
+    : SimulatedMachine(program, costs, Carried(program), recorder) {}
+
+SimulatedMachine::SimulatedMachine(const Program& program, const CostTable& costs, Carried carried,
+                                   Timeline* recorder)
     : costs_(costs),
       recorder_(recorder),
-      carried_(program),
+      carried_(std::move(carried)),
       depth_(remembered(program, carried_)),
       size_(program.size()),
       offset_(program.ramp() + static_cast<std::int64_t>(depth_)),
+      last_body_(-offset_),
       free_(program.lanes().size()),
       done_(depth_ * program.size()),
       tallies_(program.placement().devices) {}

@@ -32,8 +32,15 @@ class SimulatedMachine {
   /// `recorder`: every span is appended to it; may be null. Both references must outlive the
   /// machine.
   SimulatedMachine(const Program& program, const CostTable& costs, Timeline* recorder = nullptr);
+  /// The same where the program's Carried is at hand.
+  SimulatedMachine(const Program& program, const CostTable& costs, Carried carried,
+                   Timeline* recorder = nullptr);
 
   void issue(const Program& program, Instance instance) {
+    if (instance.body != last_body_) {
+      last_row_ = row(instance.body);
+      last_body_ = instance.body;
+    }
     const Instruction& instruction = program[instance.id];
     Duration free{};
     for (const LaneId lane : program.lanes(instruction)) free = std::max(free, free_[lane]);
@@ -56,9 +63,19 @@ class SimulatedMachine {
   void restore(std::int64_t body, std::span<const std::int64_t> state, DeviceTallies tallies);
 
  private:
+  /// The row of a body: mostly that of the one whose instances are issued, or of one before it.
+  std::size_t row(std::int64_t body) const {
+    if (body != last_body_) {
+      const std::int64_t back = last_body_ - body;
+      if (back > 0 && back <= static_cast<std::int64_t>(last_row_)) {
+        return last_row_ - static_cast<std::size_t>(back);
+      }
+      return static_cast<std::uint64_t>(body + offset_) % depth_;
+    }
+    return last_row_;
+  }
   Duration& done(std::int64_t body, InstructionId id) {
-    const auto row = static_cast<std::uint64_t>(body + offset_) % depth_;
-    return done_[row * size_ + index(id)];
+    return done_[row(body) * size_ + index(id)];
   }
   const Duration& done(std::int64_t body, InstructionId id) const {
     return const_cast<SimulatedMachine*>(this)->done(body, id);
@@ -75,6 +92,8 @@ class SimulatedMachine {
   std::uint64_t depth_;
   std::size_t size_;
   std::int64_t offset_;  // makes body + offset_ non-negative
+  std::int64_t last_body_;
+  std::size_t last_row_ = 0;  // of last_body_
   Table<LaneId, Duration> free_;
   std::vector<Duration> done_;  // a ring of `depth_` bodies
   DeviceTallies tallies_;

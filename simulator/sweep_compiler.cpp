@@ -46,9 +46,9 @@ Table<LaneId, LaneId> like_lanes(const Program& program) {
 /// Walks the instructions in order and says what each waits for.
 class Predecessors {
  public:
-  Predecessors(const Program& program, const Carried& carried)
+  Predecessors(const Program& program, const Carried& carried, const Table<LaneId, LaneId>& like)
       : program_(program), carried_(carried), last_waiter_(carried.size(), kNobody) {
-    for (const LaneId lane : like_lanes(program)) {
+    for (const LaneId lane : like) {
       last_.push_back(kState | static_cast<Ref>(index(lane)));
     }
   }
@@ -112,6 +112,7 @@ class SweepCompiler {
       : program_(program),
         sweep_(sweep),
         zero_price_(static_cast<std::uint32_t>(program.cost_keys().size())),
+        like_(like_lanes(program)),
         own_(program.lanes().size()) {}
 
   void compile() {
@@ -120,7 +121,7 @@ class SweepCompiler {
     sweep_.compute_counts_.assign(program_.cost_keys().size(), 0);
     find_last_uses();
     reserve();
-    Predecessors predecessors(program_, sweep_.carried_);
+    Predecessors predecessors(program_, sweep_.carried_, like_);
     for (std::uint32_t i = 0; i < program_.size(); ++i) {
       compile_one(i, predecessors.next(), predecessors);
     }
@@ -138,7 +139,7 @@ class SweepCompiler {
 
   void find_last_uses() {
     last_use_.assign(program_.size(), 0);
-    Predecessors predecessors(program_, sweep_.carried_);
+    Predecessors predecessors(program_, sweep_.carried_, like_);
     const auto use = [&](Ref ref, std::uint32_t by) {
       if (in_body(ref)) last_use_[ref] = by;
     };
@@ -334,6 +335,7 @@ class SweepCompiler {
   const Program& program_;
   Sweep& sweep_;
   const std::uint32_t zero_price_;
+  const Table<LaneId, LaneId> like_;
   std::uint32_t zero_slot_ = 0, next_slot_ = 0;
   std::size_t emitted_ = 0;
   std::vector<std::uint32_t> last_use_, slot_;  // of each instruction

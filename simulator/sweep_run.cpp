@@ -59,7 +59,7 @@ void SweepRun::run_whole_body(bool tally) {
 }
 
 void SweepRun::run_part(std::int64_t last, std::int64_t batches) {
-  SimulatedMachine machine(*program_, *table_);
+  SimulatedMachine machine(*program_, *table_, sweep_->carried());
   machine.restore(body_, state(), std::move(tallies_));
   while (body_ < last) run_body(*program_, program_->order(), ++body_, batches, machine);
   std::vector<std::int64_t> state;

@@ -178,7 +178,7 @@ TEST(MakeSchedule, RefusesAbsurdRequests) {
   EXPECT_EQ(failure_of(narrow), "3: a pipeline needs at least one replica, found width 0");
   EXPECT_EQ(failure_of(pipeline("1f1b", 65'535, 65'535)),
             "3: 65535 stages of 65535 microbatches each are too large a schedule: at most 65535 "
-            "stages, and 1048576 microbatches on all of them together");
+            "stages, and 4194304 microbatches on all of them together");
   EXPECT_THAT(failure_of(pipeline("probe-v", 40'000, 1)), HasSubstr("80000 stages"));
   EXPECT_EQ(failure_of(pipeline("1f1b", 1, 65'535)), "");
 }

@@ -1,0 +1,208 @@
+// The transfers and waits of a body: what each op needs, by name.
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/lowering.h"
+
+namespace tandem::lowering {
+
+namespace {
+
+constexpr std::int32_t floor_div(std::int32_t a, std::int32_t b) {
+  return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
+
+class Connector {
+ public:
+  Connector(const Schedule& schedule, const OpIndex& index, Body& body)
+      : schedule_(schedule),
+        placement_(schedule.placement),
+        m_(schedule.microbatches),
+        index_(index),
+        body_(body) {}
+
+  void connect() {
+    body_.transfers.reserve(2 * placement_.edges.size() * at(m_));
+    for (const Placement::Edge& edge : placement_.edges) add_edge(edge);
+    for (std::size_t node = 0; node < body_.ops.size(); ++node) {
+      add_local_waits(static_cast<NodeId>(node));
+    }
+  }
+
+ private:
+  std::int32_t offset(NodeId node) const { return body_.ops[at(node)].microbatch; }
+  Split place(NodeId node) const { return split(offset(node), m_); }
+
+  /// Bodies between the producer's and the consumer's instance of one microbatch; offsets are
+  /// congruent modulo m.
+  std::uint32_t lag(NodeId producer, NodeId consumer) const {
+    return lag_of(producer, consumer, place(producer).batch - place(consumer).batch);
+  }
+
+  std::uint32_t lag_of(NodeId producer, NodeId consumer, std::int32_t bodies) const {
+    if (bodies >= 0) return static_cast<std::uint32_t>(bodies);
+    throw InfeasibleError(fmt::format(
+        "schedule \"{}\": {} needs {}, which the loop makes {} bodies later", schedule_.name,
+        describe(schedule_, body_, consumer), describe(schedule_, body_, producer), -bodies));
+  }
+
+  /// Both may stand for several microbatches of a batch, the last of which is their own.
+  void wait_for(NodeId consumer, NodeId producer) {
+    if (producer == kNone) return;  // what is not there, verify() misses
+    add_wait({consumer, producer, lag(producer, consumer)});
+  }
+
+  /// Unless the order of their lane implies it: ops of one device that are no sums run one after
+  /// the other, as they are numbered.
+  void add_wait(const NodeWait& wait) {
+    const Op &consumer = body_.ops[at(wait.consumer)], &producer = body_.ops[at(wait.producer)];
+    const bool one_lane = !is_collective(consumer.kind) && !is_collective(producer.kind) &&
+                          placement_.device[consumer.stage] == placement_.device[producer.stage];
+    if (one_lane && (wait.lag > 0 || wait.producer < wait.consumer)) return;
+    body_.waits.push_back(wait);
+  }
+
+  void add_edge(const Placement::Edge& edge) {
+    const DeviceId above = placement_.device[edge.from], below = placement_.device[edge.to];
+    const bool apart = above != below;
+    const auto down = static_cast<std::uint32_t>(body_.links.size());
+    const std::size_t made = body_.transfers.size();
+    if (apart) {
+      body_.links.push_back({OpKind::send_activation, edge.from, edge.to, above, below});
+      body_.links.push_back({OpKind::send_gradient, edge.to, edge.from, below, above});
+    }
+    for (std::int32_t residue = 0; residue < m_; ++residue) {
+      const NodeId from = index_.forward(edge.from, residue);
+      const NodeId to = index_.forward(edge.to, residue);
+      if (from == kNone || to == kNone) continue;
+      const NodeId back_from = index_.input_gradient(edge.to, residue);
+      const NodeId back_to = index_.input_gradient(edge.from, residue);
+      if (apart) {
+        carry(from, to, down);
+        carry(back_from, back_to, down + 1);
+      } else {
+        wait_for(to, from);
+        wait_for(back_to, back_from);
+      }
+    }
+    if (body_.transfers.size() == made && apart) body_.links.resize(down);
+  }
+
+  /// Lets `consumer` wait for what `producer` made, through a transfer.
+  void carry(NodeId producer, NodeId consumer, std::uint32_t link) {
+    const std::int32_t bodies = place(producer).batch - place(consumer).batch;
+    body_.transfers.push_back({producer, consumer, 0, link});
+    const auto self = static_cast<NodeId>(body_.size() - 1);
+    body_.transfers.back().lag = lag_of(self, consumer, bodies);
+  }
+
+  void add_local_waits(NodeId self) {
+    const Op op = body_.ops[at(self)];
+    switch (op.kind) {
+      case OpKind::forward:
+        wait_for_version(self);
+        break;
+      case OpKind::recompute:
+        wait_for(self, index_.forward(op.stage, place(self).residue));
+        break;
+      case OpKind::backward:
+      case OpKind::backward_input: {
+        const NodeId again = index_.recompute(op.stage, place(self).residue);
+        wait_for(self, again != kNone ? again : index_.forward(op.stage, place(self).residue));
+        break;
+      }
+      case OpKind::backward_weight:
+        for (std::int32_t i = 0; i < op.span; ++i) {
+          wait_for(self, index_.input_gradient(op.stage, place(self).residue - i));
+        }
+        break;
+      case OpKind::reduce_tied:
+      case OpKind::reduce_gradient:
+      case OpKind::reduce_norm:
+        for (const StageId stage : body_.sum(self).stages) wait_for_gradients(self, stage);
+        break;
+      case OpKind::update:
+        wait_for_gradients(self, op.stage);
+        break;
+      case OpKind::send_activation:
+      case OpKind::send_gradient:
+        break;
+    }
+  }
+
+  /// The last sum over devices that comes before `self` for the gradients of `stage`, or else the
+  /// gradients themselves, of which the last to be made implies the others: they share a lane.
+  void wait_for_gradients(NodeId self, StageId stage) {
+    const Op op = body_.ops[at(self)];
+    const Split last = place(self);
+    // Kinds stand in the order in which they act on a gradient.
+    for (const OpKind kind : {OpKind::reduce_norm, OpKind::reduce_gradient, OpKind::reduce_tied}) {
+      if (kind >= op.kind) continue;
+      const NodeId sum = index_.sum(kind, stage, last.residue);
+      if (sum != kNone) return wait_for(self, sum);
+    }
+    NodeWait latest{self, kNone, 0};
+    for (std::int32_t i = 0; i < op.span; ++i) {
+      const NodeId gradient = index_.weight_gradient(stage, last.residue - i);
+      if (gradient == kNone) continue;  // another replica's microbatch
+      const std::uint32_t of = lag(gradient, self);
+      const bool later = latest.producer == kNone || of < latest.lag ||
+                         (of == latest.lag && gradient > latest.producer);
+      if (later) latest = {self, gradient, of};
+    }
+    if (latest.producer != kNone) add_wait(latest);
+  }
+
+  /// A forward reads the version made `staleness` + 1 updates of its stage before the one that
+  /// covers its microbatch.
+  void wait_for_version(NodeId self) {
+    const Op op = body_.ops[at(self)];
+    const Split own = place(self);
+    const std::vector<NodeId>& updates = index_.updates(op.stage);
+    const auto count = static_cast<std::int32_t>(updates.size());
+    const std::int32_t number = index_.update_covering(op.stage, own.residue) - op.staleness - 1;
+    const std::int32_t batches = floor_div(number, count);
+    const NodeId maker = updates[at(number - batches * count)];
+    const std::int32_t maker_body = batches - place(maker).batch;
+    add_wait({self, maker, lag_of(maker, self, -own.batch - maker_body)});
+  }
+
+  const Schedule& schedule_;
+  const Placement& placement_;
+  const std::int32_t m_;
+  const OpIndex& index_;
+  Body& body_;
+};
+
+/// Rows of `rows` by `node_of(row)`, in their own order.
+template <class Row, class NodeOf>
+ByNode by_node(const std::vector<Row>& rows, std::size_t nodes, NodeOf node_of) {
+  ByNode by;
+  if (rows.empty()) return by;
+  by.first.assign(nodes + 1, 0);
+  for (const Row& row : rows) ++by.first[at(node_of(row)) + 1];
+  std::partial_sum(by.first.begin(), by.first.end(), by.first.begin());
+  by.list.resize(rows.size());
+  for (std::uint32_t i = 0; i < rows.size(); ++i) by.list[by.first[at(node_of(rows[i]))]++] = i;
+  // Each row's first is now the next row's.
+  std::copy_backward(by.first.begin(), by.first.end() - 1, by.first.end());
+  by.first.front() = 0;
+  return by;
+}
+
+}  // namespace
+
+void connect(const Schedule& schedule, const OpIndex& index, Body& body) {
+  Connector(schedule, index, body).connect();
+  const std::size_t nodes = body.ops.size();
+  body.transfers_to = by_node(body.transfers, nodes, [](const Transfer& t) { return t.consumer; });
+  body.transfers_from =
+      by_node(body.transfers, nodes, [](const Transfer& t) { return t.producer; });
+  body.waits_of = by_node(body.waits, nodes, [](const NodeWait& wait) { return wait.consumer; });
+}
+
+}  // namespace tandem::lowering
