@@ -50,6 +50,11 @@ std::vector<Section> bench_training(const Settings& settings);
 std::vector<double> best_seconds(int repetitions,
                                  const std::vector<std::function<void()>>& functions);
 
+/// The same by the processor time of the process: for functions of one thread, which a busy machine
+/// may interrupt.
+std::vector<double> best_processor_seconds(int repetitions,
+                                           const std::vector<std::function<void()>>& functions);
+
 /// Keeps the compiler from leaving out the work that made `value`.
 template <class T>
 void keep(const T& value) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 #include "simulator/simulate.h"
 #include "tools/benchmarks/benchmark.h"
 #include "tools/benchmarks/flat_reference.h"
+#include "tools/benchmarks/simgrid.h"
 
 namespace tandem::benchmarks {
 
@@ -41,14 +43,20 @@ Schedule schedule_of(const Pipeline& pipeline) {
   return make_schedule(find_schedule(pipeline.schedule), request);
 }
 
+const PeerTimes kTimes{.forward = milliseconds(1),
+                       .backward = milliseconds(2),
+                       .update = microseconds(50),
+                       .transfer = microseconds(100)};
+
 CostTable price_of(const Program& program) {
   StageTimes times;
-  times.forward = times.recompute = milliseconds(1);
-  times.backward = milliseconds(2);
-  times.backward_input = times.backward_weight = milliseconds(1);
-  times.update = microseconds(50);
-  return price(program, cost_model(program.placement(), uniform_costs(program.placement().parts(),
-                                                                      times, microseconds(100))));
+  times.forward = times.recompute = kTimes.forward;
+  times.backward = kTimes.backward;
+  times.backward_input = times.backward_weight = kTimes.backward / 2;
+  times.update = kTimes.update;
+  const Placement& placement = program.placement();
+  return price(program,
+               cost_model(placement, uniform_costs(placement.parts(), times, kTimes.transfer)));
 }
 
 Duration run_machine(const Program& program, const CostTable& costs) {
@@ -81,7 +89,7 @@ Section section_of(std::string title, std::size_t size, int repetitions,
                    const std::vector<Measured>& measured) {
   std::vector<std::function<void()>> functions;
   for (const Measured& one : measured) functions.push_back(one.run);
-  const std::vector<double> seconds = best_seconds(repetitions, functions);
+  const std::vector<double> seconds = best_processor_seconds(repetitions, functions);
   Section section{std::move(title), {}};
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const double rate = static_cast<double>(size) * measured[i].times / seconds[i];
@@ -129,12 +137,63 @@ Section rates(const Pipeline& pipeline, int repetitions) {
        {"verify(), slots given", [&] { keep(verify(program, slots)); }}});
 }
 
+/// The makespan must be SimGrid's, and SimGrid's must be another at another price: else two
+/// different things would be timed.
+void check_against_peer(const Schedule& schedule, Duration makespan, const PeerRun& peer) {
+  const auto same = [&](const PeerRun& run) {
+    return std::abs(run.makespan_s - to_seconds(makespan)) < 1e-6 * run.makespan_s;
+  };
+  PeerTimes slower = kTimes;
+  slower.backward += microseconds(1);
+  TANDEM_CHECK(same(peer), peer.makespan_s, to_seconds(makespan));
+  TANDEM_CHECK(!same(*run_simgrid(schedule, slower)), to_seconds(makespan));
+}
+
+Section against_simgrid(const Pipeline& pipeline, int repetitions) {
+  Section section{fmt::format("SimGrid's actors on one batch of {}, {} devices, {} microbatches",
+                              pipeline.schedule, pipeline.devices, pipeline.microbatches),
+                  {}};
+  const Schedule schedule = schedule_of(pipeline);
+  std::optional<PeerRun> best;
+  for (int i = 0; i < repetitions; ++i) {
+    const std::optional<PeerRun> peer = run_simgrid(schedule, kTimes);
+    if (!peer) return section;  // not installed where this was built
+    if (!best || peer->run_s < best->run_s) best = peer;
+  }
+  const Program program = lower(schedule);
+  const CostTable costs = price_of(program);
+  const Sweep sweep(program);
+  const std::vector<std::int64_t> prices = sweep.costs(costs);
+  std::vector<std::int64_t> values(sweep.values(), 0);
+  check_against_peer(schedule, simulate(program, costs, {}).makespan, *best);
+  const std::vector<double> seconds =
+      best_processor_seconds(2 * repetitions, {[&] { sweep.run_body(values, prices); },
+                                               [&] {
+                                                 const Program own = lower(schedule_of(pipeline));
+                                                 keep(simulate(own, price_of(own), {}));
+                                               }});
+  const auto row = [&](const char* what, double ours, double theirs, double floor) {
+    section.rows.push_back({.what = what,
+                            .value = ours * 1e3,
+                            .unit = "ms",
+                            .of = "SimGrid",
+                            .ratio = theirs / ours,
+                            .floor = floor});
+  };
+  row("evaluate: a sweep", seconds[0], best->run_s, 240.0);
+  row("name to result, with steady state", seconds[1], best->build_s + best->run_s, 25.0);
+  return section;
+}
+
 }  // namespace
 
 std::vector<Section> bench_simulator(const Settings& settings) {
   std::vector<Section> sections;
   for (const Pipeline& pipeline : {Pipeline{"1f1b", 64, 512}, Pipeline{"2bw", 64, 512}}) {
     sections.push_back(rates(pipeline, settings.repetitions));
+  }
+  if (Section peer = against_simgrid({"1f1b", 64, 512}, settings.repetitions); !peer.rows.empty()) {
+    sections.push_back(std::move(peer));
   }
   return sections;
 }
