@@ -164,9 +164,12 @@ TEST(Semantics, HoldForEveryScheduleAtEveryWidthUnderDelays) {
           schedule, schedule == "data-parallel" ? std::uint16_t{1} : std::uint16_t{2});
       test.width = width;
       test.microbatches = 3;
-      expect_equal(
-          by_executor<float>(test, testing::seeded_delays(width, std::chrono::microseconds(200))),
-          by_reference<float>(test, test.semantics()));
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        test.recompute = recompute;
+        expect_equal(
+            by_executor<float>(test, testing::seeded_delays(width, std::chrono::microseconds(200))),
+            by_reference<float>(test, test.semantics()));
+      }
     }
   }
 }
