@@ -59,6 +59,7 @@ struct TimedLayer {
                             .recompute = Recompute::selective},
                  layer),
         weights(stage.sizes().parameters),
+        next_weights(stage.sizes().parameters),
         gradients(stage.sizes().parameters),
         state(stage.sizes().parameters * optimizer_states(optimizer)),
         stash(stage.sizes().stash),
@@ -79,7 +80,7 @@ struct TimedLayer {
   LayerKind kind;
   Stage<Kernel> stage;
   AnyLayer<Kernel> dropping;  // the same layer with selective recomputation
-  cpu::Buffer<float> weights, gradients, state, stash, input, output, output_gradient,
+  cpu::Buffer<float> weights, next_weights, gradients, state, stash, input, output, output_gradient,
       input_gradient, scratch;
 };
 
@@ -120,15 +121,17 @@ class ModelPasses {
             [&] { stage.backward_weight(kernels_, kept); });
       time_recompute(samples, **layer);
     }
+    // Into another version, as those schedules do that update often: in place is a little quicker.
     for (const auto& layer : layers_) {
       timed(samples, *layer, Measured::update, [&] {
         tandem::update(kernels_, optimizer_, OptimizerStep{}, layer->stage.parameters(),
                        UpdateSpans<float>{.weights = layer->weights.elements(),
                                           .gradients = layer->gradients.elements(),
                                           .state = layer->state.elements(),
-                                          .weights_out = layer->weights.elements()});
+                                          .weights_out = layer->next_weights.elements()});
         kernels_.fill(layer->gradients.elements(), 0.0);
       });
+      std::swap(layer->weights, layer->next_weights);
     }
   }
 
