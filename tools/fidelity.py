@@ -23,6 +23,7 @@ MICROBATCH_SIZES = (1, 2, 4)
 MICROBATCHES = (8, 12, 16)
 RECOMPUTE = ("none", "none", "selective", "full")
 FIRST_STEPS = 2  # they fill the pipeline and the caches
+LAST_STEPS = 2  # delayed updates end early where no batch follows
 MOST_FOREIGN = 0.02
 FLOORS = {"median": 0.03, "worst": 0.08, "tau": 0.8}
 
@@ -107,18 +108,19 @@ def predict(folder, plans, rate):
 
 
 def run_once(row, folder, seconds, rate):
-    """Step times of one run without the first steps; those that the machine disturbed are counted, not kept."""
-    steps = FIRST_STEPS + max(3, round(seconds / row["period_s"]))
+    """Step times of one run without its ends; those that the machine disturbed are counted, not kept."""
+    steady = max(3, round(seconds / row["period_s"]))
+    steps = FIRST_STEPS + steady + LAST_STEPS
     log = os.path.join(folder, "run.jsonl")
     if os.path.exists(log):
         os.remove(log)
     result = json.loads(tandem("train", row["plan"], "--steps", steps, *rate, "--log", log, "--json"))["result"]
     with open(log, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
-    kept = [line["step_s"] for line in lines[FIRST_STEPS:]
+    kept = [line["step_s"] for line in lines[FIRST_STEPS:-LAST_STEPS]
             if line["foreign_cpu"] + line["stolen_cpu"] <= MOST_FOREIGN]
     row["steps"].extend(kept)
-    row["dropped"] += len(lines) - FIRST_STEPS - len(kept)
+    row["dropped"] += steady - len(kept)
     row["resident"].append(result["peak_resident_bytes"] - row["peak_bytes"])
 
 
