@@ -1,328 +1,349 @@
 #include "core/verify/order.h"
 
 #include <algorithm>
-#include <numeric>
+#include <bit>
+#include <cstdlib>
 #include <utility>
 
 namespace tandem::verification {
 
-namespace {
-
-constexpr std::uint32_t kHasLane = 0xffffffffU;
-/// Beyond so many unrolled instances a guarantee is asked for over fewer batches: more than needed.
-constexpr std::int64_t kMostInstances = std::int64_t{1} << 24;
-
-}  // namespace
-
-Window::Window(const Program& program, std::span<const std::int32_t> batch_of, std::int32_t batches)
-    : program_(&program), batch_of_(batch_of), batches_(batches) {
-  const std::size_t size = program.size(), rows = static_cast<std::size_t>(batches);
-  first_place_.reserve(size);
-  std::uint32_t places = 0;
-  for (const Instruction& instruction : program.instructions()) {
-    first_place_.push_back(places);
-    places += instruction.lane_count * static_cast<std::uint32_t>(batches);
-  }
-  places_.resize(places);
-  node_of_.assign(size * rows, 0);
-  laneless_.assign(size * rows, kHasLane);
-  on_lane_.resize(program.lanes().size());
-  links_.resize(program.lanes().size());
-  frontier_.assign(program.lanes().size(), -1);
-  reached_by_.assign(program.lanes().size(), nullptr);
-  is_pending_.assign(program.lanes().size(), false);
-  std::uint32_t node = 0;
-  for (const std::uint64_t one : instances_in_order()) {
-    add_node(id_at<InstructionId>(one / rows), static_cast<std::int32_t>(one % rows), node++);
-  }
-  sort_stairs();
+Order::Order(const Program& program, std::span<const std::int32_t> batch_of) : program_(&program) {
+  const std::size_t lanes = program.lanes().size();
+  frontier_.resize(lanes);
+  by_.assign(lanes, kNone);
+  pending_.assign(lanes, 0);
+  find_lines();
+  take_seats(batch_of);
+  find_followers();
+  make_links();
 }
 
-/// Instances as `instruction · batches + batch`, in the order in which a machine issues them: body
-/// by body. Bodies are counted through their ranks, since they may lie far apart.
-std::vector<std::uint64_t> Window::instances_in_order() const {
-  const std::size_t size = program_->size(), rows = static_cast<std::size_t>(batches_);
-  std::vector<std::int32_t> shifts(batch_of_.begin(), batch_of_.end());
-  std::sort(shifts.begin(), shifts.end());
-  shifts.erase(std::unique(shifts.begin(), shifts.end()), shifts.end());
-  std::vector<std::int64_t> bodies;
-  for (const std::int32_t shift : shifts) {
-    for (std::int32_t batch = 0; batch < batches_; ++batch) bodies.push_back(batch - shift);
-  }
-  std::sort(bodies.begin(), bodies.end());
-  bodies.erase(std::unique(bodies.begin(), bodies.end()), bodies.end());
-  std::vector<std::uint32_t> rank(shifts.size() * rows);
-  for (std::size_t i = 0; i < rank.size(); ++i) {
-    const std::int64_t body = static_cast<std::int64_t>(i % rows) - shifts[i / rows];
-    const auto found = std::lower_bound(bodies.begin(), bodies.end(), body);
-    rank[i] = static_cast<std::uint32_t>(found - bodies.begin());
-  }
-  std::vector<std::uint32_t> row(size);
-  for (std::size_t i = 0; i < size; ++i) {
-    const auto found = std::lower_bound(shifts.begin(), shifts.end(), batch_of_[i]);
-    row[i] = static_cast<std::uint32_t>(static_cast<std::size_t>(found - shifts.begin()) * rows);
-  }
-  std::vector<std::size_t> next(bodies.size() + 1);
-  for (std::size_t i = 0; i < size; ++i) {
-    for (std::size_t batch = 0; batch < rows; ++batch) ++next[rank[row[i] + batch] + 1];
-  }
-  std::partial_sum(next.begin(), next.end(), next.begin());
-  std::vector<std::uint64_t> order(size * rows);
-  for (std::size_t i = 0; i < size; ++i) {
-    for (std::size_t batch = 0; batch < rows; ++batch) {
-      order[next[rank[row[i] + batch]]++] = i * rows + batch;
+/// Lanes whose instructions all have the same first lane, and as many as it, hold what it holds.
+void Order::find_lines() {
+  const std::size_t lanes = program_->lanes().size();
+  std::vector<std::uint32_t> front(lanes, kNone), count(lanes, 0), seen(lanes, kNone);
+  for (const InstructionId id : program_->order()) {
+    const auto held = program_->lanes((*program_)[id]);
+    for (const LaneId lane : held) {
+      const std::size_t l = index(lane);
+      if (seen[l] == index(id)) continue;
+      seen[l] = static_cast<std::uint32_t>(index(id));
+      ++count[l];
+      const auto first = static_cast<std::uint32_t>(index(held.front()));
+      if (front[l] == kNone) front[l] = first;
+      if (front[l] != first) front[l] = static_cast<std::uint32_t>(l);
     }
   }
-  return order;
+  line_of_.resize(lanes);
+  first_on_line_.assign(lanes + 1, 0);
+  for (std::size_t l = 0; l < lanes; ++l) {
+    const bool same = front[l] != kNone && count[front[l]] == count[l];
+    line_of_[l] = same ? front[l] : static_cast<std::uint32_t>(l);
+    first_on_line_[l + 1] = first_on_line_[l] + (line_of_[l] == l ? count[l] : 0);
+  }
 }
 
-std::span<const Window::Place> Window::places(InstructionId id, std::int32_t batch) const {
-  const std::size_t count = (*program_)[id].lane_count;
-  return {places_.data() + first_place_[index(id)] + count * static_cast<std::size_t>(batch),
-          count};
+void Order::take_seats(std::span<const std::int32_t> batch_of) {
+  const std::size_t lanes = program_->lanes().size();
+  std::vector<std::int32_t> taken(lanes, 0);
+  std::vector<std::uint32_t> seen(lanes, kNone);
+  seats_.resize(program_->size());
+  on_line_.resize(first_on_line_.back());
+  for (const InstructionId id : program_->order()) {
+    Seat& seat = seats_[index(id)];
+    seat.batch = batch_of[index(id)];
+    for (const LaneId lane : program_->lanes((*program_)[id])) {
+      const std::uint32_t line = line_of_[index(lane)];
+      if (seen[line] == index(id)) continue;
+      seen[line] = static_cast<std::uint32_t>(index(id));
+      const Place place{line, taken[line]++};
+      on_line_[first_on_line_[line] + static_cast<std::uint32_t>(place.rank)] = id;
+      if (seat.place.line == kNone) {
+        seat.place = place;
+        continue;
+      }
+      if (seat.others == 0) {
+        seat.others = static_cast<std::uint32_t>(others_.size());
+        others_.emplace_back();
+      }
+      others_[seat.others].push_back(place);
+    }
+  }
 }
 
+void Order::find_followers() {
+  std::int32_t rows = 0;
+  for (Seat& seat : seats_) {
+    if (seat.place.line == kNone) seat.place.rank = rows++;
+  }
+  if (rows == 0) return;
+  const auto each = [&](auto visit) {
+    for (const InstructionId id : program_->order()) {
+      for (const Wait& wait : program_->waits((*program_)[id])) {
+        if (has_line(wait.producer)) continue;
+        visit(static_cast<std::size_t>(seats_[index(wait.producer)].place.rank),
+              Wait{id, wait.lag});
+      }
+    }
+  };
+  first_follower_.assign(static_cast<std::size_t>(rows) + 2, 0);
+  each([&](std::size_t row, const Wait&) { ++first_follower_[row + 2]; });
+  for (std::size_t row = 2; row < first_follower_.size(); ++row) {
+    first_follower_[row] += first_follower_[row - 1];
+  }
+  followers_.resize(first_follower_.back());
+  each([&](std::size_t row, const Wait& by) { followers_[first_follower_[row + 1]++] = by; });
+}
+
+/// Visits (producer, reach) for all that `waiter` waits for and that holds a lane; through those
+/// that hold none, what they wait for.
 template <class Visit>
-void Window::each_wait(InstructionId id, std::int32_t batch, Visit visit) const {
-  for (const Wait& wait : program_->waits((*program_)[id])) {
-    const std::int64_t of = std::int64_t{batch} - batch_of_[index(id)] - std::int64_t{wait.lag} +
-                            batch_of_[index(wait.producer)];
-    if (of >= 0 && of < batches_) visit(wait.producer, static_cast<std::int32_t>(of));
-  }
-}
-
-void Window::add_node(InstructionId id, std::int32_t batch, std::uint32_t node) {
-  const std::size_t self = instance(id, batch);
-  node_of_[self] = node;
-  Place* own = places_.data() + (places(id, batch).data() - places_.data());
-  for (const LaneId lane : program_->lanes((*program_)[id])) {
-    std::vector<std::uint32_t>& on = on_lane_[index(lane)];
-    *own++ = {static_cast<std::uint32_t>(index(lane)), static_cast<std::int32_t>(on.size())};
-    on.push_back(node);
-  }
-  const auto mine = places(id, batch);
-  if (mine.empty()) {
-    laneless_[self] = static_cast<std::uint32_t>(ended_before_.size());
-    ended_before_.emplace_back();
-    followers_.emplace_back();
-  }
-  for (const Place from : mine) {
-    for (const Place to : mine) add_stair(from, to);
-  }
-  each_wait(id, batch, [&](InstructionId producer, std::int32_t of) {
-    const std::uint32_t row = laneless_[instance(producer, of)];
-    if (row != kHasLane) followers_[row].push_back(static_cast<std::uint32_t>(self));
-    const std::span<const Place> ended =
-        row == kHasLane ? places(producer, of) : std::span<const Place>(ended_before_[row]);
-    if (mine.empty()) {
-      auto& own_row = ended_before_[laneless_[self]];
-      own_row.insert(own_row.end(), ended.begin(), ended.end());
-    }
-    for (const Place from : mine) {
-      for (const Place to : ended) add_stair(from, to);
-    }
-  });
-}
-
-void Window::add_stair(Place from, Place to) {
-  if (from.lane == to.lane) return;
-  std::vector<Link>& out = links_[from.lane];
-  auto link = std::find_if(out.begin(), out.end(), [&](const Link& l) { return l.to == to.lane; });
-  if (link == out.end()) {
-    out.push_back({.from = from.lane, .to = to.lane, .id = link_count_++});
-    link = out.end() - 1;
-  }
-  if (to.position <= link->reached) return;
-  link->reached = to.position;
-  stairs_.push_back({link->id, from.position, to.position});
-}
-
-/// Stable, so that the stairs of a link stay in the order of their positions.
-void Window::sort_stairs() {
-  std::vector<std::uint32_t> first(link_count_ + 1);
-  for (const Stair& stair : stairs_) ++first[stair.link + 1];
-  std::partial_sum(first.begin(), first.end(), first.begin());
-  for (std::vector<Link>& out : links_) {
-    for (Link& link : out) {
-      link.first = first[link.id];
-      link.last = first[link.id + 1];
+void Order::each_reach(InstructionId waiter, const Visit& visit, Chain chain) const {
+  const Seat& own = seats_[index(waiter)];
+  if (chain.length == 0) chain.batch = own.batch;
+  for (const Wait& wait : program_->waits((*program_)[waiter])) {
+    Chain longer = chain;
+    longer.apart += own.batch + std::int64_t{wait.lag} - seats_[index(wait.producer)].batch;
+    longer.least = std::min(longer.least, longer.apart);
+    longer.most = std::max(longer.most, longer.apart);
+    longer.lag += wait.lag;
+    if (has_line(wait.producer)) {
+      visit(wait.producer,
+            Reach{longer.most - chain.batch, longer.least - chain.batch, longer.lag});
+    } else if (++longer.length <= kMostWithoutLane) {
+      each_reach(wait.producer, visit, longer);
     }
   }
-  std::vector<Stair> sorted(stairs_.size());
-  for (const Stair& stair : stairs_) sorted[first[stair.link]++] = stair;
-  stairs_ = std::move(sorted);
 }
 
-/// Notes that everything up to `place` has ended; true: so has the target.
-bool Window::reach(Place place, const Target& target, const Link* by) {
-  if (place.position <= frontier_[place.lane]) return false;
-  if (on_lane_[place.lane][static_cast<std::size_t>(place.position)] < target.node) return false;
-  if (frontier_[place.lane] < 0) touched_.push_back(place.lane);
-  frontier_[place.lane] = place.position;
-  reached_by_[place.lane] = by;
-  if (ended(place, target)) {
-    remember_way(place.lane);
-    return true;
+std::uint32_t Order::link_of(const Link& wanted, std::vector<std::uint32_t>& buckets) {
+  const auto mix = static_cast<std::uint64_t>(
+      ((wanted.reach.first * 31 + wanted.reach.past_last) * 31 + wanted.reach.lag) * 31);
+  const std::uint64_t hash =
+      ((mix + wanted.from) * 0x9e3779b97f4a7c15U + wanted.to) * 0x9e3779b97f4a7c15U;
+  std::uint32_t& bucket = buckets[(hash >> 32) & (buckets.size() - 1)];
+  for (std::uint32_t l = bucket; l != kNone; l = links_[l].next_alike) {
+    const Link& link = links_[l];
+    if (link.from == wanted.from && link.to == wanted.to && link.reach == wanted.reach) return l;
   }
-  if (!is_pending_[place.lane]) {
-    is_pending_[place.lane] = true;
-    pending_.push_back(place.lane);
+  links_.push_back(wanted);
+  links_.back().next_alike = bucket;
+  links_.back().next_of_line = links_from_[wanted.from];
+  bucket = links_from_[wanted.from] = static_cast<std::uint32_t>(links_.size() - 1);
+  return bucket;
+}
+
+void Order::make_links() {
+  struct Raw {
+    std::uint32_t link;
+    Step step;
+  };
+  std::vector<Raw> raw;
+  raw.reserve(program_->parts().wait_pool.size());
+  links_from_.assign(program_->lanes().size(), kNone);
+  std::vector<std::uint32_t> buckets(
+      std::bit_ceil(program_->lanes().size() + program_->parts().wait_pool.size() / 8), kNone);
+  const auto add = [&](Place from, Place to, const Reach& reach) {
+    if (from.line == to.line) return;  // implied
+    const std::uint32_t link = link_of({.from = from.line, .to = to.line, .reach = reach}, buckets);
+    ++links_[link].end;
+    raw.push_back({link, {from.rank, to.rank}});
+  };
+  for (const InstructionId id : program_->order()) {
+    const Seat& seat = seats_[index(id)];
+    if (seat.place.line == kNone) continue;
+    Place last = seat.place;
+    const Reach self{-std::int64_t{seat.batch}, -std::int64_t{seat.batch}, 0};
+    for (const Place other : others_[seat.others]) {
+      add(last, other, self);
+      last = other;
+    }
+    add(last, seat.place, self);  // a ring: whoever knows of it on one line does on all
+    each_reach(id, [&](InstructionId producer, const Reach& reach) {
+      add(seat.place, seats_[index(producer)].place, reach);
+    });
+  }
+  std::uint32_t begin = 0;
+  for (Link& link : links_) {
+    link.begin = begin;
+    begin += std::exchange(link.end, begin);
+    link.last_found = link.begin;
+  }
+  steps_.resize(raw.size());
+  for (const Raw& one : raw) {
+    Link& link = links_[one.link];
+    steps_[link.end] = one.step;
+    if (link.end > link.begin) {
+      steps_[link.end].known = std::max(one.step.known, steps_[link.end - 1].known);
+    }
+    ++link.end;
+  }
+}
+
+bool Order::share_a_line(const Seat& a, const Seat& b) const {
+  if (a.place.line == kNone || b.place.line == kNone) return false;
+  if (a.place.line == b.place.line) return true;
+  if (a.others == 0 && b.others == 0) return false;
+  const auto holds = [&](const Seat& seat, std::uint32_t line) {
+    const auto& others = others_[seat.others];
+    return seat.place.line == line ||
+           std::any_of(others.begin(), others.end(), [&](Place p) { return p.line == line; });
+  };
+  const auto& others = others_[a.others];
+  return holds(b, a.place.line) ||
+         std::any_of(others.begin(), others.end(), [&](Place p) { return holds(b, p.line); });
+}
+
+/// Where one sees that `first` has ended: it did, or something started that waits for it.
+void Order::want(InstructionId first, std::int64_t body) {
+  target_ = {body, first};
+  wanted_.clear();
+  const Seat& seat = seats_[index(first)];
+  if (seat.place.line != kNone) {
+    wanted_.push_back({seat.place.line, {body, seat.place.rank}});
+    for (const Place other : others_[seat.others]) {
+      wanted_.push_back({other.line, {body, other.rank}});
+    }
+    return;
+  }
+  const auto row = static_cast<std::size_t>(seat.place.rank);
+  for (std::uint32_t i = first_follower_[row]; i < first_follower_[row + 1]; ++i) {
+    const Seat& follower = seats_[index(followers_[i].producer)];
+    const std::int64_t its_body = body + followers_[i].lag, batch = its_body + follower.batch;
+    if (follower.place.line == kNone || batch < 0 || batch >= batches_) continue;
+    wanted_.push_back({follower.place.line, {its_body, follower.place.rank}});
+  }
+}
+
+bool Order::wanted(std::uint32_t line, Position position) const {
+  for (const Wanted& one : wanted_) {
+    if (one.line == line && one.position <= position) return true;
   }
   return false;
 }
 
-bool Window::ended(Place last, const Target& target) {
-  return std::any_of(target.places.begin(), target.places.end(), [&](const Place& wanted) {
-    return wanted.lane == last.lane && wanted.position <= last.position;
-  });
-}
-
-void Window::remember_way(std::uint32_t lane) {
-  way_.clear();
-  while (const Link* link = reached_by_[lane]) {
-    way_.push_back(link);
-    lane = link->from;
+/// Notes that everything on the line up to `position` has ended; true: so has the target.
+bool Order::reach(std::uint32_t line, Position position, std::uint32_t by) {
+  if (position <= frontier_[line] || position.body < target_.body) return false;
+  if (position.body == target_.body) {
+    if (position.rank < 0) return false;
+    const std::uint32_t row = first_on_line_[line] + static_cast<std::uint32_t>(position.rank);
+    if (on_line_[row] < target_.id) return false;
   }
-  std::reverse(way_.begin(), way_.end());
-  way_start_ = lane;
-}
-
-/// The last position known to have ended on the lane that `link` leads to, or −1.
-std::int32_t Window::follow(const Link& link, std::int32_t position) const {
-  const auto begin = stairs_.begin() + link.first, end = stairs_.begin() + link.last;
-  const auto above = std::upper_bound(
-      begin, end, position,
-      [](std::int32_t wanted, const Stair& stair) { return wanted < stair.position; });
-  return above == begin ? -1 : (above - 1)->reached;
-}
-
-bool Window::climb_as_before(const Target& target) const {
-  Place place{way_start_, frontier_.empty() ? -1 : frontier_[way_start_]};
-  for (const Link* link : way_) {
-    if (place.position < 0) return false;
-    place = {link->to, follow(*link, place.position)};
-  }
-  return place.position >= 0 && ended(place, target);
-}
-
-bool Window::climb(const Target& target) {
-  for (std::size_t i = 0; i < pending_.size(); ++i) {
-    const std::uint32_t lane = pending_[i];
-    is_pending_[lane] = false;
-    for (const Link& link : links_[lane]) {
-      const std::int32_t position = follow(link, frontier_[lane]);
-      if (position >= 0 && reach({link.to, position}, target, &link)) return true;
-    }
+  if (frontier_[line] == Position{}) touched_.push_back(line);
+  frontier_[line] = position;
+  by_[line] = by;
+  if (wanted(line, position)) return true;
+  if (pending_[line] == 0) {
+    pending_[line] = 1;
+    queue_.push_back(line);
   }
   return false;
 }
 
-void Window::forget() {
-  for (const std::uint32_t lane : touched_) frontier_[lane] = -1;
-  for (const std::uint32_t lane : pending_) is_pending_[lane] = false;
-  touched_.clear();
-  pending_.clear();
-}
-
-bool Window::before(InstructionId first, std::int32_t first_batch, InstructionId then,
-                    std::int32_t then_batch) {
-  const std::size_t wanted = instance(first, first_batch), self = instance(then, then_batch);
-  Target target{node_of_[wanted], {}};
-  if (node_of_[self] <= target.node) return false;
-  const auto own = places(first, first_batch);
-  target.places.assign(own.begin(), own.end());
+/// What is known as `then` starts: its predecessors on its lanes and its waits.
+bool Order::start(InstructionId then, std::int64_t body) {
   bool found = false;
-  if (laneless_[wanted] != kHasLane) {
-    for (const std::uint32_t follower : followers_[laneless_[wanted]]) {
-      found = found || follower == self;
-      const auto rows = static_cast<std::uint32_t>(batches_);
-      const auto after =
-          places(id_at<InstructionId>(follower / rows), static_cast<std::int32_t>(follower % rows));
-      target.places.insert(target.places.end(), after.begin(), after.end());
-    }
-  }
-  for (const Place place : places(then, then_batch)) {
-    if (place.position > 0)
-      found = found || reach({place.lane, place.position - 1}, target, nullptr);
-  }
-  each_wait(then, then_batch, [&](InstructionId producer, std::int32_t of) {
-    const std::uint32_t row = laneless_[instance(producer, of)];
-    found = found || (producer == first && of == first_batch);
-    const std::span<const Place> ended =
-        row == kHasLane ? places(producer, of) : std::span<const Place>(ended_before_[row]);
-    for (const Place place : ended) found = found || reach(place, target, nullptr);
+  each_reach(then, [&](InstructionId producer, const Reach& by) {
+    if (found || body < by.first || body >= batches_ + by.past_last) return;
+    const Place place = seats_[index(producer)].place;
+    found = reach(place.line, {body - by.lag, place.rank}, kNone);
   });
-  found = found || climb_as_before(target) || climb(target);
-  forget();
+  const Seat& seat = seats_[index(then)];
+  if (seat.place.line == kNone) return found;
+  found = found || reach(seat.place.line, {body, seat.place.rank - 1}, kNone);
+  for (const Place other : others_[seat.others]) {
+    found = found || reach(other.line, {body, other.rank - 1}, kNone);
+  }
   return found;
 }
 
-Order::Order(const Program& program, std::span<const std::int32_t> batch_of)
-    : program_(&program),
-      batch_of_(batch_of),
-      most_batches_(std::max<std::int64_t>(
-          4,
-          kMostInstances / std::max<std::int64_t>(1, static_cast<std::int64_t>(program.size())))),
-      seats_(program.size()) {
-  for (const InstructionId id : program.order()) {
-    const auto lanes = program.lanes(program[id]);
-    Seat& seat = seats_[index(id)];
-    seat.batch = batch_of[index(id)];
-    if (!lanes.empty()) seat.one = lanes.front();
-    if (lanes.size() > 1) seat.other = lanes[1];
-    seat.more = lanes.size() > 2;
+/// Up to where the line that `link` leads to is known to have ended; nowhere: Position{}.
+Order::Position Order::follow(Link& link, Position position) const {
+  const Step* const begin = steps_.data() + link.begin;
+  const Step* const last = steps_.data() + link.end - 1;
+  std::int64_t body = position.body;
+  const Step* found = last;
+  const std::int64_t last_body = batches_ + link.reach.past_last - 1;
+  if (body > last_body) {
+    body = last_body;
+  } else if (position.rank < begin->rank) {
+    --body;
+  } else if (position.rank < last->rank) {
+    const auto holds = [&](const Step* step) {
+      return step->rank <= position.rank && position.rank < (step + 1)->rank;
+    };
+    found = steps_.data() + link.last_found;
+    if (found == last || !holds(found)) {
+      found = found + 1 < last && holds(found + 1)
+                  ? found + 1
+                  : std::upper_bound(
+                        begin, last, position.rank,
+                        [](std::int32_t rank, const Step& step) { return rank < step.rank; }) -
+                        1;
+    }
+    link.last_found = static_cast<std::uint32_t>(found - steps_.data());
   }
+  if (body < link.reach.first) return {};
+  return {body - link.reach.lag, found->known};
 }
 
-bool Order::share_a_lane(InstructionId first, InstructionId then) const {
-  const Seat &a = seats_[index(first)], &b = seats_[index(then)];
-  if (a.more || b.more) {
-    const auto lanes = program_->lanes((*program_)[first]);
-    const auto others = program_->lanes((*program_)[then]);
-    return std::find_first_of(lanes.begin(), lanes.end(), others.begin(), others.end()) !=
-           lanes.end();
+bool Order::climb_as_before() {
+  if (way_start_ == kNone) return false;
+  Position position = frontier_[way_start_];
+  std::uint32_t line = way_start_;
+  for (const std::uint32_t l : way_) {
+    if (position == Position{}) return false;
+    position = follow(links_[l], position);
+    line = links_[l].to;
   }
-  const auto has = [&b](LaneId lane) {
-    return lane != kNoLane && (lane == b.one || lane == b.other);
-  };
-  return has(a.one) || has(a.other);
+  return wanted(line, position);
 }
 
-Order::Answer Order::by_lane(InstructionId first, InstructionId then,
-                             std::int64_t batches_later) const {
-  if (!share_a_lane(first, then)) return Answer::unknown;
-  const std::int64_t first_body = -std::int64_t{seats_[index(first)].batch};
-  const std::int64_t then_body = batches_later - seats_[index(then)].batch;
-  const bool earlier = first_body < then_body || (first_body == then_body && first < then);
-  return earlier ? Answer::yes : Answer::no;
-}
-
-bool Order::by_wait(InstructionId first, InstructionId then, std::int64_t batches_later) const {
-  const std::int64_t lowest = std::min<std::int64_t>(0, batches_later);
-  const std::int64_t highest = std::max<std::int64_t>(0, batches_later);
-  for (const Wait& wait : program_->waits((*program_)[then])) {
-    const std::int64_t of = batches_later - batch_of_[index(then)] - std::int64_t{wait.lag} +
-                            batch_of_[index(wait.producer)];
-    if (of < lowest || of > highest) continue;
-    if (wait.producer == first && of == 0) return true;
-    if (by_lane(first, wait.producer, of) == Answer::yes) return true;
+bool Order::climb() {
+  for (std::size_t i = 0; i < queue_.size(); ++i) {
+    const std::uint32_t line = queue_[i];
+    pending_[line] = 0;
+    for (std::uint32_t l = links_from_[line]; l != kNone; l = links_[l].next_of_line) {
+      const Position position = follow(links_[l], frontier_[line]);
+      if (!reach(links_[l].to, position, l)) continue;
+      remember_way(l);
+      return true;
+    }
   }
   return false;
 }
 
-bool Order::before(InstructionId first, InstructionId then, std::int64_t batches_later) {
-  const Answer answer = by_lane(first, then, batches_later);
-  if (answer != Answer::unknown) return answer == Answer::yes;
-  if (by_wait(first, then, batches_later)) return true;
-  const std::int64_t most = most_batches_ - 1;
-  const auto apart = static_cast<std::int32_t>(std::clamp(batches_later, -most, most));
-  const std::int32_t batches = std::abs(apart) + 1;
-  if (windows_.size() < static_cast<std::size_t>(batches)) {
-    windows_.resize(static_cast<std::size_t>(batches));
+void Order::remember_way(std::uint32_t link) {
+  way_.clear();
+  for (; link != kNone; link = by_[way_start_]) {
+    way_.push_back(link);
+    way_start_ = links_[link].from;
   }
-  auto& window = windows_[static_cast<std::size_t>(batches) - 1];
-  if (!window) window = std::make_unique<Window>(*program_, batch_of_, batches);
-  return window->before(first, apart < 0 ? -apart : 0, then, apart > 0 ? apart : 0);
+  std::reverse(way_.begin(), way_.end());
+}
+
+void Order::forget() {
+  for (const std::uint32_t line : touched_) frontier_[line] = Position{};
+  for (const std::uint32_t line : queue_) pending_[line] = 0;
+  touched_.clear();
+  queue_.clear();
+}
+
+bool Order::before(InstructionId first, InstructionId then, std::int64_t batches_later) {
+  const Seat &a = seats_[index(first)], &b = seats_[index(then)];
+  const std::int64_t first_body = std::max<std::int64_t>(0, -batches_later) - a.batch;
+  const std::int64_t then_body = std::max<std::int64_t>(0, batches_later) - b.batch;
+  if (then_body < first_body || (then_body == first_body && then <= first)) return false;
+  if (share_a_line(a, b)) return true;
+  for (const Wait& wait : program_->waits((*program_)[then])) {
+    if (wait.producer == first && then_body - wait.lag == first_body) return true;
+  }
+  batches_ = std::abs(batches_later) + 1;
+  want(first, first_body);
+  const bool found = start(then, then_body) || climb_as_before() || climb();
+  forget();
+  return found;
 }
 
 }  // namespace tandem::verification
