@@ -34,12 +34,13 @@ std::vector<Violation> verify(const Program& program, const SlotCounts& slots) {
   verification::Report report;
   if (!verification::check_shape(program, slots, report)) return report.take();
   const bool ordered = verification::check_order(program, report);
-  const verification::Facts facts(program, report);
+  const std::vector<std::int32_t> batches = verification::batches_of(program);
+  verification::Order order(program, batches);
+  const verification::Facts facts(order, report);
   if (facts.hopeless()) return report.take();
   verification::check_lanes(facts, report);
   verification::check_completeness(facts, report);
   if (!ordered) return report.take();
-  verification::Order order(program, facts.batches());
   verification::check_dependencies(facts, order, report);
   verification::check_versions(facts, order, slots, report);
   verification::check_slots(facts, order, slots, report);

@@ -32,11 +32,11 @@ class Completeness {
     need(part, r, Work::input_gradient, "backward");
     need(part, r, Work::weight_gradient, "weight gradient");
     for (const Work work : {Work::input_gradient, Work::weight_gradient, Work::recompute}) {
-      const InstructionId id = facts_.find(work, part, r);
-      if (!exists(id) || program_[id].op.stage == stage) continue;
-      report_.add(ViolationKind::missing_op, id,
+      const WorkFact& fact = facts_.work(work, part, r);
+      if (!exists(fact.id) || fact.stage == stage) continue;
+      report_.add(ViolationKind::missing_op, fact.id,
                   "{}: microbatch {} went forward on {}, so it can't be worked on here",
-                  at_instruction(program_, id), r, at_stage(program_, stage));
+                  at_instruction(program_, fact.id), r, at_stage(program_, stage));
     }
   }
 
@@ -45,9 +45,8 @@ class Completeness {
     const StageId stage = facts_.stage_of(part, r);
     const StageId likely = stage == kNoStage ? facts_.replicas(part).front() : stage;
     report_.add(ViolationKind::missing_op,
-                facts_.find(Work::forward, part, r) == kNoInstruction
-                    ? InstructionId{}
-                    : facts_.find(Work::forward, part, r),
+                exists(facts_.find(Work::forward, part, r)) ? facts_.find(Work::forward, part, r).id
+                                                            : InstructionId{},
                 "no {} of microbatch {} on {}", what, r,
                 facts_.replicas(part).size() > 1 && stage == kNoStage
                     ? fmt::format("any replica of part {}", index(part))
@@ -63,7 +62,7 @@ class Completeness {
         return a.first == b.first && a.last == b.last;
       };
       if (!std::equal(like.begin(), like.end(), updates.begin(), updates.end(), same)) {
-        report_.add(ViolationKind::malformed, updates.empty() ? InstructionId{} : updates[0].id,
+        report_.add(ViolationKind::malformed, updates.empty() ? InstructionId{} : updates[0].id.id,
                     "{} does not update for the same microbatches as its replica, {}",
                     at_stage(program_, stage), at_stage(program_, facts_.replicas(part).front()));
       }
@@ -84,7 +83,7 @@ class Completeness {
     }
     if (next < facts_.microbatches()) {
       missing_update(stage, next, facts_.microbatches() - 1,
-                     updates.empty() ? InstructionId{} : updates.back().id);
+                     updates.empty() ? InstructionId{} : updates.back().id.id);
     }
   }
 
@@ -117,7 +116,7 @@ class Completeness {
   void check_link(const Link& link, std::int32_t r) {
     const StageId from = facts_.stage_of(link.from, r), to = facts_.stage_of(link.to, r);
     if (from == kNoStage || to == kNoStage) return;  // reported as a missing forward
-    if (!facts_.joined(from, to)) {
+    if (!link.joins(from, to)) {
       report_.add(ViolationKind::missing_op, facts_.find(Work::forward, link.to, r),
                   "microbatch {} runs on {} and on {}, which no edge joins", r,
                   at_stage(program_, from), at_stage(program_, to));

@@ -22,14 +22,15 @@ class Dependencies {
     for (const StageId stage : ids(facts_.placement().device)) check_updates(stage);
     for (const InstructionId id : program_.order()) {
       const OpKind kind = program_[id].op.kind;
-      if (kind == OpKind::reduce_tied || kind == OpKind::reduce_gradient) check_reduction_order(id);
+      if (kind == OpKind::reduce_tied || kind == OpKind::reduce_gradient)
+        check_reduction_order(order_.seated(id));
     }
   }
 
  private:
-  void need(InstructionId first, InstructionId then, std::int64_t batches_later = 0) {
+  void need(Seated first, Seated then, std::int64_t batches_later = 0) {
     if (!exists(first) || !exists(then)) return;  // reported as missing
-    if (first == then && batches_later == 0) return;
+    if (first.id == then.id && batches_later == 0) return;
     if (order_.before(first, then, batches_later)) return;
     report_.add(
         ViolationKind::missing_wait, then, "{} may start before {}{} has ended",
@@ -38,9 +39,9 @@ class Dependencies {
   }
 
   void check_microbatch(PartId part, std::int32_t r) {
-    const InstructionId forward = facts_.find(Work::forward, part, r);
-    const InstructionId again = facts_.find(Work::recompute, part, r);
-    const InstructionId backward = facts_.find(Work::input_gradient, part, r);
+    const Seated forward = facts_.find(Work::forward, part, r);
+    const Seated again = facts_.find(Work::recompute, part, r);
+    const Seated backward = facts_.find(Work::input_gradient, part, r);
     need(forward, again);
     need(again, backward);
     need(forward, backward);
@@ -49,7 +50,7 @@ class Dependencies {
 
   void check_link(const Link& link, std::int32_t r) {
     const StageId from = facts_.stage_of(link.from, r), to = facts_.stage_of(link.to, r);
-    if (from == kNoStage || to == kNoStage || !facts_.joined(from, to)) return;
+    if (from == kNoStage || to == kNoStage || !link.joins(from, to)) return;
     const bool apart = facts_.device(from) != facts_.device(to);
     const auto row = static_cast<std::size_t>(r);
     need_through(facts_.find(Work::forward, link.from, r), apart, link.activation[row],
@@ -58,7 +59,7 @@ class Dependencies {
                  facts_.find(Work::input_gradient, link.from, r));
   }
 
-  void need_through(InstructionId first, bool apart, InstructionId transfer, InstructionId then) {
+  void need_through(Seated first, bool apart, Seated transfer, Seated then) {
     if (!apart) return need(first, then);
     need(first, transfer);
     need(transfer, then);
@@ -70,17 +71,17 @@ class Dependencies {
     const auto& updates = facts_.updates(stage);
     const PartId part = facts_.part(stage);
     for (const UpdateFact& update : updates) {
-      for (const InstructionId reduce : {update.reduce_gradient, update.reduce_tied}) {
+      for (const Seated reduce : {update.reduce_gradient, update.reduce_tied}) {
         if (exists(reduce)) need(reduce, update.id);
         if (exists(reduce)) need(reduce, update.reduce_norm);
       }
       need(update.reduce_norm, update.id);
       for (std::int32_t r = update.first; r <= update.last; ++r) {
-        const InstructionId gradient = facts_.find(Work::weight_gradient, part, r);
-        if (!exists(gradient) || program_[gradient].op.stage != stage) continue;
+        const auto [gradient, by, staleness] = facts_.work(Work::weight_gradient, part, r);
+        if (by != stage) continue;
         need(gradient, update.id);
         need(gradient, update.reduce_norm);
-        for (const InstructionId reduce : {update.reduce_gradient, update.reduce_tied}) {
+        for (const Seated reduce : {update.reduce_gradient, update.reduce_tied}) {
           if (exists(reduce)) need(gradient, reduce);
         }
       }
@@ -93,14 +94,14 @@ class Dependencies {
 
   /// Sums over tied parts and over replicas give the whole sum in either order, but only if all
   /// devices keep to one.
-  void check_reduction_order(InstructionId reduce) {
+  void check_reduction_order(Seated reduce) {
     const bool tied = program_[reduce].op.kind == OpKind::reduce_tied;
     bool some_first = false, some_last = false;
     for (const StageId stage : facts_.participants(reduce)) {
       const std::int32_t covering = facts_.update_covering(stage, facts_.residue(reduce));
       if (covering < 0) continue;
       const UpdateFact& update = facts_.updates(stage)[static_cast<std::size_t>(covering)];
-      const InstructionId other = tied ? update.reduce_gradient : update.reduce_tied;
+      const Seated other = tied ? update.reduce_gradient : update.reduce_tied;
       if (!exists(other)) continue;
       const bool first = order_.before(reduce, other);
       (first ? some_first : some_last) = true;

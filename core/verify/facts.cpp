@@ -19,34 +19,30 @@ std::string_view name(Work work) {
 
 }  // namespace
 
-Facts::Facts(const Program& program, Report& report)
-    : program_(&program), m_(program.microbatches()), parts_(program.placement().parts()) {
-  const std::size_t size = program.size();
-  batch_.resize(size);
-  residue_.resize(size);
-  for (const InstructionId id : all_ids<InstructionId>(size)) {
-    batch_[index(id)] = program[id].op.microbatch / m_;
-    residue_[index(id)] = program[id].op.microbatch % m_;
-  }
+Facts::Facts(const Order& order, Report& report)
+    : program_(&order.program()),
+      order_(&order),
+      m_(order.program().microbatches()),
+      parts_(order.program().placement().parts()) {
+  const Program& program = *program_;
   for (const CostKey& key : program.cost_keys()) {
     width_ = std::max(width_, key.width);
     has_norm_ = has_norm_ || key.kind == OpKind::reduce_norm;
   }
   read_placement();
   const std::size_t rows = parts_ * static_cast<std::size_t>(m_);
-  if (rows > std::max(size, kSmallTables)) {
+  if (rows > std::max(program.size(), kSmallTables)) {
     hopeless_ = true;
     report.add(ViolationKind::missing_op, InstructionId{},
                "{} parts and {} microbatches need a forward and a backward each, but the program "
                "has only {} instructions",
-               parts_, m_, size);
+               parts_, m_, program.size());
     return;
   }
   read_work(report);
-  read_updates();
   for (Link& link : links_) {
-    link.activation.assign(static_cast<std::size_t>(m_), kNoInstruction);
-    link.gradient.assign(static_cast<std::size_t>(m_), kNoInstruction);
+    link.activation.resize(static_cast<std::size_t>(m_));
+    link.gradient.resize(static_cast<std::size_t>(m_));
   }
   for (const InstructionId id : program.order()) {
     const OpKind kind = program[id].op.kind;
@@ -58,38 +54,46 @@ Facts::Facts(const Program& program, Report& report)
 void Facts::read_placement() {
   replicas_.resize(parts_);
   for (const StageId stage : ids(placement().part)) replicas_[part(stage)].push_back(stage);
-  edges_ = placement().edges;
-  std::sort(edges_.begin(), edges_.end());
-  for (const Placement::Edge& edge : edges_) {
+  links_from_.resize(parts_);
+  links_to_.resize(parts_);
+  std::vector<Placement::Edge> edges = placement().edges;
+  std::sort(edges.begin(), edges.end());
+  for (const Placement::Edge& edge : edges) {
     const PartId from = part(edge.from), to = part(edge.to);
-    const auto same = [&](const Link& link) { return link.from == from && link.to == to; };
-    if (std::none_of(links_.begin(), links_.end(), same)) links_.push_back({from, to, {}, {}});
+    const auto& known = links_from_[from];
+    const auto same =
+        std::find_if(known.begin(), known.end(), [&](std::size_t i) { return links_[i].to == to; });
+    if (same != known.end()) {
+      links_[*same].edges.push_back(edge);
+      continue;
+    }
+    links_from_[from].push_back(links_.size());
+    links_to_[to].push_back(links_.size());
+    links_.push_back({from, to, {edge}, {}, {}});
   }
   updates_.resize(placement().stages());
 }
 
-bool Facts::joined(StageId from, StageId to) const {
-  return std::binary_search(edges_.begin(), edges_.end(), Placement::Edge{from, to});
-}
-
 void Facts::enter(Work work, InstructionId id, std::int32_t residue, Report& report) {
-  const StageId stage = (*program_)[id].op.stage;
-  InstructionId& place = work_[static_cast<std::size_t>(work)][row(part(stage), residue)];
-  if (!exists(place)) {
-    place = id;
-    if (work == Work::forward) stage_of_[row(part(stage), residue)] = stage;
+  const Op& op = (*program_)[id].op;
+  WorkFact& place = work_[row(part(op.stage), residue)][static_cast<std::size_t>(work)];
+  if (!exists(place.id)) {
+    place = {order_->seated(id), op.stage, op.staleness};
     return;
   }
   report.add(ViolationKind::duplicate_op, id, "{}: the {} of microbatch {} is also made by {}",
-             at_instruction(*program_, id), name(work), residue, at_instruction(*program_, place));
+             at_instruction(*program_, id), name(work), residue,
+             at_instruction(*program_, place.id));
 }
 
 void Facts::read_work(Report& report) {
-  const std::size_t rows = parts_ * static_cast<std::size_t>(m_);
-  for (auto& table : work_) table.assign(rows, kNoInstruction);
-  stage_of_.assign(rows, kNoStage);
+  work_.resize(parts_ * static_cast<std::size_t>(m_));
   for (const InstructionId id : program_->order()) {
     const Op& op = (*program_)[id].op;
+    if (op.kind == OpKind::update) {
+      updates_[op.stage].push_back(
+          {.id = order_->seated(id), .first = residue(id) - op.span + 1, .last = residue(id)});
+    }
     if (!is_compute(op.kind)) continue;
     for (std::int32_t r = residue(id) - op.span + 1; r <= residue(id); ++r) {
       if (op.kind == OpKind::forward) enter(Work::forward, id, r, report);
@@ -98,29 +102,20 @@ void Facts::read_work(Report& report) {
       if (makes_weight_gradient(op.kind)) enter(Work::weight_gradient, id, r, report);
     }
   }
-}
-
-InstructionId Facts::last_gradient(PartId part, std::int32_t residue) const {
-  const InstructionId input = find(Work::input_gradient, part, residue);
-  const InstructionId weight = find(Work::weight_gradient, part, residue);
-  if (!exists(input)) return weight;
-  if (!exists(weight)) return input;
-  const auto when = [&](InstructionId id) { return std::pair(-batch(id), id); };
-  return std::max(input, weight, [&](auto a, auto b) { return when(a) < when(b); });
-}
-
-void Facts::read_updates() {
-  for (const InstructionId id : program_->order()) {
-    const Op& op = (*program_)[id].op;
-    if (op.kind != OpKind::update) continue;
-    updates_[op.stage].push_back(
-        {.id = id, .first = residue(id) - op.span + 1, .last = residue(id)});
-  }
   for (auto& list : updates_) {
     std::sort(list.begin(), list.end(), [](const UpdateFact& a, const UpdateFact& b) {
-      return std::pair(a.last, a.id) < std::pair(b.last, b.id);
+      return std::pair(a.last, a.id.id) < std::pair(b.last, b.id.id);
     });
   }
+}
+
+Seated Facts::last_gradient(PartId part, std::int32_t residue) const {
+  const Seated input = find(Work::input_gradient, part, residue);
+  const Seated weight = find(Work::weight_gradient, part, residue);
+  if (!exists(input) || input == weight) return weight;
+  if (!exists(weight)) return input;
+  const auto when = [&](InstructionId id) { return std::pair(-order_->batch(id), id); };
+  return std::max(input, weight, [&](auto a, auto b) { return when(a) < when(b); });
 }
 
 std::int32_t Facts::update_covering(StageId stage, std::int32_t residue) const {
@@ -141,23 +136,23 @@ bool Facts::waited_for_by(InstructionId producer, InstructionId waiter) const {
 
 /// The place of a transfer among the links of its stage. Where several edges lead to one device,
 /// the consumer that waits for the transfer tells them apart.
-InstructionId* Facts::free_transfer(InstructionId id, std::int32_t r) {
+Seated* Facts::free_transfer(InstructionId id, std::int32_t r) {
   const Instruction& instruction = (*program_)[id];
   const bool forwards = instruction.op.kind == OpKind::send_activation;
   const DeviceId target = program_->cost_keys()[instruction.cost].target;
-  InstructionId* first_free = nullptr;
-  for (Link& link : links_) {
-    if ((forwards ? link.from : link.to) != part(instruction.op.stage)) continue;
+  const auto& candidates = (forwards ? links_from_ : links_to_)[part(instruction.op.stage)];
+  Seated* first_free = nullptr;
+  for (const std::size_t i : candidates) {
+    Link& link = links_[i];
     const StageId from = stage_of(link.from, r), to = stage_of(link.to, r);
-    if (from == kNoStage || to == kNoStage || !joined(from, to)) continue;
+    if (from == kNoStage || to == kNoStage || !link.joins(from, to)) continue;
     const StageId sender = forwards ? from : to, receiver = forwards ? to : from;
     if (sender != instruction.op.stage || device(receiver) != target) continue;
     if (device(sender) == target) continue;
-    InstructionId& place =
-        (forwards ? link.activation : link.gradient)[static_cast<std::size_t>(r)];
+    Seated& place = (forwards ? link.activation : link.gradient)[static_cast<std::size_t>(r)];
     const Work next = forwards ? Work::forward : Work::input_gradient;
     if (exists(place)) continue;
-    if (waited_for_by(id, find(next, part(receiver), r))) return &place;
+    if (candidates.size() == 1 || waited_for_by(id, find(next, part(receiver), r))) return &place;
     if (first_free == nullptr) first_free = &place;
   }
   return first_free;
@@ -166,8 +161,8 @@ InstructionId* Facts::free_transfer(InstructionId id, std::int32_t r) {
 void Facts::read_transfer(InstructionId id, Report& report) {
   const Op& op = (*program_)[id].op;
   for (std::int32_t r = residue(id) - op.span + 1; r <= residue(id); ++r) {
-    if (InstructionId* place = free_transfer(id, r)) {
-      *place = id;
+    if (Seated* place = free_transfer(id, r)) {
+      *place = order_->seated(id);
     } else {
       report.add(ViolationKind::duplicate_op, id,
                  "{} of {}: no edge needs it for microbatch {}, or one has it twice",
@@ -243,15 +238,15 @@ void Facts::read_collective(InstructionId id, Report& report) {
                  at_instruction(*program_, id), at_stage(*program_, stage), op.span);
       continue;
     }
-    InstructionId& place = op.kind == OpKind::reduce_tied   ? update->reduce_tied
-                           : op.kind == OpKind::reduce_norm ? update->reduce_norm
-                                                            : update->reduce_gradient;
+    Seated& place = op.kind == OpKind::reduce_tied   ? update->reduce_tied
+                    : op.kind == OpKind::reduce_norm ? update->reduce_norm
+                                                     : update->reduce_gradient;
     if (exists(place)) {
       report.add(ViolationKind::duplicate_op, id, "{}: {} already takes part in {}",
                  at_instruction(*program_, id), at_stage(*program_, stage),
                  at_instruction(*program_, place));
     } else {
-      place = id;
+      place = order_->seated(id);
     }
   }
 }

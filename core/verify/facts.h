@@ -2,6 +2,7 @@
 // Facts: who does what to which microbatch, read off a program once and kept in flat tables for the
 // checkers.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -9,11 +10,11 @@
 #include <vector>
 
 #include "core/program.h"
+#include "core/verify/order.h"
 #include "core/verify/report.h"
 
 namespace tandem::verification {
 
-inline constexpr InstructionId kNoInstruction{0xffffffffU};
 inline constexpr StageId kNoStage{0xffffU};
 
 constexpr bool exists(InstructionId id) { return id != kNoInstruction; }
@@ -25,16 +26,27 @@ inline constexpr std::size_t kWorks = 4;
 
 /// An update of a stage and the collectives that serve it. Covers the residues first … last.
 struct UpdateFact {
-  InstructionId id = kNoInstruction;
+  Seated id;
   std::int32_t first = 0, last = 0;
-  InstructionId reduce_gradient = kNoInstruction, reduce_tied = kNoInstruction;
-  InstructionId reduce_norm = kNoInstruction;
+  Seated reduce_gradient{}, reduce_tied{}, reduce_norm{};
 };
 
 /// Two parts joined by edges. A residue crosses a link once: between the replicas that process it.
 struct Link {
   PartId from{}, to{};
-  std::vector<InstructionId> activation, gradient;  // a residue each; kNoInstruction: none
+  std::vector<Placement::Edge> edges;        // ascending
+  std::vector<Seated> activation, gradient;  // a residue each; kNoInstruction: none
+
+  bool joins(StageId one, StageId other) const {
+    return std::binary_search(edges.begin(), edges.end(), Placement::Edge{one, other});
+  }
+};
+
+/// An op that does some work on a microbatch, with what the checkers ask of it.
+struct WorkFact {
+  Seated id;
+  StageId stage = kNoStage;
+  std::uint16_t staleness = 0;
 };
 
 /// A microbatch is a batch and a residue. Everything repeats each batch, so the tables have a row a
@@ -43,29 +55,30 @@ class Facts {
  public:
   /// Fills the tables; reports what is there twice, and transfers and collectives that belong
   /// nowhere. REQUIRES: spans within a batch.
-  Facts(const Program& program, Report& report);
+  Facts(const Order& order, Report& report);
 
   const Program& program() const { return *program_; }
   const Placement& placement() const { return program_->placement(); }
   std::int32_t microbatches() const { return m_; }
 
-  /// The batch that an instruction's instance in body 0 works on.
-  std::int32_t batch(InstructionId id) const { return batch_[index(id)]; }
-  const std::vector<std::int32_t>& batches() const { return batch_; }
-  std::int32_t residue(InstructionId id) const { return residue_[index(id)]; }
+  std::int32_t residue(InstructionId id) const {
+    return static_cast<std::int32_t>((*program_)[id].op.microbatch - order_->batch(id) * m_);
+  }
 
-  InstructionId find(Work work, PartId part, std::int32_t residue) const {
-    return work_[static_cast<std::size_t>(work)][row(part, residue)];
+  const WorkFact& work(Work work, PartId part, std::int32_t residue) const {
+    return work_[row(part, residue)][static_cast<std::size_t>(work)];
+  }
+  Seated find(Work kind, PartId part, std::int32_t residue) const {
+    return work(kind, part, residue).id;
   }
   /// The replica of `part` whose forward takes `residue`, or kNoStage.
   StageId stage_of(PartId part, std::int32_t residue) const {
-    return stage_of_[row(part, residue)];
+    return work(Work::forward, part, residue).stage;
   }
   /// The last of the microbatch's backward ops in the order of their lane, or kNoInstruction.
-  InstructionId last_gradient(PartId part, std::int32_t residue) const;
+  Seated last_gradient(PartId part, std::int32_t residue) const;
 
   const std::vector<Link>& links() const { return links_; }
-  bool joined(StageId from, StageId to) const;
   DeviceId device(StageId stage) const { return placement().device[stage]; }
   PartId part(StageId stage) const { return placement().part[stage]; }
 
@@ -90,25 +103,23 @@ class Facts {
     return index(part) * static_cast<std::size_t>(m_) + static_cast<std::size_t>(residue);
   }
   void read_placement();
-  void read_work(Report& report);
+  void read_work(Report& report);  // and updates
   void enter(Work work, InstructionId id, std::int32_t residue, Report& report);
-  void read_updates();
   void read_transfer(InstructionId id, Report& report);
   void read_collective(InstructionId id, Report& report);
   std::vector<StageId> tied_participants(InstructionId id) const;
-  InstructionId* free_transfer(InstructionId id, std::int32_t residue);
+  Seated* free_transfer(InstructionId id, std::int32_t residue);
   bool waited_for_by(InstructionId producer, InstructionId waiter) const;
 
   const Program* program_;
+  const Order* order_;
   std::int32_t m_;
   std::size_t parts_;
   std::uint16_t width_ = 1;
   bool hopeless_ = false, has_norm_ = false;
-  std::vector<std::int32_t> batch_, residue_;
-  std::array<std::vector<InstructionId>, kWorks> work_;
-  std::vector<StageId> stage_of_;
+  std::vector<std::array<WorkFact, kWorks>> work_;
   std::vector<Link> links_;
-  std::vector<Placement::Edge> edges_;
+  Table<PartId, std::vector<std::size_t>> links_from_, links_to_;
   Table<PartId, std::vector<StageId>> replicas_;
   Table<StageId, std::vector<UpdateFact>> updates_;
 };

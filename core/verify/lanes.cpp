@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <string>
+#include <array>
+#include <span>
 #include <vector>
 
 #include "core/verify/checkers.h"
@@ -8,10 +9,15 @@ namespace tandem::verification {
 
 namespace {
 
-std::vector<Lane> lanes_of(const Program& program, InstructionId id) {
-  std::vector<Lane> lanes;
-  for (const LaneId lane : program.lanes(program[id])) lanes.push_back(program.lanes()[lane]);
-  return lanes;
+/// The instruction holds just these lanes, in this order.
+bool holds(const Program& program, InstructionId id, std::span<const Lane> wanted) {
+  const auto lanes = program.lanes(program[id]);
+  return std::equal(lanes.begin(), lanes.end(), wanted.begin(), wanted.end(),
+                    [&](LaneId lane, const Lane& one) { return program.lanes()[lane] == one; });
+}
+
+bool holds(const Program& program, InstructionId id, const Lane& wanted) {
+  return holds(program, id, std::span(&wanted, 1));
 }
 
 Lane own_lane(DeviceId device, LaneKind kind) { return {device, kind, device}; }
@@ -34,15 +40,14 @@ void check_cost_key(const Facts& facts, InstructionId id, Report& report) {
 void check_transfer(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
-  const std::vector<Lane> lanes = lanes_of(program, id);
-  if (lanes.empty()) return;  // ideal: only time passes
+  if (program[id].lane_count == 0) return;  // ideal: only time passes
   const DeviceId source = facts.device(op.stage);
   const DeviceId target = program.cost_keys()[program[id].cost].target;
   const bool forwards = op.kind == OpKind::send_activation;
-  const std::vector<Lane> wanted{
-      {source, forwards ? LaneKind::send_activation : LaneKind::send_gradient, target},
-      {target, forwards ? LaneKind::receive_activation : LaneKind::receive_gradient, source}};
-  if (lanes == wanted) return;
+  const std::array<Lane, 2> wanted{
+      Lane{source, forwards ? LaneKind::send_activation : LaneKind::send_gradient, target},
+      Lane{target, forwards ? LaneKind::receive_activation : LaneKind::receive_gradient, source}};
+  if (holds(program, id, wanted)) return;
   report.add(ViolationKind::missing_transfer, id,
              "{} of {}: not on the sender's {} lane and the receiver's {} lane, in this order",
              describe(program, id), at_stage(program, op.stage), name(wanted[0].kind),
@@ -51,7 +56,8 @@ void check_transfer(const Facts& facts, InstructionId id, Report& report) {
 
 void check_collective(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
-  std::vector<Lane> lanes = lanes_of(program, id), wanted;
+  std::vector<Lane> lanes, wanted;
+  for (const LaneId lane : program.lanes(program[id])) lanes.push_back(program.lanes()[lane]);
   for (const StageId stage : facts.participants(id)) {
     wanted.push_back(own_lane(facts.device(stage), LaneKind::collective));
   }
@@ -69,15 +75,12 @@ void check_own(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
   const DeviceId device = facts.device(op.stage);
-  const std::vector<Lane> lanes = lanes_of(program, id);
-  if (lanes.size() == 1 && lanes[0] == own_lane(device, LaneKind::compute)) return;
-  if (op.kind == OpKind::update && lanes.size() == 1 &&
-      lanes[0] == own_lane(device, LaneKind::collective)) {
+  if (holds(program, id, own_lane(device, LaneKind::compute))) return;
+  if (op.kind == OpKind::update && holds(program, id, own_lane(device, LaneKind::collective))) {
     const std::int32_t covering = facts.update_covering(op.stage, facts.residue(id));
     if (covering >= 0) {
       const UpdateFact& update = facts.updates(op.stage)[static_cast<std::size_t>(covering)];
-      for (const InstructionId sum :
-           {update.reduce_gradient, update.reduce_tied, update.reduce_norm}) {
+      for (const Seated sum : {update.reduce_gradient, update.reduce_tied, update.reduce_norm}) {
         if (exists(sum)) return;
       }
     }

@@ -3,27 +3,41 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 
 namespace tandem::verification {
 
-Order::Order(const Program& program, std::span<const std::int32_t> batch_of) : program_(&program) {
+std::vector<std::int32_t> batches_of(const Program& program) {
+  std::vector<std::int32_t> batches;
+  batches.reserve(program.size());
+  const std::int32_t m = program.microbatches();
+  for (const Instruction& instruction : program.instructions()) {
+    const std::int32_t offset = instruction.op.microbatch;
+    batches.push_back(offset < m ? 0 : offset / m);  // divisions are dear, and few are needed
+  }
+  return batches;
+}
+
+Order::Order(const Program& program, std::span<const std::int32_t> batch_of)
+    : program_(&program), batch_of_(batch_of) {
   const std::size_t lanes = program.lanes().size();
   frontier_.resize(lanes);
   by_.assign(lanes, kNone);
   pending_.assign(lanes, 0);
-  find_lines();
-  take_seats(batch_of);
+  take_seats(find_lines());
   find_followers();
   make_links();
 }
 
 /// Lanes whose instructions all have the same first lane, and as many as it, hold what it holds.
-void Order::find_lines() {
+/// Returns the first seat of each line, and behind them that of the instructions without a lane.
+std::vector<std::uint32_t> Order::find_lines() {
   const std::size_t lanes = program_->lanes().size();
   std::vector<std::uint32_t> front(lanes, kNone), count(lanes, 0), seen(lanes, kNone);
   for (const InstructionId id : program_->order()) {
     const auto held = program_->lanes((*program_)[id]);
+    if (held.empty()) ++laneless_;
     for (const LaneId lane : held) {
       const std::size_t l = index(lane);
       if (seen[l] == index(id)) continue;
@@ -35,92 +49,85 @@ void Order::find_lines() {
     }
   }
   line_of_.resize(lanes);
-  first_on_line_.assign(lanes + 1, 0);
+  std::vector<std::uint32_t> first_seat(lanes + 1, 0);
   for (std::size_t l = 0; l < lanes; ++l) {
     const bool same = front[l] != kNone && count[front[l]] == count[l];
     line_of_[l] = same ? front[l] : static_cast<std::uint32_t>(l);
-    first_on_line_[l + 1] = first_on_line_[l] + (line_of_[l] == l ? count[l] : 0);
+    first_seat[l + 1] = first_seat[l] + (line_of_[l] == l ? count[l] : 0);
   }
+  return first_seat;
 }
 
-void Order::take_seats(std::span<const std::int32_t> batch_of) {
-  const std::size_t lanes = program_->lanes().size();
-  std::vector<std::int32_t> taken(lanes, 0);
-  std::vector<std::uint32_t> seen(lanes, kNone);
-  seats_.resize(program_->size());
-  on_line_.resize(first_on_line_.back());
+void Order::take_seats(std::vector<std::uint32_t> next_seat) {
+  first_laneless_ = next_seat.back();
+  seat_of_.assign(program_->size(), kNone);
+  seats_.resize(first_laneless_ + laneless_);
   for (const InstructionId id : program_->order()) {
-    Seat& seat = seats_[index(id)];
-    seat.batch = batch_of[index(id)];
-    for (const LaneId lane : program_->lanes((*program_)[id])) {
-      const std::uint32_t line = line_of_[index(lane)];
-      if (seen[line] == index(id)) continue;
-      seen[line] = static_cast<std::uint32_t>(index(id));
-      const Place place{line, taken[line]++};
-      on_line_[first_on_line_[line] + static_cast<std::uint32_t>(place.rank)] = id;
-      if (seat.place.line == kNone) {
-        seat.place = place;
-        continue;
-      }
-      if (seat.others == 0) {
-        seat.others = static_cast<std::uint32_t>(others_.size());
-        others_.emplace_back();
-      }
-      others_[seat.others].push_back(place);
-    }
+    std::uint32_t* from = &seat_of_[index(id)];
+    const auto sit = [&](std::uint32_t line, std::uint32_t& next) {
+      if (next > 0 && seats_[next - 1].line == line && seats_[next - 1].id == id) return;
+      seats_[next] = {line, batch_of_[index(id)], id, kNone};
+      *from = next;
+      from = &seats_[next++].next;
+    };
+    const auto lanes = program_->lanes((*program_)[id]);
+    for (const LaneId lane : lanes) sit(line_of_[index(lane)], next_seat[line_of_[index(lane)]]);
+    if (lanes.empty()) sit(kNone, next_seat.back());
   }
 }
 
 void Order::find_followers() {
-  std::int32_t rows = 0;
-  for (Seat& seat : seats_) {
-    if (seat.place.line == kNone) seat.place.rank = rows++;
-  }
-  if (rows == 0) return;
+  if (laneless_ == 0) return;
   const auto each = [&](auto visit) {
     for (const InstructionId id : program_->order()) {
       for (const Wait& wait : program_->waits((*program_)[id])) {
-        if (has_line(wait.producer)) continue;
-        visit(static_cast<std::size_t>(seats_[index(wait.producer)].place.rank),
-              Wait{id, wait.lag});
+        const std::uint32_t at = seat_of_[index(wait.producer)];
+        if (at >= first_laneless_) visit(at - first_laneless_, Wait{id, wait.lag});
       }
     }
   };
-  first_follower_.assign(static_cast<std::size_t>(rows) + 2, 0);
-  each([&](std::size_t row, const Wait&) { ++first_follower_[row + 2]; });
+  first_follower_.assign(laneless_ + 2, 0);
+  each([&](std::uint32_t row, const Wait&) { ++first_follower_[row + 2]; });
   for (std::size_t row = 2; row < first_follower_.size(); ++row) {
     first_follower_[row] += first_follower_[row - 1];
   }
   followers_.resize(first_follower_.back());
-  each([&](std::size_t row, const Wait& by) { followers_[first_follower_[row + 1]++] = by; });
+  each([&](std::uint32_t row, const Wait& by) { followers_[first_follower_[row + 1]++] = by; });
 }
 
-/// Visits (producer, reach) for all that `waiter` waits for and that holds a lane; through those
-/// that hold none, what they wait for.
+/// Visits (seat, reach) for all that `waiter` waits for and that holds a lane; through those that
+/// hold none, what they wait for.
 template <class Visit>
-void Order::each_reach(InstructionId waiter, const Visit& visit, Chain chain) const {
-  const Seat& own = seats_[index(waiter)];
-  if (chain.length == 0) chain.batch = own.batch;
+void Order::each_reach(InstructionId waiter, const Visit& visit) const {
+  const Chain nothing{.batch = batch(waiter)};
   for (const Wait& wait : program_->waits((*program_)[waiter])) {
-    Chain longer = chain;
-    longer.apart += own.batch + std::int64_t{wait.lag} - seats_[index(wait.producer)].batch;
-    longer.least = std::min(longer.least, longer.apart);
-    longer.most = std::max(longer.most, longer.apart);
-    longer.lag += wait.lag;
-    if (has_line(wait.producer)) {
-      visit(wait.producer,
-            Reach{longer.most - chain.batch, longer.least - chain.batch, longer.lag});
-    } else if (++longer.length <= kMostWithoutLane) {
-      each_reach(wait.producer, visit, longer);
+    const Chain one = nothing.longer(nothing.batch + wait.lag - batch(wait.producer), wait.lag);
+    const std::uint32_t producer = seat_of_[index(wait.producer)];
+    if (producer < first_laneless_) {
+      visit(producer, one.reach());
+    } else {
+      reach_further(wait.producer, one, visit);
+    }
+  }
+}
+
+template <class Visit>
+void Order::reach_further(InstructionId waiter, const Chain& chain, const Visit& visit) const {
+  for (const Wait& wait : program_->waits((*program_)[waiter])) {
+    const Chain more = chain.longer(batch(waiter) + wait.lag - batch(wait.producer), wait.lag);
+    const std::uint32_t producer = seat_of_[index(wait.producer)];
+    if (producer < first_laneless_) {
+      visit(producer, more.reach());
+    } else if (more.length < kMostInChain) {
+      reach_further(wait.producer, more, visit);
     }
   }
 }
 
 std::uint32_t Order::link_of(const Link& wanted, std::vector<std::uint32_t>& buckets) {
-  const auto mix = static_cast<std::uint64_t>(
-      ((wanted.reach.first * 31 + wanted.reach.past_last) * 31 + wanted.reach.lag) * 31);
-  const std::uint64_t hash =
-      ((mix + wanted.from) * 0x9e3779b97f4a7c15U + wanted.to) * 0x9e3779b97f4a7c15U;
+  const std::uint64_t hash = wanted.from * 0x9e3779b97f4a7c15U ^ wanted.to * 0xc2b2ae3d27d4eb4fU ^
+                             static_cast<std::uint64_t>(wanted.reach.first) * 0xff51afd7ed558ccdU ^
+                             static_cast<std::uint64_t>(wanted.reach.lag) * 0xc4ceb9fe1a85ec53U;
   std::uint32_t& bucket = buckets[(hash >> 32) & (buckets.size() - 1)];
   for (std::uint32_t l = bucket; l != kNone; l = links_[l].next_alike) {
     const Link& link = links_[l];
@@ -128,112 +135,104 @@ std::uint32_t Order::link_of(const Link& wanted, std::vector<std::uint32_t>& buc
   }
   links_.push_back(wanted);
   links_.back().next_alike = bucket;
-  links_.back().next_of_line = links_from_[wanted.from];
-  bucket = links_from_[wanted.from] = static_cast<std::uint32_t>(links_.size() - 1);
+  bucket = static_cast<std::uint32_t>(links_.size() - 1);
   return bucket;
 }
 
+/// Line by line, with room for their steps. Returns where each went.
+std::vector<std::uint32_t> Order::sort_links() {
+  first_link_.assign(program_->lanes().size() + 1, 0);
+  for (const Link& link : links_) ++first_link_[link.from + 1];
+  std::partial_sum(first_link_.begin(), first_link_.end(), first_link_.begin());
+  std::vector<std::uint32_t> next = first_link_, moved;
+  std::vector<Link> sorted(links_.size());
+  std::uint32_t steps = 0;
+  for (const Link& link : links_) {
+    moved.push_back(next[link.from]++);
+    Link& here = sorted[moved.back()] = link;
+    here.begin = here.last_found = here.end = steps;
+    steps += link.end;
+  }
+  links_ = std::move(sorted);
+  steps_.resize(steps);
+  return moved;
+}
+
 void Order::make_links() {
-  struct Raw {
+  struct LinkStep {
     std::uint32_t link;
     Step step;
   };
-  std::vector<Raw> raw;
-  raw.reserve(program_->parts().wait_pool.size());
-  links_from_.assign(program_->lanes().size(), kNone);
-  std::vector<std::uint32_t> buckets(
-      std::bit_ceil(program_->lanes().size() + program_->parts().wait_pool.size() / 8), kNone);
-  const auto add = [&](Place from, Place to, const Reach& reach) {
-    if (from.line == to.line) return;  // implied
-    const std::uint32_t link = link_of({.from = from.line, .to = to.line, .reach = reach}, buckets);
+  const std::size_t lanes = program_->lanes().size(), waits = program_->parts().wait_pool.size();
+  std::vector<LinkStep> found;
+  found.reserve(waits);
+  std::vector<std::uint32_t> buckets(std::bit_ceil(2 * lanes + waits / 1024 + 1), kNone);
+  const auto add = [&](std::uint32_t from, std::uint32_t to, const Reach& reach) {
+    if (seats_[from].line == seats_[to].line) return;  // implied
+    const std::uint32_t link =
+        link_of({.reach = reach, .from = seats_[from].line, .to = seats_[to].line}, buckets);
     ++links_[link].end;
-    raw.push_back({link, {from.rank, to.rank}});
+    found.push_back({link, {from, to}});
   };
   for (const InstructionId id : program_->order()) {
-    const Seat& seat = seats_[index(id)];
-    if (seat.place.line == kNone) continue;
-    Place last = seat.place;
-    const Reach self{-std::int64_t{seat.batch}, -std::int64_t{seat.batch}, 0};
-    for (const Place other : others_[seat.others]) {
-      add(last, other, self);
-      last = other;
+    const std::uint32_t own = seat_of_[index(id)];
+    if (own >= first_laneless_) continue;
+    // Who knows of an instruction on one line does so on all: a ring.
+    for (std::uint32_t at = own; at != kNone && seats_[own].next != kNone; at = seats_[at].next) {
+      const std::uint32_t next = seats_[at].next;
+      add(at, next == kNone ? own : next, Chain{.batch = batch(id)}.reach());
     }
-    add(last, seat.place, self);  // a ring: whoever knows of it on one line does on all
-    each_reach(id, [&](InstructionId producer, const Reach& reach) {
-      add(seat.place, seats_[index(producer)].place, reach);
-    });
+    each_reach(id, [&](std::uint32_t producer, const Reach& by) { add(own, producer, by); });
   }
-  std::uint32_t begin = 0;
-  for (Link& link : links_) {
-    link.begin = begin;
-    begin += std::exchange(link.end, begin);
-    link.last_found = link.begin;
-  }
-  steps_.resize(raw.size());
-  for (const Raw& one : raw) {
-    Link& link = links_[one.link];
-    steps_[link.end] = one.step;
-    if (link.end > link.begin) {
-      steps_[link.end].known = std::max(one.step.known, steps_[link.end - 1].known);
-    }
+  const std::vector<std::uint32_t> moved = sort_links();
+  for (const LinkStep& one : found) {
+    Link& link = links_[moved[one.link]];
+    Step& step = steps_[link.end] = one.step;
+    if (link.end > link.begin) step.known = std::max(step.known, steps_[link.end - 1].known);
     ++link.end;
   }
 }
 
-bool Order::share_a_line(const Seat& a, const Seat& b) const {
-  if (a.place.line == kNone || b.place.line == kNone) return false;
-  if (a.place.line == b.place.line) return true;
-  if (a.others == 0 && b.others == 0) return false;
-  const auto holds = [&](const Seat& seat, std::uint32_t line) {
-    const auto& others = others_[seat.others];
-    return seat.place.line == line ||
-           std::any_of(others.begin(), others.end(), [&](Place p) { return p.line == line; });
-  };
-  const auto& others = others_[a.others];
-  return holds(b, a.place.line) ||
-         std::any_of(others.begin(), others.end(), [&](Place p) { return holds(b, p.line); });
-}
-
-/// Where one sees that `first` has ended: it did, or something started that waits for it.
-void Order::want(InstructionId first, std::int64_t body) {
-  target_ = {body, first};
-  wanted_.clear();
-  const Seat& seat = seats_[index(first)];
-  if (seat.place.line != kNone) {
-    wanted_.push_back({seat.place.line, {body, seat.place.rank}});
-    for (const Place other : others_[seat.others]) {
-      wanted_.push_back({other.line, {body, other.rank}});
+bool Order::share_another_line(const Seat& a, const Seat& b) const {
+  for (const Seat* one = &a;; one = &seats_[one->next]) {
+    for (const Seat* other = &b;; other = &seats_[other->next]) {
+      if (one->line == other->line) return true;
+      if (other->next == kNone) break;
     }
-    return;
-  }
-  const auto row = static_cast<std::size_t>(seat.place.rank);
-  for (std::uint32_t i = first_follower_[row]; i < first_follower_[row + 1]; ++i) {
-    const Seat& follower = seats_[index(followers_[i].producer)];
-    const std::int64_t its_body = body + followers_[i].lag, batch = its_body + follower.batch;
-    if (follower.place.line == kNone || batch < 0 || batch >= batches_) continue;
-    wanted_.push_back({follower.place.line, {its_body, follower.place.rank}});
+    if (one->next == kNone) return false;
   }
 }
 
-bool Order::wanted(std::uint32_t line, Position position) const {
-  for (const Wanted& one : wanted_) {
-    if (one.line == line && one.position <= position) return true;
+/// Whether the target has ended where the line is known up to `position`. Of what holds no lane one
+/// can tell when something starts that waits for it.
+bool Order::tells(std::uint32_t line, Position position) const {
+  if (target_.seat < first_laneless_) {
+    for (std::uint32_t at = target_.seat; at != kNone; at = seats_[at].next) {
+      if (seats_[at].line == line) return Position{target_.body, at} <= position;
+    }
+    return false;
+  }
+  const std::uint32_t row = target_.seat - first_laneless_;
+  for (std::uint32_t i = first_follower_[row]; i < first_follower_[row + 1]; ++i) {
+    const std::uint32_t at = seat_of_[index(followers_[i].producer)];
+    const std::int64_t body = target_.body + followers_[i].lag, batch = body + seats_[at].batch;
+    if (seats_[at].line != line || batch < 0 || batch >= batches_) continue;
+    if (Position{body, at} <= position) return true;
   }
   return false;
 }
 
-/// Notes that everything on the line up to `position` has ended; true: so has the target.
+/// Notes that the line is known up to `position`; true: the target has ended. Nothing issued before
+/// the target can follow it.
 bool Order::reach(std::uint32_t line, Position position, std::uint32_t by) {
   if (position <= frontier_[line] || position.body < target_.body) return false;
-  if (position.body == target_.body) {
-    if (position.rank < 0) return false;
-    const std::uint32_t row = first_on_line_[line] + static_cast<std::uint32_t>(position.rank);
-    if (on_line_[row] < target_.id) return false;
+  if (position.body == target_.body && seats_[position.seat].id < seats_[target_.seat].id) {
+    return false;
   }
   if (frontier_[line] == Position{}) touched_.push_back(line);
   frontier_[line] = position;
   by_[line] = by;
-  if (wanted(line, position)) return true;
+  if (tells(line, position)) return true;
   if (pending_[line] == 0) {
     pending_[line] = 1;
     queue_.push_back(line);
@@ -241,24 +240,23 @@ bool Order::reach(std::uint32_t line, Position position, std::uint32_t by) {
   return false;
 }
 
-/// What is known as `then` starts: its predecessors on its lanes and its waits.
-bool Order::start(InstructionId then, std::int64_t body) {
+/// What is known as `then` starts; without a lane, by its waits.
+bool Order::start(Position then) {
+  const Seat& own = seats_[then.seat];
+  if (own.line != kNone) return reach(own.line, then, kNone);
   bool found = false;
-  each_reach(then, [&](InstructionId producer, const Reach& by) {
-    if (found || body < by.first || body >= batches_ + by.past_last) return;
-    const Place place = seats_[index(producer)].place;
-    found = reach(place.line, {body - by.lag, place.rank}, kNone);
-  });
-  const Seat& seat = seats_[index(then)];
-  if (seat.place.line == kNone) return found;
-  found = found || reach(seat.place.line, {body, seat.place.rank - 1}, kNone);
-  for (const Place other : others_[seat.others]) {
-    found = found || reach(other.line, {body, other.rank - 1}, kNone);
+  for (const Wait& wait : program_->waits((*program_)[own.id])) {
+    const Position ended{then.body - wait.lag, seat_of_[index(wait.producer)]};
+    found = found || ended == target_;
   }
+  each_reach(own.id, [&](std::uint32_t producer, const Reach& by) {
+    if (found || then.body < by.first || then.body >= batches_ + by.past_last) return;
+    found = reach(seats_[producer].line, {then.body - by.lag, producer}, kNone);
+  });
   return found;
 }
 
-/// Up to where the line that `link` leads to is known to have ended; nowhere: Position{}.
+/// Up to where the line that `link` leads to is known; nowhere: Position{}.
 Order::Position Order::follow(Link& link, Position position) const {
   const Step* const begin = steps_.data() + link.begin;
   const Step* const last = steps_.data() + link.end - 1;
@@ -267,19 +265,19 @@ Order::Position Order::follow(Link& link, Position position) const {
   const std::int64_t last_body = batches_ + link.reach.past_last - 1;
   if (body > last_body) {
     body = last_body;
-  } else if (position.rank < begin->rank) {
+  } else if (position.seat < begin->seat) {
     --body;
-  } else if (position.rank < last->rank) {
+  } else if (position.seat < last->seat) {
     const auto holds = [&](const Step* step) {
-      return step->rank <= position.rank && position.rank < (step + 1)->rank;
+      return step->seat <= position.seat && position.seat < (step + 1)->seat;
     };
     found = steps_.data() + link.last_found;
     if (found == last || !holds(found)) {
       found = found + 1 < last && holds(found + 1)
                   ? found + 1
                   : std::upper_bound(
-                        begin, last, position.rank,
-                        [](std::int32_t rank, const Step& step) { return rank < step.rank; }) -
+                        begin, last, position.seat,
+                        [](std::uint32_t seat, const Step& step) { return seat < step.seat; }) -
                         1;
     }
     link.last_found = static_cast<std::uint32_t>(found - steps_.data());
@@ -288,37 +286,42 @@ Order::Position Order::follow(Link& link, Position position) const {
   return {body - link.reach.lag, found->known};
 }
 
-bool Order::climb_as_before() {
-  if (way_start_ == kNone) return false;
-  Position position = frontier_[way_start_];
-  std::uint32_t line = way_start_;
-  for (const std::uint32_t l : way_) {
-    if (position == Position{}) return false;
-    position = follow(links_[l], position);
-    line = links_[l].to;
+bool Order::by_one_link(std::uint32_t line, Position position) {
+  for (Link& link : links_from(line)) {
+    if (link.to != seats_[target_.seat].line) continue;
+    if (tells(link.to, follow(link, position))) return true;
   }
-  return wanted(line, position);
+  return false;
+}
+
+bool Order::climb_as_before(Position position) {
+  for (const std::uint32_t l : way_) {
+    position = follow(links_[l], position);
+    if (position == Position{}) return false;
+  }
+  return tells(way_end_, position);
 }
 
 bool Order::climb() {
   for (std::size_t i = 0; i < queue_.size(); ++i) {
     const std::uint32_t line = queue_[i];
     pending_[line] = 0;
-    for (std::uint32_t l = links_from_[line]; l != kNone; l = links_[l].next_of_line) {
-      const Position position = follow(links_[l], frontier_[line]);
-      if (!reach(links_[l].to, position, l)) continue;
-      remember_way(l);
+    for (Link& link : links_from(line)) {
+      const auto l = static_cast<std::uint32_t>(&link - links_.data());
+      if (!reach(link.to, follow(link, frontier_[line]), l)) continue;
+      remember_way(link);
       return true;
     }
   }
   return false;
 }
 
-void Order::remember_way(std::uint32_t link) {
+void Order::remember_way(const Link& last) {
   way_.clear();
-  for (; link != kNone; link = by_[way_start_]) {
-    way_.push_back(link);
-    way_start_ = links_[link].from;
+  way_end_ = way_start_ = last.to;
+  for (std::uint32_t l = by_[way_start_]; l != kNone; l = by_[way_start_]) {
+    way_.push_back(l);
+    way_start_ = links_[l].from;
   }
   std::reverse(way_.begin(), way_.end());
 }
@@ -330,18 +333,17 @@ void Order::forget() {
   queue_.clear();
 }
 
-bool Order::before(InstructionId first, InstructionId then, std::int64_t batches_later) {
-  const Seat &a = seats_[index(first)], &b = seats_[index(then)];
-  const std::int64_t first_body = std::max<std::int64_t>(0, -batches_later) - a.batch;
-  const std::int64_t then_body = std::max<std::int64_t>(0, batches_later) - b.batch;
-  if (then_body < first_body || (then_body == first_body && then <= first)) return false;
-  if (share_a_line(a, b)) return true;
-  for (const Wait& wait : program_->waits((*program_)[then])) {
-    if (wait.producer == first && then_body - wait.lag == first_body) return true;
+/// The question where the two share no line.
+bool Order::ask(Position first, Position then, std::int64_t batches) {
+  batches_ = batches;
+  target_ = first;
+  const std::uint32_t from = seats_[first.seat].line, to = seats_[then.seat].line;
+  if (to != kNone) {
+    const bool as_before = to == way_start_ && (from == way_end_ || from == kNone);
+    if (as_before && climb_as_before(then)) return true;
+    if (by_one_link(to, then)) return true;
   }
-  batches_ = std::abs(batches_later) + 1;
-  want(first, first_body);
-  const bool found = start(then, then_body) || climb_as_before() || climb();
+  const bool found = start(then) || climb();
   forget();
   return found;
 }

@@ -6,11 +6,13 @@
 // runs only add instances, hence guarantees.
 //
 // Nothing is unrolled. A lane is a sequence that repeats each body, so what is known of it is one
-// position, (body, rank): everything up to there has ended. A wait carries knowledge from its
-// waiter's lane to its producer's, the same way in every body in which both are in the run.
+// position in one body: all before it has ended, and it has started or ended. A wait carries that
+// from its waiter's lane to its producer's, alike in every body in which both are in the run.
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <span>
 #include <vector>
@@ -19,34 +21,61 @@
 
 namespace tandem::verification {
 
+inline constexpr InstructionId kNoInstruction{0xffffffffU};
+
+/// An instruction, and where Order keeps it: who asks often keeps both.
+struct Seated {
+  InstructionId id = kNoInstruction;
+  std::uint32_t seat = 0xffffffffU;
+  operator InstructionId() const { return id; }
+};
+
+/// The batch that each instruction's instance in body 0 works on.
+std::vector<std::int32_t> batches_of(const Program& program);
+
 class Order {
  public:
-  /// REQUIRES: the program's order is topological. `batch_of`: the batch of each instruction's
-  /// instance in body 0.
+  /// REQUIRES: the program's order is topological, and both arguments outlive this. `batch_of`: the
+  /// batch of each instruction's instance in body 0.
   Order(const Program& program, std::span<const std::int32_t> batch_of);
 
   /// `first` has ended before the instance of `then` starts that works `batches_later` (maybe
   /// negative) batches later. Exact, but for long chains of instructions that hold no lane, and
   /// that one of two has ended: what it does not see it denies.
-  bool before(InstructionId first, InstructionId then, std::int64_t batches_later = 0);
+  bool before(Seated first, Seated then, std::int64_t batches_later = 0) {
+    const Seat &a = seats_[first.seat], &b = seats_[then.seat];
+    const std::int64_t first_body = std::max<std::int64_t>(0, -batches_later) - a.batch;
+    const std::int64_t then_body = std::max<std::int64_t>(0, batches_later) - b.batch;
+    if (then_body < first_body || (then_body == first_body && then.id <= first.id)) return false;
+    if (a.line != kNone && b.line != kNone) {
+      if (a.line == b.line) return true;
+      if ((a.next != kNone || b.next != kNone) && share_another_line(a, b)) return true;
+    }
+    return ask({first_body, first.seat}, {then_body, then.seat}, std::abs(batches_later) + 1);
+  }
+  bool before(InstructionId first, InstructionId then, std::int64_t batches_later = 0) {
+    return before(seated(first), seated(then), batches_later);
+  }
+
+  const Program& program() const { return *program_; }
+  Seated seated(InstructionId id) const { return {id, seat_of_[index(id)]}; }
+  std::int64_t batch(InstructionId id) const { return batch_of_[index(id)]; }
 
  private:
   static constexpr std::uint32_t kNone = 0xffffffffU;
 
+  /// An instruction on a line: a lane, and all lanes that hold the same instructions, as both of a
+  /// transfer do. Seats stand line by line, in order; last those of instructions without a lane.
+  struct Seat {
+    std::uint32_t line = kNone;
+    std::int32_t batch = 0;
+    InstructionId id{kNone};
+    std::uint32_t next = kNone;  // of the same instruction on another line
+  };
   struct Position {
     std::int64_t body = std::numeric_limits<std::int64_t>::min();
-    std::int32_t rank = 0;  // −1: before the first of the body
+    std::uint32_t seat = 0;
     friend auto operator<=>(const Position&, const Position&) = default;
-  };
-  /// A line is a lane, and all lanes that hold the same instructions: both lanes of a transfer.
-  struct Place {
-    std::uint32_t line = kNone;
-    std::int32_t rank = 0;
-  };
-  struct Seat {
-    Place place;  // no line: `rank` is the row of its followers
-    std::int32_t batch = 0;
-    std::uint32_t others = 0;  // a row of others_: its further places
   };
   /// A wait, or several through instructions without a lane: all are in the run in the waiter's
   /// bodies from `first` to before the run's batches + `past_last`. The last is `lag` bodies
@@ -59,72 +88,73 @@ class Order {
   struct Chain {
     std::int64_t batch = 0, apart = 0, least = 0, most = 0, lag = 0;
     int length = 0;
+    Chain longer(std::int64_t by, std::uint32_t by_lag) const {
+      const std::int64_t all = apart + by;
+      return {batch, all, std::min(least, all), std::max(most, all), lag + by_lag, length + 1};
+    }
+    Reach reach() const { return {most - batch, least - batch, lag}; }
   };
-  static constexpr int kMostWithoutLane = 4;
-  /// All that waits of one line on another with one reach guarantee: each row of steps_ what is
-  /// known once everything up to its rank has ended. Both columns ascend.
+  static constexpr int kMostInChain = 5;
+  /// All that waits of one line on another with one reach guarantee: each step what is known from
+  /// its seat on. Both columns ascend.
   struct Link {
-    std::uint32_t from = 0, to = 0;
     Reach reach;
+    std::uint32_t from = 0, to = 0;
     std::uint32_t begin = 0, end = 0;  // of its steps
     std::uint32_t last_found = 0;      // the next question is mostly about the step behind
-    std::uint32_t next_of_line = kNone, next_alike = kNone;
+    std::uint32_t next_alike = kNone;
   };
   struct Step {
-    std::int32_t rank = 0, known = 0;
-  };
-  struct Wanted {
-    std::uint32_t line = 0;
-    Position position;
-  };
-  /// Nothing issued before it can follow it.
-  struct Target {
-    std::int64_t body = 0;
-    InstructionId id{};
+    std::uint32_t seat = 0, known = 0;
   };
 
-  void find_lines();
-  void take_seats(std::span<const std::int32_t> batch_of);
+  std::vector<std::uint32_t> find_lines();
+  void take_seats(std::vector<std::uint32_t> next_seat);
   void find_followers();
   void make_links();
   std::uint32_t link_of(const Link& wanted, std::vector<std::uint32_t>& buckets);
+  std::vector<std::uint32_t> sort_links();
   template <class Visit>
-  void each_reach(InstructionId waiter, const Visit& visit, Chain chain = {}) const;
+  void each_reach(InstructionId waiter, const Visit& visit) const;
+  template <class Visit>
+  void reach_further(InstructionId waiter, const Chain& chain, const Visit& visit) const;
 
-  bool has_line(InstructionId id) const { return seats_[index(id)].place.line != kNone; }
-  bool share_a_line(const Seat& a, const Seat& b) const;
-  void want(InstructionId first, std::int64_t body);
-  bool wanted(std::uint32_t line, Position position) const;
-  bool start(InstructionId then, std::int64_t body);
+  std::span<Link> links_from(std::uint32_t line) {
+    return std::span(links_).subspan(first_link_[line], first_link_[line + 1] - first_link_[line]);
+  }
+  bool share_another_line(const Seat& a, const Seat& b) const;
+  bool ask(Position first, Position then, std::int64_t batches);
+  bool tells(std::uint32_t line, Position position) const;
+  bool by_one_link(std::uint32_t line, Position position);
+  bool climb_as_before(Position position);
+  bool start(Position then);
   bool reach(std::uint32_t line, Position position, std::uint32_t by);
   Position follow(Link& link, Position position) const;
-  bool climb_as_before();
   bool climb();
-  void remember_way(std::uint32_t link);
+  void remember_way(const Link& last);
   void forget();
 
   const Program* program_;
+  std::span<const std::int32_t> batch_of_;
   std::vector<std::uint32_t> line_of_;  // of each lane
+  std::vector<std::uint32_t> seat_of_;  // of each instruction: its first seat
   std::vector<Seat> seats_;
-  std::vector<std::vector<Place>> others_{{}};
-  std::vector<std::uint32_t> first_on_line_;
-  std::vector<InstructionId> on_line_;         // line by line, by rank
-  std::vector<std::uint32_t> first_follower_;  // of each instruction without a lane …
-  std::vector<Wait> followers_;                // … who waits for it
-  std::vector<Link> links_;
-  std::vector<std::uint32_t> links_from_;  // the first of each line
+  std::uint32_t first_laneless_ = 0, laneless_ = 0;  // seats without a lane, and how many
+  std::vector<std::uint32_t> first_follower_;        // of each seat without a lane …
+  std::vector<Wait> followers_;                      // … who waits for it
+  std::vector<Link> links_;                          // line by line
+  std::vector<std::uint32_t> first_link_;            // of each line
   std::vector<Step> steps_;
 
   // The question being asked.
-  std::int64_t batches_ = 0;  // of the run
-  Target target_;
-  std::vector<Wanted> wanted_;         // any of them tells that the target has ended
-  std::vector<Position> frontier_;     // of each line: up to where it is known to have ended
+  std::int64_t batches_ = 0;           // of the run
+  Position target_;                    // of what should have ended
+  std::vector<Position> frontier_;     // of each line: up to where it is known
   std::vector<std::uint32_t> by_;      // of each such line: the link that led there, or kNone
   std::vector<std::uint8_t> pending_;  // of each line: is in queue_, its links not yet followed
   std::vector<std::uint32_t> touched_, queue_;
   // The way that answered the last question. The next one is mostly the same, a microbatch on.
-  std::uint32_t way_start_ = kNone;
+  std::uint32_t way_start_ = kNone, way_end_ = kNone;  // lines
   std::vector<std::uint32_t> way_;
 };
 

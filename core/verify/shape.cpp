@@ -40,6 +40,7 @@ bool check_shape(const Program& program, const SlotCounts& slots, Report& report
   }
   for (const InstructionId id : program.order()) {
     const Op& op = program[id].op;
+    if (op.span == 1) continue;
     const std::int32_t residue = op.microbatch % program.microbatches();
     if (op.span >= 1 && op.span <= residue + 1) continue;
     report.add(ViolationKind::malformed, id,

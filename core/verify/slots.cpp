@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <cstdlib>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/verify/checkers.h"
@@ -8,21 +9,56 @@ namespace tandem::verification {
 
 namespace {
 
-/// One use of a ring slot: taken when the first of `acquires` starts, free when all of `releases`
-/// have ended.
-struct Use {
-  std::int32_t label = 0;  // the microbatch, or of gradients the last one
-  std::vector<InstructionId> acquires, releases;
-
+/// The uses of a ring in turn. A slot is taken when the first of a use's `acquires` starts, and
+/// free when all of its `releases` have ended.
+class Uses {
+ public:
   void clear() {
-    acquires.clear();
-    releases.clear();
+    uses_.clear();
+    ids_.clear();
   }
-};
+  /// A new use; `label`: the microbatch, or of gradients the last one. Acquires come before
+  /// releases.
+  void begin(std::int32_t label) { uses_.push_back({label, end(), end(), end()}); }
+  void acquire(Seated id) {
+    if (!exists(id)) return;
+    ids_.push_back(id);
+    uses_.back().releases = uses_.back().end = end();
+  }
+  void release(Seated id) {
+    if (!exists(id)) return;
+    ids_.push_back(id);
+    uses_.back().end = end();
+  }
+  /// What nobody releases takes no slot. False: so it was.
+  bool drop_unreleased() {
+    Use& use = uses_.back();
+    if (use.releases != use.end) return true;
+    ids_.resize(use.acquires);
+    use.releases = use.end = end();
+    return false;
+  }
 
-void add(std::vector<InstructionId>& list, InstructionId id) {
-  if (exists(id)) list.push_back(id);
-}
+  std::int64_t size() const { return static_cast<std::int64_t>(uses_.size()); }
+  std::int32_t label(std::int64_t q) const { return use(q).label; }
+  std::span<const Seated> acquires(std::int64_t q) const {
+    return std::span(ids_).subspan(use(q).acquires, use(q).releases - use(q).acquires);
+  }
+  std::span<const Seated> releases(std::int64_t q) const {
+    return std::span(ids_).subspan(use(q).releases, use(q).end - use(q).releases);
+  }
+
+ private:
+  struct Use {
+    std::int32_t label;
+    std::uint32_t acquires, releases, end;  // where these begin in ids_
+  };
+  const Use& use(std::int64_t q) const { return uses_[static_cast<std::size_t>(q)]; }
+  std::uint32_t end() const { return static_cast<std::uint32_t>(ids_.size()); }
+
+  std::vector<Use> uses_;
+  std::vector<Seated> ids_;
+};
 
 class Slots {
  public:
@@ -32,14 +68,12 @@ class Slots {
   void check() {
     for (const StageId stage : ids(facts_.placement().device)) {
       find_links(stage);
-      std::vector<std::int32_t> residues;
-      for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-        if (facts_.stage_of(facts_.part(stage), r) == stage) residues.push_back(r);
-      }
-      uses_.resize(residues.size());
       for (const SlotKind kind : {SlotKind::stash, SlotKind::input, SlotKind::output,
                                   SlotKind::output_gradient, SlotKind::input_gradient}) {
-        for (std::size_t i = 0; i < residues.size(); ++i) fill(stage, kind, residues[i], uses_[i]);
+        uses_.clear();
+        for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
+          if (facts_.stage_of(facts_.part(stage), r) == stage) fill(stage, kind, r);
+        }
         check_ring(stage, kind);
       }
       fill_gradients(stage);
@@ -57,113 +91,109 @@ class Slots {
     }
   }
 
-  void fill(StageId stage, SlotKind kind, std::int32_t r, Use& use) const {
-    use.clear();
-    use.label = r;
+  void fill(StageId stage, SlotKind kind, std::int32_t r) {
+    uses_.begin(r);
     const PartId part = facts_.part(stage);
     switch (kind) {
       case SlotKind::stash: {
-        const InstructionId again = facts_.find(Work::recompute, part, r);
-        add(use.acquires, exists(again) ? again : facts_.find(Work::forward, part, r));
-        add(use.releases, facts_.last_gradient(part, r));
+        const Seated again = facts_.find(Work::recompute, part, r);
+        uses_.acquire(exists(again) ? again : facts_.find(Work::forward, part, r));
+        uses_.release(facts_.last_gradient(part, r));
         return;
       }
       case SlotKind::input:
-        return fill_received(stage, r, in_, &Link::activation, use);
+        return fill_received(stage, r, in_, &Link::activation);
       case SlotKind::output_gradient:
-        return fill_received(stage, r, out_, &Link::gradient, use);
+        return fill_received(stage, r, out_, &Link::gradient);
       case SlotKind::output:
-        add(use.acquires, facts_.find(Work::forward, part, r));
-        fill_made(stage, r, out_, &Link::activation, use);
-        if (!use.releases.empty()) add(use.releases, facts_.last_gradient(part, r));
+        uses_.acquire(facts_.find(Work::forward, part, r));
+        if (fill_made(stage, r, out_, &Link::activation)) {
+          uses_.release(facts_.last_gradient(part, r));
+        }
         return;
       case SlotKind::input_gradient:
-        add(use.acquires, facts_.find(Work::input_gradient, part, r));
-        return fill_made(stage, r, in_, &Link::gradient, use);
+        uses_.acquire(facts_.find(Work::input_gradient, part, r));
+        fill_made(stage, r, in_, &Link::gradient);
+        return;
       case SlotKind::weights:
       case SlotKind::gradients:
         return;
     }
   }
 
-  using Transfers = std::vector<InstructionId> Link::*;
+  using Transfers = std::vector<Seated> Link::*;
 
   void fill_received(StageId stage, std::int32_t r, const std::vector<const Link*>& links,
-                     Transfers transfers, Use& use) const {
+                     Transfers transfers) {
     for (const Link* link : links) {
-      add(use.acquires, (link->*transfers)[static_cast<std::size_t>(r)]);
+      uses_.acquire((link->*transfers)[static_cast<std::size_t>(r)]);
     }
-    add(use.releases, facts_.last_gradient(facts_.part(stage), r));
+    uses_.release(facts_.last_gradient(facts_.part(stage), r));
   }
 
   /// What is made here goes by transfer, or stays until its consumer on this device has done with
-  /// it.
-  void fill_made(StageId stage, std::int32_t r, const std::vector<const Link*>& links,
-                 Transfers transfers, Use& use) const {
+  /// it. False: nobody takes it.
+  bool fill_made(StageId stage, std::int32_t r, const std::vector<const Link*>& links,
+                 Transfers transfers) {
     for (const Link* link : links) {
       const PartId other = link->from == facts_.part(stage) ? link->to : link->from;
       const StageId consumer = facts_.stage_of(other, r);
       if (consumer == kNoStage) continue;
       const bool here = facts_.device(consumer) == facts_.device(stage);
-      add(use.releases,
-          here ? facts_.last_gradient(other, r) : (link->*transfers)[static_cast<std::size_t>(r)]);
+      uses_.release(here ? facts_.last_gradient(other, r)
+                         : (link->*transfers)[static_cast<std::size_t>(r)]);
     }
-    if (use.releases.empty()) use.acquires.clear();
+    return uses_.drop_unreleased();
   }
 
   void fill_gradients(StageId stage) {
     const auto& updates = facts_.updates(stage);
-    uses_.resize(updates.size());
-    for (std::size_t i = 0; i < updates.size(); ++i) {
-      uses_[i].clear();
-      uses_[i].label = updates[i].last;
-      for (std::int32_t r = updates[i].first; r <= updates[i].last; ++r) {
+    uses_.clear();
+    for (const UpdateFact& update : updates) {
+      uses_.begin(update.last);
+      for (std::int32_t r = update.first; r <= update.last; ++r) {
         if (facts_.stage_of(facts_.part(stage), r) != stage) continue;
-        add(uses_[i].acquires, facts_.find(Work::weight_gradient, facts_.part(stage), r));
+        uses_.acquire(facts_.find(Work::weight_gradient, facts_.part(stage), r));
       }
-      if (uses_[i].acquires.empty()) uses_[i].acquires = first_collectives(updates[i]);
-      add(uses_[i].releases, updates[i].id);
+      if (uses_.acquires(uses_.size() - 1).empty()) {
+        // A replica without a microbatch of its own still holds the sum that it takes part in.
+        uses_.acquire(update.reduce_gradient);
+        uses_.acquire(update.reduce_tied);
+      }
+      uses_.release(update.id);
     }
-  }
-
-  /// A replica without a microbatch of its own still holds the sum that it takes part in.
-  static std::vector<InstructionId> first_collectives(const UpdateFact& update) {
-    std::vector<InstructionId> found;
-    add(found, update.reduce_gradient);
-    add(found, update.reduce_tied);
-    return found;
   }
 
   /// Use q of the ring `uses_` must wait for use q − count, which may lie batches before.
   void check_ring(StageId stage, SlotKind kind) {
-    const auto uses = static_cast<std::int64_t>(uses_.size());
-    const std::int64_t count = slots_[stage][kind];
+    const std::int64_t uses = uses_.size(), count = slots_[stage][kind];
     for (std::int64_t q = 0; q < uses; ++q) {
-      const Use& use = uses_[static_cast<std::size_t>(q)];
-      if (count < 1 && !use.acquires.empty()) return report_none(stage, kind, use);
+      const auto acquires = uses_.acquires(q);
+      if (count < 1 && !acquires.empty()) {
+        return report_none(stage, kind, acquires.front(), uses_.label(q));
+      }
       if (count < 1) continue;
-      // Rounds up; for q ≥ count within the batch.
-      const std::int64_t apart = std::max<std::int64_t>(0, (count - q + uses - 1) / uses);
-      const Use& last = uses_[static_cast<std::size_t>(q - count + apart * uses)];
-      for (const InstructionId then : use.acquires) {
-        for (const InstructionId first : last.releases) {
+      const std::int64_t apart = q >= count ? 0 : (count - q + uses - 1) / uses;  // rounds up
+      const std::int64_t last = q - count + apart * uses;
+      for (const Seated then : acquires) {
+        for (const Seated first : uses_.releases(last)) {
           if (order_.before(first, then, apart)) continue;
           report_.add(
               ViolationKind::slot_overwritten, then,
               "{}: with {} {} slots, {} takes the one of microbatch {}{} for microbatch {}, "
               "but {} may still use it",
               at_stage(program_, stage), count, name(kind), at_instruction(program_, then),
-              last.label, apart == 0 ? "" : fmt::format(" ({} before)", batches(apart)), use.label,
-              at_instruction(program_, first));
+              uses_.label(last), apart == 0 ? "" : fmt::format(" ({} before)", batches(apart)),
+              uses_.label(q), at_instruction(program_, first));
         }
       }
     }
   }
 
-  void report_none(StageId stage, SlotKind kind, const Use& use) {
-    report_.add(ViolationKind::slot_overwritten, use.acquires.front(),
+  void report_none(StageId stage, SlotKind kind, InstructionId taker, std::int32_t label) {
+    report_.add(ViolationKind::slot_overwritten, taker,
                 "{}: no {} slot, but {} needs one for microbatch {}", at_stage(program_, stage),
-                name(kind), at_instruction(program_, use.acquires.front()), use.label);
+                name(kind), at_instruction(program_, taker), label);
   }
 
   const Facts& facts_;
@@ -172,7 +202,7 @@ class Slots {
   const SlotCounts& slots_;
   Report& report_;
   std::vector<const Link*> in_, out_;
-  std::vector<Use> uses_;
+  Uses uses_;
 };
 
 }  // namespace

@@ -6,8 +6,9 @@ namespace tandem::verification {
 
 namespace {
 
-/// Floor division, for update numbers before the batch.
+/// Floor division, for update numbers before the batch; mostly by a batch at most.
 constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  if (-b <= a && a < b) return a < 0 ? -1 : 0;
   return a >= 0 ? a / b : -((-a + b - 1) / b);
 }
 
@@ -27,31 +28,30 @@ class Versions {
 
  private:
   struct Reader {
-    InstructionId id = kNoInstruction;
+    WorkFact op;
     std::int32_t residue = 0;
     std::int64_t covering = 0;  // the update that covers the microbatch
   };
 
   void check_microbatch(PartId part, std::int32_t r) {
-    const InstructionId forward = facts_.find(Work::forward, part, r);
+    const WorkFact& forward = facts_.work(Work::forward, part, r);
     for (const Work work : {Work::forward, Work::recompute, Work::input_gradient}) {
-      const InstructionId id = facts_.find(work, part, r);
-      if (!exists(id)) continue;
-      const Op& op = program_[id].op;
-      if (exists(forward) && op.staleness != program_[forward].op.staleness) {
-        report_.add(ViolationKind::wrong_version, id,
+      const WorkFact& op = facts_.work(work, part, r);
+      if (!exists(op.id)) continue;
+      if (exists(forward.id) && op.staleness != forward.staleness) {
+        report_.add(ViolationKind::wrong_version, op.id,
                     "{}: microbatch {} uses weights {} updates old, its forward {}",
-                    at_instruction(program_, id), r, op.staleness, program_[forward].op.staleness);
+                    at_instruction(program_, op.id), r, op.staleness, forward.staleness);
       }
       const std::int32_t covering = facts_.update_covering(op.stage, r);
       if (covering < 0) continue;  // reported as a missing update
-      check_made({id, r, covering});
-      check_kept({id, r, covering});
+      check_made({op, r, covering});
+      check_kept({op, r, covering});
     }
   }
 
   /// The update of a stage with number `number`, and how many batches after the reader's it stands.
-  InstructionId update(StageId stage, std::int64_t number, std::int64_t& batches_later) const {
+  Seated update(StageId stage, std::int64_t number, std::int64_t& batches_later) const {
     const auto& updates = facts_.updates(stage);
     const auto count = static_cast<std::int64_t>(updates.size());
     batches_later = floor_div(number, count);
@@ -60,22 +60,22 @@ class Versions {
 
   /// Version 0 is there from the start; any other was made by the update with the number before.
   void check_made(const Reader& reader) {
-    const Op& op = program_[reader.id].op;
+    const WorkFact& op = reader.op;
     std::int64_t later = 0;
-    const InstructionId maker = update(op.stage, reader.covering - op.staleness - 1, later);
-    if (order_.before(maker, reader.id, -later)) return;
-    report_.add(ViolationKind::wrong_version, reader.id,
+    const Seated maker = update(op.stage, reader.covering - op.staleness - 1, later);
+    if (order_.before(maker, reader.op.id, -later)) return;
+    report_.add(ViolationKind::wrong_version, reader.op.id,
                 "{}: the weights that microbatch {} uses, {} updates old, may not exist yet: "
                 "it may start before {}, {} before, has ended",
-                at_instruction(program_, reader.id), reader.residue, op.staleness,
+                at_instruction(program_, reader.op.id), reader.residue, op.staleness,
                 at_instruction(program_, maker), batches(-later));
   }
 
   /// With n slots, version v goes when the update makes version v + n.
   void check_kept(const Reader& reader) {
-    const Op& op = program_[reader.id].op;
+    const WorkFact& op = reader.op;
     const std::int64_t slots = slots_[op.stage][SlotKind::weights];
-    if (slots < 1) return overwritten(reader, reader.id, 0);
+    if (slots < 1) return overwritten(reader, reader.op.id, 0);
     const std::int64_t number = reader.covering - op.staleness + slots - 1;
     const bool kept = check_kept_until(reader, number);
     // The first microbatches read version 0, younger than their staleness says. Only with fewer
@@ -88,26 +88,26 @@ class Versions {
     // A run may pause after any batch, its updates done, and go on.
     if (!kept || slots > op.staleness) return;
     std::int64_t later = 0;
-    const InstructionId writer = update(op.stage, number, later);
+    const Seated writer = update(op.stage, number, later);
     overwritten(reader, writer, later);
   }
 
   bool check_kept_until(const Reader& reader, std::int64_t number) {
     std::int64_t later = 0;
-    const InstructionId writer = update(program_[reader.id].op.stage, number, later);
-    if (order_.before(reader.id, writer, later)) return true;
+    const Seated writer = update(reader.op.stage, number, later);
+    if (order_.before(reader.op.id, writer, later)) return true;
     overwritten(reader, writer, later);
     return false;
   }
 
-  void overwritten(const Reader& reader, InstructionId writer, std::int64_t later) {
-    const StageId stage = program_[reader.id].op.stage;
+  void overwritten(const Reader& reader, Seated writer, std::int64_t later) {
+    const StageId stage = reader.op.stage;
     report_.add(ViolationKind::version_overwritten, writer,
                 "{}: with {} weight slots, {}, {} later, may overwrite the version that {} "
                 "reads for microbatch {}",
                 at_stage(program_, stage), slots_[stage][SlotKind::weights],
                 at_instruction(program_, writer), batches(later),
-                at_instruction(program_, reader.id), reader.residue);
+                at_instruction(program_, reader.op.id), reader.residue);
   }
 
   const Facts& facts_;
