@@ -184,10 +184,6 @@ std::string onednn_version() {
   return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
 }
 
-std::string why_no_bf16() {
-  return has_bf16() ? "" : "this processor has no bfloat16 instructions (AVX512_BF16)";
-}
-
 }  // namespace tandem::cpu
 
 #else
@@ -197,7 +193,6 @@ namespace tandem::cpu {
 ProductRun onednn_f32() { return nullptr; }
 ProductRun onednn_bf16() { return nullptr; }
 std::string onednn_version() { return ""; }
-std::string why_no_bf16() { return "this build has no oneDNN (libdnnl-dev)"; }
 
 }  // namespace tandem::cpu
 

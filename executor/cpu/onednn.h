@@ -13,8 +13,7 @@ ProductRun onednn_f32();
 /// The same with both factors rounded to bfloat16. Null when this build or processor has none.
 ProductRun onednn_bf16();
 
-/// "2.6.3", or why there is none, in words.
+/// "2.6.3"; empty when this build has none.
 std::string onednn_version();
-std::string why_no_bf16();
 
 }  // namespace tandem::cpu

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "executor/cpu/gemm_bf16.h"
 #include "executor/cpu/onednn.h"
 #include "executor/random.h"
 
@@ -95,7 +96,10 @@ constexpr bool kThreadSanitizer = true;
 constexpr bool kThreadSanitizer = false;
 #endif
 
-ProductEngine portable() { return {.name = "portable", .run = gemm<float>}; }
+ProductEngine portable(Precision precision) {
+  const bool rounds = precision == Precision::bf16;
+  return {.name = "portable", .precision = precision, .run = rounds ? gemm_bf16 : gemm<float>};
+}
 void run_onednn_f32(const Gemm<float>& g) { onednn_f32()(g, 1); }
 void run_onednn_bf16(const Gemm<float>& g) { onednn_bf16()(g, 1); }
 
@@ -107,7 +111,8 @@ ProductEngine onednn(Precision precision) {
 
 std::string why_absent(Precision precision) {
   if (kThreadSanitizer) return "oneDNN is not instrumented for the thread sanitizer";
-  return precision == Precision::bf16 ? why_no_bf16() : "this build has no oneDNN (libdnnl-dev)";
+  const std::string no_bf16 = precision == Precision::bf16 ? why_no_bf16() : "";
+  return no_bf16.empty() ? "this build has no oneDNN (libdnnl-dev)" : no_bf16;
 }
 
 /// Runs `check` on a thread of its own: the library's threads end with it.
@@ -149,6 +154,10 @@ std::string describe(const ProductEngine& engine) {
   return fmt::format("{} {}", engine.name, name(engine.precision));
 }
 
+std::string why_no_bf16() {
+  return has_bf16_instructions() ? "" : "this processor has no bfloat16 instructions (AVX512_BF16)";
+}
+
 std::optional<std::string> find_variance(ProductRun run) {
   for (const Checked& shape : kChecked) {
     if (std::optional<std::string> found = VarianceCheck(shape, run).find()) return found;
@@ -164,9 +173,12 @@ ChosenProducts choose_products(const ProductRequest& request, ProductRun library
   }
   const bool rounds = precision == Precision::bf16;
   if (wanted == "portable") {
-    if (rounds) throw AbsentError("bf16 products need oneDNN: portable kernels have none");
-    return {portable(), "asked for"};
+    if (rounds && !has_bf16_instructions())
+      throw AbsentError("bf16 products are not to be had: " + why_no_bf16());
+    return {portable(precision), "asked for"};
   }
+  if (wanted == "auto" && rounds && has_bf16_instructions() && !has_bf16_tiles())
+    return {portable(precision), "faster than oneDNN's on processors without tiles of bfloat16"};
   std::string failure;
   if (library == nullptr) {
     failure = why_absent(precision);
@@ -177,7 +189,7 @@ ChosenProducts choose_products(const ProductRequest& request, ProductRun library
   }
   if (rounds) throw AbsentError("bf16 products are not to be had: " + failure);
   if (wanted == "onednn") throw AbsentError("oneDNN's kernels are not to be had: " + failure);
-  return {portable(), failure};
+  return {portable(precision), failure};
 }
 
 ChosenProducts products() {

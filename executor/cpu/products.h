@@ -43,6 +43,9 @@ struct ChosenProducts {
 using ProductRun = void (*)(const Gemm<float>&, int threads);
 std::optional<std::string> find_variance(ProductRun run);
 
+/// Why this processor can round factors to bfloat16 with no engine, in words; empty where one can.
+std::string why_no_bf16();
+
 /// `library`: oneDNN's for that precision, run on a given number of threads; null where the build
 /// or the processor has none. Throws AbsentError when what is asked for is not there or fails the
 /// check, UsageError for an unknown engine.
@@ -50,7 +53,8 @@ ChosenProducts choose_products(const ProductRequest& request, ProductRun library
 
 /// Those that Kernels<float> made from now on use. Chosen at the first use: oneDNN's where it is
 /// there and passes the check, unless the environment's TANDEM_KERNELS or set_products() asks for
-/// others.
+/// others. Of bfloat16 portable ones go first, but where the processor has tiles, which oneDNN
+/// uses.
 ChosenProducts products();
 
 /// products().engine.run, for as little as a load.

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "executor/cpu/gemm_bf16.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/onednn.h"
 #include "tests/executor/numbers.h"
@@ -65,7 +66,8 @@ TEST(Products, FallBackToPortableWhereTheLibraryVaries) {
   EXPECT_EQ(chosen.engine.run, &gemm<float>);
   EXPECT_THAT(chosen.reason, HasSubstr("vary on this machine"));
   EXPECT_THROW(choose_products({.engine = "onednn"}, run_divided), AbsentError);
-  EXPECT_THROW(choose_products({.precision = Precision::bf16}, run_divided), AbsentError);
+  EXPECT_THROW(choose_products({.engine = "onednn", .precision = Precision::bf16}, run_divided),
+               AbsentError);
   EXPECT_EQ(choose_products({}, run_portable).engine.name, "onednn");
 }
 
@@ -74,8 +76,19 @@ TEST(Products, AreAsAskedFor) {
   EXPECT_EQ(choose_products({}, nullptr).engine.name, "portable");
   EXPECT_THROW(choose_products({.engine = "onednn"}, nullptr), AbsentError);
   EXPECT_THROW(choose_products({.engine = "mkl"}, run_portable), UsageError);
-  EXPECT_THROW(choose_products({.engine = "portable", .precision = Precision::bf16}, run_portable),
-               AbsentError);
+}
+
+TEST(Products, OfBfloat16ArePortableUnlessTheProcessorHasTiles) {
+  const ProductRequest any{.precision = Precision::bf16};
+  const ProductRequest own{.engine = "portable", .precision = Precision::bf16};
+  if (!has_bf16_instructions()) {
+    EXPECT_THROW(choose_products(any, nullptr), AbsentError);
+    EXPECT_THROW(choose_products(own, nullptr), AbsentError);
+    return;
+  }
+  EXPECT_EQ(choose_products(own, nullptr).engine.run, &gemm_bf16);
+  EXPECT_EQ(choose_products(any, run_portable).engine.name,
+            has_bf16_tiles() ? "onednn" : "portable");
 }
 
 /// Largest difference from the portable product, relative to the largest element.
@@ -131,27 +144,72 @@ TEST(OneDnn, AgreesWithPortableProducts) {
   expect_agreement(onednn_f32(), 2e-6, 0.0);
 }
 
-// Eight bits of mantissa: further off than float, and no further than the roundings of factors.
-TEST(OneDnn, RoundsTheFactorsOfBfloat16Products) {
-  if (onednn_bf16() == nullptr) GTEST_SKIP() << why_no_bf16();
-  expect_agreement(onednn_bf16(), 2e-2, 1e-4);
+void run_bf16(const Gemm<float>& g, int /*threads*/) { gemm_bf16(g); }
+
+/// Those there are.
+std::vector<ProductRun> bf16_engines() {
+  std::vector<ProductRun> engines;
+  if (has_bf16_instructions()) engines.push_back(run_bf16);
+  if (onednn_bf16() != nullptr) engines.push_back(onednn_bf16());
+  return engines;
 }
 
-TEST(OneDnn, Bfloat16ProductsOfShortNumbersAreExact) {
-  if (onednn_bf16() == nullptr) GTEST_SKIP() << why_no_bf16();
+// Eight bits of mantissa: further off than float, and no further than the roundings of factors.
+TEST(Bfloat16Products, RoundTheirFactors) {
+  for (const ProductRun run : bf16_engines()) expect_agreement(run, 2e-2, 1e-4);
+}
+
+TEST(Bfloat16Products, OfShortNumbersAreExact) {
   const std::vector<float> a{1, 2, 3, -4, 0.5F, 6}, b{1, -1, 0.25F, 2, 3, 4};
-  std::vector<float> c(4, 10.0F);
-  onednn_bf16()(Gemm<float>{.rows = 2,
-                            .inner = 3,
-                            .columns = 2,
-                            .a = a.data(),
-                            .a_row = 3,
-                            .b = b.data(),
-                            .b_inner = 2,
-                            .c = c.data(),
-                            .c_row = 2},
-                1);
-  EXPECT_EQ(c, (std::vector<float>{20.5F, 25.0F, 24.125F, 39.0F}));
+  for (const ProductRun run : bf16_engines()) {
+    std::vector<float> c(4, 10.0F);
+    run(Gemm<float>{.rows = 2,
+                    .inner = 3,
+                    .columns = 2,
+                    .a = a.data(),
+                    .a_row = 3,
+                    .b = b.data(),
+                    .b_inner = 2,
+                    .c = c.data(),
+                    .c_row = 2},
+        1);
+    EXPECT_EQ(c, (std::vector<float>{20.5F, 25.0F, 24.125F, 39.0F}));
+  }
+}
+
+// Short whole numbers: nothing is rounded, whatever the blocks.
+TEST(Bfloat16Products, OfPortableKernelsAreExactAcrossBlocksAndEdges) {
+  if (!has_bf16_instructions()) GTEST_SKIP() << why_no_bf16();
+  const auto whole = [](std::int64_t count, std::uint64_t key) {
+    std::vector<float> values = random_numbers<float>(count, key);
+    for (float& value : values) value = std::trunc(4.0F * value);
+    return values;
+  };
+  const std::int64_t rows = 139, inner = 1029, columns = 801;
+  const std::vector<float> a = whole(rows * inner, 1), b = whole(inner * columns, 2);
+  for (const auto& [a_turned, b_turned] : {std::array<bool, 2>{}, {false, true}, {true, false}}) {
+    Gemm<float> g{.rows = rows,
+                  .inner = inner,
+                  .columns = columns,
+                  .a = a.data(),
+                  .a_row = a_turned ? 1 : inner,
+                  .a_inner = a_turned ? rows : 1,
+                  .b = b.data(),
+                  .b_inner = b_turned ? 1 : columns,
+                  .b_column = b_turned ? inner : 1,
+                  .c_row = columns};
+    std::vector<float> expected(static_cast<std::size_t>(rows * columns), 3.0F), c = expected;
+    g.c = expected.data();
+    gemm(g);
+    g.c = c.data();
+    gemm_bf16(g);
+    EXPECT_EQ(c, expected) << a_turned << b_turned;
+  }
+}
+
+TEST(Bfloat16Products, OfPortableKernelsDoNotVary) {
+  if (!has_bf16_instructions()) GTEST_SKIP() << why_no_bf16();
+  EXPECT_EQ(find_variance(run_bf16), std::nullopt);
 }
 
 TEST(Products, OfTheProcessAreThoseSetLast) {
