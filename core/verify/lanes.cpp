@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <span>
 #include <vector>
 
 #include "core/verify/checkers.h"
@@ -9,15 +8,9 @@ namespace tandem::verification {
 
 namespace {
 
-/// The instruction holds just these lanes, in this order.
-bool holds(const Program& program, InstructionId id, std::span<const Lane> wanted) {
+bool on_one(const Program& program, InstructionId id, const Lane& wanted) {
   const auto lanes = program.lanes(program[id]);
-  return std::equal(lanes.begin(), lanes.end(), wanted.begin(), wanted.end(),
-                    [&](LaneId lane, const Lane& one) { return program.lanes()[lane] == one; });
-}
-
-bool holds(const Program& program, InstructionId id, const Lane& wanted) {
-  return holds(program, id, std::span(&wanted, 1));
+  return lanes.size() == 1 && program.lanes()[lanes[0]] == wanted;
 }
 
 Lane own_lane(DeviceId device, LaneKind kind) { return {device, kind, device}; }
@@ -47,7 +40,11 @@ void check_transfer(const Facts& facts, InstructionId id, Report& report) {
   const std::array<Lane, 2> wanted{
       Lane{source, forwards ? LaneKind::send_activation : LaneKind::send_gradient, target},
       Lane{target, forwards ? LaneKind::receive_activation : LaneKind::receive_gradient, source}};
-  if (holds(program, id, wanted)) return;
+  const auto lanes = program.lanes(program[id]);
+  if (lanes.size() == 2 && program.lanes()[lanes[0]] == wanted[0] &&
+      program.lanes()[lanes[1]] == wanted[1]) {
+    return;
+  }
   report.add(ViolationKind::missing_transfer, id,
              "{} of {}: not on the sender's {} lane and the receiver's {} lane, in this order",
              describe(program, id), at_stage(program, op.stage), name(wanted[0].kind),
@@ -75,8 +72,8 @@ void check_own(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
   const DeviceId device = facts.device(op.stage);
-  if (holds(program, id, own_lane(device, LaneKind::compute))) return;
-  if (op.kind == OpKind::update && holds(program, id, own_lane(device, LaneKind::collective))) {
+  if (on_one(program, id, own_lane(device, LaneKind::compute))) return;
+  if (op.kind == OpKind::update && on_one(program, id, own_lane(device, LaneKind::collective))) {
     const std::int32_t covering = facts.update_covering(op.stage, facts.residue(id));
     if (covering >= 0) {
       const UpdateFact& update = facts.updates(op.stage)[static_cast<std::size_t>(covering)];

@@ -60,20 +60,29 @@ std::vector<std::uint32_t> Order::find_lines() {
 
 void Order::take_seats(std::vector<std::uint32_t> next_seat) {
   first_laneless_ = next_seat.back();
-  seat_of_.assign(program_->size(), kNone);
+  seat_of_.reserve(program_->size());
   seats_.resize(first_laneless_ + laneless_);
   for (const InstructionId id : program_->order()) {
-    std::uint32_t* from = &seat_of_[index(id)];
-    const auto sit = [&](std::uint32_t line, std::uint32_t& next) {
-      if (next > 0 && seats_[next - 1].line == line && seats_[next - 1].id == id) return;
-      seats_[next] = {line, batch_of_[index(id)], id, kNone};
-      *from = next;
-      from = &seats_[next++].next;
-    };
     const auto lanes = program_->lanes((*program_)[id]);
-    for (const LaneId lane : lanes) sit(line_of_[index(lane)], next_seat[line_of_[index(lane)]]);
-    if (lanes.empty()) sit(kNone, next_seat.back());
+    const std::uint32_t line = lanes.empty() ? kNone : line_of_[index(lanes.front())];
+    const std::uint32_t first = lanes.empty() ? next_seat.back()++ : next_seat[line]++;
+    seats_[first] = {line, batch_of_[index(id)], id, kNone};
+    seat_of_.push_back(first);
+    for (const LaneId lane : lanes) {
+      const std::uint32_t other = line_of_[index(lane)];
+      if (other != line) sit_also(first, other, next_seat[other]);
+    }
+    if (seats_[first].next != kNone) on_several_.push_back(id);
   }
+}
+
+/// Unless it already does.
+void Order::sit_also(std::uint32_t seat, std::uint32_t line, std::uint32_t& next_seat) {
+  for (; seats_[seat].next != kNone; seat = seats_[seat].next) {
+    if (seats_[seats_[seat].next].line == line) return;
+  }
+  seats_[next_seat] = {line, seats_[seat].batch, seats_[seat].id, kNone};
+  seats_[seat].next = next_seat++;
 }
 
 void Order::find_followers() {
@@ -167,22 +176,27 @@ void Order::make_links() {
   std::vector<LinkStep> found;
   found.reserve(waits);
   std::vector<std::uint32_t> buckets(std::bit_ceil(2 * lanes + waits / 1024 + 1), kNone);
-  const auto add = [&](std::uint32_t from, std::uint32_t to, const Reach& reach) {
-    if (seats_[from].line == seats_[to].line) return;  // implied
-    const std::uint32_t link =
-        link_of({.reach = reach, .from = seats_[from].line, .to = seats_[to].line}, buckets);
+  const auto add = [&](std::uint32_t from_line, Step step, const Reach& reach) {
+    const std::uint32_t to_line = seats_[step.known].line;
+    if (from_line == to_line) return;  // implied
+    const std::uint32_t link = link_of({reach, from_line, to_line}, buckets);
     ++links_[link].end;
-    found.push_back({link, {from, to}});
+    found.push_back({link, step});
   };
+  auto several = on_several_.begin();
   for (const InstructionId id : program_->order()) {
     const std::uint32_t own = seat_of_[index(id)];
     if (own >= first_laneless_) continue;
-    // Who knows of an instruction on one line does so on all: a ring.
-    for (std::uint32_t at = own; at != kNone && seats_[own].next != kNone; at = seats_[at].next) {
-      const std::uint32_t next = seats_[at].next;
-      add(at, next == kNone ? own : next, Chain{.batch = batch(id)}.reach());
+    if (several != on_several_.end() && *several == id) {
+      // Who knows of an instruction on one line does so on all: a ring.
+      for (std::uint32_t at = own; at != kNone; at = seats_[at].next) {
+        const std::uint32_t next = seats_[at].next;
+        add(seats_[at].line, {at, next == kNone ? own : next}, Chain{.batch = batch(id)}.reach());
+      }
+      ++several;
     }
-    each_reach(id, [&](std::uint32_t producer, const Reach& by) { add(own, producer, by); });
+    const std::uint32_t line = line_of_[index(program_->lanes((*program_)[id]).front())];
+    each_reach(id, [&](std::uint32_t ended, const Reach& by) { add(line, {own, ended}, by); });
   }
   const std::vector<std::uint32_t> moved = sort_links();
   for (const LinkStep& one : found) {
@@ -203,15 +217,8 @@ bool Order::share_another_line(const Seat& a, const Seat& b) const {
   }
 }
 
-/// Whether the target has ended where the line is known up to `position`. Of what holds no lane one
-/// can tell when something starts that waits for it.
-bool Order::tells(std::uint32_t line, Position position) const {
-  if (target_.seat < first_laneless_) {
-    for (std::uint32_t at = target_.seat; at != kNone; at = seats_[at].next) {
-      if (seats_[at].line == line) return Position{target_.body, at} <= position;
-    }
-    return false;
-  }
+/// Of what holds no lane one can tell when something starts that waits for it.
+bool Order::tells_by_follower(std::uint32_t line, Position position) const {
   const std::uint32_t row = target_.seat - first_laneless_;
   for (std::uint32_t i = first_follower_[row]; i < first_follower_[row + 1]; ++i) {
     const std::uint32_t at = seat_of_[index(followers_[i].producer)];
@@ -256,34 +263,35 @@ bool Order::start(Position then) {
   return found;
 }
 
+/// The last step of the link up to a seat, if there is one and it is not the last of all.
+std::uint32_t Order::find_step(const Link& link, std::uint32_t seat) const {
+  const auto begin = steps_.begin() + link.begin, last = steps_.begin() + (link.end - 1);
+  if (seat < begin->seat || seat >= last->seat) return link.end - 1;
+  const auto above = std::upper_bound(
+      begin, last, seat, [](std::uint32_t wanted, const Step& one) { return wanted < one.seat; });
+  return static_cast<std::uint32_t>(above - steps_.begin()) - 1;
+}
+
 /// Up to where the line that `link` leads to is known; nowhere: Position{}.
-Order::Position Order::follow(Link& link, Position position) const {
-  const Step* const begin = steps_.data() + link.begin;
-  const Step* const last = steps_.data() + link.end - 1;
+inline Order::Position Order::follow(Link& link, Position position) const {
+  const auto holds = [&](std::uint32_t i) {
+    return i + 1 < link.end && steps_[i].seat <= position.seat &&
+           position.seat < steps_[i + 1].seat;
+  };
   std::int64_t body = position.body;
-  const Step* found = last;
-  const std::int64_t last_body = batches_ + link.reach.past_last - 1;
-  if (body > last_body) {
+  std::uint32_t step = link.end - 1;
+  if (const std::int64_t last_body = batches_ + link.reach.past_last - 1; body > last_body) {
     body = last_body;
-  } else if (position.seat < begin->seat) {
-    --body;
-  } else if (position.seat < last->seat) {
-    const auto holds = [&](const Step* step) {
-      return step->seat <= position.seat && position.seat < (step + 1)->seat;
-    };
-    found = steps_.data() + link.last_found;
-    if (found == last || !holds(found)) {
-      found = found + 1 < last && holds(found + 1)
-                  ? found + 1
-                  : std::upper_bound(
-                        begin, last, position.seat,
-                        [](std::uint32_t seat, const Step& step) { return seat < step.seat; }) -
-                        1;
-    }
-    link.last_found = static_cast<std::uint32_t>(found - steps_.data());
+  } else if (holds(link.last_found)) {
+    step = link.last_found;
+  } else if (holds(link.last_found + 1)) {
+    step = ++link.last_found;
+  } else {
+    step = link.last_found = find_step(link, position.seat);
+    if (position.seat < steps_[link.begin].seat) --body;
   }
   if (body < link.reach.first) return {};
-  return {body - link.reach.lag, found->known};
+  return {body - link.reach.lag, steps_[step].known};
 }
 
 bool Order::by_one_link(std::uint32_t line, Position position) {

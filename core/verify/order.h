@@ -110,6 +110,7 @@ class Order {
 
   std::vector<std::uint32_t> find_lines();
   void take_seats(std::vector<std::uint32_t> next_seat);
+  void sit_also(std::uint32_t seat, std::uint32_t line, std::uint32_t& next_seat);
   void find_followers();
   void make_links();
   std::uint32_t link_of(const Link& wanted, std::vector<std::uint32_t>& buckets);
@@ -124,11 +125,20 @@ class Order {
   }
   bool share_another_line(const Seat& a, const Seat& b) const;
   bool ask(Position first, Position then, std::int64_t batches);
-  bool tells(std::uint32_t line, Position position) const;
+  /// Whether the target has ended where the line is known up to `position`.
+  bool tells(std::uint32_t line, Position position) const {
+    if (target_.seat >= first_laneless_) return tells_by_follower(line, position);
+    for (std::uint32_t at = target_.seat; at != kNone; at = seats_[at].next) {
+      if (seats_[at].line == line) return Position{target_.body, at} <= position;
+    }
+    return false;
+  }
+  bool tells_by_follower(std::uint32_t line, Position position) const;
   bool by_one_link(std::uint32_t line, Position position);
   bool climb_as_before(Position position);
   bool start(Position then);
   bool reach(std::uint32_t line, Position position, std::uint32_t by);
+  std::uint32_t find_step(const Link& link, std::uint32_t seat) const;
   Position follow(Link& link, Position position) const;
   bool climb();
   void remember_way(const Link& last);
@@ -139,6 +149,7 @@ class Order {
   std::vector<std::uint32_t> line_of_;  // of each lane
   std::vector<std::uint32_t> seat_of_;  // of each instruction: its first seat
   std::vector<Seat> seats_;
+  std::vector<InstructionId> on_several_;            // lines; ascending
   std::uint32_t first_laneless_ = 0, laneless_ = 0;  // seats without a lane, and how many
   std::vector<std::uint32_t> first_follower_;        // of each seat without a lane …
   std::vector<Wait> followers_;                      // … who waits for it

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "core/verify/checkers.h"
@@ -9,55 +8,11 @@ namespace tandem::verification {
 
 namespace {
 
-/// The uses of a ring in turn. A slot is taken when the first of a use's `acquires` starts, and
-/// free when all of its `releases` have ended.
-class Uses {
- public:
-  void clear() {
-    uses_.clear();
-    ids_.clear();
-  }
-  /// A new use; `label`: the microbatch, or of gradients the last one. Acquires come before
-  /// releases.
-  void begin(std::int32_t label) { uses_.push_back({label, end(), end(), end()}); }
-  void acquire(Seated id) {
-    if (!exists(id)) return;
-    ids_.push_back(id);
-    uses_.back().releases = uses_.back().end = end();
-  }
-  void release(Seated id) {
-    if (!exists(id)) return;
-    ids_.push_back(id);
-    uses_.back().end = end();
-  }
-  /// What nobody releases takes no slot. False: so it was.
-  bool drop_unreleased() {
-    Use& use = uses_.back();
-    if (use.releases != use.end) return true;
-    ids_.resize(use.acquires);
-    use.releases = use.end = end();
-    return false;
-  }
-
-  std::int64_t size() const { return static_cast<std::int64_t>(uses_.size()); }
-  std::int32_t label(std::int64_t q) const { return use(q).label; }
-  std::span<const Seated> acquires(std::int64_t q) const {
-    return std::span(ids_).subspan(use(q).acquires, use(q).releases - use(q).acquires);
-  }
-  std::span<const Seated> releases(std::int64_t q) const {
-    return std::span(ids_).subspan(use(q).releases, use(q).end - use(q).releases);
-  }
-
- private:
-  struct Use {
-    std::int32_t label;
-    std::uint32_t acquires, releases, end;  // where these begin in ids_
-  };
-  const Use& use(std::int64_t q) const { return uses_[static_cast<std::size_t>(q)]; }
-  std::uint32_t end() const { return static_cast<std::uint32_t>(ids_.size()); }
-
-  std::vector<Use> uses_;
-  std::vector<Seated> ids_;
+/// One use of a ring slot: taken when the first of what acquires it starts, free when all that
+/// release it have ended.
+struct Use {
+  std::int32_t label;                     // the microbatch, or of gradients the last one
+  std::uint32_t acquires, releases, end;  // where these begin in `ids_`
 };
 
 class Slots {
@@ -70,9 +25,9 @@ class Slots {
       find_links(stage);
       for (const SlotKind kind : {SlotKind::stash, SlotKind::input, SlotKind::output,
                                   SlotKind::output_gradient, SlotKind::input_gradient}) {
-        uses_.clear();
+        clear();
         for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-          if (facts_.stage_of(facts_.part(stage), r) == stage) fill(stage, kind, r);
+          if (facts_.stage_of(facts_.part(stage), r) == stage) add_use(stage, kind, r);
         }
         check_ring(stage, kind);
       }
@@ -82,6 +37,15 @@ class Slots {
   }
 
  private:
+  void clear() {
+    uses_.clear();
+    ids_.clear();
+  }
+  std::uint32_t end() const { return static_cast<std::uint32_t>(ids_.size()); }
+  void add(Seated id) {
+    if (exists(id)) ids_.push_back(id);
+  }
+
   void find_links(StageId stage) {
     in_.clear();
     out_.clear();
@@ -91,100 +55,110 @@ class Slots {
     }
   }
 
-  void fill(StageId stage, SlotKind kind, std::int32_t r) {
-    uses_.begin(r);
+  void add_use(StageId stage, SlotKind kind, std::int32_t r) {
+    Use use{r, end(), 0, 0};
+    acquire(stage, kind, r);
+    use.releases = end();
+    release(stage, kind, r);
+    use.end = end();
+    const bool made = kind == SlotKind::output || kind == SlotKind::input_gradient;
+    if (made && use.releases == use.end) {  // nobody takes it, so that it holds no slot
+      ids_.resize(use.acquires);
+      use.releases = use.end = use.acquires;
+    }
+    uses_.push_back(use);
+  }
+
+  using Transfers = std::vector<Seated> Link::*;
+
+  void acquire(StageId stage, SlotKind kind, std::int32_t r) {
     const PartId part = facts_.part(stage);
     switch (kind) {
       case SlotKind::stash: {
         const Seated again = facts_.find(Work::recompute, part, r);
-        uses_.acquire(exists(again) ? again : facts_.find(Work::forward, part, r));
-        uses_.release(facts_.last_gradient(part, r));
-        return;
+        return add(exists(again) ? again : facts_.find(Work::forward, part, r));
       }
       case SlotKind::input:
-        return fill_received(stage, r, in_, &Link::activation);
+        return add_transfers(in_, &Link::activation, r);
       case SlotKind::output_gradient:
-        return fill_received(stage, r, out_, &Link::gradient);
+        return add_transfers(out_, &Link::gradient, r);
       case SlotKind::output:
-        uses_.acquire(facts_.find(Work::forward, part, r));
-        if (fill_made(stage, r, out_, &Link::activation)) {
-          uses_.release(facts_.last_gradient(part, r));
-        }
-        return;
+        return add(facts_.find(Work::forward, part, r));
       case SlotKind::input_gradient:
-        uses_.acquire(facts_.find(Work::input_gradient, part, r));
-        fill_made(stage, r, in_, &Link::gradient);
-        return;
+        return add(facts_.find(Work::input_gradient, part, r));
       case SlotKind::weights:
       case SlotKind::gradients:
         return;
     }
   }
 
-  using Transfers = std::vector<Seated> Link::*;
+  void add_transfers(const std::vector<const Link*>& links, Transfers transfers, std::int32_t r) {
+    for (const Link* link : links) add((link->*transfers)[static_cast<std::size_t>(r)]);
+  }
 
-  void fill_received(StageId stage, std::int32_t r, const std::vector<const Link*>& links,
-                     Transfers transfers) {
-    for (const Link* link : links) {
-      uses_.acquire((link->*transfers)[static_cast<std::size_t>(r)]);
-    }
-    uses_.release(facts_.last_gradient(facts_.part(stage), r));
+  void release(StageId stage, SlotKind kind, std::int32_t r) {
+    const std::uint32_t begin = end();
+    if (kind == SlotKind::output) add_takers(stage, out_, &Link::activation, r);
+    if (kind == SlotKind::input_gradient) return add_takers(stage, in_, &Link::gradient, r);
+    if (kind == SlotKind::output && end() == begin) return;
+    add(facts_.last_gradient(facts_.part(stage), r));
   }
 
   /// What is made here goes by transfer, or stays until its consumer on this device has done with
-  /// it. False: nobody takes it.
-  bool fill_made(StageId stage, std::int32_t r, const std::vector<const Link*>& links,
-                 Transfers transfers) {
+  /// it.
+  void add_takers(StageId stage, const std::vector<const Link*>& links, Transfers transfers,
+                  std::int32_t r) {
     for (const Link* link : links) {
       const PartId other = link->from == facts_.part(stage) ? link->to : link->from;
       const StageId consumer = facts_.stage_of(other, r);
       if (consumer == kNoStage) continue;
       const bool here = facts_.device(consumer) == facts_.device(stage);
-      uses_.release(here ? facts_.last_gradient(other, r)
-                         : (link->*transfers)[static_cast<std::size_t>(r)]);
+      add(here ? facts_.last_gradient(other, r) : (link->*transfers)[static_cast<std::size_t>(r)]);
     }
-    return uses_.drop_unreleased();
   }
 
   void fill_gradients(StageId stage) {
-    const auto& updates = facts_.updates(stage);
-    uses_.clear();
-    for (const UpdateFact& update : updates) {
-      uses_.begin(update.last);
+    clear();
+    for (const UpdateFact& update : facts_.updates(stage)) {
+      Use use{update.last, end(), 0, 0};
       for (std::int32_t r = update.first; r <= update.last; ++r) {
-        if (facts_.stage_of(facts_.part(stage), r) != stage) continue;
-        uses_.acquire(facts_.find(Work::weight_gradient, facts_.part(stage), r));
+        const WorkFact& work = facts_.work(Work::weight_gradient, facts_.part(stage), r);
+        if (facts_.stage_of(facts_.part(stage), r) == stage) add(work.id);
       }
-      if (uses_.acquires(uses_.size() - 1).empty()) {
+      if (use.acquires == end()) {
         // A replica without a microbatch of its own still holds the sum that it takes part in.
-        uses_.acquire(update.reduce_gradient);
-        uses_.acquire(update.reduce_tied);
+        add(update.reduce_gradient);
+        add(update.reduce_tied);
       }
-      uses_.release(update.id);
+      use.releases = end();
+      add(update.id);
+      use.end = end();
+      uses_.push_back(use);
     }
   }
 
   /// Use q of the ring `uses_` must wait for use q − count, which may lie batches before.
   void check_ring(StageId stage, SlotKind kind) {
-    const std::int64_t uses = uses_.size(), count = slots_[stage][kind];
+    const auto uses = static_cast<std::int64_t>(uses_.size());
+    const std::int64_t count = slots_[stage][kind];
     for (std::int64_t q = 0; q < uses; ++q) {
-      const auto acquires = uses_.acquires(q);
-      if (count < 1 && !acquires.empty()) {
-        return report_none(stage, kind, acquires.front(), uses_.label(q));
+      const Use& use = uses_[static_cast<std::size_t>(q)];
+      if (count < 1 && use.acquires < use.releases) {
+        return report_none(stage, kind, ids_[use.acquires], use.label);
       }
       if (count < 1) continue;
       const std::int64_t apart = q >= count ? 0 : (count - q + uses - 1) / uses;  // rounds up
-      const std::int64_t last = q - count + apart * uses;
-      for (const Seated then : acquires) {
-        for (const Seated first : uses_.releases(last)) {
-          if (order_.before(first, then, apart)) continue;
+      const Use& last = uses_[static_cast<std::size_t>(q - count + apart * uses)];
+      for (std::uint32_t then = use.acquires; then < use.releases; ++then) {
+        for (std::uint32_t first = last.releases; first < last.end; ++first) {
+          if (order_.before(ids_[first], ids_[then], apart)) continue;
           report_.add(
-              ViolationKind::slot_overwritten, then,
+              ViolationKind::slot_overwritten, ids_[then],
               "{}: with {} {} slots, {} takes the one of microbatch {}{} for microbatch {}, "
               "but {} may still use it",
-              at_stage(program_, stage), count, name(kind), at_instruction(program_, then),
-              uses_.label(last), apart == 0 ? "" : fmt::format(" ({} before)", batches(apart)),
-              uses_.label(q), at_instruction(program_, first));
+              at_stage(program_, stage), count, name(kind), at_instruction(program_, ids_[then]),
+              last.label, apart == 0 ? "" : fmt::format(" ({} before)", batches(apart)), use.label,
+              at_instruction(program_, ids_[first]));
         }
       }
     }
@@ -202,7 +176,8 @@ class Slots {
   const SlotCounts& slots_;
   Report& report_;
   std::vector<const Link*> in_, out_;
-  Uses uses_;
+  std::vector<Use> uses_;  // of a ring, in turn
+  std::vector<Seated> ids_;
 };
 
 }  // namespace
