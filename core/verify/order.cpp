@@ -133,17 +133,17 @@ void Order::reach_further(InstructionId waiter, const Chain& chain, const Visit&
   }
 }
 
-std::uint32_t Order::link_of(const Link& wanted, std::vector<std::uint32_t>& buckets) {
-  const std::uint64_t hash = wanted.from * 0x9e3779b97f4a7c15U ^ wanted.to * 0xc2b2ae3d27d4eb4fU ^
-                             static_cast<std::uint64_t>(wanted.reach.first) * 0xff51afd7ed558ccdU ^
-                             static_cast<std::uint64_t>(wanted.reach.lag) * 0xc4ceb9fe1a85ec53U;
+std::uint32_t Order::link_of(std::uint32_t from, std::uint32_t to, const Reach& reach,
+                             std::vector<std::uint32_t>& buckets) {
+  const std::uint64_t hash = from * 0x9e3779b97f4a7c15U ^ to * 0xc2b2ae3d27d4eb4fU ^
+                             static_cast<std::uint64_t>(reach.first) * 0xff51afd7ed558ccdU ^
+                             static_cast<std::uint64_t>(reach.lag) * 0xc4ceb9fe1a85ec53U;
   std::uint32_t& bucket = buckets[(hash >> 32) & (buckets.size() - 1)];
   for (std::uint32_t l = bucket; l != kNone; l = links_[l].next_alike) {
     const Link& link = links_[l];
-    if (link.from == wanted.from && link.to == wanted.to && link.reach == wanted.reach) return l;
+    if (link.from == from && link.to == to && link.reach == reach) return l;
   }
-  links_.push_back(wanted);
-  links_.back().next_alike = bucket;
+  links_.push_back({.reach = reach, .from = from, .to = to, .next_alike = bucket});
   bucket = static_cast<std::uint32_t>(links_.size() - 1);
   return bucket;
 }
@@ -179,7 +179,7 @@ void Order::make_links() {
   const auto add = [&](std::uint32_t from_line, Step step, const Reach& reach) {
     const std::uint32_t to_line = seats_[step.known].line;
     if (from_line == to_line) return;  // implied
-    const std::uint32_t link = link_of({reach, from_line, to_line}, buckets);
+    const std::uint32_t link = link_of(from_line, to_line, reach, buckets);
     ++links_[link].end;
     found.push_back({link, step});
   };

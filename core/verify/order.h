@@ -113,7 +113,8 @@ class Order {
   void sit_also(std::uint32_t seat, std::uint32_t line, std::uint32_t& next_seat);
   void find_followers();
   void make_links();
-  std::uint32_t link_of(const Link& wanted, std::vector<std::uint32_t>& buckets);
+  std::uint32_t link_of(std::uint32_t from, std::uint32_t to, const Reach& reach,
+                        std::vector<std::uint32_t>& buckets);
   std::vector<std::uint32_t> sort_links();
   template <class Visit>
   void each_reach(InstructionId waiter, const Visit& visit) const;
