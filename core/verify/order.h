@@ -35,13 +35,14 @@ std::vector<std::int32_t> batches_of(const Program& program);
 
 class Order {
  public:
-  /// REQUIRES: the program's order is topological, and both arguments outlive this. `batch_of`: the
-  /// batch of each instruction's instance in body 0.
+  /// `batch_of`: the batch of each instruction's instance in body 0. REQUIRES: both arguments
+  /// outlive this.
   Order(const Program& program, std::span<const std::int32_t> batch_of);
 
   /// `first` has ended before the instance of `then` starts that works `batches_later` (maybe
   /// negative) batches later. Exact, but for long chains of instructions that hold no lane, and
-  /// that one of two has ended: what it does not see it denies.
+  /// that one of two has ended: what it does not see it denies. REQUIRES: the program's order is
+  /// topological.
   bool before(Seated first, Seated then, std::int64_t batches_later = 0) {
     const Seat &a = seats_[first.seat], &b = seats_[then.seat];
     const std::int64_t first_body = std::max<std::int64_t>(0, -batches_later) - a.batch;
