@@ -5,14 +5,13 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "core/lowering.h"
+#include "core/lowering_order.h"
 
 namespace tandem {
 
@@ -23,7 +22,7 @@ using lowering::Body;
 using lowering::kNone;
 using lowering::NodeId;
 
-/// Lanes and prices for the nodes of a body that has an order.
+/// Order, lanes and prices for the nodes of a body.
 class Assembly {
  public:
   Assembly(const Schedule& schedule, const Body& body, TransferLanes transfer_lanes)
@@ -38,18 +37,19 @@ class Assembly {
     make_lanes();
   }
 
-  ProgramParts parts(const std::vector<NodeId>& order) {
-    position_.resize(order.size());
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      position_[at(order[i])] = static_cast<std::uint32_t>(i);
-    }
+  ProgramParts parts() {
+    const std::size_t size = body_.size();
+    position_.resize(size);
     parts_.schedule = schedule_.name;
     parts_.microbatches = schedule_.microbatches;
     parts_.placement = placement_;
-    parts_.instructions.reserve(order.size());
+    parts_.instructions.reserve(size);
     parts_.lane_pool.reserve(body_.ops.size() + (shared_ ? 2 : 0) * body_.transfers.size());
     parts_.wait_pool.reserve(2 * body_.transfers.size() + body_.waits.size());
-    for (const NodeId node : order) add(node);
+    lowering::UnitOrder order(body_);
+    for (NodeId node = order.next(); node != kNone; node = order.next()) add(node);
+    order.check_complete(schedule_);
+    for (const NodeId node : late_) add_late_waits(node);
     return std::move(parts_);
   }
 
@@ -120,7 +120,8 @@ class Assembly {
   }
 
   void add(NodeId node) {
-    Instruction instruction;
+    position_[at(node)] = static_cast<std::uint32_t>(parts_.instructions.size());
+    Instruction& instruction = parts_.instructions.emplace_back();
     instruction.first_lane = static_cast<std::uint32_t>(parts_.lane_pool.size());
     instruction.first_wait = static_cast<std::uint32_t>(parts_.wait_pool.size());
     if (body_.is_transfer(node)) {
@@ -132,16 +133,16 @@ class Assembly {
         static_cast<std::uint16_t>(parts_.lane_pool.size() - instruction.first_lane);
     instruction.wait_count =
         static_cast<std::uint16_t>(parts_.wait_pool.size() - instruction.first_wait);
-    parts_.instructions.push_back(instruction);
   }
 
   void add_transfer(NodeId node, Instruction& instruction) {
     const lowering::Transfer& transfer = body_.transfer(node);
-    instruction.op = body_.op(node);
+    instruction.op = body_.ops[at(transfer.producer)];
+    instruction.op.kind = body_.links[transfer.link].kind;
+    instruction.op.staleness = 0;
     instruction.cost = cost_of(transfer.link);
     if (shared_) {
-      const std::array<LaneId, 2>& lanes = link_lanes_[transfer.link];
-      parts_.lane_pool.insert(parts_.lane_pool.end(), lanes.begin(), lanes.end());
+      for (const LaneId lane : link_lanes_[transfer.link]) parts_.lane_pool.push_back(lane);
     }
     add_wait(transfer.producer, 0);
   }
@@ -156,25 +157,24 @@ class Assembly {
     } else {
       parts_.lane_pool.push_back(compute_lane_[body_.device(node, placement_)]);
     }
-    const auto through = body_.transfers_to.of(node);
-    const auto others = body_.waits_of.of(node);
-    if (through.size() == 1 && others.empty()) {
-      add_wait(transfer_node(through.front()), body_.transfers[through.front()].lag);
-    } else if (!through.empty() || !others.empty()) {
-      add_latest_waits(node, through, others);
+    const NodeId through = body_.firsts[at(node)].to;
+    const bool waits = !body_.waits_of.of(node).empty();
+    if (through == kNone && !waits) return;
+    const bool one = !waits && body_.next(body_.next_to, through) == kNone;
+    if (one && body_.transfer(through).lag == 0) {
+      add_wait(through, 0);
+    } else {
+      late_.push_back(node);
     }
   }
-
-  NodeId transfer_node(std::uint32_t i) const { return static_cast<NodeId>(body_.ops.size() + i); }
 
   void add_wait(NodeId producer, std::uint32_t lag) {
     parts_.wait_pool.push_back({InstructionId{position_[at(producer)]}, lag});
   }
 
-  /// None for what a shared lane implies. Of producers on one lane the latest implies the others:
-  /// least lag, then last in order.
-  void add_latest_waits(NodeId consumer, std::span<const std::uint32_t> through,
-                        std::span<const std::uint32_t> others) {
+  /// Once all have a place. None for what a shared lane implies. Of producers on one lane the
+  /// latest implies the others: least lag, then last in order.
+  void add_late_waits(NodeId consumer) {
     struct Latest {
       NodeId producer;
       std::uint32_t lag;
@@ -193,11 +193,17 @@ class Assembly {
         *rival = wait;
       }
     };
-    for (const std::uint32_t i : through) offer(transfer_node(i), body_.transfers[i].lag);
-    for (const std::uint32_t i : others) {
+    for (NodeId node = body_.firsts[at(consumer)].to; node != kNone;
+         node = body_.next(body_.next_to, node)) {
+      offer(node, body_.transfer(node).lag);
+    }
+    for (const std::uint32_t i : body_.waits_of.of(consumer)) {
       const lowering::NodeWait& wait = body_.waits[i];
       if (!share_a_lane(consumer, wait.producer)) offer(wait.producer, wait.lag);
     }
+    Instruction& instruction = parts_.instructions[position_[at(consumer)]];
+    instruction.first_wait = static_cast<std::uint32_t>(parts_.wait_pool.size());
+    instruction.wait_count = static_cast<std::uint16_t>(kept.size());
     for (const Latest& wait : kept) add_wait(wait.producer, wait.lag);
   }
 
@@ -227,6 +233,7 @@ class Assembly {
   const bool shared_;
   ProgramParts parts_;
   std::vector<std::uint32_t> position_;  // of each node: its place in the order
+  std::vector<NodeId> late_;  // those whose waits are not all on what has a place before them
   Table<DeviceId, LaneId> compute_lane_;
   std::vector<std::array<LaneId, 2>> link_lanes_;
   std::map<Lane, LaneId> lane_ids_;
@@ -240,8 +247,7 @@ class Assembly {
 static ProgramParts parts_of(const Schedule& schedule, TransferLanes transfer_lanes) {
   Body body = lowering::ops_of(schedule);
   lowering::connect(schedule, lowering::OpIndex(schedule, body), body);
-  const std::vector<NodeId> order = lowering::order_by_unit_start(schedule, body);
-  return Assembly(schedule, body, transfer_lanes).parts(order);
+  return Assembly(schedule, body, transfer_lanes).parts();
 }
 
 Program lower(const Schedule& schedule, TransferLanes transfer_lanes) {

@@ -46,6 +46,12 @@ struct Transfer {
   std::uint32_t link = 0;
 };
 
+/// The first of an op's transfers.
+struct FirstTransfers {
+  NodeId from = kNone;  // it is their producer
+  NodeId to = kNone;    // it is their consumer
+};
+
 /// An op that its devices run together.
 struct Sum {
   NodeId node = kNone;
@@ -58,8 +64,8 @@ struct NodeWait {
   std::uint32_t lag = 0;
 };
 
-/// Rows of `NodeWait` or `Transfer` by node: rows of node i are list[first[i]] …
-/// list[first[i+1]−1]. Empty `first`: there are none at all.
+/// Rows of `NodeWait` by node: rows of node i are list[first[i]] … list[first[i+1]−1]. Empty
+/// `first`: there are none at all.
 struct ByNode {
   std::vector<std::uint32_t> first, list;
   std::span<const std::uint32_t> of(NodeId node) const {
@@ -73,15 +79,21 @@ struct Body {
   std::vector<NodeId> before;  // of each: the op before it in its device's order; of sums kNone
   std::vector<Sum> sums;       // ascending by node
   std::vector<Link> links;
-  std::vector<Transfer> transfers;  // node ops.size() + i
-  std::vector<NodeWait> waits;      // beyond those through transfers and those that lanes imply
-  ByNode transfers_to;              // of each op: indices of its transfers, by consumer …
-  ByNode transfers_from;            // … and by producer
-  ByNode waits_of;                  // indices into `waits`, by consumer
+  std::vector<Transfer> transfers;     // node ops.size() + i
+  std::vector<NodeWait> waits;         // beyond those through transfers and those that lanes imply
+  std::vector<FirstTransfers> firsts;  // of each op
+  // Of each transfer: the next one of its producer, and of its consumer, ascending. Empty where no
+  // op has several.
+  std::vector<NodeId> next_from, next_to;
+  ByNode waits_of;  // indices into `waits`, by consumer
 
   std::size_t size() const { return ops.size() + transfers.size(); }
   bool is_transfer(NodeId node) const { return at(node) >= ops.size(); }
   const Transfer& transfer(NodeId node) const { return transfers[at(node) - ops.size()]; }
+  /// The transfer after `node` of the same op, by one of the lists above.
+  NodeId next(const std::vector<NodeId>& list, NodeId node) const {
+    return list.empty() ? kNone : list[at(node) - ops.size()];
+  }
   /// A transfer's is its producer's, with its own kind.
   Op op(NodeId node) const {
     if (!is_transfer(node)) return ops[at(node)];
@@ -147,11 +159,6 @@ class OpIndex {
 /// Adds the transfers and the waits. Throws InfeasibleError when an op needs what the loop makes
 /// later.
 void connect(const Schedule& schedule, const OpIndex& index, Body& body);
-
-/// A topological order of lag-0 waits and device orders, by start time at unit cost (F = B = W = 1,
-/// whole backward 2, all else 0), ties to transfers and sums. Throws InfeasibleError with the wait
-/// cycle when there is none.
-std::vector<NodeId> order_by_unit_start(const Schedule& schedule, const Body& body);
 
 /// "forward 3 of stage 1 (device 1)".
 std::string describe(const Schedule& schedule, const Body& body, NodeId node);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,7 @@ namespace tandem::lowering {
 namespace {
 
 constexpr std::int32_t floor_div(std::int32_t a, std::int32_t b) {
+  if (b == 1) return a;  // the common case, and division is dear
   return a >= 0 ? a / b : -((-a + b - 1) / b);
 }
 
@@ -95,7 +97,7 @@ class Connector {
   /// Lets `consumer` wait for what `producer` made, through a transfer.
   void carry(NodeId producer, NodeId consumer, std::uint32_t link) {
     const std::int32_t bodies = place(producer).batch - place(consumer).batch;
-    body_.transfers.push_back({producer, consumer, 0, link});
+    body_.transfers.push_back({.producer = producer, .consumer = consumer, .link = link});
     const auto self = static_cast<NodeId>(body_.size() - 1);
     body_.transfers.back().lag = lag_of(self, consumer, bodies);
   }
@@ -178,31 +180,45 @@ class Connector {
   Body& body_;
 };
 
-/// Rows of `rows` by `node_of(row)`, in their own order.
-template <class Row, class NodeOf>
-ByNode by_node(const std::vector<Row>& rows, std::size_t nodes, NodeOf node_of) {
+/// Waits by their consumers, in their own order.
+ByNode by_consumer(const std::vector<NodeWait>& waits, std::size_t nodes) {
   ByNode by;
-  if (rows.empty()) return by;
+  if (waits.empty()) return by;
   by.first.assign(nodes + 1, 0);
-  for (const Row& row : rows) ++by.first[at(node_of(row)) + 1];
+  for (const NodeWait& wait : waits) ++by.first[at(wait.consumer) + 1];
   std::partial_sum(by.first.begin(), by.first.end(), by.first.begin());
-  by.list.resize(rows.size());
-  for (std::uint32_t i = 0; i < rows.size(); ++i) by.list[by.first[at(node_of(rows[i]))]++] = i;
-  // Each row's first is now the next row's.
+  by.list.resize(waits.size());
+  for (std::uint32_t i = 0; i < waits.size(); ++i) {
+    by.list[by.first[at(waits[i].consumer)]++] = i;
+  }
+  // Each consumer's first is now the next one's.
   std::copy_backward(by.first.begin(), by.first.end() - 1, by.first.end());
   by.first.front() = 0;
   return by;
+}
+
+/// Back to front, so that lists ascend.
+void list_transfers(Body& body) {
+  const auto put = [&](NodeId& first, std::vector<NodeId>& next, std::size_t i) {
+    const NodeId later = std::exchange(first, static_cast<NodeId>(body.ops.size() + i));
+    if (later == kNone) return;
+    if (next.empty()) next.assign(body.transfers.size(), kNone);
+    next[i] = later;
+  };
+  body.firsts.resize(body.ops.size());
+  for (std::size_t i = body.transfers.size(); i-- > 0;) {
+    const Transfer& transfer = body.transfers[i];
+    put(body.firsts[at(transfer.producer)].from, body.next_from, i);
+    put(body.firsts[at(transfer.consumer)].to, body.next_to, i);
+  }
 }
 
 }  // namespace
 
 void connect(const Schedule& schedule, const OpIndex& index, Body& body) {
   Connector(schedule, index, body).connect();
-  const std::size_t nodes = body.ops.size();
-  body.transfers_to = by_node(body.transfers, nodes, [](const Transfer& t) { return t.consumer; });
-  body.transfers_from =
-      by_node(body.transfers, nodes, [](const Transfer& t) { return t.producer; });
-  body.waits_of = by_node(body.waits, nodes, [](const NodeWait& wait) { return wait.consumer; });
+  list_transfers(body);
+  body.waits_of = by_consumer(body.waits, body.ops.size());
 }
 
 }  // namespace tandem::lowering

@@ -17,54 +17,46 @@ std::string_view name(LaneKind kind) {
   return kNames[index(kind)];
 }
 
-namespace {
-
-void check_parts(const ProgramParts& parts) {
-  TANDEM_CHECK(parts.microbatches > 0, parts.microbatches);
-  for (const Instruction& instruction : parts.instructions) {
-    TANDEM_CHECK(index(instruction.op.stage) < parts.placement.stages());
-    TANDEM_CHECK(index(instruction.cost) < parts.cost_keys.size());
-    TANDEM_CHECK(instruction.first_lane + instruction.lane_count <= parts.lane_pool.size());
-    TANDEM_CHECK(instruction.first_wait + instruction.wait_count <= parts.wait_pool.size());
-    TANDEM_CHECK(instruction.op.microbatch >= 0, instruction.op.microbatch);
-  }
-  for (const LaneId lane : parts.lane_pool) TANDEM_CHECK(index(lane) < parts.lanes.size());
-  for (const Lane& lane : parts.lanes) {
-    TANDEM_CHECK(index(lane.device) < parts.placement.devices);
-    TANDEM_CHECK(index(lane.peer) < parts.placement.devices);
-  }
-  for (const Wait& wait : parts.wait_pool) {
-    TANDEM_CHECK(index(wait.producer) < parts.instructions.size());
-  }
-}
-
-}  // namespace
-
 Program::Program(ProgramParts parts) : parts_(std::move(parts)) {
-  check_parts(parts_);
-  order_.resize(size());
-  std::size_t next = 0;
-  for (InstructionId& id : order_) id = id_at<InstructionId>(next++);
-  awaited_.assign(size(), false);
-  for (const Wait& wait : parts_.wait_pool) {
-    awaited_[index(wait.producer)] = true;
-    depth_ = std::max(depth_, wait.lag + 1);
-  }
+  TANDEM_CHECK(parts_.microbatches > 0, parts_.microbatches);
   std::int32_t furthest = 0;
   for (const Instruction& instruction : parts_.instructions) {
+    TANDEM_CHECK(index(instruction.op.stage) < parts_.placement.stages());
+    TANDEM_CHECK(index(instruction.cost) < parts_.cost_keys.size());
+    TANDEM_CHECK(instruction.first_lane + instruction.lane_count <= parts_.lane_pool.size());
+    TANDEM_CHECK(instruction.first_wait + instruction.wait_count <= parts_.wait_pool.size());
+    TANDEM_CHECK(instruction.op.microbatch >= 0, instruction.op.microbatch);
     furthest = std::max(furthest, instruction.op.microbatch);
   }
   ramp_ = furthest / parts_.microbatches;
-  slices_.resize(parts_.placement.devices);
-  Table<DeviceId, std::size_t> most(parts_.placement.devices, 0);
-  for (const LaneId lane : parts_.lane_pool) ++most[parts_.lanes[lane].device];
-  for (const DeviceId device : ids(slices_)) slices_[device].reserve(most[device]);
-  for (const InstructionId id : order_) {
+  LaneId last_lane{};
+  for (const LaneId lane : parts_.lane_pool) last_lane = std::max(last_lane, lane);
+  TANDEM_CHECK(parts_.lane_pool.empty() || index(last_lane) < parts_.lanes.size());
+  for (const Lane& lane : parts_.lanes) {
+    TANDEM_CHECK(index(lane.device) < parts_.placement.devices);
+    TANDEM_CHECK(index(lane.peer) < parts_.placement.devices);
+  }
+  Wait furthest_wait;
+  for (const Wait& wait : parts_.wait_pool) {
+    furthest_wait.producer = std::max(furthest_wait.producer, wait.producer);
+    furthest_wait.lag = std::max(furthest_wait.lag, wait.lag);
+  }
+  TANDEM_CHECK(parts_.wait_pool.empty() || index(furthest_wait.producer) < size());
+  depth_ = furthest_wait.lag + 1;
+  awaited_.assign(size(), false);
+  for (const Wait& wait : parts_.wait_pool) awaited_[index(wait.producer)] = true;
+}
+
+std::vector<InstructionId> Program::on(DeviceId device) const {
+  std::vector<InstructionId> slice;
+  for (const InstructionId id : order()) {
     for (const LaneId lane : lanes((*this)[id])) {
-      std::vector<InstructionId>& slice = slices_[parts_.lanes[lane].device];
-      if (slice.empty() || slice.back() != id) slice.push_back(id);
+      if (parts_.lanes[lane].device != device) continue;
+      slice.push_back(id);
+      break;
     }
   }
+  return slice;
 }
 
 std::string describe(const Program& program, InstructionId id) {

@@ -90,8 +90,10 @@ class Program {
   std::size_t size() const { return parts_.instructions.size(); }
   std::span<const Instruction> instructions() const { return parts_.instructions; }
   const Instruction& operator[](InstructionId id) const { return parts_.instructions[index(id)]; }
-  std::span<const InstructionId> order() const { return order_; }
-  std::span<const InstructionId> on(DeviceId device) const { return slices_[device]; }
+  /// All of them, in their order.
+  IdRange<InstructionId> order() const { return IdRange<InstructionId>(size()); }
+  /// Those that occupy a lane of `device`, in their order: its slice. Linear in the program.
+  std::vector<InstructionId> on(DeviceId device) const;
   std::span<const LaneId> lanes(const Instruction& instruction) const {
     return {parts_.lane_pool.data() + instruction.first_lane, instruction.lane_count};
   }
@@ -112,8 +114,6 @@ class Program {
 
  private:
   ProgramParts parts_;
-  std::vector<InstructionId> order_;
-  Table<DeviceId, std::vector<InstructionId>> slices_;
   std::vector<bool> awaited_;
   std::int32_t ramp_ = 0;
   std::uint32_t depth_ = 1;

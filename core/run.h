@@ -24,9 +24,9 @@ concept Machine = requires(M& machine, const Program& program, Instance instance
 
 /// Runs the instances of body `body` that fall inside a run of `batches` batches, from batch
 /// `first` on.
-template <Machine M>
-void run_body(const Program& program, std::span<const InstructionId> order, std::int64_t body,
-              std::int64_t batches, M& machine, std::int64_t first = 0) {
+template <Machine M, class Order>
+void run_body(const Program& program, const Order& order, std::int64_t body, std::int64_t batches,
+              M& machine, std::int64_t first = 0) {
   const std::int64_t begin = first * program.microbatches(), end = batches * program.microbatches();
   for (const InstructionId id : order) {
     const std::int64_t microbatch = body * program.microbatches() + program[id].op.microbatch;
@@ -34,11 +34,11 @@ void run_body(const Program& program, std::span<const InstructionId> order, std:
   }
 }
 
-/// Runs the instructions in `order`, a slice of the program's order, for `batches` batches, or for
-/// those from `first` on when the machine has ended the ones before.
-template <Machine M>
-void run(const Program& program, std::span<const InstructionId> order, std::int64_t batches,
-         M& machine, std::int64_t first = 0) {
+/// Runs the instructions in `order`, Program::order() or a device's slice of it, for `batches`
+/// batches, or for those from `first` on when the machine has ended the ones before.
+template <Machine M, class Order>
+void run(const Program& program, const Order& order, std::int64_t batches, M& machine,
+         std::int64_t first = 0) {
   for (std::int64_t body = first - program.ramp(); body < batches; ++body) {
     run_body(program, order, body, batches, machine, first);
   }

@@ -38,7 +38,8 @@ class DeviceMachine {
         world_(world),
         backend_(backend),
         stages_(world, pipeline, std::move(scratch)),
-        most_queued_(64 + 8 * program_.on(me).size()),
+        slice_(program_.on(me)),
+        most_queued_(64 + 8 * slice_.size()),
         events_(program_.depth() * program_.size()) {
     streams_.resize(program_.lanes().size());
     lane_end_.resize(program_.lanes().size());
@@ -74,6 +75,8 @@ class DeviceMachine {
   const std::vector<Span>& spans() const { return spans_; }
   const std::vector<LedgerEntry>& ledger() const { return stages_.ledger(); }
   DeviceId device() const { return me_; }
+  /// What it is to run: the program's instructions that occupy a lane of the device.
+  const std::vector<InstructionId>& slice() const { return slice_; }
   const Progress& progress() const { return progress_; }
   /// "device 2, f9 (microbatch 17)": this device and the work it began last, for error messages.
   std::string describe_last_work() const {
@@ -307,6 +310,7 @@ class DeviceMachine {
   World<B>& world_;
   B& backend_;
   StageWork<B> stages_;
+  const std::vector<InstructionId> slice_;
   const std::size_t most_queued_;
   std::vector<typename B::Event> events_;
   Table<LaneId, Stream*> streams_;    // null: another device's

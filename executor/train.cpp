@@ -300,7 +300,7 @@ class CpuRun {
   void run_device(CpuDevice<T>& device, std::int64_t first, std::int64_t last) {
     DeviceMachine<B>& machine = *device.machine;
     try {
-      tandem::run(program_, program_.on(machine.device()), last, machine, first);
+      tandem::run(program_, machine.slice(), last, machine, first);
       machine.drain();
     } catch (const cpu::Stopped&) {
     } catch (const DeviceError& error) {

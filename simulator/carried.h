@@ -4,7 +4,6 @@
 // can pass from one to the other and be compared with itself a body later.
 
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "core/program.h"
@@ -18,7 +17,7 @@ class Carried {
   explicit Carried(const Program& program);
 
   std::size_t lanes() const { return lanes_; }
-  /// Waits across bodies, ascending, each once; and the sums behind awaited updates.
+  /// Waits across bodies, ascending, each once.
   const std::vector<Wait>& waits() const { return waits_; }
   /// Where the row of waits()[i] begins in the state.
   std::size_t row(std::size_t i) const { return rows_[i]; }
@@ -27,21 +26,10 @@ class Carried {
   /// ≥ 1, and waits() has it.
   std::size_t place(InstructionId producer, std::uint32_t lag) const;
 
-  /// What really runs while one waits for `id`: of an update behind a sum the sum, `lag` bodies
-  /// before the update; else `id` itself.
-  Wait behind(InstructionId id) const {
-    if (behind_.empty()) return {id, 0};
-    const auto found = behind_.find(id);
-    return found == behind_.end() ? Wait{id, 0} : found->second;
-  }
-
  private:
-  void find_sums(const Program& program);
-
   std::size_t lanes_, size_;
   std::vector<Wait> waits_;
   std::vector<std::size_t> rows_;
-  std::unordered_map<InstructionId, Wait> behind_;
 };
 
 }  // namespace tandem

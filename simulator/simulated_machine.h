@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -49,7 +51,11 @@ class SimulatedMachine {
       start = std::max(start, done(instance.body - wait.lag, wait.producer));
     }
     const Duration end = start + costs_[instruction.cost];
-    tally(program, instance, free, start, end);
+    if (recorder_ != nullptr) {
+      recorder_->spans.push_back({instance.id, instance.body, start, end});
+    }
+    const OpKind kind = instruction.op.kind;
+    if (!is_transfer(kind) && !is_collective(kind)) tally(program, instance, free, start, end);
     for (const LaneId lane : program.lanes(instruction)) free_[lane] = end;
     done(instance.body, instance.id) = end;
   }
@@ -59,7 +65,8 @@ class SimulatedMachine {
   /// Everything that the future depends on after `body` is issued, as Carried has it.
   void append_state(std::int64_t body, std::vector<std::int64_t>& state) const;
 
-  /// As if a run had come to the end of `body` with this state and these tallies.
+  /// As if a run had come to the end of `body` with this state and these tallies. REQUIRES: nothing
+  /// was issued yet.
   void restore(std::int64_t body, std::span<const std::int64_t> state, DeviceTallies tallies);
 
  private:
@@ -80,6 +87,7 @@ class SimulatedMachine {
   const Duration& done(std::int64_t body, InstructionId id) const {
     return const_cast<SimulatedMachine*>(this)->done(body, id);
   }
+  /// Of an own op of its device.
   void tally(const Program& program, Instance instance, Duration free, Duration start,
              Duration end);
   /// Of the time from `free` to `start`, while the compute lane stood still, the part in which the
@@ -95,7 +103,11 @@ class SimulatedMachine {
   std::int64_t last_body_;
   std::size_t last_row_ = 0;  // of last_body_
   Table<LaneId, Duration> free_;
-  std::vector<Duration> done_;  // a ring of `depth_` bodies
+  struct Free {
+    void operator()(Duration* rows) const { std::free(rows); }
+  };
+  /// A ring of `depth_` bodies, all 0: by calloc(), which of a large one touches nothing.
+  std::unique_ptr<Duration[], Free> done_;
   DeviceTallies tallies_;
 };
 

@@ -90,11 +90,9 @@ void Sweep::add_exposed(const Waiter& waiter, std::span<const std::int64_t> valu
   for (const Candidate& one : candidates) start = std::max(start, values[one.awaited]);
   if (start == free) return;
   for (const Candidate& one : candidates) {
-    if (!one.communicates || values[one.awaited] != start) continue;
-    const Time end = values[one.runs];
-    longest = std::max(longest, end - std::max(free, end - costs[one.cost]));
+    if (values[one.awaited] == start) longest = std::max(longest, costs[one.cost]);
   }
-  exposed[waiter.device] += longest;
+  exposed[waiter.device] += std::min(start - free, longest);
 }
 
 }  // namespace tandem

@@ -82,7 +82,7 @@ class Sweep {
  private:
   friend class SweepCompiler;
 
-  /// A compute op that waits for several, or for an update behind a sum. Looked at before its step.
+  /// A compute op that waits for several. Looked at before its step.
   struct Waiter {
     std::size_t step = 0;
     std::uint16_t device = 0;
@@ -90,8 +90,8 @@ class Sweep {
     std::uint32_t first_candidate = 0, candidates = 0;
   };
   struct Candidate {
-    std::uint32_t awaited = 0, runs = 0, cost = 0;  // values, and the price of what runs
-    bool communicates = false;
+    std::uint32_t awaited = 0;  // value
+    std::uint32_t cost = 0;     // of what ends in it; the last, 0, where that is no transfer or sum
   };
   struct Copy {
     std::size_t to, from;

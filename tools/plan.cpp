@@ -14,6 +14,7 @@
 #include "planner/stage_memory.h"
 #include "tools/command.h"
 #include "tools/json_output.h"
+#include "tools/keep_memory.h"
 #include "tools/options.h"
 #include "tools/output_file.h"
 #include "tools/schedule_options.h"
@@ -235,6 +236,7 @@ int run_plan(const Arguments& arguments) {
   add_clip_option(options);
   for (const char* name : {"cluster", "width", "recompute"}) options.absent(name);
   options.parse(arguments);
+  keep_freed_memory();
   const PlanRequest request = request_of(options);
   if (options.has("output")) check_can_write(options.text("output"));
   const PlanResult result = find_plans(request);
