@@ -114,7 +114,7 @@ void set_devices(const Program& program, const DeviceTallies& tallies, double af
                               .weight_versions = 1};
   }
   for (const Instruction& instruction : program.instructions()) {
-    if (!reads_weights(instruction.op.kind)) continue;
+    if (instruction.op.staleness == 0 || !reads_weights(instruction.op.kind)) continue;
     std::int32_t& versions =
         result.devices[program.placement().device[instruction.op.stage]].weight_versions;
     versions = std::max(versions, 1 + instruction.op.staleness);

@@ -25,6 +25,10 @@ SimulatedMachine::SimulatedMachine(const Program& program, const CostTable& cost
   if (done_ == nullptr) throw std::bad_alloc();
 }
 
+void SimulatedMachine::record(Instance instance, Duration start, Duration end) const {
+  recorder_->spans.push_back({instance.id, instance.body, start, end});
+}
+
 void SimulatedMachine::tally(const Program& program, Instance instance, Duration free,
                              Duration start, Duration end) {
   const Instruction& instruction = program[instance.id];

@@ -51,9 +51,7 @@ class SimulatedMachine {
       start = std::max(start, done(instance.body - wait.lag, wait.producer));
     }
     const Duration end = start + costs_[instruction.cost];
-    if (recorder_ != nullptr) {
-      recorder_->spans.push_back({instance.id, instance.body, start, end});
-    }
+    if (recorder_ != nullptr) record(instance, start, end);
     const OpKind kind = instruction.op.kind;
     if (!is_transfer(kind) && !is_collective(kind)) tally(program, instance, free, start, end);
     for (const LaneId lane : program.lanes(instruction)) free_[lane] = end;
@@ -87,6 +85,7 @@ class SimulatedMachine {
   const Duration& done(std::int64_t body, InstructionId id) const {
     return const_cast<SimulatedMachine*>(this)->done(body, id);
   }
+  void record(Instance instance, Duration start, Duration end) const;
   /// Of an own op of its device.
   void tally(const Program& program, Instance instance, Duration free, Duration start,
              Duration end);
