@@ -25,7 +25,7 @@ using lowering::NodeId;
 /// Order, lanes and prices for the nodes of a body.
 class Assembly {
  public:
-  Assembly(const Schedule& schedule, const Body& body, TransferLanes transfer_lanes)
+  Assembly(const Schedule& schedule, Body& body, TransferLanes transfer_lanes)
       : schedule_(schedule),
         placement_(schedule.placement),
         body_(body),
@@ -76,7 +76,7 @@ class Assembly {
         for (const DeviceId device : sum++->devices) lane(device, LaneKind::collective, device);
         continue;
       }
-      const DeviceId device = placement_.device[body_.ops[node].stage];
+      const DeviceId device = placement_.device[body_.ops[node].op.stage];
       if (compute_lane_[device] != kNoLane) continue;
       compute_lane_[device] = lane(device, LaneKind::compute, device);
     }
@@ -137,7 +137,7 @@ class Assembly {
 
   void add_transfer(NodeId node, Instruction& instruction) {
     const lowering::Transfer& transfer = body_.transfer(node);
-    instruction.op = body_.ops[at(transfer.producer)];
+    instruction.op = body_.ops[at(transfer.producer)].op;
     instruction.op.kind = body_.links[transfer.link].kind;
     instruction.op.staleness = 0;
     instruction.cost = cost_of(transfer.link);
@@ -148,7 +148,7 @@ class Assembly {
   }
 
   void add_op(NodeId node, Instruction& instruction) {
-    instruction.op = body_.ops[at(node)];
+    instruction.op = body_.ops[at(node)].op;
     instruction.cost = cost_of(instruction.op);
     if (is_collective(instruction.op.kind)) {
       for (const DeviceId device : body_.sum(node).devices) {
@@ -157,7 +157,7 @@ class Assembly {
     } else {
       parts_.lane_pool.push_back(compute_lane_[body_.device(node, placement_)]);
     }
-    const NodeId through = body_.firsts[at(node)].to;
+    const NodeId through = body_.ops[at(node)].first_to;
     const bool waits = !body_.waits_of.of(node).empty();
     if (through == kNone && !waits) return;
     const bool one = !waits && body_.next(body_.next_to, through) == kNone;
@@ -193,7 +193,7 @@ class Assembly {
         *rival = wait;
       }
     };
-    for (NodeId node = body_.firsts[at(consumer)].to; node != kNone;
+    for (NodeId node = body_.ops[at(consumer)].first_to; node != kNone;
          node = body_.next(body_.next_to, node)) {
       offer(node, body_.transfer(node).lag);
     }
@@ -209,7 +209,7 @@ class Assembly {
 
   /// Of two ops only sums are still to be asked: what else shares a lane has no wait (lowering.h).
   bool share_a_lane(NodeId a, NodeId b) const {
-    if (!is_collective(body_.ops[at(a)].kind) || !is_collective(body_.ops[at(b)].kind))
+    if (!is_collective(body_.ops[at(a)].op.kind) || !is_collective(body_.ops[at(b)].op.kind))
       return false;
     const auto &ours = body_.sum(a).devices, &theirs = body_.sum(b).devices;
     return std::find_first_of(ours.begin(), ours.end(), theirs.begin(), theirs.end()) != ours.end();
@@ -220,7 +220,7 @@ class Assembly {
       if (!shared_) return std::nullopt;
       return link_lanes_[body_.transfer(node).link].front();
     }
-    if (!is_collective(body_.ops[at(node)].kind)) {
+    if (!is_collective(body_.ops[at(node)].op.kind)) {
       return compute_lane_[body_.device(node, placement_)];
     }
     const DeviceId device = body_.sum(node).devices.front();
@@ -229,7 +229,7 @@ class Assembly {
 
   const Schedule& schedule_;
   const Placement& placement_;
-  const Body& body_;
+  Body& body_;
   const bool shared_;
   ProgramParts parts_;
   std::vector<std::uint32_t> position_;  // of each node: its place in the order

@@ -46,10 +46,15 @@ struct Transfer {
   std::uint32_t link = 0;
 };
 
-/// The first of an op's transfers.
-struct FirstTransfers {
-  NodeId from = kNone;  // it is their producer
-  NodeId to = kNone;    // it is their consumer
+/// A node that is no transfer, with all that finding an order for it touches: as tables of their
+/// own, each would be another miss of the cache.
+struct OpNode {
+  Op op;
+  NodeId before = kNone;      // the op before it in its device's order; of sums kNone
+  NodeId first_from = kNone;  // the first of the transfers that carry its result …
+  NodeId first_to = kNone;    // … and of those that bring what it needs
+  std::int32_t start = 0;     // when it may start: while an order is sought
+  std::uint32_t pending = 0;  // how many before it have not ended: likewise
 };
 
 /// An op that its devices run together.
@@ -75,13 +80,11 @@ struct ByNode {
 };
 
 struct Body {
-  std::vector<Op> ops;         // of the nodes that are no transfers
-  std::vector<NodeId> before;  // of each: the op before it in its device's order; of sums kNone
-  std::vector<Sum> sums;       // ascending by node
+  std::vector<OpNode> ops;
+  std::vector<Sum> sums;  // ascending by node
   std::vector<Link> links;
-  std::vector<Transfer> transfers;     // node ops.size() + i
-  std::vector<NodeWait> waits;         // beyond those through transfers and those that lanes imply
-  std::vector<FirstTransfers> firsts;  // of each op
+  std::vector<Transfer> transfers;  // node ops.size() + i
+  std::vector<NodeWait> waits;      // beyond those through transfers and those that lanes imply
   // Of each transfer: the next one of its producer, and of its consumer, ascending. Empty where no
   // op has several.
   std::vector<NodeId> next_from, next_to;
@@ -96,15 +99,15 @@ struct Body {
   }
   /// A transfer's is its producer's, with its own kind.
   Op op(NodeId node) const {
-    if (!is_transfer(node)) return ops[at(node)];
-    Op carried = ops[at(transfer(node).producer)];
+    if (!is_transfer(node)) return ops[at(node)].op;
+    Op carried = ops[at(transfer(node).producer)].op;
     carried.kind = links[transfer(node).link].kind;
     carried.staleness = 0;
     return carried;
   }
   const Sum& sum(NodeId node) const;
   DeviceId device(NodeId node, const Placement& placement) const {
-    return placement.device[ops[at(node)].stage];
+    return placement.device[ops[at(node)].op.stage];
   }
 };
 

@@ -66,7 +66,6 @@ Body ops_of(const Schedule& schedule) {
   std::size_t count = 0;
   for (const std::vector<Op>& order : schedule.order) count += order.size();
   body.ops.reserve(count);
-  body.before.reserve(count);
   std::map<std::tuple<OpKind, StageId, std::int32_t>, NodeId> together;
   for (const DeviceId device : ids(schedule.order)) {
     NodeId before = kNone;
@@ -74,17 +73,15 @@ Body ops_of(const Schedule& schedule) {
       check_op(schedule, device, op);
       const auto self = static_cast<NodeId>(body.ops.size());
       if (!is_collective(op.kind)) {
-        body.ops.push_back(op);
-        body.before.push_back(std::exchange(before, self));
+        body.ops.push_back({.op = op, .before = std::exchange(before, self)});
         continue;
       }
       std::vector<StageId> stages = participants(schedule.placement, op);
       if (stages.empty()) reject(schedule, "a tied sum needs tied parts");
       const auto key = std::tuple(op.kind, stages.front(), op.microbatch % schedule.microbatches);
       if (!together.try_emplace(key, self).second) continue;
-      body.ops.push_back(op);
-      body.ops.back().stage = stages.front();
-      body.before.push_back(kNone);
+      body.ops.push_back({.op = op});
+      body.ops.back().op.stage = stages.front();
       std::vector<DeviceId> devices;
       for (const StageId stage : stages) devices.push_back(schedule.placement.device[stage]);
       std::sort(devices.begin(), devices.end());
@@ -103,7 +100,7 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
   const std::size_t cells = schedule.placement.stages() * at(m_);
   for (auto* table : {&forward_, &input_gradient_, &weight_gradient_}) table->assign(cells, kNone);
   for (std::size_t i = 0; i < body.ops.size(); ++i) {
-    const Op& op = body.ops[i];
+    const Op& op = body.ops[i].op;
     const auto node = static_cast<NodeId>(i);
     if (op.kind == OpKind::forward) record(forward_, op, node);
     if (op.kind == OpKind::recompute) {
@@ -115,7 +112,7 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
     if (op.kind == OpKind::update) updates_[op.stage].push_back(node);
   }
   for (const Sum& sum : body.sums) {
-    const Op& op = body.ops[at(sum.node)];
+    const Op& op = body.ops[at(sum.node)].op;
     std::vector<NodeId>& table = sums_[index(op.kind)];
     table.resize(cells, kNone);
     for (const StageId stage : sum.stages) {
@@ -140,7 +137,7 @@ void OpIndex::record(std::vector<NodeId>& table, const Op& op, NodeId node) {
 
 void OpIndex::record_updates() {
   const auto residue = [&](NodeId node) {
-    return split(body_.ops[at(node)].microbatch, m_).residue;
+    return split(body_.ops[at(node)].op.microbatch, m_).residue;
   };
   for (const StageId stage : ids(updates_)) {
     std::vector<NodeId>& updates = updates_[stage];
@@ -148,7 +145,7 @@ void OpIndex::record_updates() {
               [&](NodeId a, NodeId b) { return residue(a) < residue(b); });
     std::int32_t covered = 0;
     for (const NodeId update : updates) {
-      if (residue(update) - body_.ops[at(update)].span + 1 != covered) {
+      if (residue(update) - body_.ops[at(update)].op.span + 1 != covered) {
         reject(schedule_,
                fmt::format("the updates of stage {} do not cover microbatch {} exactly once",
                            index(stage), covered));
@@ -167,7 +164,7 @@ std::int32_t OpIndex::update_covering(StageId stage, std::int32_t residue) const
   if (updates.size() == 1) return 0;
   const auto covering =
       std::lower_bound(updates.begin(), updates.end(), residue, [&](NodeId node, std::int32_t r) {
-        return split(body_.ops[at(node)].microbatch, m_).residue < r;
+        return split(body_.ops[at(node)].op.microbatch, m_).residue < r;
       });
   return static_cast<std::int32_t>(covering - updates.begin());
 }

@@ -18,8 +18,8 @@ namespace {
 template <class Visit>
 void for_each_before(const Body& body, NodeId node, Visit visit) {
   if (body.is_transfer(node)) return visit(body.transfer(node).producer);
-  if (body.before[at(node)] != kNone) visit(body.before[at(node)]);
-  for (NodeId carries = body.firsts[at(node)].to; carries != kNone;
+  if (body.ops[at(node)].before != kNone) visit(body.ops[at(node)].before);
+  for (NodeId carries = body.ops[at(node)].first_to; carries != kNone;
        carries = body.next(body.next_to, carries)) {
     if (body.transfer(carries).lag == 0) visit(carries);
   }
@@ -37,7 +37,7 @@ std::string picture_of_cycle(const Schedule& schedule, const Body& body,
     const DeviceId device = body.device(member, schedule.placement);
     std::string line = fmt::format("  {} |", index(device)), marks(line.size(), ' ');
     const std::vector<Op>& order = schedule.order[device];
-    const auto culprit = std::find(order.begin(), order.end(), body.ops[at(member)]);
+    const auto culprit = std::find(order.begin(), order.end(), body.ops[at(member)].op);
     if (culprit == order.end()) continue;
     const auto first = culprit - order.begin() > 6 ? culprit - 6 : order.begin();
     const auto last = order.end() - culprit > 6 ? culprit + 6 : order.end();
@@ -79,7 +79,7 @@ template <class NeverRan>
       "schedule \"{}\" would deadlock, a cycle of {} waits:", schedule.name, path.size());
   for (std::size_t i = 0; i < path.size(); ++i) {
     const NodeId blocker = path[(i + 1) % path.size()];
-    const bool in_order = !body.is_transfer(path[i]) && body.before[at(path[i])] == blocker;
+    const bool in_order = !body.is_transfer(path[i]) && body.ops[at(path[i])].before == blocker;
     text += fmt::format("\n  {} {} {}", describe(schedule, body, path[i]),
                         in_order ? "comes after" : "waits for", describe(schedule, body, blocker));
   }
@@ -88,20 +88,19 @@ template <class NeverRan>
 
 }  // namespace
 
-UnitOrder::UnitOrder(const Body& body)
-    : body_(body), states_(body.ops.size()), queue_(body.size()) {
-  for (std::size_t i = 0; i < body.ops.size(); ++i) states_[i].pending = body.before[i] != kNone;
+UnitOrder::UnitOrder(Body& body) : body_(body), queue_(body.size()) {
+  for (OpNode& node : body.ops) node.pending = node.before != kNone;
   for (const Transfer& transfer : body.transfers) {
-    if (transfer.lag == 0) ++states_[at(transfer.consumer)].pending;
+    if (transfer.lag == 0) ++body.ops[at(transfer.consumer)].pending;
   }
   for (const NodeWait& wait : body.waits) {
     if (wait.lag > 0) continue;
-    ++states_[at(wait.consumer)].pending;
+    ++body.ops[at(wait.consumer)].pending;
     waiters_.emplace_back(wait.producer, wait.consumer);
   }
   std::sort(waiters_.begin(), waiters_.end());
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (states_[i].pending == 0) push(0, static_cast<NodeId>(i));
+  for (std::size_t i = 0; i < body.ops.size(); ++i) {
+    if (body.ops[i].pending == 0) push(0, static_cast<NodeId>(i));
   }
 }
 

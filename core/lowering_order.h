@@ -57,8 +57,8 @@ class BucketQueue {
 /// whole backward 2, all else 0), ties to transfers and sums.
 class UnitOrder {
  public:
-  /// `body` must outlive it.
-  explicit UnitOrder(const Body& body);
+  /// `body` must outlive it; its nodes keep how far it is.
+  explicit UnitOrder(Body& body);
 
   /// The next node; kNone after the last. A node at a time, so that who takes it finds near what
   /// finding it has touched.
@@ -70,7 +70,7 @@ class UnitOrder {
       const Transfer& transfer = body_.transfer(node);
       if (transfer.lag == 0) ended(queue_.now(), transfer.consumer);
     } else {
-      end_op(node, queue_.now() + unit_time(body_.ops[at(node)]));
+      end_op(node, queue_.now() + unit_time(body_.ops[at(node)].op));
     }
     return node;
   }
@@ -80,16 +80,16 @@ class UnitOrder {
 
  private:
   /// Some of what comes before the op never ran.
-  bool stuck(NodeId op) const { return states_[at(op)].pending > 0; }
+  bool stuck(NodeId op) const { return body_.ops[at(op)].pending > 0; }
 
   void push(std::int32_t time, NodeId node) {
-    queue_.push(time, is_compute(body_.ops[at(node)].kind), node);
+    queue_.push(time, is_compute(body_.ops[at(node)].op.kind), node);
   }
 
   void ended(std::int32_t end, NodeId next) {
-    State& state = states_[at(next)];
-    state.start = std::max(state.start, end);
-    if (--state.pending == 0) push(state.start, next);
+    OpNode& node = body_.ops[at(next)];
+    node.start = std::max(node.start, end);
+    if (--node.pending == 0) push(node.start, next);
   }
 
   /// Those that come after it in the order of their numbers, transfers last.
@@ -103,7 +103,7 @@ class UnitOrder {
       }
     }
     if (after != kNone) ended(end, after);
-    for (NodeId carries = body_.firsts[at(node)].from; carries != kNone;
+    for (NodeId carries = body_.ops[at(node)].first_from; carries != kNone;
          carries = body_.next(body_.next_from, carries)) {
       queue_.push(end, false, carries);
     }
@@ -111,22 +111,15 @@ class UnitOrder {
 
   /// The op that has this one before it: the next number but for sums between them.
   NodeId after_on_device(NodeId node) const {
-    if (is_collective(body_.ops[at(node)].kind)) return kNone;
+    if (is_collective(body_.ops[at(node)].op.kind)) return kNone;
     for (std::size_t i = at(node) + 1; i < body_.ops.size(); ++i) {
-      if (body_.before[i] == node) return static_cast<NodeId>(i);
-      if (!is_collective(body_.ops[i].kind)) break;
+      if (body_.ops[i].before == node) return static_cast<NodeId>(i);
+      if (!is_collective(body_.ops[i].op.kind)) break;
     }
     return kNone;
   }
 
-  /// Of an op: when it may start, and how many before it have not ended.
-  struct State {
-    std::int32_t start = 0;
-    std::uint32_t pending = 0;
-  };
-
-  const Body& body_;
-  std::vector<State> states_;
+  Body& body_;
   std::vector<std::pair<NodeId, NodeId>> waiters_;  // producer, consumer
   BucketQueue queue_;
   std::size_t given_ = 0;

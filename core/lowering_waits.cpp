@@ -36,7 +36,7 @@ class Connector {
   }
 
  private:
-  std::int32_t offset(NodeId node) const { return body_.ops[at(node)].microbatch; }
+  std::int32_t offset(NodeId node) const { return body_.ops[at(node)].op.microbatch; }
   Split place(NodeId node) const { return split(offset(node), m_); }
 
   /// Bodies between the producer's and the consumer's instance of one microbatch; offsets are
@@ -61,7 +61,8 @@ class Connector {
   /// Unless the order of their lane implies it: ops of one device that are no sums run one after
   /// the other, as they are numbered.
   void add_wait(const NodeWait& wait) {
-    const Op &consumer = body_.ops[at(wait.consumer)], &producer = body_.ops[at(wait.producer)];
+    const Op &consumer = body_.ops[at(wait.consumer)].op,
+             &producer = body_.ops[at(wait.producer)].op;
     const bool one_lane = !is_collective(consumer.kind) && !is_collective(producer.kind) &&
                           placement_.device[consumer.stage] == placement_.device[producer.stage];
     if (one_lane && (wait.lag > 0 || wait.producer < wait.consumer)) return;
@@ -103,7 +104,7 @@ class Connector {
   }
 
   void add_local_waits(NodeId self) {
-    const Op op = body_.ops[at(self)];
+    const Op op = body_.ops[at(self)].op;
     switch (op.kind) {
       case OpKind::forward:
         wait_for_version(self);
@@ -139,7 +140,7 @@ class Connector {
   /// The last sum over devices that comes before `self` for the gradients of `stage`, or else the
   /// gradients themselves, of which the last to be made implies the others: they share a lane.
   void wait_for_gradients(NodeId self, StageId stage) {
-    const Op op = body_.ops[at(self)];
+    const Op op = body_.ops[at(self)].op;
     const Split last = place(self);
     // Kinds stand in the order in which they act on a gradient.
     for (const OpKind kind : {OpKind::reduce_norm, OpKind::reduce_gradient, OpKind::reduce_tied}) {
@@ -162,7 +163,7 @@ class Connector {
   /// A forward reads the version made `staleness` + 1 updates of its stage before the one that
   /// covers its microbatch.
   void wait_for_version(NodeId self) {
-    const Op op = body_.ops[at(self)];
+    const Op op = body_.ops[at(self)].op;
     const Split own = place(self);
     const std::vector<NodeId>& updates = index_.updates(op.stage);
     const auto count = static_cast<std::int32_t>(updates.size());
@@ -205,11 +206,10 @@ void list_transfers(Body& body) {
     if (next.empty()) next.assign(body.transfers.size(), kNone);
     next[i] = later;
   };
-  body.firsts.resize(body.ops.size());
   for (std::size_t i = body.transfers.size(); i-- > 0;) {
     const Transfer& transfer = body.transfers[i];
-    put(body.firsts[at(transfer.producer)].from, body.next_from, i);
-    put(body.firsts[at(transfer.consumer)].to, body.next_to, i);
+    put(body.ops[at(transfer.producer)].first_from, body.next_from, i);
+    put(body.ops[at(transfer.consumer)].first_to, body.next_to, i);
   }
 }
 
