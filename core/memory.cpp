@@ -10,7 +10,8 @@ namespace tandem {
 
 std::string_view name(SlotKind kind) {
   static constexpr std::string_view kNames[kSlotKinds] = {
-      "weights", "gradients", "stash", "input", "output", "output_gradient", "input_gradient"};
+      "weights", "gradients",       "stash",          "input",
+      "output",  "output_gradient", "input_gradient", "kept_gradients"};
   return kNames[index(kind)];
 }
 
@@ -74,6 +75,11 @@ Table<DeviceId, double> peak_activations(const Program& program, double after_in
   return peak;
 }
 
+Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes) {
+  const bool splits = slots[SlotKind::kept_gradients] > 0;
+  return splits ? std::max(bytes.workspace, bytes.forward_workspace) : bytes.workspace;
+}
+
 Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const SlotCounts& slots,
                                                const Table<StageId, StageBytes>& bytes) {
   const Placement& placement = program.placement();
@@ -88,11 +94,11 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
     of.gradients += held(SlotKind::gradients);
     of.optimizer += bytes[stage].optimizer;
     of.activations += held(SlotKind::stash);
-    for (const SlotKind kind :
-         {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
+    for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::output_gradient,
+                                SlotKind::input_gradient, SlotKind::kept_gradients}) {
       of.buffers += held(kind);
     }
-    workspace[device] = std::max(workspace[device], bytes[stage].workspace);
+    workspace[device] = std::max(workspace[device], workspace_of(slots[stage], bytes[stage]));
   }
   for (const DeviceId device : ids(memory)) memory[device].buffers += workspace[device];
   return memory;

@@ -27,8 +27,9 @@ enum class SlotKind : std::uint8_t {
                     // microbatch
   input_gradient,   // gradient made here; backward … its transfer, or the last gradient op of a
                     // consumer on this device
+  kept_gradients,   // where backward is split: what its input half leaves for its weight half
 };
-inline constexpr std::size_t kSlotKinds = 7;
+inline constexpr std::size_t kSlotKinds = 8;
 std::string_view name(SlotKind kind);
 
 /// Slots of each kind for one stage.
@@ -76,9 +77,15 @@ struct StageBytes {
   std::array<Bytes, kSlotKinds> slot{};
   Bytes optimizer = 0;  // state besides the weights, one copy whatever the versions
   Bytes workspace = 0;  // scratch that one running op needs; stages of a device share the largest
+  // With full recomputation, the stash of a forward, gone when it returns. Where backward is split
+  // it can't borrow a stash slot, which another microbatch may hold until its weight gradient.
+  Bytes forward_workspace = 0;
   Bytes& operator[](SlotKind kind) { return slot[index(kind)]; }
   Bytes operator[](SlotKind kind) const { return slot[index(kind)]; }
 };
+
+/// What a stage with these slots needs of the workspace that its device's stages share.
+Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes);
 
 /// Bytes of a device by class.
 struct MemoryByClass {

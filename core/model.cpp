@@ -30,6 +30,17 @@ std::int64_t stash_elements(const ModelSpec& model, const std::vector<LayerKind>
   return reads_numbers ? elements + boundary : elements;
 }
 
+/// Gradients inside the layers and between them.
+std::int64_t kept_elements(const ModelSpec& model, const std::vector<LayerKind>& kinds,
+                           LayerRange layers, std::int32_t microbatch_size, Recompute recompute) {
+  std::int64_t elements = (layers.size() - 1) * boundary_elements(model, microbatch_size);
+  for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
+    const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
+    elements += footprint(model, kind, microbatch_size, recompute).scratch;
+  }
+  return elements;
+}
+
 /// Of a whole backward: one layer's scratch at a time, and the gradients on its two sides.
 std::int64_t workspace_elements(const ModelSpec& model, const std::vector<LayerKind>& kinds,
                                 LayerRange layers, std::int32_t microbatch_size,
@@ -143,8 +154,11 @@ StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t m
   bytes[SlotKind::output] = boundary;
   bytes[SlotKind::output_gradient] = boundary;
   bytes[SlotKind::input_gradient] = boundary;
+  bytes[SlotKind::kept_gradients] =
+      kept_elements(model, kinds, layers, microbatch_size, recompute) * element;
   bytes.optimizer = optimizer_states(optimizer) * parameters * element;
   bytes.workspace = workspace_elements(model, kinds, layers, microbatch_size, recompute) * element;
+  if (recompute == Recompute::full) bytes.forward_workspace = bytes[SlotKind::stash];
   return bytes;
 }
 

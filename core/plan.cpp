@@ -2,8 +2,18 @@
 
 namespace tandem {
 
+/// As the plan says, but where the schedule leaves no choice.
+static std::uint16_t parts_per_device(const Plan& plan) {
+  for (const ScheduleTraits& row : schedules()) {
+    if (row.name == plan.schedule && row.stages_per_device > 1)
+      return row.stages_per_device / row.stages_per_part;
+  }
+  return plan.chunks;
+}
+
 std::size_t part_count(const Plan& plan) {
-  return plan.replicas.empty() ? std::size_t{plan.depth} * plan.chunks : plan.replicas.size();
+  if (!plan.replicas.empty()) return plan.replicas.size();
+  return std::size_t{plan.depth} * parts_per_device(plan);
 }
 
 std::vector<std::int32_t> summing_devices(const Plan& plan) {

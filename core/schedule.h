@@ -77,6 +77,7 @@ struct ScheduleTraits {
   std::string_view bubble;                // closed form, equal stages, no latency
   std::string_view activations;           // peak on device d, closed form
   std::vector<std::string_view> options;  // beyond those every schedule takes: "chunks", …
+  std::uint16_t stages_per_part = 1;      // 2: both directions pass every part of the model
   std::uint16_t only_devices = 0;         // the one number of devices that it takes; 0: any
   /// All stages update for the same microbatches, so that a norm over all of them is defined.
   bool updates_together = true;

@@ -273,6 +273,7 @@ class SlotCounter {
     if (makes_input_gradient(op.kind) && !above_[stage].empty()) {
       use(SlotKind::input_gradient, stage, microbatch, knows);
     }
+    if (op.kind == OpKind::backward_input) use(SlotKind::kept_gradients, stage, microbatch, knows);
     if (first_gradient_[index(id)]) use_gradient(stage, microbatch, knows);
   }
 

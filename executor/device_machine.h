@@ -149,14 +149,18 @@ class DeviceMachine {
       case OpKind::backward:
         stages_.backward(instance, backend_.kernels(stream));
         break;
+      case OpKind::backward_input:
+        stages_.backward_input(instance, backend_.kernels(stream));
+        break;
+      case OpKind::backward_weight:
+        stages_.backward_weight(instance, backend_.kernels(stream));
+        break;
       case OpKind::update:
         stages_.update(instance, backend_.kernels(stream));
         break;
       case OpKind::send_activation:
       case OpKind::send_gradient:
         return send(instance, stream);
-      case OpKind::backward_input:
-      case OpKind::backward_weight:
       case OpKind::reduce_tied:
       case OpKind::reduce_gradient:
       case OpKind::reduce_norm:

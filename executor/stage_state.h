@@ -2,6 +2,7 @@
 // StageState: one stage of a run with the memory it works in — its rings of slots, optimizer state
 // and sample.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -51,7 +52,9 @@ class StageState {
         stage(setup.model, where.layers, setup.microbatch_size, where.loss_scale, setup.recompute),
         optimizer(setup.optimizer),
         data(setup.data),
-        versions(slots[SlotKind::weights]) {
+        versions(slots[SlotKind::weights]),
+        forwards_in_scratch(setup.recompute == Recompute::full &&
+                            slots[SlotKind::kept_gradients] > 0) {
     const auto allocate = [&](std::int64_t elements) { return backend.allocate(elements); };
     const StageSizes& sizes = stage.sizes();
     const auto ring = [&](SlotKind kind, std::int64_t elements) {
@@ -64,6 +67,7 @@ class StageState {
     output = ring(SlotKind::output, sizes.boundary);
     output_gradient = ring(SlotKind::output_gradient, sizes.boundary);
     input_gradient = ring(SlotKind::input_gradient, sizes.boundary);
+    kept_gradients = ring(SlotKind::kept_gradients, sizes.kept_gradients);
     state = backend.allocate(sizes.parameters * optimizer_states(optimizer.kind));
     meter.commit(MemoryClass::optimizer, state.bytes());
     meter.acquire(MemoryClass::optimizer, state.bytes());
@@ -71,6 +75,12 @@ class StageState {
     squares.resize(stage.parameters().size());
     decisions.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
     stage.initialise(weights.acquire(0), setup.seed);
+  }
+
+  /// Elements of the scratch that its work needs.
+  std::int64_t scratch_size() const {
+    const StageSizes& sizes = stage.sizes();
+    return forwards_in_scratch ? std::max(sizes.scratch, sizes.stash) : sizes.scratch;
   }
 
   /// Sample `k` of the data as this stage needs it: null where it is neither first nor last.
@@ -105,7 +115,8 @@ class StageState {
   const OptimizerConfig optimizer;
   const Data* data;
   const std::int32_t versions;
-  Ring weights, gradients, stash, input, output, output_gradient, input_gradient;
+  const bool forwards_in_scratch;  // see StageBytes::forward_workspace
+  Ring weights, gradients, stash, input, output, output_gradient, input_gradient, kept_gradients;
   typename B::Buffer state;
   std::vector<std::int64_t>
       readers;                  // microbatches in flight that use the version in each weight slot

@@ -36,12 +36,13 @@ class StageWork {
     ForwardSpans<T> spans{.weights = s.weights.held(version),
                           .input = input_of(s, k),
                           .sample = s.sample(world_.sample_of(pipeline_, k)),
-                          .stash = s.stash.acquire(q),
+                          .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash)
+                                                         : s.stash.acquire(q),
                           .output = {},
                           .scratch = scratch_for(s)};
     if (s.below(k) != nullptr) spans.output = s.output.acquire(q);
     const std::optional<double> loss = s.stage.forward(kernels, spans);
-    if (s.recomputes) s.stash.release(q);
+    if (s.recomputes && !s.forwards_in_scratch) s.stash.release(q);
     ++readers(s, version);
     note_version(instance, version);
     if (loss && world_.on_loss) world_.on_loss(world_.sample_of(pipeline_, k), *loss);
@@ -63,20 +64,41 @@ class StageWork {
   template <class Kernels>
   void backward(const Instance& instance, Kernels kernels) {
     State& s = state_of(op_of(instance).stage);
-    const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k),
-                       version = *world_.versions(instance);
-    BackwardSpans<T> spans{.weights = s.weights.held(version),
-                           .input = input_of(s, k),
-                           .stash = s.stash.held(q),
-                           .output_gradient = output_gradient_of(s, k),
-                           .scratch = scratch_for(s),
-                           .input_gradient = {},
-                           .gradients = gradients_for(s, k, kernels)};
-    if (s.above(k) != nullptr) spans.input_gradient = s.input_gradient.acquire(q);
+    const std::int64_t k = instance.microbatch, version = *world_.versions(instance);
+    BackwardSpans<T> spans = backward_spans(s, k);
+    spans.weights = s.weights.held(version);
+    spans.scratch = scratch_for(s);
+    spans.input_gradient = take_input_gradient(s, k);
+    spans.gradients = gradients_for(s, k, kernels);
     s.stage.backward(kernels, spans);
     release_after_backward(s, k);
     --readers(s, version);
     note_version(instance, version);
+  }
+
+  template <class Kernels>
+  void backward_input(const Instance& instance, Kernels kernels) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t k = instance.microbatch, version = *world_.versions(instance);
+    BackwardSpans<T> spans = backward_spans(s, k);
+    spans.weights = s.weights.held(version);
+    spans.scratch = s.kept_gradients.acquire(world_.sequence(s.id, k));
+    spans.input_gradient = take_input_gradient(s, k);
+    s.stage.backward_input(kernels, spans);
+    --readers(s, version);
+    note_version(instance, version);
+  }
+
+  template <class Kernels>
+  void backward_weight(const Instance& instance, Kernels kernels) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k);
+    BackwardSpans<T> spans = backward_spans(s, k);
+    spans.scratch = s.kept_gradients.held(q);
+    spans.gradients = gradients_for(s, k, kernels);
+    s.stage.backward_weight(kernels, spans);
+    s.kept_gradients.release(q);
+    release_after_backward(s, k);
   }
 
   template <class Kernels>
@@ -160,9 +182,10 @@ class StageWork {
  private:
   const Op& op_of(const Instance& instance) const { return world_.program[instance.id].op; }
 
-  std::span<T> scratch_for(const State& s) {
-    return scratch_.elements().first(static_cast<std::size_t>(s.stage.sizes().scratch));
+  std::span<T> part_of_scratch(std::int64_t size) {
+    return scratch_.elements().first(static_cast<std::size_t>(size));
   }
+  std::span<T> scratch_for(const State& s) { return part_of_scratch(s.stage.sizes().scratch); }
 
   std::span<const T> input_of(State& s, std::int64_t microbatch) {
     State* above = s.above(microbatch);
@@ -188,6 +211,22 @@ class StageWork {
                                     index(s.id), microbatch));
     }
     return s.output_gradient.held(q);
+  }
+
+  /// What both halves of a backward read.
+  BackwardSpans<T> backward_spans(State& s, std::int64_t microbatch) {
+    return {.weights = {},
+            .input = input_of(s, microbatch),
+            .stash = s.stash.held(world_.sequence(s.id, microbatch)),
+            .output_gradient = output_gradient_of(s, microbatch),
+            .scratch = {},
+            .input_gradient = {},
+            .gradients = {}};
+  }
+
+  std::span<T> take_input_gradient(State& s, std::int64_t microbatch) {
+    if (s.above(microbatch) == nullptr) return {};
+    return s.input_gradient.acquire(world_.sequence(s.id, microbatch));
   }
 
   /// The sum that this microbatch adds to: zeroed at the first weight gradient of its update.

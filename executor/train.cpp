@@ -23,16 +23,6 @@ namespace tandem {
 
 namespace {
 
-void check_runnable(const Program& program) {
-  for (const CostKey& key : program.cost_keys()) {
-    if (key.kind == OpKind::backward_input || key.kind == OpKind::backward_weight) {
-      throw InputError(fmt::format(
-          "schedule {} splits the backward, which this version simulates but does not train",
-          program.schedule()));
-    }
-  }
-}
-
 /// Who decides on updates must be able to.
 void check_guard(const Program& program, const StageSetup& setup) {
   const bool alone = program.placement().parts() == 1;
@@ -105,7 +95,6 @@ class CpuRun {
         world_(program, width_of(program)),
         log_(std::int64_t{program.microbatches()} * world_.width, program.placement().parts(),
              name_tensors(), [this](StepReport step) { end_step(step); }) {
-    check_runnable(program);
     check_guard(program, setup.stage);
     for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline) {
       world_.stages[pipeline].resize(program.placement().stages());
@@ -158,7 +147,7 @@ class CpuRun {
       here.stages.push_back(std::make_unique<State>(setup_.stage, place, setup_.slots[stage],
                                                     here.backend, here.meter));
       world_.stages[pipeline][stage] = here.stages.back().get();
-      scratch = std::max(scratch, here.stages.back()->stage.sizes().scratch);
+      scratch = std::max(scratch, here.stages.back()->scratch_size());
     }
     cpu::Buffer<T> memory(scratch);
     here.meter.commit(MemoryClass::buffers, memory.bytes());

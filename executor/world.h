@@ -82,7 +82,7 @@ struct World {
   std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<NormMeeting>> norm_meetings;
   GradientGuard guard;
   std::vector<std::string> tensors;    // names, in model order
-  Courier* courier = nullptr;  // null: links are as fast as memory
+  Courier* courier = nullptr;          // null: links are as fast as memory
   std::function<void(DeviceId)> ring;  // wakes a device, numbered through all pipelines
   std::chrono::steady_clock::time_point start;
   /// Called before each piece of work: seeded delays in tests. May be empty.

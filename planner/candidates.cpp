@@ -109,8 +109,12 @@ std::vector<std::uint16_t> widths(const PlanRequest& request, const ScheduleTrai
 std::vector<std::uint16_t> chunk_counts(const PlanRequest& request, const ScheduleTraits& row,
                                         std::uint16_t depth) {
   constexpr std::uint16_t kMostChunks = 4;
-  if (!takes(row, "chunks")) return {1};
   const std::size_t layers = layers_of(request.model).size();
+  if (!takes(row, "chunks")) {
+    const std::uint16_t fixed = row.stages_per_device;
+    if (fixed > 1 && (depth == 1 || std::size_t{depth} * fixed > layers)) return {};
+    return {fixed};
+  }
   std::vector<std::uint16_t> all;
   for (std::uint16_t chunks = 2; depth > 1 && chunks <= kMostChunks; ++chunks) {
     if (std::size_t{depth} * chunks <= layers) all.push_back(chunks);
@@ -216,7 +220,7 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
   plan.schedule = shape.schedule->name;
   plan.depth = shape.depth;
   plan.width = shape.width;
-  plan.chunks = shape.chunks;
+  if (takes(*shape.schedule, "chunks")) plan.chunks = shape.chunks;
   plan.global_norm = request.global_norm;
   plan.microbatch_size = shape.microbatch_size;
   plan.microbatches = shape.microbatches;

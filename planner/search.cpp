@@ -179,7 +179,8 @@ class Search {
       const StageBytes& bytes = bytes_.of(range, plan.microbatch_size, plan.recompute);
       return stage_total(slots.rows()[stage], bytes) <= *request_.memory;
     };
-    if (plan.chunks == 1) {
+    const bool several = part_count(plan) > plan.depth;
+    if (!several) {
       if (auto cut = partition(problem)) {
         plan.stages = std::move(*cut);
         return std::nullopt;
@@ -187,7 +188,7 @@ class Search {
     }
     plan.stages = least_memory_cut(slots, plan, bytes_);
     auto miss = memory_miss(device_memory(program, slots, plan, bytes_), *request_.memory);
-    TANDEM_CHECK(miss.has_value() || plan.chunks > 1, describe(plan));
+    TANDEM_CHECK(miss.has_value() || several, describe(plan));
     return miss;
   }
 

@@ -33,7 +33,7 @@ const StageBytes& RangeBytes::of(LayerRange range, std::int32_t microbatch_size,
 }
 
 Bytes stage_total(const StageSlots& slots, const StageBytes& bytes) {
-  Bytes total = bytes.optimizer + bytes.workspace;
+  Bytes total = bytes.optimizer + workspace_of(slots, bytes);
   for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
     total += slots.counts[kind] * bytes.slot[kind];
   }

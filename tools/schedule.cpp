@@ -31,9 +31,12 @@ int list(bool json) {
     fmt::print(
         "\nBubble: idle time of a batch beyond m(F+B), equal stages, no latency. Activations: peak "
         "of microbatches on\n"
-        "device d of p. F: forward, B: whole backward, of all that a device holds; m: microbatches "
-        "of a batch; v: chunks of a\n"
-        "device; g: group. All take --width, --recompute and --clip.\n");
+        "device d of p. F: forward, B: whole backward, I and W: its halves for the input and the "
+        "weights, of all that a\n"
+        "device holds; m: microbatches of a batch; v: chunks of a device; g: group. Span: without "
+        "a "
+        "device's wait for its\n"
+        "first op. All take --width, --recompute and --clip.\n");
     return 0;
   }
   Json rows = Json::array();

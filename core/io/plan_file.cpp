@@ -71,7 +71,7 @@ void check_cover(const JsonReader& reader, const Plan& plan) {
   }
   if (rows.size() != parts) {
     const char* why = !plan.replicas.empty() ? "for each entry of the replicas"
-                      : plan.chunks > 1      ? "for each chunk of each device"
+                      : parts > plan.depth   ? "for each chunk of each device"
                                              : "for each device of the depth";
     reader.complain(fmt::format("expected {} stages, one {}, found {}", parts, why, rows.size()));
     return;
@@ -147,8 +147,8 @@ Plan read_plan_object(const JsonReader& root) {
     return plan;
   }
   read_version(root, kVersion);
-  read_cut(root, plan);
   plan.schedule = root["schedule"].string();
+  read_cut(root, plan);
   plan.width = root["width"].integer<std::uint16_t>(1, kMostDevices);
   plan.microbatch_size = root["microbatch_size"].integer<std::int32_t>(1, kMostMicrobatches);
   plan.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostMicrobatches);

@@ -146,6 +146,64 @@ Rows endless_rows() {
   };
 }
 
+Rows split_rows() {
+  return {
+      {.name = "zb-h1",
+       .aliases = {},
+       .summary = "1f1b with weight gradients where it would wait, in the same activations",
+       .source = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section 2",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 1,
+       .trainable = true,
+       .constraints = "none",
+       .bubble = "(p-1)(F+I-W), m >= p",
+       .activations = "min(m, p)",
+       .options = {},
+       .reject = accept,
+       .make = make_zero_bubble_h1},
+      {.name = "zb-h2",
+       .aliases = {},
+       .summary = "zb-h1 with twice the forwards ahead: no bubble where F = I = W",
+       .source = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section 2",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 1,
+       .trainable = true,
+       .constraints = "none",
+       .bubble = "(p-1)(F+I-2W) of the span, m >= 2p-1",
+       .activations = "min(m, 2p-1)",
+       .options = {},
+       .reject = accept,
+       .make = make_zero_bubble_h2},
+      {.name = "interleaved-zb",
+       .aliases = {},
+       .summary = "interleaved with weight gradients where it would wait",
+       .source = "PyTorch, ScheduleInterleavedZeroBubble",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 0,
+       .trainable = true,
+       .constraints = "groups, the last too, of p microbatches or more",
+       .bubble = "(p-1)(F+I-W)/v, m >= p",
+       .activations = "min(mv, p-1+(v-1)g+1)/v",
+       .options = {"chunks", "group"},
+       .reject = reject_interleaved,
+       .make = make_interleaved_zero_bubble},
+      {.name = "zbv",
+       .aliases = {},
+       .summary =
+           "two chunks a device in a V: no bubble where F = I = W, in the activations of 1f1b",
+       .source = "Pipeline Parallelism with Controllable Memory, arXiv 2405.15362",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 2,
+       .trainable = true,
+       .constraints = "none",
+       .bubble = "(p-1)(F-W) of the span where F = I, m >= 2p-1",
+       .activations = "min(m, p)",
+       .options = {},
+       .reject = accept,
+       .make = make_zero_bubble_v},
+  };
+}
+
 Rows probe_rows() {
   return {
       {.name = "probe-v",
@@ -172,6 +230,7 @@ Rows probe_rows() {
        .bubble = "none published",
        .activations = "m/2",
        .options = {},
+       .stages_per_part = 2,
        .reject = reject_bidirectional_probe,
        .make = make_bidirectional_probe},
   };
@@ -181,7 +240,8 @@ Rows probe_rows() {
 const Rows& registry() {
   static const Rows kRows = [] {
     Rows all;
-    for (const Rows& rows : {baseline_rows(), flush_rows(), endless_rows(), probe_rows()}) {
+    for (const Rows& rows :
+         {baseline_rows(), flush_rows(), split_rows(), endless_rows(), probe_rows()}) {
       all.insert(all.end(), rows.begin(), rows.end());
     }
     return all;

@@ -18,6 +18,11 @@ Schedule make_eager(const ScheduleRequest& request);
 std::optional<std::string> reject_interleaved(const ScheduleRequest& request);
 Schedule make_interleaved(const ScheduleRequest& request);
 Schedule make_looped_bfs(const ScheduleRequest& request);
+Schedule make_interleaved_zero_bubble(const ScheduleRequest& request);
+
+Schedule make_zero_bubble_h1(const ScheduleRequest& request);
+Schedule make_zero_bubble_h2(const ScheduleRequest& request);
+Schedule make_zero_bubble_v(const ScheduleRequest& request);
 
 std::optional<std::string> reject_stashed(const ScheduleRequest& request);
 Schedule make_stashed(const ScheduleRequest& request);

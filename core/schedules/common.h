@@ -36,6 +36,16 @@ inline Op backward(StageId stage, std::int32_t microbatch, std::uint16_t stalene
       .kind = OpKind::backward, .stage = stage, .microbatch = microbatch, .staleness = staleness};
 }
 
+/// The two halves of a backward (zero bubble's B and W): the gradient of the stage's input, which
+/// the stage before waits for, and that of its weights, which only the update does.
+inline Op backward_input(StageId stage, std::int32_t microbatch) {
+  return {.kind = OpKind::backward_input, .stage = stage, .microbatch = microbatch};
+}
+
+inline Op backward_weight(StageId stage, std::int32_t microbatch) {
+  return {.kind = OpKind::backward_weight, .stage = stage, .microbatch = microbatch};
+}
+
 /// One update for the `span` microbatches that end with `last`.
 inline Op update(StageId stage, std::int32_t last, std::int32_t span) {
   return {.kind = OpKind::update,

@@ -1,5 +1,6 @@
 // Several chunks of the model on each device, stage s on device s mod p: interleaved 1F1B
-// (Megatron-LM, arXiv 2104.04473 §2.2) and looped BFS (Lamy-Poirier, MLSys 2023).
+// (Megatron-LM, arXiv 2104.04473 §2.2), the same with backward split in two (PyTorch's
+// ScheduleInterleavedZeroBubble), and looped BFS (Lamy-Poirier, MLSys 2023).
 
 #include <utility>
 
@@ -94,6 +95,38 @@ Schedule make_interleaved(const ScheduleRequest& request) {
       go_back(order[i - ahead]);
     }
     for (std::size_t i = count - ahead; i < count; ++i) go_back(order[i]);
+    append_updates(request, device, ops);
+  }
+  return schedule;
+}
+
+// Half as many forwards ahead as interleaved; the weight gradients of device d follow d visits
+// behind.
+Schedule make_interleaved_zero_bubble(const ScheduleRequest& request) {
+  Schedule schedule =
+      empty_schedule("interleaved-zb", request, looped_placement(request.devices, request.chunks));
+  const std::vector<Visit> order = visits(request, group_of(request));
+  const std::size_t count = order.size();
+  for (std::size_t device = 0; device < request.devices; ++device) {
+    std::vector<Op>& ops = schedule.order[id_at<DeviceId>(device)];
+    const std::size_t ahead = std::min(count, request.devices - 1 - device +
+                                                  static_cast<std::size_t>(request.chunks - 1) *
+                                                      static_cast<std::size_t>(group_of(request)));
+    const auto back_stage = [&](const Visit& visit) {
+      return stage_of(request, device, request.chunks - 1 - visit.chunk);
+    };
+    const auto weigh = [&](const Visit& visit) {
+      ops.push_back(backward_weight(back_stage(visit), visit.microbatch));
+    };
+    for (std::size_t i = 0; i < count + ahead; ++i) {
+      if (i < count) {
+        ops.push_back(forward(stage_of(request, device, order[i].chunk), order[i].microbatch));
+      }
+      if (i < ahead) continue;
+      ops.push_back(backward_input(back_stage(order[i - ahead]), order[i - ahead].microbatch));
+      if (i >= ahead + device) weigh(order[i - ahead - device]);
+    }
+    for (std::size_t i = count - std::min(count, device); i < count; ++i) weigh(order[i]);
     append_updates(request, device, ops);
   }
   return schedule;

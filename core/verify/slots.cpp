@@ -21,22 +21,31 @@ class Slots {
       : facts_(facts), program_(facts.program()), order_(order), slots_(slots), report_(report) {}
 
   void check() {
+    const auto& keys = program_.cost_keys();
+    const bool splits = std::any_of(keys.begin(), keys.end(), [](const CostKey& key) {
+      return key.kind == OpKind::backward_input;
+    });
     for (const StageId stage : ids(facts_.placement().device)) {
       find_links(stage);
       for (const SlotKind kind : {SlotKind::stash, SlotKind::input, SlotKind::output,
                                   SlotKind::output_gradient, SlotKind::input_gradient}) {
-        clear();
-        for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-          if (facts_.stage_of(facts_.part(stage), r) == stage) add_use(stage, kind, r);
-        }
-        check_ring(stage, kind);
+        check_microbatches(stage, kind);
       }
+      if (splits) check_microbatches(stage, SlotKind::kept_gradients);
       fill_gradients(stage);
       check_ring(stage, SlotKind::gradients);
     }
   }
 
  private:
+  void check_microbatches(StageId stage, SlotKind kind) {
+    clear();
+    for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
+      if (facts_.stage_of(facts_.part(stage), r) == stage) add_use(stage, kind, r);
+    }
+    check_ring(stage, kind);
+  }
+
   void clear() {
     uses_.clear();
     ids_.clear();
@@ -86,6 +95,11 @@ class Slots {
         return add(facts_.find(Work::forward, part, r));
       case SlotKind::input_gradient:
         return add(facts_.find(Work::input_gradient, part, r));
+      case SlotKind::kept_gradients: {
+        const Seated input = facts_.find(Work::input_gradient, part, r);
+        if (exists(input) && input.id != facts_.last_gradient(part, r).id) add(input);
+        return;
+      }
       case SlotKind::weights:
       case SlotKind::gradients:
         return;

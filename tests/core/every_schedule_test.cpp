@@ -40,13 +40,16 @@ TEST_P(EverySchedule, RunsEveryMicrobatchOnceOnEveryPart) {
     const Program program = program_of(wanted);
     const std::int64_t microbatches = kBatches * wanted.request.microbatches;
     std::map<std::tuple<OpKind, PartId, std::int64_t>, int> times;
+    bool splits = false;
     for (const Instance& instance : run_of(program, kBatches)) {
       const Op& op = program[instance.id].op;
       if (is_compute(op.kind)) {
         ++times[{op.kind, program.placement().part[op.stage], instance.microbatch}];
+        splits = splits || op.kind == OpKind::backward_input;
       }
     }
-    const std::size_t kinds = wanted.request.recompute == Recompute::full ? 3 : 2;
+    const std::size_t kinds =
+        2u + (wanted.request.recompute == Recompute::full ? 1u : 0u) + (splits ? 1u : 0u);
     EXPECT_EQ(times.size(),
               kinds * program.placement().parts() * static_cast<std::size_t>(microbatches))
         << wanted.name();

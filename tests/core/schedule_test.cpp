@@ -52,9 +52,10 @@ TEST(Registry, GivesEachScheduleOneNameAndSaysWhatItIs) {
 }
 
 TEST(Registry, ListsWhatTheContractNames) {
-  EXPECT_THAT(schedule_names(), ElementsAre("model-parallel", "data-parallel", "gpipe", "1f1b",
-                                            "1f1b-eager", "interleaved", "looped-bfs", "pipedream",
-                                            "2bw", "probe-v", "probe-bidirectional"));
+  EXPECT_THAT(schedule_names(),
+              ElementsAre("model-parallel", "data-parallel", "gpipe", "1f1b", "1f1b-eager",
+                          "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zbv",
+                          "pipedream", "2bw", "probe-v", "probe-bidirectional"));
   for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
     EXPECT_EQ(find_schedule(alias).name, "1f1b");
   }

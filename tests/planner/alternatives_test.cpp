@@ -57,7 +57,7 @@ TEST(NearestFits, OffersEachSingleChangeThatHelps) {
   const Plan plan = example("gpipe");
   const std::vector<Alternative> found = nearest_fits(plan, peak(plan) * 3 / 4);
   // Smaller microbatches are as many more, and GPipe holds them all.
-  EXPECT_THAT(texts(found), ElementsAre("recompute full", "schedule 1f1b-eager", "3 stages"));
+  EXPECT_THAT(texts(found), ElementsAre("recompute full", "schedule zb-h2", "3 stages"));
   const Plan other = example("1f1b");
   // Two stages hold few of them: only smaller ones help.
   EXPECT_THAT(texts(nearest_fits(other, peak(other) * 3 / 4)), ElementsAre("microbatches 2 x 16"));

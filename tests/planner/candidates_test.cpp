@@ -191,11 +191,16 @@ TEST(SearchSpace, DescribesAPlanInOneLine) {
   plan.recompute = Recompute::full;
   plan.extra_in_flight = 3;
   EXPECT_EQ(describe(plan), "2bw, 4 stages, microbatches 2 x 8, recompute full, 3 extra in flight");
-  plan.chunks = 2;
+  plan.extra_in_flight = 0;
   plan.width = 3;
-  EXPECT_EQ(describe(plan),
-            "2bw, 8 stages on 4 devices, width 3, microbatches 2 x 8, recompute full, 3 extra in "
-            "flight");
+  plan.chunks = 2;
+  for (const char* schedule : {"interleaved", "zbv"}) {
+    plan.schedule = schedule;
+    EXPECT_EQ(describe(plan), plan.schedule +
+                                  ", 8 stages on 4 devices, width 3, microbatches 2 x 8, "
+                                  "recompute full");
+    plan.chunks = 1;  // of zbv, whose devices hold two stages whatever a plan says
+  }
 }
 
 }  // namespace

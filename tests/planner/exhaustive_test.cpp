@@ -55,7 +55,7 @@ Tried attempt(const PlanRequest& request, Plan plan) {
   }
   const SlotCounts slots = count_slots(program);
   for (const StageId stage : ids(slots)) {
-    Bytes held = bytes[stage].optimizer + bytes[stage].workspace;
+    Bytes held = bytes[stage].optimizer + workspace_of(slots[stage], bytes[stage]);
     for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
       held += slots[stage].counts[kind] * bytes[stage].slot[kind];
     }
@@ -78,12 +78,13 @@ std::optional<Tried> best_cut(const PlanRequest& request, const Plan& plan) {
   std::optional<Tried> fastest, smallest;
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
   const auto parts = static_cast<std::int32_t>(part_count(plan));
+  const bool several = parts > plan.depth;
   testing::each_cut(layers, parts, [&](const std::vector<LayerRange>& cut) {
     Plan with = plan;
     with.stages = cut;
     Tried tried = attempt(request, with);
-    if (plan.chunks > 1 && (!smallest || tried.held < smallest->held)) smallest = tried;
-    if (plan.chunks == 1 && !tried.fits) return;
+    if (several && (!smallest || tried.held < smallest->held)) smallest = tried;
+    if (!several && !tried.fits) return;
     if (!fastest || tried.work < fastest->work) fastest = std::move(tried);
   });
   if (!fastest || fastest->fits) return fastest;
@@ -106,7 +107,8 @@ std::vector<Plan> frames(const PlanRequest& request, const ScheduleTraits& row) 
     for (std::uint16_t width = 1; depth * width <= request.devices; ++width) {
       if (depth == 1 && (width > 1) != (row.only_devices == 1)) continue;
       for (std::uint16_t chunks = loops ? 2 : 1; chunks <= (loops ? 4 : 1); ++chunks) {
-        if (loops && (depth == 1 || std::size_t{depth} * chunks > layers)) continue;
+        const std::size_t held = loops ? chunks : row.stages_per_device;
+        if (held > 1 && (depth == 1 || depth * held > layers)) continue;
         Plan plan;
         plan.model = request.model;
         plan.schedule = row.name;

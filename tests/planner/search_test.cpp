@@ -28,7 +28,8 @@ TEST(Search, FasterPipelinesWithoutABubbleWin) {
   // 11 is prime to 3: no width of three pipelines shares such a batch.
   const PlanResult result = find_plans(small_request(3, 11));
   ASSERT_EQ(result.ranked.size(), 10U);
-  EXPECT_EQ(result.ranked.front().plan.schedule, "2bw");
+  // Without a bubble either, and the two chunks of a device share the layers out more evenly.
+  EXPECT_EQ(result.ranked.front().plan.schedule, "zbv");
   EXPECT_EQ(result.ranked.front().plan.depth, 3);
   ASSERT_TRUE(result.one_device);
   EXPECT_LT(result.one_device->plan.predicted.samples_per_s,
@@ -157,7 +158,7 @@ TEST(Search, SaysWhatIsNearestWhenNothingFits) {
   ASSERT_TRUE(result.ranked.empty());
   EXPECT_EQ(
       explain_infeasible(request, result),
-      "no plan fits in 19.5 KiB a device: 60 were tried; the nearest, model-parallel, 2 stages, "
+      "no plan fits in 19.5 KiB a device: 88 were tried; the nearest, model-parallel, 2 stages, "
       "microbatches 1 x 4, needs 74.0 KiB on device 1, 54.5 KiB too much (largest: optimizer, "
       "29.9 KiB)");
 }

@@ -15,36 +15,11 @@
 #include "core/graph.h"
 #include "core/insert_reduction.h"
 #include "simulator/simulate.h"
+#include "tests/simulator/published.h"
 #include "tests/support/golden.h"
-#include "tests/support/pipelines.h"
 
 namespace tandem::testing {
 namespace {
-
-constexpr PlainCosts kUnit{.forward = 1, .backward = 2};
-
-SimulationResult simulated(const Pipeline& wanted, const PlainCosts& costs,
-                           std::int64_t batches = 1) {
-  const Program program = program_of(wanted);
-  return simulate(program, plain_costs(program, costs), {.batches = batches});
-}
-
-/// Nanoseconds a batch; REQUIRES: whole.
-std::int64_t period(const SimulationResult& result) {
-  EXPECT_EQ(result.cycle.count() % result.cycle_batches, 0);
-  return result.cycle.count() / result.cycle_batches;
-}
-std::int64_t period(const Pipeline& wanted, const PlainCosts& costs) {
-  return period(simulated(wanted, costs));
-}
-
-Pipeline chunked(std::string_view schedule, int p, std::int32_t m, int chunks,
-                 std::int32_t group = 0) {
-  Pipeline wanted = pipeline(schedule, p, m);
-  wanted.request.chunks = static_cast<std::uint16_t>(chunks);
-  wanted.request.group = group;
-  return wanted;
-}
 
 Pipeline normed(Pipeline wanted) {
   wanted.request.global_norm = true;
@@ -52,27 +27,6 @@ Pipeline normed(Pipeline wanted) {
 }
 
 // ---- Published orders ----
-
-std::string order_and_figures(const Pipeline& wanted) {
-  const Schedule schedule = schedule_of(wanted);
-  std::string text = fmt::format("\n{} {} {} {}\n", wanted.schedule, wanted.request.devices,
-                                 wanted.request.microbatches, wanted.request.chunks);
-  for (const std::vector<Op>& order : schedule.order) {
-    std::string line;
-    for (const Op& op : order) {
-      if (!is_compute(op.kind)) continue;
-      line += fmt::format("{}{}{}{}", line.empty() ? "" : " ", index(op.stage),
-                          traits(op.kind).notation, op.microbatch);
-    }
-    text += line + "\n";
-  }
-  const SimulationResult result = simulated(wanted, kUnit);
-  text += fmt::format("unit {} {}", result.makespan.count(), result.span.count());
-  for (const DeviceUse& use : result.devices) {
-    text += fmt::format(" {}", use.peak_activations * wanted.request.chunks);
-  }
-  return text + "\n";
-}
 
 // The golden file holds what other generators and another simulator gave: UPDATE=1 is no answer to
 // a difference.

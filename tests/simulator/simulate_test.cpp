@@ -155,43 +155,6 @@ TEST(Simulate, HidesLatencyIn2BWOnlyWithASlopeOfExtraMicrobatches) {
   EXPECT_DOUBLE_EQ(period_of_microbatch(16, 32, 15, 300), 3.0);
 }
 
-struct BubbleRow {
-  const char* model;
-  int microbatches;
-  double forward, backward_input, backward_weight, transfer;  // ms
-  const char* rate;
-};
-
-// Zero Bubble Pipeline Parallelism, arXiv 2401.10241: times of Table 9, column 1F1B of Table 5.
-constexpr BubbleRow kTable5[] = {
-    {"1.5B", 24, 18.522, 18.086, 9.337, 0.601, "0.2431"},
-    {"1.5B", 32, 18.513, 18.086, 9.331, 0.626, "0.1985"},
-    {"1.5B", 64, 18.546, 18.097, 9.321, 0.762, "0.1240"},
-    {"6.2B", 24, 29.718, 29.444, 19.927, 0.527, "0.2347"},
-    {"6.2B", 32, 29.802, 29.428, 19.530, 0.577, "0.1898"},
-    {"6.2B", 64, 29.935, 29.621, 19.388, 0.535, "0.1091"},
-};
-
-std::string bubble_rate(const BubbleRow& row, TransferLanes lanes, double transfer) {
-  const auto nanoseconds = [](double ms) { return std::llround(ms * 1e6); };
-  const SimulationResult result =
-      simulated(pipeline("1f1b", 8, row.microbatches),
-                {.forward = nanoseconds(row.forward),
-                 .backward = nanoseconds(row.backward_input) + nanoseconds(row.backward_weight),
-                 .transfer = nanoseconds(transfer)},
-                1, lanes);
-  return fmt::format("{:.4f}", static_cast<double>((result.makespan - result.ideal).count()) /
-                                   static_cast<double>(result.makespan.count()));
-}
-
-TEST(Simulate, ReproducesThe1F1BColumnOfTheZeroBubblePaper) {
-  for (const BubbleRow& row : kTable5) {
-    EXPECT_EQ(bubble_rate(row, TransferLanes::ideal, row.transfer), row.rate)
-        << row.model << " " << row.microbatches;
-    EXPECT_NE(bubble_rate(row, TransferLanes::ideal, 0.0), row.rate) << "without latency";
-  }
-}
-
 TEST(Simulate, ReportsWhatEachDeviceDoes) {
   // Two microbatches on two devices; a transfer takes 1, so ideal is 2 (3 + 5):
   //   0 | f0 0-3  f1 3-6           b0 13-18          b1 21-26

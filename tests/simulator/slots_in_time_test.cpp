@@ -80,24 +80,36 @@ class UsesOfSlots {
     const StageId stage = op.stage;
     const std::int64_t microbatch = span.body * program_.microbatches() + op.microbatch;
     if (op.kind == forward) {
-      const Times last = *find(backward, stage, microbatch);
+      const Times last = *last_gradient(stage, microbatch);
       const auto again = find(recompute, stage, microbatch);
       const std::int64_t use = sequence_(stage, microbatch);
       ring(stage, SlotKind::stash).take(use, again ? again->start : span.start, last.end);
       add_made(SlotKind::output, stage, microbatch, span.start);
-    } else if (op.kind == backward) {
+    } else if (is_transfer(op.kind)) {
+      add_received(span, microbatch);
+    }
+    if (makes_input_gradient(op.kind)) {
       add_made(SlotKind::input_gradient, stage, microbatch, span.start);
+    }
+    if (op.kind == backward_input) {
+      ring(stage, SlotKind::kept_gradients)
+          .take(sequence_(stage, microbatch), span.start, last_gradient(stage, microbatch)->end);
+    }
+    if (makes_weight_gradient(op.kind)) {
       const std::int64_t update_number = versions_.covering_update(stage, microbatch);
       ring(stage, SlotKind::gradients)
           .take(update_number, span.start, update_after(stage, microbatch));
-    } else if (is_transfer(op.kind)) {
-      add_received(span, microbatch);
     }
     if (reads_weights(op.kind) || op.kind == update) {
       // A version is written by the update that makes it and read until its last reader ends.
       const std::int64_t version = *versions_({span.instruction, span.body, microbatch});
       ring(stage, SlotKind::weights).take(version, span.start, span.end);
     }
+  }
+
+  std::optional<Times> last_gradient(StageId stage, std::int64_t microbatch) const {
+    const auto whole = find(OpKind::backward, stage, microbatch);
+    return whole ? whole : find(OpKind::backward_weight, stage, microbatch);
   }
 
   Duration update_after(StageId stage, std::int64_t microbatch) const {
@@ -117,7 +129,7 @@ class UsesOfSlots {
       if ((down ? edge.from : edge.to) != stage) continue;
       const StageId other = down ? edge.to : edge.from;
       if (placement_.device[other] != placement_.device[stage]) continue;
-      const auto last = find(OpKind::backward, other, microbatch);
+      const auto last = last_gradient(other, microbatch);
       if (last) end = std::max(end.value_or(last->end), last->end);
     }
     if (end) ring(stage, kind).take(sequence_(stage, microbatch), start, *end);
@@ -130,7 +142,7 @@ class UsesOfSlots {
     for (const Placement::Edge& edge : placement_.edges) {
       if ((down ? edge.from : edge.to) != op.stage) continue;
       const StageId receiver = down ? edge.to : edge.from;
-      const auto last = find(OpKind::backward, receiver, microbatch);
+      const auto last = last_gradient(receiver, microbatch);
       if (!last || placement_.device[receiver] != target) continue;
       ring(receiver, down ? SlotKind::input : SlotKind::output_gradient)
           .take(sequence_(receiver, microbatch), span.start, last->end);

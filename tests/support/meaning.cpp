@@ -148,11 +148,13 @@ class Unrolled {
       need(key, key_of(update, stage, *version));
     } else if (kind == recompute) {
       need(key, *find({forward}, stage, microbatch));
-    } else if (kind == backward) {
+    } else if (kind == backward_weight) {
+      need(key, *find({backward_input}, stage, microbatch));
+    } else if (kind == backward || kind == backward_input) {
       need(key, *find({recompute, forward}, stage, microbatch));
       for (const Placement::Edge& edge : placement_.edges) {
         if (edge.from != stage) continue;
-        if (const OpKey* below = find({backward}, edge.to, microbatch)) {
+        if (const OpKey* below = find({backward, backward_input}, edge.to, microbatch)) {
           carry(send_gradient, *below, key);
         }
       }
@@ -184,7 +186,8 @@ class Unrolled {
         continue;
       }
       for (std::int64_t i = 0; i < where.op.span; ++i) {
-        if (const OpKey* made = find({backward}, each, microbatch - i)) need(key, *made);
+        if (const OpKey* made = find({backward, backward_weight}, each, microbatch - i))
+          need(key, *made);
       }
     }
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -167,6 +168,7 @@ inline CostTable random_costs(const Program& program, std::uint64_t seed, Spread
 struct PlainCosts {
   std::int64_t forward = 1, backward = 2, transfer = 0, recompute = 0, update = 0, reduce = 0,
                norm = 0;
+  std::optional<std::int64_t> backward_weight = {};  // of backward; half of it by default
 };
 
 inline CostModel plain_prices(const PlainCosts& costs) {
@@ -179,8 +181,9 @@ inline CostModel plain_prices(const PlainCosts& costs) {
       case OpKind::backward:
         return Duration(costs.backward);
       case OpKind::backward_input:
+        return Duration(costs.backward - costs.backward_weight.value_or(costs.backward / 2));
       case OpKind::backward_weight:
-        return Duration(costs.backward / 2);
+        return Duration(costs.backward_weight.value_or(costs.backward / 2));
       case OpKind::send_activation:
       case OpKind::send_gradient:
         return Duration(costs.transfer);

@@ -350,6 +350,7 @@ class Requirements {
                                        : transfer(carrier, other, stage, k);
       if (made) {
         use.releases.push_back(apart ? moved : last_gradient(other, k));
+        if (outgoing) use.releases.push_back(last_gradient(stage, k));
         use.acquires = {find(outgoing ? Work::forward : Work::input, stage, k)};
       } else if (apart) {
         use.acquires.push_back(moved);
@@ -374,6 +375,11 @@ class Requirements {
         return use_of_edges(stage, k, true, false, OpKind::send_gradient);
       case SlotKind::input_gradient:
         return use_of_edges(stage, k, false, true, OpKind::send_gradient);
+      case SlotKind::kept_gradients: {
+        const std::size_t first = find(Work::input, stage, k), last = find(Work::weight, stage, k);
+        if (first == last) return {};
+        return {{first}, {last}};
+      }
       default:
         return {};
     }

@@ -150,16 +150,17 @@ TEST_F(BadFile, SchedulesThatCannotServeThePlan) {
   expect_plan_refused("\"2bw\"", "\"2wb\"",
                       "plan.json:4:13: error: /schedule: unknown schedule \"2wb\"; did you mean "
                       "\"2bw\"? (tandem schedule --list shows all)");
-  expect_plan_refused("\"2bw\"", "\"zb-h1\"",
-                      "plan.json:4:13: error: /schedule: schedule zb-h1 is not in this version "
+  expect_plan_refused("\"2bw\"", "\"zb-auto\"",
+                      "plan.json:4:13: error: /schedule: schedule zb-auto is not in this version "
                       "(tandem schedule --list shows all that are)");
   expect_plan_refused("\"microbatches\": 4", "\"microbatches\": 1",
                       "plan.json:4:13: error: /schedule: 2bw needs at least 2 microbatches a batch "
                       "for 2 devices and 0 extra in flight, found 1: with fewer, a forward would "
                       "need weights that are not made yet (m >= max(p, p - 1 + extra))");
-  expect_plan_refused("\"2bw\"", "\"probe-v\"",
-                      "plan.json:12:11: error: /stages: schedule probe-v cuts the model into 4 "
-                      "parts, but the plan has 2 stages");
+  expect_plan_refused(
+      "\"2bw\"", "\"probe-v\"",
+      "plan.json:12:11: error: /stages: expected 4 stages, one for each chunk of each "
+      "device, found 2");
   write("plan.json", with(with(plan_text(), "\"2bw\"", "\"dapple\""), "\"extra_in_flight\": 0",
                           "\"extra_in_flight\": 1"));
   EXPECT_THAT(tandem("check plan.json").err,

@@ -111,8 +111,8 @@ TEST_F(Job, PlanExplainsWhyNothingFits) {
   expect_error("plan --devices 2 --global-batch 4", 2, "error: tandem plan: --profile is missing");
   expect_error("plan --profile profile.json --devices 2 --global-batch 4 --schedule ,", 2,
                "error: tandem plan: --schedule: expected names such as 2bw,1f1b, found none");
-  expect_error("plan --profile profile.json --devices 2 --global-batch 4 --schedule zb-h1", 2,
-               "error: schedule zb-h1 is not in this version (tandem schedule --list shows all "
+  expect_error("plan --profile profile.json --devices 2 --global-batch 4 --schedule zb-auto", 2,
+               "error: schedule zb-auto is not in this version (tandem schedule --list shows all "
                "that are)");
 }
 

@@ -1,0 +1,41 @@
+// Zero bubble's handcrafted orders (arXiv 2401.10241 §2): backward split in two, weight gradients
+// where the pipeline would wait. H1 holds what 1F1B holds, H2 about twice that.
+
+#include "core/schedules/all.h"
+#include "core/schedules/common.h"
+
+namespace tandem {
+
+/// On device d the weight gradients follow `slope` × d microbatches behind those of the input, and
+/// forwards are `slope` × (p − 1 − d) ahead of them.
+static Schedule zero_bubble(std::string_view name, const ScheduleRequest& request,
+                            std::int32_t slope) {
+  Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
+  const std::int32_t m = request.microbatches;
+  for (const StageId stage : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
+    const auto before = static_cast<std::int32_t>(index(stage));
+    const std::int32_t ahead = slope * (request.devices - 1 - before), behind = slope * before;
+    for (std::int32_t i = 0; i < std::min(ahead, m); ++i) order.push_back(forward(stage, i));
+    for (std::int32_t i = 0; i < m; ++i) {
+      if (ahead + i < m) order.push_back(forward(stage, ahead + i));
+      order.push_back(backward_input(stage, i));
+      if (i >= behind) order.push_back(backward_weight(stage, i - behind));
+    }
+    for (std::int32_t i = std::max(0, m - behind); i < m; ++i) {
+      order.push_back(backward_weight(stage, i));
+    }
+    order.push_back(update(stage, m - 1, m));
+  }
+  return schedule;
+}
+
+Schedule make_zero_bubble_h1(const ScheduleRequest& request) {
+  return zero_bubble("zb-h1", request, 1);
+}
+
+Schedule make_zero_bubble_h2(const ScheduleRequest& request) {
+  return zero_bubble("zb-h2", request, 2);
+}
+
+}  // namespace tandem

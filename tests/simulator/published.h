@@ -1,0 +1,68 @@
+#pragma once
+// What the tests of published orders and closed forms share: simulations at plain costs, and an
+// order as the golden files write it.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "core/graph.h"
+#include "simulator/simulate.h"
+#include "tests/support/pipelines.h"
+
+namespace tandem::testing {
+
+inline constexpr PlainCosts kUnit{.forward = 1, .backward = 2};
+
+inline SimulationResult simulated(const Pipeline& wanted, const PlainCosts& costs,
+                                  std::int64_t batches = 1) {
+  const Program program = program_of(wanted);
+  return simulate(program, plain_costs(program, costs), {.batches = batches});
+}
+
+/// Nanoseconds a batch; REQUIRES: whole.
+inline std::int64_t period(const SimulationResult& result) {
+  EXPECT_EQ(result.cycle.count() % result.cycle_batches, 0);
+  return result.cycle.count() / result.cycle_batches;
+}
+inline std::int64_t period(const Pipeline& wanted, const PlainCosts& costs) {
+  return period(simulated(wanted, costs));
+}
+
+inline Pipeline chunked(std::string_view schedule, int p, std::int32_t m, int chunks,
+                        std::int32_t group = 0) {
+  Pipeline wanted = pipeline(schedule, p, m);
+  wanted.request.chunks = static_cast<std::uint16_t>(chunks);
+  wanted.request.group = group;
+  return wanted;
+}
+
+/// The ops of each device, then what simulation at unit costs says: end, span, peak of each device
+/// in microbatches of a stage.
+inline std::string order_and_figures(const Pipeline& wanted) {
+  const Schedule schedule = schedule_of(wanted);
+  const std::size_t chunks = schedule.placement.stages() / schedule.placement.devices;
+  std::string text = fmt::format("\n{} {} {} {}\n", wanted.schedule, wanted.request.devices,
+                                 wanted.request.microbatches, chunks);
+  for (const std::vector<Op>& order : schedule.order) {
+    std::string line;
+    for (const Op& op : order) {
+      if (!is_compute(op.kind)) continue;
+      line += fmt::format("{}{}{}{}", line.empty() ? "" : " ", index(op.stage),
+                          traits(op.kind).notation, op.microbatch);
+    }
+    text += line + "\n";
+  }
+  const SimulationResult result = simulated(wanted, kUnit);
+  text += fmt::format("unit {} {}", result.makespan.count(), result.span.count());
+  for (const DeviceUse& use : result.devices) {
+    text += fmt::format(" {}", use.peak_activations * static_cast<double>(chunks));
+  }
+  return text + "\n";
+}
+
+}  // namespace tandem::testing
