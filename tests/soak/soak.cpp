@@ -67,10 +67,8 @@ T pick(std::mt19937_64& random, std::initializer_list<T> values) {
 /// What only some schedules have. Layers suffice for three chunks on four devices.
 void draw_shape(std::mt19937_64& random, TrainingCase& test) {
   const ScheduleTraits& traits = find_schedule(test.schedule);
-  if (traits.stages_per_device == 0) {
-    test.chunks = static_cast<std::uint16_t>(1 + random() % 3);
-    test.model.blocks = 5;
-  }
+  if (traits.stages_per_device == 0) test.chunks = static_cast<std::uint16_t>(1 + random() % 3);
+  if (traits.stages_per_device != 1) test.model.blocks = 5;
   if (test.schedule == "2bw") test.extra_in_flight = static_cast<std::int32_t>(random() % 3);
   if (test.schedule != "pipedream") return;
   test.vertical_sync = random() % 4 == 0;
