@@ -137,9 +137,7 @@ class Assembly {
 
   void add_transfer(NodeId node, Instruction& instruction) {
     const lowering::Transfer& transfer = body_.transfer(node);
-    instruction.op = body_.ops[at(transfer.producer)].op;
-    instruction.op.kind = body_.links[transfer.link].kind;
-    instruction.op.staleness = 0;
+    instruction.op = body_.op(transfer);
     instruction.cost = cost_of(transfer.link);
     if (shared_) {
       for (const LaneId lane : link_lanes_[transfer.link]) parts_.lane_pool.push_back(lane);

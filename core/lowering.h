@@ -97,14 +97,14 @@ struct Body {
   NodeId next(const std::vector<NodeId>& list, NodeId node) const {
     return list.empty() ? kNone : list[at(node) - ops.size()];
   }
-  /// A transfer's is its producer's, with its own kind.
-  Op op(NodeId node) const {
-    if (!is_transfer(node)) return ops[at(node)].op;
-    Op carried = ops[at(transfer(node).producer)].op;
-    carried.kind = links[transfer(node).link].kind;
+  /// Its producer's, with its own kind.
+  Op op(const Transfer& transfer) const {
+    Op carried = ops[at(transfer.producer)].op;
+    carried.kind = links[transfer.link].kind;
     carried.staleness = 0;
     return carried;
   }
+  Op op(NodeId node) const { return is_transfer(node) ? op(transfer(node)) : ops[at(node)].op; }
   const Sum& sum(NodeId node) const;
   DeviceId device(NodeId node, const Placement& placement) const {
     return placement.device[ops[at(node)].op.stage];

@@ -64,29 +64,22 @@ class StageWork {
   template <class Kernels>
   void backward(const Instance& instance, Kernels kernels) {
     State& s = state_of(op_of(instance).stage);
-    const std::int64_t k = instance.microbatch, version = *world_.versions(instance);
-    BackwardSpans<T> spans = backward_spans(s, k);
-    spans.weights = s.weights.held(version);
+    const std::int64_t k = instance.microbatch;
+    BackwardSpans<T> spans = input_half_spans(s, instance);
     spans.scratch = scratch_for(s);
-    spans.input_gradient = take_input_gradient(s, k);
     spans.gradients = gradients_for(s, k, kernels);
     s.stage.backward(kernels, spans);
     release_after_backward(s, k);
-    --readers(s, version);
-    note_version(instance, version);
+    end_reading(s, instance);
   }
 
   template <class Kernels>
   void backward_input(const Instance& instance, Kernels kernels) {
     State& s = state_of(op_of(instance).stage);
-    const std::int64_t k = instance.microbatch, version = *world_.versions(instance);
-    BackwardSpans<T> spans = backward_spans(s, k);
-    spans.weights = s.weights.held(version);
-    spans.scratch = s.kept_gradients.acquire(world_.sequence(s.id, k));
-    spans.input_gradient = take_input_gradient(s, k);
+    BackwardSpans<T> spans = input_half_spans(s, instance);
+    spans.scratch = s.kept_gradients.acquire(world_.sequence(s.id, instance.microbatch));
     s.stage.backward_input(kernels, spans);
-    --readers(s, version);
-    note_version(instance, version);
+    end_reading(s, instance);
   }
 
   template <class Kernels>
@@ -224,9 +217,21 @@ class StageWork {
             .gradients = {}};
   }
 
-  std::span<T> take_input_gradient(State& s, std::int64_t microbatch) {
-    if (s.above(microbatch) == nullptr) return {};
-    return s.input_gradient.acquire(world_.sequence(s.id, microbatch));
+  /// What making the gradient of the input reads, and where that goes.
+  BackwardSpans<T> input_half_spans(State& s, const Instance& instance) {
+    const std::int64_t k = instance.microbatch;
+    BackwardSpans<T> spans = backward_spans(s, k);
+    spans.weights = s.weights.held(*world_.versions(instance));
+    if (s.above(k) != nullptr)
+      spans.input_gradient = s.input_gradient.acquire(world_.sequence(s.id, k));
+    return spans;
+  }
+
+  /// A microbatch reads its version of the weights no more.
+  void end_reading(State& s, const Instance& instance) {
+    const std::int64_t version = *world_.versions(instance);
+    --readers(s, version);
+    note_version(instance, version);
   }
 
   /// The sum that this microbatch adds to: zeroed at the first weight gradient of its update.

@@ -71,65 +71,51 @@ std::optional<std::string> reject_interleaved(const ScheduleRequest& request) {
       request.group, request.microbatches, request.devices, group_of(any));
 }
 
-Schedule make_interleaved(const ScheduleRequest& request) {
+/// Forwards ahead of backwards by the visits that fill the pipeline. A backward in two halves lets
+/// the device before go on sooner, so that each device is ahead of the next by half as much; the
+/// weight gradients of device d follow d visits behind.
+static Schedule interleave(std::string_view name, const ScheduleRequest& request, bool splits) {
   Schedule schedule =
-      empty_schedule("interleaved", request, looped_placement(request.devices, request.chunks));
+      empty_schedule(name, request, looped_placement(request.devices, request.chunks));
   const std::vector<Visit> order = visits(request, group_of(request));
   const std::size_t count = order.size();
   for (std::size_t device = 0; device < request.devices; ++device) {
     std::vector<Op>& ops = schedule.order[id_at<DeviceId>(device)];
     const std::size_t behind = request.devices - 1 - device;
-    const std::size_t ahead =
-        std::min(count, 2 * behind + static_cast<std::size_t>(request.chunks - 1) *
-                                         static_cast<std::size_t>(group_of(request)));
-    const auto go_forward = [&](const Visit& visit) {
-      ops.push_back(forward(stage_of(request, device, visit.chunk), visit.microbatch));
-    };
-    const auto go_back = [&](const Visit& visit) {
+    const std::size_t ahead = std::min(
+        count, (splits ? 1 : 2) * behind + static_cast<std::size_t>(request.chunks - 1) *
+                                               static_cast<std::size_t>(group_of(request)));
+    const auto go_back = [&](auto op, const Visit& visit) {
       const std::int32_t chunk = request.chunks - 1 - visit.chunk;
-      ops.push_back(backward(stage_of(request, device, chunk), visit.microbatch));
+      ops.push_back(op(stage_of(request, device, chunk), visit.microbatch));
     };
-    for (std::size_t i = 0; i < ahead; ++i) go_forward(order[i]);
-    for (std::size_t i = ahead; i < count; ++i) {
-      go_forward(order[i]);
-      go_back(order[i - ahead]);
-    }
-    for (std::size_t i = count - ahead; i < count; ++i) go_back(order[i]);
-    append_updates(request, device, ops);
-  }
-  return schedule;
-}
-
-// Half as many forwards ahead as interleaved; the weight gradients of device d follow d visits
-// behind.
-Schedule make_interleaved_zero_bubble(const ScheduleRequest& request) {
-  Schedule schedule =
-      empty_schedule("interleaved-zb", request, looped_placement(request.devices, request.chunks));
-  const std::vector<Visit> order = visits(request, group_of(request));
-  const std::size_t count = order.size();
-  for (std::size_t device = 0; device < request.devices; ++device) {
-    std::vector<Op>& ops = schedule.order[id_at<DeviceId>(device)];
-    const std::size_t ahead = std::min(count, request.devices - 1 - device +
-                                                  static_cast<std::size_t>(request.chunks - 1) *
-                                                      static_cast<std::size_t>(group_of(request)));
-    const auto back_stage = [&](const Visit& visit) {
-      return stage_of(request, device, request.chunks - 1 - visit.chunk);
-    };
-    const auto weigh = [&](const Visit& visit) {
-      ops.push_back(backward_weight(back_stage(visit), visit.microbatch));
-    };
+    const auto whole = [](StageId stage, std::int32_t i) { return backward(stage, i); };
     for (std::size_t i = 0; i < count + ahead; ++i) {
       if (i < count) {
         ops.push_back(forward(stage_of(request, device, order[i].chunk), order[i].microbatch));
       }
       if (i < ahead) continue;
-      ops.push_back(backward_input(back_stage(order[i - ahead]), order[i - ahead].microbatch));
-      if (i >= ahead + device) weigh(order[i - ahead - device]);
+      if (!splits) {
+        go_back(whole, order[i - ahead]);
+        continue;
+      }
+      go_back(backward_input, order[i - ahead]);
+      if (i >= ahead + device) go_back(backward_weight, order[i - ahead - device]);
     }
-    for (std::size_t i = count - std::min(count, device); i < count; ++i) weigh(order[i]);
+    for (std::size_t i = count - std::min(count, device); splits && i < count; ++i) {
+      go_back(backward_weight, order[i]);
+    }
     append_updates(request, device, ops);
   }
   return schedule;
+}
+
+Schedule make_interleaved(const ScheduleRequest& request) {
+  return interleave("interleaved", request, false);
+}
+
+Schedule make_interleaved_zero_bubble(const ScheduleRequest& request) {
+  return interleave("interleaved-zb", request, true);
 }
 
 Schedule make_looped_bfs(const ScheduleRequest& request) {

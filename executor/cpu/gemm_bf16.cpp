@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "executor/cpu/gemm_edge.h"
 
 #if defined(__x86_64__)
 
@@ -194,26 +195,9 @@ TANDEM_BF16_INLINE void run_tile(const Tile& tile) {
 
 /// The same at an edge, through a full tile whose surplus is thrown away.
 TANDEM_BF16 void run_edge(Tile tile, std::int64_t rows, std::int64_t columns) {
-  alignas(64) float sums[kTileRows * kTileColumns] = {};
-  alignas(64) float bias[kTileColumns] = {};
-  float* const c = tile.c;
-  const std::int64_t c_row = tile.c_row;
-  const std::size_t bytes = static_cast<std::size_t>(columns) * sizeof(float);
-  if (tile.adds) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      std::memcpy(sums + row * kTileColumns, c + row * c_row, bytes);
-    }
-  }
-  if (tile.bias != nullptr) {
-    std::memcpy(bias, tile.bias, bytes);
-    tile.bias = bias;
-  }
-  tile.c = sums;
-  tile.c_row = kTileColumns;
+  EdgeTile<float, kTileRows, kTileColumns> edge(tile, rows, columns);
   run_tile(tile);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::memcpy(c + row * c_row, sums + row * kTileColumns, bytes);
-  }
+  edge.copy_back();
 }
 
 /// What is packed next: while `tiles` tiles compute it arrives in the second-level cache.

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "executor/cpu/gemm.h"
+#include "executor/cpu/gemm_edge.h"
 
 #define TANDEM_INLINE [[gnu::always_inline]] inline
 
@@ -85,27 +86,9 @@ TANDEM_INLINE void run_tile(const Tile<T>& tile) {
 /// surplus rows are there, and zero.
 template <class T, Blocking kBy>
 TANDEM_INLINE void run_edge(Tile<T> tile, std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t kColumns = kBy.tile_columns(sizeof(T));
-  alignas(64) T sums[kBy.rows * kColumns] = {};
-  alignas(64) T bias[kColumns] = {};
-  T* const c = tile.c;
-  const std::int64_t c_row = tile.c_row;
-  const std::size_t bytes = static_cast<std::size_t>(columns) * sizeof(T);
-  if (tile.adds) {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      std::memcpy(sums + row * kColumns, c + row * c_row, bytes);
-    }
-  }
-  if (tile.bias != nullptr) {
-    std::memcpy(bias, tile.bias, bytes);
-    tile.bias = bias;
-  }
-  tile.c = sums;
-  tile.c_row = kColumns;
+  EdgeTile<T, kBy.rows, kBy.tile_columns(sizeof(T))> edge(tile, rows, columns);
   run_tile<T, kBy>(tile);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::memcpy(c + row * c_row, sums + row * kColumns, bytes);
-  }
+  edge.copy_back();
 }
 
 /// out[j·out_row + i] = in[i·in_row + j], for i and j below 4.
