@@ -24,6 +24,7 @@ int run_plan(const Arguments& arguments);
 int run_profile(const Arguments& arguments);
 int run_schedule(const Arguments& arguments);
 int run_simulate(const Arguments& arguments);
+int run_import(const Arguments& arguments);
 int run_tokens(const Arguments& arguments);
 int run_trace(const Arguments& arguments);
 int run_train(const Arguments& arguments);

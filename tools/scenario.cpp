@@ -5,13 +5,12 @@
 
 #include <fmt/format.h>
 
-#include "core/io/files.h"
 #include "core/io/read.h"
 #include "core/lower.h"
-#include "core/notation.h"
 #include "core/verify.h"
 #include "simulator/cost/stage_costs.h"
 #include "tools/plan_setup.h"
+#include "tools/schedule_file.h"
 #include "tools/schedule_options.h"
 
 namespace tandem::tools {
@@ -145,16 +144,14 @@ Json as_json(const ScheduleRequest& request) {
           {"global_norm", request.global_norm}};
 }
 
-/// A schedule in our notation; what its text says of devices and microbatches is not said again.
+/// What its text says of devices and microbatches is not said again.
 Schedule schedule_of_file(const Options& options) {
   for (const char* name : {"schedule", "devices", "microbatches", "width", "recompute", "chunks",
                            "group", "extra-in-flight", "replicas", "vertical-sync", "clip"}) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem simulate: the schedule file says --{} already", name));
   }
-  constexpr std::size_t kLargestSchedule = 64u << 20u;
-  const std::string& path = options.text("schedule-file");
-  return parse_schedule(read_file(path, kLargestSchedule), path);
+  return read_schedule(options.text("schedule-file"));
 }
 
 /// Sets the request too; of a file as far as the text tells.
@@ -278,7 +275,8 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
 void add_scenario_options(Options& options) {
   options.words("PLAN", 0, 1);
   options.value("schedule", "NAME", "name of a schedule (tandem schedule --list)")
-      .value("schedule-file", "FILE", "a schedule in tandem's notation, instead of a name");
+      .value("schedule-file", "FILE",
+             "a schedule in tandem's notation or PyTorch's CSV, instead of a name");
   add_schedule_options(options);
   options.value("forward", "T", "time of a stage's forward for one microbatch")
       .value("backward", "T", "time of its whole backward")

@@ -5,6 +5,7 @@
 #include "core/graph.h"
 #include "core/lower.h"
 #include "core/notation.h"
+#include "core/pytorch_csv.h"
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
 #include "tools/command.h"
@@ -91,38 +92,6 @@ Json as_json(const Schedule& schedule) {
           {"devices", std::move(devices)}};
 }
 
-/// PyTorch's pipelining CSV: a row a rank, {stage}{F|B|I|W}{microbatch}.
-std::string as_pytorch_csv(const Schedule& schedule) {
-  for (const std::vector<Op>& order : schedule.order) {
-    for (const Op& op : order) {
-      const bool later = op.microbatch >= schedule.microbatches;
-      if (!later && op.staleness == 0 && op.kind != OpKind::recompute &&
-          op.kind != OpKind::reduce_gradient)
-        continue;
-      throw InputError(fmt::format(
-          "schedule {} can't be written as pytorch-csv: the format has no words for weight "
-          "versions, batches that overlap, recomputation or replicas",
-          schedule.name));
-    }
-  }
-  std::string text;
-  for (const std::vector<Op>& order : schedule.order) {
-    std::string row;
-    for (const Op& op : order) {
-      const char letter = op.kind == OpKind::forward           ? 'F'
-                          : op.kind == OpKind::backward        ? 'B'
-                          : op.kind == OpKind::backward_input  ? 'I'
-                          : op.kind == OpKind::backward_weight ? 'W'
-                                                               : 0;
-      if (letter != 0)
-        row +=
-            fmt::format("{}{}{}{}", row.empty() ? "" : ",", index(op.stage), letter, op.microbatch);
-    }
-    text += row + "\n";
-  }
-  return text;
-}
-
 }  // namespace
 
 int run_schedule(const Arguments& arguments) {
@@ -155,7 +124,7 @@ int run_schedule(const Arguments& arguments) {
     print_result("schedule", {{"schedule", traits.name}, {"devices", schedule.placement.devices}},
                  Json::object(), as_json(schedule));
   } else if (format == "pytorch-csv") {
-    fmt::print("{}", as_pytorch_csv(schedule));
+    fmt::print("{}", print_pytorch_csv(schedule));
   } else if (format == "text") {
     fmt::print("{}", print_schedule(schedule));
   } else {

@@ -69,7 +69,7 @@ TEST_F(Help, UnknownCommandsGetASuggestion) {
 }
 
 TEST_F(Help, CommandsOfTheContractAreNotUnknown) {
-  for (const std::string name : {"sweep", "import", "export", "catalog", "completion"}) {
+  for (const std::string name : {"sweep", "export", "catalog", "completion"}) {
     expect_error(name + " x", 2, "error: tandem " + name + " is not in this version");
   }
 }

@@ -73,6 +73,30 @@ TEST_F(ScheduleCommand, RefusesPytorchCsvForWhatItHasNoWordsFor) {
   }
 }
 
+TEST_F(ScheduleCommand, PytorchCsvIsImportedAndSimulated) {
+  write("mine.csv", tandem("schedule zbv --devices 2 --microbatches 4 --format pytorch-csv").out);
+  const std::string costs = " --forward 1ms --backward 2ms --json";
+  const Json expected = json_of("simulate --schedule zbv --devices 2 --microbatches 4" + costs);
+  EXPECT_EQ(json_of("simulate --schedule-file mine.csv" + costs)["result"], expected["result"]);
+  const Ran imported = tandem("import --from pytorch-csv mine.csv");
+  EXPECT_THAT(imported.out, StartsWith("# mine  devices 2  microbatches 4\n"));
+  EXPECT_EQ(tandem("import --from pytorch-csv mine.csv --output mine.schedule").code, 0);
+  EXPECT_EQ(read("mine.schedule"), imported.out);
+  EXPECT_EQ(json_of("simulate --schedule-file mine.schedule" + costs)["result"],
+            expected["result"]);
+}
+
+TEST_F(ScheduleCommand, ForeignSchedulesThatAreWrongAreRefused) {
+  const std::string costs = " --forward 1ms --backward 2ms";
+  write("bad.csv", "0F0,0B0\n1F0\n");
+  EXPECT_EQ(tandem("simulate --schedule-file bad.csv" + costs).code, 3);
+  write("stuck.csv", "0F0,0B0\n1B0,1F0\n");
+  EXPECT_EQ(tandem("simulate --schedule-file stuck.csv" + costs).code, 4);
+  EXPECT_EQ(tandem("import --from pytorch-csv bad.csv").code, 3);
+  EXPECT_EQ(tandem("import --from pytorch-csv absent.csv").code, 3);
+  expect_error("import bad.csv", 2, "error: tandem import: --from is missing");
+}
+
 TEST_F(ScheduleCommand, PrintsDot) {
   const Ran ran = tandem("schedule 2bw --devices 2 --microbatches 2 --format dot");
   EXPECT_EQ(ran.code, 0);

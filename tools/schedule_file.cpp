@@ -1,0 +1,23 @@
+#include "tools/schedule_file.h"
+
+#include "core/io/files.h"
+#include "core/notation.h"
+#include "core/pytorch_csv.h"
+
+namespace tandem::tools {
+
+static std::string text_of(const std::string& path) {
+  constexpr std::size_t kLargest = 64u << 20u;
+  return read_file(path, kLargest);
+}
+
+Schedule read_schedule(const std::string& path) {
+  const std::string text = text_of(path);
+  return is_pytorch_csv(text) ? parse_pytorch_csv(text, path) : parse_schedule(text, path);
+}
+
+Schedule read_pytorch_csv(const std::string& path) {
+  return parse_pytorch_csv(text_of(path), path);
+}
+
+}  // namespace tandem::tools

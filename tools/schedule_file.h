@@ -1,0 +1,16 @@
+#pragma once
+// A schedule that a user brings: in our notation, or as PyTorch's pipelining CSV.
+
+#include <string>
+
+#include "core/schedule.h"
+
+namespace tandem::tools {
+
+/// In whichever of the two forms. Throws InputError.
+Schedule read_schedule(const std::string& path);
+
+/// Throws InputError where it is not that.
+Schedule read_pytorch_csv(const std::string& path);
+
+}  // namespace tandem::tools
