@@ -41,6 +41,14 @@ constexpr std::size_t kMeasured = 6;
 /// Times by layer kind and function, from all repetitions of all threads.
 using Samples = std::map<LayerKind, std::array<std::vector<Duration>, kMeasured>>;
 
+void append(const Samples& more, Samples& all) {
+  for (const auto& [kind, times] : more) {
+    for (std::size_t i = 0; i < kMeasured; ++i) {
+      all[kind][i].insert(all[kind][i].end(), times[i].begin(), times[i].end());
+    }
+  }
+}
+
 Duration median(std::vector<Duration> times) {
   if (times.empty()) return {};
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
@@ -253,11 +261,7 @@ class DevicesAtOnce {
 
   void add(const Samples& mine) {
     const std::lock_guard lock(mutex_);
-    for (const auto& [kind, times] : mine) {
-      for (std::size_t i = 0; i < kMeasured; ++i) {
-        all_[kind][i].insert(all_[kind][i].end(), times[i].begin(), times[i].end());
-      }
-    }
+    append(mine, all_);
   }
 
   void fail() {
@@ -277,6 +281,24 @@ class DevicesAtOnce {
   std::exception_ptr failure_;  // the first
   Samples all_;
 };
+
+/// By microbatch size. Each size is measured in several visits, in turn with the others: a machine
+/// that is slower for some seconds is so for all of them.
+std::map<std::int32_t, Samples> measure_layers(const ProfileRequest& request,
+                                               const std::function<void()>& tick) {
+  constexpr std::int32_t kVisits = 5;
+  std::map<std::int32_t, Samples> all;
+  for (std::int32_t visit = 0; visit < kVisits; ++visit) {
+    ProfileRequest part = request;
+    part.repetitions =
+        request.repetitions * (visit + 1) / kVisits - request.repetitions * visit / kVisits;
+    if (part.repetitions == 0) continue;
+    for (const std::int32_t size : request.microbatch_sizes) {
+      append(DevicesAtOnce(part, size, tick).measure(), all[size]);
+    }
+  }
+  return all;
+}
 
 /// One way, from the start of the copy to the other side running: half of a round trip between two
 /// threads.
@@ -348,8 +370,8 @@ Profile measure_profile(const ProfileRequest& request) {
   };
   std::vector<Bytes> sizes{
       4096, 2 * static_cast<Bytes>(request.model.vocabulary) * request.model.width * 4};
-  for (const std::int32_t size : request.microbatch_sizes) {
-    for (auto& [kind, times] : DevicesAtOnce(request, size, tick).measure()) {
+  for (const auto& [size, samples] : measure_layers(request, tick)) {
+    for (const auto& [kind, times] : samples) {
       profile.layers.push_back(
           {.kind = kind,
            .microbatch_size = size,

@@ -3,7 +3,9 @@
 One profile is written first; then the plans, then all predictions, and only then the first run. Each
 plan runs several times, the plans interleaved, so that a slow minute of the machine touches all of
 them. Steps during which other processes or guests took over 2 % of the processors are dropped and
-counted. Compared are medians. Standard library only; started by tools/fidelity.
+counted. Compared are medians. After each round the profile is measured again, for no prediction:
+it tells how much slower or faster than at the profile the machine itself has become, and the errors
+are also given with that taken out. Standard library only; started by tools/fidelity.
 """
 
 import argparse
@@ -22,6 +24,7 @@ LAYERS = 2 * MODEL["blocks"] + 2
 MICROBATCH_SIZES = (1, 2, 4)
 MICROBATCHES = (8, 12, 16)
 RECOMPUTE = ("none", "none", "selective", "full")
+REPETITIONS = 150  # of a profile: a minute or two, since seconds of a shared machine differ by a tenth
 FIRST_STEPS = 2  # they fill the pipeline and the caches
 LAST_STEPS = 2  # delayed updates end early where no batch follows
 MOST_FOREIGN = 0.02
@@ -107,7 +110,27 @@ def predict(folder, plans, rate):
     return rows
 
 
-def run_once(row, folder, seconds, rate):
+def profile_machine(folder, name, repetitions):
+    """Path of a new profile of the model on two devices."""
+    path = os.path.join(folder, name)
+    tandem("profile", "--model", os.path.join(folder, "model.json"), "--microbatch-size",
+           ",".join(map(str, MICROBATCH_SIZES)), "--devices", 2, "--repetitions", repetitions, "--output", path)
+    return path
+
+
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def slowdown(before, after):
+    """Median ratio of the layers' forward and backward times of two profiles."""
+    return statistics.median(new[key] / old[key]
+                             for old, new in zip(read_json(before)["layers"], read_json(after)["layers"])
+                             for key in ("forward_ns", "backward_ns") if old[key] > 0)
+
+
+def run_once(row, number, folder, seconds, rate):
     """Step times of one run without its ends; those that the machine disturbed are counted, not kept."""
     steady = max(3, round(seconds / row["period_s"]))
     steps = FIRST_STEPS + steady + LAST_STEPS
@@ -120,6 +143,7 @@ def run_once(row, folder, seconds, rate):
     kept = [line["step_s"] for line in lines[FIRST_STEPS:-LAST_STEPS]
             if line["foreign_cpu"] + line["stolen_cpu"] <= MOST_FOREIGN]
     row["steps"].extend(kept)
+    row["rounds"].extend(number for _ in kept)
     row["dropped"] += steady - len(kept)
     row["resident"].append(result["peak_resident_bytes"] - row["peak_bytes"])
 
@@ -135,8 +159,7 @@ def kendall(pairs):
 
 def doubled_profile_fails(folder, rows):
     """The negative control: the same comparison with every measured time doubled must exit 6."""
-    with open(os.path.join(folder, "profile.json"), encoding="utf-8") as file:
-        profile = json.load(file)
+    profile = read_json(os.path.join(folder, "profile.json"))
     for layer in profile["layers"]:
         for key in layer:
             if key.endswith("_ns"):
@@ -154,10 +177,11 @@ def doubled_profile_fails(folder, rows):
     return codes
 
 
-def report(rows):
+def report(rows, slowdowns):
+    """Errors as predicted, and with each round's slowdown of the machine taken out of its steps."""
     print(f"{'schedule':<15} {'layers':<9} {'m x b':<6}  {'recompute':<9} {'predicted':>10} {'measured':>10} "
           f"{'error':>7} {'spread':>7} {'steps':>6} {'dropped':>7} {'beyond plan':>11}")
-    errors, pairs = [], []
+    errors, at_pace, pairs = [], [], []
     for row in rows:
         if not row["steps"]:
             print(f"{row['what']}: every step was disturbed")
@@ -167,6 +191,8 @@ def report(rows):
         ranked = sorted(row["steps"])
         spread = (ranked[3 * len(ranked) // 4] - ranked[len(ranked) // 4]) / measured
         errors.append(abs(error))
+        at_pace.append(abs(row["period_s"] / statistics.median(
+            step / slowdowns[number] for step, number in zip(row["steps"], row["rounds"])) - 1.0))
         samples = row["samples_per_s"] * row["period_s"]
         pairs.append((row["samples_per_s"], samples / measured))
         print(f"{row['what']} {row['period_s'] * 1e3:>7.1f} ms {measured * 1e3:>7.1f} ms {error:>+7.1%} {spread:>7.1%} "
@@ -174,12 +200,15 @@ def report(rows):
     kept, dropped = sum(len(row["steps"]) for row in rows), sum(row["dropped"] for row in rows)
     resident = [value for row in rows for value in row["resident"]]
     summary = {"plans": len(errors), "median": statistics.median(errors), "worst": max(errors), "tau": kendall(pairs),
+               "slowdowns": slowdowns, "median_at_pace": statistics.median(at_pace), "worst_at_pace": max(at_pace),
                "steps_kept": kept, "steps_dropped": dropped,
                "resident_beyond_plan_bytes": [min(resident), max(resident)]}
     print(f"\n{len(errors)} plans: median error {summary['median']:.1%}, worst {summary['worst']:.1%}, Kendall tau of "
-          f"samples/s {summary['tau']:.3f}\n{kept} steps kept, {dropped} dropped for over {MOST_FOREIGN:.0%} stolen or "
-          f"foreign processor time\npeak resident memory is {min(resident) / 2**20:.1f} to "
-          f"{max(resident) / 2**20:.1f} MiB beyond the plan's bytes")
+          f"samples/s {summary['tau']:.3f}\nmachine's own slowdown since the profile: "
+          f"{', '.join(f'{value - 1.0:+.1%}' for value in slowdowns)}; without it median error "
+          f"{summary['median_at_pace']:.1%}, worst {summary['worst_at_pace']:.1%}\n{kept} steps kept, {dropped} "
+          f"dropped for over {MOST_FOREIGN:.0%} stolen or foreign processor time\npeak resident memory is "
+          f"{min(resident) / 2**20:.1f} to {max(resident) / 2**20:.1f} MiB beyond the plan's bytes")
     return summary
 
 
@@ -196,21 +225,21 @@ def main():
     folder, rate = options.output, ["--link-rate", options.link_rate] if options.link_rate else []
     os.makedirs(folder, exist_ok=True)
     write_json(os.path.join(folder, "model.json"), MODEL)
-    profile = os.path.join(folder, "profile.json")
     print("profiling ...", file=sys.stderr)
-    tandem("profile", "--model", os.path.join(folder, "model.json"), "--microbatch-size",
-           ",".join(map(str, MICROBATCH_SIZES)), "--devices", 2, "--output", profile)
+    profile = profile_machine(folder, "profile.json", REPETITIONS)
     rows = predict(folder, draw_plans(options.seed, options.plans), rate)
     for row in rows:
-        row.update(steps=[], dropped=0, resident=[])
+        row.update(steps=[], rounds=[], dropped=0, resident=[])
+    paces = [1.0]  # at the profile, then after each round
     for number in range(options.rounds):
         order = list(rows)
         random.Random(options.seed * 1000 + number).shuffle(order)
         for done, row in enumerate(order):
             print(f"\rround {number + 1} of {options.rounds}, run {done + 1} of {len(rows)} ", end="", file=sys.stderr)
-            run_once(row, folder, options.seconds, rate)
+            run_once(row, number, folder, options.seconds, rate)
+        paces.append(slowdown(profile, profile_machine(folder, "again.json", REPETITIONS // 4)))
     print(file=sys.stderr)
-    summary = report(rows)
+    summary = report(rows, [(before + after) / 2 for before, after in zip(paces, paces[1:])])
     codes = doubled_profile_fails(folder, rows)
     print(f"compare --fail-over 20: exit {codes[0]} with the profile, {codes[1]} with a doubled one")
     write_json(os.path.join(folder, "result.json"), {"summary": summary, "rows": rows})
