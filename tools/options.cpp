@@ -137,6 +137,11 @@ void Options::reject(const std::string& name, const std::string& expected) const
                                expected, text(name)));
 }
 
+void Options::set(const std::string& name, std::string value) {
+  unset(name);
+  values_.insert({name, po::variable_value(boost::any(std::move(value)), false)});
+}
+
 std::string Options::text(const std::string& name, const std::string& otherwise) const {
   return has(name) ? values_[name].as<std::string>() : otherwise;
 }

@@ -37,6 +37,11 @@ class Options {
   /// Throws UsageError, or HelpShown.
   void parse(const Arguments& arguments);
 
+  /// As if the command line gave `value`. REQUIRES: it is an option with a value.
+  void set(const std::string& name, std::string value);
+  /// As if it did not give the option.
+  void unset(const std::string& name) { values_.erase(name); }
+
   bool has(const std::string& name) const { return values_.count(name) > 0; }
   const std::vector<std::string>& words() const { return words_; }
   std::string text(const std::string& name, const std::string& otherwise = {}) const;

@@ -274,7 +274,9 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
 
 void add_scenario_options(Options& options) {
   options.words("PLAN", 0, 1);
-  options.value("schedule", "NAME", "name of a schedule (tandem schedule --list)")
+  options
+      .value("schedule", "NAME",
+             "name of a schedule (tandem schedule --list), or several, A,B,C, to compare")
       .value("schedule-file", "FILE",
              "a schedule in tandem's notation or PyTorch's CSV, instead of a name");
   add_schedule_options(options);

@@ -29,13 +29,8 @@ std::vector<std::uint16_t> parse_replicas(const std::string& text) {
   return replicas;
 }
 
-/// Options that only some schedules take, as their rows of the registry have them.
 constexpr const char* kOptionsOfSome[] = {"chunks", "group", "extra-in-flight", "replicas",
                                           "vertical-sync"};
-
-bool takes(const ScheduleTraits& traits, const std::string& option) {
-  return std::find(traits.options.begin(), traits.options.end(), option) != traits.options.end();
-}
 
 /// What stands for --devices where it is not given: the replicas of all parts, or the only number
 /// that the schedule takes.
@@ -65,6 +60,12 @@ void add_schedule_options(Options& options) {
       .flag("vertical-sync", "pipedream: a microbatch uses one version on all stages");
   add_clip_option(options);
   for (const char* name : {"activation-cap", "waves", "directions", "slices"}) options.absent(name);
+}
+
+std::span<const char* const> options_of_some_schedules() { return kOptionsOfSome; }
+
+bool takes(const ScheduleTraits& traits, std::string_view option) {
+  return std::find(traits.options.begin(), traits.options.end(), option) != traits.options.end();
 }
 
 void add_clip_option(Options& options) {

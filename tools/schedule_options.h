@@ -2,6 +2,8 @@
 // The options that describe a schedule, shared by `schedule`, `simulate` and `plan`.
 
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "core/schedule.h"
 #include "tools/options.h"
@@ -10,6 +12,10 @@ namespace tandem::tools {
 
 /// --devices, --microbatches, --width, --recompute, --clip and what single schedules take.
 void add_schedule_options(Options& options);
+
+/// Options that only some schedules take, as their rows of the registry have them.
+std::span<const char* const> options_of_some_schedules();
+bool takes(const ScheduleTraits& traits, std::string_view option);
 
 /// What --clip says.
 struct Clipping {

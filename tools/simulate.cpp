@@ -9,6 +9,7 @@
 #include "tools/machine.h"
 #include "tools/output_file.h"
 #include "tools/scenario.h"
+#include "tools/schedule_comparison.h"
 #include "tools/simulation_report.h"
 #include "tools/terminal.h"
 #include "traces/chrome_trace.h"
@@ -43,9 +44,10 @@ int run_simulate(const Arguments& arguments) {
       .value("trace", "FILE", "write the timeline as a Chrome trace (.json or .json.gz)")
       .flag("picture", "draw the timeline");
   options.parse(arguments);
-  if (options.has("trace")) check_can_write(options.text("trace"));
   SimulationRequest request;
   request.batches = options.integer("batches", 1, kMostBatches, 1);
+  if (names_several_schedules(options)) return compare_schedules(options, request.batches);
+  if (options.has("trace")) check_can_write(options.text("trace"));
   request.record = options.has("picture") || options.has("trace");
   Scenario scenario = make_scenario(options);
   request.activation_after_input = scenario.activation_after_input;

@@ -12,12 +12,6 @@ double ratio(Duration part, Duration whole) {
              : static_cast<double>(part.count()) / static_cast<double>(whole.count());
 }
 
-double samples_per_s(const Scenario& scenario, const SimulationResult& result) {
-  const double samples = static_cast<double>(scenario.program.microbatches()) *
-                         scenario.microbatch_size * scenario.schedule.width;
-  return result.cycle.count() == 0 ? 0.0 : samples / result.period_s();
-}
-
 Json memory_json(const MemoryByClass& memory) {
   return {{"weights", memory.weights},         {"versions", memory.versions},
           {"gradients", memory.gradients},     {"optimizer", memory.optimizer},
@@ -41,6 +35,12 @@ void print_memory(const Scenario& scenario) {
 }
 
 }  // namespace
+
+double samples_per_s(const Scenario& scenario, const SimulationResult& result) {
+  const double samples = static_cast<double>(scenario.program.microbatches()) *
+                         scenario.microbatch_size * scenario.schedule.width;
+  return result.cycle.count() == 0 ? 0.0 : samples / result.period_s();
+}
 
 void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches) {
   const Program& program = scenario.program;

@@ -9,6 +9,9 @@
 
 namespace tandem::tools {
 
+/// Of an endless run; 0 where it takes no time.
+double samples_per_s(const Scenario& scenario, const SimulationResult& result);
+
 void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches);
 Json result_json(const Scenario& scenario, const SimulationResult& result);
 std::vector<std::string> warnings_of(const SimulationResult& result);

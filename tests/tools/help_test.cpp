@@ -35,7 +35,7 @@ TEST_F(Help, ListsTheCommandsOfThisVersionOnly) {
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(ran.err, "");
   for (const char* name : {"doctor", "schedule", "check", "simulate", "profile", "plan", "tokens",
-                           "train", "compare", "trace", "version"}) {
+                           "train", "compare", "trace", "import", "version"}) {
     EXPECT_THAT(ran.out, HasSubstr(fmt::format("\n  {} ", name)));
   }
   EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("sweep")));
@@ -48,7 +48,7 @@ TEST_F(Help, ListsTheCommandsOfThisVersionOnly) {
 
 TEST_F(Help, EveryCommandShowsItsOptions) {
   for (const std::string name : {"doctor", "schedule", "check", "simulate", "profile", "plan",
-                                 "tokens", "train", "compare", "trace", "version"}) {
+                                 "tokens", "train", "compare", "trace", "import", "version"}) {
     const Ran ran = tandem(name + " --help");
     EXPECT_EQ(ran.code, 0) << name;
     EXPECT_EQ(ran.err, "") << name;
