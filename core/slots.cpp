@@ -6,93 +6,42 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <limits>
-#include <map>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
 #include "core/memory.h"
+#include "core/slot_knowledge.h"
 
 namespace tandem {
 
 namespace {
 
-using Position = std::int64_t;
-constexpr Position kNothing = std::numeric_limits<Position>::min() / 4;
-constexpr std::int32_t kAbsent = -1;
+using slots::kAbsent;
+using slots::kNothing;
+using slots::KnowledgeSpace;
+using slots::Position;
 
-bool tracked(const Lane& lane) {
-  return lane.kind == LaneKind::compute || lane.kind == LaneKind::collective;
-}
+/// A microbatch as batch and residue, or an update as batch and its number there.
+struct Turn {
+  std::int64_t batch = 0;
+  std::int32_t residue = 0;
+  friend auto operator<=>(const Turn&, const Turn&) = default;
 
-/// Which lanes each device tracks, and how to carry what one device knows to another.
-class KnowledgeSpace {
- public:
-  explicit KnowledgeSpace(const Program& program) : places_(program.placement().devices) {
-    Table<DeviceId, std::vector<bool>> peer(program.placement().devices,
-                                            std::vector<bool>(program.placement().devices, false));
-    for (const DeviceId device : ids(peer)) peer[device][index(device)] = true;
-    for (const CostKey& key : program.cost_keys()) {
-      peer[key.source][index(key.target)] = peer[key.target][index(key.source)] = true;
-    }
-    for (const Instruction& instruction : program.instructions()) {
-      if (!is_collective(instruction.op.kind)) continue;
-      for (const LaneId a : program.lanes(instruction)) {
-        for (const LaneId b : program.lanes(instruction)) {
-          peer[program.lanes()[a].device][index(program.lanes()[b].device)] = true;
-        }
-      }
-    }
-    for (const DeviceId device : ids(peer)) {
-      places_[device].assign(program.lanes().size(), kAbsent);
-      std::int32_t next = 0;
-      for (const LaneId lane : ids(program.lanes())) {
-        if (!tracked(program.lanes()[lane])) continue;
-        if (!peer[device][index(program.lanes()[lane].device)]) continue;
-        places_[device][index(lane)] = next++;
-        lanes_[device].push_back(lane);
-      }
-    }
+  void advance(std::int32_t a_batch) {
+    if (++residue == a_batch) *this = {batch + 1, 0};
   }
-
-  const std::vector<LaneId>& lanes_of(DeviceId device) const { return lanes_.at(device); }
-  /// Where `device` keeps what it knows of `lane`, or kAbsent.
-  std::int32_t place(DeviceId device, LaneId lane) const { return places_[device][index(lane)]; }
-
- private:
-  Table<DeviceId, std::vector<std::int32_t>> places_;
-  std::map<DeviceId, std::vector<LaneId>> lanes_;
 };
-
-/// What is known, in the space of `device`.
-struct Knowledge {
-  DeviceId device{};
-  std::vector<Position> upto;
-};
-
-void learn(const KnowledgeSpace& space, Knowledge& into, const Knowledge& from) {
-  if (from.upto.empty()) return;
-  if (into.device == from.device) {
-    for (std::size_t i = 0; i < into.upto.size(); ++i)
-      into.upto[i] = std::max(into.upto[i], from.upto[i]);
-    return;
-  }
-  const std::vector<LaneId>& theirs = space.lanes_of(from.device);
-  for (std::size_t i = 0; i < theirs.size(); ++i) {
-    const std::int32_t place = space.place(into.device, theirs[i]);
-    if (place == kAbsent) continue;
-    Position& mine = into.upto[static_cast<std::size_t>(place)];
-    mine = std::max(mine, from.upto[i]);
-  }
-}
 
 /// The instruction that ends a use, found by the stage and residue it works on.
 struct Release {
   LaneId lane{};
-  Position place = 0;       // on its lane, within a body
-  std::int32_t offset = 0;  // microbatch offset of the releasing instruction
+  bool exists = false;
+  std::int32_t batch = 0;  // of its microbatch in body 0
+  Position place = 0;      // on its lane, within a body
 };
 
 class SlotCounter {
@@ -104,7 +53,6 @@ class SlotCounter {
         sequence_(program),
         m_(program.microbatches()),
         counts_(placement_.stages()),
-        oldest_(placement_.stages()),
         below_(placement_.stages()),
         above_(placement_.stages()) {
     for (const Placement::Edge& edge : placement_.edges) {
@@ -112,44 +60,155 @@ class SlotCounter {
       above_[edge.to].push_back(edge.from);
     }
     index_program();
+    lay_out_rows();
   }
 
+  /// Bodies are alike but for the ramp and, near the end, for what a switched-off forward would
+  /// have told its neighbours. So the long run ends once a body has changed nothing but the count
+  /// of bodies: any longer one would go on like it and end like this. Short runs have both ends at
+  /// once; they part from the long one where they end.
   SlotCounts count() {
     count_versions();
-    // Beyond the ramp every body adds the same, and near the end less is known again: what a
-    // switched-off forward would have told its neighbours. Short runs have both ends at once.
-    const std::int64_t steady = program_.ramp() + program_.depth() + 2;
-    for (const std::int64_t batches :
-         {std::int64_t{1}, std::int64_t{2}, 2 * program_.ramp() + steady})
-      run(batches);
+    const std::int64_t ramp = program_.ramp();
+    std::int64_t batches = 3 * ramp + program_.depth() + 2, alike = 0;
+    State state = start();
+    for (std::int64_t body = -ramp; body < batches; ++body) {
+      for (const std::int64_t few : {1, 2}) {
+        if (ramp > 0 && body == few - ramp) run(state, body, few);
+      }
+      const Known before = state.known;
+      run_body(state, body, batches);
+      alike = body >= 0 && same_but_later(before, state, body) ? alike + 1 : 0;
+      if (alike >= std::max<std::int64_t>(1, program_.depth() - 1)) {
+        batches = std::min(batches, body + 1 + ramp);
+      }
+    }
     return counts_;
   }
 
  private:
-  void run(std::int64_t batches) {
-    Table<LaneId, Knowledge> lane_knows(program_.lanes().size());
-    std::vector<std::vector<Knowledge>> done(program_.depth(),
-                                             std::vector<Knowledge>(program_.size()));
-    for (std::array<std::int64_t, kSlotKinds>& oldest : oldest_) oldest.fill(0);
-    for (std::int64_t body = -program_.ramp(); body < batches; ++body) {
-      const std::int64_t step = body + program_.ramp();
-      std::vector<Knowledge>& row = done[static_cast<std::size_t>(step) % done.size()];
-      for (const InstructionId id : program_.order()) {
-        const std::int64_t microbatch = body * m_ + program_[id].op.microbatch;
-        if (microbatch < 0 || microbatch >= batches * m_) continue;
-        Knowledge knows = before(id, step, lane_knows, done);
-        acquire(id, body, knows);
-        finish(id, body, knows, lane_knows);
-        if (program_.awaited(id)) row[index(id)] = std::move(knows);
+  static constexpr std::size_t kNoRow = std::numeric_limits<std::size_t>::max();
+
+  /// What the next body finds known, but for completions.
+  struct Known {
+    std::vector<Position> lanes;     // a row a lane: what its last instruction knew as it ended
+    Table<LaneId, DeviceId> knower;  // in whose space
+    Table<StageId, std::array<Turn, kSlotKinds>> oldest;  // use whose release is not known
+  };
+  struct State {
+    Known known;
+    std::vector<Position> done;  // a ring of bodies: rows of what is awaited
+  };
+
+  State start() const {
+    State state;
+    state.known.lanes.assign(lane_row_.back(), kNothing);
+    for (const Lane& lane : program_.lanes()) state.known.knower.push_back(lane.device);
+    state.known.oldest.resize(placement_.stages());
+    state.done.assign(program_.depth() * body_size_, kNothing);
+    return state;
+  }
+
+  Position* rows_of(State& state, std::int64_t body) const {
+    const auto step = static_cast<std::size_t>(body + program_.ramp());
+    return state.done.data() + step % program_.depth() * body_size_;
+  }
+
+  /// The rest of a run, on its own.
+  void run(State state, std::int64_t body, std::int64_t batches) {
+    for (; body < batches; ++body) run_body(state, body, batches);
+  }
+
+  void run_body(State& state, std::int64_t body, std::int64_t batches) {
+    Position* const rows = rows_of(state, body);
+    for (const InstructionId id : program_.order()) {
+      const Instruction& instruction = program_[id];
+      const Turn now = turn(body, instruction.op.microbatch);
+      if (now.batch < 0 || now.batch >= batches) continue;
+      const DeviceId device = device_of(id);
+      Position* const knows = knows_.data();
+      std::fill_n(knows, space_.width(device), kNothing);
+      for (const LaneId lane : program_.lanes(instruction)) {
+        space_.learn(device, knows, state.known.knower[lane],
+                     state.known.lanes.data() + lane_row_[index(lane)]);
+      }
+      for (const Wait& wait : program_.waits(instruction)) {
+        if (body + program_.ramp() < wait.lag) continue;
+        const Position* ended = wait.lag == 0 ? rows : rows_of(state, body - wait.lag);
+        space_.learn(device, knows, device_of(wait.producer), ended + row_[index(wait.producer)]);
+      }
+      acquire(state, id, now);
+      finish(state, id, body);
+      if (row_[index(id)] != kNoRow)
+        std::copy_n(knows, space_.width(device), rows + row_[index(id)]);
+    }
+  }
+
+  Turn turn(std::int64_t body, std::int32_t offset) const {
+    if (offset < m_) return {body, offset};
+    return {body + offset / m_, offset % m_};
+  }
+  std::int64_t number(const Turn& microbatch) const {
+    return microbatch.batch * m_ + microbatch.residue;
+  }
+  DeviceId device_of(InstructionId id) const {
+    return program_.cost_keys()[program_[id].cost].source;
+  }
+
+  /// Where rows begin: of each lane, wide enough for all that are on it, and of each instruction
+  /// that is awaited.
+  void lay_out_rows() {
+    std::vector<std::size_t> width;
+    for (const Lane& lane : program_.lanes()) width.push_back(space_.width(lane.device));
+    row_.assign(program_.size(), kNoRow);
+    for (const InstructionId id : program_.order()) {
+      const std::size_t own = space_.width(device_of(id));
+      knows_.resize(std::max(knows_.size(), own));
+      for (const LaneId lane : program_.lanes(program_[id])) {
+        width[index(lane)] = std::max(width[index(lane)], own);
+      }
+      if (program_.awaited(id)) row_[index(id)] = std::exchange(body_size_, body_size_ + own);
+    }
+    lane_row_.assign(1, 0);
+    for (const std::size_t one : width) lane_row_.push_back(lane_row_.back() + one);
+  }
+
+  /// All is known of one body more than a body before. Of completions only those of `body` and of
+  /// the body before it are compared.
+  bool same_but_later(const Known& before, State& state, std::int64_t body) const {
+    if (before.knower != state.known.knower) return false;
+    const auto later = [&](DeviceId device, const Position* was, const Position* is) {
+      for (const LaneId lane : space_.lanes_of(device)) {
+        const Position by = *was == kNothing ? 0 : lane_length_[index(lane)];
+        if (*was++ + by != *is++) return false;
+      }
+      return true;
+    };
+    for (const LaneId lane : ids(program_.lanes())) {
+      const std::size_t row = lane_row_[index(lane)];
+      if (!later(before.knower[lane], before.lanes.data() + row, state.known.lanes.data() + row)) {
+        return false;
       }
     }
+    for (const StageId stage : ids(before.oldest)) {
+      for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
+        const auto [batch, residue] = before.oldest[stage][kind];
+        const bool used = kind != index(SlotKind::weights) && counts_[stage].counts[kind] > 0;
+        if (used && state.known.oldest[stage][kind] != Turn{batch + 1, residue}) return false;
+      }
+    }
+    if (program_.depth() == 1) return true;
+    const Position *const was = rows_of(state, body - 1), *const is = rows_of(state, body);
+    for (const InstructionId id : program_.order()) {
+      const std::size_t row = row_[index(id)];
+      if (row != kNoRow && !later(device_of(id), was + row, is + row)) return false;
+    }
+    return true;
   }
 
   void index_program() {
     const std::size_t cells = placement_.stages() * static_cast<std::size_t>(m_);
-    forward_.resize(cells);
-    input_gradient_.resize(cells);
-    weight_gradient_.resize(cells);
+    for (auto* table : {&forward_, &input_gradient_, &weight_gradient_}) table->resize(cells);
     lane_length_.assign(program_.lanes().size(), 0);
     place_.assign(program_.size(), 0);
     first_gradient_.assign(program_.size(), false);
@@ -162,13 +221,12 @@ class SlotCounter {
       const LaneId lane = program_.lanes(instruction).front();
       place_[index(id)] = lane_length_[index(lane)];
       for (const LaneId each : program_.lanes(instruction)) ++lane_length_[index(each)];
-      const Release release{lane, place_[index(id)], op.microbatch};
+      const Turn last = turn(0, op.microbatch);
+      const Release here{lane, true, static_cast<std::int32_t>(last.batch), place_[index(id)]};
       if (op.kind == OpKind::recompute) recomputes_[index(op.stage)] = true;
-      if (op.kind == OpKind::update)
-        updates_[op.stage].push_back({id, op.microbatch % program_.microbatches(), release});
+      if (op.kind == OpKind::update) updates_[op.stage].push_back({last.residue, here});
       for (std::int32_t i = 0; is_compute(op.kind) && i < op.span; ++i) {
-        const std::size_t cell = at(op.stage, (op.microbatch - i) % m_);
-        const Release here{lane, place_[index(id)], op.microbatch - i};
+        const std::size_t cell = at(op.stage, last.residue - i);
         if (op.kind == OpKind::forward) forward_[cell] = here;
         if (makes_input_gradient(op.kind)) input_gradient_[cell] = here;
         if (makes_weight_gradient(op.kind)) weight_gradient_[cell] = here;
@@ -189,7 +247,7 @@ class SlotCounter {
     for (const InstructionId id : program_.order()) {
       const Op& op = program_[id].op;
       if (!makes_weight_gradient(op.kind)) continue;
-      const std::size_t update = update_of(op.stage, op.microbatch % m_);
+      const std::size_t update = update_of(op.stage, turn(0, op.microbatch).residue);
       std::int64_t& started = last_started[op.stage][update];
       if (started < 0) first_gradient_[index(id)] = true;
       started = 1;
@@ -218,121 +276,108 @@ class SlotCounter {
     return static_cast<std::size_t>(covering - updates.begin());
   }
 
-  /// What is known when an instruction starts: its lanes' predecessors and its waits.
-  Knowledge before(InstructionId id, std::int64_t step, const Table<LaneId, Knowledge>& lane_knows,
-                   const std::vector<std::vector<Knowledge>>& done) const {
-    const Instruction& instruction = program_[id];
-    Knowledge knows;
-    knows.device = program_.cost_keys()[instruction.cost].source;
-    knows.upto.assign(space_.lanes_of(knows.device).size(), kNothing);
-    for (const LaneId lane : program_.lanes(instruction)) learn(space_, knows, lane_knows[lane]);
-    for (const Wait& wait : program_.waits(instruction)) {
-      if (step < wait.lag) continue;
-      learn(space_, knows,
-            done[static_cast<std::size_t>(step - wait.lag) % done.size()][index(wait.producer)]);
-    }
-    return knows;
-  }
-
-  void finish(InstructionId id, std::int64_t body, Knowledge& knows,
-              Table<LaneId, Knowledge>& lane_knows) {
+  void finish(State& state, InstructionId id, std::int64_t body) {
+    const DeviceId device = device_of(id);
     for (const LaneId lane : program_.lanes(program_[id])) {
-      const std::int32_t place = space_.place(knows.device, lane);
+      const std::int32_t place = space_.place(device, lane);
       // A collective stands at different places of its lanes, and releases nothing: its update
       // does.
       if (place != kAbsent && !is_collective(program_[id].op.kind)) {
-        knows.upto[static_cast<std::size_t>(place)] =
+        knows_[static_cast<std::size_t>(place)] =
             body * lane_length_[index(lane)] + place_[index(id)];
       }
     }
-    for (const LaneId lane : program_.lanes(program_[id])) lane_knows[lane] = knows;
+    for (const LaneId lane : program_.lanes(program_[id])) {
+      state.known.knower[lane] = device;
+      std::copy_n(knows_.data(), space_.width(device),
+                  state.known.lanes.data() + lane_row_[index(lane)]);
+    }
   }
 
-  bool ended(const Knowledge& knows, const Release& release, std::int64_t microbatch) const {
-    const std::int32_t place = space_.place(knows.device, release.lane);
+  /// What ends a use, in `batch`, is known to `device` to have ended.
+  bool ended(DeviceId device, const Release& release, std::int64_t batch) const {
+    const std::int32_t place = space_.place(device, release.lane);
     if (place == kAbsent) return false;
-    const std::int64_t body = (microbatch - release.offset) / m_;
-    return knows.upto[static_cast<std::size_t>(place)] >=
-           body * lane_length_[index(release.lane)] + release.place;
+    return knows_[static_cast<std::size_t>(place)] >=
+           (batch - release.batch) * lane_length_[index(release.lane)] + release.place;
   }
 
-  void acquire(InstructionId id, std::int64_t body, const Knowledge& knows) {
+  void acquire(State& state, InstructionId id, const Turn& now) {
     const Op& op = program_[id].op;
-    const std::int64_t microbatch = body * m_ + op.microbatch;
     const StageId stage = op.stage;
+    const auto use = [&](SlotKind kind, StageId of) {
+      take(kind, of, now, device_of(id), state.known.oldest[of][index(kind)]);
+    };
     if (op.kind == OpKind::forward) {
-      if (!recomputes_[index(stage)]) use(SlotKind::stash, stage, microbatch, knows);
-      if (!below_[stage].empty()) use(SlotKind::output, stage, microbatch, knows);
+      if (!recomputes_[index(stage)]) use(SlotKind::stash, stage);
+      if (!below_[stage].empty()) use(SlotKind::output, stage);
     } else if (op.kind == OpKind::recompute) {
-      use(SlotKind::stash, stage, microbatch, knows);
+      use(SlotKind::stash, stage);
     } else if (op.kind == OpKind::send_activation) {
-      use(SlotKind::input, receiver(id, below_[stage], microbatch), microbatch, knows);
+      use(SlotKind::input, receiver(id, below_[stage], now.residue));
     } else if (op.kind == OpKind::send_gradient) {
-      use(SlotKind::output_gradient, receiver(id, above_[stage], microbatch), microbatch, knows);
+      use(SlotKind::output_gradient, receiver(id, above_[stage], now.residue));
     }
     if (makes_input_gradient(op.kind) && !above_[stage].empty()) {
-      use(SlotKind::input_gradient, stage, microbatch, knows);
+      use(SlotKind::input_gradient, stage);
     }
-    if (op.kind == OpKind::backward_input) use(SlotKind::kept_gradients, stage, microbatch, knows);
-    if (first_gradient_[index(id)]) use_gradient(stage, microbatch, knows);
+    if (op.kind == OpKind::backward_input) use(SlotKind::kept_gradients, stage);
+    if (first_gradient_[index(id)]) {
+      const auto number = static_cast<std::int32_t>(update_of(stage, now.residue));
+      take_gradient(stage, {now.batch, number}, device_of(id),
+                    state.known.oldest[stage][index(SlotKind::gradients)]);
+    }
   }
 
   /// The stage on the transfer's target device that takes the microbatch.
   StageId receiver(InstructionId id, const std::vector<StageId>& candidates,
-                   std::int64_t microbatch) const {
+                   std::int32_t residue) const {
     const DeviceId target = program_.cost_keys()[program_[id].cost].target;
     for (const StageId stage : candidates) {
-      if (placement_.device[stage] == target && processes(stage, microbatch)) return stage;
+      if (placement_.device[stage] == target && processes(stage, residue)) return stage;
     }
-    TANDEM_CHECK(false, index(target), microbatch);
+    TANDEM_CHECK(false, index(target), residue);
     return StageId{};
   }
 
-  bool processes(StageId stage, std::int64_t microbatch) const {
-    return forward_[at(stage, microbatch % m_)].has_value();
+  bool processes(StageId stage, std::int32_t residue) const {
+    return forward_[at(stage, residue)].exists;
   }
 
-  /// Whether the slot that `stage` used for `microbatch` is known to be free again.
-  bool released(SlotKind kind, StageId stage, std::int64_t microbatch,
-                const Knowledge& knows) const {
-    const std::int64_t residue = microbatch % m_;
+  /// Whether the slot that `stage` used for a microbatch is known to `device` to be free again.
+  bool released(SlotKind kind, StageId stage, const Turn& microbatch, DeviceId device) const {
     if (kind == SlotKind::output || kind == SlotKind::input_gradient) {
       const bool down = kind == SlotKind::output;
       for (const StageId consumer : down ? below_[stage] : above_[stage]) {
-        if (!processes(consumer, microbatch)) continue;
+        if (!processes(consumer, microbatch.residue)) continue;
         const bool local = placement_.device[consumer] == placement_.device[stage];
         const auto& by = local ? weight_gradient_ : down ? forward_ : input_gradient_;
-        if (!ended(knows, *by[at(consumer, residue)], microbatch)) return false;
+        if (!ended(device, by[at(consumer, microbatch.residue)], microbatch.batch)) return false;
       }
       if (!down) return true;
     }
-    return ended(knows, *weight_gradient_[at(stage, residue)], microbatch);
+    return ended(device, weight_gradient_[at(stage, microbatch.residue)], microbatch.batch);
   }
 
-  /// The use of `microbatch` begins: its ring must be long enough to reach back only to slots known
-  /// to be free.
-  void use(SlotKind kind, StageId stage, std::int64_t microbatch, const Knowledge& knows) {
-    std::int64_t& oldest =
-        oldest_[stage][index(kind)];  // first microbatch whose release is not known
-    while (oldest < microbatch &&
-           (!processes(stage, oldest) || released(kind, stage, oldest, knows))) {
-      ++oldest;
+  /// A use begins, for the microbatch `now`: its ring must be long enough to reach back only to
+  /// slots known to be free. `oldest`: the first microbatch whose release was not known.
+  void take(SlotKind kind, StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
+    while (oldest < now &&
+           (!processes(stage, oldest.residue) || released(kind, stage, oldest, device))) {
+      oldest.advance(m_);
     }
-    require(kind, stage, sequence_(stage, microbatch) - sequence_(stage, oldest));
+    require(kind, stage, sequence_(stage, number(now)) - sequence_(stage, number(oldest)));
   }
 
-  void use_gradient(StageId stage, std::int64_t microbatch, const Knowledge& knows) {
+  void take_gradient(StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
     const std::vector<Update>& updates = updates_[stage];
-    const auto count = static_cast<std::int64_t>(updates.size());
-    const std::int64_t now =
-        microbatch / m_ * count + static_cast<std::int64_t>(update_of(stage, microbatch % m_));
-    std::int64_t& oldest = oldest_[stage][index(SlotKind::gradients)];  // counts updates here
-    while (oldest < now) {
-      const Update& update = updates[static_cast<std::size_t>(oldest % count)];
-      if (!ended(knows, update.release, oldest / count * m_ + update.residue)) break;
-      ++oldest;
+    const auto count = static_cast<std::int32_t>(updates.size());
+    while (oldest < now &&
+           ended(device, updates[static_cast<std::size_t>(oldest.residue)].release, oldest.batch)) {
+      oldest.advance(count);
     }
-    require(SlotKind::gradients, stage, now - oldest);
+    require(SlotKind::gradients, stage,
+            (now.batch - oldest.batch) * count + now.residue - oldest.residue);
   }
 
   void require(SlotKind kind, StageId stage, std::int64_t back) {
@@ -341,23 +386,24 @@ class SlotCounter {
   }
 
   struct Update {
-    InstructionId id{};
     std::int32_t residue = 0;
     Release release;
   };
 
   const Program& program_;
   const Placement& placement_;
-  const KnowledgeSpace space_;
+  KnowledgeSpace space_;
   const MicrobatchSequence sequence_;
-  const std::int64_t m_;
+  const std::int32_t m_;
   SlotCounts counts_;
-  Table<StageId, std::array<std::int64_t, kSlotKinds>> oldest_;
   Table<StageId, std::vector<StageId>> below_, above_;
-  std::vector<std::optional<Release>> forward_, input_gradient_, weight_gradient_;
+  std::vector<Release> forward_, input_gradient_, weight_gradient_;
   std::vector<Position> lane_length_, place_;
   std::vector<bool> first_gradient_, recomputes_;
   Table<StageId, std::vector<Update>> updates_;
+  std::vector<std::size_t> lane_row_, row_;
+  std::size_t body_size_ = 0;    // of the rows of all that is awaited
+  std::vector<Position> knows_;  // of the instruction at hand
 };
 
 }  // namespace
