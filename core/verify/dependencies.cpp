@@ -20,6 +20,8 @@ class Dependencies {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_link(link, r);
     }
     for (const StageId stage : ids(facts_.placement().device)) check_updates(stage);
+    const auto sums = [](const CostKey& key) { return is_collective(key.kind); };
+    if (std::ranges::none_of(program_.cost_keys(), sums)) return;
     for (const InstructionId id : program_.order()) {
       const OpKind kind = program_[id].op.kind;
       if (kind == OpKind::reduce_tied || kind == OpKind::reduce_gradient)

@@ -88,6 +88,7 @@ void Facts::enter(Work work, InstructionId id, std::int32_t residue, Report& rep
 
 void Facts::read_work(Report& report) {
   work_.resize(parts_ * static_cast<std::size_t>(m_));
+  only_ = Table<PartId, StageId>(parts_, kNoStage);
   for (const InstructionId id : program_->order()) {
     const Op& op = (*program_)[id].op;
     if (op.kind == OpKind::update) {
@@ -101,6 +102,14 @@ void Facts::read_work(Report& report) {
       if (makes_input_gradient(op.kind)) enter(Work::input_gradient, id, r, report);
       if (makes_weight_gradient(op.kind)) enter(Work::weight_gradient, id, r, report);
     }
+  }
+  for (const PartId part : ids(replicas_)) {
+    if (replicas_[part].size() != 1) continue;
+    const auto first = work_.begin() + static_cast<std::ptrdiff_t>(row(part, 0));
+    const bool all = std::all_of(first, first + m_, [](const auto& of) {
+      return of[static_cast<std::size_t>(Work::forward)].stage != kNoStage;
+    });
+    if (all) only_[part] = replicas_[part].front();
   }
   for (auto& list : updates_) {
     std::sort(list.begin(), list.end(), [](const UpdateFact& a, const UpdateFact& b) {
@@ -120,6 +129,7 @@ Seated Facts::last_gradient(PartId part, std::int32_t residue) const {
 
 std::int32_t Facts::update_covering(StageId stage, std::int32_t residue) const {
   const auto& list = updates_[stage];
+  if (list.size() == 1) return list[0].first <= residue && residue <= list[0].last ? 0 : -1;
   const auto found =
       std::lower_bound(list.begin(), list.end(), residue,
                        [](const UpdateFact& update, std::int32_t r) { return update.last < r; });

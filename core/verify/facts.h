@@ -38,6 +38,7 @@ struct Link {
   std::vector<Seated> activation, gradient;  // a residue each; kNoInstruction: none
 
   bool joins(StageId one, StageId other) const {
+    if (edges.size() == 1) return edges.front() == Placement::Edge{one, other};
     return std::binary_search(edges.begin(), edges.end(), Placement::Edge{one, other});
   }
 };
@@ -73,7 +74,8 @@ class Facts {
   }
   /// The replica of `part` whose forward takes `residue`, or kNoStage.
   StageId stage_of(PartId part, std::int32_t residue) const {
-    return work(Work::forward, part, residue).stage;
+    const StageId only = only_[part];
+    return only != kNoStage ? only : work(Work::forward, part, residue).stage;
   }
   /// The last of the microbatch's backward ops in the order of their lane, or kNoInstruction.
   Seated last_gradient(PartId part, std::int32_t residue) const;
@@ -121,6 +123,7 @@ class Facts {
   std::vector<Link> links_;
   Table<PartId, std::vector<std::size_t>> links_from_, links_to_;
   Table<PartId, std::vector<StageId>> replicas_;
+  Table<PartId, StageId> only_;  // that takes all residues, or kNoStage
   Table<StageId, std::vector<UpdateFact>> updates_;
 };
 

@@ -15,7 +15,7 @@ bool on_one(const Program& program, InstructionId id, const Lane& wanted) {
 
 Lane own_lane(DeviceId device, LaneKind kind) { return {device, kind, device}; }
 
-void check_cost_key(const Facts& facts, InstructionId id, Report& report) {
+bool check_cost_key(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
   const CostKey& key = program.cost_keys()[program[id].cost];
@@ -23,17 +23,18 @@ void check_cost_key(const Facts& facts, InstructionId id, Report& report) {
   const bool ends = key.source == device && (is_transfer(op.kind) || key.target == device);
   const bool width =
       op.kind == OpKind::reduce_gradient ? key.width == facts.width() : key.width == 1;
-  if (key.kind == op.kind && key.stage == op.stage && ends && width) return;
+  if (key.kind == op.kind && key.stage == op.stage && ends && width) return true;
   report.add(ViolationKind::malformed, id,
              "{}: priced as {} of stage {} from device {} to {}, width {}",
              at_instruction(program, id), name(key.kind), index(key.stage), index(key.source),
              index(key.target), key.width);
+  return false;
 }
 
-void check_transfer(const Facts& facts, InstructionId id, Report& report) {
+bool check_transfer(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
-  if (program[id].lane_count == 0) return;  // ideal: only time passes
+  if (program[id].lane_count == 0) return true;  // ideal: only time passes
   const DeviceId source = facts.device(op.stage);
   const DeviceId target = program.cost_keys()[program[id].cost].target;
   const bool forwards = op.kind == OpKind::send_activation;
@@ -43,12 +44,13 @@ void check_transfer(const Facts& facts, InstructionId id, Report& report) {
   const auto lanes = program.lanes(program[id]);
   if (lanes.size() == 2 && program.lanes()[lanes[0]] == wanted[0] &&
       program.lanes()[lanes[1]] == wanted[1]) {
-    return;
+    return true;
   }
   report.add(ViolationKind::missing_transfer, id,
              "{} of {}: not on the sender's {} lane and the receiver's {} lane, in this order",
              describe(program, id), at_stage(program, op.stage), name(wanted[0].kind),
              name(wanted[1].kind));
+  return false;
 }
 
 void check_collective(const Facts& facts, InstructionId id, Report& report) {
@@ -68,22 +70,39 @@ void check_collective(const Facts& facts, InstructionId id, Report& report) {
              at_instruction(program, id));
 }
 
-void check_own(const Facts& facts, InstructionId id, Report& report) {
+bool check_own(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
   const DeviceId device = facts.device(op.stage);
-  if (on_one(program, id, own_lane(device, LaneKind::compute))) return;
+  if (on_one(program, id, own_lane(device, LaneKind::compute))) return true;
   if (op.kind == OpKind::update && on_one(program, id, own_lane(device, LaneKind::collective))) {
     const std::int32_t covering = facts.update_covering(op.stage, facts.residue(id));
     if (covering >= 0) {
       const UpdateFact& update = facts.updates(op.stage)[static_cast<std::size_t>(covering)];
       for (const Seated sum : {update.reduce_gradient, update.reduce_tied, update.reduce_norm}) {
-        if (exists(sum)) return;
+        if (exists(sum)) return true;
       }
     }
   }
   report.add(ViolationKind::malformed, id, "{}: not on the compute lane of device {} alone",
              at_instruction(program, id), index(device));
+  return false;
+}
+
+/// What the verdict on a transfer or a compute op depends on, besides its cost key.
+struct Shape {
+  OpKind kind = OpKind::update;  // that of none of them
+  StageId stage{};
+  std::uint16_t lanes = 0;
+  LaneId first{}, last{};
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+Shape shape_of(const Program& program, const Instruction& instruction) {
+  const auto lanes = program.lanes(instruction);
+  Shape shape{instruction.op.kind, instruction.op.stage, instruction.lane_count, {}, {}};
+  if (!lanes.empty()) shape.first = lanes.front(), shape.last = lanes.back();
+  return shape;
 }
 
 }  // namespace
@@ -96,16 +115,23 @@ void check_lanes(const Facts& facts, Report& report) {
     report.add(ViolationKind::malformed, InstructionId{}, "two {} lanes of device {} to device {}",
                name(twice->kind), index(twice->device), index(twice->peer));
   }
+  // Instructions by the million have few shapes: what was found good once is good again.
+  Table<CostId, Shape> good(program.cost_keys().size());
   for (const InstructionId id : program.order()) {
-    const OpKind kind = program[id].op.kind;
-    check_cost_key(facts, id, report);
+    const Instruction& instruction = program[id];
+    const OpKind kind = instruction.op.kind;
+    const Shape shape = shape_of(program, instruction);
+    if (shape == good[instruction.cost] && kind != OpKind::update) continue;
+    bool fine = check_cost_key(facts, id, report);
     if (is_transfer(kind)) {
-      check_transfer(facts, id, report);
+      fine = check_transfer(facts, id, report) && fine;
     } else if (is_collective(kind)) {
       check_collective(facts, id, report);
+      fine = false;  // that depends on more
     } else {
-      check_own(facts, id, report);
+      fine = check_own(facts, id, report) && fine;
     }
+    if (fine) good[instruction.cost] = shape;
   }
 }
 

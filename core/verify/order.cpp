@@ -133,15 +133,20 @@ void Order::reach_further(InstructionId waiter, const Chain& chain, const Visit&
   }
 }
 
-std::uint32_t Order::link_of(std::uint32_t from, std::uint32_t to, const Reach& reach,
-                             std::vector<std::uint32_t>& buckets) {
+/// Mostly a line's waits are on one other line, or those on it are of one.
+std::uint32_t Order::link_of(std::uint32_t from, std::uint32_t to, const Reach& reach) {
+  if (leads(recent_from_[from], from, to, reach)) return recent_from_[from];
+  if (leads(recent_to_[to], from, to, reach)) return recent_to_[to];
+  return recent_from_[from] = recent_to_[to] = find_link(from, to, reach);
+}
+
+std::uint32_t Order::find_link(std::uint32_t from, std::uint32_t to, const Reach& reach) {
   const std::uint64_t hash = from * 0x9e3779b97f4a7c15U ^ to * 0xc2b2ae3d27d4eb4fU ^
                              static_cast<std::uint64_t>(reach.first) * 0xff51afd7ed558ccdU ^
                              static_cast<std::uint64_t>(reach.lag) * 0xc4ceb9fe1a85ec53U;
-  std::uint32_t& bucket = buckets[(hash >> 32) & (buckets.size() - 1)];
+  std::uint32_t& bucket = buckets_[(hash >> 32) & (buckets_.size() - 1)];
   for (std::uint32_t l = bucket; l != kNone; l = links_[l].next_alike) {
-    const Link& link = links_[l];
-    if (link.from == from && link.to == to && link.reach == reach) return l;
+    if (leads(l, from, to, reach)) return l;
   }
   links_.push_back({.reach = reach, .from = from, .to = to, .next_alike = bucket});
   bucket = static_cast<std::uint32_t>(links_.size() - 1);
@@ -175,11 +180,13 @@ void Order::make_links() {
   const std::size_t lanes = program_->lanes().size(), waits = program_->parts().wait_pool.size();
   std::vector<LinkStep> found;
   found.reserve(waits);
-  std::vector<std::uint32_t> buckets(std::bit_ceil(2 * lanes + waits / 1024 + 1), kNone);
+  buckets_.assign(std::bit_ceil(2 * lanes + waits / 1024 + 1), kNone);
+  recent_from_.assign(lanes, kNone);
+  recent_to_.assign(lanes, kNone);
   const auto add = [&](std::uint32_t from_line, Step step, const Reach& reach) {
     const std::uint32_t to_line = seats_[step.known].line;
     if (from_line == to_line) return;  // implied
-    const std::uint32_t link = link_of(from_line, to_line, reach, buckets);
+    const std::uint32_t link = link_of(from_line, to_line, reach);
     ++links_[link].end;
     found.push_back({link, step});
   };

@@ -114,8 +114,12 @@ class Order {
   void sit_also(std::uint32_t seat, std::uint32_t line, std::uint32_t& next_seat);
   void find_followers();
   void make_links();
-  std::uint32_t link_of(std::uint32_t from, std::uint32_t to, const Reach& reach,
-                        std::vector<std::uint32_t>& buckets);
+  std::uint32_t link_of(std::uint32_t from, std::uint32_t to, const Reach& reach);
+  std::uint32_t find_link(std::uint32_t from, std::uint32_t to, const Reach& reach);
+  bool leads(std::uint32_t link, std::uint32_t from, std::uint32_t to, const Reach& reach) const {
+    return link != kNone && links_[link].from == from && links_[link].to == to &&
+           links_[link].reach == reach;
+  }
   std::vector<std::uint32_t> sort_links();
   template <class Visit>
   void each_reach(InstructionId waiter, const Visit& visit) const;
@@ -151,12 +155,14 @@ class Order {
   std::vector<std::uint32_t> line_of_;  // of each lane
   std::vector<std::uint32_t> seat_of_;  // of each instruction: its first seat
   std::vector<Seat> seats_;
-  std::vector<InstructionId> on_several_;            // lines; ascending
-  std::uint32_t first_laneless_ = 0, laneless_ = 0;  // seats without a lane, and how many
-  std::vector<std::uint32_t> first_follower_;        // of each seat without a lane …
-  std::vector<Wait> followers_;                      // … who waits for it
-  std::vector<Link> links_;                          // line by line
-  std::vector<std::uint32_t> first_link_;            // of each line
+  std::vector<InstructionId> on_several_;               // lines; ascending
+  std::uint32_t first_laneless_ = 0, laneless_ = 0;     // seats without a lane, and how many
+  std::vector<std::uint32_t> first_follower_;           // of each seat without a lane …
+  std::vector<Wait> followers_;                         // … who waits for it
+  std::vector<Link> links_;                             // line by line
+  std::vector<std::uint32_t> buckets_;                  // of links, by hash: while they are made
+  std::vector<std::uint32_t> recent_from_, recent_to_;  // of each line: a link; likewise
+  std::vector<std::uint32_t> first_link_;               // of each line
   std::vector<Step> steps_;
 
   // The question being asked.

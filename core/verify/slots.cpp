@@ -27,21 +27,24 @@ class Slots {
     });
     for (const StageId stage : ids(facts_.placement().device)) {
       find_links(stage);
-      for (const SlotKind kind : {SlotKind::stash, SlotKind::input, SlotKind::output,
-                                  SlotKind::output_gradient, SlotKind::input_gradient}) {
-        check_microbatches(stage, kind);
-      }
-      if (splits) check_microbatches(stage, SlotKind::kept_gradients);
+      check_microbatches<SlotKind::stash>(stage);
+      check_microbatches<SlotKind::input>(stage);
+      check_microbatches<SlotKind::output>(stage);
+      check_microbatches<SlotKind::output_gradient>(stage);
+      check_microbatches<SlotKind::input_gradient>(stage);
+      if (splits) check_microbatches<SlotKind::kept_gradients>(stage);
       fill_gradients(stage);
       check_ring(stage, SlotKind::gradients);
     }
   }
 
  private:
-  void check_microbatches(StageId stage, SlotKind kind) {
+  template <SlotKind kind>
+  void check_microbatches(StageId stage) {
     clear();
+    const PartId part = facts_.part(stage);
     for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-      if (facts_.stage_of(facts_.part(stage), r) == stage) add_use(stage, kind, r);
+      if (facts_.stage_of(part, r) == stage) add_use<kind>(stage, r);
     }
     check_ring(stage, kind);
   }
@@ -64,11 +67,12 @@ class Slots {
     }
   }
 
-  void add_use(StageId stage, SlotKind kind, std::int32_t r) {
+  template <SlotKind kind>
+  void add_use(StageId stage, std::int32_t r) {
     Use use{r, end(), 0, 0};
-    acquire(stage, kind, r);
+    acquire<kind>(stage, r);
     use.releases = end();
-    release(stage, kind, r);
+    release<kind>(stage, r);
     use.end = end();
     const bool made = kind == SlotKind::output || kind == SlotKind::input_gradient;
     if (made && use.releases == use.end) {  // nobody takes it, so that it holds no slot
@@ -80,7 +84,8 @@ class Slots {
 
   using Transfers = std::vector<Seated> Link::*;
 
-  void acquire(StageId stage, SlotKind kind, std::int32_t r) {
+  template <SlotKind kind>
+  void acquire(StageId stage, std::int32_t r) {
     const PartId part = facts_.part(stage);
     switch (kind) {
       case SlotKind::stash: {
@@ -110,7 +115,8 @@ class Slots {
     for (const Link* link : links) add((link->*transfers)[static_cast<std::size_t>(r)]);
   }
 
-  void release(StageId stage, SlotKind kind, std::int32_t r) {
+  template <SlotKind kind>
+  void release(StageId stage, std::int32_t r) {
     const std::uint32_t begin = end();
     if (kind == SlotKind::output) add_takers(stage, out_, &Link::activation, r);
     if (kind == SlotKind::input_gradient) return add_takers(stage, in_, &Link::gradient, r);

@@ -8,6 +8,7 @@ namespace {
 
 /// Floor division, for update numbers before the batch; mostly by a batch at most.
 constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  if (b == 1) return a;
   if (-b <= a && a < b) return a < 0 ? -1 : 0;
   return a >= 0 ? a / b : -((-a + b - 1) / b);
 }
