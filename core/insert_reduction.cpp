@@ -1,11 +1,16 @@
 #include "core/insert_reduction.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tandem {
 
 void insert_reduction(Schedule& schedule, bool global_norm) {
   const Placement& placement = schedule.placement;
+  const auto sums = [&](PartId part) {
+    return !placement.tied_with(part).empty() || placement.replicas_of(part).size() > 1;
+  };
+  if (!global_norm && schedule.width == 1 && std::ranges::none_of(placement.part, sums)) return;
   for (std::vector<Op>& order : schedule.order) {
     std::vector<Op> with;
     with.reserve(order.size());

@@ -29,6 +29,7 @@ class Assembly {
       : schedule_(schedule),
         placement_(schedule.placement),
         body_(body),
+        order_(body),
         shared_(transfer_lanes == TransferLanes::shared) {
     CostIds none;
     none.fill(kUnpriced);
@@ -39,16 +40,14 @@ class Assembly {
 
   ProgramParts parts() {
     const std::size_t size = body_.size();
-    position_.resize(size);
     parts_.schedule = schedule_.name;
     parts_.microbatches = schedule_.microbatches;
     parts_.placement = placement_;
     parts_.instructions.reserve(size);
     parts_.lane_pool.reserve(body_.ops.size() + (shared_ ? 2 : 0) * body_.transfers.size());
     parts_.wait_pool.reserve(2 * body_.transfers.size() + body_.waits.size());
-    lowering::UnitOrder order(body_);
-    for (NodeId node = order.next(); node != kNone; node = order.next()) add(node);
-    order.check_complete(schedule_);
+    for (NodeId node = order_.next(); node != kNone; node = order_.next()) add(node);
+    order_.check_complete(schedule_);
     for (const NodeId node : late_) add_late_waits(node);
     return std::move(parts_);
   }
@@ -68,16 +67,14 @@ class Assembly {
   }
 
   void make_lanes() {
-    constexpr auto kNoLane = static_cast<LaneId>(std::numeric_limits<std::uint16_t>::max());
-    compute_lane_ = Table<DeviceId, LaneId>(placement_.devices, kNoLane);
+    compute_lane_.resize(placement_.devices);
     auto sum = body_.sums.begin();
-    for (std::size_t node = 0; node < body_.ops.size(); ++node) {
-      if (sum != body_.sums.end() && at(sum->node) == node) {
+    for (const NodeId start : body_.starts) {
+      if (sum != body_.sums.end() && sum->node == start) {
         for (const DeviceId device : sum++->devices) lane(device, LaneKind::collective, device);
         continue;
       }
-      const DeviceId device = placement_.device[body_.ops[node].op.stage];
-      if (compute_lane_[device] != kNoLane) continue;
+      const DeviceId device = body_.device(start, placement_);
       compute_lane_[device] = lane(device, LaneKind::compute, device);
     }
     for (const lowering::Link& link : body_.links) {
@@ -120,7 +117,6 @@ class Assembly {
   }
 
   void add(NodeId node) {
-    position_[at(node)] = static_cast<std::uint32_t>(parts_.instructions.size());
     Instruction& instruction = parts_.instructions.emplace_back();
     instruction.first_lane = static_cast<std::uint32_t>(parts_.lane_pool.size());
     instruction.first_wait = static_cast<std::uint32_t>(parts_.wait_pool.size());
@@ -167,7 +163,7 @@ class Assembly {
   }
 
   void add_wait(NodeId producer, std::uint32_t lag) {
-    parts_.wait_pool.push_back({InstructionId{position_[at(producer)]}, lag});
+    parts_.wait_pool.push_back({InstructionId{order_.position(producer)}, lag});
   }
 
   /// Once all have a place. None for what a shared lane implies. Of producers on one lane the
@@ -186,8 +182,8 @@ class Assembly {
       });
       if (rival == kept.end()) {
         kept.push_back(wait);
-      } else if (lag < rival->lag ||
-                 (lag == rival->lag && position_[at(producer)] > position_[at(rival->producer)])) {
+      } else if (lag < rival->lag || (lag == rival->lag && order_.position(producer) >
+                                                               order_.position(rival->producer))) {
         *rival = wait;
       }
     };
@@ -199,7 +195,7 @@ class Assembly {
       const lowering::NodeWait& wait = body_.waits[i];
       if (!share_a_lane(consumer, wait.producer)) offer(wait.producer, wait.lag);
     }
-    Instruction& instruction = parts_.instructions[position_[at(consumer)]];
+    Instruction& instruction = parts_.instructions[order_.position(consumer)];
     instruction.first_wait = static_cast<std::uint32_t>(parts_.wait_pool.size());
     instruction.wait_count = static_cast<std::uint16_t>(kept.size());
     for (const Latest& wait : kept) add_wait(wait.producer, wait.lag);
@@ -228,9 +224,9 @@ class Assembly {
   const Schedule& schedule_;
   const Placement& placement_;
   Body& body_;
+  lowering::UnitOrder order_;
   const bool shared_;
   ProgramParts parts_;
-  std::vector<std::uint32_t> position_;  // of each node: its place in the order
   std::vector<NodeId> late_;  // those whose waits are not all on what has a place before them
   Table<DeviceId, LaneId> compute_lane_;
   std::vector<std::array<LaneId, 2>> link_lanes_;

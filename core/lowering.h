@@ -54,7 +54,7 @@ struct OpNode {
   NodeId first_from = kNone;  // the first of the transfers that carry its result …
   NodeId first_to = kNone;    // … and of those that bring what it needs
   std::int32_t start = 0;     // when it may start: while an order is sought
-  std::uint32_t pending = 0;  // how many before it have not ended: likewise
+  std::uint32_t pending = 0;  // how many before it, in one body, have not ended
 };
 
 /// An op that its devices run together.
@@ -81,7 +81,8 @@ struct ByNode {
 
 struct Body {
   std::vector<OpNode> ops;
-  std::vector<Sum> sums;  // ascending by node
+  std::vector<NodeId> starts;  // the first of each device's order, and sums; ascending
+  std::vector<Sum> sums;       // ascending by node
   std::vector<Link> links;
   std::vector<Transfer> transfers;  // node ops.size() + i
   std::vector<NodeWait> waits;      // beyond those through transfers and those that lanes imply

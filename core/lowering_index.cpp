@@ -73,13 +73,17 @@ Body ops_of(const Schedule& schedule) {
       check_op(schedule, device, op);
       const auto self = static_cast<NodeId>(body.ops.size());
       if (!is_collective(op.kind)) {
-        body.ops.push_back({.op = op, .before = std::exchange(before, self)});
+        const bool first = before == kNone;
+        if (first) body.starts.push_back(self);
+        body.ops.push_back(
+            {.op = op, .before = std::exchange(before, self), .pending = first ? 0u : 1u});
         continue;
       }
       std::vector<StageId> stages = participants(schedule.placement, op);
       if (stages.empty()) reject(schedule, "a tied sum needs tied parts");
       const auto key = std::tuple(op.kind, stages.front(), op.microbatch % schedule.microbatches);
       if (!together.try_emplace(key, self).second) continue;
+      body.starts.push_back(self);
       body.ops.push_back({.op = op});
       body.ops.back().op.stage = stages.front();
       std::vector<DeviceId> devices;

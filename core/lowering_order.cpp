@@ -89,18 +89,12 @@ template <class NeverRan>
 }  // namespace
 
 UnitOrder::UnitOrder(Body& body) : body_(body), queue_(body.size()) {
-  for (OpNode& node : body.ops) node.pending = node.before != kNone;
-  for (const Transfer& transfer : body.transfers) {
-    if (transfer.lag == 0) ++body.ops[at(transfer.consumer)].pending;
-  }
   for (const NodeWait& wait : body.waits) {
-    if (wait.lag > 0) continue;
-    ++body.ops[at(wait.consumer)].pending;
-    waiters_.emplace_back(wait.producer, wait.consumer);
+    if (wait.lag == 0) waiters_.emplace_back(wait.producer, wait.consumer);
   }
   std::sort(waiters_.begin(), waiters_.end());
-  for (std::size_t i = 0; i < body.ops.size(); ++i) {
-    if (body.ops[i].pending == 0) push(0, static_cast<NodeId>(i));
+  for (const NodeId node : body.starts) {
+    if (body.ops[at(node)].pending == 0) push(0, node);
   }
 }
 

@@ -23,6 +23,9 @@ class BucketQueue {
  public:
   explicit BucketQueue(std::size_t nodes) : next_(nodes) {}
 
+  /// What follows each node in its list; of a node that was popped, free for use.
+  NodeId& next(NodeId node) { return next_[at(node)]; }
+
   void push(std::int32_t time, bool computes, NodeId node) {
     const auto bucket = static_cast<std::size_t>(time);
     if (bucket >= buckets_.size()) buckets_.resize(std::max(bucket + 1, buckets_.size() * 2));
@@ -65,7 +68,7 @@ class UnitOrder {
   NodeId next() {
     const NodeId node = queue_.pop();
     if (node == kNone) return kNone;
-    ++given_;
+    queue_.next(node) = static_cast<NodeId>(given_++);
     if (body_.is_transfer(node)) {
       const Transfer& transfer = body_.transfer(node);
       if (transfer.lag == 0) ended(queue_.now(), transfer.consumer);
@@ -74,6 +77,9 @@ class UnitOrder {
     }
     return node;
   }
+
+  /// Of a node that was given: how many were before it.
+  std::uint32_t position(NodeId node) { return static_cast<std::uint32_t>(queue_.next(node)); }
 
   /// After the last one: throws InfeasibleError with the wait cycle when some nodes have no place.
   void check_complete(const Schedule& schedule) const;
@@ -94,6 +100,7 @@ class UnitOrder {
 
   /// Those that come after it in the order of their numbers, transfers last.
   void end_op(NodeId node, std::int32_t end) {
+    __builtin_prefetch(&body_.ops[std::min(at(node) + kSoon, body_.ops.size() - 1)]);
     NodeId after = after_on_device(node);
     if (!waiters_.empty()) {
       auto waiter = std::lower_bound(waiters_.begin(), waiters_.end(), std::pair(node, NodeId{0}));
@@ -105,6 +112,7 @@ class UnitOrder {
     if (after != kNone) ended(end, after);
     for (NodeId carries = body_.ops[at(node)].first_from; carries != kNone;
          carries = body_.next(body_.next_from, carries)) {
+      __builtin_prefetch(&body_.transfer(carries));
       queue_.push(end, false, carries);
     }
   }
@@ -118,6 +126,10 @@ class UnitOrder {
     }
     return kNone;
   }
+
+  /// A device's ops stand in a row, but those of hundreds of devices are taken in turn: no
+  /// processor foresees which is next. So many on it is fetched.
+  static constexpr std::size_t kSoon = 8;
 
   Body& body_;
   std::vector<std::pair<NodeId, NodeId>> waiters_;  // producer, consumer

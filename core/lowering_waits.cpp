@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -30,6 +29,9 @@ class Connector {
   void connect() {
     body_.transfers.reserve(2 * placement_.edges.size() * at(m_));
     for (const Placement::Edge& edge : placement_.edges) add_edge(edge);
+    for (std::vector<NodeId>* next : {&body_.next_from, &body_.next_to}) {
+      if (!next->empty()) next->resize(body_.transfers.size(), kNone);
+    }
     for (std::size_t node = 0; node < body_.ops.size(); ++node) {
       add_local_waits(static_cast<NodeId>(node));
     }
@@ -67,6 +69,7 @@ class Connector {
                           placement_.device[consumer.stage] == placement_.device[producer.stage];
     if (one_lane && (wait.lag > 0 || wait.producer < wait.consumer)) return;
     body_.waits.push_back(wait);
+    if (wait.lag == 0) ++body_.ops[at(wait.consumer)].pending;
   }
 
   void add_edge(const Placement::Edge& edge) {
@@ -100,7 +103,23 @@ class Connector {
     const std::int32_t bodies = place(producer).batch - place(consumer).batch;
     body_.transfers.push_back({.producer = producer, .consumer = consumer, .link = link});
     const auto self = static_cast<NodeId>(body_.size() - 1);
-    body_.transfers.back().lag = lag_of(self, consumer, bodies);
+    const std::uint32_t lag = body_.transfers.back().lag = lag_of(self, consumer, bodies);
+    if (lag == 0) ++body_.ops[at(consumer)].pending;
+    append(body_.ops[at(producer)].first_from, body_.next_from);
+    append(body_.ops[at(consumer)].first_to, body_.next_to);
+  }
+
+  /// The last transfer, to the list of an op that begins with `first`.
+  void append(NodeId& first, std::vector<NodeId>& next) const {
+    const auto self = static_cast<NodeId>(body_.size() - 1);
+    if (first == kNone) {
+      first = self;
+      return;
+    }
+    next.resize(body_.transfers.size(), kNone);
+    NodeId last = first;
+    while (body_.next(next, last) != kNone) last = body_.next(next, last);
+    next[at(last) - body_.ops.size()] = self;
   }
 
   void add_local_waits(NodeId self) {
@@ -198,26 +217,10 @@ ByNode by_consumer(const std::vector<NodeWait>& waits, std::size_t nodes) {
   return by;
 }
 
-/// Back to front, so that lists ascend.
-void list_transfers(Body& body) {
-  const auto put = [&](NodeId& first, std::vector<NodeId>& next, std::size_t i) {
-    const NodeId later = std::exchange(first, static_cast<NodeId>(body.ops.size() + i));
-    if (later == kNone) return;
-    if (next.empty()) next.assign(body.transfers.size(), kNone);
-    next[i] = later;
-  };
-  for (std::size_t i = body.transfers.size(); i-- > 0;) {
-    const Transfer& transfer = body.transfers[i];
-    put(body.ops[at(transfer.producer)].first_from, body.next_from, i);
-    put(body.ops[at(transfer.consumer)].first_to, body.next_to, i);
-  }
-}
-
 }  // namespace
 
 void connect(const Schedule& schedule, const OpIndex& index, Body& body) {
   Connector(schedule, index, body).connect();
-  list_transfers(body);
   body.waits_of = by_consumer(body.waits, body.ops.size());
 }
 

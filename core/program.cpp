@@ -19,15 +19,24 @@ std::string_view name(LaneKind kind) {
 
 Program::Program(ProgramParts parts) : parts_(std::move(parts)) {
   TANDEM_CHECK(parts_.microbatches > 0, parts_.microbatches);
-  std::int32_t furthest = 0;
+  // The extremes first: programs are large, and nearly all of them good.
+  StageId last_stage{};
+  CostId last_cost{};
+  std::uint64_t lane_end = 0, wait_end = 0;
+  std::int32_t least = 0, furthest = 0;
   for (const Instruction& instruction : parts_.instructions) {
-    TANDEM_CHECK(index(instruction.op.stage) < parts_.placement.stages());
-    TANDEM_CHECK(index(instruction.cost) < parts_.cost_keys.size());
-    TANDEM_CHECK(instruction.first_lane + instruction.lane_count <= parts_.lane_pool.size());
-    TANDEM_CHECK(instruction.first_wait + instruction.wait_count <= parts_.wait_pool.size());
-    TANDEM_CHECK(instruction.op.microbatch >= 0, instruction.op.microbatch);
+    last_stage = std::max(last_stage, instruction.op.stage);
+    last_cost = std::max(last_cost, instruction.cost);
+    lane_end = std::max(lane_end, std::uint64_t{instruction.first_lane} + instruction.lane_count);
+    wait_end = std::max(wait_end, std::uint64_t{instruction.first_wait} + instruction.wait_count);
+    least = std::min(least, instruction.op.microbatch);
     furthest = std::max(furthest, instruction.op.microbatch);
   }
+  TANDEM_CHECK(size() == 0 || index(last_stage) < parts_.placement.stages(), index(last_stage));
+  TANDEM_CHECK(size() == 0 || index(last_cost) < parts_.cost_keys.size(), index(last_cost));
+  TANDEM_CHECK(lane_end <= parts_.lane_pool.size(), lane_end);
+  TANDEM_CHECK(wait_end <= parts_.wait_pool.size(), wait_end);
+  TANDEM_CHECK(least >= 0, least);
   ramp_ = furthest / parts_.microbatches;
   LaneId last_lane{};
   for (const LaneId lane : parts_.lane_pool) last_lane = std::max(last_lane, lane);

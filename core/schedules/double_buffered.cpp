@@ -47,6 +47,7 @@ Schedule make_double_buffered(const ScheduleRequest& request) {
   for (const StageId stage : ids(schedule.placement.device)) {
     std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
     const std::int32_t ahead = forwards_ahead(request, stage);
+    order.reserve(2 * static_cast<std::size_t>(m) + 1);
     for (std::int32_t i = 0; i < m; ++i) {
       if (late(stage) && i + ahead == m) order.push_back(update(stage, m - 1, m));
       order.push_back(forward(stage, i + ahead + shift, 1));

@@ -27,6 +27,7 @@ static Schedule with_slope(std::string_view name, const ScheduleRequest& request
   for (const StageId stage : ids(schedule.placement.device)) {
     std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
     const auto rest = static_cast<std::int32_t>(request.devices - 1 - index(stage));
+    order.reserve(2 * static_cast<std::size_t>(request.microbatches) + 1);
     append_one_forward_one_backward(order, stage, slope * rest, request.microbatches);
     order.push_back(update(stage, request.microbatches - 1, request.microbatches));
   }
