@@ -60,20 +60,32 @@ void Sweep::run_body(std::span<std::int64_t> values, std::span<const std::int64_
 }
 
 void Sweep::run_body(std::span<std::int64_t> values, std::span<const std::int64_t> costs,
-                     std::span<std::int64_t> exposed) const {
+                     std::span<std::int64_t> exposed, std::int64_t end) const {
   TANDEM_CHECK(values.size() == values_ && costs.size() == prices_, values.size(), costs.size());
   TANDEM_CHECK(exposed.size() == devices_, exposed.size(), devices_);
+  TANDEM_CHECK(end == kNoEnd || can_switch_off_, end);
   const auto run = [&](const auto& code) {
     const std::span steps(code.steps);
     std::size_t from = 0;
-    const auto run_until = [&](std::size_t to) {
+    const auto run_all_until = [&](std::size_t to) {
       run_watched(steps.subspan(from, to - from), code.watches.data() + from, values.data(),
                   costs.data(), exposed.data());
       from = to;
     };
+    auto late = end == kNoEnd ? late_.end() : late_.begin();
+    // A step that is switched off leaves its lane as it was, also the one at `to`.
+    const auto run_until = [&](std::size_t to) {
+      for (; late != late_.end() && late->step <= to; ++late) {
+        if (late->offset < end) continue;
+        run_all_until(late->step);
+        values[steps[from].out] = values[steps[from].first];
+        ++from;
+      }
+      if (from < to) run_all_until(to);
+    };
     for (const Waiter& waiter : waiters_) {
       run_until(waiter.step);
-      add_exposed(waiter, values, costs, exposed);
+      if (from == waiter.step) add_exposed(waiter, values, costs, exposed);
     }
     run_until(steps.size());
   };

@@ -9,10 +9,13 @@
 // A value's slot is taken again once its last reader is done, so that the values of a body of
 // millions of steps fit a near cache.
 //
-// A sweep runs whole bodies only. Where instances are switched off, at both ends of a run, the
-// machine that defines simulated time runs them (simulator/sweep_run.h).
+// A sweep runs bodies from 0 on. Where instances are switched off because the run ends before their
+// batch, they leave their lanes as they were; and since all that waits for them is switched off
+// too, nobody sees more of them. Where that is not so, and before body 0, the machine that defines
+// simulated time runs the body (simulator/sweep_run.h).
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <variant>
 #include <vector>
@@ -60,8 +63,24 @@ class Sweep {
   void run_body(std::span<std::int64_t> values, std::span<const std::int64_t> costs) const;
 
   /// The same, and adds to each device's exposed communication (simulator/simulated_machine.h).
+  /// Instances whose offset is `end` or more are switched off. REQUIRES: an `end` that switches any
+  /// off only where can_switch_off().
   void run_body(std::span<std::int64_t> values, std::span<const std::int64_t> costs,
-                std::span<std::int64_t> exposed) const;
+                std::span<std::int64_t> exposed, std::int64_t end = kNoEnd) const;
+  static constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
+
+  /// An instruction that works on a later batch than its body's.
+  struct Late {
+    InstructionId id{};
+    std::uint32_t step = 0;
+    std::int32_t offset = 0;
+    CostId cost{};
+    bool on_compute = false;  // its lane is a compute lane
+  };
+  /// They are few, on lanes that can be left as they were, and no earlier batch waits for them.
+  bool can_switch_off() const { return can_switch_off_; }
+  /// Empty unless can_switch_off().
+  const std::vector<Late>& late() const { return late_; }
 
   /// The same for kTables cost tables at once: value i of table k stands at i · kTables + k, and so
   /// do prices.
@@ -72,6 +91,7 @@ class Sweep {
   struct OwnOps {
     DeviceId device{};
     CostId first_cost{};
+    std::int32_t first_offset = 0;
     std::size_t first = 0, last = 0;  // values, after a body
   };
   const std::vector<OwnOps>& own_ops() const { return own_ops_; }
@@ -106,6 +126,8 @@ class Sweep {
   std::variant<SweepCode<std::uint16_t>, SweepCode<std::uint32_t>> code_;
   std::vector<Waiter> waiters_;  // ascending by step
   std::vector<Candidate> candidates_;
+  std::vector<Late> late_;  // ascending by step
+  bool can_switch_off_ = true;
   std::vector<Copy> copies_;  // from the body's values to what the next one finds, in this order
   std::vector<OwnOps> own_ops_;
   std::vector<std::int64_t> counts_, compute_counts_;

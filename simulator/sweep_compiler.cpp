@@ -3,126 +3,25 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <utility>
+#include <vector>
 
 #include "simulator/sweep.h"
+#include "simulator/sweep_predecessors.h"
 
 namespace tandem {
 
 namespace {
 
-/// What precedes an instruction: another one of its body, or a value of the state.
-using Ref = std::uint32_t;
-constexpr Ref kState = Ref{1} << 31u;
+using sweeping::in_body;
+using sweeping::kNobody;
+using sweeping::kState;
+using sweeping::OnLane;
+using sweeping::OnLanes;
+using sweeping::Predecessors;
+using sweeping::Ref;
+
 constexpr std::uint32_t kForever = std::numeric_limits<std::uint32_t>::max();
-constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
-
-constexpr bool in_body(Ref ref) { return (ref & kState) == 0; }
-
-/// Walks the instructions in order and says what each waits for.
-class Predecessors {
- public:
-  /// `pair_links`: the two ends of a link are one to wait for, on the assumption that they always
-  /// hold the same transfers, as they do where lower() made them.
-  Predecessors(const Program& program, const Carried& carried, bool pair_links)
-      : program_(program),
-        carried_(carried),
-        pair_links_(pair_links),
-        last_waiter_(carried.size(), kNobody) {
-    for (const LaneId lane : ids(program.lanes())) {
-      last_.push_back(state_of(lane));
-      partner_.push_back(lane);
-    }
-  }
-
-  /// Of an instruction: its lanes' predecessors, the first lane's first, then what it waits for;
-  /// each once. Waits that its lane's earlier waits imply are left out.
-  struct Of {
-    std::vector<Ref> all;
-    std::vector<std::pair<Ref, InstructionId>> waits;
-  };
-  const Of& of(std::uint32_t i, const Instruction& instruction) {
-    of_.all.clear();
-    of_.waits.clear();
-    const auto lanes = program_.lanes(instruction);
-    if (pair_links_ && lanes.size() == 2 && is_transfer(instruction.op.kind)) pair(lanes);
-    for (const LaneId lane : lanes) {
-      add(std::exchange(last_[lane], i));
-      pairs_hold_ = pairs_hold_ && std::ranges::count(lanes, partner_[lane]) == 1;
-    }
-    for (const Wait& wait : program_.waits(instruction)) {
-      const Ref ref = wait.lag == 0 ? static_cast<Ref>(index(wait.producer)) : state_of(wait);
-      if (!in_body(ref) && !lanes.empty()) {
-        const auto lane = static_cast<std::uint32_t>(index(lanes.front()));
-        if (std::exchange(last_waiter_[ref & ~kState], lane) == lane) continue;
-      }
-      add(ref);
-      of_.waits.emplace_back(ref, wait.producer);
-    }
-    return of_;
-  }
-
-  /// What nearly all instructions are: on one lane, or on the two ends of a link, and waiting for
-  /// one of their own body at most. Theirs without a branch that depends on their kinds, whose mix
-  /// no processor foretells.
-  struct Plain {
-    Ref first, second;  // the same where there is no other
-  };
-  /// Empty, and nothing done, where the instruction is none of them.
-  std::optional<Plain> plain(std::uint32_t i, const Instruction& instruction) {
-    const std::uint32_t lanes = instruction.lane_count, waits = instruction.wait_count;
-    if (lanes < 1 || lanes > 2 || waits > 1) return std::nullopt;
-    const LaneId* const lane = program_.lanes(instruction).data();
-    const LaneId one = lane[0], other = lane[lanes - 1];
-    const Ref first = last_[one];
-    if (first != last_[other] || !in_body(first)) return std::nullopt;
-    Ref second = first;
-    if (waits == 1) {
-      const Wait& wait = program_.waits(instruction).front();
-      if (wait.lag > 0) return std::nullopt;
-      second = static_cast<Ref>(index(wait.producer));
-    }
-    last_[one] = last_[other] = i;
-    // On a lane with a partner alone, or on two lanes that are no partners.
-    if (partner_[one] != other && (partner_[one] != one || partner_[other] != other)) {
-      pairs_hold_ = false;
-    }
-    return Plain{first, second};
-  }
-
-  /// Once all are walked: the ends of links that were taken for one did hold the same transfers.
-  bool pairs_hold() const { return pairs_hold_; }
-  /// Once all are walked: the last on each lane.
-  const Table<LaneId, Ref>& last() const { return last_; }
-
- private:
-  /// Of two lanes that nothing was on so far.
-  void pair(std::span<const LaneId> lanes) {
-    const LaneId sends = lanes[0], receives = lanes[1];
-    if (last_[sends] != state_of(sends) || last_[receives] != state_of(receives)) return;
-    last_[receives] = last_[sends];
-    partner_[sends] = receives;
-    partner_[receives] = sends;
-  }
-
-  void add(Ref ref) {
-    if (std::find(of_.all.begin(), of_.all.end(), ref) == of_.all.end()) of_.all.push_back(ref);
-  }
-  static Ref state_of(LaneId lane) { return kState | static_cast<Ref>(index(lane)); }
-  Ref state_of(const Wait& wait) const {
-    return kState | static_cast<Ref>(carried_.place(wait.producer, wait.lag));
-  }
-
-  const Program& program_;
-  const Carried& carried_;
-  const bool pair_links_;
-  Of of_;
-  Table<LaneId, Ref> last_;
-  Table<LaneId, LaneId> partner_;  // the other end of its link; else itself
-  bool pairs_hold_ = true;
-  std::vector<std::uint32_t> last_waiter_;  // of each value of the state: the lane
-};
 
 /// The end of the instruction of this number: first what it waits for, then where it is kept.
 struct Value {
@@ -140,7 +39,8 @@ class SweepCompiler {
       : program_(program),
         sweep_(sweep),
         zero_price_(static_cast<std::uint32_t>(program.cost_keys().size())),
-        own_(program.lanes().size()),
+        on_(program.lanes().size()),
+        may_switch_off_(program.ramp() > 0),
         free_(1) {}
 
   /// False, and all in vain, if the ends of a link turn out to be no pair.
@@ -150,22 +50,27 @@ class SweepCompiler {
     sweep_.compute_counts_.assign(program_.cost_keys().size(), 0);
     zero_slot_ = static_cast<std::uint32_t>(sweep_.carried_.size());
     if (zero_price_ > kMost<std::uint16_t>) sweep_.code_.emplace<Wide>();
-    Predecessors predecessors(program_, sweep_.carried_, pair_links);
+    Predecessors predecessors(program_, sweep_.carried_, pair_links, on_);
     std::visit([&](auto& code) { find_steps(code, predecessors); }, sweep_.code_);
     if (!predecessors.pairs_hold()) return false;
-    keep_forever(predecessors);
+    keep_forever();
     reserve_slots();
     if (auto* narrow = std::get_if<Narrow>(&sweep_.code_)) assign_slots(*narrow);
     if (next_ < program_.size()) {
       if (std::holds_alternative<Narrow>(sweep_.code_)) widen();
       assign_slots(std::get<Wide>(sweep_.code_));
     }
-    add_copies(predecessors);
+    add_copies();
     sweep_.values_ = next_slot_;
+    for (const OnLane& on : on_) may_switch_off_ &= !on.late || on.last == on.last_own;
+    sweep_.can_switch_off_ = may_switch_off_;
+    if (!may_switch_off_) sweep_.late_ = {};
     return true;
   }
 
  private:
+  /// One in so many of the steps at most may be switched off: between them the sweep runs at speed.
+  static constexpr std::size_t kFew = 8;
   using Narrow = SweepCode<std::uint16_t>;
   using Wide = SweepCode<std::uint32_t>;
   template <class Index>
@@ -182,10 +87,10 @@ class SweepCompiler {
     Shape shape;
     if (instruction.lane_count == 0) return shape;
     shape.lane = program_.lanes(instruction).front();
-    const Lane& lane = program_.lanes()[shape.lane];
-    shape.device = static_cast<std::uint16_t>(index(lane.device));
+    const OnLane& on = on_[shape.lane];
+    shape.device = on.device;
     shape.own = is_own(instruction.op.kind);
-    shape.on_compute = shape.own & (lane.kind == LaneKind::compute);
+    shape.on_compute = shape.own & on.computes;
     return shape;
   }
   static bool is_own(OpKind kind) { return !is_transfer(kind) && !is_collective(kind); }
@@ -193,27 +98,64 @@ class SweepCompiler {
   /// The first pass: steps have their prices and watches, but no slots yet.
   template <class Index>
   void find_steps(SweepCode<Index>& code, Predecessors& predecessors) {
+    values_.reserve(program_.size());
     code.steps.reserve(program_.size());
     code.watches.reserve(program_.size());
-    values_.reserve(program_.size());
+    if (program_.ramp() > 0) batches_.assign(program_.size(), 0);
     std::uint32_t i = 0;
     for (const Instruction& instruction : program_.instructions()) {
       const Shape shape = shape_of(instruction);
       ++sweep_.counts_[index(instruction.cost)];
       sweep_.compute_counts_[index(instruction.cost)] += shape.on_compute;
-      own_[shape.lane].note(i, shape.own);
+      on_[shape.lane].note(i, shape.own);
       std::uint32_t watched = zero_price_;
+      std::size_t by_lanes = 1;
       if (const auto plain = predecessors.plain(i, instruction)) {
         const bool waits = plain->second != plain->first;
         values_.push_back({plain->first, plain->second, 0});
         values_[plain->first].last_use = values_[plain->second].last_use = i;
         watched = shape.on_compute & waits ? price_of(InstructionId{plain->second}) : zero_price_;
       } else {
-        watched = find_joined(code, i, predecessors.of(i, instruction), shape);
+        const Predecessors::Of& of = predecessors.of(i, instruction);
+        by_lanes = of.by_lanes;
+        watched = find_joined(code, i, of, shape);
       }
+      if (may_switch_off_) note_batch(i, instruction, shape, code.steps.size(), by_lanes);
       add_step(code, static_cast<std::uint32_t>(index(instruction.cost)), watched, shape.device);
       ++i;
     }
+  }
+
+  /// `by_lanes`: what stands before the instruction on its lanes, of which one can be passed on; of
+  /// an own op another one, whose end may be the last.
+  void note_batch(std::uint32_t i, const Instruction& instruction, Shape shape, std::size_t step,
+                  std::size_t by_lanes) {
+    const std::int32_t batch = batch_of(instruction);
+    for (const Wait& wait : program_.waits(instruction)) {
+      const std::int64_t awaited =
+          wait.lag == 0 ? batches_[index(wait.producer)] : batch_of(program_[wait.producer]);
+      may_switch_off_ &= awaited <= batch + std::int64_t{wait.lag};
+    }
+    if (batch == 0) return;
+    may_switch_off_ &= batch <= std::numeric_limits<std::uint8_t>::max();
+    batches_[i] = static_cast<std::uint8_t>(batch);
+    if (const Ref before = values_.back().first; shape.own && in_body(before)) {
+      may_switch_off_ &= is_own(program_.instructions()[before].op.kind);
+    } else {
+      on_[shape.lane].late |= shape.own;
+    }
+    may_switch_off_ &= by_lanes <= 1 && sweep_.late_.size() < program_.size() / kFew;
+    if (!may_switch_off_) return;
+    sweep_.late_.push_back({.id = id_at<InstructionId>(values_.size() - 1),
+                            .step = static_cast<std::uint32_t>(step),
+                            .offset = instruction.op.microbatch,
+                            .cost = instruction.cost,
+                            .on_compute = shape.on_compute});
+  }
+
+  std::int32_t batch_of(const Instruction& instruction) const {
+    const std::int32_t m = program_.microbatches(), offset = instruction.op.microbatch;
+    return offset < m ? 0 : offset / m;  // divisions are dear, and few are needed
   }
 
   /// The same for an instruction of any shape; the steps that join its predecessors come first.
@@ -272,15 +214,15 @@ class SweepCompiler {
   }
 
   /// What the next body reads, or whoever looks at a body once it is done.
-  void keep_forever(const Predecessors& predecessors) {
-    for (const Ref ref : predecessors.last()) use(ref, kForever);
+  void keep_forever() {
+    for (const OnLane& on : on_) use(on.last, kForever);
     for (const Wait& wait : sweep_.carried_.waits()) {
       use(static_cast<Ref>(index(wait.producer)), kForever);
     }
-    for (const Own& own : own_) {
-      if (own.first == kNobody) continue;
-      use(own.first, kForever);
-      use(own.last, kForever);
+    for (const OnLane& on : on_) {
+      if (on.first_own == kNobody) continue;
+      use(on.first_own, kForever);
+      use(on.last_own, kForever);
     }
   }
 
@@ -288,9 +230,13 @@ class SweepCompiler {
   void reserve_slots() {
     next_slot_ = zero_slot_ + 1;
     for (const LaneId lane : ids(program_.lanes())) {
-      if (own_[lane].first == kNobody) continue;
-      const CostId cost = program_.instructions()[own_[lane].first].cost;
-      sweep_.own_ops_.push_back({program_.lanes()[lane].device, cost, next_slot_, next_slot_ + 1});
+      if (on_[lane].first_own == kNobody) continue;
+      const Instruction& first = program_.instructions()[on_[lane].first_own];
+      sweep_.own_ops_.push_back({.device = program_.lanes()[lane].device,
+                                 .first_cost = first.cost,
+                                 .first_offset = first.op.microbatch,
+                                 .first = next_slot_,
+                                 .last = next_slot_ + 1});
       next_slot_ += 2;
     }
   }
@@ -377,7 +323,7 @@ class SweepCompiler {
   }
 
   /// A row of the state moves by a body from its end on, or it would overwrite itself.
-  void add_copies(const Predecessors& predecessors) {
+  void add_copies() {
     const Carried& carried = sweep_.carried_;
     const auto copy = [&](std::size_t to, std::size_t from) {
       if (to != from) sweep_.copies_.push_back({to, from});
@@ -389,26 +335,15 @@ class SweepCompiler {
       }
       copy(carried.row(i), slot(static_cast<Ref>(index(wait.producer))));
     }
-    for (const LaneId lane : ids(predecessors.last())) {
-      copy(index(lane), slot(predecessors.last()[lane]));
-    }
+    for (const LaneId lane : ids(on_)) copy(index(lane), slot(on_[lane].last));
     auto ends = sweep_.own_ops_.begin();
-    for (const Own& own : own_) {
-      if (own.first == kNobody) continue;
-      copy(ends->first, slot(own.first));
-      copy(ends->last, slot(own.last));
+    for (const OnLane& on : on_) {
+      if (on.first_own == kNobody) continue;
+      copy(ends->first, slot(on.first_own));
+      copy(ends->last, slot(on.last_own));
       ++ends;
     }
   }
-
-  /// The first and the last op of a lane that is no transfer and no sum.
-  struct Own {
-    std::uint32_t first = kNobody, last = kNobody;
-    void note(std::uint32_t i, bool own) {
-      first = std::min(first, own ? i : kNobody);
-      last = own ? i : last;
-    }
-  };
 
   /// One of the predecessors, beyond two, of instruction `by`.
   struct Join {
@@ -422,7 +357,9 @@ class SweepCompiler {
   std::uint32_t zero_slot_ = 0, next_slot_ = 0, idle_device_ = 0;
   std::vector<Value> values_;  // of each instruction
   std::vector<Join> joins_;    // ascending by `by`
-  Table<LaneId, Own> own_;
+  OnLanes on_;
+  bool may_switch_off_;                // so far
+  std::vector<std::uint8_t> batches_;  // that instructions work on in body 0; empty: it alone
   // Of the second pass:
   std::uint32_t next_ = 0;  // instruction
   std::size_t step_ = 0, next_join_ = 0, next_waiter_ = 0;
@@ -436,6 +373,7 @@ Sweep::Sweep(const Program& program) : carried_(program), devices_(program.place
     code_ = {};
     waiters_.clear();
     candidates_.clear();
+    late_.clear();
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// SweepRun: a run of any length, body by body. The sweep runs the whole bodies, SimulatedMachine
-// those in which instances are switched off.
+// SweepRun: a run of any length, body by body. The sweep runs all bodies it can, SimulatedMachine
+// those before body 0, and at the end those in which the sweep can't switch instances off.
 
 #include <cstdint>
 #include <limits>
@@ -40,9 +40,10 @@ class SweepRun {
             const DeviceTallies& per_cycle);
 
  private:
-  bool whole(std::int64_t body, std::int64_t batches) const;
-  void run_whole_body(bool tally);
-  void run_part(std::int64_t last, std::int64_t batches);
+  bool can_sweep(std::int64_t body, std::int64_t batches) const;
+  void run_swept(std::int64_t batches, bool tally);
+  void run_issued(std::int64_t last, std::int64_t batches);
+  void tally_body(std::int64_t end);
 
   const Program* program_;
   const Sweep* sweep_;

@@ -3,7 +3,9 @@
 
 #include "simulator/sweep.h"
 
+#include <algorithm>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -147,6 +149,48 @@ TEST(Sweep, CarriesCompletionsOverSeveralBodies) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const CostTable costs = random_costs(program, seed, static_cast<Spread>(seed % 3));
     ASSERT_NO_FATAL_FAILURE(expect_same_run(program, costs, 12));
+  }
+}
+
+TEST(Sweep, RunsTheEndOfARunItselfWhereItCanSwitchOff) {
+  std::uint64_t seed = 0;
+  for (const Pipeline& wanted :
+       {pipeline("2bw", 2, 8), pipeline("2bw", 4, 16), pipeline("2bw", 3, 32, 6),
+        pipeline("pipedream", 3, 32), pipeline("2bw", 1, 1)}) {
+    const Program program = program_of(wanted);
+    EXPECT_EQ(Sweep(program).can_switch_off(), program.ramp() > 0) << wanted.name();
+    for (std::int64_t batches = 1; batches < 5; ++batches) {
+      SCOPED_TRACE(wanted.name());
+      ++seed;
+      const CostTable costs = random_costs(program, seed, static_cast<Spread>(seed % 3));
+      ASSERT_NO_FATAL_FAILURE(expect_same_run(program, costs, batches));
+    }
+  }
+  // All ops work on later batches, so that the sweep would not run at speed.
+  Pipeline clipped = pipeline("2bw", 2, 8);
+  clipped.request.global_norm = true;
+  EXPECT_FALSE(Sweep(program_of(clipped)).can_switch_off());
+}
+
+TEST(Sweep, LeavesTheEndOfARunToTheMachineWhereAnEarlierBatchWaitsForALaterOne) {
+  ProgramParts parts = program_of(pipeline("2bw", 2, 8)).parts();
+  const auto late = std::ranges::find_if(
+      parts.instructions, [](const Instruction& one) { return one.op.microbatch >= 8; });
+  ASSERT_NE(late, parts.instructions.end());
+  const auto producer =
+      id_at<InstructionId>(static_cast<std::size_t>(late - parts.instructions.begin()));
+  ASSERT_LT(parts.instructions.back().op.microbatch, 8);
+  for (const std::uint32_t lag : {0u, 1u}) {
+    ProgramParts changed = parts;
+    Instruction& waiter = changed.instructions.back();
+    waiter.first_wait = static_cast<std::uint32_t>(changed.wait_pool.size());
+    waiter.wait_count = 1;
+    changed.wait_pool.push_back({producer, lag});
+    const Program program(std::move(changed));
+    EXPECT_EQ(Sweep(program).can_switch_off(), lag == 1) << lag;
+    for (std::int64_t batches = 1; batches < 4; ++batches) {
+      expect_same_run(program, random_costs(program, 3, Spread::wide), batches);
+    }
   }
 }
 
