@@ -6,7 +6,7 @@ namespace tandem::tools {
 
 void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that it takes; larger blocks are given back
+  mallopt(M_MMAP_MAX, 0);  // a block with a mapping of its own would be given back
 }
 
 }  // namespace tandem::tools

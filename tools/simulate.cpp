@@ -6,6 +6,7 @@
 
 #include "tools/command.h"
 #include "tools/interrupt.h"
+#include "tools/keep_memory.h"
 #include "tools/machine.h"
 #include "tools/output_file.h"
 #include "tools/scenario.h"
@@ -44,6 +45,7 @@ int run_simulate(const Arguments& arguments) {
       .value("trace", "FILE", "write the timeline as a Chrome trace (.json or .json.gz)")
       .flag("picture", "draw the timeline");
   options.parse(arguments);
+  keep_freed_memory();
   SimulationRequest request;
   request.batches = options.integer("batches", 1, kMostBatches, 1);
   if (names_several_schedules(options)) return compare_schedules(options, request.batches);
