@@ -118,18 +118,13 @@ void Facts::read_work(Report& report) {
   }
 }
 
-Seated Facts::last_gradient(PartId part, std::int32_t residue) const {
-  const Seated input = find(Work::input_gradient, part, residue);
-  const Seated weight = find(Work::weight_gradient, part, residue);
-  if (!exists(input) || input == weight) return weight;
-  if (!exists(weight)) return input;
+Seated Facts::later(Seated one, Seated other) const {
   const auto when = [&](InstructionId id) { return std::pair(-order_->batch(id), id); };
-  return std::max(input, weight, [&](auto a, auto b) { return when(a) < when(b); });
+  return when(one) < when(other) ? other : one;
 }
 
-std::int32_t Facts::update_covering(StageId stage, std::int32_t residue) const {
+std::int32_t Facts::search_covering(StageId stage, std::int32_t residue) const {
   const auto& list = updates_[stage];
-  if (list.size() == 1) return list[0].first <= residue && residue <= list[0].last ? 0 : -1;
   const auto found =
       std::lower_bound(list.begin(), list.end(), residue,
                        [](const UpdateFact& update, std::int32_t r) { return update.last < r; });

@@ -78,7 +78,12 @@ class Facts {
     return only != kNoStage ? only : work(Work::forward, part, residue).stage;
   }
   /// The last of the microbatch's backward ops in the order of their lane, or kNoInstruction.
-  Seated last_gradient(PartId part, std::int32_t residue) const;
+  Seated last_gradient(PartId part, std::int32_t residue) const {
+    const Seated input = find(Work::input_gradient, part, residue);
+    const Seated weight = find(Work::weight_gradient, part, residue);
+    if (!exists(input) || input.id == weight.id) return weight;
+    return exists(weight) ? later(input, weight) : input;
+  }
 
   const std::vector<Link>& links() const { return links_; }
   DeviceId device(StageId stage) const { return placement().device[stage]; }
@@ -87,7 +92,11 @@ class Facts {
   /// Of a stage, ascending by residue.
   const std::vector<UpdateFact>& updates(StageId stage) const { return updates_[stage]; }
   /// Which of the stage's updates covers `residue`, or −1.
-  std::int32_t update_covering(StageId stage, std::int32_t residue) const;
+  std::int32_t update_covering(StageId stage, std::int32_t residue) const {
+    const auto& list = updates_[stage];
+    if (list.size() == 1) return list[0].first <= residue && residue <= list[0].last ? 0 : -1;
+    return search_covering(stage, residue);
+  }
   /// Participants of a collective in stage order, its own stage first; empty when they can't be
   /// told.
   std::vector<StageId> participants(InstructionId collective) const;
@@ -104,6 +113,8 @@ class Facts {
   std::size_t row(PartId part, std::int32_t residue) const {
     return index(part) * static_cast<std::size_t>(m_) + static_cast<std::size_t>(residue);
   }
+  Seated later(Seated one, Seated other) const;  // in the order of their lane
+  std::int32_t search_covering(StageId stage, std::int32_t residue) const;
   void read_placement();
   void read_work(Report& report);  // and updates
   void enter(Work work, InstructionId id, std::int32_t residue, Report& report);

@@ -134,7 +134,7 @@ void Order::reach_further(InstructionId waiter, const Chain& chain, const Visit&
 }
 
 /// Mostly a line's waits are on one other line, or those on it are of one.
-std::uint32_t Order::link_of(std::uint32_t from, std::uint32_t to, const Reach& reach) {
+inline std::uint32_t Order::link_of(std::uint32_t from, std::uint32_t to, const Reach& reach) {
   if (leads(recent_from_[from], from, to, reach)) return recent_from_[from];
   if (leads(recent_to_[to], from, to, reach)) return recent_to_[to];
   return recent_from_[from] = recent_to_[to] = find_link(from, to, reach);
@@ -301,7 +301,7 @@ inline Order::Position Order::follow(Link& link, Position position) const {
   return {body - link.reach.lag, steps_[step].known};
 }
 
-bool Order::by_one_link(std::uint32_t line, Position position) {
+inline bool Order::by_one_link(std::uint32_t line, Position position) {
   for (Link& link : links_from(line)) {
     if (link.to != seats_[target_.seat].line) continue;
     if (tells(link.to, follow(link, position))) return true;
@@ -309,7 +309,7 @@ bool Order::by_one_link(std::uint32_t line, Position position) {
   return false;
 }
 
-bool Order::climb_as_before(Position position) {
+inline bool Order::climb_as_before(Position position) {
   for (const std::uint32_t l : way_) {
     position = follow(links_[l], position);
     if (position == Position{}) return false;
