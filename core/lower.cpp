@@ -95,18 +95,27 @@ class Assembly {
     return static_cast<std::uint32_t>(index(found->second));
   }
 
-  CostId cost_of(const Op& op) {
-    std::uint32_t& known = cost_of_stage_[op.stage][index(op.kind)];
-    if (known == kUnpriced) {
-      CostKey key{.kind = op.kind, .stage = op.stage};
-      key.source = key.target = placement_.device[op.stage];
-      if (op.kind == OpKind::reduce_gradient) key.width = schedule_.width;
-      known = price(key);
+  CostKey key_of(const Op& op) const {
+    CostKey key{.kind = op.kind, .stage = op.stage};
+    key.source = key.target = placement_.device[op.stage];
+    if (op.kind == OpKind::reduce_gradient) key.width = schedule_.width;
+    if (op.kind == OpKind::backward_weight) key.span = op.span;
+    return key;
+  }
+
+  CostId cost_of(NodeId node) {
+    const Op& op = body_.ops[at(node)].op;
+    if (op.group != 0 || (op.kind == OpKind::backward_weight && op.span > 1)) {
+      CostKey key = key_of(op);
+      key.overlapped = body_.first_of_group(node) != body_.last_of_group(node);
+      return CostId{price(key)};
     }
+    std::uint32_t& known = cost_of_stage_[op.stage][index(op.kind)];
+    if (known == kUnpriced) known = price(key_of(op));
     return CostId{known};
   }
 
-  CostId cost_of(std::uint32_t link_number) {
+  CostId cost_of_link(std::uint32_t link_number) {
     std::uint32_t& known = cost_of_link_[link_number];
     if (known == kUnpriced) {
       const lowering::Link& link = body_.links[link_number];
@@ -134,16 +143,16 @@ class Assembly {
   void add_transfer(NodeId node, Instruction& instruction) {
     const lowering::Transfer& transfer = body_.transfer(node);
     instruction.op = body_.op(transfer);
-    instruction.cost = cost_of(transfer.link);
+    instruction.cost = cost_of_link(transfer.link);
     if (shared_) {
       for (const LaneId lane : link_lanes_[transfer.link]) parts_.lane_pool.push_back(lane);
     }
-    add_wait(transfer.producer, 0);
+    add_wait(body_.last_of_group(transfer.producer), 0);
   }
 
   void add_op(NodeId node, Instruction& instruction) {
     instruction.op = body_.ops[at(node)].op;
-    instruction.cost = cost_of(instruction.op);
+    instruction.cost = cost_of(node);
     if (is_collective(instruction.op.kind)) {
       for (const DeviceId device : body_.sum(node).devices) {
         parts_.lane_pool.push_back(lane(device, LaneKind::collective, device));

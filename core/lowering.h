@@ -39,7 +39,8 @@ struct Link {
   DeviceId source{}, target{};
 };
 
-/// Carries what `producer` made, in the same body, to `consumer`, `lag` bodies later.
+/// Carries what `producer` made, in the same body, to `consumer`, `lag` bodies later. It leaves
+/// when the producer's group has ended; of the consumer's group `consumer` is the first.
 struct Transfer {
   NodeId producer = kNone, consumer = kNone;
   std::uint32_t lag = 0;
@@ -102,13 +103,39 @@ struct Body {
   Op op(const Transfer& transfer) const {
     Op carried = ops[at(transfer.producer)].op;
     carried.kind = links[transfer.link].kind;
-    carried.staleness = 0;
+    carried.staleness = carried.group = 0;
     return carried;
   }
   Op op(NodeId node) const { return is_transfer(node) ? op(transfer(node)) : ops[at(node)].op; }
   const Sum& sum(NodeId node) const;
   DeviceId device(NodeId node, const Placement& placement) const {
     return placement.device[ops[at(node)].op.stage];
+  }
+  /// The op that has this one before it: the next number but for sums between them.
+  NodeId after_on_device(NodeId node) const {
+    if (is_collective(ops[at(node)].op.kind)) return kNone;
+    for (std::size_t i = at(node) + 1; i < ops.size(); ++i) {
+      if (ops[i].before == node) return static_cast<NodeId>(i);
+      if (!is_collective(ops[i].op.kind)) break;
+    }
+    return kNone;
+  }
+  /// The ends of an op's group: itself where it stands alone.
+  NodeId first_of_group(NodeId node) const {
+    while (same_group(node, ops[at(node)].before)) node = ops[at(node)].before;
+    return node;
+  }
+  NodeId last_of_group(NodeId node) const {
+    if (ops[at(node)].op.group == 0) return node;
+    NodeId next = after_on_device(node);
+    while (same_group(node, next)) next = after_on_device(node = next);
+    return node;
+  }
+
+ private:
+  bool same_group(NodeId node, NodeId neighbour) const {
+    const std::uint8_t group = ops[at(node)].op.group;
+    return group != 0 && neighbour != kNone && ops[at(neighbour)].op.group == group;
   }
 };
 

@@ -26,9 +26,7 @@ std::vector<StageId> participants(const Placement& placement, const Op& op) {
     for (const StageId stage : ids(placement.part)) stages.push_back(stage);
     return stages;
   }
-  for (const PartId tied : placement.tied_with(part)) {
-    for (const StageId stage : placement.replicas_of(tied)) stages.push_back(stage);
-  }
+  stages = placement.stages_tied_with(op.stage);
   std::sort(stages.begin(), stages.end());
   return stages;
 }
@@ -50,6 +48,24 @@ void check_op(const Schedule& schedule, DeviceId device, const Op& op) {
                        "inside one batch",
                        name(op.kind), index(op.stage), op.microbatch, op.span));
   }
+}
+
+/// An op that stands next to another of its group.
+void check_group(const Schedule& schedule, const Op& before, const Op& op) {
+  if (op.group == 0 || op.group != before.group) return;
+  if (!is_compute(op.kind) || !is_compute(before.kind)) {
+    reject(schedule,
+           fmt::format("group {} of stage {}: only forwards, recomputations and backwards can be "
+                       "one unit",
+                       op.group, index(op.stage)));
+  }
+  if (split(op.microbatch, schedule.microbatches).batch ==
+      split(before.microbatch, schedule.microbatches).batch)
+    return;
+  reject(schedule,
+         fmt::format("group {} has {} {} and {} {}, of two batches: at an end of a run "
+                     "only one of them would be on",
+                     op.group, name(before.kind), before.microbatch, name(op.kind), op.microbatch));
 }
 
 }  // namespace
@@ -75,12 +91,14 @@ Body ops_of(const Schedule& schedule) {
       if (!is_collective(op.kind)) {
         const bool first = before == kNone;
         if (first) body.starts.push_back(self);
+        if (!first) check_group(schedule, body.ops[at(before)].op, op);
         body.ops.push_back(
             {.op = op, .before = std::exchange(before, self), .pending = first ? 0u : 1u});
         continue;
       }
       std::vector<StageId> stages = participants(schedule.placement, op);
-      if (stages.empty()) reject(schedule, "a tied sum needs tied parts");
+      if (stages.empty())
+        reject(schedule, "a tied sum needs tied parts, with as many replicas each");
       const auto key = std::tuple(op.kind, stages.front(), op.microbatch % schedule.microbatches);
       if (!together.try_emplace(key, self).second) continue;
       body.starts.push_back(self);

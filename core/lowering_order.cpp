@@ -17,7 +17,7 @@ namespace {
 /// What must come before a node within one body: its device's op before it and lag-0 producers.
 template <class Visit>
 void for_each_before(const Body& body, NodeId node, Visit visit) {
-  if (body.is_transfer(node)) return visit(body.transfer(node).producer);
+  if (body.is_transfer(node)) return visit(body.last_of_group(body.transfer(node).producer));
   if (body.ops[at(node)].before != kNone) visit(body.ops[at(node)].before);
   for (NodeId carries = body.ops[at(node)].first_to; carries != kNone;
        carries = body.next(body.next_to, carries)) {

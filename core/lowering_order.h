@@ -101,7 +101,7 @@ class UnitOrder {
   /// Those that come after it in the order of their numbers, transfers last.
   void end_op(NodeId node, std::int32_t end) {
     __builtin_prefetch(&body_.ops[std::min(at(node) + kSoon, body_.ops.size() - 1)]);
-    NodeId after = after_on_device(node);
+    NodeId after = body_.after_on_device(node);
     if (!waiters_.empty()) {
       auto waiter = std::lower_bound(waiters_.begin(), waiters_.end(), std::pair(node, NodeId{0}));
       for (; waiter != waiters_.end() && waiter->first == node; ++waiter) {
@@ -115,16 +115,6 @@ class UnitOrder {
       __builtin_prefetch(&body_.transfer(carries));
       queue_.push(end, false, carries);
     }
-  }
-
-  /// The op that has this one before it: the next number but for sums between them.
-  NodeId after_on_device(NodeId node) const {
-    if (is_collective(body_.ops[at(node)].op.kind)) return kNone;
-    for (std::size_t i = at(node) + 1; i < body_.ops.size(); ++i) {
-      if (body_.ops[i].before == node) return static_cast<NodeId>(i);
-      if (!is_collective(body_.ops[i].op.kind)) break;
-    }
-    return kNone;
   }
 
   /// A device's ops stand in a row, but those of hundreds of devices are taken in turn: no

@@ -61,8 +61,12 @@ class Connector {
   }
 
   /// Unless the order of their lane implies it: ops of one device that are no sums run one after
-  /// the other, as they are numbered.
-  void add_wait(const NodeWait& wait) {
+  /// the other, as they are numbered. Between groups the first waits, for the last.
+  void add_wait(NodeWait wait) {
+    if (body_.first_of_group(wait.consumer) != body_.first_of_group(wait.producer)) {
+      wait.consumer = body_.first_of_group(wait.consumer);
+      wait.producer = body_.last_of_group(wait.producer);
+    }
     const Op &consumer = body_.ops[at(wait.consumer)].op,
              &producer = body_.ops[at(wait.producer)].op;
     const bool one_lane = !is_collective(consumer.kind) && !is_collective(producer.kind) &&
@@ -104,9 +108,11 @@ class Connector {
     body_.transfers.push_back({.producer = producer, .consumer = consumer, .link = link});
     const auto self = static_cast<NodeId>(body_.size() - 1);
     const std::uint32_t lag = body_.transfers.back().lag = lag_of(self, consumer, bodies);
-    if (lag == 0) ++body_.ops[at(consumer)].pending;
-    append(body_.ops[at(producer)].first_from, body_.next_from);
-    append(body_.ops[at(consumer)].first_to, body_.next_to);
+    const NodeId first = body_.first_of_group(consumer);
+    body_.transfers.back().consumer = first;
+    if (lag == 0) ++body_.ops[at(first)].pending;
+    append(body_.ops[at(body_.last_of_group(producer))].first_from, body_.next_from);
+    append(body_.ops[at(first)].first_to, body_.next_to);
   }
 
   /// The last transfer, to the list of an op that begins with `first`.

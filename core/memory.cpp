@@ -68,9 +68,9 @@ Table<DeviceId, double> peak_held(const Program& program,
 Table<DeviceId, double> peak_activations(const Program& program, double after_input) {
   const Table<StageId, HeldActivation> held(program.placement().stages(), {1.0, after_input});
   Table<DeviceId, double> peak = peak_held(program, held);
+  const Table<DeviceId, std::size_t> chunks = chunks_of(program.placement());
   for (const DeviceId device : ids(peak)) {
-    const std::size_t chunks = program.placement().stages_on(device).size();
-    if (chunks > 0) peak[device] /= static_cast<double>(chunks);
+    if (chunks[device] > 0) peak[device] /= static_cast<double>(chunks[device]);
   }
   return peak;
 }

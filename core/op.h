@@ -85,7 +85,8 @@ constexpr bool reads_weights(OpKind kind) {
 /// microbatch are switched off.
 struct Op {
   OpKind kind = OpKind::forward;
-  std::uint8_t group = 0;  // non-zero: starts together with adjacent ops of the same group
+  std::uint8_t group = 0;  // non-zero: one unit with adjacent ops of the same group. None starts
+                           // before all have what they need, and none has ended before all have
   StageId stage{};
   std::int32_t microbatch = 0;  // offset, ≥ 0
   std::uint16_t span = 1;       // consecutive microbatches covered, this one last, within one batch

@@ -1,6 +1,8 @@
 #include "core/placement.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "core/check.h"
 
@@ -35,6 +37,30 @@ std::vector<PartId> Placement::tied_with(PartId wanted) const {
   return {};
 }
 
+std::vector<StageId> Placement::stages_tied_with(StageId stage) const {
+  const std::vector<StageId> own = replicas_of(part[stage]);
+  const auto copy = std::find(own.begin(), own.end(), stage) - own.begin();
+  std::vector<StageId> found;
+  for (const PartId tied_part : tied_with(part[stage])) {
+    const std::vector<StageId> replicas = replicas_of(tied_part);
+    if (replicas.size() != own.size()) return {};
+    found.push_back(replicas[static_cast<std::size_t>(copy)]);
+  }
+  return found;
+}
+
+Table<DeviceId, std::size_t> chunks_of(const Placement& placement) {
+  Table<DeviceId, std::size_t> chunks(placement.devices, 0);
+  Table<PartId, std::size_t> copies(placement.parts(), 0);
+  std::map<std::pair<DeviceId, std::size_t>, std::size_t> held;  // of which copy
+  for (const StageId stage : ids(placement.device)) {
+    const DeviceId device = placement.device[stage];
+    const std::size_t stages = ++held[{device, copies[placement.part[stage]]++}];
+    chunks[device] = std::max(chunks[device], stages);
+  }
+  return chunks;
+}
+
 namespace {
 
 void add_stage(Placement& placement, std::size_t device, std::size_t part) {
@@ -61,27 +87,33 @@ Placement looped_placement(std::uint16_t devices, std::uint16_t chunks) {
   return placement;
 }
 
-Placement v_placement(std::uint16_t devices) {
+Placement wave_placement(std::uint16_t devices, std::uint16_t chunks) {
   Placement placement;
   placement.devices = devices;
-  const std::size_t stages = 2u * devices;
+  const std::size_t stages = std::size_t{devices} * chunks;
   for (std::size_t stage = 0; stage < stages; ++stage) {
-    add_stage(placement, stage < devices ? stage : stages - 1 - stage, stage);
+    const std::size_t place = stage % devices;
+    add_stage(placement, stage / devices % 2 == 0 ? place : devices - 1u - place, stage);
     if (stage > 0) add_edge(placement, stage - 1, stage);
   }
   return placement;
 }
 
-Placement bidirectional_placement(std::uint16_t devices) {
+Placement v_placement(std::uint16_t devices) { return wave_placement(devices, 2); }
+
+Placement bidirectional_placement(std::uint16_t devices, std::uint16_t directions) {
+  TANDEM_CHECK(directions > 0 && directions % 2 == 0 && devices % directions == 0, devices,
+               directions);
   Placement placement;
   placement.devices = devices;
-  for (std::size_t stage = 0; stage < devices; ++stage) {
-    add_stage(placement, stage, stage);
-    if (stage > 0) add_edge(placement, stage - 1, stage);
-  }
-  for (std::size_t part = 0; part < devices; ++part) {
-    add_stage(placement, devices - 1u - part, part);
-    if (part > 0) add_edge(placement, devices + part - 1, devices + part);
+  for (std::size_t direction = 0; direction < directions; ++direction) {
+    const std::size_t first_device = direction / 2 * (devices / (directions / 2u));
+    for (std::size_t part = 0; part < devices; ++part) {
+      const std::size_t place = direction % 2 == 0 ? part : devices - 1u - part;
+      const std::size_t stage = placement.stages();
+      add_stage(placement, (place + first_device) % devices, part);
+      if (part > 0) add_edge(placement, stage - 1, stage);
+    }
   }
   return placement;
 }

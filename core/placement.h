@@ -37,8 +37,16 @@ struct Placement {
   std::vector<StageId> replicas_of(PartId part) const;
   /// Parts tied to `part`, itself included; empty when it is tied to none.
   std::vector<PartId> tied_with(PartId part) const;
+  /// The stages that share parameters within the copy of the model that `stage` is of, itself
+  /// included, in part order: the j-th replicas of their parts. Empty: none, or some part has not
+  /// as many replicas as the others.
+  std::vector<StageId> stages_tied_with(StageId stage) const;
   friend bool operator==(const Placement&, const Placement&) = default;
 };
+
+/// Stages that each device holds of one copy of the model, the most of any: the j-th stages of all
+/// parts are the j-th copy.
+Table<DeviceId, std::size_t> chunks_of(const Placement& placement);
 
 /// One stage a device, in a line: 0 → 1 → … → devices−1.
 Placement linear_placement(std::uint16_t devices);
@@ -47,13 +55,16 @@ Placement linear_placement(std::uint16_t devices);
 /// mod devices.
 Placement looped_placement(std::uint16_t devices, std::uint16_t chunks);
 
-/// Two stages a device, walking down the devices and back up: stage s < p on device s, stage s ≥ p
-/// on 2p−1−s.
+/// `chunks` stages a device, walking down the devices and back up, so often.
+Placement wave_placement(std::uint16_t devices, std::uint16_t chunks);
+
+/// One wave: stage s < p on device s, stage s ≥ p on 2p−1−s.
 Placement v_placement(std::uint16_t devices);
 
-/// Two chains over the same parts: stages 0…p−1 downwards, stages p…2p−1 upwards (part i on device
-/// p−1−i).
-Placement bidirectional_placement(std::uint16_t devices);
+/// As many chains over the same parts as directions, one after the other: down the devices, up
+/// them (part i on device p−1−i), and so on, each further pair begun p / (directions / 2) devices
+/// further round. REQUIRES: `directions` is even and divides `devices`.
+Placement bidirectional_placement(std::uint16_t devices, std::uint16_t directions = 2);
 
 /// One part for each entry, replicated that often, a stage a device: {2, 1, 1} is PipeDream's
 /// 2-1-1.

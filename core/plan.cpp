@@ -1,14 +1,23 @@
 #include "core/plan.h"
 
+#include <algorithm>
+
 namespace tandem {
+
+/// Null: a name that is none.
+static const ScheduleTraits* traits_of(const Plan& plan) {
+  const auto rows = schedules();
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const ScheduleTraits& each) {
+    return each.name == plan.schedule;
+  });
+  return row == rows.end() ? nullptr : &*row;
+}
 
 /// As the plan says, but where the schedule leaves no choice.
 static std::uint16_t parts_per_device(const Plan& plan) {
-  for (const ScheduleTraits& row : schedules()) {
-    if (row.name == plan.schedule && row.stages_per_device > 1)
-      return row.stages_per_device / row.stages_per_part;
-  }
-  return plan.chunks;
+  const ScheduleTraits* row = traits_of(plan);
+  if (row == nullptr || row->stages_per_device <= 1) return plan.chunks;
+  return row->stages_per_device / row->stages_per_part;
 }
 
 std::size_t part_count(const Plan& plan) {
@@ -17,7 +26,10 @@ std::size_t part_count(const Plan& plan) {
 }
 
 std::vector<std::int32_t> summing_devices(const Plan& plan) {
-  std::vector<std::int32_t> devices(part_count(plan), plan.width);
+  const ScheduleTraits* row = traits_of(plan);
+  const bool two_ways = row != nullptr && row->stages_per_part > 1;
+  const std::int32_t copies = two_ways ? plan.directions : 1;
+  std::vector<std::int32_t> devices(part_count(plan), copies * plan.width);
   for (std::size_t part = 0; part < plan.replicas.size(); ++part) {
     devices[part] *= plan.replicas[part];
   }
@@ -32,6 +44,7 @@ ScheduleRequest schedule_request(const Plan& plan) {
   request.group = plan.group;
   request.extra_in_flight = plan.extra_in_flight;
   request.replicas = plan.replicas;
+  request.directions = plan.directions;
   request.vertical_sync = plan.vertical_sync;
   request.width = plan.width;
   request.recompute = plan.recompute;

@@ -27,6 +27,7 @@ struct Plan {
   std::uint16_t chunks = 1;
   std::int32_t group = 0;
   std::vector<std::uint16_t> replicas;
+  std::uint16_t directions = 2;
   bool vertical_sync = false, global_norm = false;
   std::int32_t microbatch_size = 1;
   std::int32_t microbatches = 1;  // m

@@ -57,6 +57,8 @@ static_assert(sizeof(Instruction) == 28);
 struct CostKey {
   OpKind kind = OpKind::forward;
   std::uint16_t width = 1;      // in reduce_gradient only: replicas of the whole pipeline; else 1
+  std::uint16_t span = 1;       // in backward_weight only: microbatches done as one; else 1
+  bool overlapped = false;      // a member of a group (Op::group): its share of what that takes
   StageId stage{};              // of a transfer: the sender's
   DeviceId source{}, target{};  // of a transfer; elsewhere both are the stage's device
   friend auto operator<=>(const CostKey&, const CostKey&) = default;

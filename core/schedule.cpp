@@ -32,10 +32,9 @@ std::string_view name(WeightSemantics semantics) {
 /// Every name that users may count on, also those that this version lacks: "unknown" would send
 /// them looking for a typing error.
 static constexpr std::string_view kNamesOfContract[] = {
-    "zb-1p",      "zb-2p",     "zb-auto",    "zbv-auto",   "v-min",       "v-half",    "v-zb",
-    "v-adaptive", "1f1b-v",    "hanayo",     "chimera",    "dualpipe",    "dualpipev", "bpipe",
-    "2bp-naive",  "2bp-gpipe", "2bp-1f1b-1", "2bp-1f1b-2", "terapipe",    "seq1f1b",   "pipemare",
-    "pipeoptim",  "spectrain", "xpipe",      "timeprest",  "timeprest-i", "search"};
+    "zb-1p",      "zb-2p",  "zb-auto",   "zbv-auto",    "v-min",   "v-half",   "v-zb",
+    "v-adaptive", "1f1b-v", "bpipe",     "terapipe",    "seq1f1b", "pipemare", "pipeoptim",
+    "spectrain",  "xpipe",  "timeprest", "timeprest-i", "search"};
 
 const ScheduleTraits& find_schedule(std::string_view wanted) {
   std::vector<std::string> known;

@@ -47,6 +47,7 @@ struct ScheduleRequest {
       0;  // beyond the minimum, on the first stage, falling to 0 on the last; only the
           // slope hides latency (facts: 2BW and link latency)
   std::vector<std::uint16_t> replicas;  // of each part: {2, 1, 1} is 2-1-1; empty: one each
+  std::uint16_t directions = 2;         // chimera: pipelines, half of them each way
   bool vertical_sync = false;           // pipedream: a microbatch uses one version on all stages
   std::uint16_t width = 1;              // replicas of the whole pipeline
   Recompute recompute = Recompute::none;

@@ -293,8 +293,8 @@ class DeviceMachine {
     const Placement& placement = program_.placement();
     const PartId part = placement.part[op.stage];
     if (op.kind == OpKind::reduce_gradient) return placement.part[stage] == part;
-    const std::vector<PartId> tied = placement.tied_with(part);
-    return std::find(tied.begin(), tied.end(), placement.part[stage]) != tied.end();
+    const std::vector<StageId> tied = placement.stages_tied_with(op.stage);
+    return std::find(tied.begin(), tied.end(), stage) != tied.end();
   }
 
   void ring_participants(Instance instance) {

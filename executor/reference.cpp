@@ -32,7 +32,8 @@ std::vector<ReferencePart> parts_of(const ModelSpec& model, const ReferenceConfi
   return {{.layers = {0, layers},
            .microbatches = config.microbatches,
            .round = config.microbatches,
-           .staleness = config.semantics == WeightSemantics::delayed_by_one ? 1 : 0}};
+           .staleness = config.semantics == WeightSemantics::delayed_by_one ? 1 : 0,
+           .replicas = config.replicas}};
 }
 
 }  // namespace

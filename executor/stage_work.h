@@ -84,14 +84,18 @@ class StageWork {
 
   template <class Kernels>
   void backward_weight(const Instance& instance, Kernels kernels) {
-    State& s = state_of(op_of(instance).stage);
-    const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k);
-    BackwardSpans<T> spans = backward_spans(s, k);
-    spans.scratch = s.kept_gradients.held(q);
-    spans.gradients = gradients_for(s, k, kernels);
-    s.stage.backward_weight(kernels, spans);
-    s.kept_gradients.release(q);
-    release_after_backward(s, k);
+    const Op& op = op_of(instance);
+    State& s = state_of(op.stage);
+    // One after another, as ops of their own would: the sums are the same to the bit.
+    for (std::int64_t k = instance.microbatch - op.span + 1; k <= instance.microbatch; ++k) {
+      const std::int64_t q = world_.sequence(s.id, k);
+      BackwardSpans<T> spans = backward_spans(s, k);
+      spans.scratch = s.kept_gradients.held(q);
+      spans.gradients = gradients_for(s, k, kernels);
+      s.stage.backward_weight(kernels, spans);
+      s.kept_gradients.release(q);
+      release_after_backward(s, k);
+    }
   }
 
   template <class Kernels>

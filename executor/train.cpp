@@ -207,11 +207,8 @@ class CpuRun {
         add_norm_meetings(id);
         continue;
       }
-      std::size_t participants = 0;
-      for (const PartId tied : placement.tied_with(part))
-        participants += placement.replicas_of(tied).size();
       for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline)
-        add_meeting(pipeline, id, participants);
+        add_meeting(pipeline, id, placement.stages_tied_with(op.stage).size());
     }
   }
 

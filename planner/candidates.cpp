@@ -23,10 +23,16 @@ std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
   for (const ScheduleTraits& row : schedules()) {
     if (!asked.empty() && !asked.contains(&row)) continue;
     // Stashed weights are of another age on each stage: for those who ask.
-    if (asked.empty() && (!row.trainable || row.weights == WeightSemantics::stashed)) continue;
+    const bool copies = row.stages_per_part > 1;
+    if (asked.empty() && (!row.trainable || row.weights == WeightSemantics::stashed || copies))
+      continue;
     if (!row.trainable) {
       rejected.push_back(
           {RejectCause::not_trainable, std::string(row.name), "it can be simulated, not trained"});
+    } else if (copies) {
+      rejected.push_back({RejectCause::copies, std::string(row.name),
+                          "a pipeline holds several copies of the model: it can be simulated and "
+                          "trained by a plan written by hand, not planned"});
     } else if (request.vanilla_only && row.weights != WeightSemantics::vanilla) {
       rejected.push_back({RejectCause::semantics, std::string(row.name),
                           fmt::format("its weights are {}, and only vanilla ones were asked for",
@@ -110,13 +116,14 @@ std::vector<std::uint16_t> chunk_counts(const PlanRequest& request, const Schedu
                                         std::uint16_t depth) {
   constexpr std::uint16_t kMostChunks = 4;
   const std::size_t layers = layers_of(request.model).size();
-  if (!takes(row, "chunks")) {
+  if (row.stages_per_device != 0) {
     const std::uint16_t fixed = row.stages_per_device;
     if (fixed > 1 && (depth == 1 || std::size_t{depth} * fixed > layers)) return {};
     return {fixed};
   }
   std::vector<std::uint16_t> all;
   for (std::uint16_t chunks = 2; depth > 1 && chunks <= kMostChunks; ++chunks) {
+    if (takes(row, "waves") && chunks % 2 != 0) continue;
     if (std::size_t{depth} * chunks <= layers) all.push_back(chunks);
   }
   return all;
@@ -159,6 +166,8 @@ std::string_view name(RejectCause cause) {
   switch (cause) {
     case RejectCause::not_trainable:
       return "not trainable";
+    case RejectCause::copies:
+      return "several copies";
     case RejectCause::semantics:
       return "delayed weights";
     case RejectCause::not_measured:
@@ -220,7 +229,7 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
   plan.schedule = shape.schedule->name;
   plan.depth = shape.depth;
   plan.width = shape.width;
-  if (takes(*shape.schedule, "chunks")) plan.chunks = shape.chunks;
+  if (shape.schedule->stages_per_device == 0) plan.chunks = shape.chunks;
   plan.global_norm = request.global_norm;
   plan.microbatch_size = shape.microbatch_size;
   plan.microbatches = shape.microbatches;

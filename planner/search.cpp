@@ -129,10 +129,11 @@ class Search {
         break;  // more in flight needs no less memory
       }
       auto& candidate = std::get<Candidate>(outcome);
-      // More in flight can't beat the busiest stage's own pace.
+      // More in flight can't beat the busiest stage's own pace, but within a limit it may need
+      // another cut, as fast and smaller.
       const bool ideal = candidate.period == Period{candidate.slowest, 1};
       if (!best || better(candidate, *best)) best = std::move(candidate);
-      if (ideal) break;
+      if (ideal && !request_.memory) break;
     }
     if (!best) return;
     if (devices_of(shape) == 1 && (!result_.one_device || better(*best, *result_.one_device))) {

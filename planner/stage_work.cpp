@@ -40,7 +40,10 @@ StageTimes LayerTimes::of(LayerRange range) const {
 StageWork::StageWork(const Schedule& schedule)
     : placement_(schedule.placement), counts_(schedule.placement.stages()) {
   for (const std::vector<Op>& order : schedule.order) {
-    for (const Op& op : order) counts_[op.stage][index(op.kind)] += is_collective(op.kind) ? 0 : 1;
+    for (const Op& op : order) {
+      if (is_collective(op.kind)) continue;
+      counts_[op.stage][index(op.kind)] += op.kind == OpKind::backward_weight ? op.span : 1;
+    }
   }
 }
 

@@ -17,9 +17,9 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr const char* kPlainTimes[] = {"forward",         "backward",       "backward-input",
-                                       "backward-weight", "recompute-time", "update",
-                                       "reduce",          "norm",           "transfer"};
+constexpr const char* kPlainTimes[] = {
+    "forward", "backward", "backward-input", "backward-weight", "recompute-time",
+    "update",  "reduce",   "norm",           "transfer",        "overlapped"};
 
 /// The plain costs of the command line: those of one stage, held by every stage.
 StageTimes plain_times(const Options& options, const Schedule& schedule) {
@@ -47,13 +47,15 @@ StageTimes plain_times(const Options& options, const Schedule& schedule) {
   times.recompute = options.duration("recompute-time", times.forward);
   times.update = options.duration("update");
   times.reduce = options.duration("reduce");
-  const std::size_t chunks = schedule.placement.stages() / schedule.placement.devices;
+  if (options.has("overlapped")) times.overlapped = options.duration("overlapped");
+  const std::size_t chunks = chunks_of(schedule.placement)[DeviceId{}];
   if (options.choice("costs-per", {"stage", "device"}) == "device" && chunks > 1) {
     for (Duration* time :
          {&times.forward, &times.backward, &times.backward_input, &times.backward_weight,
           &times.recompute, &times.update, &times.reduce}) {
       *time /= static_cast<std::int64_t>(chunks);
     }
+    if (times.overlapped) *times.overlapped /= static_cast<std::int64_t>(chunks);
   }
   return times;
 }
@@ -118,7 +120,8 @@ StageCosts costs_from_file(const Options& options, const std::string& path, Scen
                            .backward_input = row.backward_input,
                            .backward_weight = row.backward_weight,
                            .update = row.update,
-                           .reduce = file.reduce});
+                           .reduce = file.reduce,
+                           .overlapped = row.overlapped});
     sized = sized || row.activation.has_value();
   }
   for (const StageId stage : ids(held)) {
@@ -139,6 +142,7 @@ Json as_json(const ScheduleRequest& request) {
           {"group", request.group},
           {"extra_in_flight", request.extra_in_flight},
           {"replicas", request.replicas},
+          {"directions", request.directions},
           {"vertical_sync", request.vertical_sync},
           {"recompute", name(request.recompute)},
           {"global_norm", request.global_norm}};
@@ -146,8 +150,9 @@ Json as_json(const ScheduleRequest& request) {
 
 /// What its text says of devices and microbatches is not said again.
 Schedule schedule_of_file(const Options& options) {
-  for (const char* name : {"schedule", "devices", "microbatches", "width", "recompute", "chunks",
-                           "group", "extra-in-flight", "replicas", "vertical-sync", "clip"}) {
+  for (const char* name :
+       {"schedule", "devices", "microbatches", "width", "recompute", "chunks", "group",
+        "extra-in-flight", "replicas", "directions", "waves", "vertical-sync", "clip"}) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem simulate: the schedule file says --{} already", name));
   }
@@ -230,8 +235,8 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
   const std::string& path = options.words()[0];
   for (const char* name :
        {"schedule", "schedule-file", "devices", "microbatches", "width", "recompute", "chunks",
-        "group", "extra-in-flight", "replicas", "vertical-sync", "costs", "costs-per",
-        "microbatch-size", "activation-bytes", "weight-gradient-bytes"}) {
+        "group", "extra-in-flight", "replicas", "directions", "waves", "vertical-sync", "costs",
+        "costs-per", "microbatch-size", "activation-bytes", "weight-gradient-bytes"}) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem simulate: the plan says --{} already", name));
   }
@@ -288,6 +293,8 @@ void add_scenario_options(Options& options) {
       .value("recompute-time", "T", "time of a recomputation (default: forward)")
       .value("update", "T", "time of a stage's update (default 0)")
       .value("reduce", "T", "time of a stage's gradient sum over replicas (default 0)")
+      .value("overlapped", "T",
+             "time of a forward and a backward issued as one unit (default: their sum)")
       .value("norm", "T", "time of the norm of all gradients (default 0)")
       .value("costs-per", "WHAT", "stage|device: what the times above are of (default stage)")
       .value("costs", "FILE", "times for each stage, from a file")
@@ -299,7 +306,7 @@ void add_scenario_options(Options& options) {
              "what a stage holds for one microbatch from forward to backward")
       .value("weight-gradient-bytes", "G", "of it from input- to weight-gradient (default A)")
       .value("memory", "SIZE", "capacity of each device, such as 16GiB");
-  for (const char* name : {"model", "cluster", "report", "overlapped"}) options.absent(name);
+  for (const char* name : {"model", "cluster", "report"}) options.absent(name);
 }
 
 Scenario make_scenario(const Options& options) {

@@ -82,7 +82,8 @@ Json as_json(const Schedule& schedule) {
                      {"stage", index(op.stage)},
                      {"microbatch", op.microbatch},
                      {"span", op.span},
-                     {"staleness", op.staleness}});
+                     {"staleness", op.staleness},
+                     {"group", op.group}});
     }
     devices.push_back({{"device", index(device)}, {"order", std::move(ops)}});
   }

@@ -29,8 +29,8 @@ std::vector<std::uint16_t> parse_replicas(const std::string& text) {
   return replicas;
 }
 
-constexpr const char* kOptionsOfSome[] = {"chunks", "group", "extra-in-flight", "replicas",
-                                          "vertical-sync"};
+constexpr const char* kOptionsOfSome[] = {"chunks",     "group", "extra-in-flight", "replicas",
+                                          "directions", "waves", "vertical-sync"};
 
 /// What stands for --devices where it is not given: the replicas of all parts, or the only number
 /// that the schedule takes.
@@ -57,9 +57,11 @@ void add_schedule_options(Options& options) {
       .value("extra-in-flight", "N",
              "2bw: microbatches in flight beyond the minimum on the first stage")
       .value("replicas", "A-B-C", "pipedream: replicas of each stage, such as 2-1-1")
+      .value("waves", "W", "hanayo: times down the devices and back up (default 1)")
+      .value("directions", "K", "chimera: pipelines, half of them each way (default 2)")
       .flag("vertical-sync", "pipedream: a microbatch uses one version on all stages");
   add_clip_option(options);
-  for (const char* name : {"activation-cap", "waves", "directions", "slices"}) options.absent(name);
+  for (const char* name : {"activation-cap", "slices"}) options.absent(name);
 }
 
 std::span<const char* const> options_of_some_schedules() { return kOptionsOfSome; }
@@ -112,12 +114,17 @@ ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& t
   request.devices = devices_of(options, traits, request.replicas);
   if (!options.has("microbatches")) throw UsageError("--microbatches is missing");
   request.microbatches = static_cast<std::int32_t>(options.integer("microbatches", 1, 65535, 1));
+  const std::int64_t waves = options.integer("waves", 1, kMostDevices / 2, 1);
   request.chunks = static_cast<std::uint16_t>(
-      options.integer("chunks", 1, kMostDevices, takes(traits, "chunks") ? 2 : 1));
+      takes(traits, "waves")
+          ? 2 * waves
+          : options.integer("chunks", 1, kMostDevices, takes(traits, "chunks") ? 2 : 1));
   request.group = static_cast<std::int32_t>(options.integer("group", 1, 65535, 0));
   request.width = static_cast<std::uint16_t>(options.integer("width", 1, 65535, 1));
   request.extra_in_flight =
       static_cast<std::int32_t>(options.integer("extra-in-flight", 0, 65535, 0));
+  request.directions =
+      static_cast<std::uint16_t>(options.integer("directions", 1, kMostDevices, 2));
   request.vertical_sync = options.has("vertical-sync");
   const std::string recompute = options.choice("recompute", {"none", "selective", "full"});
   request.recompute = recompute == "full"        ? Recompute::full

@@ -73,18 +73,21 @@ FloatReference make_reference(const Training& training) {
   std::vector<ReferencePart> parts;
   if (semantics_of(plan) == WeightSemantics::stashed)
     parts = stashed_parts(training.prepared.schedule, plan.stages, plan.vertical_sync);
-  return FloatReference(plan.model,
-                        {.semantics = semantics_of(plan),
-                         .optimizer = training.optimizer,
-                         .guard = training.guard,
-                         .microbatches = plan.microbatches,
-                         .microbatch_size = plan.microbatch_size,
-                         .width = plan.width,
-                         .descending = find_schedule(plan.schedule).backwards_descend,
-                         .seed = training.seed,
-                         .parts = std::move(parts),
-                         .stages = plan.stages},
-                        training.data);
+  const Placement& placement = training.prepared.schedule.placement;
+  return FloatReference(
+      plan.model,
+      {.semantics = semantics_of(plan),
+       .optimizer = training.optimizer,
+       .guard = training.guard,
+       .microbatches = plan.microbatches,
+       .microbatch_size = plan.microbatch_size,
+       .width = plan.width,
+       .replicas = static_cast<std::int32_t>(placement.replicas_of(PartId{0}).size()),
+       .descending = find_schedule(plan.schedule).backwards_descend,
+       .seed = training.seed,
+       .parts = std::move(parts),
+       .stages = plan.stages},
+      training.data);
 }
 
 std::vector<double> train_reference(const Training& training, ProgressReport& steps,

@@ -62,13 +62,16 @@ void read_memory(const JsonReader& reader, StageCostRow& costs) {
 StageCostRow read_stage(const JsonReader& reader) {
   StageCostRow costs;
   if (!reader.object({"forward_ns", "backward_input_ns", "backward_weight_ns", "backward_ns",
-                      "update_ns", "recompute_ns", "activation_bytes", "weight_gradient_bytes"})) {
+                      "update_ns", "recompute_ns", "overlapped_ns", "activation_bytes",
+                      "weight_gradient_bytes"})) {
     return costs;
   }
   costs.forward = reader["forward_ns"].duration();
   read_backward(reader, costs);
   costs.update = duration_or(reader.optional("update_ns"), {});
   costs.recompute = duration_or(reader.optional("recompute_ns"), costs.forward);
+  const JsonReader overlapped = reader.optional("overlapped_ns");
+  if (!overlapped.absent()) costs.overlapped = overlapped.duration();
   read_memory(reader, costs);
   return costs;
 }
@@ -80,6 +83,7 @@ Json stage_json(const StageCostRow& costs) {
                {"backward_ns", costs.backward.count()},
                {"update_ns", costs.update.count()},
                {"recompute_ns", costs.recompute.count()}};
+  if (costs.overlapped) json["overlapped_ns"] = costs.overlapped->count();
   if (costs.activation) json["activation_bytes"] = *costs.activation;
   if (costs.weight_gradient) json["weight_gradient_bytes"] = *costs.weight_gradient;
   return json;

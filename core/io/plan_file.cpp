@@ -141,7 +141,7 @@ void check_size(const JsonReader& root, const Plan& plan) {
 Plan read_plan_object(const JsonReader& root) {
   Plan plan;
   if (!root.object({"version", "model", "schedule", "width", "depth", "microbatch_size",
-                    "microbatches", "chunks", "group", "extra_in_flight", "replicas",
+                    "microbatches", "chunks", "group", "extra_in_flight", "replicas", "directions",
                     "vertical_sync", "recompute", "global_norm", "optimizer", "stages", "profile",
                     "predicted"})) {
     return plan;
@@ -154,6 +154,8 @@ Plan read_plan_object(const JsonReader& root) {
   plan.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostMicrobatches);
   plan.extra_in_flight = root["extra_in_flight"].integer<std::int32_t>(0, kMostMicrobatches);
   if (root.has("group")) plan.group = root["group"].integer<std::int32_t>(0, kMostMicrobatches);
+  if (root.has("directions"))
+    plan.directions = root["directions"].integer<std::uint16_t>(1, kMostDevices);
   if (root.has("vertical_sync")) plan.vertical_sync = root["vertical_sync"].boolean();
   if (root.has("global_norm")) plan.global_norm = root["global_norm"].boolean();
   plan.recompute = root["recompute"].one_of(kRecomputations);
@@ -191,6 +193,7 @@ std::string plan_text(const Plan& plan) {
   if (plan.group != 0) json["group"] = plan.group;
   json["extra_in_flight"] = plan.extra_in_flight;
   if (!plan.replicas.empty()) json["replicas"] = plan.replicas;
+  if (plan.directions != 2) json["directions"] = plan.directions;
   if (plan.vertical_sync) json["vertical_sync"] = true;
   json["recompute"] = name(plan.recompute);
   if (plan.global_norm) json["global_norm"] = true;

@@ -42,6 +42,7 @@ struct StageCostRow {
   Duration recompute{};                  // not given: forward
   std::optional<Bytes> activation;       // held from forward to backward
   std::optional<Bytes> weight_gradient;  // of it, from input- to weight-gradient; not given: all
+  std::optional<Duration> overlapped{};  // forward and backward as one; not given: their sum
   friend bool operator==(const StageCostRow&, const StageCostRow&) = default;
 };
 

@@ -204,6 +204,124 @@ Rows split_rows() {
   };
 }
 
+Rows two_stage_rows() {
+  return {
+      {.name = "2bp-naive",
+       .aliases = {},
+       .summary = "one microbatch in flight; the weight gradients of all of them as one",
+       .source = "2BP, arXiv 2405.18047",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 1,
+       .trainable = true,
+       .constraints = "none",
+       .bubble = "m (p-1)(F+I)",
+       .activations = "m",
+       .options = {},
+       .reject = accept,
+       .make = make_two_stage_naive},
+      {.name = "2bp-gpipe",
+       .aliases = {},
+       .summary = "gpipe with the weight gradients of all microbatches as one",
+       .source = "2BP, arXiv 2405.18047",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 1,
+       .trainable = true,
+       .constraints = "none",
+       .bubble = "(p-1)(F+I)",
+       .activations = "m",
+       .options = {},
+       .reject = accept,
+       .make = make_two_stage_gpipe},
+      {.name = "2bp-1f1b-1",
+       .aliases = {},
+       .summary = "1f1b of p microbatches; weight gradients where it would wait, the rest as one",
+       .source = "2BP, arXiv 2405.18047",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 1,
+       .trainable = true,
+       .constraints = "m = p",
+       .bubble = "(p-1)(F+I-W), W <= F",
+       .activations = "m",
+       .options = {},
+       .reject = reject_two_stage_1f1b_1,
+       .make = make_two_stage_1f1b_1},
+      {.name = "2bp-1f1b-2",
+       .aliases = {},
+       .summary = "1f1b of 2p microbatches; weight gradients where it would wait, the rest as one",
+       .source = "2BP, arXiv 2405.18047",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 1,
+       .trainable = true,
+       .constraints = "m = 2p",
+       .bubble = "(p-1)(F+I-W), W <= F",
+       .activations = "m",
+       .options = {},
+       .reject = reject_two_stage_1f1b_2,
+       .make = make_two_stage_1f1b_2},
+  };
+}
+
+Rows two_way_rows() {
+  return {
+      {.name = "hanayo",
+       .aliases = {},
+       .summary = "waves: down the devices and back up, w times, whole backwards",
+       .source = "Hanayo, SC 2023, arXiv 2308.15762; the order is our own",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 0,
+       .trainable = true,
+       .constraints = "none",
+       .bubble = "none published",
+       .activations = "p, m = p; else below 2p",
+       .options = {"waves"},
+       .reject = reject_hanayo,
+       .make = make_hanayo},
+      {.name = "chimera",
+       .aliases = {},
+       .summary = "pipelines both ways over copies of the model; gradients of copies are summed",
+       .source = "Chimera, SC 2021, arXiv 2107.06925",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 2,
+       .trainable = true,
+       .constraints = "p and m multiples of the directions k",
+       .bubble = "2p/k-2 slots, F = B = 1",
+       .activations = "p/2+1 ... p, k = 2",
+       .options = {"directions"},
+       .stages_per_part = 2,
+       .reject = reject_chimera,
+       .make = make_chimera},
+      {.name = "dualpipe",
+       .aliases = {},
+       .summary = "two copies of the model, a direction each: forward and backward of microbatches "
+                  "that meet are one unit, X",
+       .source = "DeepSeek-V3, arXiv 2412.19437, section 3.2.1",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 2,
+       .trainable = true,
+       .constraints = "p and m even, m >= 2p",
+       .bubble = "(p/2-1)(X+B-3W)",
+       .activations = "p+1",
+       .options = {},
+       .stages_per_part = 2,
+       .reject = reject_dual_pipe,
+       .make = make_dual_pipe},
+      {.name = "dualpipev",
+       .aliases = {},
+       .summary = "dualpipe folded into a V: forward and backward of microbatches that meet are "
+                  "one unit, X",
+       .source = "DeepSeek, DualPipeV",
+       .weights = WeightSemantics::vanilla,
+       .stages_per_device = 2,
+       .trainable = true,
+       .constraints = "m >= 2p",
+       .bubble = "(p-1)(X+B-3W)/2",
+       .activations = "p+1/2",
+       .options = {},
+       .reject = reject_dual_pipe_v,
+       .make = make_dual_pipe_v},
+  };
+}
+
 Rows probe_rows() {
   return {
       {.name = "probe-v",
@@ -219,20 +337,6 @@ Rows probe_rows() {
        .options = {},
        .reject = accept,
        .make = make_v_probe},
-      {.name = "probe-bidirectional",
-       .aliases = {},
-       .summary = "probe: two directions over the same parts",
-       .source = "placement of Chimera, SC 2021",
-       .weights = WeightSemantics::vanilla,
-       .stages_per_device = 2,
-       .trainable = false,
-       .constraints = "p and m even",
-       .bubble = "none published",
-       .activations = "m/2",
-       .options = {},
-       .stages_per_part = 2,
-       .reject = reject_bidirectional_probe,
-       .make = make_bidirectional_probe},
   };
 }
 
@@ -240,8 +344,8 @@ Rows probe_rows() {
 const Rows& registry() {
   static const Rows kRows = [] {
     Rows all;
-    for (const Rows& rows :
-         {baseline_rows(), flush_rows(), split_rows(), endless_rows(), probe_rows()}) {
+    for (const Rows& rows : {baseline_rows(), flush_rows(), split_rows(), two_stage_rows(),
+                             two_way_rows(), endless_rows(), probe_rows()}) {
       all.insert(all.end(), rows.begin(), rows.end());
     }
     return all;

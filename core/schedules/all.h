@@ -24,6 +24,24 @@ Schedule make_zero_bubble_h1(const ScheduleRequest& request);
 Schedule make_zero_bubble_h2(const ScheduleRequest& request);
 Schedule make_zero_bubble_v(const ScheduleRequest& request);
 
+Schedule make_two_stage_naive(const ScheduleRequest& request);
+Schedule make_two_stage_gpipe(const ScheduleRequest& request);
+std::optional<std::string> reject_two_stage_1f1b_1(const ScheduleRequest& request);
+Schedule make_two_stage_1f1b_1(const ScheduleRequest& request);
+std::optional<std::string> reject_two_stage_1f1b_2(const ScheduleRequest& request);
+Schedule make_two_stage_1f1b_2(const ScheduleRequest& request);
+
+std::optional<std::string> reject_hanayo(const ScheduleRequest& request);
+Schedule make_hanayo(const ScheduleRequest& request);
+
+std::optional<std::string> reject_chimera(const ScheduleRequest& request);
+Schedule make_chimera(const ScheduleRequest& request);
+
+std::optional<std::string> reject_dual_pipe(const ScheduleRequest& request);
+Schedule make_dual_pipe(const ScheduleRequest& request);
+std::optional<std::string> reject_dual_pipe_v(const ScheduleRequest& request);
+Schedule make_dual_pipe_v(const ScheduleRequest& request);
+
 std::optional<std::string> reject_stashed(const ScheduleRequest& request);
 Schedule make_stashed(const ScheduleRequest& request);
 
@@ -31,7 +49,5 @@ std::optional<std::string> reject_double_buffered(const ScheduleRequest& request
 Schedule make_double_buffered(const ScheduleRequest& request);
 
 Schedule make_v_probe(const ScheduleRequest& request);
-std::optional<std::string> reject_bidirectional_probe(const ScheduleRequest& request);
-Schedule make_bidirectional_probe(const ScheduleRequest& request);
 
 }  // namespace tandem

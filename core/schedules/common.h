@@ -3,8 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "core/schedule.h"
 
@@ -52,6 +57,29 @@ inline Op update(StageId stage, std::int32_t last, std::int32_t span) {
           .stage = stage,
           .microbatch = last,
           .span = static_cast<std::uint16_t>(span)};
+}
+
+/// Why devices or microbatches can't be shared out among directions; empty: they can.
+inline std::optional<std::string> uneven_share(std::string_view name, std::int32_t directions,
+                                               const ScheduleRequest& request) {
+  const std::pair<std::string_view, std::int32_t> counts[] = {
+      {"devices", request.devices}, {"microbatches", request.microbatches}};
+  for (const auto& [what, found] : counts) {
+    if (found % directions == 0) continue;
+    const std::int32_t below = found / directions * directions;
+    return fmt::format("{} of {} directions needs {} divisible by {}, found {}: take {}{}", name,
+                       directions, what, directions, found,
+                       below > 0 ? fmt::format("{} or ", below) : "", below + directions);
+  }
+  return std::nullopt;
+}
+
+/// At the end of each device's order, an update of each of its stages for the whole batch.
+inline void append_updates(Schedule& schedule) {
+  const std::int32_t m = schedule.microbatches;
+  for (const StageId stage : ids(schedule.placement.device)) {
+    schedule.order[schedule.placement.device[stage]].push_back(update(stage, m - 1, m));
+  }
 }
 
 }  // namespace tandem

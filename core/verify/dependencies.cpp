@@ -33,6 +33,11 @@ class Dependencies {
   void need(Seated first, Seated then, std::int64_t batches_later = 0) {
     if (!exists(first) || !exists(then)) return;  // reported as missing
     if (first.id == then.id && batches_later == 0) return;
+    // What is outside of a group comes before all of it or after all of it.
+    if (facts_.first_of_group(first).id != facts_.first_of_group(then).id) {
+      first = facts_.last_of_group(first);
+      then = facts_.first_of_group(then);
+    }
     if (order_.before(first, then, batches_later)) return;
     report_.add(
         ViolationKind::missing_wait, then, "{} may start before {}{} has ended",

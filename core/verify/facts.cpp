@@ -39,6 +39,7 @@ Facts::Facts(const Order& order, Report& report)
                parts_, m_, program.size());
     return;
   }
+  read_groups(report);
   read_work(report);
   for (Link& link : links_) {
     link.activation.resize(static_cast<std::size_t>(m_));
@@ -72,6 +73,33 @@ void Facts::read_placement() {
     links_.push_back({from, to, {edge}, {}, {}});
   }
   updates_.resize(placement().stages());
+}
+
+void Facts::read_groups(Report& report) {
+  Table<LaneId, InstructionId> last(program_->lanes().size(), kNoInstruction);
+  for (const InstructionId id : program_->order()) {
+    const Op& op = (*program_)[id].op;
+    for (const LaneId lane : program_->lanes((*program_)[id])) {
+      const InstructionId before = std::exchange(last[lane], id);
+      if (op.group == 0 || !exists(before) || (*program_)[before].op.group != op.group) continue;
+      if (groups_.empty()) {
+        for (const InstructionId each : program_->order()) groups_.push_back({each, each});
+      }
+      const Op& other = (*program_)[before].op;
+      if (!is_compute(op.kind) || !is_compute(other.kind) ||
+          order_->batch(id) != order_->batch(before)) {
+        report.add(ViolationKind::malformed, id,
+                   "{}: one unit with {}, which works on another batch or does not compute",
+                   at_instruction(*program_, id), at_instruction(*program_, before));
+        continue;
+      }
+      groups_[index(id)].first = groups_[index(before)].first;
+    }
+  }
+  for (const InstructionId id : program_->order()) {
+    if (!groups_.empty()) groups_[index(groups_[index(id)].first)].last = id;
+  }
+  for (Group& group : groups_) group.last = groups_[index(group.first)].last;
 }
 
 void Facts::enter(Work work, InstructionId id, std::int32_t residue, Report& report) {

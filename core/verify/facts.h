@@ -85,6 +85,18 @@ class Facts {
     return exists(weight) ? later(input, weight) : input;
   }
 
+  /// The ends of an op's group, neighbours on its lane that are one unit; itself where it stands
+  /// alone.
+  Seated first_of_group(Seated id) const {
+    return groups_.empty() ? id : order_->seated(groups_[index(id.id)].first);
+  }
+  Seated last_of_group(Seated id) const {
+    return groups_.empty() ? id : order_->seated(groups_[index(id.id)].last);
+  }
+  bool overlaps(InstructionId id) const {
+    return !groups_.empty() && groups_[index(id)].first != groups_[index(id)].last;
+  }
+
   const std::vector<Link>& links() const { return links_; }
   DeviceId device(StageId stage) const { return placement().device[stage]; }
   PartId part(StageId stage) const { return placement().part[stage]; }
@@ -113,9 +125,14 @@ class Facts {
   std::size_t row(PartId part, std::int32_t residue) const {
     return index(part) * static_cast<std::size_t>(m_) + static_cast<std::size_t>(residue);
   }
+  struct Group {
+    InstructionId first{}, last{};
+  };
+
   Seated later(Seated one, Seated other) const;  // in the order of their lane
   std::int32_t search_covering(StageId stage, std::int32_t residue) const;
   void read_placement();
+  void read_groups(Report& report);
   void read_work(Report& report);  // and updates
   void enter(Work work, InstructionId id, std::int32_t residue, Report& report);
   void read_transfer(InstructionId id, Report& report);
@@ -131,6 +148,7 @@ class Facts {
   std::uint16_t width_ = 1;
   bool hopeless_ = false, has_norm_ = false;
   std::vector<std::array<WorkFact, kWorks>> work_;
+  std::vector<Group> groups_;  // of each instruction; empty: there are none
   std::vector<Link> links_;
   Table<PartId, std::vector<std::size_t>> links_from_, links_to_;
   Table<PartId, std::vector<StageId>> replicas_;

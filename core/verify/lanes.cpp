@@ -23,11 +23,17 @@ bool check_cost_key(const Facts& facts, InstructionId id, Report& report) {
   const bool ends = key.source == device && (is_transfer(op.kind) || key.target == device);
   const bool width =
       op.kind == OpKind::reduce_gradient ? key.width == facts.width() : key.width == 1;
-  if (key.kind == op.kind && key.stage == op.stage && ends && width) return true;
+  const bool span = key.span == (op.kind == OpKind::backward_weight ? op.span : 1);
+  const bool overlapped = key.overlapped == facts.overlaps(id);
+  const bool same = key.kind == op.kind && key.stage == op.stage;
+  if (same && ends && width && span && overlapped) return true;
   report.add(ViolationKind::malformed, id,
-             "{}: priced as {} of stage {} from device {} to {}, width {}",
+             "{}: priced as {} of stage {} from device {} to {}, width {}{}{}",
              at_instruction(program, id), name(key.kind), index(key.stage), index(key.source),
-             index(key.target), key.width);
+             index(key.target), key.width, span ? "" : fmt::format(", span {}", key.span),
+             overlapped       ? ""
+             : key.overlapped ? ", overlapped"
+                              : ", alone");
   return false;
 }
 
@@ -93,14 +99,21 @@ bool check_own(const Facts& facts, InstructionId id, Report& report) {
 struct Shape {
   OpKind kind = OpKind::update;  // that of none of them
   StageId stage{};
-  std::uint16_t lanes = 0;
+  std::uint16_t lanes = 0, span = 1;
+  bool overlaps = false;
   LaneId first{}, last{};
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-Shape shape_of(const Program& program, const Instruction& instruction) {
-  const auto lanes = program.lanes(instruction);
-  Shape shape{instruction.op.kind, instruction.op.stage, instruction.lane_count, {}, {}};
+Shape shape_of(const Facts& facts, InstructionId id) {
+  const Instruction& instruction = facts.program()[id];
+  const auto lanes = facts.program().lanes(instruction);
+  const Op& op = instruction.op;
+  Shape shape{.kind = op.kind,
+              .stage = op.stage,
+              .lanes = instruction.lane_count,
+              .span = op.span,
+              .overlaps = facts.overlaps(id)};
   if (!lanes.empty()) shape.first = lanes.front(), shape.last = lanes.back();
   return shape;
 }
@@ -120,7 +133,7 @@ void check_lanes(const Facts& facts, Report& report) {
   for (const InstructionId id : program.order()) {
     const Instruction& instruction = program[id];
     const OpKind kind = instruction.op.kind;
-    const Shape shape = shape_of(program, instruction);
+    const Shape shape = shape_of(facts, id);
     if (shape == good[instruction.cost] && kind != OpKind::update) continue;
     bool fine = check_cost_key(facts, id, report);
     if (is_transfer(kind)) {

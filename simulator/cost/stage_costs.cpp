@@ -1,6 +1,7 @@
 #include "simulator/cost/stage_costs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -42,6 +43,20 @@ Duration compute_lane_time(OpKind kind, const StageTimes& times) {
   return {};
 }
 
+Duration overlapped_time(OpKind kind, const StageTimes& times) {
+  const Duration alone = compute_lane_time(kind, times);
+  const Duration sum = times.forward + times.backward;
+  if (!times.overlapped) return alone;
+  const double share = sum.count() == 0 ? 0.0
+                                        : static_cast<double>(times.forward.count()) /
+                                              static_cast<double>(sum.count());
+  const Duration together = *times.overlapped;
+  const Duration forward(std::llround(share * static_cast<double>(together.count())));
+  if (kind == OpKind::forward) return forward;
+  if (kind == OpKind::backward) return together - forward;
+  return alone;
+}
+
 CostModel cost_model(const Placement& placement, StageCosts costs) {
   TANDEM_CHECK(costs.parts.size() == placement.parts(), costs.parts.size(), placement.parts());
   return [part = placement.part, costs = std::move(costs)](const CostKey& key) -> Duration {
@@ -50,7 +65,8 @@ CostModel cost_model(const Placement& placement, StageCosts costs) {
     if (key.kind == OpKind::reduce_tied) return costs.reduce_tied;
     if (key.kind == OpKind::reduce_gradient) return times.reduce;
     if (key.kind == OpKind::reduce_norm) return costs.norm;
-    return compute_lane_time(key.kind, times);
+    return key.span *
+           (key.overlapped ? overlapped_time(key.kind, times) : compute_lane_time(key.kind, times));
   };
 }
 

@@ -2,6 +2,8 @@
 // StageCosts: the price of every op by part of the model, whatever its source — plain costs of the
 // command line, a file, a measured profile. One price is asked for in one place.
 
+#include <optional>
+
 #include "core/cost.h"
 #include "core/model.h"
 #include "core/plan.h"
@@ -14,10 +16,16 @@ namespace tandem {
 struct StageTimes {
   Duration forward{}, recompute{}, backward{}, backward_input{}, backward_weight{};
   Duration update{}, reduce{};  // once a batch
+  /// A forward and a whole backward issued as one unit; their sum, if empty.
+  std::optional<Duration> overlapped{};
 };
 
 /// The price of an op that occupies a stage's compute lane; zero for transfers and sums.
 Duration compute_lane_time(OpKind kind, const StageTimes& times);
+
+/// The same for one of the ops of a unit (Op::group): what a forward and a backward of the stage
+/// take together is shared out as they alone would take.
+Duration overlapped_time(OpKind kind, const StageTimes& times);
 
 struct StageCosts {
   Table<PartId, StageTimes> parts;

@@ -1,6 +1,7 @@
 #include "core/lower.h"
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 #include <string>
@@ -119,6 +120,28 @@ TEST_P(EverySchedulesProgram, DropsWaitsThatALaneImplies) {
         if (lanes.empty()) continue;
         EXPECT_TRUE(producers.insert(lanes.front()).second)
             << describe(program, id) << " waits for two instructions of one lane";
+      }
+    }
+  });
+}
+
+TEST_P(EverySchedulesProgram, LetsAUnitWaitAtItsFirstOpAndSendAfterItsLast) {
+  for_each_program([](const Program& program, TransferLanes) {
+    std::map<DeviceId, InstructionId> last;
+    std::map<InstructionId, InstructionId> next;  // of a unit
+    for (const InstructionId id : program.order()) {
+      const Op& op = program[id].op;
+      if (is_transfer(op.kind) || is_collective(op.kind)) continue;
+      const auto [before, first] = last.try_emplace(program.placement().device[op.stage], id);
+      const InstructionId other = std::exchange(before->second, id);
+      const bool joins = !first && op.group != 0 && program[other].op.group == op.group;
+      if (!joins) continue;
+      next[other] = id;
+      EXPECT_EQ(program.waits(program[id]).size(), 0u) << describe(program, id);
+    }
+    for (const InstructionId id : program.order()) {
+      for (const Wait& wait : program.waits(program[id])) {
+        EXPECT_FALSE(next.contains(wait.producer)) << describe(program, id);
       }
     }
   });
@@ -437,7 +460,63 @@ TEST(Lower, RefusesOpsThatNoDeviceCouldRun) {
   Op sum = update(kBottom, 0, 1);
   sum.kind = OpKind::reduce_tied;
   EXPECT_EQ(refusal<InputError>(two_devices(1, top, {sum})),
-            "schedule \"hand-written\": a tied sum needs tied parts");
+            "schedule \"hand-written\": a tied sum needs tied parts, with as many replicas each");
+}
+
+/// Two stages with f1 and b0 of the first as one unit.
+Schedule with_unit() {
+  Schedule schedule = schedule_of(pipeline("1f1b", 2, 2));
+  std::vector<Op>& upper = schedule.order[DeviceId{0}];
+  for (const std::size_t member : {1u, 2u}) upper[member].group = 1;
+  return schedule;
+}
+
+TEST(Lower, MakesAUnitOfNeighboursOfOneGroup) {
+  const Program program = lower(with_unit());
+  const StageId upper{0};
+  const InstructionId onward = find(program, OpKind::forward, upper, 1);
+  const InstructionId back = find(program, OpKind::backward, upper, 0);
+  ASSERT_NE(wait_for(program, onward, OpKind::send_gradient), nullptr);
+  EXPECT_TRUE(program.waits(program[back]).empty());
+  const InstructionId sent = find(program, OpKind::send_activation, upper, 1);
+  EXPECT_THAT(
+      std::vector<Wait>(program.waits(program[sent]).begin(), program.waits(program[sent]).end()),
+      ElementsAre(Wait{back, 0}));
+  for (const InstructionId member : {onward, back}) {
+    EXPECT_TRUE(program.cost_keys()[program[member].cost].overlapped);
+  }
+  EXPECT_FALSE(
+      program.cost_keys()[program[find(program, OpKind::forward, upper, 0)].cost].overlapped);
+}
+
+TEST(Lower, RefusesAUnitThatWaitsForItself) {
+  // f1 of the last stage needs what its unit sends only when b0 of the last stage has come back.
+  Schedule schedule = with_unit();
+  std::vector<Op>& lower_order = schedule.order[DeviceId{1}];
+  std::swap(lower_order[1], lower_order[2]);  // f0 f1 b0 b1
+  EXPECT_THROW(lower(schedule), InfeasibleError);
+  schedule.order[DeviceId{0}][1].group = 0;
+  EXPECT_NO_THROW(lower(schedule));
+}
+
+std::string complaint_about(const Schedule& schedule) {
+  try {
+    lower(schedule);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Lower, RefusesUnitsOfTwoBatchesAndOfWhatDoesNotCompute) {
+  Schedule schedule = schedule_of(pipeline("2bw", 2, 2));
+  for (Op& op : schedule.order[DeviceId{0}]) op.group = 1;
+  EXPECT_THAT(complaint_about(schedule),
+              HasSubstr("group 1 has backward 0 and forward 2, of two batches"));
+  schedule = with_unit();
+  for (Op& op : schedule.order[DeviceId{1}]) op.group = 1;
+  EXPECT_THAT(complaint_about(schedule),
+              HasSubstr("only forwards, recomputations and backwards can be one unit"));
 }
 
 }  // namespace

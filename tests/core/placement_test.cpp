@@ -1,5 +1,6 @@
 #include "core/placement.h"
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,33 @@ TEST(Placement, RunsTwoChainsOverTheSameParts) {
   EXPECT_EQ(both.parts(), 4u);
   EXPECT_THAT(both.replicas_of(PartId{1}), ElementsAre(StageId{1}, StageId{5}));
   EXPECT_EQ(both.edges.size(), 6u);
+}
+
+TEST(Placement, BeginsEachPairOfDirectionsFurtherRound) {
+  const Placement four = bidirectional_placement(4, 4);
+  EXPECT_THAT(devices_of(four), ElementsAre(0, 1, 2, 3, 3, 2, 1, 0, 2, 3, 0, 1, 1, 0, 3, 2));
+  for (const DeviceId device : all_ids<DeviceId>(4)) {
+    std::set<PartId> parts;
+    for (const StageId stage : four.stages_on(device)) parts.insert(four.part[stage]);
+    EXPECT_EQ(parts.size(), 4u) << "no two copies of a part on device " << index(device);
+  }
+}
+
+TEST(Placement, CountsTheChunksOfOneCopy) {
+  EXPECT_EQ(chunks_of(bidirectional_placement(4, 4)).rows(), std::vector<std::size_t>(4, 1));
+  EXPECT_EQ(chunks_of(v_placement(3)).rows(), std::vector<std::size_t>(3, 2));
+  EXPECT_EQ(chunks_of(replicated_placement({2, 1, 1})).rows(), std::vector<std::size_t>(4, 1));
+}
+
+TEST(Placement, TiesTheStagesOfOneCopy) {
+  Placement both = bidirectional_placement(4);
+  EXPECT_THAT(both.stages_tied_with(StageId{0}), IsEmpty());
+  both.tied = {{PartId{0}, PartId{3}}};
+  EXPECT_THAT(both.stages_tied_with(StageId{3}), ElementsAre(StageId{0}, StageId{3}));
+  EXPECT_THAT(both.stages_tied_with(StageId{4}), ElementsAre(StageId{4}, StageId{7}));
+  Placement uneven = replicated_placement({2, 1});
+  uneven.tied = {{PartId{0}, PartId{1}}};
+  EXPECT_THAT(uneven.stages_tied_with(StageId{0}), IsEmpty());
 }
 
 TEST(Placement, JoinsEachReplicaToEach) {

@@ -53,7 +53,8 @@ TEST_P(CsvOfSchedule, ReadsBackTheSameWorkWithRightUpdates) {
 std::vector<std::string> schedules_with_flush() {
   std::vector<std::string> names;
   for (const ScheduleTraits& row : schedules()) {
-    if (row.weights == WeightSemantics::vanilla && row.stages_per_part == 1)
+    const bool batches_weights = row.name.starts_with("2bp");  // no words for that
+    if (row.weights == WeightSemantics::vanilla && row.stages_per_part == 1 && !batches_weights)
       names.emplace_back(row.name);
   }
   return names;
@@ -131,7 +132,7 @@ TEST(PytorchCsv, AnOrderThatDeadlocksIsReadAndNotLowered) {
 }
 
 TEST(PytorchCsv, RefusesWhatItHasNoWordsFor) {
-  for (const std::string_view name : {"2bw", "pipedream"}) {
+  for (const std::string_view name : {"2bw", "pipedream", "chimera", "2bp-gpipe"}) {
     EXPECT_THAT(error_of([&] { print_pytorch_csv(make(name, 2, 2)); }),
                 HasSubstr("no words for weight versions"));
   }

@@ -55,7 +55,8 @@ TEST(Registry, ListsWhatTheContractNames) {
   EXPECT_THAT(schedule_names(),
               ElementsAre("model-parallel", "data-parallel", "gpipe", "1f1b", "1f1b-eager",
                           "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zbv",
-                          "pipedream", "2bw", "probe-v", "probe-bidirectional"));
+                          "2bp-naive", "2bp-gpipe", "2bp-1f1b-1", "2bp-1f1b-2", "hanayo", "chimera",
+                          "dualpipe", "dualpipev", "pipedream", "2bw", "probe-v"));
   for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
     EXPECT_EQ(find_schedule(alias).name, "1f1b");
   }
@@ -87,6 +88,8 @@ TEST(Registry, OffersOptionsOnlyWhereTheyMeanSomething) {
   EXPECT_THAT(find_schedule("pipedream").options, ElementsAre("replicas", "vertical-sync"));
   EXPECT_THAT(find_schedule("interleaved").options, ElementsAre("chunks", "group"));
   EXPECT_THAT(find_schedule("looped-bfs").options, ElementsAre("chunks"));
+  EXPECT_THAT(find_schedule("chimera").options, ElementsAre("directions"));
+  EXPECT_THAT(find_schedule("hanayo").options, ElementsAre("waves"));
   for (const char* plain : {"model-parallel", "data-parallel", "gpipe", "1f1b", "probe-v"}) {
     EXPECT_THAT(find_schedule(plain).options, IsEmpty());
   }
@@ -159,11 +162,51 @@ TEST(MakeSchedule, RefusesGroupsThatWouldDeadlock) {
   EXPECT_EQ(failure_of(wanted), "3: a device needs at least one stage, found 0 chunks");
 }
 
-TEST(MakeSchedule, RefusesWhatTheProbesCanNotDo) {
-  EXPECT_EQ(failure_of(pipeline("probe-bidirectional", 3, 4)),
-            "3: two directions need an even number of devices, found 3");
-  EXPECT_EQ(failure_of(pipeline("probe-bidirectional", 4, 3)),
-            "3: two directions need an even number of microbatches, found 3");
+TEST(MakeSchedule, RefusesWhatDirectionsCanNotShareEvenly) {
+  EXPECT_EQ(failure_of(pipeline("chimera", 3, 4)),
+            "3: chimera of 2 directions needs devices divisible by 2, found 3: take 2 or 4");
+  EXPECT_EQ(failure_of(pipeline("chimera", 4, 1)),
+            "3: chimera of 2 directions needs microbatches divisible by 2, found 1: take 2");
+  EXPECT_EQ(failure_of(pipeline("dualpipe", 4, 9)),
+            "3: dualpipe of 2 directions needs microbatches divisible by 2, found 9: take 8 or 10");
+  Pipeline wide = pipeline("chimera", 6, 8);
+  wide.request.directions = 4;
+  EXPECT_EQ(failure_of(wide),
+            "3: chimera of 4 directions needs devices divisible by 4, found 6: take 4 or 8");
+  wide.request.directions = 3;
+  EXPECT_EQ(failure_of(wide),
+            "3: chimera needs an even number of directions, half each way, found 3");
+  wide.request.directions = 0;
+  EXPECT_NE(failure_of(wide), "");
+  wide.request.directions = 6;
+  wide.request.microbatches = 6;
+  EXPECT_EQ(failure_of(wide), "");
+}
+
+TEST(MakeSchedule, RefusesOtherMicrobatchesThanTwoStage1F1BIsDefinedFor) {
+  EXPECT_EQ(failure_of(pipeline("2bp-1f1b-1", 4, 8)),
+            "3: 2bp-1f1b-1 takes 4 microbatches a batch on 4 devices, 1 for each, found 8");
+  EXPECT_EQ(failure_of(pipeline("2bp-1f1b-2", 4, 4)),
+            "3: 2bp-1f1b-2 takes 8 microbatches a batch on 4 devices, 2 for each, found 4");
+  EXPECT_EQ(failure_of(pipeline("2bp-1f1b-2", 4, 8)), "");
+}
+
+TEST(MakeSchedule, RefusesHalfAWave) {
+  Pipeline odd = pipeline("hanayo", 4, 8);
+  odd.request.chunks = 3;
+  EXPECT_EQ(failure_of(odd),
+            "3: hanayo has two stages on each device for each wave, found 3 chunks: take 4");
+  odd.request.chunks = 4;
+  EXPECT_EQ(failure_of(odd), "");
+}
+
+TEST(MakeSchedule, RefusesTooFewMicrobatchesForTwoStreamsToMeet) {
+  EXPECT_EQ(failure_of(pipeline("dualpipe", 4, 6)),
+            "3: dualpipe needs at least 8 microbatches a batch for 4 devices, found 6: with fewer, "
+            "its two streams do not meet on every device");
+  EXPECT_THAT(failure_of(pipeline("dualpipev", 3, 5)), HasSubstr("needs at least 6 microbatches"));
+  EXPECT_EQ(failure_of(pipeline("dualpipe", 4, 8)), "");
+  EXPECT_EQ(failure_of(pipeline("dualpipev", 3, 6)), "");
 }
 
 TEST(MakeSchedule, RefusesAbsurdRequests) {

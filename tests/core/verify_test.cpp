@@ -137,6 +137,75 @@ TEST(Verify, WantsTheRightPrice) {
                           "stage 0 from device 0 to 0, width 1"));
 }
 
+/// The same with f1 and b0 of the upper device as one unit.
+struct Overlapped {
+  Draft draft;
+  InstructionId f01, b00, s1;
+  Overlapped() {
+    draft.rest.schedule = "overlapped";
+    draft.rest.microbatches = 2;
+    draft.rest.placement = linear_placement(2);
+    const auto f00 = draft.add(op(OpKind::forward, kFirst, 0));
+    const auto s0 = draft.add_transfer(op(OpKind::send_activation, kFirst, 0), kLower, {{f00}});
+    draft.add(op(OpKind::forward, kSecond, 0), {{s0}});
+    const auto b10 = draft.add(op(OpKind::backward, kSecond, 0));
+    const auto g0 = draft.add_transfer(op(OpKind::send_gradient, kSecond, 0), kUpper, {{b10}});
+    f01 = add_member(op(OpKind::forward, kFirst, 1), {{g0}});
+    b00 = add_member(op(OpKind::backward, kFirst, 0), {});
+    s1 = draft.add_transfer(op(OpKind::send_activation, kFirst, 1), kLower, {{b00}});
+    draft.add(op(OpKind::forward, kSecond, 1), {{s1}});
+    const auto b11 = draft.add(op(OpKind::backward, kSecond, 1));
+    const auto g1 = draft.add_transfer(op(OpKind::send_gradient, kSecond, 1), kUpper, {{b11}});
+    draft.add(op(OpKind::update, kSecond, 1, 2));
+    draft.add(op(OpKind::backward, kFirst, 1), {{g1}});
+    draft.add(op(OpKind::update, kFirst, 1, 2));
+  }
+  InstructionId add_member(Op member, std::vector<Wait> waits) {
+    member.group = 1;
+    const InstructionId id = draft.add(member, std::move(waits));
+    CostKey key{.kind = member.kind, .stage = member.stage};
+    key.overlapped = true;
+    row(id).cost = draft.cost(key);
+    return id;
+  }
+  Draft::Row& row(InstructionId id) { return draft.rows[index(id)]; }
+};
+
+TEST(Verify, AcceptsAUnit) { EXPECT_THAT(messages(Overlapped().draft.build()), IsEmpty()); }
+
+TEST(Verify, WantsAUnitToStartWhenAllOfItCan) {
+  Overlapped broken;
+  std::swap(broken.row(broken.f01).waits, broken.row(broken.b00).waits);
+  EXPECT_THAT(messages(broken.draft.build()),
+              Contains("missing_wait: f1 (stage 0, microbatch 1, device 0) may start before "
+                       "send_gradient 1→0 #0 has ended"));
+}
+
+TEST(Verify, WantsAUnitToEndWhenAllOfItHas) {
+  Overlapped broken;
+  broken.row(broken.s1).waits = {{broken.f01}};
+  EXPECT_THAT(messages(broken.draft.build()),
+              Contains("missing_wait: send_activation 0→1 #1 may start before b0 (stage 0, "
+                       "microbatch 0, device 0) has ended"));
+}
+
+TEST(Verify, WantsAUnitAtItsOwnPrice) {
+  Overlapped broken;
+  broken.row(broken.b00).op.group = 2;
+  EXPECT_THAT(messages(broken.draft.build()),
+              Contains("malformed: b0 (stage 0, microbatch 0, device 0): priced as backward of "
+                       "stage 0 from device 0 to 0, width 1, overlapped"));
+}
+
+TEST(Verify, WantsAUnitToWorkOnOneBatch) {
+  Overlapped broken;
+  broken.row(broken.f01).op.microbatch += 2;
+  EXPECT_THAT(messages(broken.draft.build()),
+              Contains("malformed: b0 (stage 0, microbatch 0, device 0): one unit with f3 (stage "
+                       "0, microbatch 1, device 0), which works on another batch or does not "
+                       "compute"));
+}
+
 TEST(Verify, NamesBothEndsOfAMissingWait) {
   OneForwardOneBackward broken;
   broken.row(broken.b00).waits.clear();

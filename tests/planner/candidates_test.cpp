@@ -56,8 +56,10 @@ TEST(SearchSpace, FollowsTheRegistry) {
     if (found.empty() || found.back() != shape.schedule) found.push_back(shape.schedule);
   }
   for (const ScheduleTraits& row : schedules()) {
-    // Stashed weights are for those who ask.
-    if (row.trainable && row.weights != WeightSemantics::stashed) trainable.push_back(&row);
+    // Stashed weights are for those who ask; pipelines of several copies are not searched.
+    const bool one_copy = row.stages_per_part == 1;
+    if (row.trainable && row.weights != WeightSemantics::stashed && one_copy)
+      trainable.push_back(&row);
   }
   EXPECT_EQ(found, trainable);
 }
@@ -136,25 +138,31 @@ TEST(SearchSpace, SaysWhyAScheduleIsOut) {
 
 TEST(SearchSpace, SaysWhatItDoesNotTrain) {
   PlanRequest request = small_request(1, 2);
-  request.schedules = {"probe-v", "2bw", "flush"};
+  request.schedules = {"probe-v", "2bw", "flush", "chimera"};
   request.vanilla_only = true;
   const SearchSpace space = search_space(request);
   EXPECT_THAT(
       reasons(space),
-      ElementsAre("delayed weights | 2bw | its weights are delayed by one, and only vanilla "
+      ElementsAre("several copies | chimera | a pipeline holds several copies of the model: it can "
+                  "be simulated and trained by a plan written by hand, not planned",
+                  "delayed weights | 2bw | its weights are delayed by one, and only vanilla "
                   "ones were asked for",
                   "not trainable | probe-v | it can be simulated, not trained"));
   for (const Shape& shape : space.shapes) EXPECT_EQ(shape.schedule->name, "1f1b");
 }
 
 TEST(SearchSpace, MoreStagesThanLayersAreOut) {
-  EXPECT_THAT(reasons(search_space(small_request(7, 12))),
+  const auto reasons_for = [](PlanRequest request) {
+    request.schedules = {"gpipe", "1f1b", "interleaved"};  // which take any number of microbatches
+    return reasons(search_space(request));
+  };
+  EXPECT_THAT(reasons_for(small_request(7, 12)),
               ElementsAre("more stages than layers | 7 stages | more stages than layers: the model "
                           "has 6"));
-  EXPECT_THAT(reasons(search_space(small_request(9, 16, 3))),
+  EXPECT_THAT(reasons_for(small_request(9, 16, 3)),
               ElementsAre("more stages than layers | 9 stages | more stages than layers: the model "
                           "has 8"));
-  EXPECT_THAT(reasons(search_space(small_request(16, 32))),
+  EXPECT_THAT(reasons_for(small_request(16, 32)),
               ElementsAre("more stages than layers | 7 to 16 stages | more stages than layers: the "
                           "model has 6"));
 }

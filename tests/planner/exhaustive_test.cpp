@@ -128,6 +128,7 @@ std::vector<Tried> brute_force(const PlanRequest& request) {
   std::vector<Tried> all;
   for (const ScheduleTraits& row : schedules()) {
     if (!row.trainable || row.weights == WeightSemantics::stashed) continue;
+    if (row.stages_per_part > 1) continue;
     for (const Plan& frame : frames(request, row)) {
       for (const std::int32_t size : {1, 2}) {
         if (request.global_batch / size % frame.width != 0) continue;

@@ -42,6 +42,7 @@ TEST(PublishedOrders, AreOursToTheOpWithTheirFigures) {
       text += order_and_figures(chunked(name, p, m, loops ? 2 : 1));
     }
   }
+  for (const int m : {4, 8}) text += order_and_figures(pipeline("chimera", 4, m));
   expect_golden("published_orders.txt", text);
 }
 
@@ -122,6 +123,58 @@ TEST(LoopedBfs, HasItsBubbleDividedByTheChunksAndHoldsAllMicrobatches) {
         const SimulationResult result = simulated(chunked("looped-bfs", p, m, v), kUnit, 2);
         EXPECT_EQ(result.makespan.count(), 2 * 3 * (m * v + p - 1));
         for (const DeviceUse& use : result.devices) EXPECT_EQ(use.peak_activations, m);
+      }
+    }
+  }
+}
+
+// No order is published: these are the figures of another implementation of the same greedy rule.
+TEST(Hanayo, WavesDivideTheBubbleAndHoldNoMoreThanTwice1F1B) {
+  struct Case {
+    int p, m, waves;
+    std::int64_t bubble;  // in forwards of a chunk
+  };
+  for (const Case& test : {Case{4, 4, 1, 12},
+                           {4, 4, 2, 13},
+                           {4, 4, 4, 13},
+                           {8, 8, 1, 28},
+                           {8, 8, 2, 30},
+                           {8, 8, 4, 30},
+                           {4, 8, 1, 17},
+                           {4, 8, 2, 26},
+                           {4, 8, 4, 27}}) {
+    const Pipeline wanted = chunked("hanayo", test.p, test.m, 2 * test.waves);
+    const SimulationResult result = simulated(wanted, kUnit);
+    EXPECT_EQ(result.makespan.count() - 6 * test.m * test.waves, test.bubble) << wanted.name();
+  }
+  for (const int p : {1, 2, 3, 4, 8}) {
+    for (const int m : {p, 2 * p, 4 * p, 16 * p}) {
+      for (const int waves : {1, 2, 4}) {
+        for (const DeviceUse& use : simulated(chunked("hanayo", p, m, 2 * waves), kUnit).devices) {
+          EXPECT_LE(use.peak_activations, m == p ? p : 2 * p - 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(Chimera, HasItsBubbleInSlotsAndHoldsWhatItsPlaceSays) {
+  const PlainCosts slots{.forward = 1, .backward = 1};
+  for (const auto& [p, k] : {std::pair{2, 2}, {4, 2}, {4, 4}, {8, 2}, {8, 4}, {8, 8}, {12, 6}}) {
+    for (const int units : {1, 2, 5}) {
+      Pipeline wanted = pipeline("chimera", p, units * p);
+      wanted.request.directions = static_cast<std::uint16_t>(k);
+      SCOPED_TRACE(wanted.name());
+      const SimulationResult result = simulated(wanted, slots);
+      EXPECT_EQ(result.makespan.count(), 2 * units * p + 2 * p / k - 2);
+      double least = p, most = 0;
+      for (const DeviceUse& use : result.devices) {
+        least = std::min(least, use.peak_activations);
+        most = std::max(most, use.peak_activations);
+      }
+      EXPECT_EQ(most, p);
+      if (k == 2) {
+        EXPECT_EQ(least, p / 2 + 1);
       }
     }
   }
@@ -300,7 +353,9 @@ TEST(GlobalNorm, CostsFlushedSchedulesItsOwnTimeAndNoMore) {
 
 TEST(SelectiveRecomputation, IsAPriceAndNoOp) {
   for (const ScheduleTraits& row : schedules()) {
-    Pipeline wanted = pipeline(row.name, row.only_devices == 0 ? 2 : 1, 4);
+    Pipeline wanted = pipeline(row.name, row.only_devices == 0 ? 2 : 1, 2);
+    if (row.stages_per_device == 0) wanted.request.chunks = 2;
+    while (!is_served(wanted)) ++wanted.request.microbatches;
     const Schedule plain = schedule_of(wanted);
     wanted.request.recompute = Recompute::selective;
     EXPECT_EQ(schedule_of(wanted), plain) << row.name;

@@ -41,21 +41,28 @@ inline Pipeline chunked(std::string_view schedule, int p, std::int32_t m, int ch
   return wanted;
 }
 
-/// The ops of each device, then what simulation at unit costs says: end, span, peak of each device
-/// in microbatches of a stage.
+/// The ops of each device, those that are one unit in brackets, then what simulation at unit costs
+/// says: end, span, peak of each device in microbatches of a stage.
 inline std::string order_and_figures(const Pipeline& wanted) {
   const Schedule schedule = schedule_of(wanted);
-  const std::size_t chunks = schedule.placement.stages() / schedule.placement.devices;
+  const std::size_t chunks = chunks_of(schedule.placement)[DeviceId{}];
   std::string text = fmt::format("\n{} {} {} {}\n", wanted.schedule, wanted.request.devices,
                                  wanted.request.microbatches, chunks);
   for (const std::vector<Op>& order : schedule.order) {
-    std::string line;
+    std::vector<std::string> words;
+    std::uint8_t group = 0;
     for (const Op& op : order) {
       if (!is_compute(op.kind)) continue;
-      line += fmt::format("{}{}{}{}", line.empty() ? "" : " ", index(op.stage),
-                          traits(op.kind).notation, op.microbatch);
+      std::string word =
+          fmt::format("{}{}{}", index(op.stage), traits(op.kind).notation, op.microbatch);
+      if (op.group == 0 || op.group != group) {
+        words.push_back(std::move(word));
+      } else {
+        words.back() = fmt::format("({};{})", words.back(), word);
+      }
+      group = op.group;
     }
-    text += line + "\n";
+    text += fmt::format("{}\n", fmt::join(words, " "));
   }
   const SimulationResult result = simulated(wanted, kUnit);
   text += fmt::format("unit {} {}", result.makespan.count(), result.span.count());

@@ -53,7 +53,8 @@ class UsesOfSlots {
       const Op& op = instruction.op;
       const std::int64_t microbatch = span.body * program.microbatches() + op.microbatch;
       auto& done = done_[{op.kind, op.stage}];
-      done[microbatch] = {span.start, span.end};
+      const std::int64_t covers = op.kind == OpKind::backward_weight ? op.span : 1;
+      for (std::int64_t i = 0; i < covers; ++i) done[microbatch - i] = {span.start, span.end};
       if (is_transfer(op.kind)) {
         target_[{op.kind, op.stage, microbatch}] = program.cost_keys()[instruction.cost].target;
       }

@@ -1,6 +1,7 @@
 // Schedules with backward split in two against published orders, closed forms, the table of the
 // zero bubble paper, and what a loop over many batches makes of them.
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -41,6 +42,8 @@ TEST(PublishedSplitOrders, AreOursToTheOpWithTheirFigures) {
   for (const auto& [p, m] : {std::pair{2, 4}, std::pair{4, 4}, std::pair{4, 8}}) {
     text += order_and_figures(pipeline("zbv", p, m));
   }
+  text += order_and_figures(pipeline("dualpipev", 2, 4));
+  text += order_and_figures(pipeline("dualpipe", 4, 8));
   expect_golden("published_split_orders.txt", text);
 }
 
@@ -103,6 +106,72 @@ TEST(ZeroBubble, PaysForTheLatencyOfLinksOnce) {
     EXPECT_EQ(beyond("zbv", p, true), (6 * p - 8) * kLink);
     if (p == 2) continue;
     EXPECT_EQ(beyond("zb-h1", p, false), 4 * (p - 1) * kLink);
+  }
+}
+
+// ---- Weight gradients of several microbatches at once ----
+
+TEST(TwoStageBackward, HasTheBubbleOfItsScheduleLessTheWeightGradientsThatFillIt) {
+  const auto bubble = [](std::string_view name, int p, int m, const PlainCosts& costs) {
+    const SimulationResult result = simulated(pipeline(name, p, m), costs);
+    for (const DeviceUse& use : result.devices) EXPECT_EQ(use.peak_activations, m) << name;
+    return result.makespan.count() - m * (costs.forward + costs.backward);
+  };
+  for (const auto& [f, i, w] : {std::tuple{1, 1, 1}, std::tuple{5, 4, 3}, std::tuple{7, 9, 2}}) {
+    const PlainCosts costs = split(f, i, w);
+    for (const int p : {1, 2, 3, 4, 7}) {
+      SCOPED_TRACE(fmt::format("F {} I {} W {} p {}", f, i, w, p));
+      for (const int m : {1, p, 2 * p + 1}) {
+        EXPECT_EQ(bubble("2bp-naive", p, m, costs), m * (p - 1) * (f + i));
+        EXPECT_EQ(bubble("2bp-gpipe", p, m, costs), (p - 1) * (f + i));
+      }
+      EXPECT_EQ(bubble("2bp-1f1b-1", p, p, costs), (p - 1) * (f + i - w));
+      EXPECT_EQ(bubble("2bp-1f1b-2", p, 2 * p, costs), (p - 1) * (f + i - w));
+    }
+  }
+}
+
+// ---- Two streams that meet ----
+
+TEST(DualPipe, FoldedIntoAVHasItsPublishedBubbleAndActivations) {
+  for (const int p : {1, 2, 3, 4, 7}) {
+    for (const int m : {2 * p, 2 * p + 1, 4 * p}) {
+      for (const int overlapped : {6, 5}) {
+        SCOPED_TRACE(fmt::format("p {} m {} X {}", p, m, overlapped));
+        PlainCosts costs = split(2, 2, 2);
+        costs.overlapped = overlapped;
+        const SimulationResult result = simulated(pipeline("dualpipev", p, m), costs);
+        Duration most{}, least = Duration::max();
+        for (const DeviceUse& use : result.devices) {
+          most = std::max(most, use.bubble);
+          least = std::min(least, use.bubble);
+          EXPECT_EQ(use.peak_activations * 2, 2 * p + 1);
+        }
+        EXPECT_EQ(most.count(), (p - 1) * (overlapped + 4 - 3 * 2));
+        if (overlapped == 6) {
+          EXPECT_EQ(least, most);
+        }
+      }
+    }
+  }
+}
+
+TEST(DualPipe, HasItsPublishedBubbleAndActivations) {
+  for (const int p : {2, 4, 6, 8}) {
+    for (const int m : {2 * p, 2 * p + 2, 4 * p}) {
+      for (const int overlapped : {6, 5}) {
+        SCOPED_TRACE(fmt::format("p {} m {} X {}", p, m, overlapped));
+        PlainCosts costs = split(2, 2, 2);
+        costs.overlapped = overlapped;
+        const SimulationResult result = simulated(pipeline("dualpipe", p, m), costs);
+        Duration most{};
+        for (const DeviceUse& use : result.devices) {
+          most = std::max(most, use.bubble);
+          EXPECT_EQ(use.peak_activations, p + 1);
+        }
+        EXPECT_EQ(most.count(), (p / 2 - 1) * (overlapped + 4 - 3 * 2));
+      }
+    }
   }
 }
 

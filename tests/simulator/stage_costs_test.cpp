@@ -60,6 +60,27 @@ TEST(StageCosts, LetsReplicasShareTheirPartsPrices) {
   EXPECT_NE(model({.stage = StageId{0}}), model({.stage = StageId{1}}));
 }
 
+TEST(StageCosts, SharesWhatAUnitTakesAmongItsOps) {
+  StageTimes times{.forward = ns(10), .backward = ns(20), .backward_input = ns(8)};
+  const auto price_of = [&](OpKind kind, bool overlapped) {
+    const CostModel model = cost_model(linear_placement(1), uniform_costs(1, times, {}));
+    return model({.kind = kind, .overlapped = overlapped}).count();
+  };
+  EXPECT_EQ(price_of(OpKind::forward, true), 10) << "their sum, by default";
+  EXPECT_EQ(price_of(OpKind::backward, true), 20);
+  times.overlapped = ns(25);
+  EXPECT_EQ(price_of(OpKind::forward, true), 8);
+  EXPECT_EQ(price_of(OpKind::backward, true), 17);
+  EXPECT_EQ(price_of(OpKind::backward_input, true), 8) << "alone";
+  EXPECT_EQ(price_of(OpKind::forward, false), 10);
+  EXPECT_EQ(price_of(OpKind::backward, false), 20);
+}
+
+TEST(StageCosts, PricesWeightGradientsOfSeveralMicrobatchesEach) {
+  const CostModel model = cost_model(linear_placement(1), uniform_costs(1, times_from(100), {}));
+  EXPECT_EQ(model({.kind = OpKind::backward_weight, .span = 3}), ns(3 * 104));
+}
+
 TEST(StageCosts, RepeatsUniformTimes) {
   const StageCosts costs = uniform_costs(3, times_from(10), ns(4));
   ASSERT_EQ(costs.parts.size(), 3u);

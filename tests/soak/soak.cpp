@@ -70,6 +70,7 @@ void draw_shape(std::mt19937_64& random, TrainingCase& test) {
   if (traits.stages_per_device == 0) test.chunks = static_cast<std::uint16_t>(1 + random() % 3);
   if (traits.stages_per_device != 1) test.model.blocks = 5;
   if (test.schedule == "2bw") test.extra_in_flight = static_cast<std::int32_t>(random() % 3);
+  if (test.schedule == "chimera") test.directions = pick<std::uint16_t>(random, {2, 2, 4});
   if (test.schedule != "pipedream") return;
   test.vertical_sync = random() % 4 == 0;
   if (random() % 2 == 0) {

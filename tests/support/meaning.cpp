@@ -57,8 +57,12 @@ class Unrolled {
       if (kind == OpKind::reduce_norm) all.push_back(each);
     }
     if (kind == OpKind::reduce_norm) return all;
+    // Each copy of the model sums for itself: the j-th stage of each tied part.
+    const std::vector<StageId> own = placement_.replicas_of(part);
+    const auto copy =
+        static_cast<std::size_t>(std::find(own.begin(), own.end(), stage) - own.begin());
     for (const PartId tied : placement_.tied_with(part)) {
-      for (const StageId each : placement_.replicas_of(tied)) all.push_back(each);
+      all.push_back(placement_.replicas_of(tied).at(copy));
     }
     std::sort(all.begin(), all.end());
     return all;
@@ -69,14 +73,25 @@ class Unrolled {
     return key_of(op.kind, participants(op.kind, op.stage).front(), microbatch);
   }
 
-  void add_node(const OpKey& key, DeviceId source, DeviceId target) {
+  void add_node(const OpKey& key, DeviceId source, DeviceId target, std::uint16_t span = 1,
+                bool overlapped = false) {
     CostKey cost;
     cost.kind = std::get<OpKind>(key);
+    if (cost.kind == OpKind::backward_weight) cost.span = span;
+    cost.overlapped = overlapped;
     cost.stage = std::get<StageId>(key);
     cost.source = source;
     cost.target = target;
     if (cost.kind == OpKind::reduce_gradient) cost.width = schedule_.width;
     price_[key] = model_(cost);
+  }
+
+  /// Members of a group stand side by side in their device's order.
+  static bool in_group(const std::vector<Op>& order, std::size_t place) {
+    const auto like = [&](std::size_t other) {
+      return other < order.size() && order[other].group == order[place].group;
+    };
+    return order[place].group != 0 && (like(place + 1) || like(place - 1));
   }
 
   void add_ops(std::int64_t batches) {
@@ -88,13 +103,17 @@ class Unrolled {
       OpKey before{};
       bool first = true;
       for (std::int64_t body = -ramp; body < batches; ++body) {
-        for (const Op& op : schedule_.order[device]) {
+        const std::vector<Op>& order = schedule_.order[device];
+        for (std::size_t i = 0; i < order.size(); ++i) {
+          const Op& op = order[i];
           const std::int64_t microbatch = body * m_ + op.microbatch;
           if (microbatch < 0 || microbatch >= end_) continue;
           const OpKey key = key_of(op, microbatch);
           const DeviceId home = placement_.device[std::get<StageId>(key)];
-          add_node(key, home, home);
+          add_node(key, home, home, op.span, in_group(order, i));
           ops_[key] = {op, body};
+          const bool joins = i > 0 && op.group != 0 && order[i - 1].group == op.group;
+          note_group(key, joins ? &before : nullptr);
           if (op.kind == OpKind::update) updates_[op.stage].insert(microbatch);
           if (is_collective(op.kind)) continue;
           if (!first) after_[key].push_back(before);
@@ -115,7 +134,20 @@ class Unrolled {
     return nullptr;
   }
 
-  void need(const OpKey& consumer, const OpKey& producer) { after_[consumer].push_back(producer); }
+  void note_group(const OpKey& key, const OpKey* before) {
+    first_of_group_[key] = before == nullptr ? key : first_of_group_.at(*before);
+    last_of_group_[first_of_group_.at(key)] = key;
+  }
+
+  /// Between groups all of one comes before all of the other.
+  void need(OpKey consumer, OpKey producer) {
+    const auto one = first_of_group_.find(consumer), other = first_of_group_.find(producer);
+    const bool same = one != first_of_group_.end() && other != first_of_group_.end() &&
+                      one->second == other->second;
+    if (!same && one != first_of_group_.end()) consumer = one->second;
+    if (!same && other != first_of_group_.end()) producer = last_of_group_.at(other->second);
+    after_[consumer].push_back(producer);
+  }
 
   /// Data made by `producer` reaches `consumer`, over a link where their devices differ.
   void carry(OpKind kind, const OpKey& producer, const OpKey& consumer) {
@@ -149,7 +181,9 @@ class Unrolled {
     } else if (kind == recompute) {
       need(key, *find({forward}, stage, microbatch));
     } else if (kind == backward_weight) {
-      need(key, *find({backward_input}, stage, microbatch));
+      for (std::int64_t i = 0; i < where.op.span; ++i) {
+        need(key, *find({backward_input}, stage, microbatch - i));
+      }
     } else if (kind == backward || kind == backward_input) {
       need(key, *find({recompute, forward}, stage, microbatch));
       for (const Placement::Edge& edge : placement_.edges) {
@@ -261,6 +295,7 @@ class Unrolled {
   bool normed_ = false;
   std::map<std::tuple<OpKind, StageId, std::int32_t>, std::size_t> place_in_program_;
   std::map<OpKey, Where> ops_;
+  std::map<OpKey, OpKey> first_of_group_, last_of_group_;  // the latter of the first
   std::map<OpKey, Duration> price_;
   std::map<OpKey, std::vector<OpKey>> after_, transfer_after_;
   std::vector<std::pair<DeviceId, OpKey>> order_;

@@ -30,6 +30,7 @@ struct Pipeline {
     if (!request.replicas.empty()) text += fmt::format("_r{}", fmt::join(request.replicas, "_"));
     if (request.chunks > 1) text += fmt::format("_v{}", request.chunks);
     if (request.group > 0) text += fmt::format("_g{}", request.group);
+    if (request.directions != 2) text += fmt::format("_k{}", request.directions);
     if (request.vertical_sync) text += "_sync";
     if (request.recompute == Recompute::full) text += "_recompute";
     if (request.tied_embeddings) text += "_tied";
@@ -89,6 +90,10 @@ inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, st
   if (takes("extra-in-flight") && p > 1) {
     vary([&](ScheduleRequest& request) { request.extra_in_flight = p - 1; });
   }
+  if (takes("waves")) {
+    variants.front().request.chunks = 2;
+    vary([](ScheduleRequest& request) { request.chunks = 4; });
+  }
   if (takes("chunks")) {
     variants.front().request.chunks = 2;
     vary([](ScheduleRequest& request) { request.chunks = 3; });
@@ -106,6 +111,9 @@ inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, st
                                                        {2, 3}}) {
       vary([&](ScheduleRequest& request) { request.replicas = replicas; });
     }
+  }
+  if (takes("directions") && p % 4 == 0) {
+    vary([](ScheduleRequest& request) { request.directions = 4; });
   }
   if (takes("vertical-sync")) {
     for (std::size_t i = 0, count = variants.size(); i < count; ++i) {
@@ -150,7 +158,8 @@ enum class Spread {
 inline CostModel random_prices(std::uint64_t seed, Spread spread) {
   return [seed, spread](const CostKey& key) -> Duration {
     std::mt19937_64 random(seed * 1'000'003 + index(key.kind) * 100'003 + index(key.stage) * 1009 +
-                           index(key.target));
+                           index(key.target) + (key.overlapped ? 50'021 : 0) +
+                           (key.span - 1u) * 70'001);
     const auto below = [&](std::uint64_t bound) {
       return Duration(static_cast<std::int64_t>(random() % bound));
     };
@@ -169,6 +178,7 @@ struct PlainCosts {
   std::int64_t forward = 1, backward = 2, transfer = 0, recompute = 0, update = 0, reduce = 0,
                norm = 0;
   std::optional<std::int64_t> backward_weight = {};  // of backward; half of it by default
+  std::optional<std::int64_t> overlapped = {};  // a forward and a backward; their sum by default
 };
 
 inline CostModel plain_prices(const PlainCosts& costs) {
@@ -179,11 +189,12 @@ inline CostModel plain_prices(const PlainCosts& costs) {
       case OpKind::recompute:
         return Duration(costs.recompute);
       case OpKind::backward:
-        return Duration(costs.backward);
+        if (!key.overlapped || !costs.overlapped) return Duration(costs.backward);
+        return Duration(*costs.overlapped - costs.forward);
       case OpKind::backward_input:
         return Duration(costs.backward - costs.backward_weight.value_or(costs.backward / 2));
       case OpKind::backward_weight:
-        return Duration(costs.backward_weight.value_or(costs.backward / 2));
+        return key.span * Duration(costs.backward_weight.value_or(costs.backward / 2));
       case OpKind::send_activation:
       case OpKind::send_gradient:
         return Duration(costs.transfer);

@@ -28,6 +28,7 @@ struct TrainingCase {
   std::int32_t microbatches = 4, microbatch_size = 1, extra_in_flight = 0;
   std::uint16_t width = 1, chunks = 1;
   std::vector<std::uint16_t> replicas = {};
+  std::uint16_t directions = 2;
   bool vertical_sync = false;
   GradientGuard guard = {};
   std::int64_t batches = 4;
@@ -46,18 +47,27 @@ struct TrainingCase {
   }
 
   WeightSemantics semantics() const { return find_schedule(schedule).weights; }
-  Schedule make() const {
-    return make_schedule(find_schedule(schedule),
-                         {.devices = devices,
-                          .microbatches = microbatches,
-                          .chunks = chunks,
-                          .extra_in_flight = extra_in_flight,
-                          .replicas = replicas,
-                          .vertical_sync = vertical_sync,
-                          .width = width,
-                          .recompute = recompute,
-                          .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,
-                          .global_norm = guard.is_global()});
+  ScheduleRequest request() const {
+    return {.devices = devices,
+            .microbatches = microbatches,
+            .chunks = chunks,
+            .extra_in_flight = extra_in_flight,
+            .replicas = replicas,
+            .directions = directions,
+            .vertical_sync = vertical_sync,
+            .width = width,
+            .recompute = recompute,
+            .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,
+            .global_norm = guard.is_global()};
+  }
+  Schedule make() const { return make_schedule(find_schedule(schedule), request()); }
+  bool is_served() const { return !reason_against(find_schedule(schedule), request()); }
+  /// The fewest microbatches from `least` on that the schedule takes; where it takes no more, the
+  /// fewest of all. REQUIRES: it takes some.
+  void take_microbatches(std::int32_t least) {
+    constexpr std::int32_t kMost = 64;
+    for (microbatches = least; !is_served(); microbatches = microbatches % kMost + 1) {
+    }
   }
 };
 
@@ -82,6 +92,7 @@ inline ReferenceConfig reference_config(const TrainingCase& test, WeightSemantic
           .microbatches = test.microbatches,
           .microbatch_size = test.microbatch_size,
           .width = test.width,
+          .replicas = static_cast<std::int32_t>(schedule.placement.replicas_of(PartId{0}).size()),
           .descending = find_schedule(test.schedule).backwards_descend,
           .seed = test.seed,
           .parts = stashed ? stashed_parts(schedule, layers, test.vertical_sync)

@@ -91,6 +91,7 @@ class Requirements {
 
   std::vector<std::string> check() {
     if (!run_.ordered()) return {"out of order"};
+    check_units();
     for (const StageId stage : ids(placement_.device)) check_updates(stage);
     for (std::int64_t k = 0; k < microbatches_; ++k) check_microbatch(k);
     for (const StageId stage : ids(placement_.device)) {
@@ -154,8 +155,51 @@ class Requirements {
     return found == work_.end() ? kNone : found->second;
   }
 
+  /// Neighbours on a lane of one group are one unit; of each instruction the unit's first.
+  std::vector<InstructionId> find_units() const {
+    std::vector<InstructionId> first;
+    std::map<LaneId, InstructionId> last;
+    for (const InstructionId id : program_.order()) {
+      first.push_back(id);
+      for (const LaneId lane : program_.lanes(program_[id])) {
+        const auto before = last.find(lane);
+        if (before != last.end() && program_[id].op.group != 0 &&
+            program_[before->second].op.group == program_[id].op.group) {
+          first.back() = first[index(before->second)];
+        }
+        last[lane] = id;
+      }
+    }
+    return first;
+  }
+
+  void check_units() {
+    const std::vector<InstructionId> first = find_units();
+    std::map<std::pair<std::int64_t, InstructionId>, std::vector<std::size_t>> members;
+    for (std::size_t i = 0; i < run_.nodes().size(); ++i) {
+      members[{run_.nodes()[i].body, first[index(run_.nodes()[i].id)]}].push_back(i);
+    }
+    for (const InstructionId id : program_.order()) {
+      const bool alone = std::count(first.begin(), first.end(), first[index(id)]) == 1;
+      if (program_.cost_keys()[program_[id].cost].overlapped == alone) fault("price: of a unit");
+      const Op &op = program_[id].op, &other = program_[first[index(id)]].op;
+      const std::int32_t m = program_.microbatches();
+      if (!alone && (!is_compute(op.kind) || op.microbatch / m != other.microbatch / m)) {
+        fault("unit: of what can't be one");
+      }
+    }
+    for (const auto& [unit, nodes] : members) {
+      for (const std::size_t node : nodes) unit_of_[node] = {nodes.front(), nodes.back()};
+    }
+  }
+
   void need(std::size_t first, std::size_t then, const char* why) {
     if (first == kNone || then == kNone || first == then) return;
+    if (const auto unit = unit_of_.find(first), other = unit_of_.find(then);
+        unit != unit_of_.end() && other != unit_of_.end() && unit->second != other->second) {
+      first = unit->second.second;
+      then = other->second.first;
+    }
     if (!run_.before(first, then)) fault("order: {}", why);
   }
 
@@ -431,6 +475,7 @@ class Requirements {
   std::int64_t microbatches_;
   Unrolled run_;
   std::vector<std::string> faults_;
+  std::map<std::size_t, std::pair<std::size_t, std::size_t>> unit_of_;  // its first and last node
   std::map<std::tuple<Work, StageId, std::int64_t>, std::size_t> work_;
   std::map<std::tuple<OpKind, StageId, DeviceId, std::int64_t>, std::vector<Transfer>> transfers_;
   std::map<std::tuple<OpKind, StageId, StageId, std::int64_t>, std::size_t> taken_;

@@ -210,13 +210,11 @@ TEST_F(BadFile, ModelsBeyondCountingAreInfeasible) {
 }
 
 TEST_F(BadFile, PlansThatAreSimulatedButNotTrained) {
-  write("plan.json", with(with(plan_text(), "\"2bw\"", "\"probe-bidirectional\""),
-                          "\"sequence\": 16", "\"sequence\": 16, \"tied\": false"));
+  write("plan.json", with(with(plan_text(), "\"2bw\"", "\"probe-v\""), "[[0, 3], [3, 6]]",
+                          "[[0, 1], [1, 2], [2, 4], [4, 6]]"));
   EXPECT_EQ(tandem("simulate plan.json").code, 0);
   for (const std::string line : {"train plan.json", "train plan.json --reference"}) {
-    expect_error(
-        line, 3,
-        "error: schedule probe-bidirectional is simulated but not trained in this version");
+    expect_error(line, 3, "error: schedule probe-v is simulated but not trained in this version");
   }
 }
 

@@ -1,0 +1,97 @@
+// 2BP (arXiv 2405.18047): backward in two stages, p1 for the input and p2 for the weights. p2 waits
+// until the device would: a microbatch at a time between the last p1s, and then all that are left
+// as one.
+
+#include <fmt/format.h>
+
+#include "core/schedules/all.h"
+#include "core/schedules/common.h"
+
+namespace tandem {
+
+namespace {
+
+/// The weight gradients of microbatches first … last as one.
+Op backward_weights(StageId stage, std::int32_t first, std::int32_t last) {
+  Op op = backward_weight(stage, last);
+  op.span = static_cast<std::uint16_t>(last - first + 1);
+  return op;
+}
+
+/// A stage's own part of the order. `ahead`: forwards before its first backward.
+void append(std::vector<Op>& order, StageId stage, std::int32_t ahead, std::int32_t m) {
+  for (std::int32_t i = 0; i < ahead; ++i) order.push_back(forward(stage, i));
+  for (std::int32_t i = ahead; i < m; ++i) {
+    order.push_back(forward(stage, i));
+    order.push_back(backward_input(stage, i - ahead));
+  }
+}
+
+/// m a multiple of the devices, as the variants of 1F1B are defined.
+std::optional<std::string> reject_but(std::string_view name, std::int32_t rounds,
+                                      const ScheduleRequest& request) {
+  const std::int32_t wanted = rounds * request.devices;
+  if (request.microbatches == wanted) return std::nullopt;
+  return fmt::format("{} takes {} microbatches a batch on {} devices, {} for each, found {}", name,
+                     wanted, request.devices, rounds, request.microbatches);
+}
+
+Schedule one_forward_one_backward(std::string_view name, const ScheduleRequest& request) {
+  Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
+  const std::int32_t m = request.microbatches;
+  for (const StageId stage : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
+    const auto ahead = static_cast<std::int32_t>(request.devices - 1 - index(stage));
+    append(order, stage, ahead, m);
+    for (std::int32_t i = 0; i < ahead; ++i) {
+      order.push_back(backward_weight(stage, i));
+      order.push_back(backward_input(stage, m - ahead + i));
+    }
+    order.push_back(backward_weights(stage, ahead, m - 1));
+  }
+  append_updates(schedule);
+  return schedule;
+}
+
+}  // namespace
+
+Schedule make_two_stage_naive(const ScheduleRequest& request) {
+  Schedule schedule = empty_schedule("2bp-naive", request, linear_placement(request.devices));
+  const std::int32_t m = request.microbatches;
+  for (const StageId stage : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
+    append(order, stage, 0, m);
+    order.push_back(backward_weights(stage, 0, m - 1));
+  }
+  append_updates(schedule);
+  return schedule;
+}
+
+Schedule make_two_stage_gpipe(const ScheduleRequest& request) {
+  Schedule schedule = empty_schedule("2bp-gpipe", request, linear_placement(request.devices));
+  const std::int32_t m = request.microbatches;
+  for (const StageId stage : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
+    for (std::int32_t i = 0; i < m; ++i) order.push_back(forward(stage, i));
+    for (std::int32_t i = 0; i < m; ++i) order.push_back(backward_input(stage, i));
+    order.push_back(backward_weights(stage, 0, m - 1));
+  }
+  append_updates(schedule);
+  return schedule;
+}
+
+std::optional<std::string> reject_two_stage_1f1b_1(const ScheduleRequest& request) {
+  return reject_but("2bp-1f1b-1", 1, request);
+}
+Schedule make_two_stage_1f1b_1(const ScheduleRequest& request) {
+  return one_forward_one_backward("2bp-1f1b-1", request);
+}
+
+std::optional<std::string> reject_two_stage_1f1b_2(const ScheduleRequest& request) {
+  return reject_but("2bp-1f1b-2", 2, request);
+}
+Schedule make_two_stage_1f1b_2(const ScheduleRequest& request) {
+  return one_forward_one_backward("2bp-1f1b-2", request);
+}
+
+}  // namespace tandem
