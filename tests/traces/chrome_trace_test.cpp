@@ -174,7 +174,8 @@ TEST_P(ChromeTraceOfSchedule, IsGoodAndReadsBack) {
   request.devices = 4;
   request.microbatches = 8;
   if (traits.only_devices != 0) request.devices = traits.only_devices;
-  if (const auto reason = reason_against(traits, request)) GTEST_SKIP() << *reason;
+  if (traits.stages_per_device == 0) request.chunks = 2;
+  while (reason_against(traits, request) && request.microbatches > 1) --request.microbatches;
   for (const TransferLanes lanes : {TransferLanes::shared, TransferLanes::ideal}) {
     const Program program = lower(make_schedule(traits, request), lanes);
     const Timeline timeline = tiny_timeline(program, 3, kCosts);
