@@ -109,36 +109,39 @@ class SweepCompiler {
       sweep_.compute_counts_[index(instruction.cost)] += shape.on_compute;
       on_[shape.lane].note(i, shape.own);
       std::uint32_t watched = zero_price_;
+      const std::int32_t batch = may_switch_off_ ? batch_of(instruction) : 0;
       std::size_t by_lanes = 1;
       if (const auto plain = predecessors.plain(i, instruction)) {
         const bool waits = plain->second != plain->first;
         values_.push_back({plain->first, plain->second, 0});
+        if (may_switch_off_) may_switch_off_ = !waits | (batches_[plain->second] <= batch);
         values_[plain->first].last_use = values_[plain->second].last_use = i;
         watched = shape.on_compute & waits ? price_of(InstructionId{plain->second}) : zero_price_;
       } else {
         const Predecessors::Of& of = predecessors.of(i, instruction);
         by_lanes = of.by_lanes;
         watched = find_joined(code, i, of, shape);
+        may_switch_off_ &= waits_hold(instruction, batch);
       }
-      if (may_switch_off_) note_batch(i, instruction, shape, code.steps.size(), by_lanes);
+      if (batch > 0) note_late(instruction, batch, shape, code.steps.size(), by_lanes);
       add_step(code, static_cast<std::uint32_t>(index(instruction.cost)), watched, shape.device);
       ++i;
     }
   }
 
+  /// What it waits for is on whenever it is itself.
+  bool waits_hold(const Instruction& instruction, std::int32_t batch) const {
+    return std::ranges::all_of(program_.waits(instruction), [&](const Wait& wait) {
+      return batch_of(program_[wait.producer]) - std::int64_t{wait.lag} <= batch;
+    });
+  }
+
   /// `by_lanes`: what stands before the instruction on its lanes, of which one can be passed on; of
   /// an own op another one, whose end may be the last.
-  void note_batch(std::uint32_t i, const Instruction& instruction, Shape shape, std::size_t step,
-                  std::size_t by_lanes) {
-    const std::int32_t batch = batch_of(instruction);
-    for (const Wait& wait : program_.waits(instruction)) {
-      const std::int64_t awaited =
-          wait.lag == 0 ? batches_[index(wait.producer)] : batch_of(program_[wait.producer]);
-      may_switch_off_ &= awaited <= batch + std::int64_t{wait.lag};
-    }
-    if (batch == 0) return;
+  void note_late(const Instruction& instruction, std::int32_t batch, Shape shape, std::size_t step,
+                 std::size_t by_lanes) {
     may_switch_off_ &= batch <= std::numeric_limits<std::uint8_t>::max();
-    batches_[i] = static_cast<std::uint8_t>(batch);
+    batches_[values_.size() - 1] = static_cast<std::uint8_t>(batch);
     if (const Ref before = values_.back().first; shape.own && in_body(before)) {
       may_switch_off_ &= is_own(program_.instructions()[before].op.kind);
     } else {
