@@ -49,6 +49,8 @@ ScheduleRequest schedule_request(const Plan& plan) {
   request.width = plan.width;
   request.recompute = plan.recompute;
   request.global_norm = plan.global_norm;
+  request.activation_cap = plan.activation_cap;
+  request.costs = plan.order_costs;
   // A single stage holds the one table that both ends use: nothing to sum.
   request.tied_embeddings =
       plan.model.architecture == Architecture::gpt2 && plan.model.tied && part_count(plan) > 1;

@@ -3,6 +3,7 @@
 // "plan.json").
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct Plan {
   std::int32_t microbatch_size = 1;
   std::int32_t microbatches = 1;  // m
   std::int32_t extra_in_flight = 0;
+  std::optional<double> activation_cap = {};
+  std::optional<OrderCosts> order_costs =
+      {};  // what the order was made by: it makes the order again
   Recompute recompute = Recompute::none;
   OptimizerKind optimizer = OptimizerKind::adamw;
   std::vector<LayerRange> stages;  // one a part, in order, covering the model

@@ -32,9 +32,8 @@ std::string_view name(WeightSemantics semantics) {
 /// Every name that users may count on, also those that this version lacks: "unknown" would send
 /// them looking for a typing error.
 static constexpr std::string_view kNamesOfContract[] = {
-    "zb-1p",      "zb-2p",  "zb-auto",   "zbv-auto",    "v-min",   "v-half",   "v-zb",
-    "v-adaptive", "1f1b-v", "bpipe",     "terapipe",    "seq1f1b", "pipemare", "pipeoptim",
-    "spectrain",  "xpipe",  "timeprest", "timeprest-i", "search"};
+    "bpipe",     "terapipe", "seq1f1b",   "pipemare",    "pipeoptim",
+    "spectrain", "xpipe",    "timeprest", "timeprest-i", "search"};
 
 const ScheduleTraits& find_schedule(std::string_view wanted) {
   std::vector<std::string> known;
@@ -71,9 +70,8 @@ static std::optional<std::string> bad_size(const ScheduleTraits& traits,
   if (request.extra_in_flight < 0) {
     return fmt::format("extra in flight can't be negative, found {}", request.extra_in_flight);
   }
-  const std::int64_t chunks =
-      traits.stages_per_device == 0 ? request.chunks : traits.stages_per_device;
-  const std::int64_t stages = request.devices * chunks;
+  const std::int64_t stages =
+      request.devices * static_cast<std::int64_t>(stages_per_device(traits, request));
   if (stages <= kMostStages && stages * request.microbatches <= kMostCells) return std::nullopt;
   return fmt::format(
       "{} stages of {} microbatches each are too large a schedule: at most {} stages, and {} "
@@ -81,9 +79,45 @@ static std::optional<std::string> bad_size(const ScheduleTraits& traits,
       stages, request.microbatches, kMostStages, kMostCells);
 }
 
+static std::optional<std::string> bad_cap(const ScheduleRequest& request) {
+  if (!request.activation_cap || *request.activation_cap >= 1.0) return std::nullopt;
+  return fmt::format("an activation cap must leave room for one, found {}",
+                     *request.activation_cap);
+}
+
+static std::optional<std::string> bad_costs(const ScheduleTraits& traits,
+                                            const ScheduleRequest& request) {
+  if (!request.costs) return std::nullopt;
+  const std::size_t parts = part_count(traits, request), found = request.costs->parts.size();
+  if (parts != found) {
+    return fmt::format("schedule {} cuts the model into {} parts, found costs of {}", traits.name,
+                       parts, found);
+  }
+  double all = 0.0;  // one after the other
+  for (const PartCosts& part : request.costs->parts) {
+    for (const Duration time : {part.forward, part.backward_input, part.backward_weight,
+                                request.costs->transfer, request.costs->transfer}) {
+      all += static_cast<double>(time.count()) * request.microbatches;
+    }
+  }
+  if (all < 0x1p62) return std::nullopt;
+  return "the ops of a batch take longer than the clock counts: at most 146 years";
+}
+
+std::size_t stages_per_device(const ScheduleTraits& traits, const ScheduleRequest& request) {
+  return traits.stages_per_device == 0 ? request.chunks : traits.stages_per_device;
+}
+
+std::size_t part_count(const ScheduleTraits& traits, const ScheduleRequest& request) {
+  if (!request.replicas.empty()) return request.replicas.size();
+  return request.devices * stages_per_device(traits, request) / traits.stages_per_part;
+}
+
 std::optional<std::string> reason_against(const ScheduleTraits& traits,
                                           const ScheduleRequest& request) {
   if (auto reason = bad_size(traits, request)) return reason;
+  if (auto reason = bad_cap(request)) return reason;
+  if (auto reason = bad_costs(traits, request)) return reason;
   if (traits.only_devices != 0 && request.devices != traits.only_devices) {
     return fmt::format(
         "schedule {} is a pipeline of {} device, found {}: its replicas are its width", traits.name,

@@ -12,6 +12,7 @@
 
 #include "core/op.h"
 #include "core/placement.h"
+#include "core/units.h"
 
 namespace tandem {
 
@@ -38,6 +39,21 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
+/// What a microbatch takes on one part, and what of its activation is left between the gradients of
+/// the input and of the weights; by default one unit of time each, and all.
+struct PartCosts {
+  Duration forward{1}, backward_input{1}, backward_weight{1};
+  double kept = 1.0;  // 0 … 1
+  friend bool operator==(const PartCosts&, const PartCosts&) = default;
+};
+
+/// What automatic schedules order by.
+struct OrderCosts {
+  Table<PartId, PartCosts> parts;
+  Duration transfer{};  // over each edge between devices
+  friend bool operator==(const OrderCosts&, const OrderCosts&) = default;
+};
+
 struct ScheduleRequest {
   std::uint16_t devices = 1;
   std::int32_t microbatches = 1;
@@ -53,6 +69,10 @@ struct ScheduleRequest {
   Recompute recompute = Recompute::none;
   bool tied_embeddings = false;  // the first and the last part share the token embedding
   bool global_norm = false;      // updates wait for the norm of all gradients: clipping, NaN guard
+  std::optional<double> activation_cap = {};  // on each device, in activations of all its stages
+  std::optional<OrderCosts> costs = {};       // a row for each part; empty: unit times
+
+  PartCosts costs_of(PartId part) const { return costs ? costs->parts[part] : PartCosts{}; }
 };
 
 /// Flush is not a barrier: a forward waits for its own stage's update, which its device's order
@@ -82,6 +102,8 @@ struct ScheduleTraits {
   std::uint16_t only_devices = 0;         // the one number of devices that it takes; 0: any
   /// All stages update for the same microbatches, so that a norm over all of them is defined.
   bool updates_together = true;
+  /// The order depends on the costs of the request.
+  bool orders_by_costs = false;
   /// The backwards of a batch go from its last microbatch to its first, and so do the sums.
   bool backwards_descend = false;
   std::optional<std::string> (*reject)(const ScheduleRequest&);  // its own reason against it
@@ -93,6 +115,11 @@ std::span<const ScheduleTraits> schedules();
 
 /// By name or alias. Throws UsageError with the nearest name when there is none.
 const ScheduleTraits& find_schedule(std::string_view name);
+
+/// Stages that each device holds for a request.
+std::size_t stages_per_device(const ScheduleTraits& traits, const ScheduleRequest& request);
+/// Parts that the schedule cuts the model into for a request.
+std::size_t part_count(const ScheduleTraits& traits, const ScheduleRequest& request);
 
 /// Why the schedule can't serve a request; empty: it can.
 std::optional<std::string> reason_against(const ScheduleTraits& traits,

@@ -108,6 +108,7 @@ std::vector<Plan> combinations(const Plan& from) {
 std::optional<Alternative> fit(Plan plan, std::size_t own_depth, Bytes limit, RangeBytes& bytes) {
   if (std::int64_t{plan.depth} * plan.microbatches > kMostPlannedCells) return std::nullopt;
   const ScheduleTraits& traits = find_schedule(plan.schedule);
+  if (plan.depth != own_depth || !traits.orders_by_costs) plan.order_costs.reset();
   if (reason_against(traits, schedule_request(plan))) return std::nullopt;
   const Program program = lower(make_schedule(traits, schedule_request(plan)));
   const SlotCounts slots = count_slots(program);

@@ -14,6 +14,18 @@ namespace {
 
 constexpr std::int64_t kMostMicrobatches = 65'535;
 
+bool takes(const ScheduleTraits& schedule, std::string_view option) {
+  const auto& options = schedule.options;
+  return std::find(options.begin(), options.end(), option) != options.end();
+}
+
+/// Stashed weights are of another age on each stage, several copies of the model are not planned,
+/// and a cap is to be chosen: for those who ask.
+bool only_when_asked(const ScheduleTraits& row) {
+  return !row.trainable || row.weights == WeightSemantics::stashed || row.stages_per_part > 1 ||
+         takes(row, "activation-cap");
+}
+
 /// The schedules asked for, in the order of the registry.
 std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
                                            std::vector<Rejected>& rejected) {
@@ -22,14 +34,11 @@ std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
   std::vector<const ScheduleTraits*> rows;
   for (const ScheduleTraits& row : schedules()) {
     if (!asked.empty() && !asked.contains(&row)) continue;
-    // Stashed weights are of another age on each stage: for those who ask.
-    const bool copies = row.stages_per_part > 1;
-    if (asked.empty() && (!row.trainable || row.weights == WeightSemantics::stashed || copies))
-      continue;
+    if (asked.empty() && only_when_asked(row)) continue;
     if (!row.trainable) {
       rejected.push_back(
           {RejectCause::not_trainable, std::string(row.name), "it can be simulated, not trained"});
-    } else if (copies) {
+    } else if (row.stages_per_part > 1) {
       rejected.push_back({RejectCause::copies, std::string(row.name),
                           "a pipeline holds several copies of the model: it can be simulated and "
                           "trained by a plan written by hand, not planned"});
@@ -92,11 +101,6 @@ std::uint16_t deepest(const PlanRequest& request, std::vector<Rejected>& rejecte
                         fmt::format("more stages than layers: the model has {}", layers)});
   }
   return depth;
-}
-
-bool takes(const ScheduleTraits& schedule, std::string_view option) {
-  const auto& options = schedule.options;
-  return std::find(options.begin(), options.end(), option) != options.end();
 }
 
 /// Replicas of a pipeline of `depth` devices. One device's are data parallelism, whatever the

@@ -155,12 +155,16 @@ class Search {
     candidate.schedule = shape.schedule;
     Plan& plan = candidate.plan;
     plan = plan_of(request_, shape, extra);
-    const Schedule schedule = make_schedule(*shape.schedule, schedule_request(plan));
-    const Program program = lower(schedule);
-    const SlotCounts slots = count_slots(program);
+    Schedule schedule = make_schedule(*shape.schedule, schedule_request(plan));
     const StageWork work(schedule);
     const LayerTimes& layer_times = times(plan.microbatch_size, plan.recompute);
     plan.stages = fastest_cut(work, layer_times);
+    if (shape.schedule->orders_by_costs) {
+      plan.order_costs = order_costs(costs_from_profile(request_.profile, plan), plan.recompute);
+      schedule = make_schedule(*shape.schedule, schedule_request(plan));
+    }
+    const Program program = lower(schedule);
+    const SlotCounts slots = count_slots(program);
     candidate.memory = device_memory(program, slots, plan, bytes_);
     if (request_.memory && memory_miss(candidate.memory, *request_.memory)) {
       if (const auto miss = cut_to_fit(program, slots, work, plan)) return *miss;

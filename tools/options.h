@@ -42,6 +42,7 @@ class Options {
   /// As if it did not give the option.
   void unset(const std::string& name) { values_.erase(name); }
 
+  const std::string& command() const { return command_; }
   bool has(const std::string& name) const { return values_.count(name) > 0; }
   const std::vector<std::string>& words() const { return words_; }
   std::string text(const std::string& name, const std::string& otherwise = {}) const;

@@ -39,12 +39,17 @@ void check_options(const std::string& path, const Plan& plan, const ScheduleTrai
                        {"extra-in-flight", "extra_in_flight", plan.extra_in_flight != 0},
                        {"replicas", "replicas", !plan.replicas.empty()},
                        {"directions", "directions", plan.directions != 2},
-                       {"vertical-sync", "vertical_sync", plan.vertical_sync}};
+                       {"vertical-sync", "vertical_sync", plan.vertical_sync},
+                       {"activation-cap", "activation_cap", plan.activation_cap.has_value()}};
   const auto& taken = traits.options;
   for (const Given& one : all) {
     if (one.option == "chunks" && traits.stages_per_device == 0) continue;
     if (!one.given || std::find(taken.begin(), taken.end(), one.option) != taken.end()) continue;
     reject(path, "/" + one.key, fmt::format("schedule {} has no such option", traits.name));
+  }
+  if (plan.order_costs && !traits.orders_by_costs) {
+    reject(path, "/order_costs",
+           fmt::format("schedule {} has the same order at any costs", traits.name));
   }
 }
 

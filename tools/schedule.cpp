@@ -1,5 +1,8 @@
 // tandem schedule NAME: prints a schedule; tandem schedule --list: the registry.
 
+#include <optional>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "core/graph.h"
@@ -9,6 +12,7 @@
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
 #include "tools/command.h"
+#include "tools/cost_options.h"
 #include "tools/json_output.h"
 #include "tools/schedule_options.h"
 #include "tools/terminal.h"
@@ -57,8 +61,8 @@ int list(bool json) {
   return 0;
 }
 
-/// Start and end of every op at unit cost: F = B = W = 1, whole backward 2, transfers free.
-SimulationResult at_unit_cost(const Program& program) {
+/// F = B = W = 1, whole backward 2, transfers free.
+StageCosts unit_costs(std::size_t parts) {
   constexpr Duration kUnit = std::chrono::milliseconds(1);
   const StageTimes unit{.forward = kUnit,
                         .recompute = kUnit,
@@ -67,10 +71,32 @@ SimulationResult at_unit_cost(const Program& program) {
                         .backward_weight = kUnit,
                         .update = {},
                         .reduce = {}};
-  const CostTable costs =
-      price(program,
-            cost_model(program.placement(), uniform_costs(program.placement().parts(), unit, {})));
-  return simulate(program, costs, {.batches = 1, .record = true});
+  return uniform_costs(parts, unit, {});
+}
+
+/// The costs that were given to a schedule that orders by them, for any other none.
+std::optional<GivenCosts> costs_to_order_by(const Options& options, const ScheduleTraits& traits,
+                                            const ScheduleRequest& request) {
+  for (const char* name : cost_options()) {
+    if (!options.has(name)) continue;
+    if (traits.orders_by_costs) {
+      return given_costs(options, part_count(traits, request), stages_per_device(traits, request));
+    }
+    throw UsageError(fmt::format("schedule {} has the same order at any costs: --{} is not taken",
+                                 traits.name, name));
+  }
+  return std::nullopt;
+}
+
+void draw(const Schedule& schedule, StageCosts costs, bool as_graph) {
+  const Program program = lower(schedule);
+  if (as_graph) {
+    fmt::print("{}", to_dot(program));
+    return;
+  }
+  const CostTable table = price(program, cost_model(program.placement(), std::move(costs)));
+  const SimulationResult result = simulate(program, table, {.batches = 1, .record = true});
+  fmt::print("{}", picture(program, *result.timeline, picture_options()));
 }
 
 Json as_json(const Schedule& schedule) {
@@ -97,8 +123,10 @@ Json as_json(const Schedule& schedule) {
 
 int run_schedule(const Arguments& arguments) {
   Options options("schedule", "NAME --devices P --microbatches M [options]",
-                  "Prints a schedule, one row a device.");
+                  "Prints a schedule, one row a device. Costs are for automatic schedules, which "
+                  "order by them.");
   add_schedule_options(options);
+  add_cost_options(options);
   options.value("format", "F", "text|picture|json|pytorch-csv|dot (default text)")
       .flag("list", "the registry as a table")
       .words("NAME", 0, 1);
@@ -120,7 +148,11 @@ int run_schedule(const Arguments& arguments) {
     throw UsageError(
         fmt::format("tandem schedule: --json and --format {} exclude each other", format));
   }
-  const Schedule schedule = make_schedule(traits, schedule_request(options, traits));
+  ScheduleRequest request = schedule_request(options, traits);
+  if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
+  std::optional<GivenCosts> given = costs_to_order_by(options, traits, request);
+  if (given) request.costs = order_costs(*given, request.recompute);
+  const Schedule schedule = make_schedule(traits, request);
   if (format == "json" || options.has("json")) {
     print_result("schedule", {{"schedule", traits.name}, {"devices", schedule.placement.devices}},
                  Json::object(), as_json(schedule));
@@ -129,10 +161,7 @@ int run_schedule(const Arguments& arguments) {
   } else if (format == "text") {
     fmt::print("{}", print_schedule(schedule));
   } else {
-    const Program program = lower(schedule);
-    const SimulationResult result = at_unit_cost(program);
-    fmt::print("{}", format == "dot" ? to_dot(program)
-                                     : picture(program, *result.timeline, picture_options()));
+    draw(schedule, given ? given->times : unit_costs(schedule.placement.parts()), format == "dot");
   }
   return 0;
 }

@@ -29,8 +29,9 @@ std::vector<std::uint16_t> parse_replicas(const std::string& text) {
   return replicas;
 }
 
-constexpr const char* kOptionsOfSome[] = {"chunks",     "group", "extra-in-flight", "replicas",
-                                          "directions", "waves", "vertical-sync"};
+constexpr const char* kOptionsOfSome[] = {"chunks",        "group",         "extra-in-flight",
+                                          "replicas",      "directions",    "waves",
+                                          "vertical-sync", "activation-cap"};
 
 /// What stands for --devices where it is not given: the replicas of all parts, or the only number
 /// that the schedule takes.
@@ -59,9 +60,12 @@ void add_schedule_options(Options& options) {
       .value("replicas", "A-B-C", "pipedream: replicas of each stage, such as 2-1-1")
       .value("waves", "W", "hanayo: times down the devices and back up (default 1)")
       .value("directions", "K", "chimera: pipelines, half of them each way (default 2)")
-      .flag("vertical-sync", "pipedream: a microbatch uses one version on all stages");
+      .flag("vertical-sync", "pipedream: a microbatch uses one version on all stages")
+      .value("activation-cap", "X",
+             "zb-auto, v-adaptive: activations that a device may hold, in those of all its stages "
+             "(default: any number, P)");
   add_clip_option(options);
-  for (const char* name : {"activation-cap", "slices"}) options.absent(name);
+  options.absent("slices");
 }
 
 std::span<const char* const> options_of_some_schedules() { return kOptionsOfSome; }
@@ -126,6 +130,9 @@ ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& t
   request.directions =
       static_cast<std::uint16_t>(options.integer("directions", 1, kMostDevices, 2));
   request.vertical_sync = options.has("vertical-sync");
+  if (options.has("activation-cap")) {
+    request.activation_cap = options.number("activation-cap", 0.0, 65535.0, 0.0);
+  }
   const std::string recompute = options.choice("recompute", {"none", "selective", "full"});
   request.recompute = recompute == "full"        ? Recompute::full
                       : recompute == "selective" ? Recompute::selective

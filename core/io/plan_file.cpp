@@ -98,6 +98,37 @@ Prediction read_prediction(const JsonReader& reader) {
   return predicted;
 }
 
+PartCosts read_part_costs(const JsonReader& reader) {
+  PartCosts costs;
+  if (!reader.object({"forward_ns", "backward_input_ns", "backward_weight_ns"})) return costs;
+  costs.forward = reader["forward_ns"].duration();
+  costs.backward_input = reader["backward_input_ns"].duration();
+  costs.backward_weight = reader["backward_weight_ns"].duration();
+  return costs;
+}
+
+OrderCosts read_order_costs(const JsonReader& reader, std::size_t parts) {
+  OrderCosts costs;
+  if (!reader.object({"stages", "transfer_ns"})) return costs;
+  const JsonReader stages = reader["stages"];
+  for (const JsonReader& row : stages.array()) costs.parts.push_back(read_part_costs(row));
+  if (stages.kind() == JsonKind::array && costs.parts.size() != parts) {
+    stages.expected(fmt::format("{} stages, as many as the plan has", parts));
+  }
+  costs.transfer = reader["transfer_ns"].duration();
+  return costs;
+}
+
+Json order_costs_json(const OrderCosts& costs) {
+  Json stages = Json::array();
+  for (const PartCosts& part : costs.parts) {
+    stages.push_back({{"forward_ns", part.forward.count()},
+                      {"backward_input_ns", part.backward_input.count()},
+                      {"backward_weight_ns", part.backward_weight.count()}});
+  }
+  return {{"stages", std::move(stages)}, {"transfer_ns", costs.transfer.count()}};
+}
+
 /// The model, the devices and their stages, and what must agree with them.
 void read_cut(const JsonReader& root, Plan& plan) {
   const std::size_t before = root.complaints();
@@ -140,9 +171,11 @@ void check_size(const JsonReader& root, const Plan& plan) {
 
 Plan read_plan_object(const JsonReader& root) {
   Plan plan;
-  if (!root.object({"version", "model", "schedule", "width", "depth", "microbatch_size",
-                    "microbatches", "chunks", "group", "extra_in_flight", "replicas", "directions",
-                    "vertical_sync", "recompute", "global_norm", "optimizer", "stages", "profile",
+  if (!root.object({"version",     "model",           "schedule",     "width",
+                    "depth",       "microbatch_size", "microbatches", "chunks",
+                    "group",       "extra_in_flight", "replicas",     "vertical_sync",
+                    "directions",  "activation_cap",  "order_costs",  "recompute",
+                    "global_norm", "optimizer",       "stages",       "profile",
                     "predicted"})) {
     return plan;
   }
@@ -158,6 +191,10 @@ Plan read_plan_object(const JsonReader& root) {
     plan.directions = root["directions"].integer<std::uint16_t>(1, kMostDevices);
   if (root.has("vertical_sync")) plan.vertical_sync = root["vertical_sync"].boolean();
   if (root.has("global_norm")) plan.global_norm = root["global_norm"].boolean();
+  if (root.has("activation_cap")) plan.activation_cap = root["activation_cap"].number(1.0);
+  if (root.has("order_costs")) {
+    plan.order_costs = read_order_costs(root["order_costs"], plan.stages.size());
+  }
   plan.recompute = root["recompute"].one_of(kRecomputations);
   plan.optimizer = read_optimizer(root["optimizer"]);
   plan.profile = root["profile"].string();
@@ -195,6 +232,8 @@ std::string plan_text(const Plan& plan) {
   if (!plan.replicas.empty()) json["replicas"] = plan.replicas;
   if (plan.directions != 2) json["directions"] = plan.directions;
   if (plan.vertical_sync) json["vertical_sync"] = true;
+  if (plan.activation_cap) json["activation_cap"] = *plan.activation_cap;
+  if (plan.order_costs) json["order_costs"] = order_costs_json(*plan.order_costs);
   json["recompute"] = name(plan.recompute);
   if (plan.global_norm) json["global_norm"] = true;
   json["optimizer"] = name(plan.optimizer);

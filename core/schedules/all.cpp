@@ -345,7 +345,7 @@ const Rows& registry() {
   static const Rows kRows = [] {
     Rows all;
     for (const Rows& rows : {baseline_rows(), flush_rows(), split_rows(), two_stage_rows(),
-                             two_way_rows(), endless_rows(), probe_rows()}) {
+                             two_way_rows(), automatic_rows(), endless_rows(), probe_rows()}) {
       all.insert(all.end(), rows.begin(), rows.end());
     }
     return all;

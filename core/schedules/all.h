@@ -22,7 +22,18 @@ Schedule make_interleaved_zero_bubble(const ScheduleRequest& request);
 
 Schedule make_zero_bubble_h1(const ScheduleRequest& request);
 Schedule make_zero_bubble_h2(const ScheduleRequest& request);
+Schedule make_zero_bubble_1p(const ScheduleRequest& request);
+Schedule make_zero_bubble_2p(const ScheduleRequest& request);
+Schedule make_zero_bubble_auto(const ScheduleRequest& request);
 Schedule make_zero_bubble_v(const ScheduleRequest& request);
+Schedule make_zero_bubble_v_auto(const ScheduleRequest& request);
+
+Schedule make_one_forward_one_backward_v(const ScheduleRequest& request);
+Schedule make_v_min(const ScheduleRequest& request);
+Schedule make_v_half(const ScheduleRequest& request);
+Schedule make_v_zero_bubble(const ScheduleRequest& request);
+std::optional<std::string> reject_v_adaptive(const ScheduleRequest& request);
+Schedule make_v_adaptive(const ScheduleRequest& request);
 
 Schedule make_two_stage_naive(const ScheduleRequest& request);
 Schedule make_two_stage_gpipe(const ScheduleRequest& request);
@@ -49,5 +60,8 @@ std::optional<std::string> reject_double_buffered(const ScheduleRequest& request
 Schedule make_double_buffered(const ScheduleRequest& request);
 
 Schedule make_v_probe(const ScheduleRequest& request);
+
+/// Their rows of the registry.
+std::vector<ScheduleTraits> automatic_rows();
 
 }  // namespace tandem

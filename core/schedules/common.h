@@ -15,6 +15,9 @@
 
 namespace tandem {
 
+/// An activation, counted in integers so that a sum that reaches a cap equals it.
+inline constexpr std::int64_t kActivation = 1 << 20;
+
 /// A schedule with no ops yet: name, m, width and the tied first and last part set from the
 /// request.
 inline Schedule empty_schedule(std::string_view name, const ScheduleRequest& request,

@@ -18,6 +18,17 @@ StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration tr
           .norm = {}};
 }
 
+OrderCosts order_costs(const StageCosts& costs, Recompute recompute) {
+  OrderCosts result{.parts = {}, .transfer = costs.transfer};
+  for (const StageTimes& times : costs.parts) {
+    const Duration again = recompute == Recompute::full ? times.recompute : Duration{};
+    result.parts.push_back({.forward = times.forward,
+                            .backward_input = times.backward_input + again,
+                            .backward_weight = times.backward_weight});
+  }
+  return result;
+}
+
 Duration compute_lane_time(OpKind kind, const StageTimes& times) {
   switch (kind) {
     case OpKind::forward:

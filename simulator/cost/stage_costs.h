@@ -50,6 +50,10 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
 /// The same for all that a plan says.
 StageCosts costs_from_profile(const Profile& profile, const Plan& plan);
 
+/// What an automatic schedule orders by. A full recomputation counts with the gradient of the
+/// input, which it stands before.
+OrderCosts order_costs(const StageCosts& costs, Recompute recompute);
+
 /// REQUIRES: `costs` has a row for each part of `placement`.
 CostModel cost_model(const Placement& placement, StageCosts costs);
 

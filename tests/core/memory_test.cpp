@@ -215,6 +215,7 @@ TEST_P(EverySchedulesSlots, AreEnoughAndHardlyMore) {
         // Weight gradients of a batch at once give their slots back at once.
         const bool batched = wanted.schedule.starts_with("2bp");
         if (ring && batched) most = few + wanted.request.microbatches;
+        if (ring && wanted.request.costs) ++most;  // later still, behind a slow stage
         EXPECT_LE(enough, most) << wanted.name() << " " << name(static_cast<SlotKind>(kind));
       }
     }

@@ -133,6 +133,28 @@ TEST(PlanFile, HoldsTheOptionsOfSomeSchedulesOnlyWhereTheySaySomething) {
   EXPECT_TRUE(request.global_norm);
 }
 
+TEST(PlanFile, CarriesWhatItsOrderWasMadeBy) {
+  const std::string stage = R"({"forward_ns": 3, "backward_input_ns": 4, "backward_weight_ns": 2})";
+  const std::string key = R"("order_costs": {"stages": [)";
+  const std::string rest = R"(], "transfer_ns": 5}, "activation_cap": 2.5, "optimizer")";
+  const Plan plan = parse_plan(
+      "plan.json", plan_with("\"optimizer\"", key + stage + ", " + stage + ", " + stage + rest));
+  const ScheduleRequest request = schedule_request(plan);
+  EXPECT_EQ(request.activation_cap, 2.5);
+  ASSERT_TRUE(request.costs.has_value());
+  EXPECT_EQ(request.costs->transfer, Duration(5));
+  EXPECT_EQ(request.costs->parts[PartId{2}], (PartCosts{Duration(3), Duration(4), Duration(2)}));
+  const std::string text = plan_text(plan);
+  EXPECT_EQ(plan_text(parse_plan("again.json", text)), text);
+  EXPECT_EQ(schedule_request(parse_plan("again.json", text)).costs, request.costs);
+  EXPECT_EQ(plan_text(parse_plan("plan.json", kPlan)).find("order_costs"), std::string::npos);
+  EXPECT_EQ(first_line(error_with("\"optimizer\"", key + stage + rest)),
+            "plan.json:11:29: error: /order_costs/stages: expected 3 stages, as many as the plan "
+            "has, found an array");
+  EXPECT_EQ(first_line(error_with("\"optimizer\"", "\"activation_cap\": 0.5, \"optimizer\"")),
+            "plan.json:11:21: error: /activation_cap: expected a number >= 1, found 0.5");
+}
+
 TEST(PlanFile, StagesAreAsManyAsTheChunksOrTheReplicasSay) {
   const std::string depth = "\"depth\": 3";
   std::string chunked = plan_with("[3, 6], [6, 10]", "[3, 4], [4, 5], [5, 6], [6, 7], [7, 10]");

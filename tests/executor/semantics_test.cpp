@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/pipelines.h"
 #include "tests/support/trajectory.h"
 
 namespace tandem {
@@ -104,6 +105,30 @@ TEST(Semantics, HoldForExtraMicrobatchesInFlight) {
       .schedule = "2bw", .devices = 4, .microbatches = 7, .extra_in_flight = 3, .batches = 5};
   expect_equal(by_executor<float>(test, testing::seeded_delays(3, std::chrono::microseconds(300))),
                by_reference<float>(test, WeightSemantics::delayed_by_one));
+}
+
+// Seeded sizes, costs and caps of the schedules that order by them, and of the Vs.
+TEST(Semantics, HoldForAutomaticSchedulesOnManyDevices) {
+  std::mt19937 random(20);
+  const auto below = [&random](std::uint32_t bound) { return static_cast<int>(random() % bound); };
+  for (const char* name : {"zb-1p", "zb-2p", "zb-auto", "zbv", "zbv-auto", "1f1b-v", "v-min",
+                           "v-half", "v-zb", "v-adaptive"}) {
+    const ScheduleTraits& row = find_schedule(name);
+    for (const std::uint16_t devices : {std::uint16_t{5}, std::uint16_t{6}}) {
+      TrainingCase test = TrainingCase::on(name, devices);
+      test.microbatches = 1 + below(12);
+      test.width = static_cast<std::uint16_t>(1 + below(2));
+      test.batches = 3;
+      if (row.orders_by_costs) {
+        test.costs = testing::uneven_costs(part_count(row, {.devices = devices, .replicas = {}}));
+      }
+      if (!row.options.empty()) test.activation_cap = 1.0 * devices - below(2);
+      SCOPED_TRACE(fmt::format("{} p {} m {}", name, devices, test.microbatches));
+      expect_equal(
+          by_executor<float>(test, testing::seeded_delays(8, std::chrono::microseconds(300))),
+          by_reference<float>(test, WeightSemantics::vanilla));
+    }
+  }
 }
 
 TEST(Semantics, HoldForTwoStagesOnADevice) {

@@ -71,6 +71,21 @@ Tried attempt(const PlanRequest& request, Plan plan) {
   return tried;
 }
 
+/// What the order is made by: the costs of the fastest cut, whether or not that fits.
+std::optional<OrderCosts> order_costs_of(const PlanRequest& request, const Plan& plan) {
+  if (!find_schedule(plan.schedule).orders_by_costs) return std::nullopt;
+  std::optional<Tried> fastest;
+  testing::each_cut(static_cast<std::int32_t>(layers_of(plan.model).size()),
+                    static_cast<std::int32_t>(part_count(plan)),
+                    [&](const std::vector<LayerRange>& cut) {
+                      Plan with = plan;
+                      with.stages = cut;
+                      Tried tried = attempt(request, with);
+                      if (!fastest || tried.work < fastest->work) fastest = std::move(tried);
+                    });
+  return order_costs(costs_from_profile(request.profile, fastest->plan), plan.recompute);
+}
+
 /// The cut that the planner promises: slowest stage first, then the second slowest, then the
 /// shorter first stage. Of those that fit; where devices have several stages it is taken or left,
 /// and then the one whose stages hold least.
@@ -79,8 +94,10 @@ std::optional<Tried> best_cut(const PlanRequest& request, const Plan& plan) {
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
   const auto parts = static_cast<std::int32_t>(part_count(plan));
   const bool several = parts > plan.depth;
+  const std::optional<OrderCosts> by = order_costs_of(request, plan);
   testing::each_cut(layers, parts, [&](const std::vector<LayerRange>& cut) {
     Plan with = plan;
+    with.order_costs = by;
     with.stages = cut;
     Tried tried = attempt(request, with);
     if (several && (!smallest || tried.held < smallest->held)) smallest = tried;
@@ -129,6 +146,7 @@ std::vector<Tried> brute_force(const PlanRequest& request) {
   for (const ScheduleTraits& row : schedules()) {
     if (!row.trainable || row.weights == WeightSemantics::stashed) continue;
     if (row.stages_per_part > 1) continue;
+    if (row.name == "zb-auto" || row.name == "v-adaptive") continue;  // their cap is to be chosen
     for (const Plan& frame : frames(request, row)) {
       for (const std::int32_t size : {1, 2}) {
         if (request.global_batch / size % frame.width != 0) continue;

@@ -158,7 +158,7 @@ TEST(Search, SaysWhatIsNearestWhenNothingFits) {
   ASSERT_TRUE(result.ranked.empty());
   EXPECT_EQ(
       explain_infeasible(request, result),
-      "no plan fits in 19.5 KiB a device: 116 were tried; the nearest, model-parallel, 2 stages, "
+      "no plan fits in 19.5 KiB a device: 152 were tried; the nearest, model-parallel, 2 stages, "
       "microbatches 1 x 4, needs 74.0 KiB on device 1, 54.5 KiB too much (largest: optimizer, "
       "29.9 KiB)");
 }

@@ -24,6 +24,15 @@ inline SimulationResult simulated(const Pipeline& wanted, const PlainCosts& cost
   return simulate(program, plain_costs(program, costs), {.batches = batches});
 }
 
+/// Costs of one op: of a stage, or of a chunk where devices hold several.
+inline PlainCosts split(std::int64_t forward, std::int64_t input, std::int64_t weight,
+                        std::int64_t transfer = 0) {
+  return {.forward = forward,
+          .backward = input + weight,
+          .transfer = transfer,
+          .backward_weight = weight};
+}
+
 /// Nanoseconds a batch; REQUIRES: whole.
 inline std::int64_t period(const SimulationResult& result) {
   EXPECT_EQ(result.cycle.count() % result.cycle_batches, 0);

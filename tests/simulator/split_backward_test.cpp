@@ -17,15 +17,6 @@
 namespace tandem::testing {
 namespace {
 
-/// Costs of one op: of a stage, or of a chunk where devices hold several.
-PlainCosts split(std::int64_t forward, std::int64_t input, std::int64_t weight,
-                 std::int64_t transfer = 0) {
-  return {.forward = forward,
-          .backward = input + weight,
-          .transfer = transfer,
-          .backward_weight = weight};
-}
-
 // As in family_test: UPDATE=1 is no answer to a difference.
 TEST(PublishedSplitOrders, AreOursToTheOpWithTheirFigures) {
   std::string text =

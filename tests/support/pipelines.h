@@ -32,6 +32,8 @@ struct Pipeline {
     if (request.group > 0) text += fmt::format("_g{}", request.group);
     if (request.directions != 2) text += fmt::format("_k{}", request.directions);
     if (request.vertical_sync) text += "_sync";
+    if (request.activation_cap) text += fmt::format("_cap{}", *request.activation_cap);
+    if (request.costs) text += "_costs";
     if (request.recompute == Recompute::full) text += "_recompute";
     if (request.tied_embeddings) text += "_tied";
     if (request.global_norm) text += "_norm";
@@ -77,6 +79,18 @@ inline bool is_served(const Pipeline& wanted) {
   return !reason_against(find_schedule(wanted.schedule), wanted.request);
 }
 
+/// Costs that differ from part to part and from kind to kind.
+inline OrderCosts uneven_costs(std::size_t parts) {
+  OrderCosts costs{.parts = {}, .transfer = Duration(2)};
+  for (std::size_t part = 0; part < parts; ++part) {
+    const auto spread = static_cast<std::int64_t>(part * 5 % 7);
+    costs.parts.push_back({.forward = Duration(10 + spread),
+                           .backward_input = Duration(13 - spread),
+                           .backward_weight = Duration(5 + 2 * spread)});
+  }
+  return costs;
+}
+
 /// A schedule for p devices and m microbatches in each way that its own options allow.
 inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, std::int32_t m) {
   const auto takes = [&](std::string_view option) {
@@ -100,6 +114,14 @@ inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, st
   }
   if (takes("group")) {
     vary([&](ScheduleRequest& request) { request.group = p + 1; });
+  }
+  if (takes("activation-cap")) {
+    vary([&](ScheduleRequest& request) { request.activation_cap = (p + 1) / 2.0; });
+  }
+  if (traits.orders_by_costs) {
+    vary([&](ScheduleRequest& request) {
+      request.costs = uneven_costs(part_count(traits, request));
+    });
   }
   if (takes("replicas")) {
     for (const std::vector<std::uint16_t>& replicas : {std::vector<std::uint16_t>{2, 1},

@@ -1,7 +1,9 @@
 #pragma once
 // Small trainings for tests: a plan in one struct, run by the executor or by the serial reference.
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
@@ -30,6 +32,8 @@ struct TrainingCase {
   std::vector<std::uint16_t> replicas = {};
   std::uint16_t directions = 2;
   bool vertical_sync = false;
+  std::optional<double> activation_cap = {};
+  std::optional<OrderCosts> costs = {};
   GradientGuard guard = {};
   std::int64_t batches = 4;
   Recompute recompute = Recompute::none;
@@ -42,7 +46,7 @@ struct TrainingCase {
     TrainingCase test{.schedule = schedule, .devices = devices};
     const std::uint16_t stages = find_schedule(schedule).stages_per_device;
     if (stages == 0) test.chunks = 2;
-    if (stages != 1) test.model.blocks = 3;
+    if (stages != 1) test.model.blocks = std::max(3, devices - 1);
     return test;
   }
 
@@ -58,7 +62,9 @@ struct TrainingCase {
             .width = width,
             .recompute = recompute,
             .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,
-            .global_norm = guard.is_global()};
+            .global_norm = guard.is_global(),
+            .activation_cap = activation_cap,
+            .costs = costs};
   }
   Schedule make() const { return make_schedule(find_schedule(schedule), request()); }
   bool is_served() const { return !reason_against(find_schedule(schedule), request()); }

@@ -150,8 +150,8 @@ TEST_F(BadFile, SchedulesThatCannotServeThePlan) {
   expect_plan_refused("\"2bw\"", "\"2wb\"",
                       "plan.json:4:13: error: /schedule: unknown schedule \"2wb\"; did you mean "
                       "\"2bw\"? (tandem schedule --list shows all)");
-  expect_plan_refused("\"2bw\"", "\"zb-auto\"",
-                      "plan.json:4:13: error: /schedule: schedule zb-auto is not in this version "
+  expect_plan_refused("\"2bw\"", "\"terapipe\"",
+                      "plan.json:4:13: error: /schedule: schedule terapipe is not in this version "
                       "(tandem schedule --list shows all that are)");
   expect_plan_refused("\"microbatches\": 4", "\"microbatches\": 1",
                       "plan.json:4:13: error: /schedule: 2bw needs at least 2 microbatches a batch "

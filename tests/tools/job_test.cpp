@@ -100,6 +100,30 @@ TEST_F(Job, SimulatesAPlanByItsProfile) {
                "error: tandem simulate: a plan has measured costs: --forward is not taken");
 }
 
+// The order is made again from what the plan carries, not from whatever profile is at hand.
+TEST_F(Job, APlanMakesTheOrderThatItWasPlannedWith) {
+  write_plan();
+  good(
+      "plan --profile profile.json --devices 2 --global-batch 6 --schedule zb-2p --output "
+      "plan.json");
+  const std::string text = read("plan.json");
+  EXPECT_THAT(text, HasSubstr("\"order_costs\""));
+  const double planned = Json::parse(text)["predicted"]["period_s"];
+  EXPECT_DOUBLE_EQ(json_of("simulate plan.json --json")["result"]["period_s"], planned);
+  // Links a thousand times as slow would have made another order.
+  std::string other = text;
+  const std::size_t at = other.find("\"transfer_ns\": 1000");
+  ASSERT_NE(at, std::string::npos);
+  other.replace(at, 19, "\"transfer_ns\": 1000000");
+  write("other.json", other);
+  EXPECT_NE(json_of("simulate other.json --json")["result"]["makespan_s"],
+            json_of("simulate plan.json --json")["result"]["makespan_s"]);
+  EXPECT_THAT(good("train plan.json --steps 2 --verify").out, HasSubstr("verified: every weight"));
+  write("plan.json", with(plan_text(), "\"optimizer\"",
+                          "\"order_costs\": {\"stages\": [], \"transfer_ns\": 0}, \"optimizer\""));
+  EXPECT_EQ(tandem("check plan.json").code, 3);
+}
+
 TEST_F(Job, PlanExplainsWhyNothingFits) {
   write_plan();
   const Ran ran = tandem(
@@ -111,8 +135,8 @@ TEST_F(Job, PlanExplainsWhyNothingFits) {
   expect_error("plan --devices 2 --global-batch 4", 2, "error: tandem plan: --profile is missing");
   expect_error("plan --profile profile.json --devices 2 --global-batch 4 --schedule ,", 2,
                "error: tandem plan: --schedule: expected names such as 2bw,1f1b, found none");
-  expect_error("plan --profile profile.json --devices 2 --global-batch 4 --schedule zb-auto", 2,
-               "error: schedule zb-auto is not in this version (tandem schedule --list shows all "
+  expect_error("plan --profile profile.json --devices 2 --global-batch 4 --schedule terapipe", 2,
+               "error: schedule terapipe is not in this version (tandem schedule --list shows all "
                "that are)");
 }
 

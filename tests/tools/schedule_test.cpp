@@ -163,10 +163,36 @@ TEST_F(ScheduleCommand, RefusesWhatAScheduleDoesNotHave) {
                "error: schedule 1f1b has no option --directions");
   expect_error("schedule hanayo --chunks 4" + shape, 2,
                "error: schedule hanayo has no option --chunks");
-  for (const std::string option : {"activation-cap", "slices"}) {
+  expect_error("schedule zb-2p --activation-cap 4" + shape, 2,
+               "error: schedule zb-2p has no option --activation-cap");
+  expect_error("schedule zb-h1 --forward 1ms" + shape, 2,
+               "error: schedule zb-h1 has the same order at any costs: --forward is not taken");
+  for (const std::string option : {"slices"}) {
     expect_error("schedule 1f1b --" + option + " 2" + shape, 2,
                  "error: tandem schedule: --" + option + " is not in this version");
   }
+}
+
+// Forwards that take longer than their gradients leave less room before the first backward.
+TEST_F(ScheduleCommand, OrdersByCosts) {
+  const std::string shape = "schedule zb-auto --devices 3 --microbatches 4";
+  const std::string unit = tandem(shape).out;
+  EXPECT_EQ(unit,
+            "# zb-auto  devices 3  microbatches 4\n"
+            "0 | f0 f1 f2 f3 i0 w0 i1 w1 i2 w2 i3 w3 U\n"
+            "1 | f0 f1 f2 i0 f3 i1 w0 i2 w1 i3 w2 w3 U\n"
+            "2 | f0 i0 f1 i1 f2 i2 f3 i3 w0 w1 w2 w3 U\n");
+  const std::string equal = " --forward 1ms --backward-input 1ms --backward-weight 1ms";
+  EXPECT_EQ(tandem(shape + equal).out, unit);
+  EXPECT_EQ(tandem(shape + " --forward 3ms --backward 2ms").out,
+            "# zb-auto  devices 3  microbatches 4\n"
+            "0 | f0 f1 f2 i0 f3 w0 i1 w1 i2 w2 i3 w3 U\n"
+            "1 | f0 f1 i0 f2 i1 f3 i2 w0 w1 w2 i3 w3 U\n"
+            "2 | f0 i0 f1 i1 f2 i2 f3 i3 w0 w1 w2 w3 U\n");
+  EXPECT_NE(tandem(shape + " --activation-cap 1").out, unit);
+  expect_error(shape + " --forward 1ms", 2,
+               "error: tandem schedule: give either --backward, or --backward-input and "
+               "--backward-weight");
 }
 
 TEST_F(ScheduleCommand, TakesTheOptionsOfTheFamily) {

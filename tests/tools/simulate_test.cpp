@@ -261,6 +261,19 @@ TEST_F(Simulate, SaysWhatIsMissing) {
                "error: tandem simulate: the plan says --schedule already");
 }
 
+// Of the zero bubble paper's Table 5: 1.5B, 24 microbatches, of whose activations 32h of 34h + 5as
+// are left behind an input gradient.
+TEST_F(Simulate, OrdersAnAutomaticScheduleByTheCostsGiven) {
+  const std::string wanted =
+      "simulate --schedule zb-2p --devices 8 --microbatches 24 --forward 18.522ms "
+      "--backward-input 18.086ms --backward-weight 9.337ms --transfer 0.601ms --lanes ideal "
+      "--activation-bytes 201216B --weight-gradient-bytes 73728B --json";
+  EXPECT_LT(json_of(wanted)["result"]["bubble_of_span"], 0.04335);
+  EXPECT_GT(json_of(with(wanted, "zb-2p", "zb-1p"))["result"]["bubble_of_span"], 0.1);
+  EXPECT_EQ(json_of(with(wanted, "zb-2p", "zb-auto --activation-cap 8"))["result"],
+            json_of(with(wanted, "zb-2p", "zb-1p"))["result"]);
+}
+
 TEST_F(Simulate, OptionsOfTheContractAreNotUnknown) {
   for (const std::string option : {"model gpt2-xl", "cluster 8xp3.16xlarge", "report x.html"}) {
     expect_error(kGolden + " --" + option, 2,

@@ -42,6 +42,7 @@ struct Benchmark {
 std::span<const Benchmark> benchmarks();
 
 std::vector<Section> bench_pipeline(const Settings& settings);
+std::vector<Section> bench_schedules(const Settings& settings);
 std::vector<Section> bench_simulator(const Settings& settings);
 std::vector<Section> bench_training(const Settings& settings);
 

@@ -22,6 +22,7 @@ using tools::Json;
 
 constexpr Benchmark kBenchmarks[] = {
     {"simulator", "rates of generating, lowering, verifying and simulating", bench_simulator},
+    {"schedules", "seconds that automatic schedulers take", bench_schedules},
     {"pipeline", "two stages on two cores beside their simulated ideal", bench_pipeline},
     {"training", "tokens a second on the CPU, beside PyTorch and the cores' peak", bench_training},
 };

@@ -1,0 +1,94 @@
+#include "core/schedules/v_grid.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/schedules/common.h"
+
+namespace tandem {
+
+VSource source_of(std::size_t device, VOp leg, std::size_t devices) {
+  const bool enters = device == (is_down(leg) ? 0 : devices - 1);
+  if (!enters) return {is_down(leg) ? device - 1 : device + 1, leg};
+  return {device, leg == VOp::forward_down ? VOp::idle : static_cast<VOp>(index(leg) - 1)};
+}
+
+void fill_with_weights(VRow& row) {
+  std::size_t down = 0, up = 0;  // weight gradients to be placed
+  for (VOp& op : row) {
+    down += op == VOp::backward_down;
+    up += op == VOp::backward_up;
+    if (op != VOp::idle || down + up == 0) continue;
+    op = down > 0 ? VOp::weight_down : VOp::weight_up;
+    --(down > 0 ? down : up);
+  }
+  row.insert(row.end(), down, VOp::weight_down);
+  row.insert(row.end(), up, VOp::weight_up);
+}
+
+void remove_weights(VRow& row) { std::replace_if(row.begin(), row.end(), is_weight, VOp::idle); }
+
+VGrid squeezed(const VGrid& grid, std::int32_t microbatches) {
+  const std::size_t devices = grid.size(), m = static_cast<std::size_t>(microbatches);
+  std::size_t longest = 0;
+  for (const VRow& row : grid) longest = std::max(longest, row.size());
+  VGrid result(devices);
+  std::vector<std::array<std::size_t, kVOps>> counts(devices);
+  std::vector<std::size_t> places(devices * kVLegs * m);
+  const auto place = [&](std::size_t device, VOp leg, std::size_t microbatch) -> std::size_t& {
+    return places[(device * kVLegs + index(leg)) * m + microbatch];
+  };
+  for (std::size_t slot = 0; slot < longest; ++slot) {
+    for (std::size_t device = 0; device < devices; ++device) {
+      const VOp op = slot < grid[device].size() ? grid[device][slot] : VOp::idle;
+      if (op == VOp::idle) continue;
+      VRow& row = result[device];
+      const std::size_t microbatch = counts[device][index(op)]++;
+      if (is_leg(op)) {
+        const VSource source = source_of(device, op, devices);
+        const bool waits = source.op != VOp::idle;
+        const std::size_t ready = waits ? place(source.device, source.op, microbatch) + 1 : 0;
+        row.resize(std::max(row.size(), ready), VOp::idle);
+        place(device, op, microbatch) = row.size();
+      }
+      row.push_back(op);
+    }
+  }
+  return result;
+}
+
+std::int32_t peak_of(const VRow& row) {
+  std::int32_t held = 0, peak = 0;
+  for (const VOp op : row) {
+    if (is_weight(op)) --held;
+    if (is_forward(op)) peak = std::max(peak, ++held);
+  }
+  return peak;
+}
+
+Schedule schedule_of_grid(std::string_view name, const ScheduleRequest& request, const VGrid& grid,
+                          bool split) {
+  Schedule schedule = empty_schedule(name, request, v_placement(request.devices));
+  const std::int32_t m = request.microbatches;
+  for (const DeviceId device : ids(schedule.order)) {
+    const std::vector<StageId> stages = schedule.placement.stages_on(device);
+    std::array<std::int32_t, kVOps> counts{};
+    std::vector<Op>& ops = schedule.order[device];
+    ops.reserve(static_cast<std::size_t>(m) * (split ? 6 : 4) + 2);
+    for (const VOp op : grid[index(device)]) {
+      if (op == VOp::idle || (is_weight(op) && !split)) continue;
+      const bool second =
+          op == VOp::forward_up || op == VOp::backward_down || op == VOp::weight_down;
+      const StageId stage = stages[second ? 1 : 0];
+      const std::int32_t microbatch = counts[index(op)]++;
+      ops.push_back(is_weight(op)    ? backward_weight(stage, microbatch)
+                    : is_forward(op) ? forward(stage, microbatch)
+                    : split          ? backward_input(stage, microbatch)
+                                     : backward(stage, microbatch));
+    }
+    for (const StageId stage : stages) ops.push_back(update(stage, m - 1, m));
+  }
+  return schedule;
+}
+
+}  // namespace tandem
