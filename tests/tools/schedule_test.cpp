@@ -16,9 +16,9 @@ TEST_F(ScheduleCommand, ListsTheRegistry) {
   const Json schedules = json_of("schedule --list --json")["result"]["schedules"];
   for (const Json& row : schedules) {
     EXPECT_THAT(ran.out, HasSubstr("\n" + row["name"].get<std::string>() + " "));
-    EXPECT_EQ(keys_of(row), (std::vector<std::string>{"name", "aliases", "summary", "source",
-                                                      "weights", "constraints", "bubble",
-                                                      "activations", "trainable", "options"}));
+    EXPECT_EQ(keys_of(row), (std::vector<std::string>{
+                                "name", "aliases", "summary", "source", "weights", "constraints",
+                                "bubble", "activations", "trainable", "holds", "options"}));
   }
   EXPECT_EQ(schedules[3]["name"], "1f1b");
   EXPECT_EQ(schedules[3]["aliases"], Json::array({"flush", "pipedream-flush", "dapple"}));
