@@ -201,9 +201,9 @@ class Parser {
   void check_microbatches() {
     for (const auto& [stage, home] : stages_) {
       for (std::uint32_t i = 0; i < microbatches_ && !in_.given_up(); ++i) {
-        const auto lacks = [&, stage = stage](std::string_view what) {
+        const auto lacks = [&, number = stage](std::string_view what) {
           in_.complain(home.place,
-                       fmt::format("stage {} lacks the {} of microbatch {}", stage, what, i));
+                       fmt::format("stage {} lacks the {} of microbatch {}", number, what, i));
         };
         if (!has(stage, i, OpKind::forward)) lacks("forward");
         const bool whole = has(stage, i, OpKind::backward);
