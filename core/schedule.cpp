@@ -130,7 +130,7 @@ std::optional<std::string> reason_against(const ScheduleTraits& traits,
         "norm (--clip per-stage)",
         traits.name);
   }
-  return traits.reject(request);
+  return traits.reject == nullptr ? std::nullopt : traits.reject(request);
 }
 
 Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& request) {

@@ -84,29 +84,30 @@ enum class WeightSemantics : std::uint8_t {
 };
 std::string_view name(WeightSemantics semantics);
 
-/// A row of the registry. Adding a schedule is adding a row; there is no base class and no static
-/// initialiser.
+/// A row of the registry: what differs from the defaults. Adding a schedule is adding a row; there
+/// is no base class and no static initialiser.
 struct ScheduleTraits {
   std::string_view name;
-  std::vector<std::string_view> aliases;
+  std::vector<std::string_view> aliases = {};
   std::string_view summary;
   std::string_view source;
-  WeightSemantics weights;
-  std::uint16_t stages_per_device;  // 0: as `chunks` asks
-  bool trainable;  // the executor runs it; false for the probes of what the types must hold
-  std::string_view constraints;
-  std::string_view bubble;                // closed form, equal stages, no latency
-  std::string_view activations;           // peak on device d, closed form
-  std::vector<std::string_view> options;  // beyond those every schedule takes: "chunks", …
-  std::uint16_t stages_per_part = 1;      // 2: both directions pass every part of the model
-  std::uint16_t only_devices = 0;         // the one number of devices that it takes; 0: any
+  WeightSemantics weights = WeightSemantics::vanilla;
+  std::uint16_t stages_per_device = 1;  // 0: as `chunks` asks
+  bool trainable = true;  // the executor runs it; false for the probes of what the types must hold
+  std::string_view constraints = "none";
+  std::string_view bubble;                     // closed form, equal stages, no latency
+  std::string_view activations;                // peak on device d, closed form
+  std::vector<std::string_view> options = {};  // beyond those every schedule takes: "chunks", …
+  std::uint16_t stages_per_part = 1;           // 2: both directions pass every part of the model
+  std::uint16_t only_devices = 0;              // the one number of devices that it takes; 0: any
   /// All stages update for the same microbatches, so that a norm over all of them is defined.
   bool updates_together = true;
   /// The order depends on the costs of the request.
   bool orders_by_costs = false;
   /// The backwards of a batch go from its last microbatch to its first, and so do the sums.
   bool backwards_descend = false;
-  std::optional<std::string> (*reject)(const ScheduleRequest&);  // its own reason against it
+  /// Its own reason against a request; null: it has none.
+  std::optional<std::string> (*reject)(const ScheduleRequest&) = nullptr;
   Schedule (*make)(const ScheduleRequest&);
 };
 

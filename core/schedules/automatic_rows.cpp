@@ -10,81 +10,48 @@ namespace {
 
 using Rows = std::vector<ScheduleTraits>;
 
-std::optional<std::string> accept(const ScheduleRequest&) { return std::nullopt; }
-
+constexpr std::string_view kZeroBubble =
+    "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section 3.1";
 constexpr std::string_view kControllableMemory =
     "Pipeline Parallelism with Controllable Memory, arXiv 2405.15362";
 
 Rows v_rows() {
   return {
       {.name = "1f1b-v",
-       .aliases = {},
        .summary = "two chunks a device in a V with whole backwards: two thirds of the activations "
                   "and most of the bubble of 1f1b",
        .source = kControllableMemory,
-       .weights = WeightSemantics::vanilla,
        .stages_per_device = 2,
-       .trainable = true,
-       .constraints = "none",
        .bubble = "2/3 to 5/6 of 1f1b's, B = 2F",
        .activations = "about 2p/3 + 1",
-       .options = {},
-       .reject = accept,
        .make = make_one_forward_one_backward_v},
-  };
-}
-
-Rows block_rows() {
-  return {
       {.name = "v-min",
-       .aliases = {},
        .summary = "two chunks a device in a V with a third of the activations of 1f1b; unequal "
                   "times cost it more with each microbatch",
        .source = kControllableMemory,
-       .weights = WeightSemantics::vanilla,
        .stages_per_device = 2,
-       .trainable = true,
-       .constraints = "none",
        .bubble = "(4p-5)F/2, 3|p: (4p-7)F/2",
        .activations = "(p+4) div 3",
-       .options = {},
-       .reject = accept,
        .make = make_v_min},
       {.name = "v-half",
-       .aliases = {},
        .summary = "two chunks a device in a V with half the activations of 1f1b",
        .source = kControllableMemory,
-       .weights = WeightSemantics::vanilla,
        .stages_per_device = 2,
-       .trainable = true,
-       .constraints = "none",
        .bubble = "(3p-4)F/2, even p: (3p-7)F/2",
        .activations = "(p+2) div 2",
-       .options = {},
-       .reject = accept,
        .make = make_v_half},
       {.name = "v-zb",
-       .aliases = {},
        .summary = "the same way, with the activations of 1f1b: no bubble where F = I = W",
        .source = kControllableMemory,
-       .weights = WeightSemantics::vanilla,
        .stages_per_device = 2,
-       .trainable = true,
-       .constraints = "none",
        .bubble = "0, span, F = I = W",
        .activations = "p",
-       .options = {},
-       .reject = accept,
        .make = make_v_zero_bubble},
       {.name = "v-adaptive",
-       .aliases = {},
        .summary = "two chunks a device in a V: the best by the times of each stage, in the "
                   "activations that the cap allows",
        .source = kControllableMemory,
-       .weights = WeightSemantics::vanilla,
        .stages_per_device = 2,
-       .trainable = true,
-       .constraints = "none",
        .bubble = "searched",
        .activations = "the cap at most",
        .options = {"activation-cap"},
@@ -97,60 +64,35 @@ Rows block_rows() {
 Rows auto_rows() {
   return {
       {.name = "zb-1p",
-       .aliases = {},
        .summary = "ordered by the times of each stage, in the activations of 1f1b",
-       .source = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section 3.1",
-       .weights = WeightSemantics::vanilla,
-       .stages_per_device = 1,
-       .trainable = true,
-       .constraints = "none",
+       .source = kZeroBubble,
        .bubble = "searched",
        .activations = "p at most",
-       .options = {},
        .orders_by_costs = true,
-       .reject = accept,
        .make = make_zero_bubble_1p},
       {.name = "zb-2p",
-       .aliases = {},
        .summary = "ordered by the times of each stage, in twice the activations of 1f1b",
-       .source = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section 3.1",
-       .weights = WeightSemantics::vanilla,
-       .stages_per_device = 1,
-       .trainable = true,
-       .constraints = "none",
+       .source = kZeroBubble,
        .bubble = "searched",
        .activations = "2p at most",
-       .options = {},
        .orders_by_costs = true,
-       .reject = accept,
        .make = make_zero_bubble_2p},
       {.name = "zb-auto",
-       .aliases = {},
        .summary = "ordered by the times of each stage, in the activations that the cap allows",
-       .source = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section 3.1",
-       .weights = WeightSemantics::vanilla,
-       .stages_per_device = 1,
-       .trainable = true,
+       .source = kZeroBubble,
        .constraints = "cap >= 1",
        .bubble = "searched",
        .activations = "the cap at most",
        .options = {"activation-cap"},
        .orders_by_costs = true,
-       .reject = accept,
        .make = make_zero_bubble_auto},
       {.name = "zbv-auto",
-       .aliases = {},
        .summary = "zbv ordered by the times of each stage, in the activations of 1f1b",
        .source = kControllableMemory,
-       .weights = WeightSemantics::vanilla,
        .stages_per_device = 2,
-       .trainable = true,
-       .constraints = "none",
        .bubble = "searched",
        .activations = "p at most",
-       .options = {},
        .orders_by_costs = true,
-       .reject = accept,
        .make = make_zero_bubble_v_auto},
   };
 }
@@ -158,10 +100,9 @@ Rows auto_rows() {
 }  // namespace
 
 std::vector<ScheduleTraits> automatic_rows() {
-  Rows all;
-  for (const Rows& rows : {auto_rows(), v_rows(), block_rows()}) {
-    all.insert(all.end(), rows.begin(), rows.end());
-  }
+  Rows all = auto_rows();
+  const Rows v = v_rows();
+  all.insert(all.end(), v.begin(), v.end());
   return all;
 }
 

@@ -33,7 +33,8 @@ TEST_F(Pictures, AreDrawnByTheTool) {
 
 TEST_F(Pictures, ShowEverySchedule) {
   const std::string readme = schedules_readme();
-  for (const Json& row : json_of("schedule --list --json")["result"]["schedules"]) {
+  const Json listed = json_of("schedule --list --json");
+  for (const Json& row : listed["result"]["schedules"]) {
     const std::string name = row["name"];
     if (name.starts_with("probe-")) continue;
     const std::size_t section = readme.find("\n### " + name + "\n");
