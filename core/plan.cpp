@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "core/own_schedule.h"
+
 namespace tandem {
 
-/// Null: a name that is none.
+/// Null: a schedule of one's own, or a name that is none.
 static const ScheduleTraits* traits_of(const Plan& plan) {
+  if (!plan.schedule_file.empty()) return nullptr;
   const auto rows = schedules();
   const auto row = std::find_if(rows.begin(), rows.end(), [&](const ScheduleTraits& each) {
     return each.name == plan.schedule;
@@ -21,6 +24,8 @@ static std::uint16_t parts_per_device(const Plan& plan) {
 }
 
 std::size_t part_count(const Plan& plan) {
+  if (plan.own_schedule != nullptr) return plan.own_schedule->placement.parts();
+  if (!plan.schedule_file.empty()) return plan.stages.size();
   if (!plan.replicas.empty()) return plan.replicas.size();
   return std::size_t{plan.depth} * parts_per_device(plan);
 }
@@ -32,6 +37,11 @@ std::vector<std::int32_t> summing_devices(const Plan& plan) {
   std::vector<std::int32_t> devices(part_count(plan), copies * plan.width);
   for (std::size_t part = 0; part < plan.replicas.size(); ++part) {
     devices[part] *= plan.replicas[part];
+  }
+  if (plan.own_schedule != nullptr) {
+    for (const PartId part : all_ids<PartId>(devices.size()))
+      devices[index(part)] *=
+          static_cast<std::int32_t>(plan.own_schedule->placement.replicas_of(part).size());
   }
   return devices;
 }
@@ -55,6 +65,17 @@ ScheduleRequest schedule_request(const Plan& plan) {
   request.tied_embeddings =
       plan.model.architecture == Architecture::gpt2 && plan.model.tied && part_count(plan) > 1;
   return request;
+}
+
+Schedule make_schedule(const Plan& plan) {
+  const ScheduleRequest request = schedule_request(plan);
+  if (plan.own_schedule != nullptr) return completed(*plan.own_schedule, request);
+  return make_schedule(find_schedule(plan.schedule), request);
+}
+
+WeightSemantics weight_semantics(const Plan& plan) {
+  if (plan.own_schedule != nullptr) return weight_semantics(*plan.own_schedule);
+  return find_schedule(plan.schedule).weights;
 }
 
 }  // namespace tandem

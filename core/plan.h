@@ -3,6 +3,7 @@
 // "plan.json").
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,10 @@ struct Prediction {
 struct Plan {
   ModelSpec model;
   std::string schedule;
+  /// Where `schedule` is the name of one of one's own: its file, relative to the plan's, and what
+  /// that says (null until it is read). Else empty.
+  std::string schedule_file;
+  std::shared_ptr<const Schedule> own_schedule;
   std::uint16_t width = 1;  // replicas of the pipeline
   std::uint16_t depth = 1;  // devices of it
   std::uint16_t chunks = 1;
@@ -44,7 +49,7 @@ struct Plan {
 };
 
 /// Ranges that `stages` holds: one for each chunk of each device, or for each entry of the
-/// replicas.
+/// replicas, or for each part of one's own schedule.
 std::size_t part_count(const Plan& plan);
 
 /// Devices that sum the gradients of each part: its replicas in all pipelines.
@@ -52,5 +57,12 @@ std::vector<std::int32_t> summing_devices(const Plan& plan);
 
 /// The request that makes the plan's schedule.
 ScheduleRequest schedule_request(const Plan& plan);
+
+/// The plan's schedule, a registered one or one's own. Throws UsageError for an unknown name and
+/// InputError with the reason when the schedule can't serve the plan. REQUIRES: one's own is read.
+Schedule make_schedule(const Plan& plan);
+
+/// What its updates use. Throws and REQUIRES as make_schedule() does.
+WeightSemantics weight_semantics(const Plan& plan);
 
 }  // namespace tandem

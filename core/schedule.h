@@ -104,8 +104,6 @@ struct ScheduleTraits {
   bool updates_together = true;
   /// The order depends on the costs of the request.
   bool orders_by_costs = false;
-  /// The backwards of a batch go from its last microbatch to its first, and so do the sums.
-  bool backwards_descend = false;
   /// Its own reason against a request; null: it has none.
   std::optional<std::string> (*reject)(const ScheduleRequest&) = nullptr;
   Schedule (*make)(const ScheduleRequest&);

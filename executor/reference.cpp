@@ -305,7 +305,8 @@ const ReferenceState<typename K::Scalar>& Reference<K>::step(
   const std::int32_t m = config_.microbatches;
   state_.losses.assign(static_cast<std::size_t>(m * config_.width), 0.0);
   for (std::int32_t i = 0; i < m; ++i) {
-    const std::int32_t microbatch = config_.descending ? m - 1 - i : i;
+    const std::int32_t microbatch =
+        config_.order.empty() ? i : config_.order[static_cast<std::size_t>(i)];
     for (Part& part : parts_) load(part, state_.batches * m + microbatch);
     for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline) {
       state_.losses[static_cast<std::size_t>(pipeline * m + microbatch)] =

@@ -44,8 +44,9 @@ struct ReferenceConfig {
   std::uint16_t width =
       1;  // pipelines: a batch is m microbatches of the first, then of the second …
   std::int32_t replicas = 1;  // of the model within a pipeline; of stashed semantics see `parts`
-  bool descending = false;  // a batch's gradients are summed from its last microbatch to its first
-  std::uint64_t seed = 0;   // of the initial weights
+  /// In which a batch's gradients are summed, its microbatches 0 … m−1; empty: ascending.
+  std::vector<std::int32_t> order = {};
+  std::uint64_t seed = 0;  // of the initial weights
   /// Of stashed semantics, covering the model in order. Else it is the whole model, updated once a
   /// batch.
   std::vector<ReferencePart> parts = {};

@@ -110,7 +110,7 @@ std::optional<Alternative> fit(Plan plan, std::size_t own_depth, Bytes limit, Ra
   const ScheduleTraits& traits = find_schedule(plan.schedule);
   if (plan.depth != own_depth || !traits.orders_by_costs) plan.order_costs.reset();
   if (reason_against(traits, schedule_request(plan))) return std::nullopt;
-  const Program program = lower(make_schedule(traits, schedule_request(plan)));
+  const Program program = lower(make_schedule(plan));
   const SlotCounts slots = count_slots(program);
   for (const bool own_cut : {true, false}) {
     if (own_cut && plan.depth != own_depth) continue;
@@ -137,6 +137,7 @@ auto mildness(const Alternative& alternative) {
 }  // namespace
 
 std::vector<Alternative> nearest_fits(const Plan& plan, Bytes limit) {
+  if (plan.own_schedule != nullptr) return {};
   RangeBytes bytes(plan.model, plan.optimizer);
   std::map<int, std::vector<Plan>> by_changes;  // how many, besides the cut
   for (Plan& one : combinations(plan)) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/own_schedule.h"
 
 namespace tandem {
 
@@ -146,22 +147,70 @@ std::optional<std::string> set_extras(const PlanRequest& request, Shape& shape) 
   return std::nullopt;
 }
 
-std::optional<Rejected> reject(const PlanRequest& request, Shape& shape) {
+std::optional<Rejected> too_long(const PlanRequest& request, const Shape& shape) {
   const std::int64_t stages = std::int64_t{shape.depth} * shape.chunks;
   const std::int64_t cells = stages * shape.microbatches;
-  const auto rejected = [&](RejectCause cause, std::string reason) {
-    return Rejected{cause, describe(plan_of(request, shape, 0)), std::move(reason)};
-  };
-  if (shape.microbatches > kMostMicrobatches || cells > kMostPlannedCells) {
-    return rejected(RejectCause::too_long,
-                    fmt::format("{} microbatches on {} stages are more than the planner simulates "
-                                "(at most {} a batch, {} on all stages)",
-                                shape.microbatches, stages, kMostMicrobatches, kMostPlannedCells));
-  }
+  if (shape.microbatches <= kMostMicrobatches && cells <= kMostPlannedCells) return std::nullopt;
+  return Rejected{RejectCause::too_long, describe(plan_of(request, shape, 0)),
+                  fmt::format("{} microbatches on {} stages are more than the planner simulates "
+                              "(at most {} a batch, {} on all stages)",
+                              shape.microbatches, stages, kMostMicrobatches, kMostPlannedCells)};
+}
+
+std::optional<Rejected> reject(const PlanRequest& request, Shape& shape) {
+  if (auto rejected = too_long(request, shape)) return rejected;
   if (auto reason = set_extras(request, shape)) {
-    return rejected(RejectCause::schedule, std::move(*reason));
+    return Rejected{RejectCause::schedule, describe(plan_of(request, shape, 0)),
+                    std::move(*reason)};
   }
   return std::nullopt;
+}
+
+/// Its depth, width and microbatches are given: what is left is the size of these, and
+/// recomputation where the schedule says nothing of it.
+SearchSpace own_space(const PlanRequest& request) {
+  SearchSpace space;
+  const Schedule& own = *request.own_schedule;
+  const Placement& placement = own.placement;
+  const auto reject_all = [&](RejectCause cause, std::string reason) {
+    space.rejected.push_back({cause, own.name, std::move(reason)});
+    return space;
+  };
+  if (placement.parts() != placement.stages())
+    return reject_all(RejectCause::copies, "its pipeline holds several copies of parts");
+  if (request.vanilla_only && weight_semantics(own) != WeightSemantics::vanilla)
+    return reject_all(RejectCause::semantics, "its weights are not vanilla");
+  const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
+  deepest(request, space.rejected);
+  if (placement.parts() > layers_of(request.model).size()) {
+    return reject_all(RejectCause::few_layers,
+                      fmt::format("it cuts the model into {} parts, and the model has {} layers",
+                                  placement.parts(), layers_of(request.model).size()));
+  }
+  for (const std::int32_t size : sizes) {
+    if (std::int64_t{size} * own.microbatches * own.width != request.global_batch) {
+      space.rejected.push_back({RejectCause::not_divisible, fmt::format("microbatch size {}", size),
+                                fmt::format("its {} microbatches would make a global batch of {}",
+                                            own.microbatches * own.width,
+                                            std::int64_t{size} * own.microbatches * own.width)});
+      continue;
+    }
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      if (recompute == Recompute::none && recomputes(own)) continue;
+      Shape shape{.depth = placement.devices,
+                  .width = own.width,
+                  .chunks = static_cast<std::uint16_t>(chunks_of(placement)[DeviceId{}]),
+                  .microbatch_size = size,
+                  .microbatches = own.microbatches,
+                  .recompute = recompute};
+      if (auto long_one = too_long(request, shape)) {
+        space.rejected.push_back(std::move(*long_one));
+      } else {
+        space.shapes.push_back(std::move(shape));
+      }
+    }
+  }
+  return space;
 }
 
 }  // namespace
@@ -191,6 +240,7 @@ std::string_view name(RejectCause cause) {
 }
 
 SearchSpace search_space(const PlanRequest& request) {
+  if (request.own_schedule != nullptr) return own_space(request);
   SearchSpace space;
   const std::vector<const ScheduleTraits*> rows = allowed(request, space.rejected);
   const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
@@ -230,10 +280,16 @@ SearchSpace search_space(const PlanRequest& request) {
 Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_in_flight) {
   Plan plan;
   plan.model = request.model;
-  plan.schedule = shape.schedule->name;
+  if (shape.schedule == nullptr) {
+    plan.schedule = request.own_schedule->name;
+    plan.schedule_file = request.schedule_file;
+    plan.own_schedule = request.own_schedule;
+  } else {
+    plan.schedule = shape.schedule->name;
+    if (shape.schedule->stages_per_device == 0) plan.chunks = shape.chunks;
+  }
   plan.depth = shape.depth;
   plan.width = shape.width;
-  if (shape.schedule->stages_per_device == 0) plan.chunks = shape.chunks;
   plan.global_norm = request.global_norm;
   plan.microbatch_size = shape.microbatch_size;
   plan.microbatches = shape.microbatches;

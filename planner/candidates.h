@@ -2,6 +2,7 @@
 // The search space: what a plan may be for a request, and what it may not be and why.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,8 +29,11 @@ struct PlanRequest {
   std::optional<Bytes> memory;         // of each device; empty: no limit
   std::vector<std::string> schedules;  // names or aliases; empty: all that can be trained and stash
                                        // no weights
-  bool vanilla_only = false;           // no delayed weights
-  bool global_norm = false;            // updates wait for the norm of all gradients
+  /// One's own instead of those, read from `schedule_file`: its devices, microbatches and width.
+  std::shared_ptr<const Schedule> own_schedule;
+  std::string schedule_file;
+  bool vanilla_only = false;  // no delayed weights
+  bool global_norm = false;   // updates wait for the norm of all gradients
   OptimizerKind optimizer = OptimizerKind::adamw;
   std::size_t keep =
       10;  // as many ranked plans are exact, what is surely worse is left out; 0: all
@@ -38,7 +42,7 @@ struct PlanRequest {
 /// One shape of a plan: all but the extra microbatches in flight and the cut into stages, which the
 /// search finds for each.
 struct Shape {
-  const ScheduleTraits* schedule = nullptr;
+  const ScheduleTraits* schedule = nullptr;  // null: the request's own
   std::uint16_t depth = 1, width = 1, chunks = 1;
   std::int32_t microbatch_size = 1;
   std::int32_t microbatches = 1;

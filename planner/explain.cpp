@@ -71,7 +71,7 @@ std::vector<std::string> explain_choice(const PlanRequest& request, const PlanRe
       print_duration(as_duration(best.period.seconds())), index(best.slowest_device),
       print_duration(best.slowest), 100.0 * best.bubble()));
   if (result.ranked.size() > 1) lines.push_back(explain_loss(best, result.ranked[1]));
-  if (devices_of(best.plan) > 1) {
+  if (devices_of(best.plan) > 1 && request.own_schedule == nullptr) {
     lines.push_back(result.one_device
                         ? fmt::format("One device alone: {:.1f} samples/s; {} devices are {:.2f} "
                                       "times as fast.",
@@ -80,11 +80,11 @@ std::vector<std::string> explain_choice(const PlanRequest& request, const PlanRe
                                       result.one_device->period.seconds() / best.period.seconds())
                         : fmt::format("One device alone can't hold it{}.", within(request)));
   }
-  if (best.schedule->weights != WeightSemantics::vanilla) {
+  if (best.weights != WeightSemantics::vanilla) {
     lines.push_back(fmt::format(
         "Its weights are {}: each update uses {}. --semantics vanilla excludes that.",
-        name(best.schedule->weights),
-        best.schedule->weights == WeightSemantics::delayed_by_one
+        name(best.weights),
+        best.weights == WeightSemantics::delayed_by_one
             ? "the gradient at the weights before the newest"
             : "gradients at weights as many updates old as microbatches are in flight behind the "
               "stage"));

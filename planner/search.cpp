@@ -21,9 +21,8 @@ namespace {
 /// Smaller is better.
 auto rank(const Candidate& candidate) {
   const Plan& plan = candidate.plan;
-  return std::tuple(candidate.period, plan.depth * plan.width, candidate.peak_bytes,
-                    candidate.schedule - schedules().data(), plan.chunks, plan.recompute,
-                    -plan.microbatch_size, plan.extra_in_flight);
+  return std::tuple(candidate.period, plan.depth * plan.width, candidate.peak_bytes, candidate.row,
+                    plan.chunks, plan.recompute, -plan.microbatch_size, plan.extra_in_flight);
 }
 
 bool better(const Candidate& a, const Candidate& b) { return rank(a) < rank(b); }
@@ -96,8 +95,7 @@ class Search {
   /// hold several stages, which another cut may balance better, if all worked alike.
   Bounded bounded(const Shape& shape) {
     const LayerTimes& layer_times = times(shape.microbatch_size, shape.recompute);
-    const StageWork work(make_schedule(
-        *shape.schedule, schedule_request(plan_of(request_, shape, shape.extras.front()))));
+    const StageWork work(make_schedule(plan_of(request_, shape, shape.extras.front())));
     work.check_fits_clock(layer_times);
     const std::vector<LayerRange> cut = fastest_cut(work, layer_times);
     if (shape.chunks == 1) return {&shape, slowest(work, layer_times, cut)};
@@ -152,16 +150,17 @@ class Search {
 
   std::variant<Candidate, MemoryMiss> attempt(const Shape& shape, std::int32_t extra) {
     Candidate candidate;
-    candidate.schedule = shape.schedule;
     Plan& plan = candidate.plan;
     plan = plan_of(request_, shape, extra);
-    Schedule schedule = make_schedule(*shape.schedule, schedule_request(plan));
+    candidate.weights = weight_semantics(plan);
+    if (shape.schedule != nullptr) candidate.row = shape.schedule - schedules().data();
+    Schedule schedule = make_schedule(plan);
     const StageWork work(schedule);
     const LayerTimes& layer_times = times(plan.microbatch_size, plan.recompute);
     plan.stages = fastest_cut(work, layer_times);
-    if (shape.schedule->orders_by_costs) {
+    if (shape.schedule != nullptr && shape.schedule->orders_by_costs) {
       plan.order_costs = order_costs(costs_from_profile(request_.profile, plan), plan.recompute);
-      schedule = make_schedule(*shape.schedule, schedule_request(plan));
+      schedule = make_schedule(plan);
     }
     const Program program = lower(schedule);
     const SlotCounts slots = count_slots(program);

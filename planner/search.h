@@ -3,6 +3,7 @@
 // ranks.
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,7 +27,8 @@ struct Period {
 /// A plan that fits, with what the simulation says of it.
 struct Candidate {
   Plan plan;  // complete but for the path of the profile
-  const ScheduleTraits* schedule = nullptr;
+  WeightSemantics weights = WeightSemantics::vanilla;
+  std::ptrdiff_t row = 0;  // of the registry; one's own: 0
   Period period;
   Duration slowest{};         // compute of the busiest device for one batch: no period is shorter
   DeviceId slowest_device{};  // the first such

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "core/io/read.h"
+#include "core/lower.h"
 #include "planner/explain.h"
 #include "planner/search.h"
 #include "planner/stage_memory.h"
@@ -17,6 +20,7 @@
 #include "tools/keep_memory.h"
 #include "tools/options.h"
 #include "tools/output_file.h"
+#include "tools/schedule_file.h"
 #include "tools/schedule_options.h"
 
 namespace tandem::tools {
@@ -44,13 +48,32 @@ OptimizerKind optimizer_of(const Options& options, const Profile& profile) {
   return OptimizerKind::adamw;
 }
 
+/// Reads and checks the user's own schedule, which says how many devices there are.
+void take_own_schedule(const Options& options, PlanRequest& request) {
+  for (const char* name : {"schedule", "devices"}) {
+    if (options.has(name))
+      throw UsageError(fmt::format("tandem plan: the schedule file says --{} already", name));
+  }
+  request.schedule_file = options.text("schedule-file");
+  Schedule own = read_schedule(request.schedule_file);
+  check_right(lower(own));
+  request.devices = static_cast<std::uint16_t>(own.placement.devices * own.width);
+  request.own_schedule = std::make_shared<const Schedule>(std::move(own));
+}
+
 PlanRequest request_of(const Options& options) {
+  const bool own = options.has("schedule-file");
   for (const char* name : {"profile", "devices", "global-batch"}) {
-    if (!options.has(name)) throw UsageError(fmt::format("tandem plan: --{} is missing", name));
+    if (options.has(name) || (own && std::string_view(name) == "devices")) continue;
+    throw UsageError(fmt::format("tandem plan: --{} is missing", name));
   }
   PlanRequest request;
-  request.devices =
-      static_cast<std::uint16_t>(options.integer("devices", 1, kMostPlannedDevices, 1));
+  if (own) {
+    take_own_schedule(options, request);
+  } else {
+    request.devices =
+        static_cast<std::uint16_t>(options.integer("devices", 1, kMostPlannedDevices, 1));
+  }
   request.global_batch =
       static_cast<std::int32_t>(options.integer("global-batch", 1, kLargestGlobalBatch, 1));
   request.memory = options.bytes("memory");
@@ -154,7 +177,7 @@ Json as_json(const Candidate& candidate) {
     devices.push_back(std::move(row));
   }
   return {{"schedule", plan.schedule},
-          {"semantics", name(candidate.schedule->weights)},
+          {"semantics", name(candidate.weights)},
           {"width", plan.width},
           {"depth", plan.depth},
           {"chunks", plan.chunks},
@@ -229,6 +252,8 @@ int run_plan(const Arguments& arguments) {
       .value("memory", "SIZE", "of each device, such as 16GiB (default: no limit)")
       .value("schedule", "NAMES",
              "only these, separated by commas (default: all that can be trained)")
+      .value("schedule-file", "FILE",
+             "your own, in tandem's notation or PyTorch's CSV: cuts the model for it")
       .value("semantics", "KIND",
              "any|vanilla: vanilla leaves out delayed weights, such as 2bw (default any)")
       .value("optimizer", "KIND", "sgd|momentum|adamw (default: the one that the profile measured)")
@@ -244,6 +269,8 @@ int run_plan(const Arguments& arguments) {
   Plan best = result.ranked.front().plan;
   if (options.has("output")) {
     best.profile = path_from(options.text("profile"), options.text("output"));
+    if (options.has("schedule-file"))
+      best.schedule_file = path_from(options.text("schedule-file"), options.text("output"));
     write_plan(options.text("output"), best);
   }
   const std::vector<std::string> warnings = warnings_of(request, best);

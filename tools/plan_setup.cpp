@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "core/io/json_position.h"
 #include "core/io/read.h"
 #include "core/lower.h"
+#include "tools/schedule_file.h"
 
 namespace tandem::tools {
 
@@ -26,6 +28,11 @@ constexpr std::int64_t kMostCells = 1 << 20;
                          const std::string& message) {
   const SourcePlace place = locate(path, read_file(path, kLargestJson), pointer);
   throw InputError(std::vector<Complaint>{{message, place, {}}});
+}
+
+/// The path of a file that a plan names relative to its own.
+std::string beside(const std::string& plan_path, const std::string& file) {
+  return (std::filesystem::path(plan_path).parent_path() / file).string();
 }
 
 /// An option that a schedule does not have is an error, not ignored.
@@ -53,6 +60,21 @@ void check_options(const std::string& path, const Plan& plan, const ScheduleTrai
   }
 }
 
+/// The schedule of its own that the plan names.
+void read_own_schedule(const std::string& path, Plan& plan) {
+  const std::string file = beside(path, plan.schedule_file);
+  Schedule own = read_schedule(file);
+  const auto expect = [&](const char* key, std::int64_t wanted, std::int64_t found) {
+    if (wanted == found) return;
+    reject(path, fmt::format("/{}", key),
+           fmt::format("expected {}, as schedule file {} has, found {}", found, file, wanted));
+  };
+  expect("depth", plan.depth, own.placement.devices);
+  expect("microbatches", plan.microbatches, own.microbatches);
+  expect("width", plan.width, own.width);
+  plan.own_schedule = std::make_shared<const Schedule>(std::move(own));
+}
+
 Schedule schedule_of(const std::string& path, const Plan& plan) {
   if (plan.depth > kMostDepth) {
     reject(path, "/depth",
@@ -64,9 +86,8 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
                        plan.microbatches, plan.stages.size(), kMostCells));
   }
   try {
-    const ScheduleTraits& traits = find_schedule(plan.schedule);
-    check_options(path, plan, traits);
-    return make_schedule(traits, schedule_request(plan));
+    if (plan.own_schedule == nullptr) check_options(path, plan, find_schedule(plan.schedule));
+    return make_schedule(plan);
   } catch (const UsageError& error) {
     reject(path, "/schedule", error.what());
   } catch (const InputError& error) {
@@ -79,6 +100,7 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
 
 PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm) {
   Plan plan = read_plan(path);
+  if (!plan.schedule_file.empty()) read_own_schedule(path, plan);
   plan.global_norm = global_norm.value_or(plan.global_norm);
   Schedule schedule = schedule_of(path, plan);
   if (schedule.placement.parts() != plan.stages.size()) {
@@ -87,6 +109,7 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
                        plan.schedule, schedule.placement.parts(), plan.stages.size()));
   }
   Program program = lower(schedule);
+  if (plan.own_schedule != nullptr) check_right(program);
   SlotCounts slots = count_slots(program);
   Table<StageId, StageBytes> bytes;
   for (const PartId part : schedule.placement.part) {
@@ -104,9 +127,7 @@ Profile profile_of(const std::string& plan_path, const Plan& plan,
     throw InputError(
         fmt::format("{}: the plan names no profile: give one with --profile FILE", plan_path));
   }
-  const std::filesystem::path beside =
-      std::filesystem::path(plan_path).parent_path() / plan.profile;
-  return read_profile(beside.string());
+  return read_profile(beside(plan_path, plan.profile));
 }
 
 StageCosts costs_of(const Plan& plan, const Profile& profile, std::optional<double> link_rate) {

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "core/lower.h"
-#include "core/verify.h"
 #include "simulator/cost/stage_costs.h"
 #include "tools/cost_options.h"
 #include "tools/plan_setup.h"
@@ -98,16 +97,6 @@ Priced priced_schedule(const Options& options) {
   request.costs = order_costs(costs, request.recompute);
   Schedule schedule = make_schedule(traits, request);
   return {std::move(request), std::move(schedule), std::move(costs)};
-}
-
-/// Refuses a program that would compute something else than its schedule's batches.
-void check_right(const Program& program) {
-  const std::vector<Violation> violations = verify(program);
-  if (violations.empty()) return;
-  std::string text = fmt::format("schedule \"{}\" is not right:", program.schedule());
-  for (const Violation& violation : violations)
-    text += fmt::format("\n  {}: {}", name(violation.kind), violation.message);
-  throw InfeasibleError(text);
 }
 
 Scenario from_names(const Options& options, TransferLanes lanes) {

@@ -1,8 +1,14 @@
 #include "tools/schedule_file.h"
 
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
 #include "core/io/files.h"
 #include "core/notation.h"
 #include "core/pytorch_csv.h"
+#include "core/verify.h"
 
 namespace tandem::tools {
 
@@ -18,6 +24,15 @@ Schedule read_schedule(const std::string& path) {
 
 Schedule read_pytorch_csv(const std::string& path) {
   return parse_pytorch_csv(text_of(path), path);
+}
+
+void check_right(const Program& program) {
+  const std::vector<Violation> violations = verify(program);
+  if (violations.empty()) return;
+  std::string text = fmt::format("schedule \"{}\" is not right:", program.schedule());
+  for (const Violation& violation : violations)
+    text += fmt::format("\n  {}: {}", name(violation.kind), violation.message);
+  throw InfeasibleError(text);
 }
 
 }  // namespace tandem::tools

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/program.h"
 #include "core/schedule.h"
 
 namespace tandem::tools {
@@ -12,5 +13,9 @@ Schedule read_schedule(const std::string& path);
 
 /// Throws InputError where it is not that.
 Schedule read_pytorch_csv(const std::string& path);
+
+/// Refuses a program that would compute something else than its schedule's batches: throws
+/// InfeasibleError.
+void check_right(const Program& program);
 
 }  // namespace tandem::tools

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "core/io/read.h"
+#include "core/own_schedule.h"
 #include "executor/cpu/kernels.h"
 #include "executor/reference.h"
 #include "simulator/simulate.h"
@@ -66,24 +67,29 @@ std::uint64_t hash_of(std::span<const float> values) {
 /// Hash of every tensor after every update.
 using History = std::map<std::pair<std::int64_t, std::string>, std::uint64_t>;
 
-WeightSemantics semantics_of(const Plan& plan) { return find_schedule(plan.schedule).weights; }
-
 FloatReference make_reference(const Training& training) {
   const Plan& plan = training.prepared.plan;
+  std::vector<std::int32_t> order = summing_order(training.prepared.schedule);
+  if (order.empty()) {
+    throw InputError(fmt::format(
+        "schedule \"{}\" sums gradients in another order on each stage: no serial reference has "
+        "their bits",
+        plan.schedule));
+  }
   std::vector<ReferencePart> parts;
-  if (semantics_of(plan) == WeightSemantics::stashed)
+  if (weight_semantics(plan) == WeightSemantics::stashed)
     parts = stashed_parts(training.prepared.schedule, plan.stages, plan.vertical_sync);
   const Placement& placement = training.prepared.schedule.placement;
   return FloatReference(
       plan.model,
-      {.semantics = semantics_of(plan),
+      {.semantics = weight_semantics(plan),
        .optimizer = training.optimizer,
        .guard = training.guard,
        .microbatches = plan.microbatches,
        .microbatch_size = plan.microbatch_size,
        .width = plan.width,
        .replicas = static_cast<std::int32_t>(placement.replicas_of(PartId{0}).size()),
-       .descending = find_schedule(plan.schedule).backwards_descend,
+       .order = std::move(order),
        .seed = training.seed,
        .parts = std::move(parts),
        .stages = plan.stages},
@@ -287,6 +293,14 @@ void add_options(Options& options) {
 
 /// The reference would train such a plan too, but as another one than is simulated.
 void check_trainable(const Plan& plan) {
+  if (plan.own_schedule != nullptr) {
+    const Placement& placement = plan.own_schedule->placement;
+    if (placement.parts() == placement.stages()) return;
+    throw InputError(fmt::format(
+        "schedule \"{}\" holds several copies of parts: of one's own schedules those are simulated "
+        "but not trained in this version",
+        plan.schedule));
+  }
   if (!find_schedule(plan.schedule).trainable) {
     throw InputError(
         fmt::format("schedule {} is simulated but not trained in this version", plan.schedule));
@@ -360,7 +374,7 @@ int finish(const Training& training, const Options& options, const ProgressRepor
                   {"seed", training.seed},
                   {"learning_rate", training.optimizer.learning_rate},
                   {"lr_schedule", name(training.optimizer.schedule.kind)}},
-                 {{"weights", name(semantics_of(plan))}}, std::move(result));
+                 {{"weights", name(weight_semantics(plan))}}, std::move(result));
     return 0;
   }
   fmt::print("{} steps, loss {:.4f} -> {:.4f}; median step {:.2f} ms", training.steps,

@@ -176,11 +176,12 @@ Plan read_plan_object(const JsonReader& root) {
                     "group",       "extra_in_flight", "replicas",     "vertical_sync",
                     "directions",  "activation_cap",  "order_costs",  "recompute",
                     "global_norm", "optimizer",       "stages",       "profile",
-                    "predicted"})) {
+                    "predicted",   "schedule_file"})) {
     return plan;
   }
   read_version(root, kVersion);
   plan.schedule = root["schedule"].string();
+  if (root.has("schedule_file")) plan.schedule_file = root["schedule_file"].string();
   read_cut(root, plan);
   plan.width = root["width"].integer<std::uint16_t>(1, kMostDevices);
   plan.microbatch_size = root["microbatch_size"].integer<std::int32_t>(1, kMostMicrobatches);
@@ -218,13 +219,13 @@ std::string plan_text(const Plan& plan) {
   for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
   const Prediction& predicted = plan.predicted;
   TANDEM_CHECK(std::isfinite(predicted.period_s) && std::isfinite(predicted.samples_per_s));
-  Json json = {{"version", kVersion},
-               {"model", model_json(plan.model)},
-               {"schedule", plan.schedule},
-               {"width", plan.width},
-               {"depth", plan.depth},
-               {"microbatch_size", plan.microbatch_size},
-               {"microbatches", plan.microbatches}};
+  Json json = {
+      {"version", kVersion}, {"model", model_json(plan.model)}, {"schedule", plan.schedule}};
+  if (!plan.schedule_file.empty()) json["schedule_file"] = plan.schedule_file;
+  json["width"] = plan.width;
+  json["depth"] = plan.depth;
+  json["microbatch_size"] = plan.microbatch_size;
+  json["microbatches"] = plan.microbatches;
   // What most schedules have no use for stands only where it says something.
   if (plan.chunks != 1) json["chunks"] = plan.chunks;
   if (plan.group != 0) json["group"] = plan.group;

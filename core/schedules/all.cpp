@@ -66,7 +66,6 @@ Rows flush_rows() {
        .bubble = "(p-1)(F+B)/v, m >= p",
        .activations = "m",
        .options = {"chunks"},
-       .backwards_descend = true,
        .make = make_looped_bfs},
   };
 }

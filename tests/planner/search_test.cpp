@@ -45,7 +45,7 @@ TEST(Search, VanillaOnlyLeavesOutDelayedWeights) {
   const PlanResult result = find_plans(request);
   ASSERT_FALSE(result.ranked.empty());
   for (const Candidate& candidate : result.ranked) {
-    EXPECT_EQ(candidate.schedule->weights, WeightSemantics::vanilla);
+    EXPECT_EQ(candidate.weights, WeightSemantics::vanilla);
   }
 }
 
@@ -252,7 +252,7 @@ TEST(StageMemory, ItsTotalIsThatOfTheClasses) {
   RangeBytes bytes(request.model, request.optimizer);
   for (const Candidate& candidate : find_plans(request).ranked) {
     const Program program =
-        lower(make_schedule(*candidate.schedule, schedule_request(candidate.plan)));
+        lower(make_schedule(candidate.plan));
     if (program.placement().stages() != program.placement().devices) continue;
     const SlotCounts slots = count_slots(program);
     for (const StageId stage : ids(slots)) {

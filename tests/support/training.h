@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/lower.h"
+#include "core/own_schedule.h"
 #include "core/schedule.h"
 #include "executor/cpu/kernels.h"
 #include "executor/reference.h"
@@ -99,7 +100,7 @@ inline ReferenceConfig reference_config(const TrainingCase& test, WeightSemantic
           .microbatch_size = test.microbatch_size,
           .width = test.width,
           .replicas = static_cast<std::int32_t>(schedule.placement.replicas_of(PartId{0}).size()),
-          .descending = find_schedule(test.schedule).backwards_descend,
+          .order = summing_order(schedule),
           .seed = test.seed,
           .parts = stashed ? stashed_parts(schedule, layers, test.vertical_sync)
                            : std::vector<ReferencePart>{},

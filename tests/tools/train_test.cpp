@@ -61,6 +61,51 @@ TEST_F(Train, RecomputesSelectivelyToTheSameBitsInLessMemory) {
   }
 }
 
+TEST_F(Train, TrainsAScheduleOfOnesOwn) {
+  const std::string plan = "plan --profile profile.json --global-batch 4 --output own.json ";
+  write("mine.schedule",
+        "# mine  devices 2  microbatches 4\n"
+        "0 | f0 f1 f2 i1 i0 f3 w1 w0 b3 b2 U\n"
+        "1 | f0 f1 b1 b0 f2 f3 b3 b2 U\n");
+  json_of(plan + "--json --schedule-file mine.schedule");
+  EXPECT_EQ(Json::parse(read("own.json"))["schedule_file"], "mine.schedule");
+  EXPECT_THAT(tandem("check own.json").out, HasSubstr("mine, 2 stages, microbatches 1 x 4"));
+  EXPECT_EQ(json_of("simulate own.json --json")["config"]["schedule"], "mine");
+  for (const char* options : {"", " --clip 0.5"}) {
+    const Json trained = json_of(std::string("train own.json --steps 3 --json --verify") + options);
+    for (const Json& device : trained["result"]["memory"]) EXPECT_EQ(device["equal"], true);
+  }
+  write("mine.csv", tandem("schedule zbv --devices 2 --microbatches 4 --format pytorch-csv").out);
+  json_of(plan + "--json --schedule-file mine.csv");
+  json_of("train own.json --steps 3 --json --verify");
+}
+
+TEST_F(Train, RefusesAScheduleOfOnesOwnThatIsWrongOrOfAnotherShape) {
+  const std::string plan =
+      "plan --profile profile.json --global-batch 4 --output own.json --schedule-file ";
+  const std::string right =
+      "# mine  devices 2  microbatches 4\n"
+      "0 | f0 f1 f2 f3 b0 b1 b2 b3 U\n"
+      "1 | f0 f1 f2 f3 b0 b1 b2 b3 U\n";
+  write("mine.schedule", right);
+  expect_error(plan + "mine.schedule --devices 2", 2,
+               "error: tandem plan: the schedule file says --devices already");
+  json_of(plan + "mine.schedule --json");
+  write("mine.schedule", with(right, "0 | f0 f1 f2 f3 b0 b1", "0 | f0 f1 f2 f3 b1 b0"));
+  EXPECT_EQ(tandem("train own.json --steps 1").code, 0);
+  EXPECT_THAT(tandem("train own.json --steps 1 --verify").err,
+              HasSubstr("sums gradients in another order on each stage"));
+  write("mine.schedule", with(right, "1 | f0 f1", "1 | b0 f0 f1"));
+  EXPECT_EQ(tandem("train own.json --steps 1").code, 3) << "b0 twice";
+  write("mine.schedule", "# mine  devices 2  microbatches 1\n0 | b0 f0 U\n1 | f0 b0 U\n");
+  EXPECT_EQ(tandem(plan + "mine.schedule").code, 4) << "waits for itself";
+  EXPECT_THAT(tandem("train own.json --steps 1").err,
+              HasSubstr("own.json:19:19: error: /microbatches: expected 1, as schedule file "
+                        "mine.schedule has, found 4"));
+  std::filesystem::remove(folder() / "mine.schedule");
+  EXPECT_EQ(tandem("train own.json --steps 1").code, 3);
+}
+
 /// Lines of a log, each an object.
 std::vector<Json> objects_of(const std::string& log) {
   std::vector<Json> lines;

@@ -1,0 +1,27 @@
+#pragma once
+// A schedule that somebody brings as a text: what a row of the registry says of others is read from
+// its ops.
+
+#include <cstdint>
+#include <vector>
+
+#include "core/schedule.h"
+
+namespace tandem {
+
+/// The schedule with what the request asks for and the text may leave out: tied parts, full
+/// recomputation, sums and the norm. Where the text has one of them, it stays as it is. Throws
+/// InputError where the text contradicts the request.
+Schedule completed(Schedule schedule, const ScheduleRequest& request);
+
+/// Whether it recomputes forwards by ops of its own.
+bool recomputes(const Schedule& schedule);
+
+/// By the staleness of its ops. REQUIRES: verify() has nothing against its program.
+WeightSemantics weight_semantics(const Schedule& schedule);
+
+/// The order in which every stage adds up a batch's weight gradients: microbatches 0 … m−1, each
+/// once. Empty: the stages have different orders, so that no serial run has the bits of all.
+std::vector<std::int32_t> summing_order(const Schedule& schedule);
+
+}  // namespace tandem

@@ -1,0 +1,95 @@
+// What is read from the ops of a schedule that somebody brings, and what it is given.
+
+#include "core/own_schedule.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/lower.h"
+#include "core/notation.h"
+#include "core/verify.h"
+#include "tests/core/error_of.h"
+#include "tests/support/pipelines.h"
+
+namespace tandem::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::string_view kTwoStages =
+    "# mine  devices 2  microbatches 2\n"
+    "0 | f0 f1 b0 b1 U\n"
+    "1 | f0 b0 f1 b1 U\n";
+
+TEST(OwnSchedule, ItsOpsSayWhatTheRowOfARegisteredOneDoes) {
+  for (const ScheduleTraits& row : schedules()) {
+    for (const Pipeline& wanted : every_pipeline(row.name, {2, 4}, {4, 8})) {
+      // One stage, or one microbatch in flight, stashes nothing.
+      if (row.weights == WeightSemantics::stashed && wanted.request.devices == 1) continue;
+      EXPECT_EQ(weight_semantics(schedule_of(wanted)), row.weights) << wanted.name();
+    }
+  }
+}
+
+TEST(OwnSchedule, GradientsAreSummedInTheOrderOfTheBackwardsOfOneBatch) {
+  for (const auto& [name, descends] :
+       {std::pair("1f1b", false), {"2bw", false}, {"zbv", false}, {"looped-bfs", true}}) {
+    Pipeline wanted = pipeline(name, 2, 4);
+    if (descends) wanted.request.chunks = 2;
+    std::vector<std::int32_t> order{0, 1, 2, 3};
+    if (descends) std::ranges::reverse(order);
+    EXPECT_EQ(summing_order(schedule_of(wanted)), order) << name;
+  }
+  // A backward that its body makes for the batch before comes after those of that batch's own body.
+  EXPECT_THAT(summing_order(parse_schedule("# late  devices 1  microbatches 3  staleness 1\n"
+                                           "0 | f3 b2 f4 b3 U2 f5 b4\n")),
+              ElementsAre(0, 1, 2));
+}
+
+TEST(OwnSchedule, StagesThatSumInDifferentOrdersHaveNoCommonOne) {
+  const std::string text(kTwoStages);
+  std::string shuffled = text;
+  shuffled.replace(shuffled.find("b0 b1"), 5, "b1 b0");
+  EXPECT_THAT(summing_order(parse_schedule(text)), ElementsAre(0, 1));
+  EXPECT_THAT(summing_order(parse_schedule(shuffled)), IsEmpty());
+}
+
+TEST(OwnSchedule, GetsWhatTheRequestAsksFor) {
+  ScheduleRequest request;
+  request.recompute = Recompute::full;
+  request.tied_embeddings = request.global_norm = true;
+  const Schedule made = completed(parse_schedule(kTwoStages), request);
+  EXPECT_EQ(print_schedule(made),
+            "# mine  devices 2  microbatches 2\n# tied 0+1\n"
+            "0 | f0 f1 r0 b0 r1 b1 T N U\n"
+            "1 | f0 r0 b0 f1 r1 b1 T N U\n");
+  EXPECT_THAT(verify(lower(made)), IsEmpty());
+  EXPECT_EQ(completed(made, request), made) << "what stands in the text stays";
+}
+
+TEST(OwnSchedule, ThatContradictsTheRequestIsRefused) {
+  ScheduleRequest all;
+  all.recompute = Recompute::full;
+  all.tied_embeddings = true;
+  const Schedule made = completed(parse_schedule(kTwoStages), all);
+  const auto refused = [&](auto change) {
+    ScheduleRequest request = all;
+    change(request);
+    return error_of([&] { completed(made, request); });
+  };
+  EXPECT_THAT(refused([](ScheduleRequest& request) { request.tied_embeddings = false; }),
+              HasSubstr("\"mine\" ties parts of the model that share no parameters"));
+  EXPECT_THAT(refused([](ScheduleRequest& request) { request.recompute = Recompute::none; }),
+              HasSubstr("\"mine\" recomputes forwards: its plan has to say so"));
+  EXPECT_THAT(refused([](ScheduleRequest& request) { request.global_norm = true; }),
+              HasSubstr("\"mine\" says what its devices sum, and not the norm"));
+}
+
+}  // namespace
+}  // namespace tandem::testing
