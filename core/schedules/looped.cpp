@@ -38,11 +38,11 @@ bool works(const ScheduleRequest& request, std::int32_t group) {
   return m <= group || request.chunks == 1 || (group >= p && (m % group == 0 || m % group >= p));
 }
 
-/// The group asked for, or the smallest that works: as many microbatches as devices where that
-/// divides the batch.
+/// The group asked for, or the smallest that works from as many microbatches as devices, or all,
+/// on: PyTorch's where that divides the batch.
 std::int32_t group_of(const ScheduleRequest& request) {
   if (request.group > 0) return request.group;
-  std::int32_t group = request.devices;
+  std::int32_t group = std::min<std::int32_t>(request.devices, request.microbatches);
   while (!works(request, group)) ++group;
   return group;
 }

@@ -9,6 +9,7 @@
 #include "core/lower.h"
 #include "core/verify.h"
 #include "tests/core/error_of.h"
+#include "tests/support/golden.h"
 
 namespace tandem::testing {
 namespace {
@@ -66,6 +67,28 @@ INSTANTIATE_TEST_SUITE_P(Flush, CsvOfSchedule, ::testing::ValuesIn(schedules_wit
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+/// The orders of ScheduleDualPipeV, ScheduleInterleavedZeroBubble and ScheduleInterleaved1F1B of
+/// torch/distributed/pipelining/schedules.py (2.9), idle cells left out, computed apart from this
+/// code. In the file: name, devices, microbatches, chunks; a row a rank.
+TEST(PytorchCsv, OrdersArePytorchsOwnOpForOp) {
+  std::string text;
+  const auto add = [&](std::string_view name, std::uint16_t devices, std::int32_t microbatches,
+                       std::uint16_t chunks = 1) {
+    text += fmt::format("{} {} {} {}\n{}\n", name, devices, microbatches, chunks,
+                        print_pytorch_csv(make(name, devices, microbatches, chunks)));
+  };
+  add("dualpipev", 2, 4);
+  add("dualpipev", 3, 8);
+  add("dualpipev", 4, 10);
+  add("interleaved-zb", 2, 4, 2);
+  add("interleaved-zb", 3, 8, 2);
+  add("interleaved-zb", 4, 8, 3);
+  add("interleaved-zb", 4, 3, 2);
+  add("interleaved", 3, 8, 2);
+  add("interleaved", 4, 2, 3);
+  expect_golden("pytorch_orders.txt", text);
+}
 
 TEST(PytorchCsv, OldAndNewDialectSayTheSame) {
   const std::string both = "0F0,0F1,0{0}0,0{1}1,0W1\n1F0,1{0}0,1F1,1{1}1,1W1\n";
