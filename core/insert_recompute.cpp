@@ -9,6 +9,7 @@ void insert_recompute(Schedule& schedule) {
     std::vector<Op> with;
     with.reserve(order.size() + order.size() / 2);
     for (const Op& op : order) {
+      if (moves_stash(op.kind)) continue;
       if (makes_input_gradient(op.kind)) {
         Op again = op;
         again.kind = OpKind::recompute;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -75,6 +76,10 @@ class Assembly {
         continue;
       }
       const DeviceId device = body_.device(start, placement_);
+      if (moves_stash(body_.ops[at(start)].op.kind)) {
+        if (shared_) stash_lanes(body_.ops[at(start)].op);
+        continue;
+      }
       compute_lane_[device] = lane(device, LaneKind::compute, device);
     }
     for (const lowering::Link& link : body_.links) {
@@ -89,6 +94,14 @@ class Assembly {
     }
   }
 
+  /// The device's own end first.
+  std::array<LaneId, 2> stash_lanes(const Op& op) {
+    const DeviceId home = placement_.device[op.stage], partner = placement_.partner[home];
+    const bool leaves = op.kind == OpKind::evict;
+    return {lane(home, leaves ? LaneKind::send_stash : LaneKind::receive_stash, partner),
+            lane(partner, leaves ? LaneKind::receive_stash : LaneKind::send_stash, home)};
+  }
+
   std::uint32_t price(const CostKey& key) {
     const auto [found, added] = cost_ids_.try_emplace(key);
     if (added) found->second = parts_.cost_keys.push_back(key);
@@ -98,6 +111,7 @@ class Assembly {
   CostKey key_of(const Op& op) const {
     CostKey key{.kind = op.kind, .stage = op.stage};
     key.source = key.target = placement_.device[op.stage];
+    if (moves_stash(op.kind)) key.target = placement_.partner[key.source];
     if (op.kind == OpKind::reduce_gradient) key.width = schedule_.width;
     if (op.kind == OpKind::backward_weight) key.span = op.span;
     return key;
@@ -157,6 +171,9 @@ class Assembly {
       for (const DeviceId device : body_.sum(node).devices) {
         parts_.lane_pool.push_back(lane(device, LaneKind::collective, device));
       }
+    } else if (moves_stash(instruction.op.kind)) {
+      if (shared_)
+        std::ranges::copy(stash_lanes(instruction.op), std::back_inserter(parts_.lane_pool));
     } else {
       parts_.lane_pool.push_back(compute_lane_[body_.device(node, placement_)]);
     }
@@ -223,9 +240,9 @@ class Assembly {
       if (!shared_) return std::nullopt;
       return link_lanes_[body_.transfer(node).link].front();
     }
-    if (!is_collective(body_.ops[at(node)].op.kind)) {
-      return compute_lane_[body_.device(node, placement_)];
-    }
+    const Op& op = body_.ops[at(node)].op;
+    if (on_compute_lane(op.kind)) return compute_lane_[placement_.device[op.stage]];
+    if (moves_stash(op.kind)) return shared_ ? std::optional(stash_lanes(op)[0]) : std::nullopt;
     const DeviceId device = body_.sum(node).devices.front();
     return lane(device, LaneKind::collective, device);
   }

@@ -51,7 +51,7 @@ struct Transfer {
 /// own, each would be another miss of the cache.
 struct OpNode {
   Op op;
-  NodeId before = kNone;      // the op before it in its device's order; of sums kNone
+  NodeId before = kNone;      // the op before it on its compute lane; of what is on none kNone
   NodeId first_from = kNone;  // the first of the transfers that carry its result …
   NodeId first_to = kNone;    // … and of those that bring what it needs
   std::int32_t start = 0;     // when it may start: while an order is sought
@@ -82,8 +82,9 @@ struct ByNode {
 
 struct Body {
   std::vector<OpNode> ops;
-  std::vector<NodeId> starts;  // the first of each device's order, and sums; ascending
-  std::vector<Sum> sums;       // ascending by node
+  // The first of each compute lane, and what is on none; ascending.
+  std::vector<NodeId> starts;
+  std::vector<Sum> sums;  // ascending by node
   std::vector<Link> links;
   std::vector<Transfer> transfers;  // node ops.size() + i
   std::vector<NodeWait> waits;      // beyond those through transfers and those that lanes imply
@@ -111,12 +112,12 @@ struct Body {
   DeviceId device(NodeId node, const Placement& placement) const {
     return placement.device[ops[at(node)].op.stage];
   }
-  /// The op that has this one before it: the next number but for sums between them.
+  /// The op that has this one before it: the next number but for what is on other lanes.
   NodeId after_on_device(NodeId node) const {
-    if (is_collective(ops[at(node)].op.kind)) return kNone;
+    if (!on_compute_lane(ops[at(node)].op.kind)) return kNone;
     for (std::size_t i = at(node) + 1; i < ops.size(); ++i) {
       if (ops[i].before == node) return static_cast<NodeId>(i);
-      if (!is_collective(ops[i].op.kind)) break;
+      if (on_compute_lane(ops[i].op.kind)) break;
     }
     return kNone;
   }
@@ -166,6 +167,14 @@ class OpIndex {
     const std::vector<NodeId>& table = sums_[index(kind)];
     return table.empty() ? kNone : table[cell(stage, residue)];
   }
+  /// Whether any stash is evicted at all; and who does, and who brings it back.
+  bool evicts() const { return !evict_.empty(); }
+  NodeId evict(StageId stage, std::int32_t residue) const {
+    return evict_.empty() ? kNone : evict_[cell(stage, residue)];
+  }
+  NodeId load(StageId stage, std::int32_t residue) const {
+    return load_.empty() ? kNone : load_[cell(stage, residue)];
+  }
   /// Nodes of the stage's updates in the order of the microbatches they cover, and the place there
   /// of a residue's.
   const std::vector<NodeId>& updates(StageId stage) const { return updates_[stage]; }
@@ -178,11 +187,13 @@ class OpIndex {
   void record(std::vector<NodeId>& table, const Op& op, NodeId node);
   void record_updates();
   void check_complete() const;
+  void check_evictions() const;
 
   const Schedule& schedule_;
   const Body& body_;
   const std::int32_t m_;
   std::vector<NodeId> forward_, recompute_, input_gradient_, weight_gradient_;
+  std::vector<NodeId> evict_, load_;                // both empty: there are none
   std::array<std::vector<NodeId>, kOpKinds> sums_;  // empty: no op of the kind
   Table<StageId, std::vector<NodeId>> updates_;
 };

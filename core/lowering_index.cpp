@@ -50,6 +50,19 @@ void check_op(const Schedule& schedule, DeviceId device, const Op& op) {
   }
 }
 
+/// Whose stash goes where. A stash that backward computes again is not there to be moved.
+void check_move(const Schedule& schedule, DeviceId device, const Op& op) {
+  const Table<DeviceId, DeviceId>& partner = schedule.placement.partner;
+  if (partner.size() != schedule.placement.devices ||
+      index(partner[device]) >= schedule.placement.devices || partner[device] == device) {
+    reject(schedule, fmt::format("{} {} of stage {}: device {} has no partner", name(op.kind),
+                                 op.microbatch, index(op.stage), index(device)));
+  }
+  if (op.span == 1) return;
+  reject(schedule, fmt::format("{} {} of stage {} spans {} microbatches: a stash is of one",
+                               name(op.kind), op.microbatch, index(op.stage), op.span));
+}
+
 /// An op that stands next to another of its group.
 void check_group(const Schedule& schedule, const Op& before, const Op& op) {
   if (op.group == 0 || op.group != before.group) return;
@@ -88,6 +101,12 @@ Body ops_of(const Schedule& schedule) {
     for (const Op& op : schedule.order[device]) {
       check_op(schedule, device, op);
       const auto self = static_cast<NodeId>(body.ops.size());
+      if (moves_stash(op.kind)) {
+        check_move(schedule, device, op);
+        body.starts.push_back(self);
+        body.ops.push_back({.op = op});
+        continue;
+      }
       if (!is_collective(op.kind)) {
         const bool first = before == kNone;
         if (first) body.starts.push_back(self);
@@ -132,6 +151,10 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
     if (makes_input_gradient(op.kind)) record(input_gradient_, op, node);
     if (makes_weight_gradient(op.kind)) record(weight_gradient_, op, node);
     if (op.kind == OpKind::update) updates_[op.stage].push_back(node);
+    if (!moves_stash(op.kind)) continue;
+    evict_.resize(cells, kNone);
+    load_.resize(cells, kNone);
+    record(op.kind == OpKind::evict ? evict_ : load_, op, node);
   }
   for (const Sum& sum : body.sums) {
     const Op& op = body.ops[at(sum.node)].op;
@@ -143,6 +166,7 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
   }
   record_updates();
   check_complete();
+  if (evicts()) check_evictions();
 }
 
 void OpIndex::record(std::vector<NodeId>& table, const Op& op, NodeId node) {
@@ -212,6 +236,24 @@ void OpIndex::check_complete() const {
     if (seen[i] != 1) {
       reject(schedule_, fmt::format("part {} processes microbatch {} {} times, expected once",
                                     i / at(m_), i % at(m_), seen[i]));
+    }
+  }
+}
+
+void OpIndex::check_evictions() const {
+  for (const StageId stage : ids(schedule_.placement.part)) {
+    for (std::int32_t residue = 0; residue < m_; ++residue) {
+      const bool evicted = evict(stage, residue) != kNone, loaded = load(stage, residue) != kNone;
+      if (!evicted && !loaded) continue;
+      if (evicted != loaded || forward(stage, residue) == kNone) {
+        reject(schedule_, fmt::format("stage {} has only a part of the eviction of microbatch {}: "
+                                      "forward, evict and load belong together",
+                                      index(stage), residue));
+      }
+      if (recompute(stage, residue) == kNone) continue;
+      reject(schedule_, fmt::format("stage {} computes microbatch {} again before its backward: "
+                                    "there is no stash to evict",
+                                    index(stage), residue));
     }
   }
 }

@@ -35,6 +35,7 @@ class Connector {
     for (std::size_t node = 0; node < body_.ops.size(); ++node) {
       add_local_waits(static_cast<NodeId>(node));
     }
+    if (index_.evicts()) take_turns();
   }
 
  private:
@@ -69,7 +70,7 @@ class Connector {
     }
     const Op &consumer = body_.ops[at(wait.consumer)].op,
              &producer = body_.ops[at(wait.producer)].op;
-    const bool one_lane = !is_collective(consumer.kind) && !is_collective(producer.kind) &&
+    const bool one_lane = on_compute_lane(consumer.kind) && on_compute_lane(producer.kind) &&
                           placement_.device[consumer.stage] == placement_.device[producer.stage];
     if (one_lane && (wait.lag > 0 || wait.producer < wait.consumer)) return;
     body_.waits.push_back(wait);
@@ -139,8 +140,10 @@ class Connector {
         break;
       case OpKind::backward:
       case OpKind::backward_input: {
-        const NodeId again = index_.recompute(op.stage, place(self).residue);
-        wait_for(self, again != kNone ? again : index_.forward(op.stage, place(self).residue));
+        const std::int32_t residue = place(self).residue;
+        const NodeId again = index_.recompute(op.stage, residue);
+        wait_for(self, again != kNone ? again : index_.forward(op.stage, residue));
+        wait_for(self, index_.load(op.stage, residue));
         break;
       }
       case OpKind::backward_weight:
@@ -156,9 +159,44 @@ class Connector {
       case OpKind::update:
         wait_for_gradients(self, op.stage);
         break;
+      case OpKind::evict:
+        wait_for(self, index_.forward(op.stage, place(self).residue));
+        break;
+      case OpKind::load:
+        wait_for(self, index_.evict(op.stage, place(self).residue));
+        break;
       case OpKind::send_activation:
       case OpKind::send_gradient:
         break;
+    }
+  }
+
+  /// Stashes that are evicted have one slot of their stage's device in turn, each from its forward
+  /// until it is evicted, and from its load until its last gradient: in the order in which the
+  /// device takes it, body after body.
+  void take_turns() {
+    struct Turn {
+      NodeId taken, freed;
+    };
+    Table<StageId, std::vector<Turn>> turns(placement_.stages());
+    for (std::size_t i = 0; i < body_.ops.size(); ++i) {
+      const Op& op = body_.ops[i].op;
+      const auto self = static_cast<NodeId>(i);
+      if (op.kind != OpKind::forward && op.kind != OpKind::load) continue;
+      const NodeId evict = index_.evict(op.stage, place(self).residue);
+      if (evict == kNone) continue;
+      const bool leaves = op.kind == OpKind::forward;
+      turns[op.stage].push_back(
+          {self, leaves ? evict : index_.weight_gradient(op.stage, place(self).residue)});
+    }
+    for (const std::vector<Turn>& of_stage : turns) {
+      for (std::size_t i = 0; i < of_stage.size(); ++i) {
+        const Turn& before = of_stage[i > 0 ? i - 1 : of_stage.size() - 1];
+        const std::int32_t bodies =
+            place(before.freed).batch - place(before.taken).batch + (i > 0 ? 0 : 1);
+        const NodeId next = of_stage[i].taken;
+        add_wait({next, before.freed, lag_of(before.freed, next, bodies)});
+      }
     }
   }
 

@@ -28,8 +28,12 @@ enum class SlotKind : std::uint8_t {
   input_gradient,   // gradient made here; backward … its transfer, or the last gradient op of a
                     // consumer on this device
   kept_gradients,   // where backward is split: what its input half leaves for its weight half
+  transit,  // the stash of a microbatch that is evicted, on the stage's device: forward … evict,
+            // and load … last gradient op of the microbatch. One, which they take in turn
+            // (core/lower.h)
+  guest,  // the same on the partner of the stage's device: evict … load
 };
-inline constexpr std::size_t kSlotKinds = 8;
+inline constexpr std::size_t kSlotKinds = 10;
 std::string_view name(SlotKind kind);
 
 /// Slots of each kind for one stage.
@@ -46,12 +50,37 @@ using SlotCounts = Table<StageId, StageSlots>;
 class MicrobatchSequence {
  public:
   explicit MicrobatchSequence(const Program& program);
-  std::int64_t operator()(StageId stage, std::int64_t microbatch) const;
+  std::int64_t operator()(StageId stage, std::int64_t microbatch) const {
+    return all_[stage].place(microbatch);
+  }
+  /// Whether the microbatch's stash is evicted.
+  bool evicts(StageId stage, std::int64_t microbatch) const {
+    return !evicted_.empty() && evicted_[stage].has(microbatch);
+  }
+  /// The same among the microbatches that are evicted as it is, or are not.
+  std::int64_t among_alike(StageId stage, std::int64_t microbatch) const {
+    if (evicted_.empty()) return (*this)(stage, microbatch);
+    return (evicts(stage, microbatch) ? evicted_ : stays_)[stage].place(microbatch);
+  }
 
  private:
-  std::int32_t microbatches_;
-  Table<StageId, std::vector<std::int32_t>> rank_of_residue_;  // −1: not this stage's
-  Table<StageId, std::int32_t> per_body_;
+  /// Some of the residues modulo the batch, counted.
+  class Ranks {
+   public:
+    Ranks() = default;
+    explicit Ranks(const std::vector<bool>& members);
+    bool has(std::int64_t microbatch) const { return rank(microbatch) >= 0; }
+    /// REQUIRES: has(microbatch) (checked).
+    std::int64_t place(std::int64_t microbatch) const;
+
+   private:
+    std::int32_t rank(std::int64_t microbatch) const {
+      return rank_[static_cast<std::size_t>(microbatch) % rank_.size()];
+    }
+    std::vector<std::int32_t> rank_;  // −1: none of them
+    std::int32_t per_batch_ = 0;
+  };
+  Table<StageId, Ranks> all_, evicted_, stays_;  // the last two are empty where nothing is evicted
 };
 
 /// The slots a run of any length needs. Linear in the program; looks at ramp + a few bodies.
@@ -64,7 +93,8 @@ struct HeldActivation {
   double all = 1.0, after_input = 1.0;
 };
 
-/// Peak over a run of what each device holds, by the order of its ops.
+/// Peak over a run of what each device holds, by the order of its ops; an evicted stash is held by
+/// the partner.
 Table<DeviceId, double> peak_held(const Program& program,
                                   const Table<StageId, HeldActivation>& held);
 
@@ -93,7 +123,7 @@ struct MemoryByClass {
   Bytes versions = 0;  // the further versions
   Bytes gradients = 0;
   Bytes optimizer = 0;
-  Bytes activations = 0;  // stash slots
+  Bytes activations = 0;  // stash slots, and those of guests
   Bytes buffers = 0;      // input, output and gradient slots, workspace
   Bytes total() const { return weights + versions + gradients + optimizer + activations + buffers; }
   friend bool operator==(const MemoryByClass&, const MemoryByClass&) = default;

@@ -150,6 +150,7 @@ StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t m
   bytes[SlotKind::gradients] = parameters * element;
   bytes[SlotKind::stash] =
       stash_elements(model, kinds, layers, microbatch_size, recompute) * element;
+  bytes[SlotKind::transit] = bytes[SlotKind::guest] = bytes[SlotKind::stash];
   bytes[SlotKind::input] = boundary;
   bytes[SlotKind::output] = boundary;
   bytes[SlotKind::output_gradient] = boundary;

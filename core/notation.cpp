@@ -102,6 +102,7 @@ class Printer {
       }
       text_ += '\n';
     }
+    if (!placement_.partner.empty()) print_list("partners", placement_.partner);
   }
 
   template <class Key, class Id>

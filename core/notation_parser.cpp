@@ -77,13 +77,18 @@ class HeaderParser {
     check_parts();
     check_edges();
     check_tied();
+    const std::size_t partners = placement.partner.size();
+    if (given("partners") && partners != devices_) {
+      in_.complain_about_text(fmt::format("{} partners for {} devices", partners, devices_));
+    }
   }
 
   std::uint16_t staleness() const { return staleness_; }
 
  private:
-  static constexpr std::array<std::string_view, 8> kKeys{
-      "devices", "microbatches", "width", "staleness", "stages", "parts", "edges", "tied"};
+  static constexpr std::array<std::string_view, 9> kKeys{"devices",   "microbatches", "width",
+                                                         "staleness", "stages",       "parts",
+                                                         "edges",     "tied",         "partners"};
 
   static std::size_t row(std::string_view key) {
     return static_cast<std::size_t>(std::find(kKeys.begin(), kKeys.end(), key) - kKeys.begin());
@@ -164,6 +169,12 @@ class HeaderParser {
         schedule_.placement.part.push_back(
             id_at<PartId>(in_.number(word, "a part", 0, kMostStages - 1)));
         part_words_.push_back(in_.place_of(word));
+      } else if (key == "partners") {
+        const std::uint32_t device = in_.number(word, "a device", 0, devices_ - 1);
+        if (schedule_.placement.partner.size() == devices_) {
+          in_.fail(word, fmt::format("more partners than the {} devices", devices_));
+        }
+        schedule_.placement.partner.push_back(id_at<DeviceId>(device));
       } else if (key == "edges") {
         read_edge(word);
       } else {

@@ -23,8 +23,10 @@ enum class OpKind : std::uint8_t {
   reduce_gradient,  // sum over the replicas of a part, and over the width
   reduce_norm,      // norm of all gradients of an update: a decision that all stages share
   update,
+  evict,  // a stash, from the stage's device to its partner
+  load,   // and back
 };
-inline constexpr std::size_t kOpKinds = 11;
+inline constexpr std::size_t kOpKinds = 13;
 
 /// How a kind moves through the placement.
 enum class Flow : std::uint8_t {
@@ -32,6 +34,7 @@ enum class Flow : std::uint8_t {
   along_edges,    // from a stage to those that consume its output
   against_edges,  // back
   together,       // one instruction on the lanes of all its devices
+  with_partner,   // between a device and its partner
 };
 
 struct OpTraits {
@@ -54,19 +57,25 @@ inline constexpr std::array<OpTraits, kOpKinds> kOpTraits{{
     {OpKind::reduce_gradient, "reduce_gradient", "R", Flow::together},
     {OpKind::reduce_norm, "reduce_norm", "N", Flow::together},
     {OpKind::update, "update", "U", Flow::none},
+    {OpKind::evict, "evict", "E", Flow::with_partner},
+    {OpKind::load, "load", "L", Flow::with_partner},
 }};
 
 constexpr const OpTraits& traits(OpKind kind) { return kOpTraits[index(kind)]; }
 constexpr std::string_view name(OpKind kind) { return traits(kind).name; }
 
+/// Moves a stash between a device and its partner. The device does both: it sends, and it fetches.
+constexpr bool moves_stash(OpKind kind) { return kind == OpKind::evict || kind == OpKind::load; }
+/// Takes a link between two devices.
 constexpr bool is_transfer(OpKind kind) {
-  return kind == OpKind::send_activation || kind == OpKind::send_gradient;
+  return kind == OpKind::send_activation || kind == OpKind::send_gradient || moves_stash(kind);
 }
 constexpr bool is_collective(OpKind kind) { return traits(kind).flow == Flow::together; }
+/// Runs on its device's compute lane, in the device's order; the other kinds have lanes of their
+/// own.
+constexpr bool on_compute_lane(OpKind kind) { return !is_transfer(kind) && !is_collective(kind); }
 /// Runs a stage's kernels on one microbatch (or a span of them).
-constexpr bool is_compute(OpKind kind) {
-  return !is_transfer(kind) && !is_collective(kind) && kind != OpKind::update;
-}
+constexpr bool is_compute(OpKind kind) { return on_compute_lane(kind) && kind != OpKind::update; }
 /// Produces weight gradients.
 constexpr bool makes_weight_gradient(OpKind kind) {
   return kind == OpKind::backward || kind == OpKind::backward_weight;

@@ -101,6 +101,14 @@ Placement wave_placement(std::uint16_t devices, std::uint16_t chunks) {
 
 Placement v_placement(std::uint16_t devices) { return wave_placement(devices, 2); }
 
+void pair_devices(Placement& placement) {
+  TANDEM_CHECK(placement.devices % 2 == 0, placement.devices);
+  placement.partner.resize(placement.devices);
+  for (const DeviceId device : ids(placement.partner)) {
+    placement.partner[device] = id_at<DeviceId>(placement.devices - 1u - index(device));
+  }
+}
+
 Placement bidirectional_placement(std::uint16_t devices, std::uint16_t directions) {
   TANDEM_CHECK(directions > 0 && directions % 2 == 0 && devices % directions == 0, devices,
                directions);

@@ -15,7 +15,7 @@ namespace tandem {
 /// Edges are explicit, so interleaved, V-shaped, bidirectional and replicated pipelines and skip
 /// connections need no special case anywhere else: an edge carries exactly the microbatches that
 /// both its ends process. INVARIANT: edges ascend, join existing stages, and form no cycle;
-/// `device` and `part` have one row a stage.
+/// `device` and `part` have one row a stage, `partner` one a device or none.
 struct Placement {
   struct Edge {
     StageId from, to;  // a transfer where the devices differ, a plain wait where not
@@ -27,6 +27,7 @@ struct Placement {
   std::vector<Edge> edges;
   std::vector<std::vector<PartId>>
       tied;  // parts that share some parameters (embeddings), ascending
+  Table<DeviceId, DeviceId> partner = {};  // to whom a device evicts stashes; empty: none does
   std::uint16_t devices = 0;
 
   std::size_t stages() const { return device.size(); }
@@ -60,6 +61,9 @@ Placement wave_placement(std::uint16_t devices, std::uint16_t chunks);
 
 /// One wave: stage s < p on device s, stage s ≥ p on 2p−1−s.
 Placement v_placement(std::uint16_t devices);
+
+/// Each device d evicts to devices−1−d. REQUIRES: an even number of devices.
+void pair_devices(Placement& placement);
 
 /// As many chains over the same parts as directions, one after the other: down the devices, up
 /// them (part i on device p−1−i), and so on, each further pair begun p / (directions / 2) devices

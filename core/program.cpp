@@ -12,8 +12,8 @@ namespace tandem {
 
 std::string_view name(LaneKind kind) {
   static constexpr std::string_view kNames[kLaneKinds] = {
-      "compute",       "send_activation",  "receive_activation",
-      "send_gradient", "receive_gradient", "collective"};
+      "compute",          "send_activation", "receive_activation", "send_gradient",
+      "receive_gradient", "collective",      "send_stash",         "receive_stash"};
   return kNames[index(kind)];
 }
 
@@ -73,8 +73,9 @@ std::string describe(const Program& program, InstructionId id) {
   const Op& op = instruction.op;
   if (is_transfer(op.kind)) {
     const CostKey& key = program.cost_keys()[instruction.cost];
-    return fmt::format("{} {}→{} #{}", name(op.kind), index(key.source), index(key.target),
-                       op.microbatch);
+    const bool back = op.kind == OpKind::load;
+    return fmt::format("{} {}→{} #{}", name(op.kind), index(back ? key.target : key.source),
+                       index(back ? key.source : key.target), op.microbatch);
   }
   const bool several = program.placement().stages() > program.placement().devices;
   return fmt::format("{}{}{}", several ? std::to_string(index(op.stage)) : std::string(),

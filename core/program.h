@@ -21,8 +21,10 @@ enum class LaneKind : std::uint8_t {
   send_gradient,
   receive_gradient,
   collective,
+  send_stash,
+  receive_stash,
 };
-inline constexpr std::size_t kLaneKinds = 6;
+inline constexpr std::size_t kLaneKinds = 8;
 std::string_view name(LaneKind kind);
 
 /// One in-order queue of one device. Transfer lanes are one for each peer; for the others `peer` is
@@ -48,7 +50,8 @@ struct Instruction {
   Op op;
   CostId cost{};
   std::uint32_t first_lane = 0, first_wait = 0;  // into the program's pools
-  std::uint16_t lane_count = 0;  // transfer 2 (sender's first), collective k: where devices meet
+  std::uint16_t lane_count = 0;  // transfer 2 (sender's first; of a stash's its stage's device),
+                                 // collective k: where devices meet
   std::uint16_t wait_count = 0;
 };
 static_assert(sizeof(Instruction) == 28);
@@ -56,11 +59,13 @@ static_assert(sizeof(Instruction) == 28);
 /// What a program wants priced: tens of keys, not millions.
 struct CostKey {
   OpKind kind = OpKind::forward;
-  std::uint16_t width = 1;      // in reduce_gradient only: replicas of the whole pipeline; else 1
-  std::uint16_t span = 1;       // in backward_weight only: microbatches done as one; else 1
-  bool overlapped = false;      // a member of a group (Op::group): its share of what that takes
-  StageId stage{};              // of a transfer: the sender's
-  DeviceId source{}, target{};  // of a transfer; elsewhere both are the stage's device
+  std::uint16_t width = 1;  // in reduce_gradient only: replicas of the whole pipeline; else 1
+  std::uint16_t span = 1;   // in backward_weight only: microbatches done as one; else 1
+  bool overlapped = false;  // a member of a group (Op::group): its share of what that takes
+  StageId stage{};          // of a transfer: the sender's
+  // Both the stage's device, but of a transfer: from where, to where. Of a stash's, there and back,
+  // the stage's device and its partner.
+  DeviceId source{}, target{};
   friend auto operator<=>(const CostKey&, const CostKey&) = default;
 };
 

@@ -285,7 +285,7 @@ std::string print_pytorch_csv(const Schedule& schedule) {
       if (!has_words_for(schedule, op) || schedule.placement.parts() != schedule.placement.stages())
         throw InputError(fmt::format(
             "schedule {} can't be written as pytorch-csv: the format has no words for weight "
-            "versions, batches that overlap, recomputation, replicas or sums",
+            "versions, batches that overlap, recomputation, evictions, replicas or sums",
             schedule.name));
       if (op.kind == OpKind::update) continue;
       const bool opens = op.group != 0 && (i == 0 || order[i - 1].group != op.group);

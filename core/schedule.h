@@ -104,6 +104,8 @@ struct ScheduleTraits {
   bool updates_together = true;
   /// The order depends on the costs of the request.
   bool orders_by_costs = false;
+  /// Some stashes go to other devices and come back.
+  bool evicts = false;
   /// Its own reason against a request; null: it has none.
   std::optional<std::string> (*reject)(const ScheduleRequest&) = nullptr;
   Schedule (*make)(const ScheduleRequest&);

@@ -52,6 +52,8 @@ class SlotCounter {
         space_(program),
         sequence_(program),
         m_(program.microbatches()),
+        evicts_(std::ranges::any_of(program.cost_keys(),
+                                    [](const CostKey& key) { return key.kind == OpKind::evict; })),
         counts_(placement_.stages()),
         below_(placement_.stages()),
         above_(placement_.stages()) {
@@ -193,7 +195,8 @@ class SlotCounter {
     for (const StageId stage : ids(before.oldest)) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto [batch, residue] = before.oldest[stage][kind];
-        const bool used = kind != index(SlotKind::weights) && counts_[stage].counts[kind] > 0;
+        const bool counted = kind != index(SlotKind::weights) && kind != index(SlotKind::transit);
+        const bool used = counted && counts_[stage].counts[kind] > 0;
         if (used && state.known.oldest[stage][kind] != Turn{batch + 1, residue}) return false;
       }
     }
@@ -309,10 +312,16 @@ class SlotCounter {
       take(kind, of, now, device_of(id), state.known.oldest[of][index(kind)]);
     };
     if (op.kind == OpKind::forward) {
-      if (!recomputes_[index(stage)]) use(SlotKind::stash, stage);
+      if (evicts_ && sequence_.evicts(stage, now.residue)) {
+        counts_[stage][SlotKind::transit] = 1;  // by its meaning; verify() asks whether it may be
+      } else if (!recomputes_[index(stage)]) {
+        use(SlotKind::stash, stage);
+      }
       if (!below_[stage].empty()) use(SlotKind::output, stage);
     } else if (op.kind == OpKind::recompute) {
       use(SlotKind::stash, stage);
+    } else if (op.kind == OpKind::evict) {
+      use(SlotKind::guest, stage);
     } else if (op.kind == OpKind::send_activation) {
       use(SlotKind::input, receiver(id, below_[stage], now.residue));
     } else if (op.kind == OpKind::send_gradient) {
@@ -356,17 +365,38 @@ class SlotCounter {
       }
       if (!down) return true;
     }
+    // The gradient that follows shows that the load has ended: it may hold no lane.
+    if (kind == SlotKind::guest) {
+      return ended(device, input_gradient_[at(stage, microbatch.residue)], microbatch.batch);
+    }
     return ended(device, weight_gradient_[at(stage, microbatch.residue)], microbatch.batch);
   }
 
   /// A use begins, for the microbatch `now`: its ring must be long enough to reach back only to
   /// slots known to be free. `oldest`: the first microbatch whose release was not known.
   void take(SlotKind kind, StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
-    while (oldest < now &&
-           (!processes(stage, oldest.residue) || released(kind, stage, oldest, device))) {
+    if (!evicts_ || (kind != SlotKind::stash && kind != SlotKind::guest)) {
+      return take_of(
+          kind, stage, now, device, oldest, [](std::int32_t) { return true; },
+          [&](const Turn& microbatch) { return sequence_(stage, number(microbatch)); });
+    }
+    take_of(
+        kind, stage, now, device, oldest,
+        [&](std::int32_t residue) {
+          return sequence_.evicts(stage, residue) == (kind == SlotKind::guest);
+        },
+        [&](const Turn& microbatch) { return sequence_.among_alike(stage, number(microbatch)); });
+  }
+
+  /// `takes`: whether a residue is in the ring at all; `place`: of a microbatch there.
+  template <class Takes, class Place>
+  void take_of(SlotKind kind, StageId stage, const Turn& now, DeviceId device, Turn& oldest,
+               Takes takes, Place place) {
+    while (oldest < now && (!processes(stage, oldest.residue) || !takes(oldest.residue) ||
+                            released(kind, stage, oldest, device))) {
       oldest.advance(m_);
     }
-    require(kind, stage, sequence_(stage, number(now)) - sequence_(stage, number(oldest)));
+    require(kind, stage, place(now) - place(oldest));
   }
 
   void take_gradient(StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
@@ -395,6 +425,7 @@ class SlotCounter {
   KnowledgeSpace space_;
   const MicrobatchSequence sequence_;
   const std::int32_t m_;
+  const bool evicts_;
   SlotCounts counts_;
   Table<StageId, std::vector<StageId>> below_, above_;
   std::vector<Release> forward_, input_gradient_, weight_gradient_;

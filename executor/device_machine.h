@@ -104,6 +104,7 @@ class DeviceMachine {
     const Instruction& instruction = program_[instance.id];
     if (instruction.op.kind == OpKind::reduce_norm) return queue_norm(stream, lane, instance);
     if (is_collective(instruction.op.kind)) return queue_sum(stream, lane, instance);
+    if (moves_stash(instruction.op.kind)) return queue_move(stream, lane, instance);
     if (is_transfer(instruction.op.kind)) {
       const LaneKind kind = program_.lanes()[lane].kind;
       if (kind == LaneKind::receive_activation || kind == LaneKind::receive_gradient) {
@@ -164,6 +165,8 @@ class DeviceMachine {
       case OpKind::reduce_tied:
       case OpKind::reduce_gradient:
       case OpKind::reduce_norm:
+      case OpKind::evict:
+      case OpKind::load:
         TANDEM_CHECK(false, name(op.kind));
         break;
     }
@@ -191,17 +194,47 @@ class DeviceMachine {
     const auto bytes = static_cast<Bytes>(sent.size_bytes());
     kernels.copy(sent, into.acquire(target_q));
     if (!activation) from.release(q);
-    const auto land = [this, &into, target_q, to = target.place.device](Duration begin,
-                                                                        Duration end) {
-      into.land(target_q, begin, end);
+    deliver(instance.id, into, target_q, target.place.device, start, bytes);
+  }
+
+  /// Lets what was copied from `start` on land in its slot: at once, or when a link of the chosen
+  /// rate would have brought it.
+  void deliver(InstructionId id, typename StageState<B>::Ring& into, std::int64_t use, DeviceId to,
+               Duration start, Bytes bytes) {
+    const auto land = [this, &into, use, to](Duration begin, Duration end) {
+      into.land(use, begin, end);
       world_.ring(world_.device_of(pipeline_, to));
     };
     if (world_.courier == nullptr) return land(start, now());
-    Duration& lane_end = lane_end_[program_.lanes(program_[instance.id]).front()];
+    Duration& lane_end = lane_end_[program_.lanes(program_[id]).front()];
     const Duration leaves = std::max(start, lane_end);
     lane_end = std::max(now(), lane_end) + world_.courier->time_of(bytes);
     world_.courier->deliver(world_.start + lane_end,
                             [land, leaves, end = lane_end] { land(leaves, end); });
+  }
+
+  /// The stage's device copies both ways, there and back, and the partner has nothing to do.
+  void queue_move(Stream& stream, LaneId lane, Instance instance) {
+    if (program_.lanes(program_[instance.id]).front() != lane) return;
+    const Op& op = program_[instance.id].op;
+    StageState<B>& s = stages_.state_of(op.stage);
+    const bool leaves = op.kind == OpKind::evict;
+    const auto home = stages_.stash_of(s, instance.microbatch);
+    const auto guest = stages_.guest_of(s, instance.microbatch);
+    const auto from = leaves ? home : guest, into = leaves ? guest : home;
+    backend_.enqueue(stream, [this, instance, from, into, &stream] {
+      const AtWork at_work(*this, instance);
+      const Duration start = now();
+      const std::span<const T> moved = from.held();
+      backend_.kernels(stream).copy(moved, into.acquire());
+      deliver(instance.id, into.ring, into.use, me_, start, static_cast<Bytes>(moved.size_bytes()));
+    });
+    backend_.enqueue_when(
+        stream, [into] { return into.ring.has_landed(into.use); },
+        [this, instance, from, into] {
+          from.release();
+          note(instance, into.ring.sent_start(into.use), into.ring.sent_end(into.use));
+        });
   }
 
   void queue_receive(Stream& stream, LaneId lane, Instance instance) {

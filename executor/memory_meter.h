@@ -25,7 +25,9 @@ constexpr MemoryClass class_of(SlotKind kind, std::int64_t position) {
   if (kind == SlotKind::weights)
     return position == 0 ? MemoryClass::weights : MemoryClass::versions;
   if (kind == SlotKind::gradients) return MemoryClass::gradients;
-  return kind == SlotKind::stash ? MemoryClass::activations : MemoryClass::buffers;
+  const bool stashes =
+      kind == SlotKind::stash || kind == SlotKind::transit || kind == SlotKind::guest;
+  return stashes ? MemoryClass::activations : MemoryClass::buffers;
 }
 
 /// A slot is memory from its first use on: it is counted as committed then, and never given back

@@ -63,6 +63,7 @@ class StageState {
     weights = ring(SlotKind::weights, sizes.parameters);
     gradients = ring(SlotKind::gradients, sizes.parameters);
     stash = ring(SlotKind::stash, sizes.stash);
+    transit = ring(SlotKind::transit, sizes.stash);
     input = ring(SlotKind::input, sizes.boundary);
     output = ring(SlotKind::output, sizes.boundary);
     output_gradient = ring(SlotKind::output_gradient, sizes.boundary);
@@ -75,6 +76,12 @@ class StageState {
     squares.resize(stage.parameters().size());
     decisions.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
     stage.initialise(weights.acquire(0), setup.seed);
+  }
+
+  /// Allocates what it has at its partner: the partner's memory.
+  void add_guests(std::int32_t count, B& partner, MemoryMeter& meter) {
+    guest = Ring(SlotKind::guest, id, count, stage.sizes().stash, meter,
+                 [&](std::int64_t elements) { return partner.allocate(elements); });
   }
 
   /// Elements of the scratch that its work needs.
@@ -117,6 +124,7 @@ class StageState {
   const std::int32_t versions;
   const bool forwards_in_scratch;  // see StageBytes::forward_workspace
   Ring weights, gradients, stash, input, output, output_gradient, input_gradient, kept_gradients;
+  Ring transit, guest;  // of stashes that are evicted
   typename B::Buffer state;
   std::vector<std::int64_t>
       readers;                  // microbatches in flight that use the version in each weight slot

@@ -28,6 +28,25 @@ class StageWork {
 
   State& state_of(StageId stage) const { return *world_.stages[pipeline_][stage]; }
 
+  /// A slot that holds a microbatch's stash, and which use of its ring that is.
+  struct StashUse {
+    typename State::Ring& ring;
+    std::int64_t use;
+    std::span<T> acquire() const { return ring.acquire(use); }
+    std::span<T> held() const { return ring.held(use); }
+    void release() const { ring.release(use); }
+  };
+  /// Where its stage works on it.
+  StashUse stash_of(State& s, std::int64_t microbatch) const {
+    // Those that are evicted have one slot in turn, so that any number tells them apart.
+    if (world_.sequence.evicts(s.id, microbatch)) return {s.transit, microbatch};
+    return {s.stash, world_.sequence.among_alike(s.id, microbatch)};
+  }
+  /// Where it is with the partner.
+  StashUse guest_of(State& s, std::int64_t microbatch) const {
+    return {s.guest, world_.sequence.among_alike(s.id, microbatch)};
+  }
+
   template <class Kernels>
   void forward(const Instance& instance, Kernels kernels) {
     State& s = state_of(op_of(instance).stage);
@@ -37,12 +56,12 @@ class StageWork {
                           .input = input_of(s, k),
                           .sample = s.sample(world_.sample_of(pipeline_, k)),
                           .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash)
-                                                         : s.stash.acquire(q),
+                                                         : stash_of(s, k).acquire(),
                           .output = {},
                           .scratch = scratch_for(s)};
     if (s.below(k) != nullptr) spans.output = s.output.acquire(q);
     const std::optional<double> loss = s.stage.forward(kernels, spans);
-    if (s.recomputes && !s.forwards_in_scratch) s.stash.release(q);
+    if (s.recomputes && !s.forwards_in_scratch) stash_of(s, k).release();
     ++readers(s, version);
     note_version(instance, version);
     if (loss && world_.on_loss) world_.on_loss(world_.sample_of(pipeline_, k), *loss);
@@ -55,7 +74,7 @@ class StageWork {
     s.stage.recompute(kernels, {.weights = s.weights.held(version),
                                 .input = input_of(s, k),
                                 .sample = s.sample(world_.sample_of(pipeline_, k)),
-                                .stash = s.stash.acquire(world_.sequence(s.id, k)),
+                                .stash = stash_of(s, k).acquire(),
                                 .output = {},
                                 .scratch = scratch_for(s)});
     note_version(instance, version);
@@ -214,7 +233,7 @@ class StageWork {
   BackwardSpans<T> backward_spans(State& s, std::int64_t microbatch) {
     return {.weights = {},
             .input = input_of(s, microbatch),
-            .stash = s.stash.held(world_.sequence(s.id, microbatch)),
+            .stash = stash_of(s, microbatch).held(),
             .output_gradient = output_gradient_of(s, microbatch),
             .scratch = {},
             .input_gradient = {},
@@ -250,7 +269,7 @@ class StageWork {
 
   void release_after_backward(State& s, std::int64_t microbatch) {
     const std::int64_t q = world_.sequence(s.id, microbatch);
-    s.stash.release(q);
+    stash_of(s, microbatch).release();
     if (State* above = s.above(microbatch); above && !above->shares_device_with(s))
       s.input.release(q);
     State* below = s.below(microbatch);

@@ -101,6 +101,7 @@ class CpuRun {
       for (const DeviceId device : all_ids<DeviceId>(program.placement().devices))
         build(pipeline, device);
       join_neighbours(pipeline);
+      add_guests(pipeline);
     }
     set_up_meetings();
     set_up_world();
@@ -190,6 +191,16 @@ class CpuRun {
     for (const Instruction& instruction : program_.instructions()) {
       if (instruction.op.kind == OpKind::recompute)
         world_.stages[pipeline][instruction.op.stage]->recomputes = true;
+    }
+  }
+
+  void add_guests(std::uint16_t pipeline) {
+    for (State* state : world_.stages[pipeline]) {
+      const std::int32_t guests = setup_.slots[state->id][SlotKind::guest];
+      if (guests == 0) continue;
+      const DeviceId partner = program_.placement().partner[state->place.device];
+      CpuDevice<T>& there = *devices_[index(world_.device_of(pipeline, partner))];
+      state->add_guests(guests, there.backend, there.meter);
     }
   }
 

@@ -21,10 +21,11 @@ bool takes(const ScheduleTraits& schedule, std::string_view option) {
 }
 
 /// Stashed weights are of another age on each stage, several copies of the model are not planned,
-/// and a cap is to be chosen: for those who ask.
+/// a cap is to be chosen, and what is evicted pays where links are faster than they often are: for
+/// those who ask.
 bool only_when_asked(const ScheduleTraits& row) {
   return !row.trainable || row.weights == WeightSemantics::stashed || row.stages_per_part > 1 ||
-         takes(row, "activation-cap");
+         takes(row, "activation-cap") || row.evicts;
 }
 
 /// The schedules asked for, in the order of the registry.

@@ -175,7 +175,7 @@ class Search {
   }
 
   /// Sets the fastest cut that fits; where none does, what the least one misses. Where devices hold
-  /// several stages, only the cut whose largest stage is smallest is tried.
+  /// several stages, or stashes of others, only the cut whose largest stage is smallest is tried.
   std::optional<MemoryMiss> cut_to_fit(const Program& program, const SlotCounts& slots,
                                        const StageWork& work, Plan& plan) {
     PartitionProblem problem = by_time(work, times(plan.microbatch_size, plan.recompute));
@@ -183,7 +183,9 @@ class Search {
       const StageBytes& bytes = bytes_.of(range, plan.microbatch_size, plan.recompute);
       return stage_total(slots.rows()[stage], bytes) <= *request_.memory;
     };
-    const bool several = part_count(plan) > plan.depth;
+    const bool guests =
+        std::ranges::any_of(slots, [](const StageSlots& of) { return of[SlotKind::guest] > 0; });
+    const bool several = part_count(plan) > plan.depth || guests;
     if (!several) {
       if (auto cut = partition(problem)) {
         plan.stages = std::move(*cut);

@@ -39,7 +39,7 @@ class RangeBytes {
   std::map<std::tuple<std::int32_t, Recompute, LayerRange>, StageBytes> known_;
 };
 
-/// Bytes of a stage that is alone on its device.
+/// Bytes that a stage alone on its device needs there: guests of its partner's apart.
 Bytes stage_total(const StageSlots& slots, const StageBytes& bytes);
 
 /// The bytes of each device under a cut. REQUIRES: a range for each part of the placement.

@@ -13,14 +13,12 @@ namespace {
 
 constexpr const char* kPlainTimes[] = {
     "forward", "backward", "backward-input", "backward-weight", "recompute-time",
-    "update",  "reduce",   "norm",           "transfer",        "overlapped"};
-constexpr const char* kCostOptions[] = {"forward",          "backward",
-                                        "backward-input",   "backward-weight",
-                                        "recompute-time",   "update",
-                                        "reduce",           "norm",
-                                        "transfer",         "overlapped",
-                                        "costs-per",        "costs",
-                                        "activation-bytes", "weight-gradient-bytes"};
+    "update",  "reduce",   "norm",           "transfer",        "overlapped",
+    "move"};
+constexpr const char* kCostOptions[] = {
+    "forward", "backward",  "backward-input", "backward-weight",  "recompute-time",
+    "update",  "reduce",    "norm",           "transfer",         "overlapped",
+    "move",    "costs-per", "costs",          "activation-bytes", "weight-gradient-bytes"};
 
 [[noreturn]] void refuse(const Options& options, const std::string& why) {
   throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
@@ -51,13 +49,16 @@ StageTimes plain_times(const Options& options, std::size_t chunks) {
   times.update = options.duration("update");
   times.reduce = options.duration("reduce");
   if (options.has("overlapped")) times.overlapped = options.duration("overlapped");
+  if (options.has("move")) times.move = options.duration("move");
   if (options.choice("costs-per", {"stage", "device"}) == "device" && chunks > 1) {
     for (Duration* time :
          {&times.forward, &times.backward, &times.backward_input, &times.backward_weight,
           &times.recompute, &times.update, &times.reduce}) {
       *time /= static_cast<std::int64_t>(chunks);
     }
-    if (times.overlapped) *times.overlapped /= static_cast<std::int64_t>(chunks);
+    for (auto* time : {&times.overlapped, &times.move}) {
+      if (*time) **time /= static_cast<std::int64_t>(chunks);
+    }
   }
   return times;
 }
@@ -98,7 +99,8 @@ GivenCosts costs_from_file(const Options& options, std::size_t parts) {
                                  .backward_weight = row.backward_weight,
                                  .update = row.update,
                                  .reduce = file.reduce,
-                                 .overlapped = row.overlapped});
+                                 .overlapped = row.overlapped,
+                                 .move = row.move});
     const Bytes all = row.activation.value_or(0);
     given.held.push_back(
         {static_cast<double>(all), static_cast<double>(row.weight_gradient.value_or(all))});
@@ -121,6 +123,7 @@ void add_cost_options(Options& options) {
       .value("reduce", "T", "time of a stage's gradient sum over replicas (default 0)")
       .value("overlapped", "T",
              "time of a forward and a backward issued as one unit (default: their sum)")
+      .value("move", "T", "bpipe: time of a stash to the partner, or back (default: as a transfer)")
       .value("norm", "T", "time of the norm of all gradients (default 0)")
       .value("costs-per", "WHAT", "stage|device: what the times above are of (default stage)")
       .value("costs", "FILE", "times for each stage, from a file")

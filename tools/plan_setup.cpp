@@ -132,9 +132,15 @@ Profile profile_of(const std::string& plan_path, const Plan& plan,
 
 StageCosts costs_of(const Plan& plan, const Profile& profile, std::optional<double> link_rate) {
   StageCosts costs = costs_from_profile(profile, plan);
-  if (link_rate)
-    costs.transfer +=
-        transmission_time(boundary_bytes(plan.model, plan.microbatch_size), *link_rate);
+  if (!link_rate) return costs;
+  costs.transfer += transmission_time(boundary_bytes(plan.model, plan.microbatch_size), *link_rate);
+  for (const PartId part : ids(costs.parts)) {
+    const StageBytes bytes = stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
+                                         plan.optimizer, plan.recompute);
+    if (auto& move = costs.parts[part].move) {
+      *move += transmission_time(bytes[SlotKind::stash], *link_rate);
+    }
+  }
   return costs;
 }
 

@@ -64,6 +64,8 @@ std::string title(OpKind kind) {
       return "U";
     case OpKind::send_activation:
     case OpKind::send_gradient:
+    case OpKind::evict:
+    case OpKind::load:
     case OpKind::reduce_tied:
     case OpKind::reduce_gradient:
     case OpKind::reduce_norm:
@@ -79,10 +81,12 @@ std::string_view category(OpKind kind) {
 
 std::string lane_title(const Lane& lane) {
   std::string text = words(name(lane.kind));
-  if (lane.kind == LaneKind::send_activation || lane.kind == LaneKind::send_gradient) {
+  if (lane.kind == LaneKind::send_activation || lane.kind == LaneKind::send_gradient ||
+      lane.kind == LaneKind::send_stash) {
     text += fmt::format(" to {}", index(lane.peer));
   }
-  if (lane.kind == LaneKind::receive_activation || lane.kind == LaneKind::receive_gradient) {
+  if (lane.kind == LaneKind::receive_activation || lane.kind == LaneKind::receive_gradient ||
+      lane.kind == LaneKind::receive_stash) {
     text += fmt::format(" from {}", index(lane.peer));
   }
   return text;
@@ -246,7 +250,9 @@ std::string TraceWriter::args_of(const Span& span) const {
   }
   if (is_transfer(op.kind)) {
     const CostKey& price = program_.cost_keys()[program_[span.instruction].cost];
-    args += fmt::format(R"(,"from":{},"to":{})", index(price.source), index(price.target));
+    const bool fetched = op.kind == OpKind::load;
+    args += fmt::format(R"(,"from":{},"to":{})", index(fetched ? price.target : price.source),
+                        index(fetched ? price.source : price.target));
   }
   return args;
 }
@@ -259,7 +265,8 @@ void TraceWriter::write_span(const Span& span) {
   if (lanes.empty()) return write_laneless(span, label, args);
   for (const LaneId lane : lanes) write_slice(span, lane, label, args);
   if (is_transfer(instruction.op.kind) && lanes.size() == 2 && options_.flows) {
-    write_flow(span, lanes[0], lanes[1]);
+    const bool fetched = instruction.op.kind == OpKind::load;
+    write_flow(span, lanes[fetched ? 1 : 0], lanes[fetched ? 0 : 1]);
   }
   if (instruction.op.kind == OpKind::update) {
     const LaneId lane = lanes[0];

@@ -22,8 +22,10 @@ Key key_of(const TimelineRecord& record) {
   return {record.kind, record.device, record.peer, record.stage, record.microbatch};
 }
 
-/// A transfer is one op on two lanes: the sender's counts.
+/// A transfer is one op on two lanes: that of its stage's device counts.
 bool counts(const TimelineRecord& record) {
+  if (record.lane == LaneKind::receive_stash) return record.kind == OpKind::load;
+  if (record.lane == LaneKind::send_stash) return record.kind == OpKind::evict;
   return record.lane != LaneKind::receive_activation && record.lane != LaneKind::receive_gradient;
 }
 

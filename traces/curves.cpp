@@ -37,6 +37,10 @@ Curve integrate(std::vector<Change> changes) {
 struct Life {
   std::optional<Duration> forward, recompute;  // starts
   std::optional<Duration> gradient;            // end of the last op that makes weight gradients
+  struct Move {
+    Duration start{}, end{};
+  };
+  std::optional<Move> evict, load;
 };
 using Lives = std::map<std::pair<StageId, std::int64_t>, Life>;
 
@@ -44,12 +48,14 @@ Lives lives_of(const Program& program, const Timeline& timeline) {
   Lives lives;
   for (const Span& span : timeline.spans) {
     const Op& op = program[span.instruction].op;
-    if (!is_compute(op.kind)) continue;
+    if (!is_compute(op.kind) && !moves_stash(op.kind)) continue;
     const std::int64_t last = span.body * program.microbatches() + op.microbatch;
     for (std::int64_t microbatch = last - op.span + 1; microbatch <= last; ++microbatch) {
       Life& life = lives[{op.stage, microbatch}];
       if (op.kind == OpKind::forward) life.forward = span.start;
       if (op.kind == OpKind::recompute) life.recompute = span.start;
+      if (op.kind == OpKind::evict) life.evict = {span.start, span.end};
+      if (op.kind == OpKind::load) life.load = {span.start, span.end};
       if (makes_weight_gradient(op.kind)) {
         life.gradient = std::max(life.gradient.value_or(span.end), span.end);
       }
@@ -96,6 +102,14 @@ Curve held(const Versions& versions) {
   return integrate(std::move(changes));
 }
 
+/// `amount` from one time to another; to the end where there is none.
+void hold(std::vector<Change>& changes, std::optional<Duration> from, std::optional<Duration> to,
+          std::int64_t amount) {
+  if (!from) return;
+  changes.push_back({*from, amount});
+  if (to) changes.push_back({std::max(*to, *from), -amount});
+}
+
 }  // namespace
 
 Curves curves_of(const Program& program, const Timeline& timeline,
@@ -106,15 +120,18 @@ Curves curves_of(const Program& program, const Timeline& timeline,
   for (const auto& [key, life] : lives_of(program, timeline)) {
     const auto stage = key.first;
     const DeviceId device = placement.device[stage];
-    const auto hold = [&](std::vector<Change>& changes, std::optional<Duration> from,
-                          std::int64_t amount) {
-      if (!from) return;
-      changes.push_back({*from, amount});
-      if (life.gradient) changes.push_back({std::max(*life.gradient, *from), -amount});
-    };
-    hold(in_flight[device], life.forward, 1);
+    hold(in_flight[device], life.forward, life.gradient, 1);
     if (stash_bytes.empty()) continue;
-    hold(bytes[device], life.recompute ? life.recompute : life.forward, stash_bytes[stage]);
+    const Bytes stash = stash_bytes[stage];
+    std::optional<Duration> made = life.recompute ? life.recompute : life.forward;
+    if (life.evict) {
+      hold(bytes[device], made, life.evict->end, stash);
+      auto& guests = bytes[placement.partner[device]];
+      hold(guests, life.evict->start, life.load ? std::optional(life.load->end) : std::nullopt,
+           stash);
+      made = life.load ? std::optional(life.load->start) : std::nullopt;
+    }
+    hold(bytes[device], made, life.gradient, stash);
   }
   Curves curves;
   for (auto& changes : in_flight) curves.in_flight.push_back(integrate(std::move(changes)));

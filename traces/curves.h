@@ -23,7 +23,8 @@ struct Curves {
   Table<DeviceId, Curve>
       in_flight;  // microbatches of all its stages, from forward to the last gradient op
   Table<DeviceId, Curve>
-      activation_bytes;            // stashes: from forward, or recompute where there is one
+      activation_bytes;  // stashes: from forward, or recompute where there is one; evicted ones are
+                         // with the partner, and on both devices while they move
   Table<StageId, Curve> versions;  // of the weights: the newest, and those that will be read again
 };
 

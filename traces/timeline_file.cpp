@@ -118,6 +118,13 @@ class Cursor {
   const json& value_;
 };
 
+/// Where a transfer counts: on the lane of its stage's device.
+LaneKind own_lane(OpKind kind) {
+  if (kind == OpKind::evict) return LaneKind::send_stash;
+  if (kind == OpKind::load) return LaneKind::receive_stash;
+  return kind == OpKind::send_gradient ? LaneKind::send_gradient : LaneKind::send_activation;
+}
+
 /// A lane as its thread's name tells it.
 struct LaneTitle {
   LaneKind kind = LaneKind::compute;
@@ -167,7 +174,8 @@ class TimelineReader {
       const Duration start = cursor["ts"].time();
       add(position, cursor, start, start);
       slices_.back().laneless = true;
-      const auto peer = cursor["args"]["to"].integer(0, kMostDevices);
+      const bool fetched = slices_.back().record.kind == OpKind::load;
+      const auto peer = cursor["args"][fetched ? "from" : "to"].integer(0, kMostDevices);
       slices_.back().record.peer = id_at<DeviceId>(static_cast<std::size_t>(peer));
     } else if (phase == "e") {
       const auto found =
@@ -269,8 +277,7 @@ class TimelineReader {
     record.device = id_at<DeviceId>(process->second.device);
     if (slice.laneless) {
       if (record.end < record.start) cursor.fail("ends before it begins");
-      record.lane = record.kind == OpKind::send_gradient ? LaneKind::send_gradient
-                                                         : LaneKind::send_activation;
+      record.lane = own_lane(record.kind);
     } else {
       const auto lane = lanes_.find(slice.thread);
       if (lane == lanes_.end()) cursor.fail("its lane has no name");
@@ -336,8 +343,7 @@ TimelineRecords records_of(const Program& program, const Timeline& timeline) {
     if (instruction.lane_count > 0) continue;
     const CostKey& price = program.cost_keys()[instruction.cost];
     record.device = price.source;
-    record.lane =
-        record.kind == OpKind::send_gradient ? LaneKind::send_gradient : LaneKind::send_activation;
+    record.lane = own_lane(record.kind);
     record.peer = price.target;
     records.push_back(record);
   }

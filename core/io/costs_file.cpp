@@ -62,7 +62,7 @@ void read_memory(const JsonReader& reader, StageCostRow& costs) {
 StageCostRow read_stage(const JsonReader& reader) {
   StageCostRow costs;
   if (!reader.object({"forward_ns", "backward_input_ns", "backward_weight_ns", "backward_ns",
-                      "update_ns", "recompute_ns", "overlapped_ns", "activation_bytes",
+                      "update_ns", "recompute_ns", "overlapped_ns", "move_ns", "activation_bytes",
                       "weight_gradient_bytes"})) {
     return costs;
   }
@@ -72,6 +72,8 @@ StageCostRow read_stage(const JsonReader& reader) {
   costs.recompute = duration_or(reader.optional("recompute_ns"), costs.forward);
   const JsonReader overlapped = reader.optional("overlapped_ns");
   if (!overlapped.absent()) costs.overlapped = overlapped.duration();
+  const JsonReader move = reader.optional("move_ns");
+  if (!move.absent()) costs.move = move.duration();
   read_memory(reader, costs);
   return costs;
 }
@@ -84,6 +86,7 @@ Json stage_json(const StageCostRow& costs) {
                {"update_ns", costs.update.count()},
                {"recompute_ns", costs.recompute.count()}};
   if (costs.overlapped) json["overlapped_ns"] = costs.overlapped->count();
+  if (costs.move) json["move_ns"] = costs.move->count();
   if (costs.activation) json["activation_bytes"] = *costs.activation;
   if (costs.weight_gradient) json["weight_gradient_bytes"] = *costs.weight_gradient;
   return json;

@@ -43,6 +43,7 @@ struct StageCostRow {
   std::optional<Bytes> activation;       // held from forward to backward
   std::optional<Bytes> weight_gradient;  // of it, from input- to weight-gradient; not given: all
   std::optional<Duration> overlapped{};  // forward and backward as one; not given: their sum
+  std::optional<Duration> move{};        // its stash over a link; not given: as any transfer
   friend bool operator==(const StageCostRow&, const StageCostRow&) = default;
 };
 

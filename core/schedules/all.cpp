@@ -49,6 +49,17 @@ Rows flush_rows() {
        .bubble = "(p-1)(F+B)",
        .activations = "min(m, 2(p-d)-1)",
        .make = make_eager},
+      {.name = "bpipe",
+       .summary =
+           "1f1b with the activations of each pair of devices shared out evenly: what is too "
+           "much for one goes to its partner and back",
+       .source = "BPipe (Kim et al.), ICML 2023",
+       .constraints = "p even",
+       .bubble = "(p-1)(F+B), 2 moves <= F+B",
+       .activations = "min(m, p/2+1), guests too",
+       .evicts = true,
+       .reject = reject_bpipe,
+       .make = make_bpipe},
       {.name = "interleaved",
        .summary = "1f1b over v chunks on each device, with flush",
        .source = "Megatron-LM, arXiv 2104.04473, section 2.2",

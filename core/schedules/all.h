@@ -14,6 +14,8 @@ Schedule make_gpipe(const ScheduleRequest& request);
 Schedule make_data_parallel(const ScheduleRequest& request);
 Schedule make_one_forward_one_backward(const ScheduleRequest& request);
 Schedule make_eager(const ScheduleRequest& request);
+std::optional<std::string> reject_bpipe(const ScheduleRequest& request);
+Schedule make_bpipe(const ScheduleRequest& request);
 
 std::optional<std::string> reject_interleaved(const ScheduleRequest& request);
 Schedule make_interleaved(const ScheduleRequest& request);

@@ -16,7 +16,10 @@ class Completeness {
     for (std::size_t p = 0; p < facts_.placement().parts(); ++p) {
       const PartId part = id_at<PartId>(p);
       if (facts_.replicas(part).empty()) continue;
-      for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_work(part, r);
+      for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
+        check_work(part, r);
+        if (facts_.evicts()) check_eviction(part, r);
+      }
       check_updates(part);
     }
     for (const Link& link : facts_.links()) {
@@ -38,6 +41,20 @@ class Completeness {
                   "{}: microbatch {} went forward on {}, so it can't be worked on here",
                   at_instruction(program_, fact.id), r, at_stage(program_, stage));
     }
+  }
+
+  /// What leaves comes back, and is not computed again besides.
+  void check_eviction(PartId part, std::int32_t r) {
+    const auto [evict, load] = facts_.eviction(part, r);
+    if (exists(evict) != exists(load)) {
+      const bool left = exists(evict);
+      report_.add(ViolationKind::missing_op, left ? evict : load, "{}: no {} of microbatch {}",
+                  at_instruction(program_, left ? evict : load), left ? "load" : "evict", r);
+    }
+    const Seated again = facts_.find(Work::recompute, part, r);
+    if (!exists(evict) || !exists(again)) return;
+    report_.add(ViolationKind::malformed, evict, "{}: {} makes the stash of microbatch {} again",
+                at_instruction(program_, evict), at_instruction(program_, again), r);
   }
 
   void need(PartId part, std::int32_t r, Work work, std::string_view what) {

@@ -53,6 +53,11 @@ class Dependencies {
     need(again, backward);
     need(forward, backward);
     need(backward, facts_.find(Work::weight_gradient, part, r));
+    if (!facts_.evicts()) return;
+    const auto [evict, load] = facts_.eviction(part, r);
+    need(forward, evict);
+    need(evict, load);
+    need(load, backward);
   }
 
   void check_link(const Link& link, std::int32_t r) {

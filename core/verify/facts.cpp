@@ -47,7 +47,11 @@ Facts::Facts(const Order& order, Report& report)
   }
   for (const InstructionId id : program.order()) {
     const OpKind kind = program[id].op.kind;
-    if (is_transfer(kind)) read_transfer(id, report);
+    if (moves_stash(kind)) {
+      read_move(id, report);
+    } else if (is_transfer(kind)) {
+      read_transfer(id, report);
+    }
     if (is_collective(kind)) read_collective(id, report);
   }
 }
@@ -202,6 +206,26 @@ void Facts::read_transfer(InstructionId id, Report& report) {
                  describe(*program_, id), at_stage(*program_, op.stage), r);
     }
   }
+}
+
+void Facts::read_move(InstructionId id, Report& report) {
+  const Op& op = (*program_)[id].op;
+  const std::int32_t r = residue(id);
+  if (op.span != 1 || stage_of(part(op.stage), r) != op.stage) {
+    report.add(ViolationKind::malformed, id,
+               "{} of {}: there is no stash of microbatch {}, or of more than one",
+               describe(*program_, id), at_stage(*program_, op.stage), r);
+    return;
+  }
+  if (evictions_.empty()) evictions_.resize(parts_ * static_cast<std::size_t>(m_));
+  Eviction& eviction = evictions_[row(part(op.stage), r)];
+  Seated& place = op.kind == OpKind::evict ? eviction.evict : eviction.load;
+  if (!exists(place)) {
+    place = order_->seated(id);
+    return;
+  }
+  report.add(ViolationKind::duplicate_op, id, "{} of {}: microbatch {} is moved by {} already",
+             describe(*program_, id), at_stage(*program_, op.stage), r, describe(*program_, place));
 }
 
 /// One replica of each tied part, chosen so that their devices are the instruction's.

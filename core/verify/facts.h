@@ -31,6 +31,11 @@ struct UpdateFact {
   Seated reduce_gradient{}, reduce_tied{}, reduce_norm{};
 };
 
+/// How a stash goes to the partner of its stage's device and comes back; kNoInstruction: it stays.
+struct Eviction {
+  Seated evict{}, load{};
+};
+
 /// Two parts joined by edges. A residue crosses a link once: between the replicas that process it.
 struct Link {
   PartId from{}, to{};
@@ -76,6 +81,11 @@ class Facts {
   StageId stage_of(PartId part, std::int32_t residue) const {
     const StageId only = only_[part];
     return only != kNoStage ? only : work(Work::forward, part, residue).stage;
+  }
+  /// Whether any stash is evicted.
+  bool evicts() const { return !evictions_.empty(); }
+  Eviction eviction(PartId part, std::int32_t residue) const {
+    return evictions_.empty() ? Eviction{} : evictions_[row(part, residue)];
   }
   /// The last of the microbatch's backward ops in the order of their lane, or kNoInstruction.
   Seated last_gradient(PartId part, std::int32_t residue) const {
@@ -136,6 +146,7 @@ class Facts {
   void read_work(Report& report);  // and updates
   void enter(Work work, InstructionId id, std::int32_t residue, Report& report);
   void read_transfer(InstructionId id, Report& report);
+  void read_move(InstructionId id, Report& report);
   void read_collective(InstructionId id, Report& report);
   std::vector<StageId> tied_participants(InstructionId id) const;
   Seated* free_transfer(InstructionId id, std::int32_t residue);
@@ -148,7 +159,8 @@ class Facts {
   std::uint16_t width_ = 1;
   bool hopeless_ = false, has_norm_ = false;
   std::vector<std::array<WorkFact, kWorks>> work_;
-  std::vector<Group> groups_;  // of each instruction; empty: there are none
+  std::vector<Eviction> evictions_;  // empty: there are none
+  std::vector<Group> groups_;        // of each instruction; empty: there are none
   std::vector<Link> links_;
   Table<PartId, std::vector<std::size_t>> links_from_, links_to_;
   Table<PartId, std::vector<StageId>> replicas_;

@@ -20,7 +20,10 @@ bool check_cost_key(const Facts& facts, InstructionId id, Report& report) {
   const Op& op = program[id].op;
   const CostKey& key = program.cost_keys()[program[id].cost];
   const DeviceId device = facts.device(op.stage);
-  const bool ends = key.source == device && (is_transfer(op.kind) || key.target == device);
+  const DeviceId target = !is_transfer(op.kind)  ? device
+                          : moves_stash(op.kind) ? facts.placement().partner[device]
+                                                 : key.target;
+  const bool ends = key.source == device && key.target == target;
   const bool width =
       op.kind == OpKind::reduce_gradient ? key.width == facts.width() : key.width == 1;
   const bool span = key.span == (op.kind == OpKind::backward_weight ? op.span : 1);
@@ -37,25 +40,35 @@ bool check_cost_key(const Facts& facts, InstructionId id, Report& report) {
   return false;
 }
 
+/// The first of the stage's own device.
+std::array<Lane, 2> lanes_between(OpKind kind, DeviceId source, DeviceId target) {
+  using enum LaneKind;
+  const auto between = [&](LaneKind here, LaneKind there) {
+    return std::array{Lane{source, here, target}, Lane{target, there, source}};
+  };
+  if (kind == OpKind::send_activation) return between(send_activation, receive_activation);
+  if (kind == OpKind::send_gradient) return between(send_gradient, receive_gradient);
+  return kind == OpKind::evict ? between(send_stash, receive_stash)
+                               : between(receive_stash, send_stash);
+}
+
 bool check_transfer(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
   if (program[id].lane_count == 0) return true;  // ideal: only time passes
   const DeviceId source = facts.device(op.stage);
   const DeviceId target = program.cost_keys()[program[id].cost].target;
-  const bool forwards = op.kind == OpKind::send_activation;
-  const std::array<Lane, 2> wanted{
-      Lane{source, forwards ? LaneKind::send_activation : LaneKind::send_gradient, target},
-      Lane{target, forwards ? LaneKind::receive_activation : LaneKind::receive_gradient, source}};
+  const std::array<Lane, 2> wanted = lanes_between(op.kind, source, target);
   const auto lanes = program.lanes(program[id]);
   if (lanes.size() == 2 && program.lanes()[lanes[0]] == wanted[0] &&
       program.lanes()[lanes[1]] == wanted[1]) {
     return true;
   }
-  report.add(ViolationKind::missing_transfer, id,
-             "{} of {}: not on the sender's {} lane and the receiver's {} lane, in this order",
-             describe(program, id), at_stage(program, op.stage), name(wanted[0].kind),
-             name(wanted[1].kind));
+  report.add(
+      ViolationKind::missing_transfer, id,
+      "{} of {}: not on the {} lane of device {} and the {} lane of device {}, in this order",
+      describe(program, id), at_stage(program, op.stage), name(wanted[0].kind), index(source),
+      name(wanted[1].kind), index(target));
   return false;
 }
 

@@ -15,6 +15,11 @@ bool placement_holds(const Placement& placement) {
   for (const Placement::Edge& edge : placement.edges) {
     if (index(edge.from) >= stages || index(edge.to) >= stages) return false;
   }
+  for (const DeviceId partner : placement.partner) {
+    if (placement.partner.size() != placement.devices || index(partner) >= placement.devices) {
+      return false;
+    }
+  }
   for (const auto& group : placement.tied) {
     const auto unknown = [&](PartId part) {
       return index(part) >= parts || placement.replicas_of(part).empty();
@@ -40,6 +45,13 @@ bool check_shape(const Program& program, const SlotCounts& slots, Report& report
   }
   for (const InstructionId id : program.order()) {
     const Op& op = program[id].op;
+    if (moves_stash(op.kind)) {
+      const auto& partner = program.placement().partner;
+      const DeviceId device = program.placement().device[op.stage];
+      if (!partner.empty() && partner[device] != device) continue;
+      report.add(ViolationKind::malformed, id, "{}: device {} has no partner",
+                 describe(program, id), index(device));
+    }
     if (op.span == 1) continue;
     const std::int32_t residue = op.microbatch % program.microbatches();
     if (op.span >= 1 && op.span <= residue + 1) continue;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/verify/checkers.h"
@@ -33,6 +34,11 @@ class Slots {
       check_microbatches<SlotKind::output_gradient>(stage);
       check_microbatches<SlotKind::input_gradient>(stage);
       if (splits) check_microbatches<SlotKind::kept_gradients>(stage);
+      if (facts_.evicts()) {
+        check_microbatches<SlotKind::guest>(stage);
+        fill_transit(stage);
+        check_ring(stage, SlotKind::transit);
+      }
       fill_gradients(stage);
       check_ring(stage, SlotKind::gradients);
     }
@@ -44,7 +50,9 @@ class Slots {
     clear();
     const PartId part = facts_.part(stage);
     for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-      if (facts_.stage_of(part, r) == stage) add_use<kind>(stage, r);
+      if (facts_.stage_of(part, r) != stage) continue;
+      const bool evicted = facts_.evicts() && exists(facts_.eviction(part, r).evict);
+      if (evicted ? kind != SlotKind::stash : kind != SlotKind::guest) add_use<kind>(stage, r);
     }
     check_ring(stage, kind);
   }
@@ -105,8 +113,11 @@ class Slots {
         if (exists(input) && input.id != facts_.last_gradient(part, r).id) add(input);
         return;
       }
+      case SlotKind::guest:
+        return add(facts_.eviction(part, r).evict);
       case SlotKind::weights:
       case SlotKind::gradients:
+      case SlotKind::transit:
         return;
     }
   }
@@ -121,6 +132,7 @@ class Slots {
     if (kind == SlotKind::output) add_takers(stage, out_, &Link::activation, r);
     if (kind == SlotKind::input_gradient) return add_takers(stage, in_, &Link::gradient, r);
     if (kind == SlotKind::output && end() == begin) return;
+    if (kind == SlotKind::guest) return add(facts_.eviction(facts_.part(stage), r).load);
     add(facts_.last_gradient(facts_.part(stage), r));
   }
 
@@ -134,6 +146,32 @@ class Slots {
       if (consumer == kNoStage) continue;
       const bool here = facts_.device(consumer) == facts_.device(stage);
       add(here ? facts_.last_gradient(other, r) : (link->*transfers)[static_cast<std::size_t>(r)]);
+    }
+  }
+
+  /// Twice for each microbatch that is evicted, in the order in which the uses begin.
+  void fill_transit(StageId stage) {
+    clear();
+    const PartId part = facts_.part(stage);
+    struct Stay {
+      Seated taken, freed;
+      std::int32_t residue;
+    };
+    std::vector<Stay> stays;
+    for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
+      const auto [evict, load] = facts_.eviction(part, r);
+      if (facts_.stage_of(part, r) != stage || !exists(evict) || !exists(load)) continue;
+      stays.push_back({facts_.find(Work::forward, part, r), evict, r});
+      stays.push_back({load, facts_.last_gradient(part, r), r});
+    }
+    std::ranges::sort(stays, {}, [this](const Stay& stay) {
+      return std::pair(-order_.batch(stay.taken), stay.taken.id);
+    });
+    for (const Stay& stay : stays) {
+      const std::uint32_t begin = end();
+      add(stay.taken);
+      add(stay.freed);
+      uses_.push_back({stay.residue, begin, begin + 1, end()});
     }
   }
 

@@ -45,6 +45,8 @@ Duration compute_lane_time(OpKind kind, const StageTimes& times) {
       return times.update;
     case OpKind::send_activation:
     case OpKind::send_gradient:
+    case OpKind::evict:
+    case OpKind::load:
     case OpKind::reduce_tied:
     case OpKind::reduce_gradient:
     case OpKind::reduce_norm:
@@ -72,6 +74,7 @@ CostModel cost_model(const Placement& placement, StageCosts costs) {
   TANDEM_CHECK(costs.parts.size() == placement.parts(), costs.parts.size(), placement.parts());
   return [part = placement.part, costs = std::move(costs)](const CostKey& key) -> Duration {
     const StageTimes& times = costs.parts[part[key.stage]];
+    if (moves_stash(key.kind)) return times.move.value_or(costs.transfer);
     if (is_transfer(key.kind)) return costs.transfer;
     if (key.kind == OpKind::reduce_tied) return costs.reduce_tied;
     if (key.kind == OpKind::reduce_gradient) return times.reduce;
@@ -122,6 +125,11 @@ Bytes gradient_bytes(const ModelSpec& model, const LayerRange& range) {
   return parameters * static_cast<Bytes>(sizeof(float));
 }
 
+Bytes stash_bytes(const ModelSpec& model, LayerRange range, std::int32_t microbatch_size,
+                  Recompute recompute) {
+  return stage_bytes(model, range, microbatch_size, OptimizerKind::sgd, recompute)[SlotKind::stash];
+}
+
 }  // namespace
 
 StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
@@ -163,6 +171,7 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
       times.update += cost.update;
     }
     times.recompute = times.forward;
+    times.move = transfer_time(profile, stash_bytes(model, range, microbatch_size, recompute));
     const Bytes gradients = gradient_bytes(model, range);
     const std::int32_t devices = summed.empty() ? 1 : summed[part];
     if (devices > 1) times.reduce = transfer_time(profile, 2 * (devices - 1) * gradients);

@@ -18,6 +18,8 @@ struct StageTimes {
   Duration update{}, reduce{};  // once a batch
   /// A forward and a whole backward issued as one unit; their sum, if empty.
   std::optional<Duration> overlapped{};
+  /// Its stash over a link, to the partner or back; as any transfer, if empty.
+  std::optional<Duration> move{};
 };
 
 /// The price of an op that occupies a stage's compute lane; zero for transfers and sums.

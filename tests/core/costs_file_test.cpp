@@ -76,6 +76,14 @@ TEST(CostsFile, ReadsBackWhatItWrites) {
   EXPECT_EQ(parse_costs("again.json", costs_text(costs)), costs);
 }
 
+TEST(CostsFile, AMoveOfAStashHasATimeOfItsOwnOrThatOfATransfer) {
+  const StageCostFile costs = parse_costs("costs.json", R"({"version": 1, "stages": [
+      {"forward_ns": 1, "backward_ns": 2, "move_ns": 5}, {"forward_ns": 1, "backward_ns": 2}]})");
+  EXPECT_EQ(costs.stages[0].move, Duration{5});
+  EXPECT_EQ(costs.stages[1].move, std::nullopt);
+  EXPECT_EQ(parse_costs("again.json", costs_text(costs)), costs);
+}
+
 TEST(CostsFile, ABackwardIsWholeOrBothHalves) {
   EXPECT_EQ(error_in("{\"version\": 1, \"stages\": [{\"forward_ns\": 1}]}"),
             "costs.json:1:27: error: /stages/0: expected \"backward_ns\", or both "

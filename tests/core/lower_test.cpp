@@ -94,14 +94,15 @@ TEST_P(EverySchedulesProgram, PutsEachTransferOnBothDevicesOrOnNone) {
         EXPECT_TRUE(lanes.empty());
         continue;
       }
-      const bool down = kind == OpKind::send_activation;
+      using enum LaneKind;
+      const std::map<OpKind, std::array<LaneKind, 2>> ends{
+          {OpKind::send_activation, {send_activation, receive_activation}},
+          {OpKind::send_gradient, {send_gradient, receive_gradient}},
+          {OpKind::evict, {send_stash, receive_stash}},
+          {OpKind::load, {receive_stash, send_stash}}};
       ASSERT_EQ(lanes.size(), 2u);
-      EXPECT_EQ(program.lanes()[lanes[0]],
-                (Lane{key.source, down ? LaneKind::send_activation : LaneKind::send_gradient,
-                      key.target}));
-      EXPECT_EQ(program.lanes()[lanes[1]],
-                (Lane{key.target, down ? LaneKind::receive_activation : LaneKind::receive_gradient,
-                      key.source}));
+      EXPECT_EQ(program.lanes()[lanes[0]], (Lane{key.source, ends.at(kind)[0], key.target}));
+      EXPECT_EQ(program.lanes()[lanes[1]], (Lane{key.target, ends.at(kind)[1], key.source}));
       for (const DeviceId device : {key.source, key.target}) {
         const auto slice = program.on(device);
         EXPECT_EQ(std::count(slice.begin(), slice.end(), id), 1);

@@ -17,7 +17,8 @@ TEST(OpTraits, GiveEachKindANameAndALetterOfItsOwn) {
     if (!row.notation.empty()) {
       EXPECT_TRUE(letters.insert(row.notation).second) << row.notation;
     }
-    EXPECT_EQ(row.notation.empty(), is_transfer(row.kind)) << "lower() alone makes transfers";
+    EXPECT_EQ(row.notation.empty(), is_transfer(row.kind) && !moves_stash(row.kind))
+        << "lower() alone makes the other transfers";
   }
 }
 
@@ -34,6 +35,8 @@ TEST(OpTraits, SortEveryKindIntoOneGroup) {
     const int groups = is_transfer(row.kind) + is_collective(row.kind) + is_compute(row.kind) +
                        (row.kind == OpKind::update);
     EXPECT_EQ(groups, 1) << row.name;
+    EXPECT_EQ(on_compute_lane(row.kind), is_compute(row.kind) || row.kind == OpKind::update);
+    EXPECT_EQ(moves_stash(row.kind), row.flow == Flow::with_partner) << row.name;
     if (makes_weight_gradient(row.kind) || reads_weights(row.kind)) {
       EXPECT_TRUE(is_compute(row.kind)) << row.name;
     }

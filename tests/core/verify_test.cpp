@@ -117,8 +117,8 @@ TEST(Verify, WantsATransferOnTheLanesOfItsPeers) {
   broken.row(broken.s1).lanes = broken.row(broken.g1).lanes;
   EXPECT_THAT(messages(broken.draft.build()),
               ElementsAre("missing_transfer: send_activation 0→1 #1 of stage 0 (device 0): not on "
-                          "the sender's send_activation lane and the receiver's "
-                          "receive_activation lane, in this order"));
+                          "the send_activation lane of device 0 and the receive_activation lane "
+                          "of device 1, in this order"));
 }
 
 TEST(Verify, WantsComputationOnTheComputeLane) {

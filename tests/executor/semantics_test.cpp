@@ -131,6 +131,41 @@ TEST(Semantics, HoldForAutomaticSchedulesOnManyDevices) {
   }
 }
 
+// Stashes that leave for another device's memory and come back are the same to the bit.
+TEST(Semantics, HoldForStashesThatMove) {
+  std::mt19937 random(31);
+  for (const int devices : {2, 4, 6}) {
+    for (const std::uint16_t width : {std::uint16_t{1}, std::uint16_t{2}}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        TrainingCase test{.schedule = "bpipe", .devices = static_cast<std::uint16_t>(devices)};
+        test.microbatches = devices - 1 + static_cast<std::int32_t>(random() % 8);
+        test.width = width;
+        test.batches = 3;
+        test.recompute = recompute;
+        SCOPED_TRACE(fmt::format("p {} m {} width {} {}", devices, test.microbatches, width,
+                                 name(recompute)));
+        const Program program = lower(test.make());
+        const bool moves = std::ranges::any_of(
+            program.instructions(), [](const auto& each) { return each.op.kind == OpKind::evict; });
+        EXPECT_EQ(moves, test.microbatches > devices / 2 + 1 && devices > 2 &&
+                             recompute != Recompute::full);
+        expect_equal(by_executor<float>(test, program, count_slots(program),
+                                        testing::seeded_delays(9, std::chrono::microseconds(300))),
+                     by_reference<float>(test, WeightSemantics::vanilla));
+      }
+    }
+  }
+}
+
+// Over a link of 20 MB/s a stash of 40 KiB or so takes 2 ms each way.
+TEST(Semantics, HoldForStashesOnASlowLink) {
+  TrainingCase test{.schedule = "bpipe", .devices = 4, .microbatches = 6, .batches = 2};
+  const Program program = lower(test.make());
+  expect_equal(by_executor<float>(test, program, count_slots(program), {},
+                                  [](TrainingSetup<float>& setup) { setup.link_rate = 20e6; }),
+               by_reference<float>(test, WeightSemantics::vanilla));
+}
+
 TEST(Semantics, HoldForTwoStagesOnADevice) {
   for (const std::uint16_t devices : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{3}}) {
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {

@@ -56,9 +56,11 @@ TEST(SearchSpace, FollowsTheRegistry) {
     if (found.empty() || found.back() != shape.schedule) found.push_back(shape.schedule);
   }
   for (const ScheduleTraits& row : schedules()) {
-    // Stashed weights and caps are for those who ask; pipelines of several copies are not searched.
+    // Stashed weights, evictions and caps are for those who ask; pipelines of several copies are
+    // not searched.
     if (!row.trainable || row.weights == WeightSemantics::stashed) continue;
-    if (row.stages_per_part > 1 || row.name == "zb-auto" || row.name == "v-adaptive") continue;
+    if (row.stages_per_part > 1 || row.evicts) continue;
+    if (row.name == "zb-auto" || row.name == "v-adaptive") continue;
     trainable.push_back(&row);
   }
   EXPECT_EQ(found, trainable);

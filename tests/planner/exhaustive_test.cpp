@@ -57,6 +57,7 @@ Tried attempt(const PlanRequest& request, Plan plan) {
   for (const StageId stage : ids(slots)) {
     Bytes held = bytes[stage].optimizer + workspace_of(slots[stage], bytes[stage]);
     for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
+      if (kind == index(SlotKind::guest)) continue;  // on another device
       held += slots[stage].counts[kind] * bytes[stage].slot[kind];
     }
     tried.held.push_back(held);
@@ -145,7 +146,7 @@ std::vector<Tried> brute_force(const PlanRequest& request) {
   std::vector<Tried> all;
   for (const ScheduleTraits& row : schedules()) {
     if (!row.trainable || row.weights == WeightSemantics::stashed) continue;
-    if (row.stages_per_part > 1) continue;
+    if (row.stages_per_part > 1 || row.evicts) continue;
     if (row.name == "zb-auto" || row.name == "v-adaptive") continue;  // their cap is to be chosen
     for (const Plan& frame : frames(request, row)) {
       for (const std::int32_t size : {1, 2}) {

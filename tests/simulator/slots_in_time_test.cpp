@@ -47,7 +47,8 @@ class UsesOfSlots {
         placement_(program.placement()),
         sequence_(program),
         versions_(program),
-        rings_(placement_.stages()) {
+        rings_(placement_.stages()),
+        turns_(placement_.stages()) {
     for (const Span& span : timeline.spans) {
       const Instruction& instruction = program[span.instruction];
       const Op& op = instruction.op;
@@ -60,6 +61,14 @@ class UsesOfSlots {
       }
     }
     for (const Span& span : timeline.spans) add(span);
+    for (const StageId stage : ids(turns_)) {
+      std::ranges::sort(turns_[stage], {},
+                        [](const Times& of) { return std::pair(of.start, of.end); });
+      for (const Times& of : turns_[stage]) {
+        Ring& one = ring(stage, SlotKind::transit);
+        one.take(std::ssize(one.uses), of.start, of.end);
+      }
+    }
   }
 
   const Rings& rings() const { return rings_; }
@@ -83,10 +92,17 @@ class UsesOfSlots {
     if (op.kind == forward) {
       const Times last = *last_gradient(stage, microbatch);
       const auto again = find(recompute, stage, microbatch);
-      const std::int64_t use = sequence_(stage, microbatch);
-      ring(stage, SlotKind::stash).take(use, again ? again->start : span.start, last.end);
+      const std::int64_t use = sequence_.among_alike(stage, microbatch);
+      if (const auto leaves = find(evict, stage, microbatch)) {
+        const Times back = *find(load, stage, microbatch);
+        turns_[stage].push_back({span.start, leaves->end});
+        turns_[stage].push_back({back.start, last.end});
+        ring(stage, SlotKind::guest).take(use, leaves->start, back.end);
+      } else {
+        ring(stage, SlotKind::stash).take(use, again ? again->start : span.start, last.end);
+      }
       add_made(SlotKind::output, stage, microbatch, span.start);
-    } else if (is_transfer(op.kind)) {
+    } else if (is_transfer(op.kind) && !moves_stash(op.kind)) {
       add_received(span, microbatch);
     }
     if (makes_input_gradient(op.kind)) {
@@ -157,6 +173,7 @@ class UsesOfSlots {
   std::map<std::pair<OpKind, StageId>, std::map<std::int64_t, Times>> done_;
   std::map<std::tuple<OpKind, StageId, std::int64_t>, DeviceId> target_;
   Rings rings_;
+  Table<StageId, std::vector<Times>> turns_;  // with the slot of what is evicted
 };
 
 Rings rings_of(const Program& program, const CostTable& costs, std::int64_t batches) {

@@ -51,6 +51,16 @@ TEST(StageCosts, PricesEveryKindByItsPart) {
   EXPECT_EQ(price_of(OpKind::reduce_norm, 0), 11);
 }
 
+TEST(StageCosts, PricesAMoveByItsStashOrAsAnyTransfer) {
+  StageCosts costs = uniform_costs(2, times_from(100), ns(7));
+  costs.parts[PartId{1}].move = ns(30);
+  const CostModel model = cost_model(linear_placement(2), costs);
+  for (const OpKind kind : {OpKind::evict, OpKind::load}) {
+    EXPECT_EQ(model({.kind = kind, .stage = StageId{0}}).count(), 7);
+    EXPECT_EQ(model({.kind = kind, .stage = StageId{1}}).count(), 30);
+  }
+}
+
 TEST(StageCosts, LetsReplicasShareTheirPartsPrices) {
   StageCosts costs;
   costs.parts = {times_from(100), times_from(200)};

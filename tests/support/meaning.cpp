@@ -31,6 +31,7 @@ class Unrolled {
     }
     add_ops(batches);
     for (const auto& [key, op] : ops_) add_dependencies(key, op);
+    take_turns();
     chain_sums();
   }
 
@@ -110,12 +111,14 @@ class Unrolled {
           if (microbatch < 0 || microbatch >= end_) continue;
           const OpKey key = key_of(op, microbatch);
           const DeviceId home = placement_.device[std::get<StageId>(key)];
-          add_node(key, home, home, op.span, in_group(order, i));
+          const DeviceId target = moves_stash(op.kind) ? placement_.partner[home] : home;
+          add_node(key, home, target, op.span, in_group(order, i));
           ops_[key] = {op, body};
           const bool joins = i > 0 && op.group != 0 && order[i - 1].group == op.group;
           note_group(key, joins ? &before : nullptr);
           if (op.kind == OpKind::update) updates_[op.stage].insert(microbatch);
-          if (is_collective(op.kind)) continue;
+          if (!is_collective(op.kind)) in_turn_.push_back(key);
+          if (!on_compute_lane(op.kind)) continue;
           if (!first) after_[key].push_back(before);
           before = key;
           first = false;
@@ -178,6 +181,10 @@ class Unrolled {
         --version;
       }
       need(key, key_of(update, stage, *version));
+    } else if (kind == evict) {
+      need(key, *find({forward}, stage, microbatch));
+    } else if (kind == load) {
+      need(key, *find({evict}, stage, microbatch));
     } else if (kind == recompute) {
       need(key, *find({forward}, stage, microbatch));
     } else if (kind == backward_weight) {
@@ -185,7 +192,7 @@ class Unrolled {
         need(key, *find({backward_input}, stage, microbatch - i));
       }
     } else if (kind == backward || kind == backward_input) {
-      need(key, *find({recompute, forward}, stage, microbatch));
+      need(key, *find({load, recompute, forward}, stage, microbatch));
       for (const Placement::Edge& edge : placement_.edges) {
         if (edge.from != stage) continue;
         if (const OpKey* below = find({backward, backward_input}, edge.to, microbatch)) {
@@ -223,6 +230,21 @@ class Unrolled {
         if (const OpKey* made = find({backward, backward_weight}, each, microbatch - i))
           need(key, *made);
       }
+    }
+  }
+
+  /// Microbatches that are evicted have one slot at home, from their forward to their eviction and
+  /// from their load to their gradient: nobody takes it before who had it last has left it.
+  void take_turns() {
+    using enum OpKind;
+    std::map<StageId, OpKey> leaves;
+    for (const OpKey& key : in_turn_) {
+      const auto [kind, stage, microbatch, nowhere] = key;
+      const OpKey* evicted = find({evict}, stage, microbatch);
+      if (evicted == nullptr || (kind != forward && kind != load)) continue;
+      if (leaves.contains(stage)) need(key, leaves[stage]);
+      leaves[stage] =
+          kind == forward ? *evicted : *find({backward, backward_weight}, stage, microbatch);
     }
   }
 
@@ -298,7 +320,8 @@ class Unrolled {
   std::map<OpKey, OpKey> first_of_group_, last_of_group_;  // the latter of the first
   std::map<OpKey, Duration> price_;
   std::map<OpKey, std::vector<OpKey>> after_, transfer_after_;
-  std::vector<std::pair<DeviceId, OpKey>> order_;
+  std::vector<std::pair<DeviceId, OpKey>> order_;  // on compute lanes
+  std::vector<OpKey> in_turn_;                     // all ops as the devices are told, but for sums
   std::map<StageId, std::set<std::int64_t>> updates_;
 };
 
@@ -315,8 +338,9 @@ std::map<OpKey, Times> times_of(const Program& program, const Timeline& timeline
   for (const Span& span : timeline.spans) {
     const Instruction& instruction = program[span.instruction];
     const Op& op = instruction.op;
-    const DeviceId target =
-        is_transfer(op.kind) ? program.cost_keys()[instruction.cost].target : kNowhere;
+    const DeviceId target = is_transfer(op.kind) && !moves_stash(op.kind)
+                                ? program.cost_keys()[instruction.cost].target
+                                : kNowhere;
     times[{op.kind, op.stage, span.body * program.microbatches() + op.microbatch, target}] = {
         span.start, span.end};
   }

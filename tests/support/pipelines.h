@@ -201,6 +201,7 @@ struct PlainCosts {
                norm = 0;
   std::optional<std::int64_t> backward_weight = {};  // of backward; half of it by default
   std::optional<std::int64_t> overlapped = {};  // a forward and a backward; their sum by default
+  std::optional<std::int64_t> move = {};        // of a stash; that of any transfer by default
 };
 
 inline CostModel plain_prices(const PlainCosts& costs) {
@@ -220,6 +221,9 @@ inline CostModel plain_prices(const PlainCosts& costs) {
       case OpKind::send_activation:
       case OpKind::send_gradient:
         return Duration(costs.transfer);
+      case OpKind::evict:
+      case OpKind::load:
+        return Duration(costs.move.value_or(costs.transfer));
       case OpKind::reduce_tied:
       case OpKind::reduce_gradient:
         return Duration(costs.reduce);

@@ -106,7 +106,7 @@ class Requirements {
 
  private:
   static constexpr const char* kOverwritten = "order: weights are overwritten after they are read";
-  enum class Work { forward, recompute, input, weight };
+  enum class Work { forward, recompute, input, weight, evict, load };
   struct Update {
     std::int64_t first, last;
     std::size_t node;
@@ -131,7 +131,9 @@ class Requirements {
       if (one.kind == OpKind::update) updates_[one.stage].push_back({first, last, i});
       if (is_collective(one.kind)) reduces_.push_back({first, last, i});
       for (std::int64_t k = first; k <= last; ++k) {
-        if (is_transfer(one.kind)) {
+        if (one.kind == OpKind::evict) enter(Work::evict, one.stage, k, i);
+        if (one.kind == OpKind::load) enter(Work::load, one.stage, k, i);
+        if (is_transfer(one.kind) && !moves_stash(one.kind)) {
           const DeviceId to = program_.cost_keys()[instruction.cost].target;
           transfers_[{one.kind, one.stage, to, k}].push_back({i});
         }
@@ -242,6 +244,12 @@ class Requirements {
         need(forward, input, "backward after forward");
         need(again, input, "backward after recompute");
         need(input, weight, "weight gradient after backward");
+        const std::size_t evict = find(Work::evict, stage, k), load = find(Work::load, stage, k);
+        if ((evict == kNone) != (load == kNone)) fault("missing: half of an eviction of {}", k);
+        if (evict != kNone && (forward == kNone || again != kNone)) fault("no stash to evict");
+        need(forward, evict, "evict after forward");
+        need(evict, load, "load after evict");
+        need(load, input, "backward after load");
       }
       if (processing != 1) fault("missing: forward of {}", k);
     }
@@ -411,6 +419,8 @@ class Requirements {
         return {{again != kNone ? again : find(Work::forward, stage, k)},
                 {last_gradient(stage, k)}};
       }
+      case SlotKind::guest:
+        return {{find(Work::evict, stage, k)}, {find(Work::load, stage, k)}};
       case SlotKind::input:
         return use_of_edges(stage, k, false, false, OpKind::send_activation);
       case SlotKind::output:
@@ -429,9 +439,24 @@ class Requirements {
     }
   }
 
+  /// Of the one slot at home: from forward to evict, from load to the end, as they begin.
+  std::vector<Use> transits(StageId stage) {
+    std::vector<Use> uses;
+    for (std::int64_t k = 0; k < microbatches_; ++k) {
+      const std::size_t evict = find(Work::evict, stage, k), load = find(Work::load, stage, k);
+      if (evict != kNone) uses.push_back({{find(Work::forward, stage, k)}, {evict}});
+      if (load != kNone) uses.push_back({{load}, {last_gradient(stage, k)}});
+    }
+    std::sort(uses.begin(), uses.end(),
+              [](const Use& a, const Use& b) { return a.acquires < b.acquires; });
+    return uses;
+  }
+
   void check_ring(StageId stage, SlotKind kind) {
     std::vector<Use> uses;
-    if (kind == SlotKind::gradients) {
+    if (kind == SlotKind::transit) {
+      uses = transits(stage);
+    } else if (kind == SlotKind::gradients) {
       for (const Update& update : updates_[stage]) {
         Use use{{}, {update.node}};
         for (std::int64_t k = update.first; k <= update.last; ++k) {
@@ -442,6 +467,8 @@ class Requirements {
       }
     } else {
       for (std::int64_t k = 0; k < microbatches_; ++k) {
+        const bool evicted = find(Work::evict, stage, k) != kNone;
+        if (evicted ? kind == SlotKind::stash : kind == SlotKind::guest) continue;
         if (find(Work::forward, stage, k) != kNone) uses.push_back(use_of(stage, kind, k));
       }
     }

@@ -24,7 +24,7 @@ TEST_F(Pictures, AreDrawnByTheTool) {
     const std::size_t first = at + kBlock.size(), end = readme.find('\n', first);
     const std::string command = readme.substr(first, end - first);
     const std::string shown = readme.substr(end + 1, readme.find("\n```", end) - end - 1);
-    const std::string out = tandem(command).out;
+    const std::string out = tandem(command).out + "\n";  // an order ends without an empty line
     EXPECT_EQ(shown, out.substr(0, out.find("\n\n"))) << command;
     ++drawn;
   }

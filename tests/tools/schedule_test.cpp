@@ -83,6 +83,7 @@ TEST_F(ScheduleCommand, RefusesPytorchCsvForWhatItHasNoWordsFor) {
   for (const std::string line : {"schedule 2bw --devices 2 --microbatches 2",
                                  "schedule 1f1b --devices 2 --microbatches 2 --recompute full",
                                  "schedule chimera --devices 2 --microbatches 2",
+                                 "schedule bpipe --devices 4 --microbatches 4",
                                  "schedule 2bp-gpipe --devices 2 --microbatches 2"}) {
     const Ran ran = tandem(line + " --format pytorch-csv");
     EXPECT_EQ(ran.code, 3) << line;

@@ -123,6 +123,17 @@ TEST_F(Simulate, AForwardAndABackwardAsOneUnitHaveATimeOfTheirOwn) {
   EXPECT_EQ(result_of(line)["devices"][0]["peak_activations"], 5.0);
 }
 
+TEST_F(Simulate, AStashThatMovesHasATimeOfItsOwn) {
+  const std::string shape = " --devices 8 --microbatches 16 --forward 1ms --backward 2ms";
+  const std::string line = "simulate --schedule bpipe" + shape;
+  const Json plain = result_of("simulate --schedule 1f1b" + shape);
+  EXPECT_EQ(plain["makespan_s"], 0.069);
+  EXPECT_EQ(result_of(line + " --move 1.5ms")["makespan_s"], 0.069);
+  EXPECT_EQ(result_of(line + " --move 2ms")["makespan_s"], 0.072);
+  EXPECT_EQ(plain["devices"][0]["peak_activations"], 8.0);
+  EXPECT_EQ(result_of(line)["devices"][0]["peak_activations"], 5.0);
+}
+
 TEST_F(Simulate, IdealLanesOccupyNothing) {
   // Two transfers at a time of 2 ms each: one link carries them one after the other.
   const std::string line =

@@ -243,6 +243,8 @@ Duration TinyCosts::operator()(const Op& op) const {
       return backward_weight;
     case OpKind::send_activation:
     case OpKind::send_gradient:
+    case OpKind::evict:
+    case OpKind::load:
       return transfer;
     case OpKind::update:
       return update;
