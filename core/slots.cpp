@@ -312,8 +312,8 @@ class SlotCounter {
       take(kind, of, now, device_of(id), state.known.oldest[of][index(kind)]);
     };
     if (op.kind == OpKind::forward) {
-      if (evicts_ && sequence_.evicts(stage, now.residue)) {
-        counts_[stage][SlotKind::transit] = 1;  // by its meaning; verify() asks whether it may be
+      if (evicts_) {
+        take_stash(state, id, now);
       } else if (!recomputes_[index(stage)]) {
         use(SlotKind::stash, stage);
       }
@@ -321,7 +321,8 @@ class SlotCounter {
     } else if (op.kind == OpKind::recompute) {
       use(SlotKind::stash, stage);
     } else if (op.kind == OpKind::evict) {
-      use(SlotKind::guest, stage);
+      take_apart(SlotKind::guest, stage, now, device_of(id),
+                 state.known.oldest[stage][index(SlotKind::guest)]);
     } else if (op.kind == OpKind::send_activation) {
       use(SlotKind::input, receiver(id, below_[stage], now.residue));
     } else if (op.kind == OpKind::send_gradient) {
@@ -335,6 +336,17 @@ class SlotCounter {
       const auto number = static_cast<std::int32_t>(update_of(stage, now.residue));
       take_gradient(stage, {now.batch, number}, device_of(id),
                     state.known.oldest[stage][index(SlotKind::gradients)]);
+    }
+  }
+
+  /// Of a forward.
+  void take_stash(State& state, InstructionId id, const Turn& now) {
+    const StageId stage = program_[id].op.stage;
+    if (sequence_.evicts(stage, now.residue)) {
+      counts_[stage][SlotKind::transit] = 1;  // by its meaning; verify() asks whether it may be
+    } else if (!recomputes_[index(stage)]) {
+      take_apart(SlotKind::stash, stage, now, device_of(id),
+                 state.known.oldest[stage][index(SlotKind::stash)]);
     }
   }
 
@@ -365,38 +377,32 @@ class SlotCounter {
       }
       if (!down) return true;
     }
-    // The gradient that follows shows that the load has ended: it may hold no lane.
-    if (kind == SlotKind::guest) {
-      return ended(device, input_gradient_[at(stage, microbatch.residue)], microbatch.batch);
-    }
     return ended(device, weight_gradient_[at(stage, microbatch.residue)], microbatch.batch);
   }
 
   /// A use begins, for the microbatch `now`: its ring must be long enough to reach back only to
   /// slots known to be free. `oldest`: the first microbatch whose release was not known.
   void take(SlotKind kind, StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
-    if (!evicts_ || (kind != SlotKind::stash && kind != SlotKind::guest)) {
-      return take_of(
-          kind, stage, now, device, oldest, [](std::int32_t) { return true; },
-          [&](const Turn& microbatch) { return sequence_(stage, number(microbatch)); });
-    }
-    take_of(
-        kind, stage, now, device, oldest,
-        [&](std::int32_t residue) {
-          return sequence_.evicts(stage, residue) == (kind == SlotKind::guest);
-        },
-        [&](const Turn& microbatch) { return sequence_.among_alike(stage, number(microbatch)); });
-  }
-
-  /// `takes`: whether a residue is in the ring at all; `place`: of a microbatch there.
-  template <class Takes, class Place>
-  void take_of(SlotKind kind, StageId stage, const Turn& now, DeviceId device, Turn& oldest,
-               Takes takes, Place place) {
-    while (oldest < now && (!processes(stage, oldest.residue) || !takes(oldest.residue) ||
-                            released(kind, stage, oldest, device))) {
+    while (oldest < now &&
+           (!processes(stage, oldest.residue) || released(kind, stage, oldest, device))) {
       oldest.advance(m_);
     }
-    require(kind, stage, place(now) - place(oldest));
+    require(kind, stage, sequence_(stage, number(now)) - sequence_(stage, number(oldest)));
+  }
+
+  /// The same where some stashes are evicted: those have slots of guests, and the others the rest.
+  void take_apart(SlotKind kind, StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
+    const bool guest = kind == SlotKind::guest;
+    const auto free = [&] {
+      const std::size_t cell = at(stage, oldest.residue);
+      if (!forward_[cell].exists || sequence_.evicts(stage, oldest.residue) != guest) return true;
+      // The gradient that follows shows that the load has ended: it may hold no lane.
+      return ended(device, (guest ? input_gradient_ : weight_gradient_)[cell], oldest.batch);
+    };
+    while (oldest < now && free()) oldest.advance(m_);
+    require(
+        kind, stage,
+        sequence_.among_alike(stage, number(now)) - sequence_.among_alike(stage, number(oldest)));
   }
 
   void take_gradient(StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
