@@ -107,22 +107,24 @@ TEST(Semantics, HoldForExtraMicrobatchesInFlight) {
                by_reference<float>(test, WeightSemantics::delayed_by_one));
 }
 
-// Seeded sizes, costs and caps of the schedules that order by them, and of the Vs.
-TEST(Semantics, HoldForAutomaticSchedulesOnManyDevices) {
+// Seeded sizes, costs and caps.
+TEST(Semantics, HoldForSplitBackwardsOnManyDevices) {
   std::mt19937 random(20);
   const auto below = [&random](std::uint32_t bound) { return static_cast<int>(random() % bound); };
-  for (const char* name : {"zb-1p", "zb-2p", "zb-auto", "zbv", "zbv-auto", "1f1b-v", "v-min",
-                           "v-half", "v-zb", "v-adaptive"}) {
+  for (const char* name : {"zb-h1", "zb-h2", "interleaved-zb", "2bp-naive", "2bp-gpipe",
+                           "2bp-1f1b-1", "2bp-1f1b-2", "zb-1p", "zb-2p", "zb-auto", "zbv",
+                           "zbv-auto", "1f1b-v", "v-min", "v-half", "v-zb", "v-adaptive"}) {
     const ScheduleTraits& row = find_schedule(name);
     for (const std::uint16_t devices : {std::uint16_t{5}, std::uint16_t{6}}) {
       TrainingCase test = TrainingCase::on(name, devices);
-      test.microbatches = 1 + below(12);
       test.width = static_cast<std::uint16_t>(1 + below(2));
       test.batches = 3;
       if (row.orders_by_costs) {
         test.costs = testing::uneven_costs(part_count(row, {.devices = devices, .replicas = {}}));
       }
-      if (!row.options.empty()) test.activation_cap = 1.0 * devices - below(2);
+      if (row.orders_by_costs && !row.options.empty())
+        test.activation_cap = 1.0 * devices - below(2);
+      test.take_microbatches(1 + below(12));
       SCOPED_TRACE(fmt::format("{} p {} m {}", name, devices, test.microbatches));
       expect_equal(
           by_executor<float>(test, testing::seeded_delays(8, std::chrono::microseconds(300))),
