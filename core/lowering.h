@@ -175,6 +175,10 @@ class OpIndex {
   NodeId load(StageId stage, std::int32_t residue) const {
     return load_.empty() ? kNone : load_[cell(stage, residue)];
   }
+  /// The validate of the update whose last microbatch has this residue.
+  NodeId validation(StageId stage, std::int32_t residue) const {
+    return validation_.empty() ? kNone : validation_[cell(stage, residue)];
+  }
   /// Nodes of the stage's updates in the order of the microbatches they cover, and the place there
   /// of a residue's.
   const std::vector<NodeId>& updates(StageId stage) const { return updates_[stage]; }
@@ -193,6 +197,7 @@ class OpIndex {
   const Body& body_;
   const std::int32_t m_;
   std::vector<NodeId> forward_, recompute_, input_gradient_, weight_gradient_;
+  std::vector<NodeId> validation_;                  // empty: there are none
   std::vector<NodeId> evict_, load_;                // both empty: there are none
   std::array<std::vector<NodeId>, kOpKinds> sums_;  // empty: no op of the kind
   Table<StageId, std::vector<NodeId>> updates_;

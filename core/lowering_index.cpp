@@ -151,6 +151,10 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
     if (makes_input_gradient(op.kind)) record(input_gradient_, op, node);
     if (makes_weight_gradient(op.kind)) record(weight_gradient_, op, node);
     if (op.kind == OpKind::update) updates_[op.stage].push_back(node);
+    if (op.kind == OpKind::validate) {
+      validation_.resize(cells, kNone);
+      validation_[cell(op.stage, split(op.microbatch, m_).residue)] = node;
+    }
     if (!moves_stash(op.kind)) continue;
     evict_.resize(cells, kNone);
     load_.resize(cells, kNone);

@@ -159,6 +159,13 @@ class Connector {
       case OpKind::update:
         wait_for_gradients(self, op.stage);
         break;
+      case OpKind::validate: {
+        const std::int32_t last = place(self).residue;
+        wait_for(self, index_.sum(OpKind::reduce_norm, op.stage, last));
+        const std::vector<NodeId>& updates = index_.updates(op.stage);
+        wait_for(self, updates[at(index_.update_covering(op.stage, last))]);
+        break;
+      }
       case OpKind::evict:
         wait_for(self, index_.forward(op.stage, place(self).residue));
         break;
@@ -208,6 +215,7 @@ class Connector {
     // Kinds stand in the order in which they act on a gradient.
     for (const OpKind kind : {OpKind::reduce_norm, OpKind::reduce_gradient, OpKind::reduce_tied}) {
       if (kind >= op.kind) continue;
+      if (kind == OpKind::reduce_norm && index_.validation(stage, last.residue) != kNone) continue;
       const NodeId sum = index_.sum(kind, stage, last.residue);
       if (sum != kNone) return wait_for(self, sum);
     }

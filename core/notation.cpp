@@ -141,7 +141,7 @@ class Printer {
     text_ += ' ';
     if (here.size() != 1 || here[0] != op.stage) text_ += fmt::format("{}", index(op.stage));
     text_ += letter;
-    const bool whole_batch = is_collective(op.kind) || op.kind == OpKind::update;
+    const bool whole_batch = is_collective(op.kind) || is_optimizer(op.kind);
     if (!whole_batch || op.microbatch != schedule_.microbatches - 1) {
       text_ += fmt::format("{}", op.microbatch);
     }

@@ -335,7 +335,7 @@ class OrderParser {
     if (!kind) in_.fail(whole, fmt::format("\"{}\" is no op", whole), "letters: " + letters());
     word.remove_prefix(1);
     Op op{.kind = *kind, .stage = read_stage(stage, whole)};
-    const bool whole_batch = is_collective(op.kind) || op.kind == OpKind::update;
+    const bool whole_batch = is_collective(op.kind) || is_optimizer(op.kind);
     const std::string_view offset = WordReader::take_digits(word);
     if (!offset.empty()) {
       op.microbatch = static_cast<std::int32_t>(in_.number(offset, "an offset", 0, kMostOffset));

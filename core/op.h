@@ -23,10 +23,11 @@ enum class OpKind : std::uint8_t {
   reduce_gradient,  // sum over the replicas of a part, and over the width
   reduce_norm,      // norm of all gradients of an update: a decision that all stages share
   update,
-  evict,  // a stash, from the stage's device to its partner
-  load,   // and back
+  validate,  // of an update that did not wait for its norm: keeps it, or makes it again
+  evict,     // a stash, from the stage's device to its partner
+  load,      // and back
 };
-inline constexpr std::size_t kOpKinds = 13;
+inline constexpr std::size_t kOpKinds = 14;
 
 /// How a kind moves through the placement.
 enum class Flow : std::uint8_t {
@@ -57,6 +58,7 @@ inline constexpr std::array<OpTraits, kOpKinds> kOpTraits{{
     {OpKind::reduce_gradient, "reduce_gradient", "R", Flow::together},
     {OpKind::reduce_norm, "reduce_norm", "N", Flow::together},
     {OpKind::update, "update", "U", Flow::none},
+    {OpKind::validate, "validate", "V", Flow::none},
     {OpKind::evict, "evict", "E", Flow::with_partner},
     {OpKind::load, "load", "L", Flow::with_partner},
 }};
@@ -71,11 +73,15 @@ constexpr bool is_transfer(OpKind kind) {
   return kind == OpKind::send_activation || kind == OpKind::send_gradient || moves_stash(kind);
 }
 constexpr bool is_collective(OpKind kind) { return traits(kind).flow == Flow::together; }
+/// Steps a stage's weights, or settles a step.
+constexpr bool is_optimizer(OpKind kind) {
+  return kind == OpKind::update || kind == OpKind::validate;
+}
 /// Runs on its device's compute lane, in the device's order; the other kinds have lanes of their
 /// own.
 constexpr bool on_compute_lane(OpKind kind) { return !is_transfer(kind) && !is_collective(kind); }
 /// Runs a stage's kernels on one microbatch (or a span of them).
-constexpr bool is_compute(OpKind kind) { return on_compute_lane(kind) && kind != OpKind::update; }
+constexpr bool is_compute(OpKind kind) { return on_compute_lane(kind) && !is_optimizer(kind); }
 /// Produces weight gradients.
 constexpr bool makes_weight_gradient(OpKind kind) {
   return kind == OpKind::backward || kind == OpKind::backward_weight;

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/insert_recompute.h"
 #include "core/insert_reduction.h"
+#include "core/insert_validation.h"
 
 namespace tandem {
 
@@ -51,6 +52,20 @@ std::vector<std::int32_t> summing_order_of(const Schedule& schedule, StageId sta
   return offsets;
 }
 
+/// As the schedule itself has it, or else inserted.
+void validate(Schedule& schedule, const ScheduleRequest& request) {
+  if (!request.post_validation || has_kind(schedule, OpKind::validate)) return;
+  const bool flushes = !has_op(schedule, [&](const Op& op) {
+    return op.staleness != 0 || op.microbatch >= schedule.microbatches || moves_stash(op.kind) ||
+           (op.kind == OpKind::update && op.span != schedule.microbatches);
+  });
+  if (flushes && request.global_norm) return insert_validation(schedule);
+  throw InputError(fmt::format(
+      "schedule \"{}\": post-validation needs a norm of all gradients (--clip NORM), one update a "
+      "batch, batches that do not overlap, and stashes that stay where they are",
+      schedule.name));
+}
+
 }  // namespace
 
 bool recomputes(const Schedule& schedule) { return has_kind(schedule, OpKind::recompute); }
@@ -69,6 +84,7 @@ Schedule completed(Schedule schedule, const ScheduleRequest& request) {
         "schedule \"{}\" says what its devices sum, and not the norm of all gradients (N)",
         schedule.name));
   }
+  validate(schedule, request);
   return schedule;
 }
 

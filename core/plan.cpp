@@ -59,6 +59,7 @@ ScheduleRequest schedule_request(const Plan& plan) {
   request.width = plan.width;
   request.recompute = plan.recompute;
   request.global_norm = plan.global_norm;
+  request.post_validation = plan.post_validation;
   request.activation_cap = plan.activation_cap;
   request.costs = plan.order_costs;
   // A single stage holds the one table that both ends use: nothing to sum.

@@ -34,7 +34,7 @@ struct Plan {
   std::int32_t group = 0;
   std::vector<std::uint16_t> replicas;
   std::uint16_t directions = 2;
-  bool vertical_sync = false, global_norm = false;
+  bool vertical_sync = false, global_norm = false, post_validation = false;
   std::int32_t microbatch_size = 1;
   std::int32_t microbatches = 1;  // m
   std::int32_t extra_in_flight = 0;

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/insert_recompute.h"
 #include "core/insert_reduction.h"
+#include "core/insert_validation.h"
 
 namespace tandem {
 
@@ -104,6 +105,20 @@ static std::optional<std::string> bad_costs(const ScheduleTraits& traits,
   return "the ops of a batch take longer than the clock counts: at most 146 years";
 }
 
+static std::optional<std::string> no_post_validation(const ScheduleTraits& traits,
+                                                     const ScheduleRequest& request) {
+  if (!request.post_validation) return std::nullopt;
+  if (!request.global_norm) {
+    return "post-validation is of a step that a global norm may change: it needs one (--clip NORM)";
+  }
+  if (traits.weights == WeightSemantics::vanilla) return std::nullopt;
+  return fmt::format(
+      "schedule {} has no use for post-validation: the forwards of the next batch read weights "
+      "that "
+      "the norm no longer changes, so that no device waits for it",
+      traits.name);
+}
+
 std::size_t stages_per_device(const ScheduleTraits& traits, const ScheduleRequest& request) {
   return traits.stages_per_device == 0 ? request.chunks : traits.stages_per_device;
 }
@@ -130,6 +145,7 @@ std::optional<std::string> reason_against(const ScheduleTraits& traits,
         "norm (--clip per-stage)",
         traits.name);
   }
+  if (auto reason = no_post_validation(traits, request)) return reason;
   return traits.reject == nullptr ? std::nullopt : traits.reject(request);
 }
 
@@ -138,6 +154,7 @@ Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& requ
   Schedule schedule = traits.make(request);
   if (request.recompute == Recompute::full) insert_recompute(schedule);
   insert_reduction(schedule, request.global_norm);
+  if (request.post_validation) insert_validation(schedule);
   return schedule;
 }
 

@@ -69,6 +69,8 @@ struct ScheduleRequest {
   Recompute recompute = Recompute::none;
   bool tied_embeddings = false;  // the first and the last part share the token embedding
   bool global_norm = false;      // updates wait for the norm of all gradients: clipping, NaN guard
+  bool post_validation = false;  // … or step before it is known, and are validated in the warm-up
+                                 // of the next batch (core/insert_validation.h)
   std::optional<double> activation_cap = {};  // on each device, in activations of all its stages
   std::optional<OrderCosts> costs = {};       // a row for each part; empty: unit times
 

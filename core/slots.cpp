@@ -228,6 +228,8 @@ class SlotCounter {
       const Release here{lane, true, static_cast<std::int32_t>(last.batch), place_[index(id)]};
       if (op.kind == OpKind::recompute) recomputes_[index(op.stage)] = true;
       if (op.kind == OpKind::update) updates_[op.stage].push_back({last.residue, here});
+      if (op.kind == OpKind::validate && !updates_[op.stage].empty())
+        updates_[op.stage].back().release = here;  // may need the gradients once more
       for (std::int32_t i = 0; is_compute(op.kind) && i < op.span; ++i) {
         const std::size_t cell = at(op.stage, last.residue - i);
         if (op.kind == OpKind::forward) forward_[cell] = here;
@@ -251,9 +253,7 @@ class SlotCounter {
       const Op& op = program_[id].op;
       if (!makes_weight_gradient(op.kind)) continue;
       const std::size_t update = update_of(op.stage, turn(0, op.microbatch).residue);
-      std::int64_t& started = last_started[op.stage][update];
-      if (started < 0) first_gradient_[index(id)] = true;
-      started = 1;
+      if (std::exchange(last_started[op.stage][update], 1) < 0) first_gradient_[index(id)] = true;
     }
   }
 
@@ -262,9 +262,9 @@ class SlotCounter {
   void count_versions() {
     for (const StageId stage : ids(counts_)) counts_[stage][SlotKind::weights] = 1;
     for (const Instruction& instruction : program_.instructions()) {
-      if (!reads_weights(instruction.op.kind)) continue;
       std::int32_t& count = counts_[instruction.op.stage][SlotKind::weights];
-      count = std::max(count, 1 + instruction.op.staleness);
+      if (reads_weights(instruction.op.kind)) count = std::max(count, 1 + instruction.op.staleness);
+      if (instruction.op.kind == OpKind::validate) count = std::max(count, 2);
     }
   }
 

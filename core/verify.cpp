@@ -43,6 +43,7 @@ std::vector<Violation> verify(const Program& program, const SlotCounts& slots) {
   if (!ordered) return report.take();
   verification::check_dependencies(facts, order, report);
   verification::check_versions(facts, order, slots, report);
+  verification::check_validation(facts, order, slots, report);
   verification::check_slots(facts, order, slots, report);
   return report.take();
 }

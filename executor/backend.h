@@ -63,12 +63,14 @@ struct AttentionBackward {
   std::span<T> dqkv;
 };
 
-/// One step of an optimizer on one tensor. `weights_out` may be `weights`.
+/// One step of an optimizer on one tensor. `weights_out` may be `weights`; empty: only the state is
+/// stepped.
 template <class T>
 struct StepSpans {
   std::span<const T> weights = {}, gradient = {};
   std::span<T> first = {}, second = {};  // state; as many as the optimizer keeps
   std::span<T> weights_out = {};
+  bool keeps_state = false;  // the state is read, but stays as it is
 };
 
 /// Numbers of one step. `weight_decay` is decoupled: weights lose learning_rate · weight_decay of

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -40,7 +41,8 @@ class DeviceMachine {
         stages_(world, pipeline, std::move(scratch)),
         slice_(program_.on(me)),
         most_queued_(64 + 8 * slice_.size()),
-        events_(program_.depth() * program_.size()) {
+        events_(program_.depth() * program_.size()),
+        ahead_(program_.placement().stages()) {
     streams_.resize(program_.lanes().size());
     lane_end_.resize(program_.lanes().size());
     // What others wait for goes first: transfers and sums, then computation.
@@ -103,6 +105,9 @@ class DeviceMachine {
   void queue_work(Stream& stream, LaneId lane, Instance instance) {
     const Instruction& instruction = program_[instance.id];
     if (instruction.op.kind == OpKind::reduce_norm) return queue_norm(stream, lane, instance);
+    if (instruction.op.kind == OpKind::validate) return queue_validate(stream, instance);
+    if (instruction.op.kind == OpKind::forward && stages_.state_of(instruction.op.stage).validates)
+      ahead_[instruction.op.stage].push_back(instance);
     if (is_collective(instruction.op.kind)) return queue_sum(stream, lane, instance);
     if (moves_stash(instruction.op.kind)) return queue_move(stream, lane, instance);
     if (is_transfer(instruction.op.kind)) {
@@ -165,6 +170,7 @@ class DeviceMachine {
       case OpKind::reduce_tied:
       case OpKind::reduce_gradient:
       case OpKind::reduce_norm:
+      case OpKind::validate:
       case OpKind::evict:
       case OpKind::load:
         TANDEM_CHECK(false, name(op.kind));
@@ -317,6 +323,89 @@ class DeviceMachine {
     }
   }
 
+  /// What a rollback would do stands in the queue from the start, and is passed over where there is
+  /// none. A stage does its forwards again when the one above has done them, and writes into the
+  /// one below when that one's device has come to its first validate; it goes on when the one above
+  /// has ended. Nobody waits for itself: what is done again is fed by what is done again, all of it
+  /// has run before the first validate, and validates keep to the order of the model (verify()).
+  void queue_validate(Stream& stream, Instance instance) {
+    StageState<B>& s = stages_.state_of(program_[instance.id].op.stage);
+    const std::int64_t number = update_of(s.id, instance);
+    const auto start = std::make_shared<Duration>();
+    backend_.enqueue(stream, [this, &s, number, instance, start, &stream] {
+      *start = now();
+      reach(instance, stages_.is_wrong(s, number));
+      if (!stages_.is_wrong(s, number)) return;
+      const AtWork at_work(*this, instance);
+      stages_.redo_update(s, instance.microbatch, backend_.kernels(stream));
+    });
+    for (const Instance& forward : take_ahead(s.id, number)) {
+      backend_.enqueue_when(
+          stream,
+          [this, &s, number, k = forward.microbatch] {
+            return !stages_.is_wrong(s, number) || may_redo(s, number, k);
+          },
+          [this, &s, number, forward, &stream] {
+            if (stages_.is_wrong(s, number)) redo_forward(s, forward, stream);
+          });
+    }
+    backend_.enqueue_when(
+        stream,
+        [this, &s, number] { return !stages_.is_wrong(s, number) || s.fed_by_validated(number); },
+        [this, &s, number, instance, start, &stream] {
+          settle(s, number, instance, *start, stream);
+        });
+  }
+
+  /// The device has come to a validate, and so to that of each of its stages.
+  void reach(const Instance& instance, bool wrong) {
+    for (const StageId stage : program_.placement().stages_on(me_)) {
+      StageState<B>& s = stages_.state_of(stage);
+      s.rollback.reached.store(update_of(stage, instance), std::memory_order_release);
+      if (wrong) ring_neighbours(s);
+    }
+  }
+
+  /// The forwards queued so far that read what update `number` made, in ascending order.
+  std::vector<Instance> take_ahead(StageId stage, std::int64_t number) {
+    std::vector<Instance> forwards = std::exchange(ahead_[stage], {});
+    std::erase_if(forwards,
+                  [&](const Instance& each) { return *world_.versions(each) != number + 1; });
+    std::ranges::sort(forwards, {}, &Instance::microbatch);
+    return forwards;
+  }
+
+  static bool may_redo(const StageState<B>& s, std::int64_t number, std::int64_t microbatch) {
+    const StageState<B>*above = s.above(microbatch), *below = s.below(microbatch);
+    const bool fed =
+        above == nullptr || above->rollback.redone.load(std::memory_order_acquire) >= microbatch;
+    return fed && (below == nullptr || below->shares_device_with(s) ||
+                   below->rollback.reached.load(std::memory_order_acquire) >= number);
+  }
+
+  void redo_forward(StageState<B>& s, const Instance& forward, Stream& stream) {
+    const AtWork at_work(*this, forward);
+    stages_.redo_forward(forward, backend_.kernels(stream));
+    s.rollback.redone.store(forward.microbatch, std::memory_order_release);
+    ring_neighbours(s);
+  }
+
+  void settle(StageState<B>& s, std::int64_t number, const Instance& instance, Duration start,
+              Stream& stream) {
+    const AtWork at_work(*this, instance);
+    const bool wrong = stages_.is_wrong(s, number);
+    stages_.settle(s, instance.microbatch, wrong, backend_.kernels(stream));
+    s.rollback.ended.store(number, std::memory_order_release);
+    if (wrong) ring_neighbours(s);
+    note(instance, start, now());
+  }
+
+  void ring_neighbours(const StageState<B>& s) {
+    s.for_each_neighbour([this](const StageState<B>& neighbour) {
+      world_.ring(world_.device_of(pipeline_, neighbour.place.device));
+    });
+  }
+
   std::int64_t update_of(StageId stage, const Instance& instance) const {
     return world_.versions.covering_update(stage, instance.microbatch);
   }
@@ -350,8 +439,9 @@ class DeviceMachine {
   const std::vector<InstructionId> slice_;
   const std::size_t most_queued_;
   std::vector<typename B::Event> events_;
-  Table<LaneId, Stream*> streams_;    // null: another device's
-  Table<LaneId, Duration> lane_end_;  // of lanes of transfers: of the last one
+  Table<LaneId, Stream*> streams_;               // null: another device's
+  Table<LaneId, Duration> lane_end_;             // of lanes of transfers: of the last one
+  Table<StageId, std::vector<Instance>> ahead_;  // forwards queued since the last validate
   std::vector<Span> spans_;
   Progress progress_;
 };

@@ -31,11 +31,16 @@ struct UpdateSpans {
   std::span<T> state = {}, weights_out = {};
 };
 
+/// What a step writes. A step that may have to be taken back writes the weights elsewhere and
+/// leaves the state as it is; once it stays, the state is stepped by itself, to the same bits.
+enum class StepWrites : std::uint8_t { all, weights, state };
+
 /// One step of an optimizer.
 struct OptimizerStep {
   std::int64_t number = 1;      // of the steps taken, counted from 1
   std::int64_t batch = 1;       // that it is for, counted from 1: has a learning rate
   double gradient_scale = 1.0;  // factor of the gradients
+  StepWrites writes = StepWrites::all;
 };
 
 /// Steps the tensors, which cover the spans by their offsets. Elements are updated independently of
@@ -49,6 +54,7 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
   TANDEM_CHECK(
       step.number >= 1 && spans.weights.size() == size && spans.state.size() == states * size,
       step.number, spans.weights.size(), spans.state.size(), size, states);
+  if (states == 0 && step.writes == StepWrites::state) return;
   const double count = static_cast<double>(step.number);
   StepNumbers numbers{
       .learning_rate = learning_rate_at(config.schedule, config.learning_rate, step.batch),
@@ -63,7 +69,9 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
     const auto length = static_cast<std::size_t>(tensor.size());
     StepSpans<T> part{.weights = spans.weights.subspan(first, length),
                       .gradient = spans.gradients.subspan(first, length),
-                      .weights_out = spans.weights_out.subspan(first, length)};
+                      .keeps_state = step.writes == StepWrites::weights};
+    if (step.writes != StepWrites::state)
+      part.weights_out = spans.weights_out.subspan(first, length);
     if (states > 0) part.first = spans.state.subspan(first, length);
     if (states > 1) part.second = spans.state.subspan(size + first, length);
     numbers.weight_decay = tensor.decayed ? config.weight_decay : 0.0;

@@ -3,7 +3,9 @@
 // and sample.
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/memory.h"
@@ -111,6 +113,23 @@ class StageState {
       to.above_[residue] = this;
     }
   }
+  /// All stages above have validated update `number`.
+  bool fed_by_validated(std::int64_t number) const {
+    return std::all_of(above_.begin(), above_.end(), [number](const StageState* above) {
+      return above == nullptr || above->rollback.ended.load(std::memory_order_acquire) >= number;
+    });
+  }
+  /// Each once or more.
+  template <class Visit>
+  void for_each_neighbour(const Visit& visit) const {
+    for (const std::vector<StageState*>* side : {&above_, &below_}) {
+      const StageState* last = nullptr;
+      for (const StageState* neighbour : *side) {
+        if (neighbour != nullptr && neighbour != last) visit(*neighbour);
+        last = neighbour;
+      }
+    }
+  }
   /// What passes between the two is not sent.
   bool shares_device_with(const StageState& other) const {
     return place.device == other.place.device;
@@ -139,6 +158,19 @@ class StageState {
   std::vector<Decided> decisions;
   bool decides_alone = true;
   bool recomputes = false;
+
+  // Where updates are validated.
+  bool validates = false;
+  std::int64_t settled = 0;  // the newest version that stays
+  std::vector<std::pair<std::int64_t, double>>
+      open_losses;  // of microbatches whose forward read a newer one
+  /// What the neighbours along the model wait for in a rollback.
+  struct Rollback {
+    std::atomic<std::int64_t> reached{-1};  // the newest update at whose validate the device is
+    std::atomic<std::int64_t> redone{-1};   // the newest microbatch done again, and handed on
+    std::atomic<std::int64_t> ended{-1};    // the newest update validated
+  };
+  Rollback rollback;
 
  private:
   static StageState* neighbour(const std::vector<StageState*>& of, std::int64_t microbatch) {

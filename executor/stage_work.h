@@ -52,19 +52,19 @@ class StageWork {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k),
                        version = *world_.versions(instance);
-    ForwardSpans<T> spans{.weights = s.weights.held(version),
-                          .input = input_of(s, k),
-                          .sample = s.sample(world_.sample_of(pipeline_, k)),
-                          .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash)
-                                                         : stash_of(s, k).acquire(),
-                          .output = {},
-                          .scratch = scratch_for(s)};
+    ForwardSpans<T> spans = forward_spans(s, instance);
+    if (!s.forwards_in_scratch) spans.stash = stash_of(s, k).acquire();
     if (s.below(k) != nullptr) spans.output = s.output.acquire(q);
     const std::optional<double> loss = s.stage.forward(kernels, spans);
     if (s.recomputes && !s.forwards_in_scratch) stash_of(s, k).release();
     ++readers(s, version);
     note_version(instance, version);
-    if (loss && world_.on_loss) world_.on_loss(world_.sample_of(pipeline_, k), *loss);
+    if (!loss) return;
+    if (s.validates && version > s.settled) {
+      s.open_losses.emplace_back(k, *loss);
+    } else {
+      report_loss(k, *loss);
+    }
   }
 
   template <class Kernels>
@@ -120,32 +120,69 @@ class StageWork {
   template <class Kernels>
   void update(const Instance& instance, Kernels kernels) {
     State& s = state_of(op_of(instance).stage);
-    const std::int64_t number = world_.versions.covering_update(s.id, instance.microbatch);
-    const GuardDecision decision = decision_of(s, number, kernels);
-    const std::span<const T> read = s.weights.held(number);
-    const std::span<T> made = take_version(s, number + 1);
-    if (decision.skip) {
-      if (made.data() != read.data()) kernels.copy(read, made);
-    } else {
-      tandem::update(kernels, s.optimizer,
-                     {.number = ++s.steps,
-                      .batch = instance.microbatch / world_.program.microbatches() + 1,
-                      .gradient_scale = s.place.gradient_factor * decision.scale},
-                     s.stage.parameters(),
-                     {.weights = read,
-                      .gradients = s.gradients.held(number),
-                      .state = s.state.elements(),
-                      .weights_out = made});
-    }
-    s.gradients.release(number);
+    const std::int64_t number = update_of(s, instance.microbatch);
     note_version(instance, number + 1);
-    if (world_.on_norm) world_.on_norm(s, number, decision.skip);
-    if (!world_.on_update) return;
-    world_.on_update({.pipeline = pipeline_,
-                      .stage = s.id,
-                      .version = number + 1,
-                      .weights = made,
-                      .state = s.state.elements()});
+    const std::span<const T> read = s.weights.held(number);
+    if (s.validates) {
+      finished_gradients(s, number, kernels);
+      const Versions versions{read, take_version(s, number + 1)};
+      return step(s, instance.microbatch, versions, {.writes = StepWrites::weights}, kernels);
+    }
+    const GuardDecision decision = decision_of(s, number, kernels);
+    make_version(s, instance.microbatch, {read, take_version(s, number + 1)}, decision, kernels);
+    end_update(s, number, decision.skip, false);
+  }
+
+  // ---- What a validate does, in this order ----
+
+  /// Whether the update stepped otherwise than all stages decided since.
+  bool is_wrong(const State& s, std::int64_t number) const {
+    const GuardDecision decision = kept_decision(s, number);
+    return decision.skip || decision.scale != 1.0;
+  }
+
+  /// Makes the version of the update that covers `microbatch` again, as was decided.
+  template <class Kernels>
+  void redo_update(State& s, std::int64_t microbatch, Kernels kernels) {
+    const std::int64_t number = update_of(s, microbatch);
+    make_version(s, microbatch, versions_of(s, number), kept_decision(s, number), kernels);
+  }
+
+  /// Runs a forward again, whose input is made again. What the stage below holds of its output is
+  /// replaced; what it does not hold yet, the transfer will bring.
+  template <class Kernels>
+  void redo_forward(const Instance& instance, Kernels kernels) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k);
+    const bool drops = s.recomputes && !s.forwards_in_scratch;
+    ForwardSpans<T> spans = forward_spans(s, instance);
+    if (!s.forwards_in_scratch)
+      spans.stash = drops ? stash_of(s, k).acquire() : stash_of(s, k).held();
+    State* below = s.below(k);
+    if (below != nullptr) spans.output = s.output.held(q);
+    if (const std::optional<double> loss = s.stage.forward(kernels, spans)) {
+      for (auto& [microbatch, open] : s.open_losses) {
+        if (microbatch == k) open = *loss;
+      }
+    }
+    if (drops) stash_of(s, k).release();
+    if (below == nullptr || below->shares_device_with(s)) return;
+    const std::int64_t taken = world_.sequence(below->id, k);
+    if (below->input.holds(taken)) kernels.copy(spans.output, below->input.held(taken));
+  }
+
+  /// The update stays as it now is.
+  template <class Kernels>
+  void settle(State& s, std::int64_t microbatch, bool rolled_back, Kernels kernels) {
+    const std::int64_t number = update_of(s, microbatch);
+    if (!rolled_back) {
+      step(s, microbatch, versions_of(s, number), {.writes = StepWrites::state}, kernels);
+      ++s.steps;
+    }
+    end_update(s, number, kept_decision(s, number).skip, rolled_back);
+    s.settled = number + 1;
+    for (const auto& [k, loss] : s.open_losses) report_loss(k, loss);
+    s.open_losses.clear();
   }
 
   /// The gradients of update `number` of this stage alone, whole: where it holds both ends of a
@@ -197,6 +234,9 @@ class StageWork {
 
  private:
   const Op& op_of(const Instance& instance) const { return world_.program[instance.id].op; }
+  std::int64_t update_of(const State& s, std::int64_t microbatch) const {
+    return world_.versions.covering_update(s.id, microbatch);
+  }
 
   std::span<T> part_of_scratch(std::int64_t size) {
     return scratch_.elements().first(static_cast<std::size_t>(size));
@@ -281,15 +321,81 @@ class StageWork {
       s.output_gradient.release(q);
   }
 
+  /// Of a forward; without stash, but where it is made in scratch, and without output.
+  ForwardSpans<T> forward_spans(State& s, const Instance& instance) {
+    const std::int64_t k = instance.microbatch;
+    return {
+        .weights = s.weights.held(*world_.versions(instance)),
+        .input = input_of(s, k),
+        .sample = s.sample(world_.sample_of(pipeline_, k)),
+        .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash) : std::span<T>(),
+        .output = {},
+        .scratch = scratch_for(s)};
+  }
+
+  void report_loss(std::int64_t microbatch, double loss) const {
+    if (world_.on_loss) world_.on_loss(world_.sample_of(pipeline_, microbatch), loss);
+  }
+
+  /// The weights that an update reads and makes; may be the same memory.
+  struct Versions {
+    std::span<const T> read;
+    std::span<T> made;
+  };
+  static Versions versions_of(State& s, std::int64_t update) {
+    return {s.weights.held(update), s.weights.held(update + 1)};
+  }
+
+  /// Writes what a decision makes of the gradients of the update that covers `microbatch`.
+  template <class Kernels>
+  void make_version(State& s, std::int64_t microbatch, const Versions& versions,
+                    const GuardDecision& decision, Kernels& kernels) {
+    if (!decision.skip) {
+      step(s, microbatch, versions, {.gradient_scale = decision.scale}, kernels);
+      ++s.steps;
+    } else if (versions.made.data() != versions.read.data()) {
+      kernels.copy(versions.read, versions.made);
+    }
+  }
+
+  /// The optimizer's next step, which `s.steps` does not count yet. Of `how` the scale, and what is
+  /// written.
+  template <class Kernels>
+  void step(State& s, std::int64_t microbatch, const Versions& versions, OptimizerStep how,
+            Kernels& kernels) {
+    how.number = s.steps + 1;
+    how.batch = microbatch / world_.program.microbatches() + 1;
+    how.gradient_scale *= s.place.gradient_factor;
+    tandem::update(kernels, s.optimizer, how, s.stage.parameters(),
+                   {.weights = versions.read,
+                    .gradients = s.gradients.held(update_of(s, microbatch)),
+                    .state = s.state.elements(),
+                    .weights_out = versions.made});
+  }
+
+  void end_update(State& s, std::int64_t number, bool skipped, bool rolled_back) {
+    s.gradients.release(number);
+    if (world_.on_norm) world_.on_norm(s, number, skipped, rolled_back);
+    if (!world_.on_update) return;
+    world_.on_update({.pipeline = pipeline_,
+                      .stage = s.id,
+                      .version = number + 1,
+                      .weights = s.weights.held(number + 1),
+                      .state = s.state.elements()});
+  }
+
+  /// What all stages have decided.
+  GuardDecision kept_decision(const State& s, std::int64_t number) const {
+    const auto& [update, decision] =
+        s.decisions[static_cast<std::size_t>(number) % s.decisions.size()];
+    if (update == number) return decision;
+    throw DeviceError(
+        fmt::format("stage {}: update {} comes before its norm is known", index(s.id), number));
+  }
+
   template <class Kernels>
   GuardDecision decision_of(State& s, std::int64_t number, Kernels& kernels) {
-    if (!s.decides_alone) {
-      const auto& [update, decision] =
-          s.decisions[static_cast<std::size_t>(number) % s.decisions.size()];
-      if (update == number) return decision;
-      throw DeviceError(
-          fmt::format("stage {}: update {} comes before its norm is known", index(s.id), number));
-    }
+    if (!s.decides_alone) return kept_decision(s, number);
     const std::span<const double> squares = square_gradients(s, number, kernels);
     const GuardDecision decision = decide(world_.guard, squares);
     check_finite(decision, number, s.place.first_tensor, squares);

@@ -22,7 +22,8 @@ struct StepReport {
   double loss = 0.0;           // mean over its microbatches
   double gradient_norm = 0.0;  // of all gradients of its last updates, before clipping
   bool skipped = false;        // they were not finite, and the weights were kept
-  Duration since_start{};      // pauses apart
+  bool rolled_back = false;  // the stages had stepped otherwise before they knew, and did it again
+  Duration since_start{};    // pauses apart
 };
 
 /// May be used by several threads.
@@ -48,13 +49,14 @@ class StepLog {
   /// A part's last update of `batch`: the sums of squares of its tensors, the first of which is the
   /// model's `first_tensor`.
   void add_update(std::int64_t batch, std::size_t first_tensor, std::span<const double> squares,
-                  bool skipped) {
+                  bool skipped, bool rolled_back) {
     const std::lock_guard lock(mutex_);
     Pending& step = pending_[batch];
     step.squares.resize(tensors_);
     std::copy(squares.begin(), squares.end(),
               step.squares.begin() + static_cast<std::ptrdiff_t>(first_tensor));
     step.skipped = step.skipped || skipped;
+    step.rolled_back = step.rolled_back || rolled_back;
     ++step.updates;
     report();
   }
@@ -66,7 +68,7 @@ class StepLog {
     std::int64_t losses = 0;
     std::size_t updates = 0;
     std::vector<double> squares;
-    bool skipped = false;
+    bool skipped = false, rolled_back = false;
   };
 
   void report() {
@@ -79,7 +81,8 @@ class StepLog {
         on_step_({.batch = batch,
                   .loss = mean_loss(batch),
                   .gradient_norm = std::sqrt(sum),
-                  .skipped = step.skipped});
+                  .skipped = step.skipped,
+                  .rolled_back = step.rolled_back});
       }
       pending_.erase(pending_.begin());
     }

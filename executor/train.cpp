@@ -189,8 +189,9 @@ class CpuRun {
       world_.stages[pipeline][edge.from]->join_below(*world_.stages[pipeline][edge.to], both);
     }
     for (const Instruction& instruction : program_.instructions()) {
-      if (instruction.op.kind == OpKind::recompute)
-        world_.stages[pipeline][instruction.op.stage]->recomputes = true;
+      State& state = *world_.stages[pipeline][instruction.op.stage];
+      if (instruction.op.kind == OpKind::recompute) state.recomputes = true;
+      if (instruction.op.kind == OpKind::validate) state.validates = true;
     }
   }
 
@@ -244,9 +245,8 @@ class CpuRun {
     world_.keep_ledger = setup_.keep_ledger;
     world_.keep_timeline = setup_.keep_timeline;
     world_.on_loss = [this](std::int64_t sample, double loss) { log_.add_loss(sample, loss); };
-    world_.on_norm = [this](const State& state, std::int64_t update, bool skipped) {
-      log_norm(state, update, skipped);
-    };
+    world_.on_norm = [this](const State& state, std::int64_t update, bool skipped,
+                            bool rolled_back) { log_norm(state, update, skipped, rolled_back); };
     if (!setup_.on_update) return;
     world_.on_update = [this](const UpdateView<T>& update) {
       const std::lock_guard lock(mutex_);
@@ -255,14 +255,15 @@ class CpuRun {
   }
 
   /// A part is logged by its first replica in the first pipeline: all have the same.
-  void log_norm(const State& state, std::int64_t update, bool skipped) {
+  void log_norm(const State& state, std::int64_t update, bool skipped, bool rolled_back) {
     const Placement& placement = program_.placement();
     if (state.place.pipeline != 0 ||
         placement.replicas_of(placement.part[state.id]).front() != state.id)
       return;
     const std::int64_t per_batch = program_.microbatches() / covered_[state.id];
     if (update % per_batch != per_batch - 1) return;
-    log_.add_update(update / per_batch, state.place.first_tensor, state.squares, skipped);
+    log_.add_update(update / per_batch, state.place.first_tensor, state.squares, skipped,
+                    rolled_back);
   }
 
   void end_step(StepReport step) {

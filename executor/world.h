@@ -88,9 +88,10 @@ struct World {
   /// Called before each piece of work: seeded delays in tests. May be empty.
   std::function<void(DeviceId, Instance)> before_work;
   std::function<void(std::int64_t sample, double loss)> on_loss;
-  /// Of every update of every stage: the sums of squares of its gradients, and whether it was
-  /// skipped.
-  std::function<void(const StageState<B>&, std::int64_t update, bool skipped)> on_norm;
+  /// Of every update of every stage, once it stays: the sums of squares of its gradients, whether
+  /// it was skipped, and whether a rollback made it.
+  std::function<void(const StageState<B>&, std::int64_t update, bool skipped, bool rolled_back)>
+      on_norm;
   UpdateObserver<T> on_update;
   bool keep_ledger = false, keep_timeline = true;
 };

@@ -114,10 +114,11 @@ void set_devices(const Program& program, const DeviceTallies& tallies, double af
                               .weight_versions = 1};
   }
   for (const Instruction& instruction : program.instructions()) {
-    if (instruction.op.staleness == 0 || !reads_weights(instruction.op.kind)) continue;
-    std::int32_t& versions =
-        result.devices[program.placement().device[instruction.op.stage]].weight_versions;
-    versions = std::max(versions, 1 + instruction.op.staleness);
+    const Op& op = instruction.op;
+    const bool validates = op.kind == OpKind::validate;
+    if (!validates && (op.staleness == 0 || !reads_weights(op.kind))) continue;
+    std::int32_t& versions = result.devices[program.placement().device[op.stage]].weight_versions;
+    versions = std::max(versions, validates ? 2 : 1 + op.staleness);
   }
 }
 

@@ -108,10 +108,12 @@ int run_check(const Arguments& arguments) {
   options.words("PLAN", 1, 1)
       .value("memory", "SIZE", "of each device, such as 16GiB: does it fit?");
   add_clip_option(options);
+  add_post_validation_option(options);
   options.parse(arguments);
   const std::string& path = options.words()[0];
   const std::optional<Bytes> limit = options.bytes("memory");
-  const PreparedPlan prepared = prepare_plan(path, global_norm(options));
+  const PreparedPlan prepared =
+      prepare_plan(path, global_norm(options), options.has("post-validation"));
   check_program(prepared, path);
   const DeviceMemory memory = planned_memory(prepared);
   const DeviceId fullest = fullest_device(memory);

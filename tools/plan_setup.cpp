@@ -98,10 +98,12 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
 
 }  // namespace
 
-PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm) {
+PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm,
+                          bool post_validation) {
   Plan plan = read_plan(path);
   if (!plan.schedule_file.empty()) read_own_schedule(path, plan);
   plan.global_norm = global_norm.value_or(plan.global_norm);
+  plan.post_validation = plan.post_validation || post_validation;
   Schedule schedule = schedule_of(path, plan);
   if (schedule.placement.parts() != plan.stages.size()) {
     reject(path, "/stages",

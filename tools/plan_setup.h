@@ -21,9 +21,11 @@ struct PreparedPlan {
 };
 
 /// Reads and lowers. `global_norm`: whether updates wait for the norm of all gradients, in place of
-/// what the plan says. Throws InputError at its place in the file when the schedule is unknown or
-/// can't serve the plan, or when the program would be absurdly large.
-PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm = {});
+/// what the plan says. `post_validation`: whether they do so later, whatever it says. Throws
+/// InputError at its place in the file when the schedule is unknown or can't serve the plan, or
+/// when the program would be absurdly large.
+PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm = {},
+                          bool post_validation = false);
 
 /// The plan's own profile, or the one at `profile_path` when that is not empty. Throws InputError
 /// when there is none.

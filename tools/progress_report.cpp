@@ -32,10 +32,12 @@ void ProgressReport::step(const StepReport& step) {
   last_ = step.since_start;
   times_s_.push_back(step_s);
   losses_.push_back(step.loss);
+  if (step.rolled_back) ++rollbacks_;
   StepRecord record{.step = step.batch + 1,
                     .loss = step.loss,
                     .gradient_norm = step.gradient_norm,
                     .skipped = step.skipped,
+                    .rolled_back = step.rolled_back,
                     .learning_rate = learning_rate_at(
                         setup_.optimizer.schedule, setup_.optimizer.learning_rate, step.batch + 1),
                     .tokens_per_s = step_s > 0 ? tokens_ / step_s : 0.0,

@@ -36,6 +36,8 @@ class ProgressReport {
   void close();
 
   const std::vector<double>& losses() const { return losses_; }
+  /// Steps whose updates were rolled back.
+  std::int64_t rollbacks() const { return rollbacks_; }
   /// After how many steps, and the loss.
   const std::vector<std::pair<std::int64_t, double>>& validations() const { return validations_; }
   /// Median over the steps after the first: the first one fills the pipeline.
@@ -51,6 +53,7 @@ class ProgressReport {
   ProcessorWatch watch_;
   std::optional<StepRecord> waiting_;
   Duration last_{};
+  std::int64_t rollbacks_ = 0;
   std::vector<double> losses_, times_s_;
   std::vector<std::pair<std::int64_t, double>> validations_;
 };

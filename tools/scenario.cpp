@@ -46,6 +46,7 @@ Json as_json(const ScheduleRequest& request) {
           {"vertical_sync", request.vertical_sync},
           {"recompute", name(request.recompute)},
           {"global_norm", request.global_norm},
+          {"post_validation", request.post_validation},
           {"activation_cap", request.activation_cap ? Json(*request.activation_cap) : Json()}};
 }
 
@@ -53,7 +54,7 @@ Json as_json(const ScheduleRequest& request) {
 Schedule schedule_of_file(const Options& options) {
   for (const char* name : {"schedule", "devices", "microbatches", "width", "recompute", "chunks",
                            "group", "extra-in-flight", "replicas", "directions", "waves",
-                           "vertical-sync", "activation-cap", "clip"}) {
+                           "vertical-sync", "activation-cap", "clip", "post-validation"}) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem simulate: the schedule file says --{} already", name));
   }
@@ -152,7 +153,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
       throw UsageError(
           fmt::format("tandem simulate: a plan has measured costs: --{} is not taken", name));
   }
-  PreparedPlan prepared = prepare_plan(path, global_norm(options));
+  PreparedPlan prepared = prepare_plan(path, global_norm(options), options.has("post-validation"));
   const Plan& plan = prepared.plan;
   const Profile profile = profile_of(path, plan, options.text("profile"));
   const StageCosts costs = costs_of(plan, profile, options.rate("link-rate"));

@@ -65,6 +65,7 @@ void add_schedule_options(Options& options) {
              "zb-auto, v-adaptive: activations that a device may hold, in those of all its stages "
              "(default: any number, P)");
   add_clip_option(options);
+  add_post_validation_option(options);
   options.absent("slices");
 }
 
@@ -78,6 +79,13 @@ void add_clip_option(Options& options) {
   options.value("clip", "NORM",
                 "clip by the norm of all gradients, which every update then waits for; "
                 "per-stage[:NORM]: each stage by its own");
+}
+
+void add_post_validation_option(Options& options) {
+  options.flag(
+      "post-validation",
+      "updates do not wait for the norm: each is validated in the next batch's warm-up, and "
+      "rolled back where it was wrong");
 }
 
 std::optional<bool> global_norm(const Options& options) {
@@ -138,6 +146,7 @@ ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& t
                       : recompute == "selective" ? Recompute::selective
                                                  : Recompute::none;
   request.global_norm = global_norm(options).value_or(false);
+  request.post_validation = options.has("post-validation");
   return request;
 }
 

@@ -25,6 +25,7 @@ struct Clipping {
 /// Empty: no --clip. Throws UsageError.
 std::optional<Clipping> clipping(const Options& options);
 void add_clip_option(Options& options);
+void add_post_validation_option(Options& options);
 /// Whether updates wait for the norm of all gradients, as --clip has it; empty: no --clip.
 std::optional<bool> global_norm(const Options& options);
 

@@ -286,6 +286,7 @@ void add_options(Options& options) {
       .flag("verify", "train both, and compare every weight after every update, bit for bit");
   add_optimizer_options(options);
   add_clip_option(options);
+  add_post_validation_option(options);
   add_validation_options(options);
   add_kernel_options(options);
   for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
@@ -321,7 +322,8 @@ GradientGuard guard_of(const Options& options) {
 Training prepare(const Options& options) {
   const GradientGuard guard = guard_of(options);
   PreparedPlan prepared = prepare_plan(
-      options.words()[0], guard.is_global() ? std::optional(true) : global_norm(options));
+      options.words()[0], guard.is_global() ? std::optional(true) : global_norm(options),
+      options.has("post-validation"));
   const Plan& plan = prepared.plan;
   check_trainable(plan);
   const auto seed = static_cast<std::uint64_t>(
@@ -363,6 +365,7 @@ int finish(const Training& training, const Options& options, const ProgressRepor
                 {"step_s", step_s},
                 {"predicted_step_s", predicted_s},
                 {"tokens_per_s", step_s > 0 ? steps.tokens() / step_s : 0.0},
+                {"rollbacks", steps.rollbacks()},
                 {"validation", validation_json(steps)},
                 {"memory", memory_json(measured, planned)},
                 {"peak_resident_bytes", peak_resident_memory()},
@@ -384,6 +387,8 @@ int finish(const Training& training, const Options& options, const ProgressRepor
                100.0 * (predicted_s / step_s - 1.0));
   }
   fmt::print("\n");
+  if (plan.post_validation)
+    fmt::print("{} of {} updates were rolled back\n", steps.rollbacks(), training.steps);
   print_memory(measured, planned);
   if (options.has("verify"))
     fmt::print(

@@ -22,6 +22,7 @@ void TrainingLog::write(const StepRecord& record) {
   if (record.validation_loss) line["validation_loss"] = *record.validation_loss;
   line["gradient_norm"] = record.gradient_norm;
   if (record.skipped) line["skipped"] = true;
+  if (record.rolled_back) line["rolled_back"] = true;
   line["learning_rate"] = record.learning_rate;
   line["tokens_per_s"] = record.tokens_per_s;
   line["step_s"] = record.step_s;

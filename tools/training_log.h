@@ -17,6 +17,7 @@ struct StepRecord {
   std::optional<double> validation_loss = {};
   double gradient_norm = 0.0;  // before clipping
   bool skipped = false;        // it was not finite, and the weights were kept
+  bool rolled_back = false;    // the update was made again when the norm was known
   double learning_rate = 0.0;  // of the update that ends the step
   double tokens_per_s = 0.0, step_s = 0.0;
   std::optional<double> predicted_step_s = {};

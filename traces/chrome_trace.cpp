@@ -62,6 +62,8 @@ std::string title(OpKind kind) {
       return "W";
     case OpKind::update:
       return "U";
+    case OpKind::validate:
+      return "V";
     case OpKind::send_activation:
     case OpKind::send_gradient:
     case OpKind::evict:
@@ -75,7 +77,7 @@ std::string title(OpKind kind) {
 }
 
 std::string_view category(OpKind kind) {
-  if (kind == OpKind::update) return "optimizer";
+  if (is_optimizer(kind)) return "optimizer";
   return is_compute(kind) ? "compute" : "comm";
 }
 

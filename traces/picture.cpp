@@ -31,13 +31,14 @@ struct Look {
   char fill;
   std::string_view background;  // red;green;blue of the Okabe-Ito palette
 };
-constexpr std::array<Look, 6> kLooks{{
+constexpr std::array<Look, 7> kLooks{{
     {OpKind::forward, ' ', "86;180;233"},
     {OpKind::recompute, '~', "240;228;66"},
     {OpKind::backward, '-', "230;159;0"},
     {OpKind::backward_input, '-', "230;159;0"},
     {OpKind::backward_weight, '=', "0;158;115"},
     {OpKind::update, 'U', "204;121;167"},
+    {OpKind::validate, 'V', "204;121;167"},
 }};
 
 const Look* look_of(OpKind kind) {
@@ -129,7 +130,7 @@ class Canvas {
     Row& row = rows_[box.device];
     const auto width = static_cast<std::size_t>(last - first);
     std::string text;
-    if (box.look->kind != OpKind::update) {
+    if (!is_optimizer(box.look->kind)) {
       text = std::to_string(box.microbatch) + mark(box.chunk, chunks_);
       if (text.size() > width) text = text.substr(text.size() - width);
     }
@@ -219,7 +220,7 @@ std::optional<Lengths> measure(const std::vector<Box>& boxes) {
   for (const Box& box : boxes) {
     lengths.origin = std::min(lengths.origin, box.start);
     lengths.end = std::max(lengths.end, box.end);
-    if (box.length() <= Duration::zero() || box.look->kind == OpKind::update) continue;
+    if (box.length() <= Duration::zero() || is_optimizer(box.look->kind)) continue;
     lengths.shortest = std::min(lengths.shortest, box.length());
     sum += static_cast<double>(box.length().count());
     ++count;
@@ -326,7 +327,7 @@ std::string legend(const std::vector<Box>& boxes, const Canvas& canvas, std::siz
     });
     if (!drawn) continue;
     const std::string sample =
-        look.kind == OpKind::update ? "U" : fmt::format("3{0}{0}", look.fill);
+        is_optimizer(look.kind) ? std::string(1, look.fill) : fmt::format("3{0}{0}", look.fill);
     std::string meaning(name(look.kind));
     std::replace(meaning.begin(), meaning.end(), '_', ' ');
     add(color ? in_color(sample, &look) : sample, meaning);

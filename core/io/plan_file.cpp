@@ -175,8 +175,8 @@ Plan read_plan_object(const JsonReader& root) {
                     "depth",       "microbatch_size", "microbatches", "chunks",
                     "group",       "extra_in_flight", "replicas",     "vertical_sync",
                     "directions",  "activation_cap",  "order_costs",  "recompute",
-                    "global_norm", "optimizer",       "stages",       "profile",
-                    "predicted",   "schedule_file"})) {
+                    "global_norm", "post_validation", "optimizer",    "stages",
+                    "profile",     "predicted",       "schedule_file"})) {
     return plan;
   }
   read_version(root, kVersion);
@@ -192,6 +192,7 @@ Plan read_plan_object(const JsonReader& root) {
     plan.directions = root["directions"].integer<std::uint16_t>(1, kMostDevices);
   if (root.has("vertical_sync")) plan.vertical_sync = root["vertical_sync"].boolean();
   if (root.has("global_norm")) plan.global_norm = root["global_norm"].boolean();
+  if (root.has("post_validation")) plan.post_validation = root["post_validation"].boolean();
   if (root.has("activation_cap")) plan.activation_cap = root["activation_cap"].number(1.0);
   if (root.has("order_costs")) {
     plan.order_costs = read_order_costs(root["order_costs"], plan.stages.size());
@@ -237,6 +238,7 @@ std::string plan_text(const Plan& plan) {
   if (plan.order_costs) json["order_costs"] = order_costs_json(*plan.order_costs);
   json["recompute"] = name(plan.recompute);
   if (plan.global_norm) json["global_norm"] = true;
+  if (plan.post_validation) json["post_validation"] = true;
   json["optimizer"] = name(plan.optimizer);
   json["stages"] = stages;
   json["profile"] = plan.profile;

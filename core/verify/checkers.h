@@ -28,6 +28,10 @@ void check_dependencies(const Facts& facts, Order& order, Report& report);
 /// The same version forwards and backwards, made before it is read and not overwritten while it is.
 void check_versions(const Facts& facts, Order& order, const SlotCounts& slots, Report& report);
 
+/// What an update made before its norm was known can still be made again when it is validated, and
+/// what has used it.
+void check_validation(const Facts& facts, Order& order, const SlotCounts& slots, Report& report);
+
 /// No ring slot is taken before its last user has ended.
 void check_slots(const Facts& facts, Order& order, const SlotCounts& slots, Report& report);
 

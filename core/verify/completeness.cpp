@@ -121,7 +121,11 @@ class Completeness {
                   "{}: no reduce_tied sums the gradients of the parts that {} is tied to before it",
                   at_instruction(program_, update.id), at_stage(program_, stage));
     }
-    if (facts_.has_norm() && !exists(update.reduce_norm)) {
+    if (facts_.has_validation() && !exists(update.validate)) {
+      report_.add(ViolationKind::missing_op, update.id, "{}: no validate settles what it has made",
+                  at_instruction(program_, update.id));
+    }
+    if ((facts_.has_norm() || facts_.has_validation()) && !exists(update.reduce_norm)) {
       report_.add(ViolationKind::missing_op, update.id,
                   "{}: no reduce_norm of all gradients before it",
                   at_instruction(program_, update.id));

@@ -77,8 +77,8 @@ class Dependencies {
     need(transfer, then);
   }
 
-  /// Gradients, then their sums, then the norm of these, then the update; updates of a stage one
-  /// after the other.
+  /// Gradients, then their sums, then the norm of these, then the update, or what validates it;
+  /// updates of a stage one after the other.
   void check_updates(StageId stage) {
     const auto& updates = facts_.updates(stage);
     const PartId part = facts_.part(stage);
@@ -87,7 +87,8 @@ class Dependencies {
         if (exists(reduce)) need(reduce, update.id);
         if (exists(reduce)) need(reduce, update.reduce_norm);
       }
-      need(update.reduce_norm, update.id);
+      need(update.reduce_norm, exists(update.validate) ? update.validate : update.id);
+      need(update.id, update.validate);
       for (std::int32_t r = update.first; r <= update.last; ++r) {
         const auto [gradient, by, staleness] = facts_.work(Work::weight_gradient, part, r);
         if (by != stage) continue;

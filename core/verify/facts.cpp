@@ -28,6 +28,7 @@ Facts::Facts(const Order& order, Report& report)
   for (const CostKey& key : program.cost_keys()) {
     width_ = std::max(width_, key.width);
     has_norm_ = has_norm_ || key.kind == OpKind::reduce_norm;
+    has_validation_ = has_validation_ || key.kind == OpKind::validate;
   }
   read_placement();
   const std::size_t rows = parts_ * static_cast<std::size_t>(m_);
@@ -53,6 +54,7 @@ Facts::Facts(const Order& order, Report& report)
       read_transfer(id, report);
     }
     if (is_collective(kind)) read_collective(id, report);
+    if (kind == OpKind::validate) read_validation(id, report);
   }
 }
 
@@ -277,6 +279,31 @@ std::vector<StageId> Facts::participants(InstructionId id) const {
   return stages.front() == op.stage ? stages : std::vector<StageId>{};
 }
 
+/// The update of `stage` that covers the same microbatches as `id`; null, and reported, if none
+/// does.
+UpdateFact* Facts::update_like(StageId stage, InstructionId id, Report& report) {
+  const std::int32_t covering = update_covering(stage, residue(id)), span = (*program_)[id].op.span;
+  if (covering >= 0) {
+    UpdateFact& update = updates_[stage][static_cast<std::size_t>(covering)];
+    if (update.last == residue(id) && update.first == residue(id) - span + 1) return &update;
+  }
+  report.add(ViolationKind::malformed, id, "{}: no update of {} covers just its {} microbatches",
+             at_instruction(*program_, id), at_stage(*program_, stage), span);
+  return nullptr;
+}
+
+void Facts::read_validation(InstructionId id, Report& report) {
+  UpdateFact* update = update_like((*program_)[id].op.stage, id, report);
+  if (update == nullptr) return;
+  if (exists(update->validate)) {
+    report.add(ViolationKind::duplicate_op, id, "{}: {} is validated by {} already",
+               at_instruction(*program_, id), at_instruction(*program_, update->id),
+               at_instruction(*program_, update->validate));
+  } else {
+    update->validate = order_->seated(id);
+  }
+}
+
 void Facts::read_collective(InstructionId id, Report& report) {
   const Op& op = (*program_)[id].op;
   const std::vector<StageId> stages = participants(id);
@@ -285,16 +312,8 @@ void Facts::read_collective(InstructionId id, Report& report) {
                at_instruction(*program_, id));
   }
   for (const StageId stage : stages) {
-    const std::int32_t covering = update_covering(stage, residue(id));
-    UpdateFact* update =
-        covering < 0 ? nullptr : &updates_[stage][static_cast<std::size_t>(covering)];
-    if (update == nullptr || update->last != residue(id) ||
-        update->first != residue(id) - op.span + 1) {
-      report.add(ViolationKind::malformed, id,
-                 "{}: no update of {} covers just its {} microbatches",
-                 at_instruction(*program_, id), at_stage(*program_, stage), op.span);
-      continue;
-    }
+    UpdateFact* update = update_like(stage, id, report);
+    if (update == nullptr) continue;
     Seated& place = op.kind == OpKind::reduce_tied   ? update->reduce_tied
                     : op.kind == OpKind::reduce_norm ? update->reduce_norm
                                                      : update->reduce_gradient;

@@ -29,6 +29,7 @@ struct UpdateFact {
   Seated id;
   std::int32_t first = 0, last = 0;
   Seated reduce_gradient{}, reduce_tied{}, reduce_norm{};
+  Seated validate{};  // steps before the norm is known, and is settled here
 };
 
 /// How a stash goes to the partner of its stage's device and comes back; kNoInstruction: it stays.
@@ -126,6 +127,8 @@ class Facts {
   std::uint16_t width() const { return width_; }
   /// Updates wait for the norm of all gradients, as the cost keys have it.
   bool has_norm() const { return has_norm_; }
+  /// Updates step before it is known, and are validated.
+  bool has_validation() const { return has_validation_; }
   /// The replicas of a part, in stage order.
   const std::vector<StageId>& replicas(PartId part) const { return replicas_[part]; }
   /// The program is so far from complete that the tables were not filled.
@@ -148,6 +151,8 @@ class Facts {
   void read_transfer(InstructionId id, Report& report);
   void read_move(InstructionId id, Report& report);
   void read_collective(InstructionId id, Report& report);
+  void read_validation(InstructionId id, Report& report);
+  UpdateFact* update_like(StageId stage, InstructionId id, Report& report);
   std::vector<StageId> tied_participants(InstructionId id) const;
   Seated* free_transfer(InstructionId id, std::int32_t residue);
   bool waited_for_by(InstructionId producer, InstructionId waiter) const;
@@ -157,7 +162,7 @@ class Facts {
   std::int32_t m_;
   std::size_t parts_;
   std::uint16_t width_ = 1;
-  bool hopeless_ = false, has_norm_ = false;
+  bool hopeless_ = false, has_norm_ = false, has_validation_ = false;
   std::vector<std::array<WorkFact, kWorks>> work_;
   std::vector<Eviction> evictions_;  // empty: there are none
   std::vector<Group> groups_;        // of each instruction; empty: there are none

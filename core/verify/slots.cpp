@@ -189,7 +189,7 @@ class Slots {
         add(update.reduce_tied);
       }
       use.releases = end();
-      add(update.id);
+      add(exists(update.validate) ? update.validate : update.id);
       use.end = end();
       uses_.push_back(use);
     }

@@ -349,11 +349,24 @@ namespace {
 template <class T>
 void check_step(const StepSpans<T>& spans, std::size_t states) {
   const std::size_t size = spans.weights.size();
-  TANDEM_CHECK(spans.gradient.size() == size && spans.weights_out.size() == size,
-               spans.gradient.size(), spans.weights_out.size(), size);
+  const std::size_t out = spans.weights_out.size();
+  TANDEM_CHECK(spans.gradient.size() == size && (out == size || out == 0), spans.gradient.size(),
+               out, size);
   TANDEM_CHECK(spans.first.size() == (states > 0 ? size : 0) &&
                    spans.second.size() == (states > 1 ? size : 0),
                spans.first.size(), spans.second.size(), size, states);
+}
+
+/// Calls `loops` with what a step writes as constants, so that no loop asks.
+template <class T, class Loops>
+void with_results(const StepSpans<T>& spans, const Loops& loops) {
+  if (spans.weights_out.empty()) {
+    loops(std::bool_constant<false>(), std::bool_constant<true>());
+  } else if (spans.keeps_state) {
+    loops(std::bool_constant<true>(), std::bool_constant<false>());
+  } else {
+    loops(std::bool_constant<true>(), std::bool_constant<true>());
+  }
 }
 
 }  // namespace
@@ -383,12 +396,17 @@ void Kernels<T>::step_momentum(const StepSpans<T>& spans, const StepNumbers& num
   const T take = static_cast<T>(1.0 - numbers.beta1);
   const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
   T *first = spans.first.data(), *out = spans.weights_out.data();
-  on_widest_vectors([=, size = spans.weights.size()]() TANDEM_LOOPS {
-    for (std::size_t i = 0; i < size; ++i) {
-      const T velocity = fused(keep, first[i], take * (scale * gradients[i]));
-      first[i] = velocity;
-      out[i] = fused(-rate, fused(decay, weights[i], velocity), weights[i]);
-    }
+  with_results(spans, [=, size = spans.weights.size()]<bool kWeights, bool kState>(
+                          std::bool_constant<kWeights>, std::bool_constant<kState>) {
+    on_widest_vectors([=]() TANDEM_LOOPS {
+      for (std::size_t i = 0; i < size; ++i) {
+        const T velocity = fused(keep, first[i], take * (scale * gradients[i]));
+        if constexpr (kState) first[i] = velocity;
+        if constexpr (kWeights) {
+          out[i] = fused(-rate, fused(decay, weights[i], velocity), weights[i]);
+        }
+      }
+    });
   });
 }
 
@@ -405,14 +423,20 @@ void Kernels<T>::step_adamw(const StepSpans<T>& spans, const StepNumbers& number
   const T correct2 = static_cast<T>(1.0 / numbers.correction2);
   const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
   T *first = spans.first.data(), *second = spans.second.data(), *out = spans.weights_out.data();
-  on_widest_vectors([=, size = spans.weights.size()]() TANDEM_LOOPS {
-    for (std::size_t i = 0; i < size; ++i) {
-      const T gradient = scale * gradients[i];
-      first[i] = fused(keep1, first[i], take1 * gradient);
-      second[i] = fused(keep2, second[i], take2 * gradient * gradient);
-      const T step = first[i] * correct1 / (std::sqrt(second[i] * correct2) + epsilon);
-      out[i] = fused(-rate, fused(decay, weights[i], step), weights[i]);
-    }
+  with_results(spans, [=, size = spans.weights.size()]<bool kWeights, bool kState>(
+                          std::bool_constant<kWeights>, std::bool_constant<kState>) {
+    on_widest_vectors([=]() TANDEM_LOOPS {
+      for (std::size_t i = 0; i < size; ++i) {
+        const T gradient = scale * gradients[i];
+        const T mean = fused(keep1, first[i], take1 * gradient);
+        const T square = fused(keep2, second[i], take2 * gradient * gradient);
+        if constexpr (kState) first[i] = mean, second[i] = square;
+        if constexpr (kWeights) {
+          const T step = mean * correct1 / (std::sqrt(square * correct2) + epsilon);
+          out[i] = fused(-rate, fused(decay, weights[i], step), weights[i]);
+        }
+      }
+    });
   });
 }
 

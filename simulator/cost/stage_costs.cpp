@@ -42,6 +42,7 @@ Duration compute_lane_time(OpKind kind, const StageTimes& times) {
     case OpKind::backward_weight:
       return times.backward_weight;
     case OpKind::update:
+    case OpKind::validate:  // goes through the optimizer's state once more
       return times.update;
     case OpKind::send_activation:
     case OpKind::send_gradient:

@@ -68,6 +68,8 @@ std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {
     request = plain;
     request.global_norm = true;
     add(request);
+    request.post_validation = true;
+    if (devices == 2 && microbatches == 2) add(request);
     if (row.stages_per_device > 1 || !plain.replicas.empty() || devices > 3) continue;
     if (row.stages_per_device == 0 && devices > 2) continue;
     request = plain;
@@ -95,7 +97,9 @@ Case make_case(const ScheduleTraits& row, const ScheduleRequest& request, Transf
       request.width, request.recompute == Recompute::full ? " recompute" : "",
       request.vertical_sync ? " sync" : "",
       fmt::format("{}{}", request.tied_embeddings ? " tied" : "",
-                  request.global_norm ? " norm" : ""),
+                  request.post_validation ? " validated"
+                  : request.global_norm   ? " norm"
+                                          : ""),
       request.extra_in_flight > 0 ? fmt::format(" extra{}", request.extra_in_flight) : "",
       lanes == TransferLanes::ideal ? " ideal" : "");
   return {std::move(name), std::move(program), std::move(slots), batches};

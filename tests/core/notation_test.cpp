@@ -170,7 +170,7 @@ TEST(Notation, PointsAtEveryBadOp) {
                   "1 | f0~70000 f0/0 f0! f\n"),
             "s:2:8: error: \"x1\" is no op\n"
             "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
-            "       ^~ letters: f r b i w T R N U E L\n"
+            "       ^~ letters: f r b i w T R N U V E L\n"
             "s:2:11: error: \"b\" lacks the offset of its microbatch\n"
             "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
             "          ^\n"

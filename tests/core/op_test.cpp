@@ -33,9 +33,9 @@ TEST(OpTraits, CarryResultsByATransferOfTheSameFlow) {
 TEST(OpTraits, SortEveryKindIntoOneGroup) {
   for (const OpTraits& row : kOpTraits) {
     const int groups = is_transfer(row.kind) + is_collective(row.kind) + is_compute(row.kind) +
-                       (row.kind == OpKind::update);
+                       is_optimizer(row.kind);
     EXPECT_EQ(groups, 1) << row.name;
-    EXPECT_EQ(on_compute_lane(row.kind), is_compute(row.kind) || row.kind == OpKind::update);
+    EXPECT_EQ(on_compute_lane(row.kind), is_compute(row.kind) || is_optimizer(row.kind));
     EXPECT_EQ(moves_stash(row.kind), row.flow == Flow::with_partner) << row.name;
     if (makes_weight_gradient(row.kind) || reads_weights(row.kind)) {
       EXPECT_TRUE(is_compute(row.kind)) << row.name;

@@ -73,6 +73,25 @@ TEST(OwnSchedule, GetsWhatTheRequestAsksFor) {
   EXPECT_EQ(completed(made, request), made) << "what stands in the text stays";
 }
 
+TEST(OwnSchedule, IsValidatedAfterwardsWhereItsBatchesDoNotOverlap) {
+  ScheduleRequest request;
+  request.global_norm = request.post_validation = true;
+  const Schedule made = completed(parse_schedule(kTwoStages), request);
+  EXPECT_EQ(print_schedule(made),
+            "# mine  devices 2  microbatches 2\n"
+            "0 | b0 b1 N U f2 f3 V\n"
+            "1 | b0 f1 b1 N U f2 V\n");
+  EXPECT_THAT(verify(lower(made)), IsEmpty());
+  EXPECT_EQ(completed(made, request), made) << "what stands in the text stays";
+  for (const char* text : {"# late  devices 1  microbatches 1  staleness 1\n0 | f1 b0 U0\n",
+                           "# two  devices 1  microbatches 2\n0 | f0 b0 U0+1 f1 b1 U1+1\n"}) {
+    const Schedule other = parse_schedule(text);
+    EXPECT_THAT(
+        error_of([&] { completed(other, request); }),
+        HasSubstr("post-validation needs a norm of all gradients (--clip NORM), one update"));
+  }
+}
+
 TEST(OwnSchedule, ThatContradictsTheRequestIsRefused) {
   ScheduleRequest all;
   all.recompute = Recompute::full;

@@ -112,17 +112,17 @@ TEST(PlanFile, WritesForPeople) {
 TEST(PlanFile, HoldsTheOptionsOfSomeSchedulesOnlyWhereTheySaySomething) {
   const std::string options =
       "\"chunks\": 1, \"group\": 4, \"replicas\": [4, 2, 1], \"vertical_sync\": true, "
-      "\"global_norm\": true, \"optimizer\"";
+      "\"global_norm\": true, \"post_validation\": true, \"optimizer\"";
   const Plan plan = parse_plan("plan.json", plan_with("\"optimizer\"", options));
   EXPECT_EQ(plan.chunks, 1);
   EXPECT_EQ(plan.group, 4);
   EXPECT_EQ(plan.replicas, (std::vector<std::uint16_t>{4, 2, 1}));
   EXPECT_TRUE(plan.vertical_sync);
-  EXPECT_TRUE(plan.global_norm);
+  EXPECT_TRUE(plan.global_norm && plan.post_validation);
   const std::string text = plan_text(plan);
   EXPECT_EQ(text.find("chunks"), std::string::npos);
   for (const char* row : {"\"group\": 4,", "\"replicas\": [4, 2, 1],", "\"vertical_sync\": true,",
-                          "\"global_norm\": true,"}) {
+                          "\"global_norm\": true,", "\"post_validation\": true,"}) {
     EXPECT_NE(text.find(row), std::string::npos) << row;
   }
   EXPECT_EQ(plan_text(parse_plan("again.json", text)), text);
@@ -130,7 +130,7 @@ TEST(PlanFile, HoldsTheOptionsOfSomeSchedulesOnlyWhereTheySaySomething) {
   EXPECT_EQ(request.group, 4);
   EXPECT_EQ(request.replicas, plan.replicas);
   EXPECT_TRUE(request.vertical_sync);
-  EXPECT_TRUE(request.global_norm);
+  EXPECT_TRUE(request.global_norm && request.post_validation);
 }
 
 TEST(PlanFile, CarriesWhatItsOrderWasMadeBy) {

@@ -157,5 +157,30 @@ TEST(OptimizerDeathTest, AbortsOnStateOfTheWrongSize) {
                "check failed");
 }
 
+TEST_P(EveryOptimizer, StepsWeightsAndStateByThemselvesToTheBitsOfTheWholeStep) {
+  const cpu::Kernels<float> kernels;
+  const OptimizerConfig config{.kind = GetParam(), .learning_rate = 0.1, .weight_decay = 0.2};
+  Memory<float> whole(GetParam()), parts(GetParam());
+  std::vector<float> made(parts.weights.size());
+  for (std::int64_t number = 1; number <= 3; ++number) {
+    OptimizerStep step{.number = number, .batch = number, .gradient_scale = 0.3};
+    update(kernels, config, step, std::span<const Tensor>(two_tensors()),
+           {whole.weights, whole.gradients, whole.state, whole.weights});
+    const std::vector<float> before = parts.state;
+    step.writes = StepWrites::weights;
+    update(kernels, config, step, std::span<const Tensor>(two_tensors()),
+           {parts.weights, parts.gradients, parts.state, made});
+    EXPECT_EQ(made, whole.weights);
+    EXPECT_EQ(parts.state, before);
+    step.writes = StepWrites::state;
+    update(kernels, config, step, std::span<const Tensor>(two_tensors()),
+           {parts.weights, parts.gradients, parts.state, made});
+    EXPECT_EQ(made, whole.weights);
+    EXPECT_EQ(parts.state, whole.state);
+    EXPECT_TRUE(whole.state.empty() || parts.state != before);
+    parts.weights = made;
+  }
+}
+
 }  // namespace
 }  // namespace tandem

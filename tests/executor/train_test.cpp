@@ -87,13 +87,7 @@ TEST(Memory, HighWaterEqualsThePlanToTheByte) {
         const SlotCounts slots = count_slots(program);
         const TrainingReport<float> report =
             train(test, program, slots, testing::seeded_delays(devices, 200us));
-        Table<StageId, StageBytes> bytes;
-        const auto layers = testing::even_stages(test.model, program.placement().parts());
-        for (const PartId part : program.placement().part) {
-          bytes.push_back(stage_bytes(test.model, layers[index(part)], test.microbatch_size,
-                                      test.optimizer.kind, recompute));
-        }
-        const auto planned = memory_by_class(program, slots, bytes);
+        const auto planned = testing::planned_memory(test, program, slots);
         for (const DeviceId device : ids(planned)) {
           EXPECT_EQ(report.high_water[device], planned[device])
               << row.name << " device " << index(device);

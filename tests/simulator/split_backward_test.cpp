@@ -234,7 +234,50 @@ TEST(ZeroBubble, LastsOverManyBatchesUntilStagesWaitForANorm) {
     EXPECT_EQ(one.span.count(), test.period);
     test.wanted.request.global_norm = true;
     EXPECT_EQ(period(test.wanted, kUnit), test.with_norm);
+    test.wanted.request.post_validation = true;
+    EXPECT_EQ(period(test.wanted, kUnit), test.period) << "validated afterwards";
   }
+}
+
+// Where updates wait for the norm nobody begins the next batch before all have ended this one: its
+// period is what a batch by itself takes, and the norm. Validated afterwards the period is the span
+// of one device, as without a norm, as long as that takes no longer than the forwards that run
+// meanwhile, one at least.
+TEST(ZeroBubble, KeepsItsParallelogramWhereTheNormIsValidatedAfterwards) {
+  for (const auto& [f, i, w] : {std::tuple{1, 1, 1}, std::tuple{5, 4, 3}, std::tuple{7, 9, 2}}) {
+    for (const int p : {2, 3, 4, 7}) {
+      for (const int norm : {0, f}) {
+        PlainCosts costs = split(f, i, w);
+        costs.norm = norm;
+        const int m = 2 * p + 1, work = m * (f + i + w);
+        SCOPED_TRACE(fmt::format("F {} I {} W {} N {}, p {} m {}", f, i, w, norm, p, m));
+        for (const auto& [name, bubble] : {std::pair{"zb-h1", (p - 1) * (f + i - w)},
+                                           std::pair{"zb-h2", (p - 1) * (f + i - 2 * w)}}) {
+          Pipeline wanted = pipeline(name, p, m);
+          const SimulationResult alone = simulated(wanted, costs);
+          wanted.request.global_norm = true;
+          EXPECT_EQ(period(wanted, costs), alone.makespan.count() + norm) << name;
+          wanted.request.post_validation = true;
+          EXPECT_EQ(period(wanted, costs), work + bubble) << name;
+          EXPECT_EQ(period(wanted, costs), alone.span.count()) << name;
+        }
+      }
+    }
+  }
+}
+
+// A norm that takes longer than the forwards ahead holds every device up; and what a validate takes
+// is work like any other.
+TEST(ZeroBubble, WaitsForANormThatTakesLongerThanTheForwardsAhead) {
+  Pipeline wanted = pipeline("zb-h2", 4, 9);
+  PlainCosts costs = split(5, 5, 5);
+  const std::int64_t free = period(wanted, costs);
+  wanted.request.global_norm = wanted.request.post_validation = true;
+  costs.norm = 5 + 7;
+  EXPECT_EQ(period(wanted, costs), free + 7);
+  costs.norm = 0;
+  costs.validate = 2;
+  EXPECT_EQ(period(wanted, costs), free + 2);
 }
 
 }  // namespace

@@ -27,7 +27,10 @@ class Unrolled {
       place_in_program_[{op.kind, op.stage, op.microbatch}] = index(id);
     }
     for (const auto& order : schedule.order) {
-      for (const Op& op : order) normed_ = normed_ || op.kind == OpKind::reduce_norm;
+      for (const Op& op : order) {
+        normed_ = normed_ || op.kind == OpKind::reduce_norm;
+        validated_ = validated_ || op.kind == OpKind::validate;
+      }
     }
     add_ops(batches);
     for (const auto& [key, op] : ops_) add_dependencies(key, op);
@@ -199,6 +202,9 @@ class Unrolled {
           carry(send_gradient, *below, key);
         }
       }
+    } else if (kind == validate) {
+      need(key, key_of(update, stage, microbatch));
+      need(key, key_of(reduce_norm, StageId{}, microbatch));
     } else {
       add_gradient_dependencies(key, where);
     }
@@ -211,7 +217,7 @@ class Unrolled {
         kind == update ? std::vector{stage} : participants(kind, stage);
     for (const StageId each : stages) {
       const bool reduced = schedule_.width > 1 || participants(reduce_gradient, each).size() > 1;
-      if (kind == update && normed_) {
+      if (kind == update && normed_ && !validated_) {
         need(key, key_of(reduce_norm, StageId{}, microbatch));
         continue;
       }
@@ -314,7 +320,7 @@ class Unrolled {
   const TransferLanes lanes_;
   const CostModel& model_;
   const std::int64_t end_;
-  bool normed_ = false;
+  bool normed_ = false, validated_ = false;
   std::map<std::tuple<OpKind, StageId, std::int32_t>, std::size_t> place_in_program_;
   std::map<OpKey, Where> ops_;
   std::map<OpKey, OpKey> first_of_group_, last_of_group_;  // the latter of the first

@@ -36,7 +36,7 @@ struct Pipeline {
     if (request.costs) text += "_costs";
     if (request.recompute == Recompute::full) text += "_recompute";
     if (request.tied_embeddings) text += "_tied";
-    if (request.global_norm) text += "_norm";
+    if (request.global_norm) text += request.post_validation ? "_validated" : "_norm";
     if (request.width > 1) text += fmt::format("_width{}", request.width);
     return text;
   }
@@ -147,7 +147,7 @@ inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, st
 }
 
 /// Every request of the grid that the schedule accepts: its own options; recomputation, tied
-/// embeddings, width and the global norm, alone and together.
+/// embeddings, width, the global norm and post-validation, alone and together.
 inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
                                             const std::vector<int>& devices,
                                             const std::vector<std::int32_t>& microbatches) {
@@ -155,12 +155,13 @@ inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
   for (const int p : devices) {
     for (const std::int32_t m : microbatches) {
       for (const Pipeline& variant : variants_of(find_schedule(schedule), p, m)) {
-        for (const int bits : {0, 1, 2, 4, 5, 7, 8, 14}) {
+        for (const int bits : {0, 1, 2, 4, 5, 7, 8, 14, 24, 31}) {
           Pipeline one = variant;
           if ((bits & 1) != 0) one.request.recompute = Recompute::full;
           if ((bits & 2) != 0) one.request.tied_embeddings = true;
           if ((bits & 4) != 0) one.request.width = 2;
           if ((bits & 8) != 0) one.request.global_norm = true;
+          if ((bits & 16) != 0) one.request.post_validation = true;
           if (is_served(one)) all.push_back(one);
         }
       }
@@ -198,7 +199,7 @@ inline CostTable random_costs(const Program& program, std::uint64_t seed, Spread
 /// Prices by kind alone.
 struct PlainCosts {
   std::int64_t forward = 1, backward = 2, transfer = 0, recompute = 0, update = 0, reduce = 0,
-               norm = 0;
+               norm = 0, validate = 0;
   std::optional<std::int64_t> backward_weight = {};  // of backward; half of it by default
   std::optional<std::int64_t> overlapped = {};  // a forward and a backward; their sum by default
   std::optional<std::int64_t> move = {};        // of a stash; that of any transfer by default
@@ -231,6 +232,8 @@ inline CostModel plain_prices(const PlainCosts& costs) {
         return Duration(costs.norm);
       case OpKind::update:
         return Duration(costs.update);
+      case OpKind::validate:
+        return Duration(costs.validate);
     }
     return {};
   };

@@ -36,6 +36,7 @@ struct TrainingCase {
   std::optional<double> activation_cap = {};
   std::optional<OrderCosts> costs = {};
   GradientGuard guard = {};
+  bool post_validation = false;
   std::int64_t batches = 4;
   Recompute recompute = Recompute::none;
   OptimizerConfig optimizer{
@@ -64,6 +65,7 @@ struct TrainingCase {
             .recompute = recompute,
             .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,
             .global_norm = guard.is_global(),
+            .post_validation = post_validation,
             .activation_cap = activation_cap,
             .costs = costs};
   }
@@ -125,6 +127,18 @@ TrainingSetup<T> setup_of(const TrainingCase& test, const Program& program, cons
   setup.slots = count_slots(program);
   setup.batches = test.batches;
   return setup;
+}
+
+inline Table<DeviceId, MemoryByClass> planned_memory(const TrainingCase& test,
+                                                     const Program& program,
+                                                     const SlotCounts& slots) {
+  Table<StageId, StageBytes> bytes;
+  const auto layers = even_stages(test.model, program.placement().parts());
+  for (const PartId part : program.placement().part) {
+    bytes.push_back(stage_bytes(test.model, layers[index(part)], test.microbatch_size,
+                                test.optimizer.kind, test.recompute));
+  }
+  return memory_by_class(program, slots, bytes);
 }
 
 /// Sleeps up to `most` before a quarter of the work, differently for every seed.

@@ -96,6 +96,7 @@ class Requirements {
     for (std::int64_t k = 0; k < microbatches_; ++k) check_microbatch(k);
     for (const StageId stage : ids(placement_.device)) {
       check_versions(stage);
+      check_rollbacks(stage);
       for (std::size_t kind = 1; kind < kSlotKinds; ++kind) {
         check_ring(stage, static_cast<SlotKind>(kind));
       }
@@ -110,6 +111,7 @@ class Requirements {
   struct Update {
     std::int64_t first, last;
     std::size_t node;
+    std::size_t validate = kNone;
   };
   struct Transfer {
     std::size_t node;
@@ -146,6 +148,25 @@ class Requirements {
     for (auto& [stage, list] : updates_) {
       std::sort(list.begin(), list.end(), [](auto& a, auto& b) { return a.last < b.last; });
     }
+    for (std::size_t i = 0; i < run_.nodes().size(); ++i) {
+      if (op(i).kind == OpKind::validate) read_validate(i);
+    }
+  }
+
+  void read_validate(std::size_t node) {
+    const std::int64_t last = run_.nodes()[node].microbatch;
+    auto& list = updates_[op(node).stage];
+    const auto of = std::find_if(list.begin(), list.end(), [&](const Update& update) {
+      return update.last == last && update.first == last - op(node).span + 1;
+    });
+    if (of == list.end()) return fault("stray: validate of {}", last);
+    if (of->validate != kNone) return fault("twice: validate of {}", last);
+    of->validate = node;
+  }
+
+  bool priced(OpKind kind) const {
+    return std::ranges::any_of(program_.cost_keys(),
+                               [kind](const CostKey& key) { return key.kind == kind; });
   }
 
   void enter(Work work, StageId stage, std::int64_t k, std::size_t node) {
@@ -287,6 +308,8 @@ class Requirements {
       check_reduce(stage, update, OpKind::reduce_tied, tied);
       check_reduce(stage, update, OpKind::reduce_gradient, replicated);
       check_norm(stage, update);
+      if (priced(OpKind::validate) && update.validate == kNone) fault("missing: validate");
+      need(update.node, update.validate, "validate after update");
       for (std::int64_t k = update.first; k <= update.last; ++k) {
         need(find(Work::weight, stage, k), update.node, "update after gradient");
       }
@@ -294,18 +317,17 @@ class Requirements {
     if (next != microbatches_) fault("missing: update for {}", next);
   }
 
-  /// Where norms have a price every update waits for one, of gradients that are summed already.
+  /// Where norms have a price every update waits for one, of gradients that are summed already; or
+  /// its validate does.
   void check_norm(StageId stage, const Update& update) {
-    const auto& keys = program_.cost_keys();
-    const bool wanted = std::any_of(keys.begin(), keys.end(), [](const CostKey& key) {
-      return key.kind == OpKind::reduce_norm;
-    });
+    const bool wanted = priced(OpKind::reduce_norm) || priced(OpKind::validate);
     std::size_t found = 0;
     for (const Update& norm : reduces_) {
       if (op(norm.node).kind != OpKind::reduce_norm) continue;
       if (norm.last != update.last || norm.first != update.first) continue;
       ++found;
-      need(norm.node, update.node, "update after norm");
+      need(norm.node, update.validate == kNone ? update.node : update.validate,
+           "update or validate after norm");
       for (std::int64_t k = update.first; k <= update.last; ++k) {
         need(find(Work::weight, stage, k), norm.node, "norm after gradient");
       }
@@ -376,6 +398,63 @@ class Requirements {
         }
       }
       if (staleness.size() > 1) fault("version: different");
+    }
+    // Update number u read version u, which a validate may need until it has ended.
+    for (std::int64_t u = 0; u < std::ssize(updates); ++u) {
+      const std::size_t validate = updates[static_cast<std::size_t>(u)].validate;
+      const std::int64_t writer = u + slots - 1;
+      if (validate == kNone || writer < 0 || writer >= std::ssize(updates)) continue;
+      need(validate, updates[static_cast<std::size_t>(writer)].node, kOverwritten + 7);
+    }
+  }
+
+  /// What settles the version that a forward reads, or kNone.
+  std::size_t validate_before(StageId stage, std::int64_t k) {
+    const std::vector<Update>& updates = updates_[stage];
+    const auto covering = std::ranges::find_if(updates, [k](auto& each) { return each.last >= k; });
+    const std::size_t forward = find(Work::forward, stage, k);
+    if (forward == kNone) return kNone;
+    const std::int64_t version = covering - updates.begin() - op(forward).staleness;
+    return version > 0 ? updates[static_cast<std::size_t>(version - 1)].validate : kNone;
+  }
+
+  bool ahead(StageId stage, std::int64_t k) {
+    const std::size_t validate = validate_before(stage, k);
+    return validate != kNone && run_.before(find(Work::forward, stage, k), validate);
+  }
+
+  /// A rollback does forwards again, no more; each after those that feed it.
+  void check_rollbacks(StageId stage) {
+    for (std::int64_t k = 0; k < microbatches_; ++k) {
+      const std::size_t validate = validate_before(stage, k);
+      for (const Work work : {Work::recompute, Work::input, Work::weight}) {
+        need(validate, find(work, stage, k), "validate before what is not done again");
+      }
+      if (!ahead(stage, k)) {
+        need(validate, find(Work::forward, stage, k), "forward on one side of its validate");
+        continue;
+      }
+      for (const auto& [other, updates] : updates_) {
+        if (placement_.device[other] != placement_.device[stage]) continue;
+        for (const Update& update : updates) {
+          if (update.validate == kNone) continue;
+          const bool same =
+              run_.nodes()[update.validate].microbatch == run_.nodes()[validate].microbatch;
+          if (same)
+            need(find(Work::forward, stage, k), update.validate, "forwards, then validates");
+        }
+      }
+      for (const Placement::Edge& edge : placement_.edges) {
+        if (edge.to != stage || find(Work::forward, edge.from, k) == kNone) continue;
+        if (!ahead(edge.from, k)) fault("rollback: {} is fed by what is validated", k);
+      }
+    }
+    for (const auto& [other, updates] : updates_) {
+      if (placement_.device[other] != placement_.device[stage]) continue;
+      if (placement_.part[other] <= placement_.part[stage]) continue;
+      for (std::size_t u = 0; u < std::min(updates.size(), updates_[stage].size()); ++u) {
+        need(updates_[stage][u].validate, updates[u].validate, "validates in the model's order");
+      }
     }
   }
 
@@ -458,7 +537,7 @@ class Requirements {
       uses = transits(stage);
     } else if (kind == SlotKind::gradients) {
       for (const Update& update : updates_[stage]) {
-        Use use{{}, {update.node}};
+        Use use{{}, {update.validate == kNone ? update.node : update.validate}};
         for (std::int64_t k = update.first; k <= update.last; ++k) {
           if (find(Work::weight, stage, k) != kNone)
             use.acquires.push_back(find(Work::weight, stage, k));

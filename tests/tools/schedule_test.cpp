@@ -224,6 +224,13 @@ TEST_F(ScheduleCommand, TakesTheOptionsOfTheFamily) {
             "selective");
   EXPECT_EQ(config("1f1b --devices 2 --microbatches 4 --clip 1.0")["global_norm"], true);
   EXPECT_EQ(config("1f1b --devices 2 --microbatches 4 --clip per-stage:0.5")["global_norm"], false);
+  EXPECT_EQ(config("zb-h2 --devices 2 --microbatches 4 --clip 1.0")["post_validation"], false);
+  EXPECT_EQ(
+      config("zb-h2 --devices 2 --microbatches 4 --clip 1.0 --post-validation")["post_validation"],
+      true);
+  expect_error("schedule 2bw --devices 2 --microbatches 2 --clip 1 --post-validation", 3,
+               "error: schedule 2bw has no use for post-validation: the forwards of the next batch "
+               "read weights that the norm no longer changes, so that no device waits for it");
 }
 
 TEST_F(ScheduleCommand, RefusesClippingThatSaysNothing) {

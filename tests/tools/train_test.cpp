@@ -71,7 +71,7 @@ TEST_F(Train, TrainsAScheduleOfOnesOwn) {
   EXPECT_EQ(Json::parse(read("own.json"))["schedule_file"], "mine.schedule");
   EXPECT_THAT(tandem("check own.json").out, HasSubstr("mine, 2 stages, microbatches 1 x 4"));
   EXPECT_EQ(json_of("simulate own.json --json")["config"]["schedule"], "mine");
-  for (const char* options : {"", " --clip 0.5"}) {
+  for (const char* options : {"", " --clip 0.5", " --clip 0.01 --post-validation"}) {
     const Json trained = json_of(std::string("train own.json --steps 3 --json --verify") + options);
     for (const Json& device : trained["result"]["memory"]) EXPECT_EQ(device["equal"], true);
   }
@@ -151,6 +151,20 @@ TEST_F(Train, ClipsByTheNormOfAllGradientsAsTheReferenceDoes) {
   EXPECT_NE(clipped, plain);
   EXPECT_EQ(losses("--steps 4 --learning-rate 0.01 --clip 1000 --verify"), plain);
   EXPECT_EQ(losses("--steps 4 --learning-rate 0.01 --on-nan skip --verify"), plain);
+}
+
+TEST_F(Train, CountsTheUpdatesThatPostValidationRolledBack) {
+  write_plan(with(plan_text(), R"("schedule": "2bw")", R"("schedule": "zb-h2")"));
+  const std::string run =
+      "train plan.json --steps 4 --learning-rate 0.01 --post-validation --verify ";
+  const Ran always = tandem(run + "--clip 0.01 --log log.jsonl");
+  EXPECT_EQ(always.code, 0) << always.err;
+  EXPECT_THAT(always.out, HasSubstr("4 of 4 updates were rolled back"));
+  EXPECT_THAT(read("log.jsonl"), HasSubstr("\"rolled_back\":true"));
+  EXPECT_EQ(json_of(run + "--clip 1000 --json")["result"]["rollbacks"], 0);
+  const Ran unasked = tandem("train plan.json --steps 2 --post-validation");
+  EXPECT_EQ(unasked.code, 3);
+  EXPECT_THAT(unasked.err, HasSubstr("it needs one (--clip NORM)"));
 }
 
 TEST_F(Train, RefusesToClipByWhatIsNoNorm) {
