@@ -32,9 +32,9 @@ std::string_view name(WeightSemantics semantics) {
 
 /// Every name that users may count on, also those that this version lacks: "unknown" would send
 /// them looking for a typing error.
-static constexpr std::string_view kNamesOfContract[] = {"terapipe",  "seq1f1b",     "pipemare",
-                                                        "pipeoptim", "spectrain",   "xpipe",
-                                                        "timeprest", "timeprest-i", "search"};
+static constexpr std::string_view kNamesOfContract[] = {"terapipe",  "seq1f1b",    "pipemare",
+                                                        "pipeoptim", "spectrain",  "xpipe",
+                                                        "timeprest", "timeprest-i"};
 
 const ScheduleTraits& find_schedule(std::string_view wanted) {
   std::vector<std::string> known;
@@ -94,13 +94,21 @@ static std::optional<std::string> bad_costs(const ScheduleTraits& traits,
     return fmt::format("schedule {} cuts the model into {} parts, found costs of {}", traits.name,
                        parts, found);
   }
+  const std::vector<Duration>& links = request.costs->links;
+  if (!links.empty() && links.size() + 1 != request.devices) {
+    return fmt::format("{} devices have {} links in a line, found costs of {}", request.devices,
+                       request.devices - 1, links.size());
+  }
   double all = 0.0;  // one after the other
+  const auto add = [&](Duration time) {
+    all += static_cast<double>(time.count()) * request.microbatches;
+  };
   for (const PartCosts& part : request.costs->parts) {
     for (const Duration time : {part.forward, part.backward_input, part.backward_weight,
-                                request.costs->transfer, request.costs->transfer}) {
-      all += static_cast<double>(time.count()) * request.microbatches;
-    }
+                                part.update, request.costs->transfer, request.costs->transfer})
+      add(time);
   }
+  for (const Duration link : links) add(2 * link);
   if (all < 0x1p62) return std::nullopt;
   return "the ops of a batch take longer than the clock counts: at most 146 years";
 }

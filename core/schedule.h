@@ -44,14 +44,28 @@ struct Schedule {
 struct PartCosts {
   Duration forward{1}, backward_input{1}, backward_weight{1};
   double kept = 1.0;  // 0 … 1
+  Duration update{};  // once a batch; only the search counts it
   friend bool operator==(const PartCosts&, const PartCosts&) = default;
 };
 
 /// What automatic schedules order by.
 struct OrderCosts {
   Table<PartId, PartCosts> parts;
-  Duration transfer{};  // over each edge between devices
+  Duration transfer{};               // over each edge between devices
+  std::vector<Duration> links = {};  // instead, from each device to the next, where they differ
+  bool shared_links = true;          // a transfer occupies its link; only the search asks
+  /// From a device to the next one, or back.
+  Duration transfer_after(std::size_t device) const {
+    return links.empty() ? transfer : links[device];
+  }
   friend bool operator==(const OrderCosts&, const OrderCosts&) = default;
+};
+
+/// How `search` searches: the same seed finds the same order.
+struct SearchEffort {
+  std::uint64_t seed = 1;
+  std::optional<std::int64_t> orders;  // looked at, at most; empty: about a second's
+  friend bool operator==(const SearchEffort&, const SearchEffort&) = default;
 };
 
 struct ScheduleRequest {
@@ -72,7 +86,9 @@ struct ScheduleRequest {
   bool post_validation = false;  // … or step before it is known, and are validated in the warm-up
                                  // of the next batch (core/insert_validation.h)
   std::optional<double> activation_cap = {};  // on each device, in activations of all its stages
+  std::vector<double> activation_caps = {};   // search: of each device instead; empty: the same
   std::optional<OrderCosts> costs = {};       // a row for each part; empty: unit times
+  SearchEffort search = {};
 
   PartCosts costs_of(PartId part) const { return costs ? costs->parts[part] : PartCosts{}; }
 };

@@ -77,7 +77,7 @@ void set_plain_memory(const Options& options, GivenCosts& given) {
   given.sized = true;
 }
 
-GivenCosts costs_from_file(const Options& options, std::size_t parts) {
+GivenCosts costs_from_file(const Options& options, std::size_t parts, std::size_t devices) {
   const std::string path = options.text("costs");
   for (const char* name : kCostOptions) {
     if (options.has(name) && std::string_view(name) != "costs")
@@ -88,9 +88,16 @@ GivenCosts costs_from_file(const Options& options, std::size_t parts) {
     throw InputError(fmt::format("{}: the schedule has {} stages, the file has {} costs", path,
                                  parts, file.stages.size()));
   }
-  GivenCosts given{
-      .times = {.parts = {}, .transfer = file.transfer, .reduce_tied = {}, .norm = file.norm},
-      .held = {}};
+  if (!file.links.empty() && file.links.size() + 1 != devices) {
+    throw InputError(fmt::format("{}: {} devices have {} links in a line, the file has {} costs",
+                                 path, devices, devices - 1, file.links.size()));
+  }
+  GivenCosts given{.times = {.parts = {},
+                             .transfer = file.transfer,
+                             .links = file.links,
+                             .reduce_tied = {},
+                             .norm = file.norm},
+                   .held = {}};
   for (const StageCostRow& row : file.stages) {
     given.times.parts.push_back({.forward = row.forward,
                                  .recompute = row.recompute,
@@ -134,8 +141,9 @@ void add_cost_options(Options& options) {
 
 std::span<const char* const> cost_options() { return kCostOptions; }
 
-GivenCosts given_costs(const Options& options, std::size_t parts, std::size_t chunks) {
-  if (options.has("costs")) return costs_from_file(options, parts);
+GivenCosts given_costs(const Options& options, std::size_t parts, std::size_t chunks,
+                       std::size_t devices) {
+  if (options.has("costs")) return costs_from_file(options, parts, devices);
   GivenCosts given{
       .times = uniform_costs(parts, plain_times(options, chunks), options.duration("transfer")),
       .held = Table<PartId, HeldActivation>(parts, {0.0, 0.0})};

@@ -25,9 +25,10 @@ struct GivenCosts {
   Json config = Json::object();
 };
 
-/// For a schedule of so many parts, `chunks` of them on each device.
+/// For a schedule of so many parts on so many devices, `chunks` of them on each.
 /// Throws UsageError, InputError.
-GivenCosts given_costs(const Options& options, std::size_t parts, std::size_t chunks);
+GivenCosts given_costs(const Options& options, std::size_t parts, std::size_t chunks,
+                       std::size_t devices);
 
 /// What an automatic schedule orders by when these costs are simulated.
 OrderCosts order_costs(const GivenCosts& given, Recompute recompute);

@@ -47,14 +47,17 @@ Json as_json(const ScheduleRequest& request) {
           {"recompute", name(request.recompute)},
           {"global_norm", request.global_norm},
           {"post_validation", request.post_validation},
-          {"activation_cap", request.activation_cap ? Json(*request.activation_cap) : Json()}};
+          {"activation_cap", request.activation_cap            ? Json(*request.activation_cap)
+                             : request.activation_caps.empty() ? Json()
+                                                               : Json(request.activation_caps)}};
 }
 
 /// What its text says of devices and microbatches is not said again.
 Schedule schedule_of_file(const Options& options) {
-  for (const char* name : {"schedule", "devices", "microbatches", "width", "recompute", "chunks",
-                           "group", "extra-in-flight", "replicas", "directions", "waves",
-                           "vertical-sync", "activation-cap", "clip", "post-validation"}) {
+  for (const char* name :
+       {"schedule", "devices", "microbatches", "width", "recompute", "chunks", "group",
+        "extra-in-flight", "replicas", "directions", "waves", "vertical-sync", "activation-cap",
+        "seed", "orders", "time-limit", "clip", "post-validation"}) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem simulate: the schedule file says --{} already", name));
   }
@@ -66,14 +69,16 @@ struct Priced {
   ScheduleRequest request;  // of a file as far as the text tells
   Schedule schedule;
   GivenCosts costs;
+  std::optional<OrderSearch> search = {};
 };
 
 GivenCosts costs_for(const Options& options, const Schedule& schedule) {
   const Placement& placement = schedule.placement;
-  return given_costs(options, placement.parts(), chunks_of(placement)[DeviceId{}]);
+  return given_costs(options, placement.parts(), chunks_of(placement)[DeviceId{}],
+                     placement.devices);
 }
 
-Priced priced_schedule(const Options& options) {
+Priced priced_schedule(const Options& options, TransferLanes lanes) {
   if (options.has("schedule-file")) {
     Schedule schedule = schedule_of_file(options);
     ScheduleRequest request;
@@ -93,9 +98,15 @@ Priced priced_schedule(const Options& options) {
     return {std::move(request), std::move(schedule), std::move(costs)};
   }
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
-  GivenCosts costs =
-      given_costs(options, part_count(traits, request), stages_per_device(traits, request));
+  GivenCosts costs = given_costs(options, part_count(traits, request),
+                                 stages_per_device(traits, request), request.devices);
   request.costs = order_costs(costs, request.recompute);
+  request.costs->shared_links = lanes == TransferLanes::shared;
+  if (is_search(traits)) {
+    OrderSearch search = search_with_progress(options, traits, request, costs.times);
+    Schedule schedule = search.found.schedule;
+    return {std::move(request), std::move(schedule), std::move(costs), std::move(search)};
+  }
   Schedule schedule = make_schedule(traits, request);
   return {std::move(request), std::move(schedule), std::move(costs)};
 }
@@ -109,7 +120,7 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
         "tandem simulate: --link-rate is for a plan, which says how many bytes are sent: give "
         "--transfer");
   }
-  Priced priced = priced_schedule(options);
+  Priced priced = priced_schedule(options, lanes);
   Program program = lower(priced.schedule, lanes);
   if (options.has("schedule-file"))
     check_right(lanes == TransferLanes::shared ? program : lower(priced.schedule));
@@ -120,6 +131,7 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
                     .memory = {},
                     .capacity = options.bytes("memory"),
                     .stash = {},
+                    .search = std::move(priced.search),
                     .config = {},
                     .assumptions = {}};
   scenario.microbatch_size =
@@ -140,11 +152,28 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
 
 Scenario from_plan(const Options& options, TransferLanes lanes) {
   const std::string& path = options.words()[0];
-  for (const char* name :
-       {"schedule", "schedule-file", "devices", "microbatches", "width", "recompute", "chunks",
-        "group", "extra-in-flight", "replicas", "directions", "waves", "vertical-sync",
-        "activation-cap", "costs", "costs-per", "microbatch-size", "activation-bytes",
-        "weight-gradient-bytes"}) {
+  for (const char* name : {"schedule",
+                           "schedule-file",
+                           "devices",
+                           "microbatches",
+                           "width",
+                           "recompute",
+                           "chunks",
+                           "group",
+                           "extra-in-flight",
+                           "replicas",
+                           "directions",
+                           "waves",
+                           "vertical-sync",
+                           "activation-cap",
+                           "seed",
+                           "orders",
+                           "time-limit",
+                           "costs",
+                           "costs-per",
+                           "microbatch-size",
+                           "activation-bytes",
+                           "weight-gradient-bytes"}) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem simulate: the plan says --{} already", name));
   }
@@ -167,6 +196,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
                     .memory = std::move(memory),
                     .capacity = options.bytes("memory"),
                     .stash = Table<StageId, Bytes>(prepared.bytes.size()),
+                    .search = {},
                     .config = {},
                     .assumptions = {}};
   for (const StageId stage : ids(prepared.bytes))

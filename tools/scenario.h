@@ -10,6 +10,7 @@
 #include "core/schedule.h"
 #include "tools/json_output.h"
 #include "tools/options.h"
+#include "tools/order_search.h"
 
 namespace tandem::tools {
 
@@ -22,6 +23,7 @@ struct Scenario {
   std::optional<Table<DeviceId, MemoryByClass>> memory;  // absent: nothing is known in bytes
   std::optional<Bytes> capacity;                         // of each device
   std::optional<Table<StageId, Bytes>> stash;  // bytes of one microbatch, for the trace's curve
+  std::optional<OrderSearch> search;           // of the schedule `search`
   Json config, assumptions;
 };
 

@@ -14,6 +14,7 @@
 #include "tools/command.h"
 #include "tools/cost_options.h"
 #include "tools/json_output.h"
+#include "tools/order_search.h"
 #include "tools/schedule_options.h"
 #include "tools/terminal.h"
 #include "traces/picture.h"
@@ -88,7 +89,8 @@ std::optional<GivenCosts> costs_to_order_by(const Options& options, const Schedu
   for (const char* name : cost_options()) {
     if (!options.has(name)) continue;
     if (traits.orders_by_costs) {
-      return given_costs(options, part_count(traits, request), stages_per_device(traits, request));
+      return given_costs(options, part_count(traits, request), stages_per_device(traits, request),
+                         request.devices);
     }
     throw UsageError(fmt::format("schedule {} has the same order at any costs: --{} is not taken",
                                  traits.name, name));
@@ -160,10 +162,19 @@ int run_schedule(const Arguments& arguments) {
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
   std::optional<GivenCosts> given = costs_to_order_by(options, traits, request);
   if (given) request.costs = order_costs(*given, request.recompute);
-  const Schedule schedule = make_schedule(traits, request);
-  if (format == "json" || options.has("json")) {
+  std::optional<OrderSearch> search;
+  if (is_search(traits)) {
+    const StageCosts costs = given ? given->times : unit_costs(request.devices);
+    if (!given) request.costs = order_costs(costs, request.recompute);
+    search = search_with_progress(options, traits, request, costs);
+  }
+  const Schedule schedule = search ? search->found.schedule : make_schedule(traits, request);
+  const bool json = format == "json" || options.has("json");
+  if (json) {
+    Json result = as_json(schedule);
+    if (search) result["search"] = search_json(*search);
     print_result("schedule", {{"schedule", traits.name}, {"devices", schedule.placement.devices}},
-                 Json::object(), as_json(schedule));
+                 Json::object(), std::move(result));
   } else if (format == "pytorch-csv") {
     fmt::print("{}", print_pytorch_csv(schedule));
   } else if (format == "text") {
@@ -171,7 +182,9 @@ int run_schedule(const Arguments& arguments) {
   } else {
     draw(schedule, given ? given->times : unit_costs(schedule.placement.parts()), format == "dot");
   }
-  return 0;
+  if (!search) return 0;
+  if (!json) fmt::print(stderr, "{}", search_text(*search));
+  return search_exit_code(*search);
 }
 
 }  // namespace tandem::tools

@@ -135,6 +135,8 @@ class Comparison {
       outcome.refusal = error.what();
       return outcome;
     }
+    if (outcome.scenario->search && outcome.scenario->search->interrupted)
+      throw Interrupted("interrupted: nothing was compared");
     outcome.result = simulate(
         outcome.scenario->program, outcome.scenario->costs,
         {.batches = batches_, .activation_after_input = outcome.scenario->activation_after_input});

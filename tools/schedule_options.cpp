@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/order_search.h"
+
 namespace tandem::tools {
 
 namespace {
@@ -29,9 +31,10 @@ std::vector<std::uint16_t> parse_replicas(const std::string& text) {
   return replicas;
 }
 
-constexpr const char* kOptionsOfSome[] = {"chunks",        "group",         "extra-in-flight",
-                                          "replicas",      "directions",    "waves",
-                                          "vertical-sync", "activation-cap"};
+constexpr const char* kOptionsOfSome[] = {"chunks",        "group",          "extra-in-flight",
+                                          "replicas",      "directions",     "waves",
+                                          "vertical-sync", "activation-cap", "seed",
+                                          "orders",        "time-limit"};
 
 /// What stands for --devices where it is not given: the replicas of all parts, or the only number
 /// that the schedule takes.
@@ -62,8 +65,9 @@ void add_schedule_options(Options& options) {
       .value("directions", "K", "chimera: pipelines, half of them each way (default 2)")
       .flag("vertical-sync", "pipedream: a microbatch uses one version on all stages")
       .value("activation-cap", "X",
-             "zb-auto, v-adaptive: activations that a device may hold, in those of all its stages "
-             "(default: any number, P)");
+             "zb-auto, v-adaptive, search: activations that a device may hold, in those of all its "
+             "stages (default: any number, P, any number); search: one for each device, too");
+  add_search_options(options);
   add_clip_option(options);
   add_post_validation_option(options);
   options.absent("slices");
@@ -138,7 +142,9 @@ ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& t
   request.directions =
       static_cast<std::uint16_t>(options.integer("directions", 1, kMostDevices, 2));
   request.vertical_sync = options.has("vertical-sync");
-  if (options.has("activation-cap")) {
+  if (is_search(traits)) {
+    read_search_options(options, request);
+  } else if (options.has("activation-cap")) {
     request.activation_cap = options.number("activation-cap", 0.0, 65535.0, 0.0);
   }
   const std::string recompute = options.choice("recompute", {"none", "selective", "full"});

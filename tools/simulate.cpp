@@ -63,15 +63,16 @@ int run_simulate(const Arguments& arguments) {
   const SimulationResult result = simulate(scenario.program, scenario.costs, request);
   if (options.has("trace")) write_trace(options.text("trace"), scenario, *result.timeline);
   scenario.config["batches"] = request.batches;
+  const auto exit_code = [&] { return scenario.search ? search_exit_code(*scenario.search) : 0; };
   if (options.has("json")) {
     print_result("simulate", scenario.config, scenario.assumptions, result_json(scenario, result),
                  warnings_of(result));
-    return 0;
+    return exit_code();
   }
   if (options.has("picture"))
     fmt::print("{}", picture(scenario.program, *result.timeline, picture_options()));
   print_summary(scenario, result, request.batches);
-  return 0;
+  return exit_code();
 }
 
 }  // namespace tandem::tools

@@ -64,6 +64,7 @@ void print_summary(const Scenario& scenario, const SimulationResult& result, std
                use.weight_versions);
   }
   if (scenario.memory) print_memory(scenario);
+  if (scenario.search) fmt::print("\n{}", search_text(*scenario.search));
   for (const std::string& warning : warnings_of(result))
     fmt::print(stderr, "warning: {}\n", warning);
 }
@@ -92,17 +93,19 @@ Json result_json(const Scenario& scenario, const SimulationResult& result) {
     }
     devices.push_back(std::move(row));
   }
-  return {{"makespan_s", to_seconds(result.makespan)},
-          {"span_s", to_seconds(result.span)},
-          {"ideal_s", to_seconds(result.ideal)},
-          {"period_s", result.period_s()},
-          {"period_batches", result.cycle_batches},
-          {"steady_from_batch", result.steady_from_batch},
-          {"throughput_samples_per_s", samples_per_s(scenario, result)},
-          {"bubble_of_total", ratio(result.makespan - result.ideal, result.makespan)},
-          {"bubble_of_span", ratio(result.span - result.ideal, result.span)},
-          {"bubble_of_ideal", ratio(result.makespan - result.ideal, result.ideal)},
-          {"devices", std::move(devices)}};
+  Json json{{"makespan_s", to_seconds(result.makespan)},
+            {"span_s", to_seconds(result.span)},
+            {"ideal_s", to_seconds(result.ideal)},
+            {"period_s", result.period_s()},
+            {"period_batches", result.cycle_batches},
+            {"steady_from_batch", result.steady_from_batch},
+            {"throughput_samples_per_s", samples_per_s(scenario, result)},
+            {"bubble_of_total", ratio(result.makespan - result.ideal, result.makespan)},
+            {"bubble_of_span", ratio(result.span - result.ideal, result.span)},
+            {"bubble_of_ideal", ratio(result.makespan - result.ideal, result.ideal)},
+            {"devices", std::move(devices)}};
+  if (scenario.search) json["search"] = search_json(*scenario.search);
+  return json;
 }
 
 std::vector<std::string> warnings_of(const SimulationResult& result) {

@@ -98,13 +98,19 @@ StageCostFile parse_costs(const std::string& file, std::string text) {
   JsonFile json(file, std::move(text));
   const JsonReader root = json.root();
   StageCostFile costs;
-  if (root.object({"version", "stages", "transfer_ns", "reduce_ns", "norm_ns"})) {
+  if (root.object(
+          {"version", "stages", "transfer_ns", "link_transfers_ns", "reduce_ns", "norm_ns"})) {
     read_version(root, kVersion);
     const JsonReader stages = root["stages"];
     for (const JsonReader& stage : stages.array()) costs.stages.push_back(read_stage(stage));
     const bool none = stages.kind() == JsonKind::array && costs.stages.empty();
     if (none) stages.expected("a stage at least");
     costs.transfer = duration_or(root.optional("transfer_ns"), {});
+    const JsonReader links = root.optional("link_transfers_ns");
+    if (!links.absent()) {
+      for (const JsonReader& link : links.array()) costs.links.push_back(link.duration());
+      if (root.has("transfer_ns")) links.expected("no \"transfer_ns\" besides");
+    }
     costs.reduce = duration_or(root.optional("reduce_ns"), {});
     costs.norm = duration_or(root.optional("norm_ns"), {});
   }
@@ -119,11 +125,15 @@ StageCostFile read_costs(const std::string& path) {
 std::string costs_text(const StageCostFile& costs) {
   Json stages = Json::array();
   for (const StageCostRow& stage : costs.stages) stages.push_back(stage_json(stage));
-  return json_text({{"version", kVersion},
-                    {"stages", stages},
-                    {"transfer_ns", costs.transfer.count()},
-                    {"reduce_ns", costs.reduce.count()},
-                    {"norm_ns", costs.norm.count()}});
+  Json json = {{"version", kVersion}, {"stages", std::move(stages)}};
+  if (costs.links.empty()) {
+    json["transfer_ns"] = costs.transfer.count();
+  } else {
+    for (const Duration link : costs.links) json["link_transfers_ns"].push_back(link.count());
+  }
+  json["reduce_ns"] = costs.reduce.count();
+  json["norm_ns"] = costs.norm.count();
+  return json_text(json);
 }
 
 void write_costs(const std::string& path, const StageCostFile& costs) {

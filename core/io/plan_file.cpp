@@ -100,10 +100,14 @@ Prediction read_prediction(const JsonReader& reader) {
 
 PartCosts read_part_costs(const JsonReader& reader) {
   PartCosts costs;
-  if (!reader.object({"forward_ns", "backward_input_ns", "backward_weight_ns"})) return costs;
+  if (!reader.object({"forward_ns", "backward_input_ns", "backward_weight_ns", "update_ns"})) {
+    return costs;
+  }
   costs.forward = reader["forward_ns"].duration();
   costs.backward_input = reader["backward_input_ns"].duration();
   costs.backward_weight = reader["backward_weight_ns"].duration();
+  const JsonReader update = reader.optional("update_ns");
+  if (!update.absent()) costs.update = update.duration();
   return costs;
 }
 
@@ -125,6 +129,7 @@ Json order_costs_json(const OrderCosts& costs) {
     stages.push_back({{"forward_ns", part.forward.count()},
                       {"backward_input_ns", part.backward_input.count()},
                       {"backward_weight_ns", part.backward_weight.count()}});
+    if (part.update > Duration{}) stages.back()["update_ns"] = part.update.count();
   }
   return {{"stages", std::move(stages)}, {"transfer_ns", costs.transfer.count()}};
 }

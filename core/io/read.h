@@ -50,9 +50,10 @@ struct StageCostRow {
 /// The costs of `simulate --costs FILE`.
 struct StageCostFile {
   std::vector<StageCostRow> stages;
-  Duration transfer{};  // on each edge between devices
-  Duration reduce{};    // of a stage's gradients over its replicas
-  Duration norm{};      // of all gradients of an update
+  Duration transfer{};          // on each edge between devices
+  std::vector<Duration> links;  // instead, from each device to the next; empty: all the same
+  Duration reduce{};            // of a stage's gradients over its replicas
+  Duration norm{};              // of all gradients of an update
   friend bool operator==(const StageCostFile&, const StageCostFile&) = default;
 };
 

@@ -37,6 +37,10 @@ Schedule make_v_zero_bubble(const ScheduleRequest& request);
 std::optional<std::string> reject_v_adaptive(const ScheduleRequest& request);
 Schedule make_v_adaptive(const ScheduleRequest& request);
 
+/// core/search/order_search.h
+std::optional<std::string> reject_search(const ScheduleRequest& request);
+Schedule make_search(const ScheduleRequest& request);
+
 Schedule make_two_stage_naive(const ScheduleRequest& request);
 Schedule make_two_stage_gpipe(const ScheduleRequest& request);
 std::optional<std::string> reject_two_stage_1f1b_1(const ScheduleRequest& request);

@@ -61,6 +61,22 @@ Rows v_rows() {
   };
 }
 
+Rows search_rows() {
+  return {
+      {.name = "search",
+       .summary = "the fastest order found by the times of each stage and link, in the activations "
+                  "that the cap of each device allows, with a proved bound",
+       .source = "branch and bound and local search of our own",
+       .constraints = "cap >= 1",
+       .bubble = "searched",
+       .activations = "the cap at most",
+       .options = {"activation-cap", "seed", "orders", "time-limit"},
+       .orders_by_costs = true,
+       .reject = reject_search,
+       .make = make_search},
+  };
+}
+
 Rows auto_rows() {
   return {
       {.name = "zb-1p",
@@ -101,8 +117,8 @@ Rows auto_rows() {
 
 std::vector<ScheduleTraits> automatic_rows() {
   Rows all = auto_rows();
-  const Rows v = v_rows();
-  all.insert(all.end(), v.begin(), v.end());
+  for (const Rows& more : {v_rows(), search_rows()})
+    all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 

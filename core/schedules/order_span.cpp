@@ -79,8 +79,9 @@ class Replay {
   Duration over_edge(Duration end, std::size_t to, std::size_t from) const {
     const Table<StageId, DeviceId>& device = schedule_.placement.device;
     if (end == kNotYet || !request_.costs) return end;
-    const bool moves = device[id_at<StageId>(to)] != device[id_at<StageId>(from)];
-    return moves ? end + request_.costs->transfer : end;
+    const std::size_t here = index(device[id_at<StageId>(to)]);
+    const std::size_t there = index(device[id_at<StageId>(from)]);
+    return here == there ? end : end + request_.costs->transfer_after(std::min(here, there));
   }
 
   const Schedule& schedule_;

@@ -33,7 +33,6 @@ class Trial {
       : policy_(policy),
         microbatches_(request.microbatches),
         cap_(std::llround(std::min(cap, 1.0 * request.microbatches) * kActivation)),
-        transfer_(request.costs ? request.costs->transfer.count() : 0),
         devices_(request.devices) {
     const auto m = static_cast<std::size_t>(microbatches_);
     for (std::size_t j = 0; j < devices_.size(); ++j) {
@@ -42,6 +41,8 @@ class Trial {
       device.times = {costs.forward.count(), costs.backward_input.count(),
                       costs.backward_weight.count()};
       device.kept = std::llround(costs.kept * kActivation);
+      const bool sends = request.costs && j + 1 < devices_.size();
+      device.to_next = sends ? request.costs->transfer_after(j).count() : 0;
       for (std::vector<std::int64_t>& ends : device.ends) ends.reserve(m);
       device.order.reserve(3 * m);
     }
@@ -90,6 +91,7 @@ class Trial {
   struct Device {
     std::array<std::int64_t, kKinds> times{};
     std::int64_t kept = kActivation;
+    std::int64_t to_next = 0;  // of a transfer, there or back
     std::int64_t now = 0, held = 0;
     std::int64_t bubble = 0;  // idle time since the first forward
     std::array<std::int32_t, kKinds> done{};
@@ -102,7 +104,8 @@ class Trial {
   std::int64_t arrival(std::size_t j, Kind kind) const {
     const std::size_t from = kind == kForward ? j - 1 : j + 1;  // beyond the last: none
     if (from >= devices_.size()) return 0;
-    return devices_[from].ends[kind][static_cast<std::size_t>(devices_[j].done[kind])] + transfer_;
+    return devices_[from].ends[kind][static_cast<std::size_t>(devices_[j].done[kind])] +
+           devices_[std::min(j, from)].to_next;
   }
 
   void put(Device& device, Kind kind, std::int64_t arrival = 0) {
@@ -130,15 +133,16 @@ class Trial {
       std::int64_t now = device.now, held = device.held;
       const auto fits = [&] {
         if (1 + ahead[j] >= microbatches_ || held + kActivation > cap_) return false;
-        return policy_.waits_before_backward ? now + device.times[kForward] <= backward + transfer_
-                                             : now < backward + transfer_;
+        const std::int64_t arrival = backward + device.to_next;
+        return policy_.waits_before_backward ? now + device.times[kForward] <= arrival
+                                             : now < arrival;
       };
       while (fits()) {
         held += kActivation;
         now += device.times[kForward];
         ++ahead[j];
       }
-      backward = std::max(now, backward + transfer_) + device.times[kInput];
+      backward = std::max(now, backward + device.to_next) + device.times[kInput];
     }
     // Each device must be ahead of the next, until the batch ends.
     for (std::size_t j = 1; j < p; ++j) {
@@ -157,7 +161,8 @@ class Trial {
     if (!policy_.backward_first || j + 1 == devices_.size()) return true;
     const Device& next = devices_[j + 1];
     if (device.done[kForward] < next.done[kForward] + 2) return true;
-    const std::int64_t needed = next.now + next.times[kForward] + next.times[kInput] + transfer_;
+    const std::int64_t needed =
+        next.now + next.times[kForward] + next.times[kInput] + device.to_next;
     if (device.now >= needed) return false;
     std::int64_t end = device.now + device.times[kForward], held = device.held + kActivation;
     for (std::int32_t w = device.done[kWeight]; held > cap_ && w < device.done[kInput]; ++w) {
@@ -210,7 +215,6 @@ class Trial {
   const Policy policy_;
   const std::int32_t microbatches_;
   const std::int64_t cap_;  // of activations
-  const std::int64_t transfer_;
   std::vector<Device> devices_;
   std::int64_t most_bubble_ = 0;  // of any device: as much is free on all
 };

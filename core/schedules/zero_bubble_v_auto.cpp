@@ -34,12 +34,13 @@ class Trial {
       : policy_(policy),
         microbatches_(request.microbatches),
         cap_(2 * request.devices * kActivation),
-        transfer_(request.costs ? request.costs->transfer.count() : 0),
         free_bubbles_(std::move(free_bubbles)),
         devices_(request.devices) {
     for (const std::int64_t bubble : free_bubbles_) most_free_ = std::max(most_free_, bubble);
     for (std::size_t j = 0; j < devices_.size(); ++j) {
       Device& device = devices_[j];
+      const bool sends = request.costs && j + 1 < devices_.size();
+      device.to_next = sends ? request.costs->transfer_after(j).count() : 0;
       for (const bool second : {false, true}) {
         const std::size_t part = second ? 2 * devices_.size() - 1 - j : j;
         const PartCosts costs = request.costs_of(id_at<PartId>(part));
@@ -96,7 +97,8 @@ class Trial {
     std::array<std::int64_t, kVOps> times{};
     std::array<std::int64_t, 2> kept{};  // by weight_down, weight_up
     std::int64_t now = 0, held = 0;
-    std::int64_t bubble = 0;  // idle time since the first forward
+    std::int64_t bubble = 0;   // idle time since the first forward
+    std::int64_t to_next = 0;  // of a transfer, there or back
     std::array<std::int32_t, kVOps> done{};
     std::array<std::vector<std::int64_t>, kVLegs> ends;
     std::deque<VOp> pending;  // weight gradients, oldest first
@@ -111,7 +113,7 @@ class Trial {
     if (source.op == VOp::idle) return 0;
     const std::vector<std::int64_t>& ends = devices_[source.device].ends[index(source.op)];
     if (microbatch >= ends.size()) return std::nullopt;
-    return source.device == j ? 0 : ends[microbatch] + transfer_;
+    return source.device == j ? 0 : ends[microbatch] + devices_[std::min(j, source.device)].to_next;
   }
 
   void put(std::size_t j, VOp op, std::int64_t arrival) {
@@ -249,7 +251,6 @@ class Trial {
   const Policy policy_;
   const std::int32_t microbatches_;
   const std::int64_t cap_;  // of activations of a chunk
-  const std::int64_t transfer_;
   const std::vector<std::int64_t> free_bubbles_;
   std::int64_t most_free_ = 0;
   std::vector<Device> devices_;

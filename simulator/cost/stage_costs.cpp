@@ -19,12 +19,13 @@ StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration tr
 }
 
 OrderCosts order_costs(const StageCosts& costs, Recompute recompute) {
-  OrderCosts result{.parts = {}, .transfer = costs.transfer};
+  OrderCosts result{.parts = {}, .transfer = costs.transfer, .links = costs.links};
   for (const StageTimes& times : costs.parts) {
     const Duration again = recompute == Recompute::full ? times.recompute : Duration{};
     result.parts.push_back({.forward = times.forward,
                             .backward_input = times.backward_input + again,
-                            .backward_weight = times.backward_weight});
+                            .backward_weight = times.backward_weight,
+                            .update = times.update});
   }
   return result;
 }
@@ -71,12 +72,22 @@ Duration overlapped_time(OpKind kind, const StageTimes& times) {
   return alone;
 }
 
+static Duration transfer_time(const StageCosts& costs, DeviceId source, DeviceId target) {
+  if (costs.links.empty()) return costs.transfer;
+  const std::size_t first = std::min(index(source), index(target));
+  const std::size_t last = std::max(index(source), index(target));
+  Duration sum{};
+  for (std::size_t link = first; link < last; ++link) sum += costs.links[link];
+  return sum;
+}
+
 CostModel cost_model(const Placement& placement, StageCosts costs) {
   TANDEM_CHECK(costs.parts.size() == placement.parts(), costs.parts.size(), placement.parts());
   return [part = placement.part, costs = std::move(costs)](const CostKey& key) -> Duration {
     const StageTimes& times = costs.parts[part[key.stage]];
-    if (moves_stash(key.kind)) return times.move.value_or(costs.transfer);
-    if (is_transfer(key.kind)) return costs.transfer;
+    const auto transfer = [&] { return transfer_time(costs, key.source, key.target); };
+    if (moves_stash(key.kind)) return times.move.value_or(transfer());
+    if (is_transfer(key.kind)) return transfer();
     if (key.kind == OpKind::reduce_tied) return costs.reduce_tied;
     if (key.kind == OpKind::reduce_gradient) return times.reduce;
     if (key.kind == OpKind::reduce_norm) return costs.norm;

@@ -3,6 +3,7 @@
 // command line, a file, a measured profile. One price is asked for in one place.
 
 #include <optional>
+#include <vector>
 
 #include "core/cost.h"
 #include "core/model.h"
@@ -31,9 +32,11 @@ Duration overlapped_time(OpKind kind, const StageTimes& times);
 
 struct StageCosts {
   Table<PartId, StageTimes> parts;
-  Duration transfer{};     // every edge between different devices; an edge on one device is free
-  Duration reduce_tied{};  // sum of the gradients that tied parts share
-  Duration norm{};         // of all gradients of an update, until every stage knows it
+  Duration transfer{};  // every edge between different devices; an edge on one device is free
+  std::vector<Duration> links = {};  // instead, from each device to the next, where they differ; an
+                                     // edge between others passes all those between
+  Duration reduce_tied{};            // sum of the gradients that tied parts share
+  Duration norm{};                   // of all gradients of an update, until every stage knows it
 };
 
 /// The same times for each of `parts` parts.

@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -82,6 +83,19 @@ TEST(CostsFile, AMoveOfAStashHasATimeOfItsOwnOrThatOfATransfer) {
   EXPECT_EQ(costs.stages[0].move, Duration{5});
   EXPECT_EQ(costs.stages[1].move, std::nullopt);
   EXPECT_EQ(parse_costs("again.json", costs_text(costs)), costs);
+}
+
+TEST(CostsFile, GivesEachLinkATransferOfItsOwn) {
+  const auto file = [](const char* rest) {
+    return std::string(R"({"version": 1, "stages": [{"forward_ns": 1, "backward_ns": 2}], )") +
+           rest;
+  };
+  const StageCostFile costs = parse_costs("costs.json", file(R"("link_transfers_ns": [5, 7]})"));
+  EXPECT_EQ(costs.links, (std::vector<Duration>{Duration{5}, Duration{7}}));
+  EXPECT_EQ(parse_costs("again.json", costs_text(costs)), costs);
+  EXPECT_NE(error_in(file(R"("link_transfers_ns": [5], "transfer_ns": 5})"))
+                .find("/link_transfers_ns: expected no \"transfer_ns\" besides"),
+            std::string::npos);
 }
 
 TEST(CostsFile, ABackwardIsWholeOrBothHalves) {

@@ -111,9 +111,10 @@ TEST(Semantics, HoldForExtraMicrobatchesInFlight) {
 TEST(Semantics, HoldForSplitBackwardsOnManyDevices) {
   std::mt19937 random(20);
   const auto below = [&random](std::uint32_t bound) { return static_cast<int>(random() % bound); };
-  for (const char* name : {"zb-h1", "zb-h2", "interleaved-zb", "2bp-naive", "2bp-gpipe",
-                           "2bp-1f1b-1", "2bp-1f1b-2", "zb-1p", "zb-2p", "zb-auto", "zbv",
-                           "zbv-auto", "1f1b-v", "v-min", "v-half", "v-zb", "v-adaptive"}) {
+  for (const char* name :
+       {"zb-h1", "zb-h2", "interleaved-zb", "2bp-naive", "2bp-gpipe", "2bp-1f1b-1", "2bp-1f1b-2",
+        "zb-1p", "zb-2p", "zb-auto", "zbv", "zbv-auto", "1f1b-v", "v-min", "v-half", "v-zb",
+        "v-adaptive", "search"}) {
     const ScheduleTraits& row = find_schedule(name);
     for (const std::uint16_t devices : {std::uint16_t{5}, std::uint16_t{6}}) {
       TrainingCase test = TrainingCase::on(name, devices);

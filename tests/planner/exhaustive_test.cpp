@@ -147,7 +147,8 @@ std::vector<Tried> brute_force(const PlanRequest& request) {
   for (const ScheduleTraits& row : schedules()) {
     if (!row.trainable || row.weights == WeightSemantics::stashed) continue;
     if (row.stages_per_part > 1 || row.evicts) continue;
-    if (row.name == "zb-auto" || row.name == "v-adaptive") continue;  // their cap is to be chosen
+    // Their cap is to be chosen.
+    if (row.name == "zb-auto" || row.name == "v-adaptive" || row.name == "search") continue;
     for (const Plan& frame : frames(request, row)) {
       for (const std::int32_t size : {1, 2}) {
         if (request.global_batch / size % frame.width != 0) continue;

@@ -115,6 +115,8 @@ inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, st
   if (takes("group")) {
     vary([&](ScheduleRequest& request) { request.group = p + 1; });
   }
+  // A short search is one too.
+  if (takes("orders")) variants.front().request.search.orders = 200;
   if (takes("activation-cap")) {
     vary([&](ScheduleRequest& request) { request.activation_cap = (p + 1) / 2.0; });
   }

@@ -1,0 +1,126 @@
+#include "core/search/order_clock.h"
+
+#include <algorithm>
+
+namespace tandem {
+
+OrderClock::OrderClock(const OrderProblem& problem)
+    : problem_(&problem),
+      devices_(problem.devices.size()),
+      forwards_(devices_.size() * static_cast<std::size_t>(problem.microbatches)),
+      gradients_(forwards_),
+      starts_(devices_.size(),
+              std::vector<std::int64_t>(kLetters * static_cast<std::size_t>(problem.microbatches))),
+      ends_(starts_) {}
+
+void OrderClock::send_forward(std::size_t j, std::int64_t end) {
+  if (j + 1 == devices_.size()) return;
+  Device& next = devices_[j + 1];
+  if (problem_->shared_links) end = std::max(end, next.last_forward);
+  next.last_forward = end + problem_->devices[j].to_next;
+  forwards_[cell(j + 1, next.forwards++)] = next.last_forward;
+}
+
+void OrderClock::send_gradient(std::size_t j, std::int64_t end) {
+  if (j == 0) return;
+  Device& next = devices_[j - 1];
+  if (problem_->shared_links) end = std::max(end, next.last_gradient);
+  next.last_gradient = end + problem_->devices[j - 1].to_next;
+  gradients_[cell(j - 1, next.gradients++)] = next.last_gradient;
+}
+
+/// As far as what has arrived allows. False: not an op further.
+bool OrderClock::run(std::size_t j, const Word& word) {
+  Device& device = devices_[j];
+  const std::array<std::int64_t, kLetters>& times = problem_->devices[j].times;
+  const std::size_t before = device.at;
+  for (; device.at < word.size(); ++device.at) {
+    const Letter letter = word[device.at];
+    std::int64_t start = device.now;
+    if (letter == Letter::forward) {
+      if (device.done[0] == device.forwards) break;
+      start = std::max(start, forwards_[cell(j, device.done[0]++)]);
+      device.now = start + times[0];
+      send_forward(j, device.now);
+    } else if (letter == Letter::weight) {
+      device.now = start + times[2];
+    } else {
+      if (device.done[1] == device.gradients) break;
+      start = std::max(start, gradients_[cell(j, device.done[1]++)]);
+      device.now = start + times[1] + (letter == Letter::whole ? times[2] : 0);
+      send_gradient(j, device.now);
+    }
+    starts_[j][device.at] = start;
+    ends_[j][device.at] = device.now;
+  }
+  return device.at != before;
+}
+
+std::int64_t OrderClock::makespan(const Words& words) {
+  const std::size_t p = devices_.size();
+  std::fill(devices_.begin(), devices_.end(), Device{});
+  // What the first device's forwards and the last one's gradients need is on the device.
+  devices_.front().forwards = problem_->microbatches;
+  devices_.back().gradients = problem_->microbatches;
+  std::fill_n(forwards_.begin(), problem_->microbatches, 0);
+  std::fill_n(gradients_.begin() + static_cast<std::ptrdiff_t>(cell(p - 1, 0)),
+              problem_->microbatches, 0);
+  bool moves = true;
+  while (moves) {
+    moves = false;
+    for (std::size_t j = 0; j < p; ++j) moves = run(j, words[j]) || moves;
+    for (std::size_t j = p - 1; j-- > 0;) moves = run(j, words[j]) || moves;
+  }
+  std::int64_t end = 0;
+  for (std::size_t j = 0; j < p; ++j) {
+    if (devices_[j].at != words[j].size()) return kDeadlock;
+    end = std::max(end, devices_[j].now + problem_->devices[j].after);
+  }
+  return end;
+}
+
+void OrderClock::critical(const Words& words, std::vector<Place>& path) const {
+  path.clear();
+  Place place;
+  const auto end = [&](std::size_t j) { return devices_[j].now + problem_->devices[j].after; };
+  for (std::size_t j = 1; j < devices_.size(); ++j) {
+    if (end(j) > end(place.device)) place.device = j;
+  }
+  place.position = words[place.device].size() - 1;
+  while (true) {
+    path.push_back(place);
+    const std::int64_t start = starts_[place.device][place.position];
+    if (start == 0) return;
+    if (place.position > 0 && ends_[place.device][place.position - 1] == start) {
+      --place.position;
+    } else {
+      place = awaited(words, place);
+    }
+  }
+}
+
+/// Whose result an op waited for; on a busy link that result may have waited for an earlier one's.
+OrderClock::Place OrderClock::awaited(const Words& words, Place place) const {
+  const bool forward = words[place.device][place.position] == Letter::forward;
+  const auto moves_so = [&](Letter letter) {
+    return letter != Letter::weight && (letter == Letter::forward) == forward;
+  };
+  const Word& word = words[place.device];
+  auto k = static_cast<std::int32_t>(std::count_if(
+      word.begin(), word.begin() + static_cast<std::ptrdiff_t>(place.position), moves_so));
+  const std::size_t from = forward ? place.device - 1 : place.device + 1;
+  std::vector<std::size_t> producers;
+  for (std::size_t i = 0; i < words[from].size(); ++i) {
+    if (moves_so(words[from][i])) producers.push_back(i);
+  }
+  const std::vector<std::int64_t>& arrivals = forward ? forwards_ : gradients_;
+  const std::int64_t link = problem_->devices[std::min(place.device, from)].to_next;
+  const auto waited = [&] {
+    return ends_[from][producers[static_cast<std::size_t>(k)]] + link <
+           arrivals[cell(place.device, k)];
+  };
+  while (k > 0 && waited()) --k;
+  return {from, producers[static_cast<std::size_t>(k)]};
+}
+
+}  // namespace tandem
