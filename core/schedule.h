@@ -76,10 +76,10 @@ struct ScheduleRequest {
   std::int32_t extra_in_flight =
       0;  // beyond the minimum, on the first stage, falling to 0 on the last; only the
           // slope hides latency (facts: 2BW and link latency)
-  std::vector<std::uint16_t> replicas;  // of each part: {2, 1, 1} is 2-1-1; empty: one each
-  std::uint16_t directions = 2;         // chimera: pipelines, half of them each way
-  bool vertical_sync = false;           // pipedream: a microbatch uses one version on all stages
-  std::uint16_t width = 1;              // replicas of the whole pipeline
+  std::vector<std::uint16_t> replicas = {};  // of each part: {2, 1, 1} is 2-1-1; empty: one each
+  std::uint16_t directions = 2;              // chimera: pipelines, half of them each way
+  bool vertical_sync = false;  // pipedream: a microbatch uses one version on all stages
+  std::uint16_t width = 1;     // replicas of the whole pipeline
   Recompute recompute = Recompute::none;
   bool tied_embeddings = false;  // the first and the last part share the token embedding
   bool global_norm = false;      // updates wait for the norm of all gradients: clipping, NaN guard
