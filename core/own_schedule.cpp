@@ -123,4 +123,22 @@ std::vector<std::int32_t> summing_order(const Schedule& schedule) {
   return {};
 }
 
+std::vector<std::int32_t> copies_passed(const Schedule& schedule) {
+  const Placement& placement = schedule.placement;
+  const auto m = static_cast<std::size_t>(schedule.microbatches);
+  std::vector<std::int32_t> all;
+  for (const PartId part : all_ids<PartId>(placement.parts())) {
+    const std::vector<StageId> replicas = placement.replicas_of(part);
+    std::vector<std::int32_t> copies(m);
+    for (std::size_t copy = 0; copy < replicas.size(); ++copy) {
+      for (const std::int32_t residue : summing_order_of(schedule, replicas[copy]))
+        copies[static_cast<std::size_t>(residue)] = static_cast<std::int32_t>(copy);
+    }
+    if (index(part) > 0 && (copies != all || replicas.size() != placement.replicas_of({}).size()))
+      return {};
+    all = std::move(copies);
+  }
+  return all;
+}
+
 }  // namespace tandem

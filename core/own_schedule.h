@@ -24,4 +24,9 @@ WeightSemantics weight_semantics(const Schedule& schedule);
 /// once. Empty: the stages have different orders, so that no serial run has the bits of all.
 std::vector<std::int32_t> summing_order(const Schedule& schedule);
 
+/// Of each microbatch of a batch the copy of the model that it passes, from 0: the j-th replicas of
+/// all parts are the j-th. Empty: there are parts with other numbers of replicas, or a microbatch
+/// changes from one copy to another. REQUIRES: as weight_semantics().
+std::vector<std::int32_t> copies_passed(const Schedule& schedule);
+
 }  // namespace tandem

@@ -145,8 +145,12 @@ void Reference<K>::run_backward(std::vector<std::vector<T>>& inputs,
                                 std::int64_t microbatch) {
   std::vector<T> gradient;
   std::size_t i = stashes.size();
+  const auto of_batch = static_cast<std::size_t>(microbatch % config_.microbatches);
   for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
-    const std::int64_t sum = pipeline * part->config.replicas + microbatch % part->config.replicas;
+    const std::int32_t replicas = part->config.replicas;
+    const std::int64_t replica =
+        config_.copies.empty() ? microbatch % replicas : config_.copies[of_batch];
+    const std::int64_t sum = pipeline * replicas + replica;
     for (auto entry = part->entries.rbegin(); entry != part->entries.rend(); ++entry) {
       --i;
       std::vector<T> scratch = zeros<T>(entry->layer.scratch_size());

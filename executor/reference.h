@@ -46,6 +46,8 @@ struct ReferenceConfig {
   std::int32_t replicas = 1;  // of the model within a pipeline; of stashed semantics see `parts`
   /// In which a batch's gradients are summed, its microbatches 0 … m−1; empty: ascending.
   std::vector<std::int32_t> order = {};
+  /// Of each microbatch of a batch the replica to whose sum it adds; empty: k mod replicas.
+  std::vector<std::int32_t> copies = {};
   std::uint64_t seed = 0;  // of the initial weights
   /// Of stashed semantics, covering the model in order. Else it is the whole model, updated once a
   /// batch.

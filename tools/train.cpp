@@ -69,17 +69,21 @@ using History = std::map<std::pair<std::int64_t, std::string>, std::uint64_t>;
 
 FloatReference make_reference(const Training& training) {
   const Plan& plan = training.prepared.plan;
-  std::vector<std::int32_t> order = summing_order(training.prepared.schedule);
-  if (order.empty()) {
-    throw InputError(fmt::format(
-        "schedule \"{}\" sums gradients in another order on each stage: no serial reference has "
-        "their bits",
-        plan.schedule));
-  }
+  const Schedule& schedule = training.prepared.schedule;
+  const bool stashed = weight_semantics(plan) == WeightSemantics::stashed;
+  std::vector<std::int32_t> order = summing_order(schedule), copies;
   std::vector<ReferencePart> parts;
-  if (weight_semantics(plan) == WeightSemantics::stashed)
-    parts = stashed_parts(training.prepared.schedule, plan.stages, plan.vertical_sync);
-  const Placement& placement = training.prepared.schedule.placement;
+  if (stashed) {
+    parts = stashed_parts(schedule, plan.stages, plan.vertical_sync);
+  } else {
+    copies = copies_passed(schedule);
+  }
+  if (order.empty() || (copies.empty() && !stashed)) {
+    throw InputError(
+        fmt::format("schedule \"{}\" sums other gradients, or in another order, on each "
+                    "stage: no serial reference has their bits",
+                    plan.schedule));
+  }
   return FloatReference(
       plan.model,
       {.semantics = weight_semantics(plan),
@@ -88,8 +92,9 @@ FloatReference make_reference(const Training& training) {
        .microbatches = plan.microbatches,
        .microbatch_size = plan.microbatch_size,
        .width = plan.width,
-       .replicas = static_cast<std::int32_t>(placement.replicas_of(PartId{0}).size()),
+       .replicas = static_cast<std::int32_t>(schedule.placement.replicas_of({}).size()),
        .order = std::move(order),
+       .copies = std::move(copies),
        .seed = training.seed,
        .parts = std::move(parts),
        .stages = plan.stages},
@@ -294,14 +299,7 @@ void add_options(Options& options) {
 
 /// The reference would train such a plan too, but as another one than is simulated.
 void check_trainable(const Plan& plan) {
-  if (plan.own_schedule != nullptr) {
-    const Placement& placement = plan.own_schedule->placement;
-    if (placement.parts() == placement.stages()) return;
-    throw InputError(fmt::format(
-        "schedule \"{}\" holds several copies of parts: of one's own schedules those are simulated "
-        "but not trained in this version",
-        plan.schedule));
-  }
+  if (plan.own_schedule != nullptr) return;
   if (!find_schedule(plan.schedule).trainable) {
     throw InputError(
         fmt::format("schedule {} is simulated but not trained in this version", plan.schedule));

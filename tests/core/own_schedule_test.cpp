@@ -60,6 +60,14 @@ TEST(OwnSchedule, StagesThatSumInDifferentOrdersHaveNoCommonOne) {
   EXPECT_THAT(summing_order(parse_schedule(shuffled)), IsEmpty());
 }
 
+TEST(OwnSchedule, EachMicrobatchPassesOneCopyOfTheModel) {
+  EXPECT_THAT(copies_passed(parse_schedule(kTwoStages)), ElementsAre(0, 0));
+  EXPECT_THAT(copies_passed(schedule_of(pipeline("chimera", 2, 4))), ElementsAre(0, 1, 0, 1));
+  Pipeline uneven = pipeline("pipedream", 3, 4);
+  uneven.request.replicas = {2, 1};
+  EXPECT_THAT(copies_passed(schedule_of(uneven)), IsEmpty());
+}
+
 TEST(OwnSchedule, GetsWhatTheRequestAsksFor) {
   ScheduleRequest request;
   request.recompute = Recompute::full;

@@ -80,6 +80,18 @@ TEST_F(Train, TrainsAScheduleOfOnesOwn) {
   json_of("train own.json --steps 3 --json --verify");
 }
 
+/// Plans of several copies of the model are written by hand.
+TEST_F(Train, TrainsAScheduleOfOnesOwnInBothDirections) {
+  write("mine.schedule",
+        "# mine  devices 2  microbatches 4\n# stages 0 1 1 0\n# parts 0 1 0 1\n# edges 0>1 2>3\n"
+        "0 | 0f0 0f1 3f2 3b2 3f3 3b3 0b0 0b1 0U 3U\n"
+        "1 | 2f2 2f3 1f0 1b0 1f1 1b1 2b2 2b3 1U 2U\n");
+  write_plan(with(plan_text(), R"("schedule": "2bw")",
+                  R"("schedule": "mine", "schedule_file": "mine.schedule")"));
+  for (const char* options : {"", " --clip 0.5"})
+    json_of(std::string("train plan.json --steps 3 --json --verify") + options);
+}
+
 TEST_F(Train, RefusesAScheduleOfOnesOwnThatIsWrongOrOfAnotherShape) {
   const std::string plan =
       "plan --profile profile.json --global-batch 4 --output own.json --schedule-file ";
@@ -94,7 +106,7 @@ TEST_F(Train, RefusesAScheduleOfOnesOwnThatIsWrongOrOfAnotherShape) {
   write("mine.schedule", with(right, "0 | f0 f1 f2 f3 b0 b1", "0 | f0 f1 f2 f3 b1 b0"));
   EXPECT_EQ(tandem("train own.json --steps 1").code, 0);
   EXPECT_THAT(tandem("train own.json --steps 1 --verify").err,
-              HasSubstr("sums gradients in another order on each stage"));
+              HasSubstr("sums other gradients, or in another order, on each stage"));
   write("mine.schedule", with(right, "1 | f0 f1", "1 | b0 f0 f1"));
   EXPECT_EQ(tandem("train own.json --steps 1").code, 3) << "b0 twice";
   write("mine.schedule", "# mine  devices 2  microbatches 1\n0 | b0 f0 U\n1 | f0 b0 U\n");
