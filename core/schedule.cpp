@@ -122,8 +122,7 @@ static std::optional<std::string> no_post_validation(const ScheduleTraits& trait
   if (traits.weights == WeightSemantics::vanilla) return std::nullopt;
   return fmt::format(
       "schedule {} has no use for post-validation: the forwards of the next batch read weights "
-      "that "
-      "the norm no longer changes, so that no device waits for it",
+      "that the norm no longer changes, so that no device waits for it",
       traits.name);
 }
 

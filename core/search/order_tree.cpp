@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -189,14 +190,13 @@ class Beam {
     });
     std::vector<PartialOrder> kept;
     std::vector<Link>& links = levels_.emplace_back();
-    std::map<std::pair<std::vector<std::int32_t>, std::vector<std::int64_t>>, bool> seen;
+    std::set<std::pair<std::vector<std::int32_t>, std::vector<std::int64_t>>> seen;
     for (const Node& node : nodes) {
       if (kept.size() == width_) break;
       PartialOrder child = level[node.link.parent];
       child.put(node.link.step.device, node.link.step.kind);
       Key key = key_of(problem_, child);
-      if (!seen.emplace(std::pair(std::move(key.done), std::move(key.times)), true).second)
-        continue;
+      if (!seen.emplace(std::move(key.done), std::move(key.times)).second) continue;
       links.push_back(node.link);
       kept.push_back(std::move(child));
     }
