@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/notation.h"
 
 namespace tandem::lowering {
 
@@ -34,21 +35,7 @@ std::string picture_of_cycle(const Schedule& schedule, const Body& body,
   std::string text;
   for (const NodeId member : cycle) {
     if (body.is_transfer(member)) continue;
-    const DeviceId device = body.device(member, schedule.placement);
-    std::string line = fmt::format("  {} |", index(device)), marks(line.size(), ' ');
-    const std::vector<Op>& order = schedule.order[device];
-    const auto culprit = std::find(order.begin(), order.end(), body.ops[at(member)].op);
-    if (culprit == order.end()) continue;
-    const auto first = culprit - order.begin() > 6 ? culprit - 6 : order.begin();
-    const auto last = order.end() - culprit > 6 ? culprit + 6 : order.end();
-    for (auto op = first; op != last; ++op) {
-      const std::string word = fmt::format(" {}{}", traits(op->kind).notation, op->microbatch);
-      line += word;
-      marks +=
-          op == culprit ? " " + std::string(word.size() - 1, '^') : std::string(word.size(), ' ');
-    }
-    marks.erase(marks.find_last_not_of(' ') + 1);
-    text += fmt::format("\n{}\n{}", line, marks);
+    text += marked_in_order(schedule, body.ops[at(member)].op);
   }
   return text;
 }

@@ -163,4 +163,25 @@ class Printer {
 
 std::string print_schedule(const Schedule& schedule) { return Printer(schedule).print(); }
 
+std::string marked_in_order(const Schedule& schedule, const Op& op) {
+  const DeviceId device = schedule.placement.device[op.stage];
+  const std::vector<Op>& order = schedule.order[device];
+  const auto found = std::find(order.begin(), order.end(), op);
+  if (found == order.end()) return {};
+  const bool one_stage = schedule.placement.stages_on(device).size() == 1;
+  const auto first = found - order.begin() > 6 ? found - 6 : order.begin();
+  const auto last = order.end() - found > 6 ? found + 6 : order.end();
+  std::string line = fmt::format("  {} |", index(device)), marks(line.size(), ' ');
+  for (auto each = first; each != last; ++each) {
+    const std::string stage = one_stage ? "" : fmt::format("{}", index(each->stage));
+    const std::string word =
+        fmt::format(" {}{}{}", stage, traits(each->kind).notation, each->microbatch);
+    line += word;
+    marks +=
+        each == found ? " " + std::string(word.size() - 1, '^') : std::string(word.size(), ' ');
+  }
+  marks.erase(marks.find_last_not_of(' ') + 1);
+  return fmt::format("\n{}\n{}", line, marks);
+}
+
 }  // namespace tandem

@@ -43,4 +43,8 @@ std::string print_schedule(const Schedule& schedule);
 /// call the text. Whether the schedule works is not asked here: lower() and verify() do.
 Schedule parse_schedule(std::string_view text, std::string_view file = "schedule");
 
+/// The line of the device that `op` is of, and its mark on the next: "\n  1 | f0 b0 …\n ^^", six
+/// ops to either side. Empty: the order has no such op.
+std::string marked_in_order(const Schedule& schedule, const Op& op);
+
 }  // namespace tandem

@@ -56,7 +56,7 @@ void take_own_schedule(const Options& options, PlanRequest& request) {
   }
   request.schedule_file = options.text("schedule-file");
   Schedule own = read_schedule(request.schedule_file);
-  check_right(lower(own));
+  check_right(own, lower(own));
   request.devices = static_cast<std::uint16_t>(own.placement.devices * own.width);
   request.own_schedule = std::make_shared<const Schedule>(std::move(own));
 }

@@ -111,7 +111,7 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
                        plan.schedule, schedule.placement.parts(), plan.stages.size()));
   }
   Program program = lower(schedule);
-  if (plan.own_schedule != nullptr) check_right(program);
+  if (plan.own_schedule != nullptr) check_right(schedule, program);
   SlotCounts slots = count_slots(program);
   Table<StageId, StageBytes> bytes;
   for (const PartId part : schedule.placement.part) {

@@ -123,7 +123,7 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
   Priced priced = priced_schedule(options, lanes);
   Program program = lower(priced.schedule, lanes);
   if (options.has("schedule-file"))
-    check_right(lanes == TransferLanes::shared ? program : lower(priced.schedule));
+    check_right(priced.schedule, lanes == TransferLanes::shared ? program : lower(priced.schedule));
   Scenario scenario{.schedule = std::move(priced.schedule),
                     .program = std::move(program),
                     .costs = {},

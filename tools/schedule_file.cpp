@@ -1,5 +1,6 @@
 #include "tools/schedule_file.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
@@ -26,12 +27,18 @@ Schedule read_pytorch_csv(const std::string& path) {
   return parse_pytorch_csv(text_of(path), path);
 }
 
-void check_right(const Program& program) {
+void check_right(const Schedule& schedule, const Program& program) {
+  constexpr std::size_t kMostShown = 20;
   const std::vector<Violation> violations = verify(program);
   if (violations.empty()) return;
   std::string text = fmt::format("schedule \"{}\" is not right:", program.schedule());
-  for (const Violation& violation : violations)
-    text += fmt::format("\n  {}: {}", name(violation.kind), violation.message);
+  for (std::size_t i = 0; i < std::min(violations.size(), kMostShown); ++i) {
+    const Violation& violation = violations[i];
+    text += fmt::format("\n  {}: {}{}", name(violation.kind), violation.message,
+                        marked_in_order(schedule, program[violation.instruction].op));
+  }
+  if (violations.size() > kMostShown)
+    text += fmt::format("\n  and {} more", violations.size() - kMostShown);
   throw InfeasibleError(text);
 }
 

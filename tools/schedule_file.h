@@ -15,7 +15,7 @@ Schedule read_schedule(const std::string& path);
 Schedule read_pytorch_csv(const std::string& path);
 
 /// Refuses a program that would compute something else than its schedule's batches: throws
-/// InfeasibleError.
-void check_right(const Program& program);
+/// InfeasibleError, the culprits marked in their devices' orders.
+void check_right(const Schedule& schedule, const Program& program);
 
 }  // namespace tandem::tools

@@ -111,6 +111,13 @@ TEST_F(ScheduleCommand, ForeignSchedulesThatAreWrongAreRefused) {
   EXPECT_EQ(tandem("simulate --schedule-file bad.csv" + costs).code, 3);
   write("stuck.csv", "0F0,0B0\n1B0,1F0\n");
   EXPECT_EQ(tandem("simulate --schedule-file stuck.csv" + costs).code, 4);
+  write("unknown-norm.schedule",
+        "# mine  devices 2  microbatches 2\n0 | f0 f1 b0 b1 U V\n1 | f0 b0 f1 b1 U V\n");
+  const Ran ran = tandem("simulate --schedule-file unknown-norm.schedule" + costs);
+  EXPECT_EQ(ran.code, 4);
+  EXPECT_THAT(ran.err, HasSubstr("no reduce_norm of all gradients before it\n"
+                                 "  0 | f0 f1 b0 b1 U1 V1\n"
+                                 "                  ^^\n"));
   EXPECT_EQ(tandem("import --from pytorch-csv bad.csv").code, 3);
   EXPECT_EQ(tandem("import --from pytorch-csv absent.csv").code, 3);
   expect_error("import bad.csv", 2, "error: tandem import: --from is missing");
