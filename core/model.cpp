@@ -1,9 +1,9 @@
 #include "core/model.h"
 
-#include <algorithm>
 #include <array>
 
 #include "core/check.h"
+#include "core/stage_bytes.h"
 
 namespace tandem {
 namespace {
@@ -14,44 +14,6 @@ constexpr std::array<std::string_view, 3> kOptimizerNames{"sgd", "momentum", "ad
 
 std::int64_t boundary_elements(const ModelSpec& model, std::int32_t microbatch_size) {
   return std::int64_t{microbatch_size} * model.sequence * model.width;
-}
-
-/// The stash of a stage: what its layers leave, the values between them, and the numbers that the
-/// data gave a linear model's first layer, which no transfer keeps.
-std::int64_t stash_elements(const ModelSpec& model, const std::vector<LayerKind>& kinds,
-                            LayerRange layers, std::int32_t microbatch_size, Recompute recompute) {
-  const std::int64_t boundary = boundary_elements(model, microbatch_size);
-  std::int64_t elements = (layers.size() - 1) * boundary;
-  for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
-    const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
-    elements += footprint(model, kind, microbatch_size, recompute).stash;
-  }
-  const bool reads_numbers = layers.first == 0 && model.architecture == Architecture::linear;
-  return reads_numbers ? elements + boundary : elements;
-}
-
-/// Gradients inside the layers and between them.
-std::int64_t kept_elements(const ModelSpec& model, const std::vector<LayerKind>& kinds,
-                           LayerRange layers, std::int32_t microbatch_size, Recompute recompute) {
-  std::int64_t elements = (layers.size() - 1) * boundary_elements(model, microbatch_size);
-  for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
-    const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
-    elements += footprint(model, kind, microbatch_size, recompute).scratch;
-  }
-  return elements;
-}
-
-/// Of a whole backward: one layer's scratch at a time, and the gradients on its two sides.
-std::int64_t workspace_elements(const ModelSpec& model, const std::vector<LayerKind>& kinds,
-                                LayerRange layers, std::int32_t microbatch_size,
-                                Recompute recompute) {
-  std::int64_t largest = 0;
-  for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
-    const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
-    largest = std::max(largest, footprint(model, kind, microbatch_size, recompute).scratch);
-  }
-  const std::int64_t between = std::min(2, layers.size() - 1);
-  return largest + between * boundary_elements(model, microbatch_size);
 }
 
 }  // namespace
@@ -140,27 +102,22 @@ StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t m
   TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
                    layers.last <= static_cast<std::int32_t>(kinds.size()),
                layers.first, layers.last, kinds.size());
-  std::int64_t parameters = 0;
+  std::vector<LayerBytes> of_layers;
   for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
-    parameters += parameters_of(model, kinds[static_cast<std::size_t>(layer)]);
+    const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
+    const Bytes weights = parameters_of(model, kind) * element;
+    const LayerFootprint held = footprint(model, kind, microbatch_size, recompute);
+    of_layers.push_back({.weights = weights,
+                         .gradients = weights,
+                         .optimizer = optimizer_states(optimizer) * weights,
+                         .stash = held.stash * element,
+                         .kept = held.scratch * element,
+                         .scratch = held.scratch * element});
   }
-  const Bytes boundary = boundary_bytes(model, microbatch_size, element);
-  StageBytes bytes;
-  bytes[SlotKind::weights] = parameters * element;
-  bytes[SlotKind::gradients] = parameters * element;
-  bytes[SlotKind::stash] =
-      stash_elements(model, kinds, layers, microbatch_size, recompute) * element;
-  bytes[SlotKind::transit] = bytes[SlotKind::guest] = bytes[SlotKind::stash];
-  bytes[SlotKind::input] = boundary;
-  bytes[SlotKind::output] = boundary;
-  bytes[SlotKind::output_gradient] = boundary;
-  bytes[SlotKind::input_gradient] = boundary;
-  bytes[SlotKind::kept_gradients] =
-      kept_elements(model, kinds, layers, microbatch_size, recompute) * element;
-  bytes.optimizer = optimizer_states(optimizer) * parameters * element;
-  bytes.workspace = workspace_elements(model, kinds, layers, microbatch_size, recompute) * element;
-  if (recompute == Recompute::full) bytes.forward_workspace = bytes[SlotKind::stash];
-  return bytes;
+  // Of a linear model's first layer: the numbers that the data gave it.
+  const bool reads_numbers = layers.first == 0 && model.architecture == Architecture::linear;
+  return stage_bytes(of_layers, boundary_bytes(model, microbatch_size, element), recompute,
+                     reads_numbers);
 }
 
 Bytes boundary_bytes(const ModelSpec& model, std::int32_t microbatch_size, Bytes element) {

@@ -23,13 +23,18 @@ ClassBytes largest_class(const MemoryByClass& memory) {
   });
 }
 
+RangeBytes::RangeBytes(const ModelSpec& model, OptimizerKind optimizer)
+    : RangeBytes(
+          [model, optimizer](LayerRange range, std::int32_t microbatch_size, Recompute recompute) {
+            return stage_bytes(model, range, microbatch_size, optimizer, recompute);
+          }) {}
+
 const StageBytes& RangeBytes::of(LayerRange range, std::int32_t microbatch_size,
                                  Recompute recompute) {
   const std::tuple key(microbatch_size, recompute, range);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
-  return known_.emplace(key, stage_bytes(model_, range, microbatch_size, optimizer_, recompute))
-      .first->second;
+  return known_.emplace(key, source_(range, microbatch_size, recompute)).first->second;
 }
 
 Bytes stage_total(const StageSlots& slots, const StageBytes& bytes) {
@@ -53,9 +58,14 @@ Table<DeviceId, MemoryByClass> device_memory(const Program& program, const SlotC
 }
 
 std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memory, Bytes limit) {
+  return memory_miss(memory, Table<DeviceId, Bytes>(memory.size(), limit));
+}
+
+std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memory,
+                                      const Table<DeviceId, Bytes>& limits) {
   MemoryMiss miss;
   for (const DeviceId device : ids(memory)) {
-    const Bytes excess = memory[device].total() - limit;
+    const Bytes excess = memory[device].total() - limits[device];
     if (excess <= miss.excess) continue;
     const ClassBytes largest = largest_class(memory[device]);
     miss = {memory[device].total(), excess, device, largest.name, largest.bytes};

@@ -3,6 +3,7 @@
 // alone, bytes a slot on the cut alone.
 
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -29,13 +30,14 @@ ClassBytes largest_class(const MemoryByClass& memory);
 /// Bytes of layer ranges, each worked out once.
 class RangeBytes {
  public:
-  RangeBytes(ModelSpec model, OptimizerKind optimizer)
-      : model_(std::move(model)), optimizer_(optimizer) {}
+  using Source = std::function<StageBytes(LayerRange, std::int32_t microbatch_size, Recompute)>;
+  explicit RangeBytes(Source source) : source_(std::move(source)) {}
+  /// Those of the executors.
+  RangeBytes(const ModelSpec& model, OptimizerKind optimizer);
   const StageBytes& of(LayerRange range, std::int32_t microbatch_size, Recompute recompute);
 
  private:
-  ModelSpec model_;
-  OptimizerKind optimizer_;
+  Source source_;
   std::map<std::tuple<std::int32_t, Recompute, LayerRange>, StageBytes> known_;
 };
 
@@ -48,6 +50,8 @@ Table<DeviceId, MemoryByClass> device_memory(const Program& program, const SlotC
 
 /// The device that is furthest above `limit`; empty: all are within.
 std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memory, Bytes limit);
+std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memory,
+                                      const Table<DeviceId, Bytes>& limits);
 
 /// The cut whose largest stage, workspace included, is smallest: the largest device, where each has
 /// one stage. REQUIRES: no more stages than layers, no replicas.

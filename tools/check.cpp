@@ -1,7 +1,9 @@
-// tandem check PLAN: does it parse, verify and fit?
+// tandem check: does a plan, or a model on a cluster, parse, verify and fit?
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -10,6 +12,7 @@
 #include "planner/alternatives.h"
 #include "planner/candidates.h"
 #include "planner/stage_memory.h"
+#include "tools/cluster_setup.h"
 #include "tools/command.h"
 #include "tools/json_output.h"
 #include "tools/options.h"
@@ -22,7 +25,30 @@ namespace {
 
 constexpr std::size_t kMostShownViolations = 20;
 
+/// What a plan says by itself.
+constexpr const char* kOptionsOfNames[] = {
+    "schedule",  "microbatch-size", "devices",       "microbatches",    "width",
+    "recompute", "chunks",          "group",         "extra-in-flight", "replicas",
+    "waves",     "directions",      "vertical-sync", "activation-cap",  "seed",
+    "orders",    "time-limit"};
+
 using DeviceMemory = Table<DeviceId, MemoryByClass>;
+using Capacity = std::optional<Table<DeviceId, Bytes>>;
+
+/// What is checked, wherever it comes from.
+struct Subject {
+  std::string name;  // for messages: the plan's file, or the model and the cluster
+  const Plan& plan;
+  const Program& program;
+  SlotCounts slots;
+  DeviceMemory memory;
+  Capacity capacity;
+  std::vector<Alternative> (*nearest)(const Subject& subject, Bytes limit);
+  Json config;
+  Json assumptions = Json::object();
+  std::vector<std::string> warnings = {};
+  const ClusterSetup* cluster = nullptr;
+};
 
 DeviceId fullest_device(const DeviceMemory& memory) {
   DeviceId fullest{};
@@ -32,12 +58,12 @@ DeviceId fullest_device(const DeviceMemory& memory) {
   return fullest;
 }
 
-/// Throws DifferenceError when the plan's program would not run right.
-void check_program(const PreparedPlan& prepared, const std::string& path) {
-  const std::vector<Violation> violations = verify(prepared.program, prepared.slots);
+/// Throws DifferenceError when the program would not run right.
+void check_program(const Subject& subject) {
+  const std::vector<Violation> violations = verify(subject.program, subject.slots);
   if (violations.empty()) return;
-  std::string text = fmt::format("{}: the program of {} is not right: {} violations", path,
-                                 prepared.plan.schedule, violations.size());
+  std::string text = fmt::format("{}: the program of {} is not right: {} violations", subject.name,
+                                 subject.plan.schedule, violations.size());
   for (std::size_t i = 0; i < std::min(violations.size(), kMostShownViolations); ++i) {
     text += fmt::format("\n  {}: {}", name(violations[i].kind), violations[i].message);
   }
@@ -53,20 +79,23 @@ std::vector<std::string> warnings_of(const Plan& plan, const DeviceMemory& memor
       "version"};
 }
 
-void print_memory(const DeviceMemory& memory, const std::optional<Bytes>& limit) {
+void print_memory(const DeviceMemory& memory, const Capacity& capacity) {
   fmt::print("{:>6}", "device");
   for (const ClassBytes& of : classes({})) fmt::print(" {:>11}", of.name);
-  fmt::print(" {:>11}{}\n", "total", limit ? "  fits" : "");
+  fmt::print(" {:>11}{}\n", "total", capacity ? "  fits" : "");
   for (const DeviceId device : ids(memory)) {
     fmt::print("{:>6}", index(device));
     for (const ClassBytes& of : classes(memory[device]))
       fmt::print(" {:>11}", print_bytes(of.bytes));
     const Bytes total = memory[device].total();
-    fmt::print(" {:>11}{}\n", print_bytes(total), !limit ? "" : total <= *limit ? "  yes" : "  NO");
+    fmt::print(" {:>11}{}\n", print_bytes(total),
+               !capacity                      ? ""
+               : total <= (*capacity)[device] ? "  yes"
+                                              : "  NO");
   }
 }
 
-Json as_json(const DeviceMemory& memory, const std::optional<Bytes>& limit) {
+Json as_json(const DeviceMemory& memory, const Capacity& capacity) {
   Json devices = Json::array();
   for (const DeviceId device : ids(memory)) {
     Json row{{"device", index(device)}};
@@ -74,23 +103,24 @@ Json as_json(const DeviceMemory& memory, const std::optional<Bytes>& limit) {
       row[fmt::format("{}_bytes", of.name)] = of.bytes;
     }
     row["peak_bytes"] = memory[device].total();
-    row["capacity_bytes"] = limit ? Json(*limit) : Json(nullptr);
-    row["fits"] = limit ? Json(memory[device].total() <= *limit) : Json(nullptr);
+    row["capacity_bytes"] = capacity ? Json((*capacity)[device]) : Json(nullptr);
+    row["fits"] = capacity ? Json(memory[device].total() <= (*capacity)[device]) : Json(nullptr);
     devices.push_back(std::move(row));
   }
   return devices;
 }
 
 /// What is missing where, and which plans near to this one fit.
-std::string explain_misfit(const PreparedPlan& prepared, const std::string& path,
-                           const MemoryMiss& miss, Bytes limit) {
+std::string explain_misfit(const Subject& subject, const MemoryMiss& miss) {
+  const Bytes limit = (*subject.capacity)[miss.device];
   std::string text = fmt::format(
-      "{}: does not fit in {} a device: device {} needs {}, {} too much (largest: {}, {})", path,
-      print_bytes(limit), index(miss.device), print_bytes(miss.needed), print_bytes(miss.excess),
-      miss.largest, print_bytes(miss.largest_bytes));
-  const std::size_t devices = prepared.program.placement().devices;
-  if (prepared.program.placement().stages() != devices) return text;
-  const std::vector<Alternative> nearest = nearest_fits(prepared.plan, limit);
+      "{}: does not fit in {} a device: device {} needs {}, {} too much (largest: {}, {})",
+      subject.name, print_bytes(limit), index(miss.device), print_bytes(miss.needed),
+      print_bytes(miss.excess), miss.largest, print_bytes(miss.largest_bytes));
+  const Placement& placement = subject.program.placement();
+  if (placement.stages() != placement.devices) return text;
+  const auto least = std::min_element(subject.capacity->begin(), subject.capacity->end());
+  const std::vector<Alternative> nearest = subject.nearest(subject, *least);
   if (nearest.empty()) return text + "; no plan near to it fits";
   text += "; these fit:";
   for (const Alternative& one : nearest) {
@@ -100,47 +130,109 @@ std::string explain_misfit(const PreparedPlan& prepared, const std::string& path
   return text;
 }
 
-}  // namespace
+int report(const Subject& subject, bool json) {
+  check_program(subject);
+  const DeviceMemory& memory = subject.memory;
+  const DeviceId fullest = fullest_device(memory);
+  const ClassBytes largest = largest_class(memory[fullest]);
+  const std::optional<MemoryMiss> miss =
+      subject.capacity ? memory_miss(memory, *subject.capacity) : std::nullopt;
+  const std::string misfit = miss ? explain_misfit(subject, *miss) : "";
+  if (json) {
+    if (miss) throw InfeasibleError(misfit);
+    print_result("check", subject.config, subject.assumptions,
+                 {{"instructions", subject.program.size()},
+                  {"violations", 0},
+                  {"fullest_device", index(fullest)},
+                  {"largest_class", largest.name},
+                  {"devices", as_json(memory, subject.capacity)}},
+                 subject.warnings);
+    return 0;
+  }
+  if (subject.cluster != nullptr) {
+    fmt::print("{}\n", subject.cluster->summary());
+  } else {
+    fmt::print("{}: {}\n", subject.name, describe(subject.plan));
+  }
+  fmt::print("verified: {} instructions a batch, right for a run of any length\n\n",
+             subject.program.size());
+  print_memory(memory, subject.capacity);
+  fmt::print("\nFullest: device {}, {}; most of it {}, {}.\n", index(fullest),
+             print_bytes(memory[fullest].total()), largest.name, print_bytes(largest.bytes));
+  if (subject.cluster != nullptr) {
+    fmt::print("\nAssumed, not measured:\n");
+    for (const std::string& line : subject.cluster->assumption_lines()) fmt::print("  {}\n", line);
+  }
+  for (const std::string& warning : subject.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  if (miss) throw InfeasibleError(misfit);
+  return 0;
+}
 
-int run_check(const Arguments& arguments) {
-  Options options("check", "PLAN [--memory SIZE] [--clip NORM]",
-                  "Parses, lowers and verifies a plan, and counts its memory, device by device.");
-  options.words("PLAN", 1, 1)
-      .value("memory", "SIZE", "of each device, such as 16GiB: does it fit?");
-  add_clip_option(options);
-  add_post_validation_option(options);
-  options.parse(arguments);
+int check_plan(const Options& options) {
+  for (const char* name : kOptionsOfNames) {
+    if (options.has(name))
+      throw UsageError(fmt::format("tandem check: the plan says --{} already", name));
+  }
   const std::string& path = options.words()[0];
   const std::optional<Bytes> limit = options.bytes("memory");
   const PreparedPlan prepared =
       prepare_plan(path, global_norm(options), options.has("post-validation"));
-  check_program(prepared, path);
-  const DeviceMemory memory = planned_memory(prepared);
-  const DeviceId fullest = fullest_device(memory);
-  const ClassBytes largest = largest_class(memory[fullest]);
-  const std::optional<MemoryMiss> miss = limit ? memory_miss(memory, *limit) : std::nullopt;
-  const std::string misfit = miss ? explain_misfit(prepared, path, *miss, *limit) : "";
-  const std::vector<std::string> warnings = warnings_of(prepared.plan, memory);
-  if (options.has("json")) {
-    if (miss) throw InfeasibleError(misfit);
-    print_result("check", {{"plan", path}, {"memory_bytes", limit ? Json(*limit) : Json(nullptr)}},
-                 Json::object(),
-                 {{"instructions", prepared.program.size()},
-                  {"violations", 0},
-                  {"fullest_device", index(fullest)},
-                  {"largest_class", largest.name},
-                  {"devices", as_json(memory, limit)}},
-                 warnings);
-    return 0;
-  }
-  fmt::print("{}: {}\nverified: {} instructions a batch, right for a run of any length\n\n", path,
-             describe(prepared.plan), prepared.program.size());
-  print_memory(memory, limit);
-  fmt::print("\nFullest: device {}, {}; most of it {}, {}.\n", index(fullest),
-             print_bytes(memory[fullest].total()), largest.name, print_bytes(largest.bytes));
-  for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
-  if (miss) throw InfeasibleError(misfit);
-  return 0;
+  DeviceMemory memory = planned_memory(prepared);
+  Capacity capacity;
+  if (limit) capacity.emplace(memory.size(), *limit);
+  std::vector<std::string> warnings = warnings_of(prepared.plan, memory);
+  return report({.name = path,
+                 .plan = prepared.plan,
+                 .program = prepared.program,
+                 .slots = prepared.slots,
+                 .memory = std::move(memory),
+                 .capacity = std::move(capacity),
+                 .nearest = [](const Subject& subject,
+                               Bytes bytes) { return nearest_fits(subject.plan, bytes); },
+                 .config = {{"plan", path}, {"memory_bytes", limit ? Json(*limit) : Json(nullptr)}},
+                 .warnings = std::move(warnings)},
+                options.has("json"));
+}
+
+int check_cluster(const Options& options) {
+  const ClusterSetup setup = make_cluster_setup(options);
+  const ClusterPlan& made = setup.made;
+  return report({.name = fmt::format("{} on {}", made.plan.model.name, setup.cluster.name()),
+                 .plan = made.plan,
+                 .program = made.program,
+                 .slots = count_slots(made.program),
+                 .memory = made.memory,
+                 .capacity = made.capacity,
+                 .nearest =
+                     [](const Subject& subject, Bytes bytes) {
+                       const ClusterSetup& on = *subject.cluster;
+                       return nearest_fits(subject.plan, bytes,
+                                           analytic_range_bytes(subject.plan, on.assumptions),
+                                           on.cluster.size() / subject.plan.width);
+                     },
+                 .config = setup.config(),
+                 .assumptions = setup.stated(),
+                 .cluster = &setup},
+                options.has("json"));
+}
+
+}  // namespace
+
+int run_check(const Arguments& arguments) {
+  Options options("check", "PLAN | --model NAME --cluster NAME --schedule NAME [options]",
+                  "Parses, lowers and verifies a plan, or a model on a cluster, and counts its "
+                  "memory, device by device.");
+  options.words("PLAN", 0, 1)
+      .value("memory", "SIZE", "of each device, such as 16GiB: does it fit?")
+      .value("schedule", "NAME", "on a cluster: name of a schedule")
+      .value("microbatch-size", "B", "on a cluster: samples of a microbatch (default 1)");
+  add_cluster_options(options);
+  add_schedule_options(options);
+  options.parse(arguments);
+  const bool on_cluster = names_a_cluster(options);
+  if (on_cluster == !options.words().empty())
+    throw UsageError("tandem check: give a plan, or a --model on a --cluster");
+  return on_cluster ? check_cluster(options) : check_plan(options);
 }
 
 }  // namespace tandem::tools

@@ -31,12 +31,12 @@ constexpr Command kCommands[] = {
     {"import", "reads a schedule from another program's format", run_import},
     {"tokens", "writes texts as a token file to train on", run_tokens},
     {"train", "trains for real by the same program", run_train},
+    {"catalog", "devices, cluster nodes and models known by name", run_catalog},
     {"compare", "the error of a prediction, op by op", run_compare},
     {"trace", "trace check FILE: nesting, lanes, flows and counters of a trace", run_trace},
     {"version", "the version of this build", run_version},
     {"sweep", "not in this version", nullptr},
     {"export", "not in this version", nullptr},
-    {"catalog", "not in this version", nullptr},
     {"completion", "not in this version", nullptr},
 };
 

@@ -7,6 +7,7 @@
 
 #include "core/lower.h"
 #include "simulator/cost/stage_costs.h"
+#include "tools/cluster_setup.h"
 #include "tools/cost_options.h"
 #include "tools/plan_setup.h"
 #include "tools/schedule_file.h"
@@ -62,6 +63,14 @@ Schedule schedule_of_file(const Options& options) {
       throw UsageError(fmt::format("tandem simulate: the schedule file says --{} already", name));
   }
   return read_schedule(options.text("schedule-file"));
+}
+
+/// --memory, the same for all.
+std::optional<Table<DeviceId, Bytes>> capacity_of_each(const Options& options,
+                                                       std::size_t devices) {
+  const std::optional<Bytes> memory = options.bytes("memory");
+  if (!memory) return std::nullopt;
+  return Table<DeviceId, Bytes>(devices, *memory);
 }
 
 /// A schedule with the costs that it is simulated at, and may be ordered by.
@@ -129,7 +138,7 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
                     .costs = {},
                     .activation_after_input = priced.costs.activation_after_input,
                     .memory = {},
-                    .capacity = options.bytes("memory"),
+                    .capacity = {},
                     .stash = {},
                     .search = std::move(priced.search),
                     .config = {},
@@ -146,6 +155,7 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
     for (const PartId part : placement.part) held.push_back(priced.costs.held[part]);
     scenario.memory = activation_memory(scenario.program, held);
   }
+  scenario.capacity = capacity_of_each(options, placement.devices);
   scenario.costs = price(scenario.program, cost_model(placement, std::move(priced.costs.times)));
   return scenario;
 }
@@ -194,11 +204,12 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
                     .costs = {},
                     .microbatch_size = plan.microbatch_size,
                     .memory = std::move(memory),
-                    .capacity = options.bytes("memory"),
+                    .capacity = {},
                     .stash = Table<StageId, Bytes>(prepared.bytes.size()),
                     .search = {},
                     .config = {},
                     .assumptions = {}};
+  scenario.capacity = capacity_of_each(options, scenario.program.placement().devices);
   for (const StageId stage : ids(prepared.bytes))
     (*scenario.stash)[stage] = prepared.bytes[stage][SlotKind::stash];
   scenario.costs = price(scenario.program, cost_model(scenario.program.placement(), costs));
@@ -210,6 +221,40 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
   if (options.has("link-rate")) scenario.config["link_bytes_per_s"] = *options.rate("link-rate");
   scenario.assumptions["profile"] = {
       {"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
+  return scenario;
+}
+
+Scenario from_cluster(const Options& options, TransferLanes lanes) {
+  ClusterSetup setup = make_cluster_setup(options);
+  ClusterPlan& made = setup.made;
+  const Plan& plan = made.plan;
+  Program program =
+      lanes == TransferLanes::shared ? std::move(made.program) : lower(made.schedule, lanes);
+  ClusterUse use{.tokens = plan.model.sequence,
+                 .flops = model_flops(plan.model),
+                 .devices = setup.devices_used(),
+                 .summary = setup.summary(),
+                 .assumptions = setup.assumption_lines()};
+  use.flops_done = use.flops;
+  if (plan.recompute == Recompute::full) use.flops_done += forward_flops(plan.model);
+  for (std::size_t device = 0; device < use.devices; ++device) {
+    use.peak_flops_per_s += setup.cluster[id_at<DeviceId>(device)].flops(setup.assumptions.format);
+  }
+  Scenario scenario{.schedule = made.schedule,
+                    .program = std::move(program),
+                    .costs = {},
+                    .microbatch_size = plan.microbatch_size,
+                    .memory = std::move(made.memory),
+                    .capacity = std::move(made.capacity),
+                    .stash = Table<StageId, Bytes>(made.bytes.size()),
+                    .search = {},
+                    .use = std::move(use),
+                    .config = setup.config(),
+                    .assumptions = setup.stated()};
+  for (const StageId stage : ids(made.bytes))
+    (*scenario.stash)[stage] = made.bytes[stage][SlotKind::stash];
+  scenario.costs = price(scenario.program, cost_model(made.schedule.placement, made.costs));
+  scenario.config.update(as_json(schedule_request(plan)));
   return scenario;
 }
 
@@ -229,16 +274,22 @@ void add_scenario_options(Options& options) {
       .value("lanes", "KIND", "shared|ideal: whether a transfer occupies a link (default shared)")
       .value("microbatch-size", "B", "samples of a microbatch (default 1)")
       .value("memory", "SIZE", "capacity of each device, such as 16GiB");
-  for (const char* name : {"model", "cluster", "report"}) options.absent(name);
+  add_cluster_options(options);
+  options.absent("report");
 }
 
 Scenario make_scenario(const Options& options) {
   const bool ideal = options.choice("lanes", {"shared", "ideal"}) == "ideal";
   const TransferLanes lanes = ideal ? TransferLanes::ideal : TransferLanes::shared;
-  Scenario scenario =
-      options.words().empty() ? from_names(options, lanes) : from_plan(options, lanes);
+  const bool on_cluster = names_a_cluster(options);
+  if (on_cluster && !options.words().empty())
+    throw UsageError("tandem simulate: give a plan, or a --model on a --cluster");
+  Scenario scenario = on_cluster                ? from_cluster(options, lanes)
+                      : options.words().empty() ? from_names(options, lanes)
+                                                : from_plan(options, lanes);
   scenario.assumptions["lanes"] = ideal ? "ideal" : "shared";
-  scenario.assumptions["contention"] = "none: no two lanes share a link";
+  scenario.assumptions["contention"] =
+      on_cluster ? "replicas share links; nothing else does" : "none: no two lanes share a link";
   return scenario;
 }
 

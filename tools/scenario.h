@@ -1,9 +1,10 @@
 #pragma once
-// What `simulate` is asked about, from whatever source: a plan and its profile, a file of costs, or
-// plain costs.
+// What `simulate` is asked about, from whatever source: a plan and its profile, a model on a
+// cluster, a file of costs, or plain costs.
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/cost.h"
 #include "core/memory.h"
@@ -14,6 +15,17 @@
 
 namespace tandem::tools {
 
+/// What a sample is, and who works at it.
+struct ClusterUse {
+  std::int32_t tokens = 1;      // of a sample
+  double flops = 0;             // of a sample, nothing computed again
+  double flops_done = 0;        // with what is
+  std::size_t devices = 1;      // all pipelines' devices
+  double peak_flops_per_s = 0;  // of all of them, in the number format used
+  std::string summary = {};     // model, cluster, shape
+  std::vector<std::string> assumptions = {};
+};
+
 struct Scenario {
   Schedule schedule;
   Program program;
@@ -21,9 +33,10 @@ struct Scenario {
   std::int32_t microbatch_size = 1;
   double activation_after_input = 1.0;                   // G/A
   std::optional<Table<DeviceId, MemoryByClass>> memory;  // absent: nothing is known in bytes
-  std::optional<Bytes> capacity;                         // of each device
+  std::optional<Table<DeviceId, Bytes>> capacity;
   std::optional<Table<StageId, Bytes>> stash;  // bytes of one microbatch, for the trace's curve
   std::optional<OrderSearch> search;           // of the schedule `search`
+  std::optional<ClusterUse> use = {};          // of a model on a cluster
   Json config, assumptions;
 };
 

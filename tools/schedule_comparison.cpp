@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "simulator/simulate.h"
+#include "tools/cluster_setup.h"
 #include "tools/scenario.h"
 #include "tools/schedule_options.h"
 #include "tools/simulation_report.h"
@@ -50,7 +51,11 @@ class Comparison {
   Comparison(Options options, std::int64_t batches)
       : options_(std::move(options)), names_(names_of(options_)), batches_(batches) {
     check_options();
-    if (!options_.has("costs-per") && !options_.has("costs")) options_.set("costs-per", "device");
+    const bool on_cluster = names_a_cluster(options_);
+    if (on_cluster && !(options_.has("width") && options_.has("depth")))
+      throw UsageError("tandem simulate: give --width and --depth to compare schedules");
+    if (!on_cluster && !options_.has("costs-per") && !options_.has("costs"))
+      options_.set("costs-per", "device");
   }
 
   /// The fastest first, those that refuse last.

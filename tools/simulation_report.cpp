@@ -28,10 +28,27 @@ void print_memory(const Scenario& scenario) {
                print_bytes(of.weights), print_bytes(of.versions), print_bytes(of.gradients),
                print_bytes(of.optimizer), print_bytes(of.activations), print_bytes(of.buffers),
                print_bytes(of.total()),
-               !scenario.capacity                 ? ""
-               : of.total() <= *scenario.capacity ? "  yes"
-                                                  : "  NO");
+               !scenario.capacity                           ? ""
+               : of.total() <= (*scenario.capacity)[device] ? "  yes"
+                                                            : "  NO");
   }
+}
+
+/// Of one device, by the flops of a sample.
+double flops_per_device(const ClusterUse& use, double flops, double samples_per_s) {
+  return samples_per_s * flops / static_cast<double>(use.devices);
+}
+
+void print_rates(const ClusterUse& use, double samples_per_s) {
+  const double rate = flops_per_device(use, use.flops, samples_per_s);
+  const double peak = use.peak_flops_per_s / static_cast<double>(use.devices);
+  fmt::print("{:.4g} tokens/s; {:.4g} TFLOP/s a device, {:.1f} % of peak",
+             samples_per_s * use.tokens, rate / 1e12, 100.0 * rate / peak);
+  if (use.flops_done > use.flops) {
+    fmt::print(", {:.4g} with what is computed again",
+               flops_per_device(use, use.flops_done, samples_per_s) / 1e12);
+  }
+  fmt::print("\n");
 }
 
 }  // namespace
@@ -44,6 +61,7 @@ double samples_per_s(const Scenario& scenario, const SimulationResult& result) {
 
 void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches) {
   const Program& program = scenario.program;
+  if (scenario.use) fmt::print("{}\n\n", scenario.use->summary);
   fmt::print("{}: {} batch{} of {} microbatches in {}; bubble {:.1f} % of it\n", program.schedule(),
              batches, batches == 1 ? "" : "es", program.microbatches(),
              print_duration(result.makespan),
@@ -54,6 +72,7 @@ void print_summary(const Scenario& scenario, const SimulationResult& result, std
              result.cycle_batches == 1
                  ? ""
                  : fmt::format(", repeating every {} batches", result.cycle_batches));
+  if (scenario.use) print_rates(*scenario.use, samples_per_s(scenario, result));
   fmt::print("\n{:>6} {:>11} {:>11} {:>16} {:>11} {:>9}\n", "device", "busy", "bubble",
              "exposed transfer", "activations", "versions");
   for (const DeviceId device : ids(result.devices)) {
@@ -65,6 +84,10 @@ void print_summary(const Scenario& scenario, const SimulationResult& result, std
   }
   if (scenario.memory) print_memory(scenario);
   if (scenario.search) fmt::print("\n{}", search_text(*scenario.search));
+  if (scenario.use) {
+    fmt::print("\nAssumed, not measured:\n");
+    for (const std::string& line : scenario.use->assumptions) fmt::print("  {}\n", line);
+  }
   for (const std::string& warning : warnings_of(result))
     fmt::print(stderr, "warning: {}\n", warning);
 }
@@ -88,8 +111,9 @@ Json result_json(const Scenario& scenario, const SimulationResult& result) {
       row["bytes_by_class"] = memory_json(memory);
     }
     if (scenario.capacity) {
-      row["capacity_bytes"] = *scenario.capacity;
-      if (scenario.memory) row["fits"] = (*scenario.memory)[device].total() <= *scenario.capacity;
+      const Bytes capacity = (*scenario.capacity)[device];
+      row["capacity_bytes"] = capacity;
+      if (scenario.memory) row["fits"] = (*scenario.memory)[device].total() <= capacity;
     }
     devices.push_back(std::move(row));
   }
@@ -105,6 +129,13 @@ Json result_json(const Scenario& scenario, const SimulationResult& result) {
             {"bubble_of_ideal", ratio(result.makespan - result.ideal, result.ideal)},
             {"devices", std::move(devices)}};
   if (scenario.search) json["search"] = search_json(*scenario.search);
+  if (scenario.use) {
+    const double samples = samples_per_s(scenario, result);
+    json["tokens_per_s"] = samples * scenario.use->tokens;
+    json["flops_per_s_per_device"] = flops_per_device(*scenario.use, scenario.use->flops, samples);
+    json["flops_per_s_per_device_with_recomputation"] =
+        flops_per_device(*scenario.use, scenario.use->flops_done, samples);
+  }
   return json;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Every file that tandem reads or writes as JSON: model, plan, profile, costs (core/README.md,
-// "Files").
+// Every file that tandem reads or writes as JSON: model, cluster, plan, profile, costs
+// (core/README.md, "Files").
 //
 // read_x reads a file. parse_x reads a text; `file` is for messages. Both throw InputError with
 // every complaint found; what they return satisfies everything that the file's format asks. x_text
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cluster.h"
 #include "core/model.h"
 #include "core/plan.h"
 #include "core/units.h"
@@ -21,6 +22,10 @@ ModelSpec read_model(const std::string& path);
 ModelSpec parse_model(const std::string& file, std::string text);
 std::string model_text(const ModelSpec& model);
 void write_model(const std::string& path, const ModelSpec& model);
+
+/// Names of devices and groups that the file does not define are the catalogue's (core/catalog.h).
+ClusterSpec read_cluster(const std::string& path);
+ClusterSpec parse_cluster(const std::string& file, std::string text);
 
 /// Whether the schedule exists and serves the request is the caller's question.
 Plan read_plan(const std::string& path);

@@ -72,7 +72,9 @@ Duration overlapped_time(OpKind kind, const StageTimes& times) {
   return alone;
 }
 
-static Duration transfer_time(const StageCosts& costs, DeviceId source, DeviceId target) {
+static Duration transfer_time(const StageCosts& costs, std::size_t devices, DeviceId source,
+                              DeviceId target) {
+  if (!costs.ways.empty()) return costs.ways[index(source) * devices + index(target)];
   if (costs.links.empty()) return costs.transfer;
   const std::size_t first = std::min(index(source), index(target));
   const std::size_t last = std::max(index(source), index(target));
@@ -83,9 +85,12 @@ static Duration transfer_time(const StageCosts& costs, DeviceId source, DeviceId
 
 CostModel cost_model(const Placement& placement, StageCosts costs) {
   TANDEM_CHECK(costs.parts.size() == placement.parts(), costs.parts.size(), placement.parts());
-  return [part = placement.part, costs = std::move(costs)](const CostKey& key) -> Duration {
+  const std::size_t devices = placement.devices;
+  TANDEM_CHECK(costs.ways.empty() || costs.ways.size() == devices * devices, costs.ways.size(),
+               devices);
+  return [part = placement.part, devices, costs = std::move(costs)](const CostKey& key) {
     const StageTimes& times = costs.parts[part[key.stage]];
-    const auto transfer = [&] { return transfer_time(costs, key.source, key.target); };
+    const auto transfer = [&] { return transfer_time(costs, devices, key.source, key.target); };
     if (moves_stash(key.kind)) return times.move.value_or(transfer());
     if (is_transfer(key.kind)) return transfer();
     if (key.kind == OpKind::reduce_tied) return costs.reduce_tied;

@@ -35,6 +35,7 @@ struct StageCosts {
   Duration transfer{};  // every edge between different devices; an edge on one device is free
   std::vector<Duration> links = {};  // instead, from each device to the next, where they differ; an
                                      // edge between others passes all those between
+  std::vector<Duration> ways = {};   // instead, from each device to each: row by row
   Duration reduce_tied{};            // sum of the gradients that tied parts share
   Duration norm{};                   // of all gradients of an update, until every stage knows it
 };

@@ -31,6 +31,7 @@ TEST(Readme, ExamplesAreRead) {
   const std::string readme = read_file(TANDEM_SOURCE_DIR "/core/README.md", kMost);
   const std::vector<std::pair<std::string, std::function<void(const std::string&)>>> formats{
       {"model.json", [](const std::string& text) { parse_model("model.json", text); }},
+      {"cluster.json", [](const std::string& text) { parse_cluster("cluster.json", text); }},
       {"plan.json", [](const std::string& text) { parse_plan("plan.json", text); }},
       {"profile.json", [](const std::string& text) { parse_profile("profile.json", text); }},
       {"costs.json", [](const std::string& text) { parse_costs("costs.json", text); }}};

@@ -93,8 +93,8 @@ TEST_F(OptionsOfCommands, SurplusAndMissingWordsAreNamed) {
   expect_error("train", 2,
                "error: tandem train: PLAN is missing (usage: tandem train PLAN [options])");
   expect_error("check a b", 2,
-               "error: tandem check: unexpected \"b\" (usage: tandem check PLAN [--memory SIZE] "
-               "[--clip NORM])");
+               "error: tandem check: unexpected \"b\" (usage: tandem check PLAN | --model NAME "
+               "--cluster NAME --schedule NAME [options])");
   expect_error("compare a", 2,
                "error: tandem compare: SIMULATED and MEASURED is missing (usage: tandem compare "
                "SIMULATED MEASURED [options])");

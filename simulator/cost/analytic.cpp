@@ -1,0 +1,293 @@
+#include "simulator/cost/analytic.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/stage_bytes.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr double kLongestLayer = 86'400.0;  // a day
+constexpr Bytes kMaskBytes = 1;             // of dropout, for an element
+constexpr Bytes kLossBytes = 4;             // logits enter the loss in fp32
+constexpr Bytes kStateBytes = 4;            // of the optimizer, in fp32
+
+void check_transformer(const ModelSpec& model) {
+  if (model.architecture == Architecture::gpt2) return;
+  throw InputError(fmt::format(
+      "model {}: a chain of linear maps has no analytic costs: give a profile", model.name));
+}
+
+struct Seconds {
+  double forward = 0, backward_input = 0, backward_weight = 0, update = 0, again = 0;
+};
+
+/// Kernels of one layer, added up.
+class Kernels {
+ public:
+  Kernels(const DeviceSpec& device, const AnalyticAssumptions& assumptions)
+      : element_(static_cast<double>(bytes_of(assumptions.format))),
+        flops_per_s_(device.flops(assumptions.format) * assumptions.product_fraction),
+        bytes_per_s_(device.memory_bytes_per_s * assumptions.memory_fraction) {}
+
+  double element() const { return element_; }
+  double kernel(double flops, double bytes) const {
+    return std::max(flops / flops_per_s_, bytes / bytes_per_s_);
+  }
+
+  /// y = xW, of (rows × in) and (in × out), with both gradients; that of W is added to a sum.
+  void product(double rows, double in, double out) {
+    const double flops = 2 * rows * in * out;
+    const double moved = element_ * (rows * in + in * out + rows * out);
+    seconds.forward += kernel(flops, moved);
+    seconds.backward_input += kernel(flops, moved);
+    seconds.backward_weight += kernel(flops, moved + element_ * in * out);
+  }
+
+  /// What only moves bytes.
+  void pass(double forward, double backward) {
+    seconds.forward += kernel(0, forward);
+    seconds.backward_input += kernel(0, backward);
+  }
+
+  void layer_norm(double elements) { pass(2 * element_ * elements, 3 * element_ * elements); }
+  /// Dropout of a block's output, and the residual sum.
+  void residual(double elements) {
+    pass((3 * element_ + kMaskBytes) * elements, (4 * element_ + kMaskBytes) * elements);
+  }
+
+  Seconds seconds;
+
+ private:
+  double element_, flops_per_s_, bytes_per_s_;
+};
+
+struct Shape {
+  double tokens, width, sequence, scores, vocabulary;
+};
+
+Shape shape_of(const ModelSpec& model, std::int32_t microbatch_size) {
+  const double samples = microbatch_size, sequence = model.sequence;
+  return {.tokens = samples * sequence,
+          .width = static_cast<double>(model.width),
+          .sequence = sequence,
+          .scores = samples * model.heads * sequence * sequence,
+          .vocabulary = static_cast<double>(model.vocabulary)};
+}
+
+/// Scores, softmax, dropout, weighted values. Its backward needs no weight gradient.
+void attention_core(Kernels& kernels, const Shape& shape, const AnalyticAssumptions& assumptions,
+                    Recompute recompute) {
+  const double element = kernels.element();
+  const double flops = 2 * shape.tokens * shape.sequence * shape.width;  // of one product
+  const double values = element * shape.tokens * shape.width;
+  if (assumptions.attention == AttentionKernel::flash) {
+    // Two products forward, five backward, the causal half of each.
+    kernels.seconds.forward += kernels.kernel(flops, 4 * values);
+    kernels.seconds.backward_input += kernels.kernel(2.5 * flops, 8 * values);
+    return;
+  }
+  const double product = kernels.kernel(flops, 2 * values + element * shape.scores);
+  const double softmax = kernels.kernel(0, 2 * element * shape.scores);
+  const double dropout = kernels.kernel(0, (2 * element + kMaskBytes) * shape.scores);
+  const double forward = 2 * product + softmax + dropout;
+  kernels.seconds.forward += forward;
+  kernels.seconds.backward_input +=
+      4 * product + kernels.kernel(0, 3 * element * shape.scores) + dropout;
+  if (recompute == Recompute::selective) kernels.seconds.again += forward;
+}
+
+Seconds layer_seconds(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
+                      Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
+                      const AnalyticAssumptions& assumptions) {
+  Kernels kernels(device, assumptions);
+  const Shape shape = shape_of(model, microbatch_size);
+  const double element = kernels.element(), d = shape.width, elements = shape.tokens * d;
+  switch (kind) {
+    case LayerKind::embedding:
+      kernels.pass((3 * element + kMaskBytes) * elements, (2 * element + kMaskBytes) * elements);
+      kernels.seconds.backward_weight += kernels.kernel(0, 3 * element * elements);
+      break;
+    case LayerKind::attention:
+      kernels.layer_norm(elements);
+      kernels.product(shape.tokens, d, 3 * d);
+      attention_core(kernels, shape, assumptions, recompute);
+      kernels.product(shape.tokens, d, d);
+      kernels.residual(elements);
+      break;
+    case LayerKind::mlp:
+      kernels.layer_norm(elements);
+      kernels.product(shape.tokens, d, 4 * d);
+      kernels.pass(8 * element * elements, 12 * element * elements);  // GELU
+      kernels.product(shape.tokens, 4 * d, d);
+      kernels.residual(elements);
+      break;
+    case LayerKind::head: {
+      const double logits = shape.tokens * shape.vocabulary;
+      kernels.layer_norm(elements);
+      kernels.product(shape.tokens, d, shape.vocabulary);
+      kernels.pass((element + kLossBytes) * logits, (kLossBytes + element) * logits);
+      break;
+    }
+    case LayerKind::linear:
+    case LayerKind::squared_error:
+      check_transformer(model);
+  }
+  // Reads the gradient, clears it, writes the weights; reads and writes the states and, of 16-bit
+  // weights, the master copy. 32-bit weights are read themselves.
+  const bool narrow = element < kStateBytes;
+  const double states = optimizer_states(optimizer) + (narrow ? 1 : 0);
+  const double moved = 2.0 * kStateBytes * states + (narrow ? 3 : 4) * element;
+  kernels.seconds.update =
+      kernels.kernel(0, moved * static_cast<double>(parameters_of(model, kind)));
+  return kernels.seconds;
+}
+
+Duration duration(double seconds) {
+  if (!(seconds <= kLongestLayer))
+    throw InputError(fmt::format(
+        "a layer would take {:.3g} s for a microbatch: expected at most a day", seconds));
+  return Duration(std::llround(seconds * 1e9));
+}
+
+constexpr std::array<Duration StageTimes::*, 6> kTimes{
+    &StageTimes::forward,        &StageTimes::recompute,       &StageTimes::backward,
+    &StageTimes::backward_input, &StageTimes::backward_weight, &StageTimes::update};
+
+}  // namespace
+
+std::string_view name(AttentionKernel kernel) {
+  return kernel == AttentionKernel::plain ? "plain" : "flash";
+}
+
+AnalyticLayers::AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_size,
+                               Recompute recompute, OptimizerKind optimizer,
+                               const DeviceSpec& device, const AnalyticAssumptions& assumptions) {
+  check_transformer(model);
+  if (device.flops(assumptions.format) == 0.0) {
+    throw InputError(fmt::format("{} has no peak for {}: --dtype with a format that it has",
+                                 device.name, name(assumptions.format)));
+  }
+  sums_.emplace_back();
+  for (const LayerKind kind : layers_of(model)) {
+    const Seconds seconds =
+        layer_seconds(model, kind, microbatch_size, recompute, optimizer, device, assumptions);
+    StageTimes sum = sums_.back();
+    const Duration forward = duration(seconds.forward),
+                   input = duration(seconds.backward_input + seconds.again),
+                   weight = duration(seconds.backward_weight);
+    sum.forward += forward;
+    sum.recompute += forward;
+    sum.backward_input += input;
+    sum.backward_weight += weight;
+    sum.backward += input + weight;
+    sum.update += duration(seconds.update);
+    sums_.push_back(sum);
+  }
+}
+
+StageTimes AnalyticLayers::of(LayerRange range) const {
+  const StageTimes& before = sums_[static_cast<std::size_t>(range.first)];
+  StageTimes times = sums_[static_cast<std::size_t>(range.last)];
+  for (const auto member : kTimes) times.*member -= before.*member;
+  return times;
+}
+
+namespace {
+
+/// Bytes of one microbatch in a layer; its input is the boundary's.
+LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Shape& shape,
+                       OptimizerKind optimizer, Recompute recompute,
+                       const AnalyticAssumptions& assumptions) {
+  const Bytes element = bytes_of(assumptions.format);
+  const auto parameters = static_cast<double>(parameters_of(model, kind));
+  const auto wide = static_cast<double>(element);
+  const double states = optimizer_states(optimizer) + (element < kStateBytes ? 1 : 0);
+  const double elements = shape.tokens * shape.width;
+  const bool stores_scores =
+      assumptions.attention == AttentionKernel::plain && recompute != Recompute::selective;
+  double stash = 0, kept = 0, scratch = 0;
+  switch (kind) {
+    case LayerKind::embedding:
+      stash = kMaskBytes * elements;
+      break;
+    case LayerKind::attention:
+      // Output of the norm, q, k, v, weighted values; mask of the output.
+      stash = (5 * wide + kMaskBytes) * elements;
+      if (stores_scores) stash += (2 * wide + kMaskBytes) * shape.scores;
+      kept = scratch = 4 * wide * elements;
+      if (assumptions.attention == AttentionKernel::plain) scratch += 2 * wide * shape.scores;
+      break;
+    case LayerKind::mlp:
+      // Output of the norm, input and output of GELU; mask of the output.
+      stash = (9 * wide + kMaskBytes) * elements;
+      kept = scratch = 5 * wide * elements;
+      break;
+    case LayerKind::head:
+      stash = wide * elements + kLossBytes * shape.tokens * shape.vocabulary;
+      kept = scratch = wide * shape.tokens * shape.vocabulary;
+      break;
+    case LayerKind::linear:
+    case LayerKind::squared_error:
+      check_transformer(model);
+  }
+  const double all = stash + kept + scratch + parameters * (2 * wide + kStateBytes * states);
+  if (!(all < 0x1p44)) {
+    throw InputError(
+        fmt::format("layer {} of model {} would take {:.3g} bytes: expected at most "
+                    "2^44",
+                    name(kind), model.name, all));
+  }
+  const auto bytes = [](double value) { return static_cast<Bytes>(value); };
+  return {.weights = bytes(wide * parameters),
+          .gradients = bytes(wide * parameters),
+          .optimizer = bytes(kStateBytes * states * parameters),
+          .stash = bytes(stash),
+          .kept = bytes(kept),
+          .scratch = bytes(scratch)};
+}
+
+}  // namespace
+
+StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
+                                std::int32_t microbatch_size, OptimizerKind optimizer,
+                                Recompute recompute, const AnalyticAssumptions& assumptions) {
+  const std::vector<LayerKind> kinds = layers_of(model);
+  TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
+                   layers.last <= static_cast<std::int32_t>(kinds.size()),
+               layers.first, layers.last, kinds.size());
+  const Shape shape = shape_of(model, microbatch_size);
+  std::vector<LayerBytes> of_layers;
+  for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
+    of_layers.push_back(layer_bytes(model, kinds[static_cast<std::size_t>(layer)], shape, optimizer,
+                                    recompute, assumptions));
+  }
+  return stage_bytes(
+      of_layers, boundary_bytes(model, microbatch_size, bytes_of(assumptions.format)), recompute);
+}
+
+double forward_flops(const ModelSpec& model) {
+  check_transformer(model);
+  const Shape shape = shape_of(model, 1);
+  const double s = shape.sequence, d = shape.width;
+  return model.blocks * (24 * s * d * d + 4 * s * s * d) + 2 * s * d * shape.vocabulary;
+}
+
+double model_flops(const ModelSpec& model) { return 3 * forward_flops(model); }
+
+Duration ring_all_reduce(Bytes bytes, std::int64_t devices, double bytes_per_s, Duration latency) {
+  if (devices <= 1) return {};
+  const std::int64_t steps = 2 * (devices - 1);
+  const double share = static_cast<double>(bytes) / static_cast<double>(devices);
+  const double moved = static_cast<double>(steps) * share / bytes_per_s;
+  return steps * latency + Duration(std::llround(moved * 1e9));
+}
+
+}  // namespace tandem

@@ -1,0 +1,66 @@
+#pragma once
+// Times and bytes of a transformer's layers from their shapes and a device's data sheet: a roofline
+// of each kernel. What it is not told, it assumes, and says so (simulator/README.md, "Analytic
+// costs").
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/cluster.h"
+#include "core/memory.h"
+#include "core/model.h"
+#include "simulator/cost/stage_costs.h"
+
+namespace tandem {
+
+enum class AttentionKernel : std::uint8_t {
+  plain,  // scores of all pairs of tokens go through memory
+  flash,  // they don't: the causal half is computed, and once more in the backward
+};
+std::string_view name(AttentionKernel kernel);
+
+/// Achieved fractions are of what data sheets say. The defaults are no measurement of the reader's
+/// machine: they are what two published ones need (simulator/README.md).
+struct AnalyticAssumptions {
+  NumberFormat format = NumberFormat::fp16;  // of weights, gradients and activations
+  AttentionKernel attention = AttentionKernel::plain;
+  double product_fraction = 0.6;  // of the peak, by matrix products
+  double memory_fraction = 0.8;   // of the memory's rate
+  double link_fraction = 0.8;     // of a link's rate
+};
+
+/// Time of layers on one kind of device.
+class AnalyticLayers {
+ public:
+  /// Throws InputError where the device has no peak for the format, the model is no transformer, or
+  /// a layer would take more than a day.
+  AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_size, Recompute recompute,
+                 OptimizerKind optimizer, const DeviceSpec& device,
+                 const AnalyticAssumptions& assumptions);
+  /// The sum of its layers. A whole backward is the sum of its halves; `recompute` the forward.
+  StageTimes of(LayerRange range) const;
+
+ private:
+  std::vector<StageTimes> sums_;  // of the layers before
+};
+
+/// Bytes of a stage of layers. With 16-bit numbers weights and gradients take 2 bytes a parameter,
+/// and the optimizer keeps a master copy of 4 beside its states of 4 (ZeRO, arXiv 1910.02054).
+/// Activations as in arXiv 2205.05198, table 2, masks of dropout included. Throws InputError where
+/// a layer takes more than 2^44 bytes.
+StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
+                                std::int32_t microbatch_size, OptimizerKind optimizer,
+                                Recompute recompute, const AnalyticAssumptions& assumptions);
+
+/// Floating-point operations of products in a sample's forward and backward, nothing computed
+/// again, all pairs of tokens counted: three quarters of equation 3 of arXiv 2104.04473.
+double model_flops(const ModelSpec& model);
+/// Those of its forward alone.
+double forward_flops(const ModelSpec& model);
+
+/// Time of an all-reduce of `bytes` over a ring of `devices`: 2 (n - 1) steps, each a link's
+/// latency and an n-th of the bytes.
+Duration ring_all_reduce(Bytes bytes, std::int64_t devices, double bytes_per_s, Duration latency);
+
+}  // namespace tandem

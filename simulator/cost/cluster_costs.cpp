@@ -1,0 +1,285 @@
+#include "simulator/cost/cluster_costs.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "core/check.h"
+
+namespace tandem {
+
+namespace {
+
+/// How much of the traffic crosses each link, in shares of one device's or group's.
+using Load = std::map<LinkId, double>;
+
+void add_load(Load& load, const Route& route, double share) {
+  for (const LinkId link : route.links) load[link] += share;
+}
+
+/// Bytes a second that each of those who share the links gets.
+double shared_rate(const Cluster& cluster, const Route& route, const Load& load) {
+  double rate = std::numeric_limits<double>::infinity();
+  for (const LinkId link : route.links) {
+    rate = std::min(rate, cluster.links()[link].bytes_per_s / load.at(link));
+  }
+  return rate;
+}
+
+/// The devices, ascending, node by node.
+std::vector<std::vector<DeviceId>> by_node(const Cluster& cluster,
+                                           const std::vector<DeviceId>& group) {
+  std::vector<std::vector<DeviceId>> nodes;
+  for (const DeviceId device : group) {
+    if (nodes.empty() || cluster.node(nodes.back().back()) != cluster.node(device))
+      nodes.emplace_back();
+    nodes.back().push_back(device);
+  }
+  return nodes;
+}
+
+/// Rings around a group, which share its bytes equally: in several nodes of as many members each as
+/// many rings, so that each member once leads out of its node; else one.
+std::vector<std::vector<Route>> rings_of(const Cluster& cluster,
+                                         const std::vector<DeviceId>& group) {
+  if (group.size() < 2) return {};
+  const auto nodes = by_node(cluster, group);
+  const std::size_t members = nodes.front().size();
+  const bool alike = std::all_of(nodes.begin(), nodes.end(),
+                                 [&](const auto& node) { return node.size() == members; });
+  std::vector<std::vector<Route>> rings;
+  for (std::size_t turn = 0; turn < (alike && nodes.size() > 1 ? members : 1); ++turn) {
+    std::vector<DeviceId> order;
+    for (const auto& node : nodes) {
+      for (std::size_t i = 0; i < node.size(); ++i) order.push_back(node[(i + turn) % node.size()]);
+    }
+    rings.emplace_back();
+    for (std::size_t i = 0; i < order.size(); ++i)
+      rings.back().push_back(cluster.route(order[i], order[(i + 1) % order.size()]));
+  }
+  return rings;
+}
+
+}  // namespace
+
+std::string_view name(DeviceOrder order) {
+  return order == DeviceOrder::replicas_first ? "replicas-first" : "stages-first";
+}
+
+ClusterLayout::ClusterLayout(const Cluster& cluster, std::size_t width, std::size_t depth,
+                             DeviceOrder order)
+    : cluster_(&cluster), width_(width), depth_(depth), order_(order) {
+  TANDEM_CHECK(width * depth <= cluster.size(), width, depth, cluster.size());
+}
+
+DeviceId ClusterLayout::at(DeviceId device, std::size_t replica) const {
+  const bool replicas_first = order_ == DeviceOrder::replicas_first;
+  return id_at<DeviceId>(replicas_first ? index(device) * width_ + replica
+                                        : replica * depth_ + index(device));
+}
+
+Bytes ClusterLayout::memory(DeviceId device) const {
+  Bytes least = std::numeric_limits<Bytes>::max();
+  for (std::size_t replica = 0; replica < width_; ++replica) {
+    least = std::min(least, (*cluster_)[at(device, replica)].memory_bytes);
+  }
+  return least;
+}
+
+Duration ClusterLayout::transfer(DeviceId source, DeviceId target, Bytes bytes,
+                                 double link_fraction) const {
+  std::vector<Route> routes;
+  for (std::size_t replica = 0; replica < width_; ++replica) {
+    routes.push_back(cluster_->route(at(source, replica), at(target, replica)));
+  }
+  Load load;
+  for (const Route& route : routes) add_load(load, route, 1.0);
+  Duration longest{};
+  for (const Route& route : routes) {
+    const double rate = shared_rate(*cluster_, route, load) * link_fraction;
+    longest = std::max(longest, route.latency + transmission_time(bytes, rate));
+  }
+  return longest;
+}
+
+std::vector<Duration> ClusterLayout::all_reduce(const std::vector<std::vector<DeviceId>>& groups,
+                                                const std::vector<Bytes>& bytes,
+                                                double link_fraction) const {
+  // Parts of one group take turns.
+  std::map<std::vector<DeviceId>, std::vector<std::vector<Route>>> rings;
+  Load load;
+  for (const std::vector<DeviceId>& group : groups) {
+    const auto [place, first] = rings.try_emplace(group);
+    if (!first) continue;
+    place->second = rings_of(*cluster_, group);
+    for (const std::vector<Route>& ring : place->second) {
+      for (const Route& route : ring)
+        add_load(load, route, 1.0 / static_cast<double>(place->second.size()));
+    }
+  }
+  std::vector<Duration> times;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    double rate = std::numeric_limits<double>::infinity();
+    Duration latency{};
+    for (const std::vector<Route>& ring : rings.at(groups[i])) {
+      for (const Route& route : ring) {
+        rate = std::min(rate, shared_rate(*cluster_, route, load));
+        latency = std::max(latency, route.latency);
+      }
+    }
+    const auto devices = static_cast<std::int64_t>(groups[i].size());
+    times.push_back(ring_all_reduce(bytes[i], devices, rate * link_fraction, latency));
+  }
+  return times;
+}
+
+ClusterLayers::ClusterLayers(const Plan& plan, const ClusterLayout& layout,
+                             const AnalyticAssumptions& assumptions)
+    : of_device_(layout.depth()) {
+  std::map<std::string, std::size_t> known;
+  for (const DeviceId device : ids(of_device_)) {
+    std::set<std::size_t> kinds;
+    for (std::size_t replica = 0; replica < layout.width(); ++replica) {
+      const DeviceSpec& spec = layout.cluster()[layout.at(device, replica)];
+      const auto [place, first] = known.try_emplace(spec.name, kinds_.size());
+      if (first) {
+        kinds_.emplace_back(plan.model, plan.microbatch_size, plan.recompute, plan.optimizer, spec,
+                            assumptions);
+      }
+      kinds.insert(place->second);
+    }
+    of_device_[device].assign(kinds.begin(), kinds.end());
+  }
+}
+
+StageTimes ClusterLayers::of(DeviceId device, LayerRange range) const {
+  StageTimes slowest;
+  for (const std::size_t kind : of_device_[device]) {
+    const StageTimes times = kinds_[kind].of(range);
+    if (times.forward + times.backward > slowest.forward + slowest.backward) slowest = times;
+  }
+  return slowest;
+}
+
+namespace {
+
+/// The cluster's devices that hold a part, ascending.
+std::vector<DeviceId> holders(const Placement& placement, PartId part,
+                              const ClusterLayout& layout) {
+  std::set<DeviceId> all;
+  for (const StageId stage : placement.replicas_of(part)) {
+    for (std::size_t replica = 0; replica < layout.width(); ++replica) {
+      all.insert(layout.at(placement.device[stage], replica));
+    }
+  }
+  return {all.begin(), all.end()};
+}
+
+class Pricing {
+ public:
+  Pricing(const Plan& plan, const Placement& placement, const ClusterLayout& layout,
+          const AnalyticAssumptions& assumptions)
+      : plan_(plan), placement_(placement), layout_(layout), assumptions_(assumptions) {}
+
+  StageCosts costs() {
+    price_ways();
+    price_stages();
+    price_sums();
+    return std::move(costs_);
+  }
+
+ private:
+  Duration transfer(DeviceId source, DeviceId target, Bytes bytes) const {
+    return layout_.transfer(source, target, bytes, assumptions_.link_fraction);
+  }
+
+  void price_ways() {
+    const std::size_t devices = placement_.devices;
+    const Bytes boundary =
+        boundary_bytes(plan_.model, plan_.microbatch_size, bytes_of(assumptions_.format));
+    costs_.ways.assign(devices * devices, Duration{});
+    const auto price = [&](DeviceId source, DeviceId target) {
+      Duration& way = costs_.ways[index(source) * devices + index(target)];
+      if (source != target && way == Duration{}) way = transfer(source, target, boundary);
+    };
+    for (const Placement::Edge& edge : placement_.edges) {
+      const DeviceId from = placement_.device[edge.from], to = placement_.device[edge.to];
+      price(from, to);
+      price(to, from);
+    }
+    for (std::size_t next = 1; next < devices; ++next) {
+      price(id_at<DeviceId>(next - 1), id_at<DeviceId>(next));
+      costs_.links.push_back(costs_.ways[(next - 1) * devices + next]);
+    }
+  }
+
+  void price_stages() {
+    const ClusterLayers layers(plan_, layout_, assumptions_);
+    for (const PartId part : all_ids<PartId>(placement_.parts())) {
+      const LayerRange range = plan_.stages[index(part)];
+      StageTimes slowest;
+      for (const StageId stage : placement_.replicas_of(part)) {
+        const StageTimes times = layers.of(placement_.device[stage], range);
+        if (times.forward + times.backward > slowest.forward + slowest.backward) slowest = times;
+      }
+      bytes_.push_back(analytic_stage_bytes(plan_.model, range, plan_.microbatch_size,
+                                            plan_.optimizer, plan_.recompute, assumptions_));
+      if (!placement_.partner.empty()) {
+        const DeviceId device = placement_.device[placement_.replicas_of(part).front()];
+        slowest.move = transfer(device, placement_.partner[device], bytes_.back()[SlotKind::stash]);
+      }
+      costs_.parts.push_back(slowest);
+    }
+  }
+
+  void price_sums() {
+    std::vector<std::vector<DeviceId>> groups;
+    std::vector<Bytes> gradients;
+    Bytes most = 0;
+    for (const PartId part : all_ids<PartId>(placement_.parts())) {
+      groups.push_back(holders(placement_, part, layout_));
+      gradients.push_back(bytes_[index(part)][SlotKind::gradients]);
+      most = std::max(most, gradients.back());
+    }
+    const auto times = layout_.all_reduce(groups, gradients, assumptions_.link_fraction);
+    for (const PartId part : ids(costs_.parts)) costs_.parts[part].reduce = times[index(part)];
+    const DeviceId first = placement_.device[placement_.replicas_of(PartId{}).front()];
+    const PartId head = id_at<PartId>(placement_.parts() - 1);
+    const DeviceId last = placement_.device[placement_.replicas_of(head).front()];
+    if (first != last) {
+      // Each end sends its half of the table and gets the other's sum, one step after the other.
+      const Bytes table =
+          Bytes{plan_.model.vocabulary} * plan_.model.width * bytes_of(assumptions_.format);
+      costs_.reduce_tied = 2 * transfer(first, last, table / 2);
+    }
+    costs_.norm = norm(most, first, last);
+  }
+
+  Duration norm(Bytes gradients, DeviceId first, DeviceId last) const {
+    const DeviceSpec& device = layout_.cluster()[layout_.at(first, 0)];
+    const Duration pass =
+        transmission_time(gradients, device.memory_bytes_per_s * assumptions_.memory_fraction);
+    const int levels = std::bit_width(static_cast<unsigned>(placement_.devices) - 1U);
+    return pass + 2 * levels * transfer(first, last, 0);
+  }
+
+  const Plan& plan_;
+  const Placement& placement_;
+  const ClusterLayout& layout_;
+  const AnalyticAssumptions& assumptions_;
+  std::vector<StageBytes> bytes_;
+  StageCosts costs_;
+};
+
+}  // namespace
+
+StageCosts cluster_costs(const Plan& plan, const Placement& placement, const ClusterLayout& layout,
+                         const AnalyticAssumptions& assumptions) {
+  TANDEM_CHECK(placement.parts() == plan.stages.size(), placement.parts(), plan.stages.size());
+  TANDEM_CHECK(placement.devices == layout.depth(), placement.devices, layout.depth());
+  return Pricing(plan, placement, layout, assumptions).costs();
+}
+
+}  // namespace tandem

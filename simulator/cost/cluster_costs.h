@@ -1,0 +1,74 @@
+#pragma once
+// Prices of a plan's ops on a cluster: layers by their roofline, transfers and sums by the links
+// that they cross.
+
+#include <vector>
+
+#include "core/cluster.h"
+#include "core/plan.h"
+#include "simulator/cost/analytic.h"
+#include "simulator/cost/stage_costs.h"
+
+namespace tandem {
+
+/// Which device of a cluster is which of a plan.
+enum class DeviceOrder : std::uint8_t {
+  replicas_first,  // the replicas of a stage stand together: stage s, replica r on s · width + r
+  stages_first,    // the stages of a pipeline do: on r · depth + s
+};
+std::string_view name(DeviceOrder order);
+
+/// `width` pipelines of `depth` devices on a cluster. REQUIRES: the cluster has as many devices,
+/// and outlives it.
+class ClusterLayout {
+ public:
+  ClusterLayout(const Cluster& cluster, std::size_t width, std::size_t depth, DeviceOrder order);
+
+  const Cluster& cluster() const { return *cluster_; }
+  std::size_t width() const { return width_; }
+  std::size_t depth() const { return depth_; }
+  /// The cluster's device for device `device` of pipeline `replica`.
+  DeviceId at(DeviceId device, std::size_t replica) const;
+
+  /// The least memory of the devices that stand for one of the plan.
+  Bytes memory(DeviceId device) const;
+
+  /// Time of `bytes` from one device to another in all pipelines at once, until the last has them:
+  /// what several of them cross is shared equally.
+  Duration transfer(DeviceId source, DeviceId target, Bytes bytes, double link_fraction) const;
+
+  /// For each group of devices, ascending, the time to sum `bytes` of it around a ring in the
+  /// cluster's order, all groups at once: links that several rings cross are shared equally. A
+  /// group of several nodes has a ring for each of its members in one, with a share of the bytes:
+  /// so all of the nodes' ways out are used.
+  std::vector<Duration> all_reduce(const std::vector<std::vector<DeviceId>>& groups,
+                                   const std::vector<Bytes>& bytes, double link_fraction) const;
+
+ private:
+  const Cluster* cluster_;
+  std::size_t width_, depth_;
+  DeviceOrder order_;
+};
+
+/// The prices. A stage takes as long as on the slowest of the devices that hold it. Gradients of a
+/// part are summed by all devices that hold it, those of tied parts by both ends; the norm takes a
+/// pass over the largest stage's gradients and a tree of latencies.
+/// REQUIRES: `placement` is that of the plan's schedule, of the layout's depth; the plan has
+/// stages.
+StageCosts cluster_costs(const Plan& plan, const Placement& placement, const ClusterLayout& layout,
+                         const AnalyticAssumptions& assumptions);
+
+/// Layer times on device `device` of the plan: for each kind of device that stands for it.
+class ClusterLayers {
+ public:
+  ClusterLayers(const Plan& plan, const ClusterLayout& layout,
+                const AnalyticAssumptions& assumptions);
+  /// On the slowest of the devices.
+  StageTimes of(DeviceId device, LayerRange range) const;
+
+ private:
+  std::vector<AnalyticLayers> kinds_;
+  Table<DeviceId, std::vector<std::size_t>> of_device_;  // into kinds_
+};
+
+}  // namespace tandem

@@ -1,0 +1,151 @@
+// The catalogue is well-formed, its models have their published sizes, its nodes their ways.
+
+#include "core/catalog.h"
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "core/cluster.h"
+#include "core/io/cluster_file.h"
+#include "tests/core/error_of.h"
+
+namespace tandem {
+namespace {
+
+using testing::error_of;
+
+constexpr DeviceId d(std::size_t i) { return id_at<DeviceId>(i); }
+
+TEST(Catalog, EveryNodeIsAClusterByItselfAndManyAreOne) {
+  for (const GroupSpec& node : catalog().nodes) {
+    SCOPED_TRACE(node.name);
+    const Cluster one(cluster_of_nodes(node.name));
+    const Cluster two(cluster_of_nodes("2x" + node.name));
+    EXPECT_EQ(one.nodes(), 1u);
+    EXPECT_EQ(two.nodes(), 2u);
+    EXPECT_EQ(two.size(), 2 * one.size());
+    // Inside of a node it is faster, whichever devices are asked.
+    for (std::size_t i = 1; i < one.size(); ++i) {
+      EXPECT_GE(two.route(d(0), d(i)).bytes_per_s, two.route(d(0), d(one.size())).bytes_per_s);
+      EXPECT_EQ(two.route(d(0), d(i)).bytes_per_s, one.route(d(0), d(i)).bytes_per_s);
+    }
+  }
+}
+
+TEST(Catalog, HasEachNameOnce) {
+  std::set<std::string> names;
+  for (const DeviceSpec& device : catalog().devices) EXPECT_TRUE(names.insert(device.name).second);
+  for (const GroupSpec& node : catalog().nodes) EXPECT_TRUE(names.insert(node.name).second);
+  for (const CatalogModel& row : catalog().models) {
+    EXPECT_TRUE(names.insert(row.model.name).second) << row.model.name;
+    EXPECT_EQ(row.model.width % row.model.heads, 0) << row.model.name;
+  }
+}
+
+TEST(Catalog, LinksAreOneWay) {
+  const Cluster dgx(cluster_of_nodes("2xDGX-H100"));
+  EXPECT_EQ(dgx.route(d(0), d(7)).bytes_per_s, 450e9);  // 900 both ways
+  EXPECT_EQ(dgx.route(d(0), d(7)).latency.count(), 3400);
+  EXPECT_EQ(dgx.route(d(0), d(15)).bytes_per_s, 50e9);  // 400 Gb/s
+  EXPECT_EQ(dgx.route(d(0), d(15)).latency.count(), 14000);
+}
+
+TEST(Catalog, NodesSayWhatIsShared) {
+  // Eight GPUs of a p3.16xlarge leave it by one link, those of a DGX-H100 by one each.
+  for (const auto& [node, shared] : {std::pair{"2xp3.16xlarge", true}, {"2xDGX-H100", false}}) {
+    const Cluster cluster(cluster_of_nodes(node));
+    const Route a = cluster.route(d(0), d(8)), b = cluster.route(d(1), d(9));
+    bool meet = false;
+    for (const LinkId one : a.links) {
+      for (const LinkId other : b.links) meet = meet || one == other;
+    }
+    EXPECT_EQ(meet, shared) << node;
+  }
+}
+
+TEST(Catalog, TheMeshOfV100sHasSixLinksADeviceAndARingOfDoubleOnes) {
+  const Cluster node(cluster_of_nodes("p3.16xlarge"));
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(node.route(d(i), d((i + 1) % 8)).bytes_per_s, 50e9);
+    double links = 0;
+    for (std::size_t j = 0; j < 8; ++j) {
+      const Route way = node.route(d(i), d(j));
+      if (way.links.size() == 1) links += way.bytes_per_s / 25e9;
+    }
+    EXPECT_EQ(links, 6) << i;
+  }
+}
+
+TEST(Catalog, ModelsHaveTheirPublishedParameters) {
+  // In units of the last digit published; gpt2's by the weights released.
+  const std::map<std::string, std::pair<double, double>> published{
+      {"gpt2", {124'439'808, 1}},
+      {"gpt2-medium", {354'823'168, 1}},
+      {"gpt2-large", {774'030'080, 1}},
+      {"gpt2-xl", {1'557'611'200, 1}},
+      {"gpt3-125m", {125e6, 1e6}},
+      {"gpt3-350m", {350e6, 20e6}},
+      {"gpt3-760m", {760e6, 10e6}},
+      {"gpt3-1.3b", {1.3e9, 0.1e9}},
+      {"gpt3-2.7b", {2.7e9, 0.1e9}},
+      {"gpt3-6.7b", {6.7e9, 0.1e9}},
+      {"gpt3-13b", {13e9, 1e9}},
+      {"gpt3-175b", {175.0e9, 1e9}},
+      {"gpt-355m", {354e6, 1e6}},
+      {"gpt-1.3b", {1.3e9, 0.1e9}},
+      {"gpt-2.2b", {2.2e9, 0.1e9}},
+      {"gpt-3.8b", {3.8e9, 0.1e9}},
+      {"megatron-1.7b", {1.7e9, 0.1e9}},
+      {"megatron-3.6b", {3.6e9, 0.1e9}},
+      {"megatron-7.5b", {7.5e9, 0.1e9}},
+      {"megatron-18.4b", {18.4e9, 0.1e9}},
+      {"megatron-39.1b", {39.1e9, 0.1e9}},
+      {"megatron-76.1b", {76.1e9, 0.1e9}},
+      {"megatron-145.6b", {145.6e9, 0.1e9}},
+      {"megatron-310.1b", {310.1e9, 0.1e9}},
+      {"megatron-529.6b", {529.6e9, 0.1e9}},
+      {"megatron-1008b", {1008.0e9, 0.1e9}}};
+  for (const CatalogModel& row : catalog().models) {
+    const auto found = published.find(row.model.name);
+    ASSERT_NE(found, published.end()) << row.model.name;
+    const auto [parameters, digit] = found->second;
+    EXPECT_NEAR(static_cast<double>(parameter_count(row.model)), parameters, digit / 2)
+        << row.model.name;
+  }
+  EXPECT_EQ(published.size(), catalog().models.size());
+}
+
+TEST(Catalog, UnknownNamesAreSaid) {
+  const auto error = [](const std::string& name) {
+    return error_of<UsageError>([&] { cluster_of_nodes(name); });
+  };
+  EXPECT_EQ(error("8xp3.16xlarg"),
+            "cluster 8xp3.16xlarg: the catalogue has no node p3.16xlarg; did you mean "
+            "\"p3.16xlarge\"? (tandem catalog list shows all)");
+  EXPECT_EQ(error("H200-SXM-141GB"),
+            "cluster H200-SXM-141GB: H200-SXM-141GB is a device: name a node, which says how its "
+            "devices are linked (tandem catalog list shows all)");
+  EXPECT_EQ(error("0xDGX-2"), "cluster 0xDGX-2: expected 1 to 4096 nodes");
+  EXPECT_EQ(error("99999999999999xDGX-2"),
+            "cluster 99999999999999xDGX-2: the catalogue has no node 99999999999999xDGX-2 (tandem "
+            "catalog list shows all)");
+  EXPECT_EQ(error_of<UsageError>([] { model_of_name("gpt2-xxl"); }),
+            "the catalogue has no model gpt2-xxl; did you mean \"gpt2-xl\"? (tandem catalog list "
+            "shows all)");
+}
+
+TEST(Catalog, AFigureWithoutItsSourceIsRefused) {
+  std::string text(catalog_text());
+  const std::size_t key = text.find("\"source\": \"NVIDIA Tesla V100");
+  ASSERT_NE(key, std::string::npos);
+  text.replace(key, 8, "\"x-note\"");
+  EXPECT_NE(error_of([&] { parse_catalog("c", text); }).find("V100-SXM2-16GB has no source"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem

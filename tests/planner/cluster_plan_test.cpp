@@ -1,0 +1,201 @@
+// A model on a cluster: cuts, memory, and the shape that is chosen.
+
+#include "planner/cluster_plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "core/catalog.h"
+#include "core/error.h"
+#include "planner/alternatives.h"
+#include "planner/stage_work.h"
+
+namespace tandem {
+namespace {
+
+constexpr DeviceId d(std::size_t i) { return id_at<DeviceId>(i); }
+
+Plan plan_of(const std::string& model, const std::string& schedule, std::uint16_t width,
+             std::uint16_t depth, std::int32_t microbatch_size, std::int32_t microbatches) {
+  Plan plan;
+  plan.model = find_model(model)->model;
+  plan.schedule = schedule;
+  plan.width = width;
+  plan.depth = depth;
+  plan.microbatch_size = microbatch_size;
+  plan.microbatches = microbatches;
+  return plan;
+}
+
+ClusterPlan make(const Plan& plan, const Cluster& cluster,
+                 DeviceOrder order = DeviceOrder::replicas_first) {
+  return plan_on_cluster(plan, ClusterLayout(cluster, plan.width, plan.depth, order), {});
+}
+
+/// The most that any stage computes in a batch.
+Duration busiest(const ClusterPlan& made, const Cluster& cluster,
+                 const std::vector<LayerRange>& stages) {
+  const StageWork work(made.schedule);
+  const ClusterLayers layers(made.plan,
+                             ClusterLayout(cluster, made.plan.width, made.plan.depth, {}), {});
+  Duration most{};
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    most = std::max(most, work.of(id_at<StageId>(stage), layers.of(d(stage), stages[stage])));
+  }
+  return most;
+}
+
+TEST(ClusterPlan, NoOtherCutHasALessBusyStage) {
+  const Cluster cluster(cluster_of_nodes("p3dn.24xlarge"));
+  const ClusterPlan made = make(plan_of("gpt2-large", "1f1b", 2, 3, 1, 8), cluster);
+  const auto layers = static_cast<std::int32_t>(layers_of(made.plan.model).size());
+  const Duration best = busiest(made, cluster, made.plan.stages);
+  for (std::int32_t a = 1; a < layers - 1; ++a) {
+    for (std::int32_t b = a + 1; b < layers; ++b) {
+      ASSERT_GE(busiest(made, cluster, {{0, a}, {a, b}, {b, layers}}), best) << a << " " << b;
+    }
+  }
+}
+
+TEST(ClusterPlan, MemoryOf2bwIsThatOfThePaper) {
+  // 2 |W| / d + d · |A| / d on the first of d stages (arXiv 2006.09503, section 4), with the bytes
+  // of gradients and optimizer that the paper leaves out.
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const ClusterPlan made = make(plan_of("gpt-2.2b", "2bw", 1, 8, 1, 8), cluster);
+  const StageBytes& stage = made.bytes[StageId{0}];
+  const MemoryByClass& first = made.memory[d(0)];
+  EXPECT_EQ(first.weights + first.versions, 2 * stage[SlotKind::weights]);
+  EXPECT_EQ(first.activations, 8 * stage[SlotKind::stash]);
+  EXPECT_EQ(made.memory[d(7)].activations, made.bytes[StageId{7}][SlotKind::stash]);
+  // Flush has one version, and as many activations.
+  const ClusterPlan flush = make(plan_of("gpt-2.2b", "1f1b", 1, 8, 1, 8), cluster);
+  EXPECT_EQ(flush.memory[d(0)].versions, 0);
+  EXPECT_EQ(flush.memory[d(0)].activations, first.activations);
+  EXPECT_EQ(made.capacity[d(0)], Bytes{16} << 30);
+}
+
+TEST(ClusterPlan, OfTheCutsThatFitOneIsTaken) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const Plan plan = plan_of("gpt2-xl", "1f1b", 1, 8, 1, 8);
+  const ClusterPlan whole = make(plan, cluster);
+  Bytes most = 0, total = 0;
+  for (const MemoryByClass& of : whole.memory) {
+    most = std::max(most, of.total());
+    total += of.total();
+  }
+  // As little as the fullest stage needs less one byte: another cut does, a slower one.
+  ClusterSpec spec = cluster_of_nodes("p3.16xlarge");
+  spec.devices[0].memory_bytes = most - 1;
+  const Cluster tight(spec);
+  const ClusterPlan other = make(plan, tight);
+  EXPECT_TRUE(other.fits());
+  EXPECT_NE(other.plan.stages, whole.plan.stages);
+  EXPECT_GE(busiest(other, tight, other.plan.stages), busiest(whole, cluster, whole.plan.stages));
+  // No cut at all: the fastest, which says that it does not fit.
+  spec.devices[0].memory_bytes = total / 16;
+  const ClusterPlan none = make(plan, Cluster(spec));
+  EXPECT_FALSE(none.fits());
+  EXPECT_EQ(none.plan.stages, whole.plan.stages);
+}
+
+TEST(ClusterPlan, AFasterDeviceGetsMoreLayers) {
+  ClusterSpec spec = cluster_of_nodes("p3.16xlarge");
+  DeviceSpec fast = spec.devices[0];
+  fast.name = "fast";
+  for (double& flops : fast.flops_per_s) flops *= 3;
+  fast.memory_bytes_per_s *= 3;
+  spec.devices.push_back(fast);
+  spec.groups[0].members[0].count = 1;
+  spec.groups[0].members.push_back({.name = "fast", .device = 1});
+  const LinkSpec link{.name = "link", .bytes_per_s = 1e10, .latency = {}};
+  spec.groups[0].joints = {{{.member = 0}, {.member = 1}, link},
+                           {{.member = 2}, {.member = 1}, link}};
+  const Cluster cluster(spec);
+  const ClusterPlan made = make(plan_of("gpt2", "1f1b", 1, 2, 1, 4), cluster);
+  EXPECT_GT(made.plan.stages[1].size(), 2 * made.plan.stages[0].size());
+}
+
+TEST(ClusterPlan, AutomaticSchedulesAreOrderedByTheseCosts) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const ClusterPlan made = make(plan_of("gpt2", "zb-auto", 1, 4, 1, 8), cluster);
+  ASSERT_TRUE(made.plan.order_costs.has_value());
+  EXPECT_EQ(made.plan.order_costs->parts[PartId{0}].forward, made.costs.parts[PartId{0}].forward);
+}
+
+TEST(ChooseShape, TakesTheFastestThatFits) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  ShapeRequest request{.plan = plan_of("gpt2-medium", "2bw", 1, 1, 1, 1), .global_batch = 32};
+  const ChosenShape chosen = choose_shape(request, cluster, {});
+  ASSERT_EQ(chosen.tried.size(), 3u);  // widths 1, 2, 4: a pipeline is asked for
+  EXPECT_TRUE(chosen.tried[0].fits);
+  EXPECT_EQ(chosen.plan.plan.width, chosen.tried[0].width);
+  for (const TriedShape& one : chosen.tried) {
+    EXPECT_EQ(one.width * one.depth, 8);
+    if (one.fits) {
+      EXPECT_LE(one.samples_per_s, chosen.tried[0].samples_per_s);
+    }
+  }
+  request.width = 2;
+  EXPECT_EQ(choose_shape(request, cluster, {}).plan.plan.depth, 4);
+}
+
+TEST(ChooseShape, WhereNoneFitsTakesTheNearest) {
+  ClusterSpec spec = cluster_of_nodes("p3.16xlarge");
+  spec.devices[0].memory_bytes = 1;
+  const Cluster cluster(spec);
+  const ChosenShape chosen = choose_shape(
+      {.plan = plan_of("gpt2-medium", "2bw", 1, 1, 1, 1), .global_batch = 32}, cluster, {});
+  const auto most = [](const ClusterPlan& plan) {
+    Bytes bytes = 0;
+    for (const MemoryByClass& of : plan.memory) bytes = std::max(bytes, of.total());
+    return bytes;
+  };
+  EXPECT_FALSE(chosen.tried[0].fits);
+  for (const TriedShape& one : chosen.tried) {
+    Plan plan = plan_of("gpt2-medium", "2bw", one.width, one.depth, 1, 32 / one.width);
+    EXPECT_GE(most(make(plan, cluster)), most(chosen.plan));
+  }
+}
+
+TEST(ChooseShape, SaysWhyThereIsNone) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const auto error = [&](ShapeRequest request) -> std::string {
+    try {
+      choose_shape(request, cluster, {});
+    } catch (const InputError& thrown) {
+      return thrown.what();
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(error({.plan = plan_of("gpt2", "2bw", 1, 1, 4, 1), .global_batch = 6}),
+            "a batch of 6 is not 1 to 65535 times 4 pipelines of microbatches of 4");
+  EXPECT_EQ(error({.plan = plan_of("gpt2", "2bw", 1, 1, 1, 1), .global_batch = 8, .width = 3}),
+            "a batch of 8 is not 1 to 65535 times 3 pipelines of microbatches of 1");
+  Plan small = plan_of("gpt2", "1f1b", 1, 1, 1, 8);
+  small.model.blocks = 1;
+  EXPECT_EQ(error({.plan = small, .width = 1}),
+            "schedule 1f1b cuts the model into 8 stages, but gpt2 has 4 layers");
+}
+
+TEST(NearestFits, StaysWithinTheCluster) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const ClusterPlan made = make(plan_of("gpt2-xl", "1f1b", 2, 4, 1, 8), cluster);
+  Bytes most = 0;
+  for (const MemoryByClass& of : made.memory) most = std::max(most, of.total());
+  const auto deepest = [&](std::size_t most_depth) {
+    std::size_t depth = 0;
+    for (const Alternative& one :
+         nearest_fits(made.plan, most / 2, analytic_range_bytes(made.plan, {}), most_depth)) {
+      EXPECT_LE(one.peak_bytes, most / 2);
+      depth = std::max<std::size_t>(depth, one.plan.depth);
+    }
+    return depth;
+  };
+  EXPECT_EQ(deepest(4), 0u);  // no plan of four stages fits, and no more devices are there
+  EXPECT_GT(deepest(8), 4u);
+}
+
+}  // namespace
+}  // namespace tandem

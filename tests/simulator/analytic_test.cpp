@@ -1,0 +1,204 @@
+// The roofline of each layer against sums by hand; bytes against published formulas.
+
+#include "simulator/cost/analytic.h"
+
+#include <chrono>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "core/catalog.h"
+#include "core/error.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::microseconds;
+
+// Layers: embedding, attention, mlp, head. Of a microbatch of one sample: 8 tokens, 32 elements,
+// 2 · 8² = 128 scores, 128 logits.
+const ModelSpec kModel{.blocks = 1, .width = 4, .heads = 2, .sequence = 8, .vocabulary = 16};
+constexpr LayerRange kEmbedding{0, 1}, kAttention{1, 2}, kMlp{2, 3}, kHead{3, 4}, kAll{0, 4};
+constexpr double kWhatever = 1e30;
+
+/// A device that takes a microsecond for a flop, or for a byte.
+DeviceSpec device(double flops_per_s, double bytes_per_s) {
+  DeviceSpec device{.name = "card", .memory_bytes_per_s = bytes_per_s};
+  device.flops_per_s[static_cast<std::size_t>(NumberFormat::fp32)] = flops_per_s;
+  return device;
+}
+
+AnalyticAssumptions exactly(NumberFormat format = NumberFormat::fp32,
+                            AttentionKernel attention = AttentionKernel::plain) {
+  return {.format = format,
+          .attention = attention,
+          .product_fraction = 1.0,
+          .memory_fraction = 1.0,
+          .link_fraction = 1.0};
+}
+
+StageTimes by_flops(LayerRange range, const AnalyticAssumptions& assumptions = exactly(),
+                    Recompute recompute = Recompute::none) {
+  return AnalyticLayers(kModel, 1, recompute, OptimizerKind::adamw, device(1e6, kWhatever),
+                        assumptions)
+      .of(range);
+}
+
+StageTimes by_bytes(LayerRange range, std::int32_t microbatch_size = 1) {
+  return AnalyticLayers(kModel, microbatch_size, Recompute::none, OptimizerKind::adamw,
+                        device(kWhatever, 1e6), exactly())
+      .of(range);
+}
+
+void expect_times(const StageTimes& times, int forward, int input, int weight) {
+  EXPECT_EQ(times.forward, microseconds(forward));
+  EXPECT_EQ(times.recompute, microseconds(forward));
+  EXPECT_EQ(times.backward_input, microseconds(input));
+  EXPECT_EQ(times.backward_weight, microseconds(weight));
+  EXPECT_EQ(times.backward, microseconds(input + weight));
+}
+
+TEST(Analytic, CountsTheFlopsOfProducts) {
+  expect_times(by_flops(kEmbedding), 0, 0, 0);
+  // 8 t d² = 1024 of projections, 4 t s d = 1024 of the core, whose backward has no weights.
+  expect_times(by_flops(kAttention), 1024 + 1024, 1024 + 2 * 1024, 1024);
+  expect_times(by_flops(kMlp), 2048, 2048, 2048);   // 16 t d²
+  expect_times(by_flops(kHead), 1024, 1024, 1024);  // 2 t d V
+  expect_times(by_flops(kAll), 5120, 7168 - 1024, 4096);
+}
+
+TEST(Analytic, FlashComputesTheCausalHalfAndAgainInTheBackward) {
+  expect_times(by_flops(kAttention, exactly(NumberFormat::fp32, AttentionKernel::flash)),
+               1024 + 512, 1024 + 1280, 1024);
+}
+
+TEST(Analytic, SelectiveRecomputationDoesTheCoreOfAttentionAgain) {
+  expect_times(by_flops(kAttention, exactly(), Recompute::selective), 2048, 3072 + 1024, 1024);
+  expect_times(by_flops(kMlp, exactly(), Recompute::selective), 2048, 2048, 2048);
+  // Flash attention has stored nothing that could be dropped.
+  const auto flash = exactly(NumberFormat::fp32, AttentionKernel::flash);
+  expect_times(by_flops(kAttention, flash, Recompute::selective), 1536, 2304, 1024);
+}
+
+TEST(Analytic, CountsTheBytesThatMove) {
+  // Rows read and written, dropout's mask; backward through dropout; rows of the table added to.
+  expect_times(by_bytes(kEmbedding), 13 * 32, 9 * 32, 12 * 32);
+  const int norm = 8 * 32, qkv = 4 * (32 + 48 + 96), products = 2 * (2 * 128 + 4 * 128),
+            softmax = 8 * 128, dropout = 9 * 128, projection = 4 * (32 + 16 + 32),
+            residual = 13 * 32;
+  EXPECT_EQ(by_bytes(kAttention).forward,
+            microseconds(norm + qkv + products + softmax + dropout + projection + residual));
+  EXPECT_EQ(by_bytes(kAttention).backward_input,
+            microseconds(12 * 32 + qkv + 2 * products + 12 * 128 + dropout + projection + 17 * 32));
+  EXPECT_EQ(by_bytes(kAttention).backward_weight, microseconds(qkv + 4 * 48 + projection + 4 * 16));
+  const int narrow_wide = 4 * (32 + 64 + 128);
+  expect_times(by_bytes(kMlp), norm + 2 * narrow_wide + 8 * 4 * 32 + residual,
+               12 * 32 + 2 * narrow_wide + 12 * 4 * 32 + 17 * 32, 2 * (narrow_wide + 4 * 64));
+  const int logits = 4 * (32 + 64 + 128);
+  expect_times(by_bytes(kHead), norm + logits + 8 * 128, 12 * 32 + logits + 8 * 128,
+               logits + 4 * 64);
+}
+
+TEST(Analytic, AKernelTakesTheLongerOfBoth) {
+  // 2 t d V = 1024 flops beside 4 (t d + d V + t V) = 896 bytes: 1024; the rest is bytes.
+  const StageTimes both =
+      AnalyticLayers(kModel, 1, Recompute::none, OptimizerKind::adamw, device(1e6, 1e6), exactly())
+          .of(kHead);
+  EXPECT_EQ(both.forward, microseconds(8 * 32 + 1024 + 8 * 128));
+}
+
+TEST(Analytic, UpdatesMoveTheOptimizersState) {
+  const auto parameters = parameters_of(kModel, LayerKind::mlp);
+  // fp32: two states read and written, the gradient read and cleared, the weights read and written.
+  EXPECT_EQ(by_bytes(kMlp).update, microseconds((16 + 16) * parameters));
+  DeviceSpec half = device(kWhatever, 1e6);
+  half.flops_per_s[static_cast<std::size_t>(NumberFormat::fp16)] = kWhatever;
+  const auto update = [&](OptimizerKind optimizer) {
+    return AnalyticLayers(kModel, 1, Recompute::none, optimizer, half, exactly(NumberFormat::fp16))
+        .of(kMlp)
+        .update;
+  };
+  // fp16: the master copy besides.
+  EXPECT_EQ(update(OptimizerKind::adamw), microseconds((24 + 6) * parameters));
+  EXPECT_EQ(update(OptimizerKind::sgd), microseconds((8 + 6) * parameters));
+}
+
+TEST(Analytic, AchievedFractionsStretchTime) {
+  AnalyticAssumptions half = exactly();
+  half.product_fraction = 0.5;
+  expect_times(by_flops(kMlp, half), 4096, 4096, 4096);
+  half = exactly();
+  half.memory_fraction = 0.25;
+  const StageTimes slow =
+      AnalyticLayers(kModel, 1, Recompute::none, OptimizerKind::adamw, device(kWhatever, 1e6), half)
+          .of(kEmbedding);
+  EXPECT_EQ(slow.forward, microseconds(4 * 13 * 32));
+}
+
+TEST(Analytic, ActivationsAreThoseOfTheSelectiveRecomputationPaper) {
+  // s b h (34 + 5 a s / h) bytes a block in 16 bits (arXiv 2205.05198, equation 1), its input,
+  // which a transfer brings, included.
+  const ModelSpec& model = find_model("gpt3-175b")->model;
+  const auto bytes = [&](const AnalyticAssumptions& assumptions, Recompute recompute) {
+    const StageBytes stage =
+        analytic_stage_bytes(model, {1, 3}, 2, OptimizerKind::adamw, recompute, assumptions);
+    return stage[SlotKind::stash] + stage[SlotKind::input];
+  };
+  const Bytes sbh = Bytes{2048} * 2 * 12288, scores = Bytes{96} * 2048 * 2048 * 2;
+  const auto plain = exactly(NumberFormat::fp16);
+  const auto flash = exactly(NumberFormat::fp16, AttentionKernel::flash);
+  EXPECT_EQ(bytes(plain, Recompute::none), 34 * sbh + 5 * scores);
+  EXPECT_EQ(bytes(plain, Recompute::selective), 34 * sbh);
+  EXPECT_EQ(bytes(flash, Recompute::none), 34 * sbh);
+  EXPECT_EQ(bytes(exactly(), Recompute::none), (64 + 2) * sbh + 9 * scores);  // 32 bits
+}
+
+TEST(Analytic, AParameterTakesSixteenBytesInMixedPrecisionWithAdam) {
+  const StageBytes stage = analytic_stage_bytes(kModel, {1, 3}, 1, OptimizerKind::adamw,
+                                                Recompute::none, exactly(NumberFormat::bf16));
+  const Bytes parameters =
+      parameters_of(kModel, LayerKind::attention) + parameters_of(kModel, LayerKind::mlp);
+  EXPECT_EQ(stage[SlotKind::weights], 2 * parameters);
+  EXPECT_EQ(stage[SlotKind::gradients], 2 * parameters);
+  EXPECT_EQ(stage.optimizer, 12 * parameters);
+}
+
+TEST(Analytic, FlopsOfAModelAreThoseOfThePublishedFormula) {
+  // 96 s l h² (1 + s/(6h) + V/(16 l h)) with the forward done twice; three quarters of it without.
+  for (const char* name : {"megatron-1.7b", "megatron-39.1b", "gpt-2.2b"}) {
+    const ModelSpec& model = find_model(name)->model;
+    const double s = model.sequence, l = model.blocks, h = model.width, v = model.vocabulary;
+    const double published = 96 * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+    EXPECT_NEAR(model_flops(model) + forward_flops(model), published + 2 * s * h * v,
+                published * 1e-12)
+        << name;  // the formula does not do the head again
+  }
+}
+
+TEST(Analytic, ARingTakesTwiceItsDevicesLessOneSteps) {
+  EXPECT_EQ(ring_all_reduce(1000, 1, 1.0, microseconds(5)), Duration{});
+  EXPECT_EQ(ring_all_reduce(1000, 4, 1e6, microseconds(5)), microseconds(6 * 5 + 1500));
+}
+
+TEST(Analytic, WhatItCannotPriceItSays) {
+  const auto error = [](const ModelSpec& model, NumberFormat format) -> std::string {
+    try {
+      AnalyticLayers(model, 1, Recompute::none, OptimizerKind::adamw, device(1e-3, 1),
+                     exactly(format));
+    } catch (const InputError& thrown) {
+      return thrown.what();
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(error(kModel, NumberFormat::bf16),
+            "card has no peak for bf16: --dtype with a format that it has");
+  EXPECT_EQ(error(kModel, NumberFormat::fp32),
+            "a layer would take 2.05e+06 s for a microbatch: expected at most a day");
+  ModelSpec linear = kModel;
+  linear.architecture = Architecture::linear;
+  EXPECT_EQ(error(linear, NumberFormat::fp32),
+            "model unnamed: a chain of linear maps has no analytic costs: give a profile");
+}
+
+}  // namespace
+}  // namespace tandem

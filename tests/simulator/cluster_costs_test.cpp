@@ -1,0 +1,170 @@
+// Prices on a cluster so small that its links are counted by hand.
+
+#include "simulator/cost/cluster_costs.h"
+
+#include <chrono>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/cost.h"
+#include "core/lower.h"
+#include "core/schedule.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::seconds;
+
+constexpr DeviceId d(std::size_t i) { return id_at<DeviceId>(i); }
+
+/// Two nodes of two devices. Inside 100 bytes/s; out of a node 10 bytes/s, in one link for both
+/// devices, or in one for each.
+ClusterSpec two_nodes(bool own_ways_out = false) {
+  DeviceSpec card{.name = "card", .memory_bytes = 1000, .memory_bytes_per_s = 1e6};
+  card.flops_per_s.fill(1e6);
+  const LinkSpec inner{.name = "inner", .bytes_per_s = 100, .latency = {}};
+  ClusterSpec spec{.name = "two", .devices = {card}, .groups = {}, .root = 1};
+  spec.groups.push_back(
+      {.name = "node",
+       .members = {{.name = "gpu", .device = 0, .count = 2},
+                   {.name = "bus"},
+                   {.name = "nic", .count = own_ways_out ? 2 : 1}},
+       .joints = {{{.member = 0}, {.member = 1}, inner}, {{.member = 0}, {.member = 2}, inner}},
+       .port = 2});
+  spec.groups.push_back(
+      {.name = "room",
+       .members = {{.name = "node", .group = 0, .count = 2}, {.name = "hub"}},
+       .joints = {{{.member = 0},
+                   {.member = 1},
+                   {.name = "outer", .bytes_per_s = 10, .latency = microseconds(3)}}}});
+  return spec;
+}
+
+TEST(ClusterLayout, PutsReplicasOrStagesSideBySide) {
+  const Cluster cluster(two_nodes());
+  const ClusterLayout replicas(cluster, 2, 2, DeviceOrder::replicas_first);
+  EXPECT_EQ(replicas.at(d(0), 1), d(1));
+  EXPECT_EQ(replicas.at(d(1), 0), d(2));
+  const ClusterLayout stages(cluster, 2, 2, DeviceOrder::stages_first);
+  EXPECT_EQ(stages.at(d(0), 1), d(2));
+  EXPECT_EQ(stages.at(d(1), 0), d(1));
+  EXPECT_EQ(stages.memory(d(1)), 1000);
+}
+
+TEST(ClusterLayout, ReplicasShareTheLinksTheyCross) {
+  const Cluster cluster(two_nodes());
+  const ClusterLayout replicas(cluster, 2, 2, DeviceOrder::replicas_first);
+  EXPECT_EQ(replicas.transfer(d(0), d(1), 50, 1.0), seconds(10) + microseconds(6));
+  EXPECT_EQ(replicas.transfer(d(0), d(1), 50, 0.5), seconds(20) + microseconds(6));
+  EXPECT_EQ(ClusterLayout(cluster, 2, 2, DeviceOrder::stages_first).transfer(d(0), d(1), 50, 1.0),
+            microseconds(500'000));
+  // Alone: the whole link. With a link each: the whole of it too.
+  EXPECT_EQ(ClusterLayout(cluster, 1, 4, DeviceOrder::stages_first).transfer(d(1), d(2), 50, 1.0),
+            seconds(5) + microseconds(6));
+  const Cluster wide(two_nodes(true));
+  EXPECT_EQ(ClusterLayout(wide, 2, 2, DeviceOrder::replicas_first).transfer(d(0), d(1), 50, 1.0),
+            seconds(5) + microseconds(6));
+}
+
+TEST(ClusterLayout, RingsOfAllStagesShareTheLinksTheyCross) {
+  const Cluster cluster(two_nodes());
+  const ClusterLayout layout(cluster, 2, 2, DeviceOrder::replicas_first);
+  const auto sum = [&](const ClusterLayout& of, std::vector<std::vector<DeviceId>> groups) {
+    return of.all_reduce(groups, std::vector<Bytes>(groups.size(), 100), 1.0);
+  };
+  // Within nodes: 2 (n - 1) / n of the bytes, 1 s.
+  EXPECT_EQ(sum(layout, {{d(0), d(1)}, {d(2), d(3)}}), std::vector<Duration>(2, seconds(1)));
+  // Across, alone: 10 s and two steps of latency. Two of them: each gets half of the link.
+  EXPECT_EQ(sum(layout, {{d(0), d(2)}}), std::vector<Duration>(1, seconds(10) + microseconds(12)));
+  EXPECT_EQ(sum(layout, {{d(0), d(2)}, {d(1), d(3)}}),
+            std::vector<Duration>(2, seconds(20) + microseconds(12)));
+  // Parts on the same devices take turns.
+  EXPECT_EQ(sum(layout, {{d(0), d(2)}, {d(0), d(2)}}),
+            std::vector<Duration>(2, seconds(10) + microseconds(12)));
+  // All four: 3/2 of the bytes over the one way out, or half of it over each of two.
+  EXPECT_EQ(sum(layout, {{d(0), d(1), d(2), d(3)}}),
+            std::vector<Duration>(1, seconds(15) + microseconds(36)));
+  const Cluster wide(two_nodes(true));
+  EXPECT_EQ(sum(ClusterLayout(wide, 2, 2, DeviceOrder::replicas_first), {{d(0), d(1), d(2), d(3)}}),
+            std::vector<Duration>(1, microseconds(7'500'000 + 36)));
+  // One device has nothing to sum.
+  EXPECT_EQ(sum(layout, {{d(3)}}), std::vector<Duration>(1, Duration{}));
+}
+
+Plan two_stages() {
+  Plan plan;
+  plan.model = {.blocks = 1, .width = 4, .heads = 2, .sequence = 8, .vocabulary = 16};
+  plan.schedule = "1f1b";
+  plan.width = plan.depth = 2;
+  plan.microbatches = 4;
+  plan.stages = {{0, 2}, {2, 4}};
+  return plan;
+}
+
+AnalyticAssumptions exactly() {
+  return {.format = NumberFormat::fp32,
+          .attention = AttentionKernel::plain,
+          .product_fraction = 1.0,
+          .memory_fraction = 1.0,
+          .link_fraction = 1.0};
+}
+
+TEST(ClusterCosts, PriceEveryOpOfAProgram) {
+  const Cluster cluster(two_nodes());
+  const Plan plan = two_stages();
+  const ClusterLayout layout(cluster, 2, 2, DeviceOrder::replicas_first);
+  const Program program = lower(make_schedule(plan));
+  const StageCosts costs = cluster_costs(plan, program.placement(), layout, exactly());
+  const CostTable prices = price(program, cost_model(program.placement(), costs));
+  const StageTimes first =
+      AnalyticLayers(plan.model, 1, plan.recompute, plan.optimizer, cluster[d(0)], exactly())
+          .of({0, 2});
+  for (const CostId id : ids(prices)) {
+    const CostKey& key = program.cost_keys()[id];
+    if (key.kind == OpKind::send_activation || key.kind == OpKind::send_gradient) {
+      // 8 · 4 numbers of 4 bytes, from both replicas at once.
+      EXPECT_EQ(prices[id], microseconds(25'600'006));
+    }
+    if (key.kind == OpKind::forward && key.stage == StageId{0}) {
+      EXPECT_EQ(prices[id], first.forward);
+    }
+    if (key.kind == OpKind::reduce_tied) {
+      // Half of the table of 16 · 4 numbers there, and back.
+      EXPECT_EQ(prices[id], 2 * microseconds(25'600'006));
+    }
+    if (key.kind == OpKind::reduce_gradient && key.stage == StageId{0}) {
+      const std::int64_t parameters = (16 + 8) * 4 + 4 * 16 + 6 * 4;
+      EXPECT_EQ(prices[id], microseconds(parameters * 4 * 10'000));
+    }
+  }
+}
+
+TEST(ClusterCosts, AStageIsAsSlowAsItsSlowestReplica) {
+  ClusterSpec spec = two_nodes();
+  DeviceSpec slow = spec.devices[0];
+  slow.name = "slow";
+  slow.flops_per_s.fill(1.0);
+  spec.devices.push_back(slow);
+  spec.groups[0].members[0] = {.name = "gpu", .device = 0};
+  spec.groups[0].members.push_back({.name = "old", .device = 1});
+  spec.groups[0].joints.push_back(
+      {{.member = 3}, {.member = 1}, {.name = "inner", .bytes_per_s = 100, .latency = {}}});
+  spec.groups[0].port = 1;
+  const Cluster cluster(spec);
+  const Plan plan = two_stages();
+  const Schedule schedule = make_schedule(plan);
+  const auto forward = [&](DeviceOrder order) {
+    const ClusterLayout layout(cluster, 2, 2, order);
+    const StageCosts costs = cluster_costs(plan, schedule.placement, layout, exactly());
+    return std::vector<bool>{costs.parts[PartId{0}].forward > seconds(1000),
+                             costs.parts[PartId{1}].forward > seconds(1000)};
+  };
+  // Each stage has a replica on an old device; or the second stage has both.
+  EXPECT_EQ(forward(DeviceOrder::replicas_first), (std::vector<bool>{true, true}));
+  EXPECT_EQ(forward(DeviceOrder::stages_first), (std::vector<bool>{false, true}));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,64 @@
+// tandem catalog.
+
+#include <string>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+class CatalogCommand : public CommandLine {};
+
+TEST_F(CatalogCommand, ListsAllThatItCanShow) {
+  const Ran list = tandem("catalog list");
+  EXPECT_EQ(list.code, 0);
+  EXPECT_EQ(list.err, "");
+  const Json all = json_of("catalog list --json")["result"];
+  for (const char* kind : {"devices", "nodes", "models"}) {
+    EXPECT_FALSE(all[kind].empty()) << kind;
+    for (const Json& row : all[kind]) {
+      const std::string name = row["name"];
+      EXPECT_THAT(list.out, HasSubstr("\n" + name + " "));
+      EXPECT_NE(row["source"].get<std::string>(), "") << name;
+    }
+  }
+}
+
+TEST_F(CatalogCommand, ShowsFiguresWithUnitAndSource) {
+  const Ran ran = tandem("catalog show V100-SXM2-16GB");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.out,
+            "name: V100-SXM2-16GB\n"
+            "fp32_flops_per_s: 15700000000000.0\n"
+            "fp16_flops_per_s: 125000000000000.0\n"
+            "memory_bytes: 17179869184\n"
+            "memory_bytes_per_s: 900000000000.0\n"
+            "source: NVIDIA Tesla V100 data sheet (SXM2): 125 TFLOP/s, 15.7 TFLOP/s, 16 GB, 900 "
+            "GB/s\n");
+  EXPECT_EQ(json_of("catalog show gpt2-xl --json")["result"]["model"]["parameters"], 1557611200);
+  EXPECT_EQ(json_of("catalog show DGX-2 --json")["result"]["node"]["members"][0]["count"], 16);
+}
+
+/// What `show` prints of a node is a group of a cluster file.
+TEST_F(CatalogCommand, ANodeIsShownAsAClusterFileHasIt) {
+  const Json node = json_of("catalog show p4d.24xlarge --json")["result"]["node"];
+  EXPECT_EQ(keys_of(node),
+            (std::vector<std::string>{"name", "members", "links", "port", "network", "source"}));
+  EXPECT_THAT(tandem("catalog show p4d.24xlarge").out, HasSubstr("\"between\":[\"gpu\",\"pcie\"]"));
+}
+
+TEST_F(CatalogCommand, WhatItHasNotIsSaid) {
+  expect_error("catalog show V100-SXM2-16Gb", 2,
+               "error: the catalogue has no V100-SXM2-16Gb; did you mean \"V100-SXM2-16GB\"? "
+               "(tandem catalog list shows all)");
+  expect_error("catalog", 2,
+               "error: tandem catalog: list or show is missing (usage: tandem catalog list | show "
+               "NAME)");
+  expect_error("catalog show", 2,
+               "error: tandem catalog: expected list, or show NAME, found \"show\"");
+  expect_error("catalog list all", 2,
+               "error: tandem catalog: expected list, or show NAME, found \"list all\"");
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,171 @@
+// A model on a cluster by their names: simulate and check.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+const std::string kNames = "--model gpt2 --cluster p3.16xlarge --schedule 2bw";
+
+class OnCluster : public CommandLine {};
+
+TEST_F(OnCluster, FirstContactNeedsNoFiles) {
+  const Json json =
+      json_of("simulate --model gpt2-xl --cluster 8xp3.16xlarge --schedule 2bw --json");
+  const Json& config = json["config"];
+  EXPECT_EQ(config["model"], "gpt2-xl");
+  EXPECT_EQ(config["parameters"], 1557611200);
+  EXPECT_EQ(config["cluster_devices"], 64);
+  EXPECT_EQ(config["devices_used"], 64);
+  EXPECT_EQ(config["width"].get<int>() * config["depth"].get<int>(), 64);
+  EXPECT_EQ(config["stages"].size(), config["depth"]);
+  EXPECT_EQ(config["global_batch"], 4 * 64);
+  EXPECT_EQ(config["shapes"].size(), 6u);
+  for (const char* key : {"costs", "dtype", "attention", "product_fraction", "memory_fraction",
+                          "link_fraction", "device_order", "notes", "lanes", "contention"}) {
+    EXPECT_TRUE(json["assumptions"].contains(key)) << key;
+  }
+  const Json& result = json["result"];
+  EXPECT_GT(result["throughput_samples_per_s"], 0.0);
+  EXPECT_DOUBLE_EQ(result["tokens_per_s"].get<double>(),
+                   1024 * result["throughput_samples_per_s"].get<double>());
+  EXPECT_LT(result["flops_per_s_per_device"].get<double>(), 0.6 * 125e12);
+  for (const Json& device : result["devices"]) {
+    EXPECT_EQ(device["capacity_bytes"], std::int64_t{16} << 30);
+    EXPECT_EQ(device["fits"], true);
+    EXPECT_LT(device["peak_bytes"], device["capacity_bytes"]);
+  }
+}
+
+TEST_F(OnCluster, TheReportSaysWhatItAssumes) {
+  const Ran ran = tandem("simulate " + kNames + " --width 1 --product-fraction 0.5");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.err, "");
+  EXPECT_THAT(ran.out, StartsWith("gpt2 (0.1244 G parameters, sequence 1024) on 8 of 8 devices of "
+                                  "p3.16xlarge: V100-SXM2-16GB\n"
+                                  "width 1, depth 8; batches of 32 = 1 x 32 microbatches of 1\n"));
+  EXPECT_THAT(ran.out, HasSubstr(" tokens/s; "));
+  EXPECT_THAT(ran.out, HasSubstr("Assumed, not measured:\n  products in fp16 at 50 % of peak"));
+}
+
+TEST_F(OnCluster, AnOptionMovesTheAnswerItsWay) {
+  const auto rate = [&](const std::string& more) {
+    return json_of("simulate " + kNames + " --width 1 --json " +
+                   more)["result"]["throughput_samples_per_s"]
+        .get<double>();
+  };
+  const double usual = rate("");
+  EXPECT_GT(rate("--product-fraction 0.9"), usual);
+  EXPECT_LT(rate("--memory-fraction 0.2"), usual);
+  EXPECT_LT(rate("--link-fraction 0.01"), usual);
+  EXPECT_LT(rate("--dtype fp32"), usual);
+  EXPECT_GT(rate("--attention flash"), usual);
+  EXPECT_LT(rate("--recompute full"), usual);
+  EXPECT_GT(rate("--sequence 256"), usual);
+  EXPECT_EQ(rate("--optimizer adamw"), usual);
+}
+
+TEST_F(OnCluster, TakesFilesForNames) {
+  write("model.json",
+        R"({"version": 1, "name": "mine", "blocks": 2, "width": 64, "heads": 2, "sequence": 32})");
+  write("cluster.json", R"({"version": 1, "name": "desk", "groups": [{"name": "desk",
+    "members": [{"name": "gpu", "device": "RTX-4090-24GB", "count": 2}, {"name": "pcie"}],
+    "links": [{"between": ["gpu", "pcie"], "bytes_per_s_one_way": 25e9, "latency_ns": 3000}]}],
+    "root": "desk"})");
+  const Json json =
+      json_of("simulate --model model.json --cluster cluster.json --schedule gpipe --json");
+  EXPECT_EQ(json["config"]["cluster"], "desk");
+  EXPECT_EQ(json["config"]["depth"], 2);
+  EXPECT_EQ(json["assumptions"]["dtype"], "bf16");
+  EXPECT_EQ(json["assumptions"]["attention"], "flash");
+}
+
+TEST_F(OnCluster, SchedulesAreCompared) {
+  const Json json = json_of(
+      "simulate --model gpt2 --cluster p3.16xlarge --schedule 2bw,1f1b "
+      "--width 2 --depth 4 --microbatches 4 --json");
+  EXPECT_EQ(json["result"]["schedules"][0]["schedule"], "2bw");
+  expect_error("simulate --model gpt2 --cluster p3.16xlarge --schedule 2bw,1f1b --microbatches 4",
+               2, "error: tandem simulate: give --width and --depth to compare schedules");
+}
+
+TEST_F(OnCluster, EverySchedulePerhapsRefusesButAnswers) {
+  const Json rows = json_of("schedule --list --json")["result"]["schedules"];
+  ASSERT_FALSE(rows.empty());
+  std::size_t answered = 0;
+  for (const Json& row : rows) {
+    const std::string name = row["name"];
+    const Ran ran = tandem(
+        "simulate --model gpt2 --cluster p3.16xlarge --depth 4 --width 2 "
+        "--microbatches 8 --json --schedule " +
+        name);
+    EXPECT_TRUE(ran.code == 0 || ran.code == 3 || ran.code == 2) << name << ran.err;
+    answered += ran.code == 0 ? 1 : 0;
+  }
+  EXPECT_GT(2 * answered, rows.size());
+}
+
+TEST_F(OnCluster, CheckSaysWhetherItFits) {
+  const Ran fits = tandem("check " + kNames);
+  EXPECT_EQ(fits.code, 0);
+  EXPECT_THAT(fits.out, HasSubstr("verified: "));
+  EXPECT_THAT(fits.out, HasSubstr("\nFullest: device "));
+  EXPECT_THAT(fits.out, HasSubstr("Assumed, not measured:"));
+  const Ran misfit = tandem("check --model gpt2-xl --cluster p3.16xlarge --schedule gpipe");
+  EXPECT_EQ(misfit.code, 4);
+  EXPECT_THAT(misfit.out, HasSubstr("  NO\n"));
+  EXPECT_THAT(misfit.err, HasSubstr("gpt2-xl on p3.16xlarge: does not fit in 16.0 GiB a device"));
+  EXPECT_THAT(misfit.err, HasSubstr("these fit:\n  recompute full ("));
+  EXPECT_EQ(
+      tandem("check --model gpt2-xl --cluster p3.16xlarge --schedule gpipe --memory 80GiB").code,
+      0);
+}
+
+TEST_F(OnCluster, WhatDoesNotGoTogetherIsSaid) {
+  expect_error("simulate --schedule 2bw --model gpt2", 2,
+               "error: tandem simulate: --cluster is missing: nodes of the catalogue, such as "
+               "4xDGX-H100, or a file");
+  expect_error("simulate --schedule 2bw --cluster DGX-2", 2,
+               "error: tandem simulate: --model is missing: a name of the catalogue or a file");
+  expect_error("simulate --model gpt2 --cluster DGX-2", 2,
+               "error: tandem simulate: --schedule is missing");
+  expect_error("simulate " + kNames + " --forward 1ms", 2,
+               "error: tandem simulate: a model on a cluster has analytic costs: --forward is not "
+               "taken");
+  expect_error("simulate " + kNames + " --devices 4", 2,
+               "error: tandem simulate: --devices is not for a model on a cluster");
+  expect_error(
+      "simulate --schedule 2bw --devices 2 --microbatches 2 --forward 1ms --backward 1ms "
+      "--depth 2",
+      2, "error: tandem simulate: --depth is for a --model on a --cluster");
+  expect_error("simulate " + kNames + " --microbatches 8 --global-batch 8", 2,
+               "error: tandem simulate: give --microbatches or --global-batch, not both");
+  expect_error("simulate " + kNames + " --width 4 --depth 4", 3,
+               "error: 4 pipelines of 4 stages take 16 devices: cluster p3.16xlarge has 8");
+  expect_error("simulate " + kNames + " --dtype bf16", 3,
+               "error: V100-SXM2-16GB has no peak for bf16: --dtype with a format that it has");
+  expect_error("simulate " + kNames + " --product-fraction 0", 2,
+               "error: tandem simulate: --product-fraction: expected a number from 0.001 to 1, "
+               "found \"0\"");
+  expect_error("simulate --model gpt2 --cluster p3.16xlarge --schedule search", 2,
+               "error: tandem simulate: schedule search is for plain costs, not for a model");
+  expect_error("simulate plan.json --model gpt2 --cluster DGX-2", 2,
+               "error: tandem simulate: give a plan, or a --model on a --cluster");
+  expect_error("check", 2, "error: tandem check: give a plan, or a --model on a --cluster");
+  expect_error("check plan.json --schedule 2bw", 2,
+               "error: tandem check: the plan says --schedule already");
+  expect_error(
+      "simulate --model gpt9 --cluster DGX-2 --schedule 2bw", 2,
+      "error: the catalogue has no model gpt9; did you mean \"gpt2\"? (tandem catalog list "
+      "shows all)");
+  const Ran absent = tandem("simulate --model no.json --cluster DGX-2 --schedule 2bw");
+  EXPECT_EQ(absent.code, 3);
+  EXPECT_THAT(absent.err, HasSubstr("no.json"));
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,196 @@
+// tandem catalog list|show NAME: devices, nodes and models known by name.
+
+#include "core/catalog.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tools/command.h"
+#include "tools/json_output.h"
+#include "tools/options.h"
+
+namespace tandem::tools {
+
+namespace {
+
+Json as_json(const DeviceSpec& device) {
+  Json json{{"name", device.name}};
+  for (std::size_t format = 0; format < kNumberFormats; ++format) {
+    if (device.flops_per_s[format] == 0.0) continue;
+    json[fmt::format("{}_flops_per_s", name(static_cast<NumberFormat>(format)))] =
+        device.flops_per_s[format];
+  }
+  json["memory_bytes"] = device.memory_bytes;
+  json["memory_bytes_per_s"] = device.memory_bytes_per_s;
+  json["source"] = device.source;
+  return json;
+}
+
+Json as_json(const LinkSpec& link) {
+  return {{"name", link.name},
+          {"bytes_per_s_one_way", link.bytes_per_s},
+          {"latency_ns", link.latency.count()}};
+}
+
+std::string text_of(const GroupSpec& node, const MemberRef& ref) {
+  const std::string& member = node.members[ref.member].name;
+  return ref.which ? fmt::format("{}[{}]", member, *ref.which) : member;
+}
+
+/// As a group of a cluster file.
+Json as_json(const GroupSpec& node) {
+  Json members = Json::array(), links = Json::array();
+  for (const ClusterMember& member : node.members) {
+    Json row{{"name", member.name}};
+    if (member.device) row["device"] = catalog().devices[*member.device].name;
+    row["count"] = member.count;
+    members.push_back(std::move(row));
+  }
+  for (const JointSpec& joint : node.joints) {
+    Json row{{"between", {text_of(node, joint.from), text_of(node, joint.to)}}};
+    row.update(as_json(joint.link));
+    links.push_back(std::move(row));
+  }
+  Json json{{"name", node.name}, {"members", std::move(members)}, {"links", std::move(links)}};
+  if (node.port) json["port"] = node.members[*node.port].name;
+  if (node.network) json["network"] = as_json(*node.network);
+  json["source"] = node.source;
+  return json;
+}
+
+Json as_json(const CatalogModel& row) {
+  const ModelSpec& model = row.model;
+  return {{"name", model.name},         {"parameters", parameter_count(model)},
+          {"architecture", "gpt2"},     {"blocks", model.blocks},
+          {"width", model.width},       {"heads", model.heads},
+          {"sequence", model.sequence}, {"vocabulary", model.vocabulary},
+          {"tied", model.tied},         {"source", row.source}};
+}
+
+std::string print_flops(double flops) {
+  return flops == 0.0 ? "-" : fmt::format("{:.4g}", flops / 1e12);
+}
+
+/// "25 GB/s".
+std::string print_rate(double bytes_per_s) { return fmt::format("{:.4g} GB/s", bytes_per_s / 1e9); }
+
+void print_header(std::string_view kind) {
+  fmt::print("{:<18} {:>9} {:>9} {:>9} {:>9} {:>10} {:>11}\n", kind, "fp32", "tf32", "fp16", "bf16",
+             "memory", "its rate");
+}
+
+void print_row(const DeviceSpec& device) {
+  fmt::print(
+      "{:<18} {:>9} {:>9} {:>9} {:>9} {:>10} {:>11}\n", device.name,
+      print_flops(device.flops(NumberFormat::fp32)), print_flops(device.flops(NumberFormat::tf32)),
+      print_flops(device.flops(NumberFormat::fp16)), print_flops(device.flops(NumberFormat::bf16)),
+      print_bytes(device.memory_bytes), print_rate(device.memory_bytes_per_s));
+}
+
+/// Its devices, and how fast those of two nodes reach one another.
+void print_row(const GroupSpec& node) {
+  const Cluster pair(cluster_of_nodes("2x" + node.name));
+  const std::size_t devices = pair.size() / 2;
+  double slowest = 0.0, fastest = 0.0;
+  for (std::size_t other = 1; other < devices; ++other) {
+    const double rate = pair.route(DeviceId{}, id_at<DeviceId>(other)).bytes_per_s;
+    slowest = other == 1 ? rate : std::min(slowest, rate);
+    fastest = std::max(fastest, rate);
+  }
+  fmt::print("{:<18} {:>2} x {:<15} {:>13} {:>13} {:>13}\n", node.name, devices,
+             pair[DeviceId{}].name, print_rate(fastest), print_rate(slowest),
+             print_rate(pair.route(DeviceId{}, id_at<DeviceId>(devices)).bytes_per_s));
+}
+
+void print_row(const CatalogModel& row) {
+  const ModelSpec& model = row.model;
+  fmt::print("{:<18} {:>9.4g} {:>9} {:>9} {:>9} {:>9} {:>11}\n", model.name,
+             static_cast<double>(parameter_count(model)) / 1e6, model.blocks, model.width,
+             model.heads, model.sequence, model.vocabulary);
+}
+
+int list(bool json) {
+  if (json) {
+    Json devices = Json::array(), nodes = Json::array(), models = Json::array();
+    for (const DeviceSpec& device : catalog().devices) devices.push_back(as_json(device));
+    for (const GroupSpec& node : catalog().nodes) nodes.push_back(as_json(node));
+    for (const CatalogModel& row : catalog().models) models.push_back(as_json(row));
+    print_result("catalog", {{"list", true}}, Json::object(),
+                 {{"devices", std::move(devices)},
+                  {"nodes", std::move(nodes)},
+                  {"models", std::move(models)}});
+    return 0;
+  }
+  fmt::print("Devices: dense peaks in TFLOP/s.\n\n");
+  print_header("device");
+  for (const DeviceSpec& device : catalog().devices) print_row(device);
+  fmt::print(
+      "\nNodes: one way between two devices, inside at best and at worst, and to another node. "
+      "--cluster 4xNAME is four of them.\n\n{:<18} {:<20} {:>13} {:>13} {:>13}\n",
+      "node", "devices", "inside", "at worst", "outside");
+  for (const GroupSpec& node : catalog().nodes) print_row(node);
+  fmt::print("\nModels: parameters in millions.\n\n{:<18} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11}\n",
+             "model", "size", "blocks", "width", "heads", "sequence", "vocabulary");
+  for (const CatalogModel& row : catalog().models) print_row(row);
+  fmt::print("\ntandem catalog show NAME: every figure with its unit, and where it comes from.\n");
+  return 0;
+}
+
+/// Every figure by its key, which ends in the unit.
+void print_figures(const Json& json, std::size_t indent) {
+  for (const auto& item : json.items()) {
+    const std::string lead(indent, ' ');
+    if (item.value().is_array() && !item.value().empty() && item.value()[0].is_object()) {
+      fmt::print("{}{}:\n", lead, item.key());
+      for (const Json& row : item.value()) fmt::print("{}  {}\n", lead, row.dump());
+    } else if (item.value().is_string()) {
+      fmt::print("{}{}: {}\n", lead, item.key(), item.value().get<std::string>());
+    } else {
+      fmt::print("{}{}: {}\n", lead, item.key(), item.value().dump());
+    }
+  }
+}
+
+int show(const std::string& name, bool json) {
+  const DeviceSpec* device = find_device(name);
+  const GroupSpec* node = find_node(name);
+  const CatalogModel* model = find_model(name);
+  if (device == nullptr && node == nullptr && model == nullptr) {
+    std::vector<std::string> names;
+    for (const DeviceSpec& one : catalog().devices) names.push_back(one.name);
+    for (const GroupSpec& one : catalog().nodes) names.push_back(one.name);
+    for (const CatalogModel& one : catalog().models) names.push_back(one.model.name);
+    throw UsageError(fmt::format("the catalogue has no {}{} (tandem catalog list shows all)", name,
+                                 did_you_mean(name, names)));
+  }
+  Json figures = device != nullptr ? as_json(*device)
+                 : node != nullptr ? as_json(*node)
+                                   : as_json(*model);
+  const std::string_view kind = device != nullptr ? "device" : node != nullptr ? "node" : "model";
+  if (json) {
+    print_result("catalog", {{"show", name}}, Json::object(), {{kind, std::move(figures)}});
+  } else {
+    print_figures(figures, 0);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int run_catalog(const Arguments& arguments) {
+  Options options("catalog", "list | show NAME",
+                  "Devices, nodes and models known by name, each figure with unit and source.");
+  options.words("list or show", 1, 2);
+  options.parse(arguments);
+  const std::vector<std::string>& words = options.words();
+  if (words[0] == "list" && words.size() == 1) return list(options.has("json"));
+  if (words[0] == "show" && words.size() == 2) return show(words[1], options.has("json"));
+  throw UsageError(fmt::format("tandem catalog: expected list, or show NAME, found \"{}\"",
+                               fmt::join(words, " ")));
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,315 @@
+#include "tools/cluster_setup.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/catalog.h"
+#include "core/io/read.h"
+#include "tools/cost_options.h"
+#include "tools/order_search.h"
+#include "tools/schedule_options.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr std::int64_t kMostSamples = 1'000'000;
+constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevices);
+constexpr std::int32_t kMicrobatchesADevice = 4;  // by default
+constexpr double kLeastFraction = 0.001;
+
+constexpr const char* kClusterOptions[] = {
+    "model",           "cluster",      "depth",     "global-batch", "sequence",
+    "dtype",           "optimizer",    "attention", "device-order", "product-fraction",
+    "memory-fraction", "link-fraction"};
+
+[[noreturn]] void refuse(const Options& options, const std::string& why) {
+  throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
+}
+
+bool is_file(const std::string& name) {
+  return name.find('/') != std::string::npos || name.ends_with(".json") ||
+         std::filesystem::exists(name);
+}
+
+ModelSpec model_of(const Options& options) {
+  if (!options.has("model"))
+    refuse(options, "--model is missing: a name of the catalogue or a file");
+  const std::string name = options.text("model");
+  ModelSpec model =
+      is_file(name) && find_model(name) == nullptr ? read_model(name) : model_of_name(name);
+  model.sequence =
+      static_cast<std::int32_t>(options.integer("sequence", 1, 1'048'576, model.sequence));
+  return model;
+}
+
+Cluster cluster_of(const Options& options) {
+  if (!options.has("cluster"))
+    refuse(options, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
+  const std::string name = options.text("cluster");
+  const bool by_name = !is_file(name) || find_node(name) != nullptr;
+  ClusterSpec spec = by_name ? cluster_of_nodes(name) : read_cluster(name);
+  if (const auto memory = options.bytes("memory")) {
+    for (DeviceSpec& device : spec.devices) device.memory_bytes = *memory;
+  }
+  return Cluster(spec);
+}
+
+/// bf16 where all devices have it, else fp16, else fp32.
+NumberFormat format_of(const Options& options, const Cluster& cluster) {
+  constexpr std::array kPreferred{NumberFormat::bf16, NumberFormat::fp16, NumberFormat::fp32,
+                                  NumberFormat::tf32};
+  std::vector<std::string> names{"auto"};
+  for (const NumberFormat format : kPreferred) names.emplace_back(name(format));
+  const std::string wanted = options.choice("dtype", names);
+  for (const NumberFormat format : kPreferred) {
+    if (wanted != "auto" && wanted != name(format)) continue;
+    bool all = true;
+    for (std::size_t i = 0; i < cluster.size(); ++i)
+      all = all && cluster[id_at<DeviceId>(i)].flops(format) > 0.0;
+    if (all || wanted != "auto") return format;
+  }
+  throw InputError(
+      fmt::format("cluster {}: no number format that all devices have", cluster.name()));
+}
+
+AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluster) {
+  AnalyticAssumptions assumptions;
+  assumptions.format = format_of(options, cluster);
+  const std::string attention = options.choice("attention", {"auto", "plain", "flash"});
+  // FlashAttention 2 asks for what computes in bf16, Ampere on.
+  const bool flash =
+      attention == "auto" ? assumptions.format == NumberFormat::bf16 : attention == "flash";
+  assumptions.attention = flash ? AttentionKernel::flash : AttentionKernel::plain;
+  const auto fraction = [&](const char* name, double& value) {
+    value = options.number(name, kLeastFraction, 1.0, value);
+  };
+  fraction("product-fraction", assumptions.product_fraction);
+  fraction("memory-fraction", assumptions.memory_fraction);
+  fraction("link-fraction", assumptions.link_fraction);
+  return assumptions;
+}
+
+void check_options(const Options& options) {
+  for (const char* name : cost_options()) {
+    if (options.has(name))
+      refuse(options,
+             fmt::format("a model on a cluster has analytic costs: --{} is not taken", name));
+  }
+  for (const char* name : {"devices", "schedule-file", "profile", "link-rate"}) {
+    if (options.has(name))
+      refuse(options, fmt::format("--{} is not for a model on a cluster", name));
+  }
+  if (options.has("microbatches") && options.has("global-batch"))
+    refuse(options, "give --microbatches or --global-batch, not both");
+  if (!options.has("schedule")) refuse(options, "--schedule is missing");
+}
+
+/// All but the shape and the stages.
+Plan plan_of(const Options& options, ModelSpec model) {
+  const ScheduleTraits& traits = find_schedule(options.text("schedule"));
+  if (is_search(traits)) refuse(options, "schedule search is for plain costs, not for a model");
+  Options asked = options;
+  asked.set("devices", "1");
+  if (!options.has("microbatches")) asked.set("microbatches", "1");
+  const ScheduleRequest request = schedule_request(asked, traits);
+  Plan plan{.model = std::move(model),
+            .schedule = std::string(traits.name),
+            .chunks = request.chunks,
+            .group = request.group,
+            .replicas = request.replicas,
+            .directions = request.directions,
+            .vertical_sync = request.vertical_sync,
+            .global_norm = request.global_norm,
+            .post_validation = request.post_validation,
+            .microbatch_size =
+                static_cast<std::int32_t>(options.integer("microbatch-size", 1, kMostSamples, 1)),
+            .microbatches = request.microbatches,
+            .extra_in_flight = request.extra_in_flight,
+            .activation_cap = request.activation_cap,
+            .recompute = request.recompute,
+            .stages = {},
+            .profile = {},
+            .predicted = {}};
+  const std::string optimizer = options.choice("optimizer", {"adamw", "momentum", "sgd"});
+  plan.optimizer = optimizer == "sgd"        ? OptimizerKind::sgd
+                   : optimizer == "momentum" ? OptimizerKind::momentum
+                                             : OptimizerKind::adamw;
+  return plan;
+}
+
+/// The depth that is given, or that the replicas of all parts add up to; empty: neither.
+std::optional<std::uint16_t> depth_of(const Options& options, const Plan& plan) {
+  std::int64_t depth = 0;
+  for (const std::uint16_t replicas : plan.replicas) depth += replicas;
+  if (depth != 0 && options.has("depth")) refuse(options, "--replicas says --depth already");
+  if (depth == 0 && !options.has("depth")) return std::nullopt;
+  return static_cast<std::uint16_t>(options.integer("depth", 1, kMostDevices, depth));
+}
+
+/// Width and depth as given, the rest of the devices unused.
+void set_shape(const Options& options, const Cluster& cluster, std::uint16_t depth, Plan& plan) {
+  const auto devices = static_cast<std::int64_t>(cluster.size());
+  const std::int64_t width =
+      options.integer("width", 1, kMostDevices, std::max<std::int64_t>(1, devices / depth));
+  if (width * depth > devices) {
+    throw InputError(fmt::format("{} pipelines of {} stages take {} devices: cluster {} has {}",
+                                 width, depth, width * depth, cluster.name(), devices));
+  }
+  plan.width = static_cast<std::uint16_t>(width);
+  plan.depth = depth;
+}
+
+}  // namespace
+
+void add_cluster_options(Options& options) {
+  options.value("model", "NAME", "a model of the catalogue (tandem catalog list), or its file")
+      .value("cluster", "NAME", "nodes of the catalogue, such as 8xp3.16xlarge, or a file")
+      .value("depth", "D",
+             "on a cluster: stages of a pipeline (default: of all that use every device, with "
+             "--width if given, the fastest that fits)")
+      .value("global-batch", "N",
+             "on a cluster: samples of a batch (default: 4 microbatches for each device)")
+      .value("sequence", "T", "on a cluster: tokens of a sample, instead of the model's")
+      .value("dtype", "KIND", "bf16|fp16|tf32|fp32 (default: the first that all devices have)")
+      .value("attention", "KIND", "plain|flash (default: flash with bf16)")
+      .value("optimizer", "KIND", "on a cluster: adamw|momentum|sgd (default adamw)")
+      .value("device-order", "KIND",
+             "replicas-first|stages-first: what stands on neighbouring devices (default "
+             "replicas-first)")
+      .value("product-fraction", "X", "of a device's peak that products achieve (default 0.6)")
+      .value("memory-fraction", "X", "of its memory's rate (default 0.8)")
+      .value("link-fraction", "X", "of a link's rate (default 0.8)");
+}
+
+bool names_a_cluster(const Options& options) {
+  const bool named = options.has("model") || options.has("cluster");
+  for (const char* name : kClusterOptions) {
+    if (!named && options.has(name))
+      refuse(options, fmt::format("--{} is for a --model on a --cluster", name));
+  }
+  return named;
+}
+
+ClusterSetup make_cluster_setup(const Options& options) {
+  check_options(options);
+  Plan plan = plan_of(options, model_of(options));
+  Cluster cluster = cluster_of(options);
+  const AnalyticAssumptions assumptions = assumptions_of(options, cluster);
+  const DeviceOrder order =
+      options.choice("device-order", {"replicas-first", "stages-first"}) == "stages-first"
+          ? DeviceOrder::stages_first
+          : DeviceOrder::replicas_first;
+  const bool by_microbatches = options.has("microbatches");
+  const auto samples = [&](std::int64_t devices) {
+    return options.integer("global-batch", 1, 1'000'000'000,
+                           kMicrobatchesADevice * devices * plan.microbatch_size);
+  };
+  if (const auto depth = depth_of(options, plan)) {
+    set_shape(options, cluster, *depth, plan);
+    if (!by_microbatches)
+      plan.microbatches = microbatches_of(samples(std::int64_t{plan.width} * plan.depth), plan);
+    const ClusterLayout layout(cluster, plan.width, plan.depth, order);
+    ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions);
+    return {std::move(cluster), assumptions, order, std::move(made), {}};
+  }
+  ShapeRequest request{.plan = plan, .order = order};
+  if (!by_microbatches) request.global_batch = samples(static_cast<std::int64_t>(cluster.size()));
+  if (options.has("width")) {
+    request.width = static_cast<std::uint16_t>(
+        options.integer("width", 1, static_cast<std::int64_t>(cluster.size()), 1));
+  }
+  ChosenShape chosen = choose_shape(request, cluster, assumptions);
+  return {std::move(cluster), assumptions, order, std::move(chosen.plan), std::move(chosen.tried)};
+}
+
+std::size_t ClusterSetup::devices_used() const {
+  return std::size_t{made.plan.width} * made.plan.depth;
+}
+
+std::string ClusterSetup::summary() const {
+  std::set<std::string> kinds;
+  for (std::size_t i = 0; i < devices_used(); ++i) kinds.insert(cluster[id_at<DeviceId>(i)].name);
+  const Plan& plan = made.plan;
+  std::string text = fmt::format(
+      "{} ({:.4g} G parameters, sequence {}) on {} of {} devices of {}: {}\n"
+      "width {}, depth {}; batches of {} = {} x {} microbatches of {}",
+      plan.model.name, static_cast<double>(parameter_count(plan.model)) / 1e9, plan.model.sequence,
+      devices_used(), cluster.size(), cluster.name(), fmt::join(kinds, ", "), plan.width,
+      plan.depth, std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size, plan.width,
+      plan.microbatches, plan.microbatch_size);
+  if (tried.size() > 1) {
+    text +=
+        fmt::format("; {} {} shapes that use all devices",
+                    tried.front().fits ? "the fastest that fits of" : "none fits, the nearest of",
+                    tried.size());
+  }
+  return text;
+}
+
+Json ClusterSetup::config() const {
+  const Plan& plan = made.plan;
+  Json stages = Json::array(), shapes = Json::array();
+  for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
+  for (const TriedShape& one : tried) {
+    Json row{{"width", one.width}, {"depth", one.depth}};
+    if (one.refusal.empty()) {
+      row["throughput_samples_per_s"] = one.samples_per_s;
+      row["fits"] = one.fits;
+    } else {
+      row["refused"] = one.refusal;
+    }
+    shapes.push_back(std::move(row));
+  }
+  return {{"model", plan.model.name},
+          {"parameters", parameter_count(plan.model)},
+          {"sequence", plan.model.sequence},
+          {"cluster", cluster.name()},
+          {"cluster_devices", cluster.size()},
+          {"devices_used", devices_used()},
+          {"schedule", plan.schedule},
+          {"depth", plan.depth},
+          {"microbatch_size", plan.microbatch_size},
+          {"global_batch", std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size},
+          {"optimizer", name(plan.optimizer)},
+          {"stages", std::move(stages)},
+          {"shapes", std::move(shapes)}};
+}
+
+Json ClusterSetup::stated() const {
+  return {{"costs", "analytic"},
+          {"dtype", name(assumptions.format)},
+          {"attention", name(assumptions.attention)},
+          {"product_fraction", assumptions.product_fraction},
+          {"memory_fraction", assumptions.memory_fraction},
+          {"link_fraction", assumptions.link_fraction},
+          {"device_order", name(order)},
+          {"notes", assumption_lines()}};
+}
+
+std::vector<std::string> ClusterSetup::assumption_lines() const {
+  const Bytes element = bytes_of(assumptions.format);
+  const Bytes states = 4 * (optimizer_states(made.plan.optimizer) + (element < 4 ? 1 : 0));
+  return {
+      fmt::format("products in {} at {:.4g} % of peak, memory at {:.4g} %, links at {:.4g} %; "
+                  "{} attention; nothing for launches, hosts and data",
+                  name(assumptions.format), 100 * assumptions.product_fraction,
+                  100 * assumptions.memory_fraction, 100 * assumptions.link_fraction,
+                  name(assumptions.attention)),
+      fmt::format("bytes a parameter: weights {} a version, gradients {}, optimizer {}; "
+                  "activations with dropout, logits in fp32; the allocator and the driver take "
+                  "nothing",
+                  element, element, states),
+      fmt::format("devices {}; transfers of all pipelines at once, and the gradient rings of all "
+                  "stages at once, share the links they cross; nothing else does",
+                  name(order))};
+}
+
+}  // namespace tandem::tools

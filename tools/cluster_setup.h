@@ -1,0 +1,39 @@
+#pragma once
+// A model on a cluster by their names, or files, with nothing measured: shared by `simulate` and
+// `check`.
+
+#include <memory>
+#include <vector>
+
+#include "core/cluster.h"
+#include "planner/cluster_plan.h"
+#include "tools/json_output.h"
+#include "tools/options.h"
+
+namespace tandem::tools {
+
+/// --model, --cluster and what belongs to them; not those of schedules.
+void add_cluster_options(Options& options);
+/// Whether a model or a cluster is named.
+bool names_a_cluster(const Options& options);
+
+struct ClusterSetup {
+  Cluster cluster;
+  AnalyticAssumptions assumptions;
+  DeviceOrder order = DeviceOrder::replicas_first;
+  ClusterPlan made;
+  std::vector<TriedShape> tried;  // where the shape was chosen: the chosen one, then the others
+
+  std::size_t devices_used() const;
+  /// "gpt2-xl (1.558 G parameters) on 64 of 64 devices of 8xp3.16xlarge: …".
+  std::string summary() const;
+  /// What was resolved, and what is assumed.
+  Json config() const, stated() const;
+  /// The same for people, a line each.
+  std::vector<std::string> assumption_lines() const;
+};
+
+/// Throws UsageError, InputError.
+ClusterSetup make_cluster_setup(const Options& options);
+
+}  // namespace tandem::tools
