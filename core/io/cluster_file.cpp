@@ -15,6 +15,16 @@ namespace {
 constexpr std::int64_t kVersion = 1;
 constexpr double kLeastRate = 1.0;
 constexpr std::int32_t kMostMembers = 65'536;
+constexpr std::size_t kMostNames = 4096;  // names are compared with one another
+constexpr std::size_t kMostLinks = 65'536;
+
+/// The elements; complains of more than `most`, and reads none.
+std::vector<JsonReader> bounded(const JsonReader& reader, std::size_t most) {
+  std::vector<JsonReader> all = reader.array();
+  if (all.size() <= most) return all;
+  reader.complain(fmt::format("{} entries: expected at most {}", all.size(), most));
+  return {};
+}
 
 template <class Rows>
 std::optional<std::size_t> find_name(const Rows& rows, std::string_view name) {
@@ -109,11 +119,11 @@ class GroupReader {
     // Looking up a node of the catalogue may move spec_.groups.
     GroupSpec group{.name = spec_.groups[index].name, .members = {}, .joints = {}};
     const JsonReader members = reader["members"];
-    for (const JsonReader& member : members.array())
+    for (const JsonReader& member : bounded(members, kMostNames))
       group.members.push_back(read_member(member, group));
     const std::size_t before = reader.complaints();
     if (reader.has("links") && !group.members.empty()) {
-      for (const JsonReader& joint : reader["links"].array())
+      for (const JsonReader& joint : bounded(reader["links"], kMostLinks))
         group.joints.push_back(read_joint(joint, group));
     }
     if (reader.has("port") && !group.members.empty() && reader.complaints() == before)
@@ -196,12 +206,13 @@ class GroupReader {
 
 std::vector<DeviceSpec> read_devices(const JsonReader& devices) {
   std::vector<DeviceSpec> all;
-  for (const JsonReader& device : devices.array()) all.push_back(read_device(device, all));
+  for (const JsonReader& device : bounded(devices, kMostNames))
+    all.push_back(read_device(device, all));
   return all;
 }
 
 std::vector<JsonReader> read_groups(const JsonReader& groups, ClusterSpec& spec, UseCatalog use) {
-  const std::vector<JsonReader> readers = groups.array();
+  const std::vector<JsonReader> readers = bounded(groups, kMostNames);
   for (const JsonReader& reader : readers) {
     GroupSpec group;
     if (reader.object({"name", "members", "links", "port", "network", "source"}))

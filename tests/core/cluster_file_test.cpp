@@ -105,6 +105,13 @@ TEST(ClusterFile, RatesAreAboveZero) {
               HasSubstr("expected a peak, such as \"fp16_flops_per_s\", found none"));
 }
 
+TEST(ClusterFile, NeverComparesMillionsOfNames) {
+  std::string many = R"({"name": "a"})";
+  for (int i = 0; i < 5000; ++i) many += R"(, {"name": "a"})";
+  EXPECT_THAT(error_in(with(R"({"name": "bus"})", many)),
+              HasSubstr("/groups/0/members: 5002 entries: expected at most 4096"));
+}
+
 TEST(ClusterFile, WhatIsNoClusterIsSaidAtItsGroup) {
   EXPECT_THAT(error_in(with(R"(["box", "hub"])", R"(["box[0]", "hub"])")),
               HasSubstr("/groups/1: group \"room\" device box[0].gpu[0] has no way to device "

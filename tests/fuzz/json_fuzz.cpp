@@ -1,5 +1,5 @@
-// Any text as a model, a plan, a profile and costs: read or refused with a place, never a crash;
-// what was read is written, and reads back the same.
+// Any text as a model, a cluster, a plan, a profile and costs: read or refused with a place, never
+// a crash; what was read is written, and reads back the same.
 
 #include <cstddef>
 #include <cstdint>
@@ -36,12 +36,26 @@ void check_reader(const std::string& text, Parse parse, Write write) {
   TANDEM_CHECK(write(parse("again.json", written)) == written, written);
 }
 
+/// What is a cluster has a way between any two of its devices.
+void check_cluster(const std::string& text) {
+  try {
+    const Cluster cluster(parse_cluster("f.json", text));
+    const auto last = id_at<DeviceId>(cluster.size() - 1);
+    const Route route = cluster.route(DeviceId{}, last);
+    TANDEM_CHECK(route.links.empty() == (cluster.size() == 1), cluster.size());
+    TANDEM_CHECK(route.bytes_per_s > 0.0, route.bytes_per_s);
+  } catch (const InputError& error) {
+    check_complaints(error, text);
+  }
+}
+
 }  // namespace
 }  // namespace tandem
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(data, data + size);
   tandem::check_reader(text, tandem::parse_model, tandem::model_text);
+  tandem::check_cluster(text);
   tandem::check_reader(text, tandem::parse_plan, tandem::plan_text);
   tandem::check_reader(text, tandem::parse_profile, tandem::profile_text);
   tandem::check_reader(text, tandem::parse_costs, tandem::costs_text);
