@@ -157,13 +157,13 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
 namespace {
 
 /// Widths to try, each with a depth.
-std::vector<TriedShape> shapes_of(const ShapeRequest& request, const Cluster& cluster) {
+std::vector<TriedShape> shapes_of(const ShapeRequest& request, std::size_t groups) {
   std::vector<TriedShape> shapes;
-  for (std::size_t width = 1; width <= cluster.size(); ++width) {
-    if (request.width ? width != *request.width : cluster.size() % width != 0) continue;
-    const std::size_t depth = cluster.size() / width;
+  for (std::size_t width = 1; width <= groups; ++width) {
+    if (request.width ? width != *request.width : groups % width != 0) continue;
+    const std::size_t depth = groups / width;
     // A pipeline is asked for; without one there would be nothing to schedule.
-    if (!request.width && depth == 1 && cluster.size() > 1) continue;
+    if (!request.width && depth == 1 && groups > 1) continue;
     shapes.push_back({.width = static_cast<std::uint16_t>(width),
                       .depth = static_cast<std::uint16_t>(depth),
                       .refusal = {}});
@@ -181,8 +181,13 @@ bool better(const ClusterPlan& a, double a_rate, const ClusterPlan& b, double b_
 
 ChosenShape choose_shape(const ShapeRequest& request, const Cluster& cluster,
                          const AnalyticAssumptions& assumptions) {
-  std::vector<TriedShape> tried = shapes_of(request, cluster);
-  TANDEM_CHECK(!tried.empty(), cluster.size());
+  const auto tensor = static_cast<std::size_t>(assumptions.tensor);
+  std::vector<TriedShape> tried = shapes_of(request, cluster.size() / tensor);
+  if (tried.empty()) {
+    throw InputError(fmt::format("{} pipelines of groups of {} devices: cluster {} has {} devices",
+                                 request.width.value_or(1), tensor, cluster.name(),
+                                 cluster.size()));
+  }
   std::optional<ClusterPlan> best;
   std::size_t best_row = 0;
   for (std::size_t row = 0; row < tried.size(); ++row) {
@@ -194,7 +199,7 @@ ChosenShape choose_shape(const ShapeRequest& request, const Cluster& cluster,
       if (request.global_batch) plan.microbatches = microbatches_of(*request.global_batch, plan);
       const std::int64_t samples =
           std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size;
-      const ClusterLayout layout(cluster, shape.width, shape.depth, request.order);
+      const ClusterLayout layout(cluster, shape.width, shape.depth, request.order, tensor);
       ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions);
       const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));
       const double period = simulate(made.program, prices, {}).period_s();

@@ -65,9 +65,9 @@ struct ChosenShape {
   std::vector<TriedShape> tried;  // the chosen one first, then by width
 };
 
-/// Of the widths that use all devices, at least two stages deep where the cluster allows, the
-/// fastest one that fits; if none does, the one whose fullest device lacks least. Throws InputError
-/// with the reason of the last where all are refused.
+/// Of the widths that use all devices, in groups of assumptions.tensor, at least two stages deep
+/// where the cluster allows, the fastest one that fits; if none does, the one whose fullest device
+/// lacks least. Throws InputError with the reason of the last where all are refused.
 ChosenShape choose_shape(const ShapeRequest& request, const Cluster& cluster,
                          const AnalyticAssumptions& assumptions);
 

@@ -206,9 +206,9 @@ int check_cluster(const Options& options) {
                  .nearest =
                      [](const Subject& subject, Bytes bytes) {
                        const ClusterSetup& on = *subject.cluster;
-                       return nearest_fits(subject.plan, bytes,
-                                           analytic_range_bytes(subject.plan, on.assumptions),
-                                           on.cluster.size() / subject.plan.width);
+                       return nearest_fits(
+                           subject.plan, bytes, analytic_range_bytes(subject.plan, on.assumptions),
+                           on.cluster.size() * subject.plan.depth / on.devices_used());
                      },
                  .config = setup.config(),
                  .assumptions = setup.stated(),

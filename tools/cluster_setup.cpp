@@ -26,9 +26,9 @@ constexpr std::int32_t kMicrobatchesADevice = 4;  // by default
 constexpr double kLeastFraction = 0.001;
 
 constexpr const char* kClusterOptions[] = {
-    "model",           "cluster",      "depth",     "global-batch", "sequence",
-    "dtype",           "optimizer",    "attention", "device-order", "product-fraction",
-    "memory-fraction", "link-fraction"};
+    "model",           "cluster",       "depth",     "global-batch", "sequence",
+    "dtype",           "optimizer",     "attention", "device-order", "product-fraction",
+    "memory-fraction", "link-fraction", "tensor"};
 
 [[noreturn]] void refuse(const Options& options, const std::string& why) {
   throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
@@ -88,6 +88,8 @@ AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluste
   const bool flash =
       attention == "auto" ? assumptions.format == NumberFormat::bf16 : attention == "flash";
   assumptions.attention = flash ? AttentionKernel::flash : AttentionKernel::plain;
+  assumptions.tensor = static_cast<std::int32_t>(
+      options.integer("tensor", 1, static_cast<std::int64_t>(cluster.size()), 1));
   const auto fraction = [&](const char* name, double& value) {
     value = options.number(name, kLeastFraction, 1.0, value);
   };
@@ -155,13 +157,14 @@ std::optional<std::uint16_t> depth_of(const Options& options, const Plan& plan) 
 }
 
 /// Width and depth as given, the rest of the devices unused.
-void set_shape(const Options& options, const Cluster& cluster, std::uint16_t depth, Plan& plan) {
+void set_shape(const Options& options, const Cluster& cluster, std::int32_t tensor,
+               std::uint16_t depth, Plan& plan) {
   const auto devices = static_cast<std::int64_t>(cluster.size());
-  const std::int64_t width =
-      options.integer("width", 1, kMostDevices, std::max<std::int64_t>(1, devices / depth));
-  if (width * depth > devices) {
+  const std::int64_t width = options.integer("width", 1, kMostDevices,
+                                             std::max<std::int64_t>(1, devices / depth / tensor));
+  if (width * depth * tensor > devices) {
     throw InputError(fmt::format("{} pipelines of {} stages take {} devices: cluster {} has {}",
-                                 width, depth, width * depth, cluster.name(), devices));
+                                 width, depth, width * depth * tensor, cluster.name(), devices));
   }
   plan.width = static_cast<std::uint16_t>(width);
   plan.depth = depth;
@@ -175,6 +178,7 @@ void add_cluster_options(Options& options) {
       .value("depth", "D",
              "on a cluster: stages of a pipeline (default: of all that use every device, with "
              "--width if given, the fastest that fits)")
+      .value("tensor", "T", "devices that share each layer, as Megatron splits it (default 1)")
       .value("global-batch", "N",
              "on a cluster: samples of a batch (default: 4 microbatches for each device)")
       .value("sequence", "T", "on a cluster: tokens of a sample, instead of the model's")
@@ -213,15 +217,17 @@ ClusterSetup make_cluster_setup(const Options& options) {
                            kMicrobatchesADevice * devices * plan.microbatch_size);
   };
   if (const auto depth = depth_of(options, plan)) {
-    set_shape(options, cluster, *depth, plan);
+    set_shape(options, cluster, assumptions.tensor, *depth, plan);
     if (!by_microbatches)
       plan.microbatches = microbatches_of(samples(std::int64_t{plan.width} * plan.depth), plan);
-    const ClusterLayout layout(cluster, plan.width, plan.depth, order);
+    const ClusterLayout layout(cluster, plan.width, plan.depth, order,
+                               static_cast<std::size_t>(assumptions.tensor));
     ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions);
     return {std::move(cluster), assumptions, order, std::move(made), {}};
   }
   ShapeRequest request{.plan = plan, .order = order};
-  if (!by_microbatches) request.global_batch = samples(static_cast<std::int64_t>(cluster.size()));
+  if (!by_microbatches)
+    request.global_batch = samples(static_cast<std::int64_t>(cluster.size()) / assumptions.tensor);
   if (options.has("width")) {
     request.width = static_cast<std::uint16_t>(
         options.integer("width", 1, static_cast<std::int64_t>(cluster.size()), 1));
@@ -231,7 +237,8 @@ ClusterSetup make_cluster_setup(const Options& options) {
 }
 
 std::size_t ClusterSetup::devices_used() const {
-  return std::size_t{made.plan.width} * made.plan.depth;
+  return std::size_t{made.plan.width} * made.plan.depth *
+         static_cast<std::size_t>(assumptions.tensor);
 }
 
 std::string ClusterSetup::summary() const {
@@ -240,10 +247,11 @@ std::string ClusterSetup::summary() const {
   const Plan& plan = made.plan;
   std::string text = fmt::format(
       "{} ({:.4g} G parameters, sequence {}) on {} of {} devices of {}: {}\n"
-      "width {}, depth {}; batches of {} = {} x {} microbatches of {}",
+      "width {}, depth {}{}; batches of {} = {} x {} microbatches of {}",
       plan.model.name, static_cast<double>(parameter_count(plan.model)) / 1e9, plan.model.sequence,
       devices_used(), cluster.size(), cluster.name(), fmt::join(kinds, ", "), plan.width,
-      plan.depth, std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size, plan.width,
+      plan.depth, assumptions.tensor > 1 ? fmt::format(", tensor {}", assumptions.tensor) : "",
+      std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size, plan.width,
       plan.microbatches, plan.microbatch_size);
   if (tried.size() > 1) {
     text +=
@@ -276,6 +284,7 @@ Json ClusterSetup::config() const {
           {"devices_used", devices_used()},
           {"schedule", plan.schedule},
           {"depth", plan.depth},
+          {"tensor", assumptions.tensor},
           {"microbatch_size", plan.microbatch_size},
           {"global_batch", std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size},
           {"optimizer", name(plan.optimizer)},
@@ -297,7 +306,7 @@ Json ClusterSetup::stated() const {
 std::vector<std::string> ClusterSetup::assumption_lines() const {
   const Bytes element = bytes_of(assumptions.format);
   const Bytes states = 4 * (optimizer_states(made.plan.optimizer) + (element < 4 ? 1 : 0));
-  return {
+  std::vector<std::string> lines{
       fmt::format("products in {} at {:.4g} % of peak, memory at {:.4g} %, links at {:.4g} %; "
                   "{} attention; nothing for launches, hosts and data",
                   name(assumptions.format), 100 * assumptions.product_fraction,
@@ -310,6 +319,12 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
       fmt::format("devices {}; transfers of all pipelines at once, and the gradient rings of all "
                   "stages at once, share the links they cross; nothing else does",
                   name(order))};
+  if (assumptions.tensor > 1) {
+    lines.push_back(
+        fmt::format("each layer shared by {} devices; its sums, one each way, hide behind nothing",
+                    assumptions.tensor));
+  }
+  return lines;
 }
 
 }  // namespace tandem::tools

@@ -25,6 +25,25 @@ void check_transformer(const ModelSpec& model) {
       "model {}: a chain of linear maps has no analytic costs: give a profile", model.name));
 }
 
+void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions) {
+  check_transformer(model);
+  if (model.heads % assumptions.tensor == 0) return;
+  throw InputError(fmt::format("model {}: {} heads can't be shared evenly by {} devices: --tensor",
+                               model.name, model.heads, assumptions.tensor));
+}
+
+/// Parameters of a layer on each of the devices that share it: norms, the biases of outputs and
+/// positions are on all of them.
+double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t tensor) {
+  const auto all = static_cast<double>(parameters_of(model, kind));
+  const double d = model.width;
+  double whole = 0;
+  if (kind == LayerKind::embedding) whole = d * model.sequence;
+  if (kind == LayerKind::attention || kind == LayerKind::mlp) whole = 3 * d;
+  if (kind == LayerKind::head) whole = 2 * d;
+  return whole + (all - whole) / tensor;
+}
+
 struct Seconds {
   double forward = 0, backward_input = 0, backward_weight = 0, update = 0, again = 0;
 };
@@ -69,25 +88,27 @@ class Kernels {
   double element_, flops_per_s_, bytes_per_s_;
 };
 
+/// Scores, vocabulary and `share`, the channels of attention, are those of one device.
 struct Shape {
-  double tokens, width, sequence, scores, vocabulary;
+  double tokens, width, sequence, scores, vocabulary, share;
 };
 
-Shape shape_of(const ModelSpec& model, std::int32_t microbatch_size) {
+Shape shape_of(const ModelSpec& model, std::int32_t microbatch_size, std::int32_t tensor) {
   const double samples = microbatch_size, sequence = model.sequence;
   return {.tokens = samples * sequence,
           .width = static_cast<double>(model.width),
           .sequence = sequence,
-          .scores = samples * model.heads * sequence * sequence,
-          .vocabulary = static_cast<double>(model.vocabulary)};
+          .scores = samples * model.heads * sequence * sequence / tensor,
+          .vocabulary = static_cast<double>(model.vocabulary) / tensor,
+          .share = static_cast<double>(model.width) / tensor};
 }
 
 /// Scores, softmax, dropout, weighted values. Its backward needs no weight gradient.
 void attention_core(Kernels& kernels, const Shape& shape, const AnalyticAssumptions& assumptions,
                     Recompute recompute) {
   const double element = kernels.element();
-  const double flops = 2 * shape.tokens * shape.sequence * shape.width;  // of one product
-  const double values = element * shape.tokens * shape.width;
+  const double flops = 2 * shape.tokens * shape.sequence * shape.share;  // of one product
+  const double values = element * shape.tokens * shape.share;
   if (assumptions.attention == AttentionKernel::flash) {
     // Two products forward, five backward, the causal half of each.
     kernels.seconds.forward += kernels.kernel(flops, 4 * values);
@@ -108,8 +129,9 @@ Seconds layer_seconds(const ModelSpec& model, LayerKind kind, std::int32_t micro
                       Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
                       const AnalyticAssumptions& assumptions) {
   Kernels kernels(device, assumptions);
-  const Shape shape = shape_of(model, microbatch_size);
+  const Shape shape = shape_of(model, microbatch_size, assumptions.tensor);
   const double element = kernels.element(), d = shape.width, elements = shape.tokens * d;
+  const double share = shape.share;
   switch (kind) {
     case LayerKind::embedding:
       kernels.pass((3 * element + kMaskBytes) * elements, (2 * element + kMaskBytes) * elements);
@@ -117,16 +139,17 @@ Seconds layer_seconds(const ModelSpec& model, LayerKind kind, std::int32_t micro
       break;
     case LayerKind::attention:
       kernels.layer_norm(elements);
-      kernels.product(shape.tokens, d, 3 * d);
+      kernels.product(shape.tokens, d, 3 * share);
       attention_core(kernels, shape, assumptions, recompute);
-      kernels.product(shape.tokens, d, d);
+      kernels.product(shape.tokens, share, d);
       kernels.residual(elements);
       break;
     case LayerKind::mlp:
       kernels.layer_norm(elements);
-      kernels.product(shape.tokens, d, 4 * d);
-      kernels.pass(8 * element * elements, 12 * element * elements);  // GELU
-      kernels.product(shape.tokens, 4 * d, d);
+      kernels.product(shape.tokens, d, 4 * share);
+      kernels.pass(8 * element * shape.tokens * share,
+                   12 * element * shape.tokens * share);  // GELU
+      kernels.product(shape.tokens, 4 * share, d);
       kernels.residual(elements);
       break;
     case LayerKind::head: {
@@ -146,7 +169,7 @@ Seconds layer_seconds(const ModelSpec& model, LayerKind kind, std::int32_t micro
   const double states = optimizer_states(optimizer) + (narrow ? 1 : 0);
   const double moved = 2.0 * kStateBytes * states + (narrow ? 3 : 4) * element;
   kernels.seconds.update =
-      kernels.kernel(0, moved * static_cast<double>(parameters_of(model, kind)));
+      kernels.kernel(0, moved * parameters_of_share(model, kind, assumptions.tensor));
   return kernels.seconds;
 }
 
@@ -169,8 +192,9 @@ std::string_view name(AttentionKernel kernel) {
 
 AnalyticLayers::AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_size,
                                Recompute recompute, OptimizerKind optimizer,
-                               const DeviceSpec& device, const AnalyticAssumptions& assumptions) {
-  check_transformer(model);
+                               const DeviceSpec& device, const AnalyticAssumptions& assumptions,
+                               Duration tensor_sum) {
+  check_tensor(model, assumptions);
   if (device.flops(assumptions.format) == 0.0) {
     throw InputError(fmt::format("{} has no peak for {}: --dtype with a format that it has",
                                  device.name, name(assumptions.format)));
@@ -180,8 +204,11 @@ AnalyticLayers::AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_s
     const Seconds seconds =
         layer_seconds(model, kind, microbatch_size, recompute, optimizer, device, assumptions);
     StageTimes sum = sums_.back();
-    const Duration forward = duration(seconds.forward),
-                   input = duration(seconds.backward_input + seconds.again),
+    // The layers that are shared are summed once each way: an embedding forward, a head backward.
+    const Duration forward = duration(seconds.forward) +
+                             (kind == LayerKind::head ? Duration{} : tensor_sum),
+                   input = duration(seconds.backward_input + seconds.again) +
+                           (kind == LayerKind::embedding ? Duration{} : tensor_sum),
                    weight = duration(seconds.backward_weight);
     sum.forward += forward;
     sum.recompute += forward;
@@ -207,10 +234,10 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Shape& shap
                        OptimizerKind optimizer, Recompute recompute,
                        const AnalyticAssumptions& assumptions) {
   const Bytes element = bytes_of(assumptions.format);
-  const auto parameters = static_cast<double>(parameters_of(model, kind));
+  const double parameters = parameters_of_share(model, kind, assumptions.tensor);
   const auto wide = static_cast<double>(element);
   const double states = optimizer_states(optimizer) + (element < kStateBytes ? 1 : 0);
-  const double elements = shape.tokens * shape.width;
+  const double elements = shape.tokens * shape.width, shared = shape.tokens * shape.share;
   const bool stores_scores =
       assumptions.attention == AttentionKernel::plain && recompute != Recompute::selective;
   double stash = 0, kept = 0, scratch = 0;
@@ -220,15 +247,15 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Shape& shap
       break;
     case LayerKind::attention:
       // Output of the norm, q, k, v, weighted values; mask of the output.
-      stash = (5 * wide + kMaskBytes) * elements;
+      stash = (wide + kMaskBytes) * elements + 4 * wide * shared;
       if (stores_scores) stash += (2 * wide + kMaskBytes) * shape.scores;
-      kept = scratch = 4 * wide * elements;
+      kept = scratch = wide * elements + 3 * wide * shared;
       if (assumptions.attention == AttentionKernel::plain) scratch += 2 * wide * shape.scores;
       break;
     case LayerKind::mlp:
       // Output of the norm, input and output of GELU; mask of the output.
-      stash = (9 * wide + kMaskBytes) * elements;
-      kept = scratch = 5 * wide * elements;
+      stash = (wide + kMaskBytes) * elements + 8 * wide * shared;
+      kept = scratch = wide * elements + 4 * wide * shared;
       break;
     case LayerKind::head:
       stash = wide * elements + kLossBytes * shape.tokens * shape.vocabulary;
@@ -263,7 +290,8 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
   TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
                    layers.last <= static_cast<std::int32_t>(kinds.size()),
                layers.first, layers.last, kinds.size());
-  const Shape shape = shape_of(model, microbatch_size);
+  check_tensor(model, assumptions);
+  const Shape shape = shape_of(model, microbatch_size, assumptions.tensor);
   std::vector<LayerBytes> of_layers;
   for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
     of_layers.push_back(layer_bytes(model, kinds[static_cast<std::size_t>(layer)], shape, optimizer,
@@ -275,7 +303,7 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
 
 double forward_flops(const ModelSpec& model) {
   check_transformer(model);
-  const Shape shape = shape_of(model, 1);
+  const Shape shape = shape_of(model, 1, 1);
   const double s = shape.sequence, d = shape.width;
   return model.blocks * (24 * s * d * d + 4 * s * s * d) + 2 * s * d * shape.vocabulary;
 }

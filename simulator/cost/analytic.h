@@ -25,6 +25,7 @@ std::string_view name(AttentionKernel kernel);
 struct AnalyticAssumptions {
   NumberFormat format = NumberFormat::fp16;  // of weights, gradients and activations
   AttentionKernel attention = AttentionKernel::plain;
+  std::int32_t tensor = 1;        // devices that share each layer: Megatron's split
   double product_fraction = 0.6;  // of the peak, by matrix products
   double memory_fraction = 0.8;   // of the memory's rate
   double link_fraction = 0.8;     // of a link's rate
@@ -33,11 +34,13 @@ struct AnalyticAssumptions {
 /// Time of layers on one kind of device.
 class AnalyticLayers {
  public:
-  /// Throws InputError where the device has no peak for the format, the model is no transformer, or
+  /// Of each layer a device has the share that `assumptions.tensor` leaves it; `tensor_sum` is the
+  /// time to sum a boundary's values over those that share it. Throws InputError where the device
+  /// has no peak for the format, the model is no transformer, its heads can't be shared evenly, or
   /// a layer would take more than a day.
   AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_size, Recompute recompute,
                  OptimizerKind optimizer, const DeviceSpec& device,
-                 const AnalyticAssumptions& assumptions);
+                 const AnalyticAssumptions& assumptions, Duration tensor_sum = {});
   /// The sum of its layers. A whole backward is the sum of its halves; `recompute` the forward.
   StageTimes of(LayerRange range) const;
 
@@ -45,10 +48,10 @@ class AnalyticLayers {
   std::vector<StageTimes> sums_;  // of the layers before
 };
 
-/// Bytes of a stage of layers. With 16-bit numbers weights and gradients take 2 bytes a parameter,
-/// and the optimizer keeps a master copy of 4 beside its states of 4 (ZeRO, arXiv 1910.02054).
-/// Activations as in arXiv 2205.05198, table 2, masks of dropout included. Throws InputError where
-/// a layer takes more than 2^44 bytes.
+/// Bytes of a stage of layers on each of the devices that share it. With 16-bit numbers weights and
+/// gradients take 2 bytes a parameter, and the optimizer keeps a master copy of 4 beside its states
+/// of 4 (ZeRO, arXiv 1910.02054). Activations as in arXiv 2205.05198, table 2, masks of dropout
+/// included. Throws InputError where a layer takes more than 2^44 bytes.
 StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
                                 std::int32_t microbatch_size, OptimizerKind optimizer,
                                 Recompute recompute, const AnalyticAssumptions& assumptions);

@@ -5,6 +5,8 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "core/check.h"
 
@@ -69,21 +71,23 @@ std::string_view name(DeviceOrder order) {
 }
 
 ClusterLayout::ClusterLayout(const Cluster& cluster, std::size_t width, std::size_t depth,
-                             DeviceOrder order)
-    : cluster_(&cluster), width_(width), depth_(depth), order_(order) {
-  TANDEM_CHECK(width * depth <= cluster.size(), width, depth, cluster.size());
+                             DeviceOrder order, std::size_t tensor)
+    : cluster_(&cluster), width_(width), depth_(depth), tensor_(tensor), order_(order) {
+  TANDEM_CHECK(width * depth * tensor <= cluster.size(), width, depth, tensor, cluster.size());
 }
 
-DeviceId ClusterLayout::at(DeviceId device, std::size_t replica) const {
+DeviceId ClusterLayout::at(DeviceId device, std::size_t replica, std::size_t member) const {
   const bool replicas_first = order_ == DeviceOrder::replicas_first;
-  return id_at<DeviceId>(replicas_first ? index(device) * width_ + replica
-                                        : replica * depth_ + index(device));
+  const std::size_t group =
+      replicas_first ? index(device) * width_ + replica : replica * depth_ + index(device);
+  return id_at<DeviceId>(group * tensor_ + member);
 }
 
 Bytes ClusterLayout::memory(DeviceId device) const {
   Bytes least = std::numeric_limits<Bytes>::max();
   for (std::size_t replica = 0; replica < width_; ++replica) {
-    least = std::min(least, (*cluster_)[at(device, replica)].memory_bytes);
+    for (std::size_t member = 0; member < tensor_; ++member)
+      least = std::min(least, (*cluster_)[at(device, replica, member)].memory_bytes);
   }
   return least;
 }
@@ -92,14 +96,16 @@ Duration ClusterLayout::transfer(DeviceId source, DeviceId target, Bytes bytes,
                                  double link_fraction) const {
   std::vector<Route> routes;
   for (std::size_t replica = 0; replica < width_; ++replica) {
-    routes.push_back(cluster_->route(at(source, replica), at(target, replica)));
+    for (std::size_t member = 0; member < tensor_; ++member)
+      routes.push_back(cluster_->route(at(source, replica, member), at(target, replica, member)));
   }
   Load load;
   for (const Route& route : routes) add_load(load, route, 1.0);
+  const Bytes share = bytes / static_cast<Bytes>(tensor_);
   Duration longest{};
   for (const Route& route : routes) {
     const double rate = shared_rate(*cluster_, route, load) * link_fraction;
-    longest = std::max(longest, route.latency + transmission_time(bytes, rate));
+    longest = std::max(longest, route.latency + transmission_time(share, rate));
   }
   return longest;
 }
@@ -135,20 +141,52 @@ std::vector<Duration> ClusterLayout::all_reduce(const std::vector<std::vector<De
   return times;
 }
 
+namespace {
+
+/// For each device of the plan the time to sum a boundary's values over those that share a layer,
+/// everywhere at once.
+std::vector<Duration> tensor_sums(const Plan& plan, const ClusterLayout& layout,
+                                  const AnalyticAssumptions& assumptions) {
+  std::vector<Duration> slowest(layout.depth());
+  if (layout.tensor() == 1) return slowest;
+  std::vector<std::vector<DeviceId>> groups;
+  for (std::size_t device = 0; device < layout.depth(); ++device) {
+    for (std::size_t replica = 0; replica < layout.width(); ++replica) {
+      groups.emplace_back();
+      for (std::size_t member = 0; member < layout.tensor(); ++member)
+        groups.back().push_back(layout.at(id_at<DeviceId>(device), replica, member));
+    }
+  }
+  const Bytes boundary =
+      boundary_bytes(plan.model, plan.microbatch_size, bytes_of(assumptions.format));
+  const auto times = layout.all_reduce(groups, std::vector<Bytes>(groups.size(), boundary),
+                                       assumptions.link_fraction);
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    Duration& most = slowest[i / layout.width()];
+    most = std::max(most, times[i]);
+  }
+  return slowest;
+}
+
+}  // namespace
+
 ClusterLayers::ClusterLayers(const Plan& plan, const ClusterLayout& layout,
                              const AnalyticAssumptions& assumptions)
-    : of_device_(layout.depth()) {
-  std::map<std::string, std::size_t> known;
+    : tensor_sums_(tensor_sums(plan, layout, assumptions)), of_device_(layout.depth()) {
+  std::map<std::pair<std::string, Duration>, std::size_t> known;
   for (const DeviceId device : ids(of_device_)) {
+    const Duration sum = tensor_sums_[index(device)];
     std::set<std::size_t> kinds;
     for (std::size_t replica = 0; replica < layout.width(); ++replica) {
-      const DeviceSpec& spec = layout.cluster()[layout.at(device, replica)];
-      const auto [place, first] = known.try_emplace(spec.name, kinds_.size());
-      if (first) {
-        kinds_.emplace_back(plan.model, plan.microbatch_size, plan.recompute, plan.optimizer, spec,
-                            assumptions);
+      for (std::size_t member = 0; member < layout.tensor(); ++member) {
+        const DeviceSpec& spec = layout.cluster()[layout.at(device, replica, member)];
+        const auto [place, first] = known.try_emplace({spec.name, sum}, kinds_.size());
+        if (first) {
+          kinds_.emplace_back(plan.model, plan.microbatch_size, plan.recompute, plan.optimizer,
+                              spec, assumptions, sum);
+        }
+        kinds.insert(place->second);
       }
-      kinds.insert(place->second);
     }
     of_device_[device].assign(kinds.begin(), kinds.end());
   }
@@ -165,13 +203,13 @@ StageTimes ClusterLayers::of(DeviceId device, LayerRange range) const {
 
 namespace {
 
-/// The cluster's devices that hold a part, ascending.
-std::vector<DeviceId> holders(const Placement& placement, PartId part,
-                              const ClusterLayout& layout) {
+/// The cluster's devices that hold a part, or a member's share of it, ascending.
+std::vector<DeviceId> holders(const Placement& placement, PartId part, const ClusterLayout& layout,
+                              std::size_t member) {
   std::set<DeviceId> all;
   for (const StageId stage : placement.replicas_of(part)) {
     for (std::size_t replica = 0; replica < layout.width(); ++replica) {
-      all.insert(layout.at(placement.device[stage], replica));
+      all.insert(layout.at(placement.device[stage], replica, member));
     }
   }
   return {all.begin(), all.end()};
@@ -181,7 +219,11 @@ class Pricing {
  public:
   Pricing(const Plan& plan, const Placement& placement, const ClusterLayout& layout,
           const AnalyticAssumptions& assumptions)
-      : plan_(plan), placement_(placement), layout_(layout), assumptions_(assumptions) {}
+      : plan_(plan),
+        placement_(placement),
+        layout_(layout),
+        assumptions_(assumptions),
+        layers_(plan, layout, assumptions) {}
 
   StageCosts costs() {
     price_ways();
@@ -202,7 +244,9 @@ class Pricing {
     costs_.ways.assign(devices * devices, Duration{});
     const auto price = [&](DeviceId source, DeviceId target) {
       Duration& way = costs_.ways[index(source) * devices + index(target)];
-      if (source != target && way == Duration{}) way = transfer(source, target, boundary);
+      if (source == target || way != Duration{}) return;
+      // What a group's members got a share of each, they gather: the second half of a sum.
+      way = transfer(source, target, boundary) + layers_.tensor_sum(target) / 2;
     };
     for (const Placement::Edge& edge : placement_.edges) {
       const DeviceId from = placement_.device[edge.from], to = placement_.device[edge.to];
@@ -216,19 +260,20 @@ class Pricing {
   }
 
   void price_stages() {
-    const ClusterLayers layers(plan_, layout_, assumptions_);
     for (const PartId part : all_ids<PartId>(placement_.parts())) {
       const LayerRange range = plan_.stages[index(part)];
       StageTimes slowest;
       for (const StageId stage : placement_.replicas_of(part)) {
-        const StageTimes times = layers.of(placement_.device[stage], range);
+        const StageTimes times = layers_.of(placement_.device[stage], range);
         if (times.forward + times.backward > slowest.forward + slowest.backward) slowest = times;
       }
       bytes_.push_back(analytic_stage_bytes(plan_.model, range, plan_.microbatch_size,
                                             plan_.optimizer, plan_.recompute, assumptions_));
       if (!placement_.partner.empty()) {
         const DeviceId device = placement_.device[placement_.replicas_of(part).front()];
-        slowest.move = transfer(device, placement_.partner[device], bytes_.back()[SlotKind::stash]);
+        slowest.move =
+            transfer(device, placement_.partner[device],
+                     static_cast<Bytes>(layout_.tensor()) * bytes_.back()[SlotKind::stash]);
       }
       costs_.parts.push_back(slowest);
     }
@@ -239,12 +284,17 @@ class Pricing {
     std::vector<Bytes> gradients;
     Bytes most = 0;
     for (const PartId part : all_ids<PartId>(placement_.parts())) {
-      groups.push_back(holders(placement_, part, layout_));
-      gradients.push_back(bytes_[index(part)][SlotKind::gradients]);
+      for (std::size_t member = 0; member < layout_.tensor(); ++member) {
+        groups.push_back(holders(placement_, part, layout_, member));
+        gradients.push_back(bytes_[index(part)][SlotKind::gradients]);
+      }
       most = std::max(most, gradients.back());
     }
     const auto times = layout_.all_reduce(groups, gradients, assumptions_.link_fraction);
-    for (const PartId part : ids(costs_.parts)) costs_.parts[part].reduce = times[index(part)];
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      Duration& reduce = costs_.parts[id_at<PartId>(i / layout_.tensor())].reduce;
+      reduce = std::max(reduce, times[i]);
+    }
     const DeviceId first = placement_.device[placement_.replicas_of(PartId{}).front()];
     const PartId head = id_at<PartId>(placement_.parts() - 1);
     const DeviceId last = placement_.device[placement_.replicas_of(head).front()];
@@ -269,6 +319,7 @@ class Pricing {
   const Placement& placement_;
   const ClusterLayout& layout_;
   const AnalyticAssumptions& assumptions_;
+  const ClusterLayers layers_;
   std::vector<StageBytes> bytes_;
   StageCosts costs_;
 };

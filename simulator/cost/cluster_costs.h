@@ -22,19 +22,21 @@ std::string_view name(DeviceOrder order);
 /// and outlives it.
 class ClusterLayout {
  public:
-  ClusterLayout(const Cluster& cluster, std::size_t width, std::size_t depth, DeviceOrder order);
+  ClusterLayout(const Cluster& cluster, std::size_t width, std::size_t depth, DeviceOrder order,
+                std::size_t tensor = 1);
 
   const Cluster& cluster() const { return *cluster_; }
   std::size_t width() const { return width_; }
   std::size_t depth() const { return depth_; }
-  /// The cluster's device for device `device` of pipeline `replica`.
-  DeviceId at(DeviceId device, std::size_t replica) const;
+  std::size_t tensor() const { return tensor_; }
+  /// The cluster's device for device `device` of pipeline `replica`; of a group, member `member`.
+  DeviceId at(DeviceId device, std::size_t replica, std::size_t member = 0) const;
 
   /// The least memory of the devices that stand for one of the plan.
   Bytes memory(DeviceId device) const;
 
   /// Time of `bytes` from one device to another in all pipelines at once, until the last has them:
-  /// what several of them cross is shared equally.
+  /// what several of them cross is shared equally. A group's members send a share of them each.
   Duration transfer(DeviceId source, DeviceId target, Bytes bytes, double link_fraction) const;
 
   /// For each group of devices, ascending, the time to sum `bytes` of it around a ring in the
@@ -46,7 +48,7 @@ class ClusterLayout {
 
  private:
   const Cluster* cluster_;
-  std::size_t width_, depth_;
+  std::size_t width_, depth_, tensor_;
   DeviceOrder order_;
 };
 
@@ -65,8 +67,11 @@ class ClusterLayers {
                 const AnalyticAssumptions& assumptions);
   /// On the slowest of the devices.
   StageTimes of(DeviceId device, LayerRange range) const;
+  /// To sum a boundary's values over those that share its layers.
+  Duration tensor_sum(DeviceId device) const { return tensor_sums_[index(device)]; }
 
  private:
+  std::vector<Duration> tensor_sums_;
   std::vector<AnalyticLayers> kinds_;
   Table<DeviceId, std::vector<std::size_t>> of_device_;  // into kinds_
 };

@@ -72,6 +72,17 @@ TEST(Analytic, FlashComputesTheCausalHalfAndAgainInTheBackward) {
                1024 + 512, 1024 + 1280, 1024);
 }
 
+TEST(Analytic, ASharedLayerIsSplitAndSummed) {
+  AnalyticAssumptions two = exactly();
+  two.tensor = 2;
+  const AnalyticLayers layers(kModel, 1, Recompute::none, OptimizerKind::adamw,
+                              device(1e6, kWhatever), two, microseconds(7));
+  expect_times(layers.of(kEmbedding), 7, 0, 0);
+  expect_times(layers.of(kAttention), 1024 + 7, 512 + 1024 + 7, 512);
+  expect_times(layers.of(kMlp), 1024 + 7, 1024 + 7, 1024);
+  expect_times(layers.of(kHead), 512, 512 + 7, 512);
+}
+
 TEST(Analytic, SelectiveRecomputationDoesTheCoreOfAttentionAgain) {
   expect_times(by_flops(kAttention, exactly(), Recompute::selective), 2048, 3072 + 1024, 1024);
   expect_times(by_flops(kMlp, exactly(), Recompute::selective), 2048, 2048, 2048);
@@ -153,6 +164,20 @@ TEST(Analytic, ActivationsAreThoseOfTheSelectiveRecomputationPaper) {
   EXPECT_EQ(bytes(exactly(), Recompute::none), (64 + 2) * sbh + 9 * scores);  // 32 bits
 }
 
+TEST(Analytic, SharedActivationsAreThoseOfTheSamePaper) {
+  // s b h (10 + 24 / t + 5 a s / (h t)) bytes a block (equation 2).
+  const ModelSpec& model = find_model("gpt3-175b")->model;
+  AnalyticAssumptions shared = exactly(NumberFormat::fp16);
+  shared.tensor = 8;
+  const StageBytes stage =
+      analytic_stage_bytes(model, {1, 3}, 2, OptimizerKind::adamw, Recompute::none, shared);
+  const Bytes sbh = Bytes{2048} * 2 * 12288, scores = Bytes{96} * 2048 * 2048 * 2;
+  EXPECT_EQ(stage[SlotKind::stash] + stage[SlotKind::input], 13 * sbh + 5 * scores / 8);
+  // Matrices are shared; norms and the biases of outputs are on every device.
+  const Bytes d = 12288;
+  EXPECT_EQ(stage[SlotKind::weights], 2 * (12 * d * d / 8 + 7 * d / 8 + 6 * d));
+}
+
 TEST(Analytic, AParameterTakesSixteenBytesInMixedPrecisionWithAdam) {
   const StageBytes stage = analytic_stage_bytes(kModel, {1, 3}, 1, OptimizerKind::adamw,
                                                 Recompute::none, exactly(NumberFormat::bf16));
@@ -194,6 +219,10 @@ TEST(Analytic, WhatItCannotPriceItSays) {
             "card has no peak for bf16: --dtype with a format that it has");
   EXPECT_EQ(error(kModel, NumberFormat::fp32),
             "a layer would take 2.05e+06 s for a microbatch: expected at most a day");
+  AnalyticAssumptions thirds = exactly();
+  thirds.tensor = 3;
+  EXPECT_THROW(analytic_stage_bytes(kModel, kAll, 1, OptimizerKind::adamw, Recompute::none, thirds),
+               InputError);
   ModelSpec linear = kModel;
   linear.architecture = Architecture::linear;
   EXPECT_EQ(error(linear, NumberFormat::fp32),

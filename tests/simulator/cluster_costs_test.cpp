@@ -93,6 +93,14 @@ TEST(ClusterLayout, RingsOfAllStagesShareTheLinksTheyCross) {
   EXPECT_EQ(sum(layout, {{d(3)}}), std::vector<Duration>(1, Duration{}));
 }
 
+TEST(ClusterLayout, AGroupSharesEachLayerAndWhatItSends) {
+  const Cluster cluster(two_nodes());
+  const ClusterLayout layout(cluster, 1, 2, DeviceOrder::replicas_first, 2);
+  EXPECT_EQ(layout.at(d(1), 0, 1), d(3));
+  // 25 bytes from each member, over the one way out.
+  EXPECT_EQ(layout.transfer(d(0), d(1), 50, 1.0), seconds(5) + microseconds(6));
+}
+
 Plan two_stages() {
   Plan plan;
   plan.model = {.blocks = 1, .width = 4, .heads = 2, .sequence = 8, .vocabulary = 16};
@@ -139,6 +147,25 @@ TEST(ClusterCosts, PriceEveryOpOfAProgram) {
       EXPECT_EQ(prices[id], microseconds(parameters * 4 * 10'000));
     }
   }
+}
+
+TEST(ClusterCosts, AGroupSumsWhatItsLayersMakeAndGathersWhatItIsSent) {
+  const Cluster cluster(two_nodes());
+  Plan plan = two_stages();
+  plan.width = 1;
+  AnalyticAssumptions shared = exactly();
+  shared.tensor = 2;
+  const ClusterLayout layout(cluster, 1, 2, DeviceOrder::replicas_first, 2);
+  const Schedule schedule = make_schedule(plan);
+  const StageCosts costs = cluster_costs(plan, schedule.placement, layout, shared);
+  // 128 bytes around two devices at 100 a second: 1.28 s for the embedding and for attention.
+  const StageTimes alone =
+      AnalyticLayers(plan.model, 1, plan.recompute, plan.optimizer, cluster[d(0)], shared)
+          .of({0, 2});
+  EXPECT_EQ(costs.parts[PartId{0}].forward, alone.forward + 2 * microseconds(1'280'000));
+  // 64 bytes of each member's over 5 bytes/s, and half of a sum.
+  EXPECT_EQ(costs.ways[1], microseconds(12'800'006 + 640'000));
+  EXPECT_EQ(costs.parts[PartId{0}].reduce, Duration{});  // one pipeline
 }
 
 TEST(ClusterCosts, AStageIsAsSlowAsItsSlowestReplica) {

@@ -70,6 +70,24 @@ TEST_F(OnCluster, AnOptionMovesTheAnswerItsWay) {
   EXPECT_EQ(rate("--optimizer adamw"), usual);
 }
 
+TEST_F(OnCluster, TensorParallelismTakesItsDevices) {
+  const Json json = json_of(
+      "simulate --model gpt2-medium --cluster p3.16xlarge --schedule 2bw "
+      "--tensor 4 --json");
+  EXPECT_EQ(json["config"]["tensor"], 4);
+  EXPECT_EQ(json["config"]["depth"], 2);
+  EXPECT_EQ(json["config"]["devices_used"], 8);
+  const Json whole = json_of(
+      "simulate --model gpt2-medium --cluster p3.16xlarge --schedule 2bw "
+      "--depth 2 --width 1 --json");
+  EXPECT_LT(json["result"]["devices"][0]["peak_bytes"].get<double>(),
+            0.5 * whole["result"]["devices"][0]["peak_bytes"].get<double>());
+  expect_error(
+      "simulate --model gpt2-medium --cluster p3.16xlarge --schedule 2bw --tensor 3 "
+      "--depth 2",
+      3, "error: model gpt2-medium: 16 heads can't be shared evenly by 3 devices: --tensor");
+}
+
 TEST_F(OnCluster, TakesFilesForNames) {
   write("model.json",
         R"({"version": 1, "name": "mine", "blocks": 2, "width": 64, "heads": 2, "sequence": 32})");
