@@ -94,6 +94,8 @@ DeviceTallies recorded(const Program& program, const CostTable& costs, std::int6
   return machine.tallies();
 }
 
+}  // namespace
+
 void set_devices(const Program& program, const DeviceTallies& tallies, double after_input,
                  SimulationResult& result) {
   for (const DeviceTally& tally : tallies) {
@@ -121,8 +123,6 @@ void set_devices(const Program& program, const DeviceTallies& tallies, double af
     versions = std::max(versions, validates ? 2 : 1 + op.staleness);
   }
 }
-
-}  // namespace
 
 SimulationResult simulate(const Program& program, const CostTable& costs,
                           const SimulationRequest& request) {

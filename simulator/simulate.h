@@ -42,6 +42,10 @@ struct SimulationRequest {
   double activation_after_input = 1.0;  // G/A, see peak_activations()
 };
 
+/// Fills in what the tallies of a whole run say: all but the endless run and the timeline.
+void set_devices(const Program& program, const DeviceTallies& tallies,
+                 double activation_after_input, SimulationResult& result);
+
 /// A million batches cost no more than the transient, one cycle and the end.
 /// Throws InputError when the run would last longer than 292 years.
 SimulationResult simulate(const Program& program, const CostTable& costs,

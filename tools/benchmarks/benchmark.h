@@ -46,6 +46,10 @@ std::vector<Section> bench_schedules(const Settings& settings);
 std::vector<Section> bench_simulator(const Settings& settings);
 std::vector<Section> bench_training(const Settings& settings);
 
+/// What bench_simulator() says of transfers that share links: rates, and SimGrid's times beside
+/// ours.
+std::vector<Section> contention_sections(const Settings& settings);
+
 /// Seconds of each function's fastest run out of `repetitions`, the functions taking turns so that
 /// a busy spell of the machine meets all of them. Throws what a function throws.
 std::vector<double> best_seconds(int repetitions,

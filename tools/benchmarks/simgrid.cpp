@@ -6,10 +6,8 @@
 
 #include <fmt/format.h>
 #include <simgrid/s4u.hpp>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "core/error.h"
+#include "tools/benchmarks/in_child.h"
 
 namespace tandem::benchmarks {
 
@@ -103,25 +101,8 @@ PeerRun simulate(const Schedule& schedule, const PeerTimes& times) {
 
 }  // namespace
 
-/// In a process of its own: SimGrid has one engine a process, and no second.
 std::optional<PeerRun> run_simgrid(const Schedule& schedule, const PeerTimes& times) {
-  int ends[2];
-  if (::pipe(ends) != 0) throw DeviceError("SimGrid: no pipe");
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const PeerRun run = simulate(schedule, times);
-    const bool written = ::write(ends[1], &run, sizeof run) == static_cast<ssize_t>(sizeof run);
-    ::_exit(written ? 0 : 1);
-  }
-  ::close(ends[1]);
-  PeerRun run;
-  const bool whole = ::read(ends[0], &run, sizeof run) == static_cast<ssize_t>(sizeof run);
-  ::close(ends[0]);
-  int status = 0;
-  if (child < 0 || ::waitpid(child, &status, 0) != child || !whole || status != 0) {
-    throw DeviceError("SimGrid: its run did not end");
-  }
-  return run;
+  return in_child<PeerRun>([&] { return simulate(schedule, times); });
 }
 
 }  // namespace tandem::benchmarks

@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "core/schedule.h"
+#include "core/timeline.h"
 #include "core/units.h"
+#include "simulator/network.h"
 
 namespace tandem::benchmarks {
 
@@ -21,5 +23,18 @@ struct PeerRun {
 
 /// One batch of `schedule`, a stage a device in a line. Empty where this was built without SimGrid.
 std::optional<PeerRun> run_simgrid(const Schedule& schedule, const PeerTimes& times);
+
+/// A program over a network in SimGrid, an actor a lane, beside a timeline of ours.
+struct PeerComparison {
+  double makespan_s = 0.0;
+  double apart_s = 0.0;  // the most that an end of an instance differs
+  double run_s = 0.0;    // processor time
+};
+
+/// REQUIRES: `ours` has all instances of a run of `batches` batches, on lanes all; a flow's weight
+/// is one over its latency in seconds wherever flows of unlike latencies meet, as in CM02. Empty
+/// where this was built without SimGrid.
+std::optional<PeerComparison> compare_with_simgrid(const Program& program, const CostTable& costs,
+                                                   const Network& network, const Timeline& ours);
 
 }  // namespace tandem::benchmarks

@@ -199,6 +199,7 @@ std::vector<Section> bench_simulator(const Settings& settings) {
   if (Section peer = against_simgrid({"1f1b", 64, 512}, settings.repetitions); !peer.rows.empty()) {
     sections.push_back(std::move(peer));
   }
+  for (Section& section : contention_sections(settings)) sections.push_back(std::move(section));
   return sections;
 }
 
