@@ -42,8 +42,15 @@ std::vector<std::vector<DeviceId>> by_node(const Cluster& cluster,
   return nodes;
 }
 
-/// Rings around a group, which share its bytes equally: in several nodes of as many members each as
-/// many rings, so that each member once leads out of its node; else one.
+std::vector<Route> ring_of(const Cluster& cluster, const std::vector<DeviceId>& order) {
+  std::vector<Route> ring;
+  for (std::size_t i = 0; i < order.size(); ++i)
+    ring.push_back(cluster.route(order[i], order[(i + 1) % order.size()]));
+  return ring;
+}
+
+/// Rings around a group, which share its bytes equally: one each way, and in several nodes of as
+/// many members each as many such pairs, so that each member once leads out of its node.
 std::vector<std::vector<Route>> rings_of(const Cluster& cluster,
                                          const std::vector<DeviceId>& group) {
   if (group.size() < 2) return {};
@@ -57,9 +64,9 @@ std::vector<std::vector<Route>> rings_of(const Cluster& cluster,
     for (const auto& node : nodes) {
       for (std::size_t i = 0; i < node.size(); ++i) order.push_back(node[(i + turn) % node.size()]);
     }
-    rings.emplace_back();
-    for (std::size_t i = 0; i < order.size(); ++i)
-      rings.back().push_back(cluster.route(order[i], order[(i + 1) % order.size()]));
+    rings.push_back(ring_of(cluster, order));
+    std::reverse(order.begin(), order.end());
+    rings.push_back(ring_of(cluster, order));
   }
   return rings;
 }

@@ -39,10 +39,10 @@ class ClusterLayout {
   /// what several of them cross is shared equally. A group's members send a share of them each.
   Duration transfer(DeviceId source, DeviceId target, Bytes bytes, double link_fraction) const;
 
-  /// For each group of devices, ascending, the time to sum `bytes` of it around a ring in the
-  /// cluster's order, all groups at once: links that several rings cross are shared equally. A
-  /// group of several nodes has a ring for each of its members in one, with a share of the bytes:
-  /// so all of the nodes' ways out are used.
+  /// For each group of devices, ascending, the time to sum `bytes` of it around two rings in the
+  /// cluster's order, one each way, all groups at once: links that several rings cross are shared
+  /// equally. A group of several nodes has such a pair for each of its members in one, with a share
+  /// of the bytes: so all of the nodes' ways out are used.
   std::vector<Duration> all_reduce(const std::vector<std::vector<DeviceId>>& groups,
                                    const std::vector<Bytes>& bytes, double link_fraction) const;
 

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/catalog.h"
 #include "core/cost.h"
 #include "core/lower.h"
 #include "core/schedule.h"
@@ -91,6 +92,16 @@ TEST(ClusterLayout, RingsOfAllStagesShareTheLinksTheyCross) {
             std::vector<Duration>(1, microseconds(7'500'000 + 36)));
   // One device has nothing to sum.
   EXPECT_EQ(sum(layout, {{d(3)}}), std::vector<Duration>(1, Duration{}));
+}
+
+TEST(ClusterLayout, RingsGoBothWays) {
+  // The ring of double links of eight V100s: 50 GB/s each way, half of the bytes around each.
+  const Cluster mesh(cluster_of_nodes("p3.16xlarge"));
+  const ClusterLayout layout(mesh, 8, 1, DeviceOrder::replicas_first);
+  std::vector<DeviceId> all;
+  for (std::size_t i = 0; i < 8; ++i) all.push_back(d(i));
+  const auto times = layout.all_reduce({all}, {800'000'000}, 1.0);
+  EXPECT_EQ(times[0], microseconds(14'000) + 14 * std::chrono::nanoseconds(3400));
 }
 
 TEST(ClusterLayout, AGroupSharesEachLayerAndWhatItSends) {
