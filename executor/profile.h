@@ -16,14 +16,14 @@ struct ProfileRequest {
   OptimizerKind optimizer = OptimizerKind::adamw;
   std::vector<std::int32_t> microbatch_sizes;
   std::int32_t busy_devices = 2;  // devices that compute at the same time
-  std::int32_t repetitions =
-      30;  // timed passes over the model, after a tenth of them untimed; medians are kept
+  std::int32_t repetitions = 30;  // timed passes over the model, in visits: measure_profile()
   std::function<void(std::int32_t done, std::int32_t all)>
       on_progress;  // may be empty; on one thread at a time
   std::stop_token stop;
 };
 
 /// Times each layer inside passes over the whole model, so that caches are as full as in training.
+/// Kept is the median over visits of a few passes of the mean in each.
 /// `machine`, `date` and `command` are left to the caller. Throws Interrupted when stop is
 /// requested.
 Profile measure_profile(const ProfileRequest& request);

@@ -92,26 +92,42 @@ std::span<const typename K::Scalar> Stage<K>::input_of(std::size_t layer, std::s
 }
 
 template <Kernels K>
-std::optional<double> Stage<K>::forward(K& kernels, const ForwardSpans<T>& spans) const {
+ElementRange Stage<K>::weights_of(std::size_t layer) const {
+  const Place& place = places_[layer];
+  return {place.weights, place.weights + place.layer.weights_size()};
+}
+
+template <Kernels K>
+void Stage<K>::check(const ForwardSpans<T>& spans) const {
   check_size(spans.weights, sizes_.parameters);
   check_size(spans.stash, sizes_.stash);
   if (!first_) check_size(spans.input, sizes_.boundary);
   if (drops_) check_size(spans.scratch, sizes_.scratch);
   TANDEM_CHECK(spans.sample != nullptr || (!first_ && !last_), first_, last_);
-  if (reads_numbers_) kernels.copy(spans.sample->inputs, part(spans.stash, 0, sizes_.boundary));
+}
+
+template <Kernels K>
+std::optional<double> Stage<K>::forward_layer(K& kernels, const ForwardSpans<T>& spans,
+                                              std::size_t layer) const {
+  const Place& place = places_[layer];
+  if (reads_numbers_ && layer == 0)
+    kernels.copy(spans.sample->inputs, part(spans.stash, 0, sizes_.boundary));
+  const bool inner = layer + 1 < places_.size();
+  return place.layer.forward(
+      kernels,
+      {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
+       .input = input_of(layer, spans.input, spans.stash),
+       .sample = spans.sample,
+       .stash = part(spans.stash, place.stash, place.layer.stash_size()),
+       .output = inner ? part(spans.stash, place.output, sizes_.boundary) : spans.output,
+       .scratch = drops_ ? part(spans.scratch, 0, place.layer.scratch_size()) : std::span<T>()});
+}
+
+template <Kernels K>
+std::optional<double> Stage<K>::forward(K& kernels, const ForwardSpans<T>& spans) const {
+  check(spans);
   std::optional<double> loss;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    const Place& place = places_[i];
-    const bool inner = i + 1 < places_.size();
-    loss = place.layer.forward(
-        kernels,
-        {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
-         .input = input_of(i, spans.input, spans.stash),
-         .sample = spans.sample,
-         .stash = part(spans.stash, place.stash, place.layer.stash_size()),
-         .output = inner ? part(spans.stash, place.output, sizes_.boundary) : spans.output,
-         .scratch = drops_ ? part(spans.scratch, 0, place.layer.scratch_size()) : std::span<T>()});
-  }
+  for (std::size_t i = 0; i < places_.size(); ++i) loss = forward_layer(kernels, spans, i);
   return loss;
 }
 
@@ -143,43 +159,67 @@ BackwardSpans<typename K::Scalar> Stage<K>::spans_of(std::size_t layer,
 }
 
 template <Kernels K>
+BackwardSpans<typename K::Scalar> Stage<K>::passing_spans_of(std::size_t layer,
+                                                             const BackwardSpans<T>& spans) const {
+  const std::int64_t between = std::min<std::int64_t>(2, std::ssize(places_) - 1);
+  // The gradient after layer i lies in buffer i mod 2, but for the last layer, where it was handed
+  // in.
+  const auto buffer = [&](std::size_t after) {
+    return part(spans.scratch, static_cast<std::int64_t>(after % 2) % between * sizes_.boundary,
+                sizes_.boundary);
+  };
+  BackwardSpans<T> own = spans_of(layer, spans);
+  own.output_gradient = layer + 1 < places_.size() ? buffer(layer) : spans.output_gradient;
+  own.input_gradient = layer > 0 ? buffer(layer - 1) : spans.input_gradient;
+  own.scratch = part(spans.scratch, between * sizes_.boundary, places_[layer].layer.scratch_size());
+  return own;
+}
+
+template <Kernels K>
+void Stage<K>::backward_layer(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const {
+  const BackwardSpans<T> own = passing_spans_of(layer, spans);
+  places_[layer].layer.backward_input(kernels, own);
+  places_[layer].layer.backward_weight(kernels, own);
+}
+
+template <Kernels K>
+void Stage<K>::backward_input_layer(K& kernels, const BackwardSpans<T>& spans,
+                                    std::size_t layer) const {
+  places_[layer].layer.backward_input(kernels, kept_spans_of(layer, spans));
+}
+
+template <Kernels K>
+void Stage<K>::backward_weight_layer(K& kernels, const BackwardSpans<T>& spans,
+                                     std::size_t layer) const {
+  places_[layer].layer.backward_weight(kernels, kept_spans_of(layer, spans));
+}
+
+template <Kernels K>
+void Stage<K>::recompute_dropped(K& kernels, const BackwardSpans<T>& spans,
+                                 std::size_t layer) const {
+  places_[layer].layer.recompute(kernels, passing_spans_of(layer, spans));
+}
+
+template <Kernels K>
 void Stage<K>::backward(K& kernels, const BackwardSpans<T>& spans) const {
   check(spans, sizes_.scratch);
   check_size(spans.weights, sizes_.parameters);
   check_size(spans.gradients, sizes_.parameters);
-  const std::int64_t between = std::min<std::int64_t>(2, std::ssize(places_) - 1);
-  for (std::size_t i = places_.size(); i-- > 0;) {
-    // The gradient after layer i lies in buffer i mod 2, but for the last layer, where it was
-    // handed in.
-    const auto buffer = [&](std::size_t layer) {
-      return part(spans.scratch, static_cast<std::int64_t>(layer % 2) % between * sizes_.boundary,
-                  sizes_.boundary);
-    };
-    BackwardSpans<T> own = spans_of(i, spans);
-    own.output_gradient = i + 1 < places_.size() ? buffer(i) : spans.output_gradient;
-    own.input_gradient = i > 0 ? buffer(i - 1) : spans.input_gradient;
-    own.scratch = part(spans.scratch, between * sizes_.boundary, places_[i].layer.scratch_size());
-    places_[i].layer.backward_input(kernels, own);
-    places_[i].layer.backward_weight(kernels, own);
-  }
+  for (std::size_t i = places_.size(); i-- > 0;) backward_layer(kernels, spans, i);
 }
 
 template <Kernels K>
 void Stage<K>::backward_input(K& kernels, const BackwardSpans<T>& spans) const {
   check(spans, sizes_.kept_gradients);
   check_size(spans.weights, sizes_.parameters);
-  for (std::size_t i = places_.size(); i-- > 0;) {
-    places_[i].layer.backward_input(kernels, kept_spans_of(i, spans));
-  }
+  for (std::size_t i = places_.size(); i-- > 0;) backward_input_layer(kernels, spans, i);
 }
 
 template <Kernels K>
 void Stage<K>::backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
   check(spans, sizes_.kept_gradients);
   check_size(spans.gradients, sizes_.parameters);
-  for (std::size_t i = places_.size(); i-- > 0;) {
-    places_[i].layer.backward_weight(kernels, kept_spans_of(i, spans));
-  }
+  for (std::size_t i = places_.size(); i-- > 0;) backward_weight_layer(kernels, spans, i);
 }
 
 template <Kernels K>

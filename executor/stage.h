@@ -80,6 +80,21 @@ class Stage {
   /// Reads input, stash, output_gradient, scratch as backward_input() left it; adds to gradients.
   void backward_weight(K& kernels, const BackwardSpans<T>& spans) const;
 
+  // The same for one layer, a position in the stage, with the spans of the whole stage: what each
+  // of these functions does is to call one of these, layer by layer.
+
+  std::size_t layers() const { return places_.size(); }
+  /// Of a layer's weights in the stage's.
+  ElementRange weights_of(std::size_t layer) const;
+  std::optional<double> forward_layer(K& kernels, const ForwardSpans<T>& spans,
+                                      std::size_t layer) const;
+  void backward_layer(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const;
+  void backward_input_layer(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const;
+  void backward_weight_layer(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const;
+  /// What a layer's backward begins with where recomputation is selective; else nothing. Reads
+  /// weights, input, stash; writes scratch.
+  void recompute_dropped(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const;
+
  private:
   /// A layer and where its parts begin in the stage's spans.
   struct Place {
@@ -89,10 +104,13 @@ class Stage {
     std::int64_t scratch = 0, output_gradient = 0;  // inside the kept gradients; likewise
   };
 
+  void check(const ForwardSpans<T>& spans) const;
   void check(const BackwardSpans<T>& spans, std::int64_t scratch) const;
   /// The part of `layer` (a position in the stage) of the stage's spans, but for scratch and
   /// gradients between layers.
   BackwardSpans<T> spans_of(std::size_t layer, const BackwardSpans<T>& spans) const;
+  /// With both, in scratch that layers take in turn.
+  BackwardSpans<T> passing_spans_of(std::size_t layer, const BackwardSpans<T>& spans) const;
   /// With both, as kept between backward_input() and backward_weight().
   BackwardSpans<T> kept_spans_of(std::size_t layer, const BackwardSpans<T>& spans) const;
   std::span<const T> input_of(std::size_t layer, std::span<const T> input,

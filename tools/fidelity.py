@@ -22,11 +22,11 @@ MODEL = {"version": 1, "name": "fidelity", "architecture": "gpt2", "blocks": 6, 
          "sequence": 128, "vocabulary": 256, "tied": True}
 LAYERS = 2 * MODEL["blocks"] + 2
 MICROBATCH_SIZES = (1, 2, 4)
-MICROBATCHES = (8, 12, 16)
+MICROBATCHES = (6, 8, 12)
 RECOMPUTE = ("none", "none", "selective", "full")
-REPETITIONS = 150  # of a profile: a minute or two, since seconds of a shared machine differ by a tenth
-FIRST_STEPS = 2  # they fill the pipeline and the caches
-LAST_STEPS = 2  # delayed updates end early where no batch follows
+REPETITIONS = 120  # of a profile: a minute or two, since seconds of a shared machine differ by a tenth
+FIRST_STEPS = 1  # fills the pipeline and the caches
+LAST_STEPS = 1  # delayed updates end early where no batch follows
 MOST_FOREIGN = 0.02
 FLOORS = {"median": 0.03, "worst": 0.08, "tau": 0.8}
 
@@ -55,9 +55,10 @@ def cut(draw, stages, uneven):
     return [[bounds[i], bounds[i + 1]] for i in range(stages)]
 
 
-TWO_STAGES = ("2bw", "1f1b", "gpipe", "1f1b-eager", "pipedream", "2bw", "1f1b", "model-parallel")
-OTHERS = (("interleaved", 4), ("data-parallel", 1), ("looped-bfs", 4), ("gpipe", 1), ("2bw", 1), ("interleaved", 4),
-          ("1f1b", 1), ("looped-bfs", 4))
+TWO_STAGES = ("2bw", "1f1b", "zb-h1", "gpipe", "pipedream", "2bp-gpipe", "1f1b-eager", "zb-h2", "2bw", "model-parallel")
+OTHERS = (("interleaved", 4), ("data-parallel", 1), ("zbv", 4), ("looped-bfs", 4), ("gpipe", 1), ("interleaved-zb", 4),
+          ("1f1b", 1), ("2bw", 1))
+CHUNKED = ("interleaved", "looped-bfs", "interleaved-zb")  # their number of chunks is a choice
 
 
 def draw_plans(seed, count):
@@ -77,7 +78,7 @@ def draw_plans(seed, count):
                 "recompute": draw.choice(RECOMPUTE), "optimizer": "adamw",
                 "stages": cut(draw, stages, draw.random() < 0.4), "profile": "profile.json",
                 "predicted": {"period_s": 0.0, "samples_per_s": 0.0, "peak_bytes": [0] * depth}}
-        if stages == 4:
+        if schedule in CHUNKED:
             plan["chunks"] = 2
         plans.append(plan)
     return plans
@@ -216,7 +217,7 @@ def main():
     parser = argparse.ArgumentParser(prog="tools/fidelity", description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--plans", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each plan (default 5)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of a run's kept steps (default 3)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of a run's kept steps (default 2)")
     parser.add_argument("--seed", type=int, default=1, help="of the plans (default 1)")
     parser.add_argument("--link-rate", help="throttle the links, such as 1Gb/s (default: memory's speed)")
     parser.add_argument("--output", default="build/fidelity", help="folder for plans, predictions and logs")
@@ -237,7 +238,7 @@ def main():
         for done, row in enumerate(order):
             print(f"\rround {number + 1} of {options.rounds}, run {done + 1} of {len(rows)} ", end="", file=sys.stderr)
             run_once(row, number, folder, options.seconds, rate)
-        paces.append(slowdown(profile, profile_machine(folder, "again.json", REPETITIONS // 4)))
+        paces.append(slowdown(profile, profile_machine(folder, "again.json", REPETITIONS // 6)))
     print(file=sys.stderr)
     summary = report(rows, [(before + after) / 2 for before, after in zip(paces, paces[1:])])
     codes = doubled_profile_fails(folder, rows)

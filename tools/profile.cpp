@@ -39,7 +39,8 @@ std::vector<std::int32_t> parse_sizes(const std::string& text) {
   return sizes;
 }
 
-/// Each device holds the whole model, with one microbatch of the largest size. Beyond int64, 2^62.
+/// Each device holds the whole model, with two microbatches of the largest size. Beyond int64,
+/// 2^62.
 Bytes bytes_to_profile(const ProfileRequest& request) {
   const ModelSpec& model = request.model;
   const std::int32_t largest =
@@ -55,9 +56,10 @@ Bytes bytes_to_profile(const ProfileRequest& request) {
   const Bytes workspace =
       stage_bytes(model, {0, layers}, largest, request.optimizer, Recompute::selective).workspace;
   const auto real = [](Bytes of) { return static_cast<double>(of); };
-  const double needed = 2.0 * real(bytes[SlotKind::weights]) + real(bytes.optimizer) +
-                        real(bytes[SlotKind::stash]) +
-                        layers * (real(workspace) + 4.0 * real(boundary_bytes(model, largest)));
+  const double needed =
+      2.0 * real(bytes[SlotKind::weights]) + real(bytes[SlotKind::gradients]) +
+      real(bytes.optimizer) + real(workspace) +
+      2.0 * (real(bytes[SlotKind::stash]) + real(bytes[SlotKind::kept_gradients]));
   return static_cast<Bytes>(std::min(request.busy_devices * needed, kMost));
 }
 
@@ -92,7 +94,7 @@ int run_profile(const Arguments& arguments) {
              "samples of a microbatch; several, separated by commas (default 1)")
       .value("devices", "N", "devices that compute at the same time (default: all cores)")
       .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
-      .value("repetitions", "N", "timed passes; medians are kept (default 30)")
+      .value("repetitions", "N", "timed passes over the model (default 30)")
       .value("backend", "NAME", "cpu|cuda (default cpu)")
       .value("output", "FILE", "where to write the profile");
   add_kernel_options(options);
