@@ -159,11 +159,12 @@ namespace {
 /// Widths to try, each with a depth.
 std::vector<TriedShape> shapes_of(const ShapeRequest& request, std::size_t groups) {
   std::vector<TriedShape> shapes;
+  const bool pipelined = find_schedule(request.plan.schedule).only_devices != 1;
   for (std::size_t width = 1; width <= groups; ++width) {
     if (request.width ? width != *request.width : groups % width != 0) continue;
     const std::size_t depth = groups / width;
     // A pipeline is asked for; without one there would be nothing to schedule.
-    if (!request.width && depth == 1 && groups > 1) continue;
+    if (!request.width && pipelined && depth == 1 && groups > 1) continue;
     shapes.push_back({.width = static_cast<std::uint16_t>(width),
                       .depth = static_cast<std::uint16_t>(depth),
                       .refusal = {}});

@@ -226,12 +226,13 @@ ClusterSetup make_cluster_setup(const Options& options) {
     return {std::move(cluster), assumptions, order, std::move(made), {}};
   }
   ShapeRequest request{.plan = plan, .order = order};
-  if (!by_microbatches)
-    request.global_batch = samples(static_cast<std::int64_t>(cluster.size()) / assumptions.tensor);
+  std::int64_t devices = static_cast<std::int64_t>(cluster.size()) / assumptions.tensor;
   if (options.has("width")) {
     request.width = static_cast<std::uint16_t>(
         options.integer("width", 1, static_cast<std::int64_t>(cluster.size()), 1));
+    devices -= devices % *request.width;
   }
+  if (!by_microbatches) request.global_batch = samples(std::max<std::int64_t>(devices, 1));
   ChosenShape chosen = choose_shape(request, cluster, assumptions);
   return {std::move(cluster), assumptions, order, std::move(chosen.plan), std::move(chosen.tried)};
 }

@@ -70,6 +70,17 @@ TEST_F(OnCluster, AnOptionMovesTheAnswerItsWay) {
   EXPECT_EQ(rate("--optimizer adamw"), usual);
 }
 
+TEST_F(OnCluster, AShapeIsFoundForWhatIsGiven) {
+  const auto config = [&](const std::string& more) {
+    return json_of("simulate --model gpt2 --cluster p3.16xlarge --json " + more)["config"];
+  };
+  EXPECT_EQ(config("--schedule data-parallel")["width"], 8);
+  const Json three = config("--schedule 1f1b --width 3");
+  EXPECT_EQ(three["depth"], 2);
+  EXPECT_EQ(three["global_batch"], 4 * 6);
+  EXPECT_EQ(config("--schedule 1f1b --depth 3")["width"], 2);
+}
+
 TEST_F(OnCluster, TensorParallelismTakesItsDevices) {
   const Json json = json_of(
       "simulate --model gpt2-medium --cluster p3.16xlarge --schedule 2bw "
