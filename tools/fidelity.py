@@ -22,7 +22,7 @@ MODEL = {"version": 1, "name": "fidelity", "architecture": "gpt2", "blocks": 6, 
          "sequence": 128, "vocabulary": 256, "tied": True}
 LAYERS = 2 * MODEL["blocks"] + 2
 MICROBATCH_SIZES = (1, 2, 4)
-MICROBATCHES = (6, 8, 12)
+MICROBATCHES = (4, 6, 10)
 RECOMPUTE = ("none", "none", "selective", "full")
 REPETITIONS = 120  # of a profile: a minute or two, since seconds of a shared machine differ by a tenth
 FIRST_STEPS = 1  # fills the pipeline and the caches
