@@ -115,9 +115,8 @@ class ContendedMachine {
   std::int64_t base_, opened_;  // bodies from base_ on have not all ended; those before opened_
                                 // have a row
   Table<LaneId, Lane> lanes_;
-  std::vector<Ref> ready_, starting_;
-  std::vector<Ref> deferred_;    // may start, but there is no row for what follows
-  std::int64_t resumed_at_ = 0;  // base_ when deferred_ was last looked through
+  std::vector<Ref> ready_, deferred_;  // deferred_: may start, but there is no row for what follows
+  std::int64_t resumed_at_ = 0;        // base_ when deferred_ was last looked through
 
   std::int64_t now_ = 0;
   std::vector<Followed> followed_;
