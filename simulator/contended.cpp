@@ -13,51 +13,34 @@ namespace tandem {
 
 namespace {
 
-/// How many batches can be followed through time: no run lasts longer than all its work one after
-/// another, for a link that is shared never stands still, and that must fit the clock.
-std::int64_t most_batches(const Program& program, const CostTable& unshared,
-                          const Network& network) {
-  double slowest = 1.0;
-  for (const double slowdown : network.compute_slowdown) slowest = std::max(slowest, slowdown);
-  double one_body = 1.0;
-  for (const Instruction& instruction : program.instructions()) {
-    one_body += slowest * static_cast<double>(unshared[instruction.cost].count());
-  }
-  constexpr auto kClock = static_cast<double>(std::numeric_limits<std::int64_t>::max() / 2);
-  return static_cast<std::int64_t>(std::min(kClock / kTicks / one_body, 1e9)) - program.ramp() - 1;
+/// In ticks.
+DeviceTallies tallies_of(const ContendedProgram& compiled, std::int64_t batches,
+                         Timeline* timeline = nullptr) {
+  ContendedMachine machine(compiled, timeline);
+  machine.run(batches);
+  return machine.tick_tallies();
 }
-
-struct Run {
-  const ContendedProgram& compiled;
-  std::int64_t most_batches;
-
-  /// In ticks.
-  DeviceTallies tallies(std::int64_t batches, Timeline* timeline = nullptr) const {
-    if (batches > most_batches) {
-      throw InputError("the run is too long to be followed through time: fewer batches");
-    }
-    ContendedMachine machine(compiled, timeline);
-    machine.run(batches);
-    return machine.tick_tallies();
-  }
-};
 
 /// Looks for the cycle of the endless run.
 struct Search {
   Repetition repetition;
   std::optional<Repetition::Cycle> cycle;
 
-  explicit Search(const Run& run) {
-    const Program& program = run.compiled.program();
+  explicit Search(const ContendedProgram& compiled) {
+    const Program& program = compiled.program();
     const auto size = static_cast<std::int64_t>(program.size() + 1);
-    const std::int64_t most =
-        std::min(std::max<std::int64_t>(kMostContended / size, 8), run.most_batches);
-    ContendedMachine machine(run.compiled, nullptr,
+    const std::int64_t last = std::max<std::int64_t>(kMostContended / size, 2 * program.ramp() + 8);
+    ContendedMachine machine(compiled, nullptr,
                              [&](std::int64_t body, std::span<const std::int64_t> times) {
-                               if (body >= 0) cycle = repetition.after(body, times);
-                               return cycle.has_value() || body >= most - program.ramp() - 1;
+                               if (body >= 0 && !cycle) cycle = repetition.after(body, times);
+                               return cycle.has_value() || body >= last;
                              });
-    machine.run(most);
+    try {
+      machine.run(last + program.ramp() + 1);
+    } catch (const InputError&) {
+      // The endless run outlasts the clock, but the one asked for may not.
+      if (repetition.mean_period() == 0.0) throw;
+    }
   }
 };
 
@@ -76,17 +59,18 @@ Duration grown(Duration less, Duration run, std::int64_t times) {
 
 /// A run is the endless one until its end draws near. So one of as many whole cycles less differs
 /// from it by these, and two that are a cycle apart say what a cycle is.
-std::optional<DeviceTallies> extrapolated(const Run& run, const Repetition::Cycle& cycle,
-                                          std::int64_t batches) {
-  const std::int64_t enough = cycle.from + 2 * cycle.bodies + 2 * run.compiled.program().ramp() + 4;
+std::optional<DeviceTallies> extrapolated(const ContendedProgram& compiled,
+                                          const Repetition::Cycle& cycle, std::int64_t batches) {
+  const std::int64_t enough = cycle.from + 2 * cycle.bodies + 2 * compiled.program().ramp() + 4;
   if (batches <= enough + 2 * cycle.bodies) return std::nullopt;
   constexpr double kMost = static_cast<double>(std::numeric_limits<std::int64_t>::max() / 4);
-  if (static_cast<double>(batches) * static_cast<double>(cycle.time) / kTicks > kMost) {
+  if (batches > kNever / kTicks ||
+      static_cast<double>(batches) * static_cast<double>(cycle.time) / kTicks > kMost) {
     throw InputError("the run is too long to count in nanoseconds (292 years): fewer batches");
   }
   const std::int64_t shorter = enough + (batches - enough) % cycle.bodies;
-  const DeviceTallies less = run.tallies(shorter);
-  DeviceTallies all = run.tallies(shorter + cycle.bodies);
+  const DeviceTallies less = tallies_of(compiled, shorter);
+  DeviceTallies all = tallies_of(compiled, shorter + cycle.bodies);
   if (last_end(all) - last_end(less) != Duration(cycle.time)) return std::nullopt;
   const std::int64_t times = (batches - shorter) / cycle.bodies - 1;
   for (const DeviceId device : ids(all)) {
@@ -110,17 +94,16 @@ SimulationResult simulate_contended(const Program& program, const CostTable& cos
   const CostTable unshared = unshared_costs(network, costs);
   const ContendedProgram compiled(program, costs, network);
   if (compiled.is_plain()) return simulate(program, unshared, request);
-  const Run run{compiled, most_batches(program, unshared, network)};
-  const Search search(run);
+  const Search search(compiled);
   SimulationResult result;
   std::optional<DeviceTallies> tallies;
   if (request.record) {
     result.timeline.emplace();
-    tallies = in_nanoseconds(run.tallies(request.batches, &*result.timeline));
+    tallies = in_nanoseconds(tallies_of(compiled, request.batches, &*result.timeline));
   } else if (search.cycle) {
-    tallies = extrapolated(run, *search.cycle, request.batches);
+    tallies = extrapolated(compiled, *search.cycle, request.batches);
   }
-  if (!tallies) tallies = in_nanoseconds(run.tallies(request.batches));
+  if (!tallies) tallies = in_nanoseconds(tallies_of(compiled, request.batches));
   set_devices(program, *tallies, request.activation_after_input, result);
   const double cycle_ticks =
       search.cycle ? static_cast<double>(search.cycle->time) : search.repetition.mean_period();

@@ -5,10 +5,16 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/error.h"
 
 namespace tandem {
 
 namespace {
+
+[[noreturn]] void refuse() {
+  throw InputError(
+      "the run is too long to be followed through time (3 days): fewer batches, or smaller costs");
+}
 
 constexpr Duration rounded(std::int64_t ticks) {
   return ticks == kNever ? Duration::max() : Duration((ticks + kTicks / 2) / kTicks);
@@ -50,6 +56,8 @@ ContendedMachine::ContendedMachine(const ContendedProgram& compiled, Timeline* r
 }
 
 void ContendedMachine::run(std::int64_t batches) {
+  const auto size = static_cast<std::int64_t>(program_.size() + 1);
+  if (batches > kNever / 2 / std::max<std::int64_t>(size, program_.microbatches())) refuse();
   batches_ = batches;
   last_whole_ = batches - 1 - ramp_;
   left_ = batches * static_cast<std::int64_t>(program_.size());
@@ -65,9 +73,10 @@ void ContendedMachine::run(std::int64_t batches) {
       settle();
     } else if (must_make_room(next)) {
       make_room();
-    } else if (next == kNever) {
+    } else if (next == kNever && followed_.size() == unused_.size()) {
       break;
     } else {
+      if (next >= kEndOfClock) refuse();
       now_ = next;
       handle_events();
     }
@@ -189,6 +198,7 @@ void ContendedMachine::start(Ref ref) {
 }
 
 void ContendedMachine::end(Ref ref, std::int64_t start, std::int64_t end) {
+  if (end >= kEndOfClock) refuse();
   const Node& node = compiled_.nodes()[ref.node];
   const ContendedProgram::Kind& kind = compiled_.kind(node.cost);
   const std::span<const LaneId> lanes = compiled_.lanes(node);

@@ -32,7 +32,7 @@ class ContendedMachine {
   explicit ContendedMachine(const ContendedProgram& compiled, Timeline* recorder = nullptr,
                             AfterBody after_body = {});
 
-  /// Runs so many batches, from time 0. Once.
+  /// Runs so many batches, from time 0. Once. Throws InputError when the clock is over before.
   void run(std::int64_t batches);
 
   /// In ticks, and rounded to nanoseconds.

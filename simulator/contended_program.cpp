@@ -34,6 +34,11 @@ Table<CostId, CommonLanes> common_lanes(const Program& program) {
   return common;
 }
 
+/// What takes longer than any run ends no sooner than the clock does.
+std::int64_t ticks(Duration time) {
+  return std::min(time.count(), kEndOfClock / kTicks + 1) * kTicks;
+}
+
 }  // namespace
 
 ContendedProgram::ContendedProgram(const Program& program, const CostTable& costs,
@@ -119,7 +124,7 @@ void ContendedProgram::find_shared_links(const Network& network) {
 void ContendedProgram::add_kind(const Network& network, CostId id, Duration unshared) {
   const CostKey& key = program_.cost_keys()[id];
   Kind& kind = kinds_[id];
-  kind.time = unshared.count() * kTicks;
+  kind.time = ticks(unshared);
   kind.device = key.source;
   kind.own = on_compute_lane(key.kind);
   kind.useful = is_compute(key.kind) && key.kind != OpKind::recompute;
@@ -147,12 +152,12 @@ void ContendedProgram::add_legs(const Network& network, const std::vector<Networ
     if (group == kNoGroup) {
       delay += transmission_time(flow.bytes, unshared_rate(network, flow));
     } else {
-      legs_.push_back({.delay = delay.count() * kTicks, .group = group, .bytes = flow.bytes});
+      legs_.push_back({.delay = ticks(delay), .group = group, .bytes = flow.bytes});
       delay = {};
     }
   }
   if (delay > Duration{} || legs_.size() == before) {
-    legs_.push_back({.delay = delay.count() * kTicks});
+    legs_.push_back({.delay = ticks(delay)});
   }
 }
 

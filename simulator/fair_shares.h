@@ -16,11 +16,14 @@
 namespace tandem {
 
 /// What a nanosecond has. Where flows share links, a rounding early on may grow ten-thousandfold
-/// within a batch, so that whole nanoseconds are too coarse inside; runs last up to 6 days so.
+/// within a batch, so that whole nanoseconds are too coarse inside; runs last up to 3 days so.
 inline constexpr std::int64_t kTicks = 1 << 14;
 
 /// The end of time: nothing is due.
 inline constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+/// By when all of a run has ended: 3 days. Twice that is still a time.
+inline constexpr std::int64_t kEndOfClock = kNever / 2;
 
 /// Something due at a time, unless its subject has a later stamp by then.
 struct DueEvent {

@@ -136,5 +136,57 @@ TEST(Contended, RefusesWhatNeverArrivesAndWhatNoClockHolds) {
   EXPECT_THROW(simulated(1), InputError);
 }
 
+TEST(Contended, RefusesARunTooLongToFollowUnlessItRepeats) {
+  Shared shared(pipeline("1f1b", 3, 4));
+  const auto simulated = [&](const SimulationRequest& request) {
+    return simulate_contended(shared.program, shared.costs, shared.network, request);
+  };
+  // Batches of three minutes: the clock of what is followed holds some 1,600.
+  for (Duration& cost : shared.costs) cost *= 10'000;
+  EXPECT_NO_THROW(simulated({.batches = 5000}));
+  EXPECT_THROW(simulated({.batches = 5000, .record = true}), InputError);
+  // Of two days: one fits, but says nothing of the period.
+  for (Duration& cost : shared.costs) cost *= 1'000;
+  EXPECT_THROW(simulated({}), InputError);
+  // A single op outlasts the clock, or what is left of the largest number.
+  for (Duration& cost : shared.costs) cost *= 1'000;
+  EXPECT_THROW(simulated({}), InputError);
+}
+
+TEST(Contended, RefusesATransferThatOutlastsTheClock) {
+  // 1e15 bytes at a byte a nanosecond: 11 days.
+  const Shared shared(pipeline("1f1b", 3, 4), 1'000'000'000'000'000);
+  EXPECT_THROW(simulate_contended(shared.program, shared.costs, shared.network, {}), InputError);
+}
+
+TEST(Contended, FollowsARunWhoseWorkSummedOverDevicesIsLongerThanTheClock) {
+  Shared shared(pipeline("1f1b", 8, 8));
+  std::int64_t work = 0;
+  for (Duration& cost : shared.costs) cost *= 1'000'000;
+  for (const Instruction& instruction : shared.program.instructions()) {
+    if (on_compute_lane(instruction.op.kind)) work += shared.costs[instruction.cost].count();
+  }
+  const SimulationRequest request{.batches = 2};
+  EXPECT_GT(request.batches * work, kEndOfClock / kTicks);
+  const SimulationResult result =
+      simulate_contended(shared.program, shared.costs, shared.network, request);
+  const SimulationResult alone =
+      simulate(shared.program, unshared_costs(shared.network, shared.costs), request);
+  EXPECT_LT(result.makespan.count(), kEndOfClock / kTicks);
+  // Transfers take a millionth of the time.
+  EXPECT_NEAR(to_seconds(result.makespan) / to_seconds(alone.makespan), 1.0, 1e-4);
+  EXPECT_NEAR(result.period_s() / alone.period_s(), 1.0, 1e-4);
+}
+
+TEST(Contended, IsSimulateWhereNothingIsSharedHoweverLong) {
+  const Program program = program_of(pipeline("1f1b", 3, 4));
+  // Ops of 11 days and more.
+  const CostTable costs =
+      plain_costs(program, {.forward = 1'000'000'000'000'000, .backward = 2'000'000'000'000'000});
+  const SimulationRequest request{.batches = 3};
+  EXPECT_EQ(simulate_contended(program, costs, private_links(program, costs), request).makespan,
+            simulate(program, costs, request).makespan);
+}
+
 }  // namespace
 }  // namespace tandem::testing
