@@ -16,6 +16,13 @@ namespace {
       "the run is too long to be followed through time (3 days): fewer batches, or smaller costs");
 }
 
+/// What stands some way ahead on the same lane is in no cache yet.
+template <class T>
+void fetch_ahead(const T* at) {
+  constexpr std::uintptr_t kAhead = 6 * sizeof(T);
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(at) + kAhead));
+}
+
 constexpr Duration rounded(std::int64_t ticks) {
   return ticks == kNever ? Duration::max() : Duration((ticks + kTicks / 2) / kTicks);
 }
@@ -203,11 +210,9 @@ void ContendedMachine::end(Ref ref, std::int64_t start, std::int64_t end) {
   const ContendedProgram::Kind& kind = compiled_.kind(node.cost);
   const std::span<const LaneId> lanes = compiled_.lanes(node);
   Row& row = this->row(ref.body);
-  // Some way ahead on its lane, where none of this is in a cache yet.
-  constexpr std::ptrdiff_t kAhead = 6;
-  __builtin_prefetch(&row.states[ref.node] + kAhead, 1);
-  __builtin_prefetch(&node + kAhead);
-  __builtin_prefetch(compiled_.consumers(node).data() + kAhead);
+  fetch_ahead(&row.states[ref.node]);
+  fetch_ahead(&node);
+  fetch_ahead(compiled_.consumers(node).data());
   if (kind.own) {
     tally(kind, lanes_[lanes.front()].free, row.states[ref.node].moved, start, end);
   }
