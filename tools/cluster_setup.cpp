@@ -317,9 +317,12 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
                   "activations with dropout, logits in fp32; the allocator and the driver take "
                   "nothing",
                   element, element, states),
-      fmt::format("devices {}; transfers of all pipelines at once, and the gradient rings of all "
-                  "stages at once, share the links they cross; nothing else does",
-                  name(order))};
+      fmt::format("devices {}; {}", name(order),
+                  contention
+                      ? "transfers and gradient rings share links at max-min fair rates while they "
+                        "last, all pipelines in step"
+                      : "transfers of all pipelines at once, and the gradient rings of all stages "
+                        "at once, share the links they cross; nothing else does")};
   if (assumptions.tensor > 1) {
     lines.push_back(
         fmt::format("each layer shared by {} devices; its sums, one each way, hide behind nothing",

@@ -23,6 +23,7 @@ struct ClusterSetup {
   DeviceOrder order = DeviceOrder::replicas_first;
   ClusterPlan made;
   std::vector<TriedShape> tried;  // where the shape was chosen: the chosen one, then the others
+  bool contention = false;        // links are shared through time, for what is assumed
 
   std::size_t devices_used() const;
   /// "gpt2-xl (1.558 G parameters) on 64 of 64 devices of 8xp3.16xlarge: …".

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "core/lower.h"
+#include "simulator/contended.h"
+#include "simulator/cost/cluster_network.h"
 #include "simulator/cost/stage_costs.h"
 #include "tools/cluster_setup.h"
 #include "tools/cost_options.h"
@@ -226,6 +228,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
 
 Scenario from_cluster(const Options& options, TransferLanes lanes) {
   ClusterSetup setup = make_cluster_setup(options);
+  setup.contention = options.has("contention");
   ClusterPlan& made = setup.made;
   const Plan& plan = made.plan;
   Program program =
@@ -255,10 +258,21 @@ Scenario from_cluster(const Options& options, TransferLanes lanes) {
     (*scenario.stash)[stage] = made.bytes[stage][SlotKind::stash];
   scenario.costs = price(scenario.program, cost_model(made.schedule.placement, made.costs));
   scenario.config.update(as_json(schedule_request(plan)));
+  if (setup.contention) {
+    const ClusterLayout layout(setup.cluster, plan.width, plan.depth, setup.order,
+                               static_cast<std::size_t>(setup.assumptions.tensor));
+    scenario.network = cluster_network(scenario.program, plan, layout, setup.assumptions);
+  }
   return scenario;
 }
 
 }  // namespace
+
+SimulationResult simulate(const Scenario& scenario, const SimulationRequest& request) {
+  if (scenario.network)
+    return simulate_contended(scenario.program, scenario.costs, *scenario.network, request);
+  return tandem::simulate(scenario.program, scenario.costs, request);
+}
 
 void add_scenario_options(Options& options) {
   options.words("PLAN", 0, 1);
@@ -275,6 +289,8 @@ void add_scenario_options(Options& options) {
       .value("microbatch-size", "B", "samples of a microbatch (default 1)")
       .value("memory", "SIZE", "capacity of each device, such as 16GiB");
   add_cluster_options(options);
+  options.flag("contention",
+               "on a cluster: transfers and sums share links at max-min fair rates, through time");
   options.absent("report");
 }
 
@@ -282,6 +298,8 @@ Scenario make_scenario(const Options& options) {
   const bool ideal = options.choice("lanes", {"shared", "ideal"}) == "ideal";
   const TransferLanes lanes = ideal ? TransferLanes::ideal : TransferLanes::shared;
   const bool on_cluster = names_a_cluster(options);
+  if (options.has("contention") && !on_cluster)
+    throw UsageError("tandem simulate: --contention is for a --model on a --cluster");
   if (on_cluster && !options.words().empty())
     throw UsageError("tandem simulate: give a plan, or a --model on a --cluster");
   Scenario scenario = on_cluster                ? from_cluster(options, lanes)
@@ -289,7 +307,9 @@ Scenario make_scenario(const Options& options) {
                                                 : from_plan(options, lanes);
   scenario.assumptions["lanes"] = ideal ? "ideal" : "shared";
   scenario.assumptions["contention"] =
-      on_cluster ? "replicas share links; nothing else does" : "none: no two lanes share a link";
+      scenario.network ? "max-min fair shares of every link, all pipelines in step"
+      : on_cluster     ? "replicas share links; nothing else does"
+                       : "none: no two lanes share a link";
   return scenario;
 }
 

@@ -9,6 +9,8 @@
 #include "core/cost.h"
 #include "core/memory.h"
 #include "core/schedule.h"
+#include "simulator/network.h"
+#include "simulator/simulate.h"
 #include "tools/json_output.h"
 #include "tools/options.h"
 #include "tools/order_search.h"
@@ -37,6 +39,7 @@ struct Scenario {
   std::optional<Table<StageId, Bytes>> stash;  // bytes of one microbatch, for the trace's curve
   std::optional<OrderSearch> search;           // of the schedule `search`
   std::optional<ClusterUse> use = {};          // of a model on a cluster
+  std::optional<Network> network = {};         // with --contention: what shares links
   Json config, assumptions;
 };
 
@@ -45,5 +48,7 @@ void add_scenario_options(Options& options);
 
 /// Throws UsageError, InputError.
 Scenario make_scenario(const Options& options);
+
+SimulationResult simulate(const Scenario& scenario, const SimulationRequest& request);
 
 }  // namespace tandem::tools

@@ -143,7 +143,7 @@ class Comparison {
     if (outcome.scenario->search && outcome.scenario->search->interrupted)
       throw Interrupted("interrupted: nothing was compared");
     outcome.result = simulate(
-        outcome.scenario->program, outcome.scenario->costs,
+        *outcome.scenario,
         {.batches = batches_, .activation_after_input = outcome.scenario->activation_after_input});
     return outcome;
   }

@@ -60,7 +60,7 @@ int run_simulate(const Arguments& arguments) {
                                  request.batches,
                                  kMostRecordedOps / static_cast<double>(scenario.program.size())));
   }
-  const SimulationResult result = simulate(scenario.program, scenario.costs, request);
+  const SimulationResult result = simulate(scenario, request);
   if (options.has("trace")) write_trace(options.text("trace"), scenario, *result.timeline);
   scenario.config["batches"] = request.batches;
   const auto exit_code = [&] { return scenario.search ? search_exit_code(*scenario.search) : 0; };

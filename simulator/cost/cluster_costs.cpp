@@ -49,28 +49,6 @@ std::vector<Route> ring_of(const Cluster& cluster, const std::vector<DeviceId>& 
   return ring;
 }
 
-/// Rings around a group, which share its bytes equally: one each way, and in several nodes of as
-/// many members each as many such pairs, so that each member once leads out of its node.
-std::vector<std::vector<Route>> rings_of(const Cluster& cluster,
-                                         const std::vector<DeviceId>& group) {
-  if (group.size() < 2) return {};
-  const auto nodes = by_node(cluster, group);
-  const std::size_t members = nodes.front().size();
-  const bool alike = std::all_of(nodes.begin(), nodes.end(),
-                                 [&](const auto& node) { return node.size() == members; });
-  std::vector<std::vector<Route>> rings;
-  for (std::size_t turn = 0; turn < (alike && nodes.size() > 1 ? members : 1); ++turn) {
-    std::vector<DeviceId> order;
-    for (const auto& node : nodes) {
-      for (std::size_t i = 0; i < node.size(); ++i) order.push_back(node[(i + turn) % node.size()]);
-    }
-    rings.push_back(ring_of(cluster, order));
-    std::reverse(order.begin(), order.end());
-    rings.push_back(ring_of(cluster, order));
-  }
-  return rings;
-}
-
 }  // namespace
 
 std::string_view name(DeviceOrder order) {
@@ -99,18 +77,52 @@ Bytes ClusterLayout::memory(DeviceId device) const {
   return least;
 }
 
-Duration ClusterLayout::transfer(DeviceId source, DeviceId target, Bytes bytes,
-                                 double link_fraction) const {
+std::vector<Route> ClusterLayout::routes(DeviceId source, DeviceId target) const {
   std::vector<Route> routes;
   for (std::size_t replica = 0; replica < width_; ++replica) {
     for (std::size_t member = 0; member < tensor_; ++member)
       routes.push_back(cluster_->route(at(source, replica, member), at(target, replica, member)));
   }
+  return routes;
+}
+
+std::vector<std::vector<Route>> ClusterLayout::rings(const std::vector<DeviceId>& group) const {
+  if (group.size() < 2) return {};
+  const auto nodes = by_node(*cluster_, group);
+  const std::size_t members = nodes.front().size();
+  const bool alike = std::all_of(nodes.begin(), nodes.end(),
+                                 [&](const auto& node) { return node.size() == members; });
+  std::vector<std::vector<Route>> rings;
+  for (std::size_t turn = 0; turn < (alike && nodes.size() > 1 ? members : 1); ++turn) {
+    std::vector<DeviceId> order;
+    for (const auto& node : nodes) {
+      for (std::size_t i = 0; i < node.size(); ++i) order.push_back(node[(i + turn) % node.size()]);
+    }
+    rings.push_back(ring_of(*cluster_, order));
+    std::reverse(order.begin(), order.end());
+    rings.push_back(ring_of(*cluster_, order));
+  }
+  return rings;
+}
+
+std::vector<DeviceId> ClusterLayout::holders(const Placement& placement, PartId part,
+                                             std::size_t member) const {
+  std::set<DeviceId> all;
+  for (const StageId stage : placement.replicas_of(part)) {
+    for (std::size_t replica = 0; replica < width_; ++replica)
+      all.insert(at(placement.device[stage], replica, member));
+  }
+  return {all.begin(), all.end()};
+}
+
+Duration ClusterLayout::transfer(DeviceId source, DeviceId target, Bytes bytes,
+                                 double link_fraction) const {
+  const std::vector<Route> all = routes(source, target);
   Load load;
-  for (const Route& route : routes) add_load(load, route, 1.0);
+  for (const Route& route : all) add_load(load, route, 1.0);
   const Bytes share = bytes / static_cast<Bytes>(tensor_);
   Duration longest{};
-  for (const Route& route : routes) {
+  for (const Route& route : all) {
     const double rate = shared_rate(*cluster_, route, load) * link_fraction;
     longest = std::max(longest, route.latency + transmission_time(share, rate));
   }
@@ -121,12 +133,12 @@ std::vector<Duration> ClusterLayout::all_reduce(const std::vector<std::vector<De
                                                 const std::vector<Bytes>& bytes,
                                                 double link_fraction) const {
   // Parts of one group take turns.
-  std::map<std::vector<DeviceId>, std::vector<std::vector<Route>>> rings;
+  std::map<std::vector<DeviceId>, std::vector<std::vector<Route>>> known;
   Load load;
   for (const std::vector<DeviceId>& group : groups) {
-    const auto [place, first] = rings.try_emplace(group);
+    const auto [place, first] = known.try_emplace(group);
     if (!first) continue;
-    place->second = rings_of(*cluster_, group);
+    place->second = rings(group);
     for (const std::vector<Route>& ring : place->second) {
       for (const Route& route : ring)
         add_load(load, route, 1.0 / static_cast<double>(place->second.size()));
@@ -136,7 +148,7 @@ std::vector<Duration> ClusterLayout::all_reduce(const std::vector<std::vector<De
   for (std::size_t i = 0; i < groups.size(); ++i) {
     double rate = std::numeric_limits<double>::infinity();
     Duration latency{};
-    for (const std::vector<Route>& ring : rings.at(groups[i])) {
+    for (const std::vector<Route>& ring : known.at(groups[i])) {
       for (const Route& route : ring) {
         rate = std::min(rate, shared_rate(*cluster_, route, load));
         latency = std::max(latency, route.latency);
@@ -210,18 +222,6 @@ StageTimes ClusterLayers::of(DeviceId device, LayerRange range) const {
 
 namespace {
 
-/// The cluster's devices that hold a part, or a member's share of it, ascending.
-std::vector<DeviceId> holders(const Placement& placement, PartId part, const ClusterLayout& layout,
-                              std::size_t member) {
-  std::set<DeviceId> all;
-  for (const StageId stage : placement.replicas_of(part)) {
-    for (std::size_t replica = 0; replica < layout.width(); ++replica) {
-      all.insert(layout.at(placement.device[stage], replica, member));
-    }
-  }
-  return {all.begin(), all.end()};
-}
-
 class Pricing {
  public:
   Pricing(const Plan& plan, const Placement& placement, const ClusterLayout& layout,
@@ -292,7 +292,7 @@ class Pricing {
     Bytes most = 0;
     for (const PartId part : all_ids<PartId>(placement_.parts())) {
       for (std::size_t member = 0; member < layout_.tensor(); ++member) {
-        groups.push_back(holders(placement_, part, layout_, member));
+        groups.push_back(layout_.holders(placement_, part, member));
         gradients.push_back(bytes_[index(part)][SlotKind::gradients]);
       }
       most = std::max(most, gradients.back());

@@ -35,14 +35,21 @@ class ClusterLayout {
   /// The least memory of the devices that stand for one of the plan.
   Bytes memory(DeviceId device) const;
 
+  /// The ways from one device to another of all pipelines, and of all members of groups.
+  std::vector<Route> routes(DeviceId source, DeviceId target) const;
+  /// Rings around a group of the cluster's devices, ascending, which share its bytes equally: one
+  /// each way; of several nodes with as many members each as many such pairs, so that each member
+  /// once leads out of its node. None for a single device.
+  std::vector<std::vector<Route>> rings(const std::vector<DeviceId>& group) const;
+  /// The cluster's devices that hold a part, or a member's share of it, ascending.
+  std::vector<DeviceId> holders(const Placement& placement, PartId part, std::size_t member) const;
+
   /// Time of `bytes` from one device to another in all pipelines at once, until the last has them:
   /// what several of them cross is shared equally. A group's members send a share of them each.
   Duration transfer(DeviceId source, DeviceId target, Bytes bytes, double link_fraction) const;
 
-  /// For each group of devices, ascending, the time to sum `bytes` of it around two rings in the
-  /// cluster's order, one each way, all groups at once: links that several rings cross are shared
-  /// equally. A group of several nodes has such a pair for each of its members in one, with a share
-  /// of the bytes: so all of the nodes' ways out are used.
+  /// For each group of devices, ascending, the time to sum `bytes` of it around its rings, all
+  /// groups at once: links that several rings cross are shared equally.
   std::vector<Duration> all_reduce(const std::vector<std::vector<DeviceId>>& groups,
                                    const std::vector<Bytes>& bytes, double link_fraction) const;
 

@@ -99,6 +99,22 @@ TEST_F(OnCluster, TensorParallelismTakesItsDevices) {
       3, "error: model gpt2-medium: 16 heads can't be shared evenly by 3 devices: --tensor");
 }
 
+TEST_F(OnCluster, ContentionIsFollowedThroughTime) {
+  const std::string line =
+      "simulate --model gpt2 --cluster 2xp3.16xlarge --schedule 1f1b --depth 8 "
+      "--device-order stages-first --json";
+  const Json priced = json_of(line), followed = json_of(line + " --contention");
+  EXPECT_THAT(followed["assumptions"]["contention"].get<std::string>(), HasSubstr("max-min fair"));
+  EXPECT_THAT(followed["assumptions"]["notes"].dump(), HasSubstr("max-min fair"));
+  EXPECT_THAT(priced["assumptions"]["notes"].dump(), HasSubstr("nothing else does"));
+  const double rate = followed["result"]["throughput_samples_per_s"];
+  EXPECT_GT(rate, priced["result"]["throughput_samples_per_s"].get<double>());
+  expect_error(
+      "simulate --schedule 1f1b --devices 2 --microbatches 2 --forward 1ms --backward 1ms "
+      "--contention",
+      2, "error: tandem simulate: --contention is for a --model on a --cluster");
+}
+
 TEST_F(OnCluster, TakesFilesForNames) {
   write("model.json",
         R"({"version": 1, "name": "mine", "blocks": 2, "width": 64, "heads": 2, "sequence": 32})");

@@ -1,0 +1,97 @@
+#include "simulator/cost/cluster_network.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace tandem {
+
+namespace {
+
+class Flows {
+ public:
+  Flows(const Program& program, const Plan& plan, const ClusterLayout& layout,
+        const AnalyticAssumptions& assumptions)
+      : placement_(program.placement()),
+        plan_(plan),
+        layout_(layout),
+        assumptions_(assumptions),
+        layers_(plan, layout, assumptions) {}
+
+  std::vector<Network::Flow> of(const CostKey& key) const {
+    const auto tensor = static_cast<Bytes>(layout_.tensor());
+    const Bytes element = bytes_of(assumptions_.format);
+    if (moves_stash(key.kind)) return {transfer(key, tensor * stage(key)[SlotKind::stash])};
+    if (is_transfer(key.kind)) {
+      Network::Flow flow =
+          transfer(key, boundary_bytes(plan_.model, plan_.microbatch_size, element));
+      flow.latency += layers_.tensor_sum(key.target) / 2;
+      return {flow};
+    }
+    if (key.kind == OpKind::reduce_gradient) return sum(key);
+    return {};
+  }
+
+ private:
+  StageBytes stage(const CostKey& key) const {
+    const PartId part = placement_.part[key.stage];
+    return analytic_stage_bytes(plan_.model, plan_.stages[index(part)], plan_.microbatch_size,
+                                plan_.optimizer, plan_.recompute, assumptions_);
+  }
+
+  static void add(Network::Flow& flow, const Route& route) {
+    for (const LinkId link : route.links) flow.links.push_back(id_at<Network::LinkId>(index(link)));
+  }
+
+  Network::Flow transfer(const CostKey& key, Bytes bytes) const {
+    Network::Flow flow{.bytes = bytes / static_cast<Bytes>(layout_.tensor())};
+    for (const Route& route : layout_.routes(key.source, key.target)) {
+      add(flow, route);
+      flow.latency = std::max(flow.latency, route.latency);
+    }
+    return flow;
+  }
+
+  std::vector<Network::Flow> sum(const CostKey& key) const {
+    const PartId part = placement_.part[key.stage];
+    Network::Flow flow;
+    for (std::size_t member = 0; member < layout_.tensor(); ++member) {
+      const std::vector<DeviceId> group = layout_.holders(placement_, part, member);
+      const auto rings = layout_.rings(group);
+      if (rings.empty()) return {};
+      const auto devices = static_cast<std::int64_t>(group.size());
+      const std::int64_t steps = 2 * (devices - 1);
+      flow.bytes = stage(key)[SlotKind::gradients] / devices * steps /
+                   static_cast<std::int64_t>(rings.size());
+      for (const std::vector<Route>& ring : rings) {
+        for (const Route& route : ring) {
+          add(flow, route);
+          flow.latency = std::max(flow.latency, steps * route.latency);
+        }
+      }
+    }
+    return {flow};
+  }
+
+  const Placement& placement_;
+  const Plan& plan_;
+  const ClusterLayout& layout_;
+  const AnalyticAssumptions& assumptions_;
+  const ClusterLayers layers_;
+};
+
+}  // namespace
+
+Network cluster_network(const Program& program, const Plan& plan, const ClusterLayout& layout,
+                        const AnalyticAssumptions& assumptions) {
+  Network network;
+  for (const Link& link : layout.cluster().links()) {
+    network.links.push_back(
+        {.name = link.name, .bytes_per_second = link.bytes_per_s * assumptions.link_fraction});
+  }
+  const Flows flows(program, plan, layout, assumptions);
+  for (const CostKey& key : program.cost_keys()) network.flows.push_back(flows.of(key));
+  return network;
+}
+
+}  // namespace tandem
