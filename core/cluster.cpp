@@ -187,11 +187,11 @@ class Cluster::Search {
 
 namespace {
 
-constexpr std::size_t kDeepestGroup = 64;
+constexpr std::size_t kDeepestGroup = 16;
 
 /// What a group unrolls to.
 struct Totals {
-  double devices = 0, vertices = 0, links = 0, ports = 0;
+  double devices = 0, vertices = 0, links = 0, ports = 0, groups = 0;
   std::size_t depth = 0;  // groups in one another, this one counted
 };
 
@@ -209,10 +209,11 @@ class SpecCheck {
     } else if (all.devices > kMostClusterDevices) {
       complain(spec_.root, fmt::format("{:.6g} devices: expected at most {}", all.devices,
                                        kMostClusterDevices));
-    } else if (std::max(all.vertices, all.links) > kMostClusterVertices) {
+    } else if (std::max({all.vertices, all.links, all.groups}) > kMostClusterVertices) {
       complain(spec_.root,
-               fmt::format("{:.6g} devices and switches, {:.6g} links: expected at most {}",
-                           all.vertices, all.links, kMostClusterVertices));
+               fmt::format("{:.6g} devices and switches, {:.6g} links, {:.6g} groups: expected at "
+                           "most {}",
+                           all.vertices, all.links, all.groups, kMostClusterVertices));
     }
     return problem_;
   }
@@ -237,6 +238,7 @@ class SpecCheck {
     if (inside_.size() == kDeepestGroup) return complain_of_depth(inside_.front());
     inside_.push_back(group);
     Totals totals;
+    totals.groups = 1;
     for (const ClusterMember& member : spec_.groups[group].members) {
       if (member.group) check(*member.group);
       if (problem_) return;
@@ -245,6 +247,7 @@ class SpecCheck {
       totals.devices += one.devices * member.count;
       totals.vertices += one.vertices * member.count;
       totals.links += one.links * member.count;
+      totals.groups += one.groups * member.count;
       totals.depth = std::max(totals.depth, one.depth);
     }
     if (++totals.depth > kDeepestGroup) return complain_of_depth(group);

@@ -88,8 +88,8 @@ struct ClusterSpec {
 };
 
 inline constexpr std::size_t kMostClusterDevices = 16'384;
-/// Devices and switches.
-inline constexpr std::size_t kMostClusterVertices = 1 << 20;
+/// Devices and switches; links; groups.
+inline constexpr std::size_t kMostClusterVertices = 1 << 18;
 
 /// What keeps a spec from being a cluster, and in which group.
 struct ClusterProblem {

@@ -15,6 +15,7 @@ namespace {
 constexpr std::int64_t kVersion = 1;
 constexpr double kLeastRate = 1.0;
 constexpr std::int32_t kMostMembers = 65'536;
+constexpr std::size_t kLongestName = 64;  // of many links each has several names in its own
 constexpr std::size_t kMostNames = 4096;  // names are compared with one another
 constexpr std::size_t kMostLinks = 65'536;
 
@@ -39,8 +40,10 @@ template <class Rows>
 std::string new_name(const JsonReader& reader, const Rows& rows) {
   std::string name = reader.string();
   if (reader.absent() || reader.kind() != JsonKind::string) return name;
-  if (name.empty() || name.find_first_of("[] ") != std::string::npos) {
-    reader.expected("a name without brackets and spaces");
+  if (name.empty() || name.size() > kLongestName ||
+      name.find_first_of("[] ") != std::string::npos) {
+    reader.expected(
+        fmt::format("a name of at most {} bytes, without brackets and spaces", kLongestName));
   } else if (find_name(rows, name)) {
     reader.complain(fmt::format("a second \"{}\"", name));
   }
@@ -72,6 +75,8 @@ DeviceSpec read_device(const JsonReader& reader, const std::vector<DeviceSpec>& 
 LinkSpec read_link_figures(const JsonReader& reader) {
   LinkSpec link{.name = "link"};
   if (reader.has("name")) link.name = reader["name"].string();
+  if (link.name.size() > kLongestName)
+    reader["name"].expected(fmt::format("a name of at most {} bytes", kLongestName));
   link.bytes_per_s = reader["bytes_per_s_one_way"].number(kLeastRate);
   link.latency = reader["latency_ns"].duration();
   return link;

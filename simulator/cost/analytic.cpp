@@ -14,10 +14,11 @@ namespace tandem {
 
 namespace {
 
-constexpr double kLongestLayer = 86'400.0;  // a day
-constexpr Bytes kMaskBytes = 1;             // of dropout, for an element
-constexpr Bytes kLossBytes = 4;             // logits enter the loss in fp32
-constexpr Bytes kStateBytes = 4;            // of the optimizer, in fp32
+constexpr double kLongest = 86'400.0;  // a day
+constexpr double kMostBytes = 0x1p42;  // of a slot
+constexpr Bytes kMaskBytes = 1;        // of dropout, for an element
+constexpr Bytes kLossBytes = 4;        // logits enter the loss in fp32
+constexpr Bytes kStateBytes = 4;       // of the optimizer, in fp32
 
 void check_transformer(const ModelSpec& model) {
   if (model.architecture == Architecture::gpt2) return;
@@ -174,7 +175,7 @@ Seconds layer_seconds(const ModelSpec& model, LayerKind kind, std::int32_t micro
 }
 
 Duration duration(double seconds) {
-  if (!(seconds <= kLongestLayer))
+  if (!(seconds <= kLongest))
     throw InputError(fmt::format(
         "a layer would take {:.3g} s for a microbatch: expected at most a day", seconds));
   return Duration(std::llround(seconds * 1e9));
@@ -266,10 +267,10 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Shape& shap
       check_transformer(model);
   }
   const double all = stash + kept + scratch + parameters * (2 * wide + kStateBytes * states);
-  if (!(all < 0x1p44)) {
+  if (!(all < kMostBytes)) {
     throw InputError(
         fmt::format("layer {} of model {} would take {:.3g} bytes: expected at most "
-                    "2^44",
+                    "2^42",
                     name(kind), model.name, all));
   }
   const auto bytes = [](double value) { return static_cast<Bytes>(value); };
@@ -297,8 +298,15 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
     of_layers.push_back(layer_bytes(model, kinds[static_cast<std::size_t>(layer)], shape, optimizer,
                                     recompute, assumptions));
   }
-  return stage_bytes(
+  StageBytes bytes = stage_bytes(
       of_layers, boundary_bytes(model, microbatch_size, bytes_of(assumptions.format)), recompute);
+  for (const Bytes slot : bytes.slot) {
+    if (static_cast<double>(slot) < kMostBytes) continue;
+    throw InputError(fmt::format(
+        "a stage of model {} would take {:.3g} bytes for a microbatch: expected at most 2^42",
+        model.name, static_cast<double>(slot)));
+  }
+  return bytes;
 }
 
 double forward_flops(const ModelSpec& model) {
@@ -310,12 +318,23 @@ double forward_flops(const ModelSpec& model) {
 
 double model_flops(const ModelSpec& model) { return 3 * forward_flops(model); }
 
+Duration moving_time(double bytes, double bytes_per_s, std::int64_t steps, Duration latency) {
+  const double waited = static_cast<double>(steps) * to_seconds(latency);
+  const double moved = bytes / bytes_per_s;
+  if (!(waited + moved <= kLongest)) {
+    throw InputError(fmt::format(
+        "{:.4g} bytes at {:.4g} bytes a second would take {:.3g} s: expected at most a day", bytes,
+        bytes_per_s, waited + moved));
+  }
+  return steps * latency + Duration(std::llround(moved * 1e9));
+}
+
 Duration ring_all_reduce(Bytes bytes, std::int64_t devices, double bytes_per_s, Duration latency) {
   if (devices <= 1) return {};
   const std::int64_t steps = 2 * (devices - 1);
-  const double share = static_cast<double>(bytes) / static_cast<double>(devices);
-  const double moved = static_cast<double>(steps) * share / bytes_per_s;
-  return steps * latency + Duration(std::llround(moved * 1e9));
+  const double moved =
+      static_cast<double>(bytes) * static_cast<double>(steps) / static_cast<double>(devices);
+  return moving_time(moved, bytes_per_s, steps, latency);
 }
 
 }  // namespace tandem

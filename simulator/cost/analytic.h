@@ -62,6 +62,9 @@ double model_flops(const ModelSpec& model);
 /// Those of its forward alone.
 double forward_flops(const ModelSpec& model);
 
+/// Time of so many latencies and of bytes at a rate. Throws InputError where it is above a day.
+Duration moving_time(double bytes, double bytes_per_s, std::int64_t steps, Duration latency);
+
 /// Time of an all-reduce of `bytes` over a ring of `devices`: 2 (n - 1) steps, each a link's
 /// latency and an n-th of the bytes.
 Duration ring_all_reduce(Bytes bytes, std::int64_t devices, double bytes_per_s, Duration latency);

@@ -124,7 +124,7 @@ Duration ClusterLayout::transfer(DeviceId source, DeviceId target, Bytes bytes,
   Duration longest{};
   for (const Route& route : all) {
     const double rate = shared_rate(*cluster_, route, load) * link_fraction;
-    longest = std::max(longest, route.latency + transmission_time(share, rate));
+    longest = std::max(longest, moving_time(static_cast<double>(share), rate, 1, route.latency));
   }
   return longest;
 }
@@ -317,7 +317,8 @@ class Pricing {
   Duration norm(Bytes gradients, DeviceId first, DeviceId last) const {
     const DeviceSpec& device = layout_.cluster()[layout_.at(first, 0)];
     const Duration pass =
-        transmission_time(gradients, device.memory_bytes_per_s * assumptions_.memory_fraction);
+        moving_time(static_cast<double>(gradients),
+                    device.memory_bytes_per_s * assumptions_.memory_fraction, 0, {});
     const int levels = std::bit_width(static_cast<unsigned>(placement_.devices) - 1U);
     return pass + 2 * levels * transfer(first, last, 0);
   }

@@ -93,6 +93,17 @@ TEST(ClusterFile, NamesAreThereOnce) {
               HasSubstr("/groups/1/name: a second \"box\""));
 }
 
+TEST(ClusterFile, NamesAreShort) {
+  const std::string longest(64, 'n');
+  EXPECT_EQ(error_in(with(R"("name": "wire")", R"("name": ")" + longest + R"(")")),
+            "nothing was thrown");
+  EXPECT_THAT(error_in(with(R"("name": "wire")", R"("name": "n)" + longest + R"(")")),
+              HasSubstr("/groups/1/links/0/name: expected a name of at most 64 bytes"));
+  EXPECT_THAT(error_in(with(R"({"name": "hub"})", R"({"name": "n)" + longest + R"("})")),
+              HasSubstr("/groups/1/members/1/name: expected a name of at most 64 bytes, without "
+                        "brackets and spaces"));
+}
+
 TEST(ClusterFile, RatesAreAboveZero) {
   for (const std::string rate : {"0", "-1"}) {
     EXPECT_THAT(

@@ -165,6 +165,19 @@ TEST(Cluster, HasDevicesButNotTooMany) {
   EXPECT_THAT(error_of([&] { Cluster{spec}; }), HasSubstr("devices and switches"));
 }
 
+TEST(Cluster, EmptyGroupsAreCountedToo) {
+  ClusterSpec spec = two_boxes();
+  for (int level = 0; level < 4; ++level) {
+    spec.groups.push_back({.name = "empty", .members = {}, .joints = {}});
+    if (level > 0) {
+      spec.groups.back().members.push_back(
+          {.name = "in", .group = spec.groups.size() - 2, .count = 60'000});
+    }
+  }
+  spec.groups[1].members.push_back({.name = "void", .group = spec.groups.size() - 1});
+  EXPECT_THAT(error_of([&] { Cluster{spec}; }), HasSubstr("groups: expected at most 262144"));
+}
+
 TEST(Cluster, ADeepNestIsRefusedNotWalked) {
   ClusterSpec spec = two_boxes();
   for (std::size_t i = 0; i < 100'000; ++i) {
@@ -173,12 +186,12 @@ TEST(Cluster, ADeepNestIsRefusedNotWalked) {
                            .joints = {}});
   }
   spec.root = spec.groups.size() - 1;
-  EXPECT_THAT(error_of([&] { Cluster{spec}; }), HasSubstr("more than 64 deep"));
+  EXPECT_THAT(error_of([&] { Cluster{spec}; }), HasSubstr("more than 16 deep"));
   std::reverse(spec.groups.begin() + 2, spec.groups.end());
   for (std::size_t i = 2; i + 1 < spec.groups.size(); ++i) spec.groups[i].members[0].group = i + 1;
   spec.groups.back().members[0].group = 1;
   spec.root = 2;
-  EXPECT_THAT(error_of([&] { Cluster{spec}; }), HasSubstr("more than 64 deep"));
+  EXPECT_THAT(error_of([&] { Cluster{spec}; }), HasSubstr("more than 16 deep"));
 }
 
 TEST(Cluster, ALevelMoreIsAnotherGroup) {

@@ -3,12 +3,14 @@
 #include "simulator/cost/cluster_costs.h"
 
 #include <chrono>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "core/catalog.h"
 #include "core/cost.h"
+#include "core/error.h"
 #include "core/lower.h"
 #include "core/schedule.h"
 
@@ -67,6 +69,24 @@ TEST(ClusterLayout, ReplicasShareTheLinksTheyCross) {
   const Cluster wide(two_nodes(true));
   EXPECT_EQ(ClusterLayout(wide, 2, 2, DeviceOrder::replicas_first).transfer(d(0), d(1), 50, 1.0),
             seconds(5) + microseconds(6));
+}
+
+TEST(ClusterLayout, WhatWouldNeverArriveIsRefused) {
+  const Cluster cluster(two_nodes());
+  const ClusterLayout layout(cluster, 2, 2, DeviceOrder::replicas_first);
+  const auto error = [](auto call) -> std::string {
+    try {
+      call();
+    } catch (const InputError& thrown) {
+      return thrown.what();
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(error([&] { layout.transfer(d(0), d(1), Bytes{1} << 40, 1.0); }),
+            "1.1e+12 bytes at 5 bytes a second would take 2.2e+11 s: expected at most a day");
+  EXPECT_EQ(error([&] { layout.all_reduce({{d(0), d(2)}}, {1'000'000}, 1.0); }),
+            "1e+06 bytes at 10 bytes a second would take 1e+05 s: expected at most a day");
+  EXPECT_EQ(error([&] { layout.all_reduce({{d(0), d(2)}}, {100'000}, 1.0); }), "nothing");
 }
 
 TEST(ClusterLayout, RingsOfAllStagesShareTheLinksTheyCross) {

@@ -18,7 +18,7 @@ namespace {
 Plan plan_of(std::uint16_t width, std::uint16_t depth) {
   Plan plan;
   plan.model = {
-      .blocks = 4, .width = 64, .heads = 4, .sequence = 32, .vocabulary = 64, .tied = false};
+      .blocks = 4, .width = 1024, .heads = 4, .sequence = 32, .vocabulary = 64, .tied = false};
   plan.schedule = "1f1b";
   plan.width = width;
   plan.depth = depth;
