@@ -98,11 +98,14 @@ class Cluster::Builder {
   const ClusterSpec& spec_;
 };
 
+enum class Cluster::Through : bool { groups_of_both, any_group };
+
 /// Ways from one device to another within one group.
 class Cluster::Search {
  public:
-  Search(const Cluster& cluster, std::uint32_t from, std::uint32_t to, std::uint32_t within)
-      : cluster_(cluster), from_(from), to_(to) {
+  Search(const Cluster& cluster, std::uint32_t from, std::uint32_t to, std::uint32_t within,
+         Through through)
+      : cluster_(cluster), from_(from), to_(to), within_(within), through_(through) {
     for (const std::uint32_t end : {from, to}) {
       for (std::uint32_t group = cluster.vertices_[end].group;;
            group = cluster.groups_[group].outer) {
@@ -123,7 +126,13 @@ class Cluster::Search {
   bool passes(const Edge& edge) const {
     if (edge.to == to_) return true;
     const Vertex& vertex = cluster_.vertices_[edge.to];
-    return vertex.forwards && std::binary_search(allowed_.begin(), allowed_.end(), vertex.group);
+    if (!vertex.forwards) return false;
+    if (through_ == Through::groups_of_both)
+      return std::binary_search(allowed_.begin(), allowed_.end(), vertex.group);
+    std::uint32_t group = vertex.group;
+    const std::uint32_t depth = cluster_.groups_[within_].depth;
+    while (cluster_.groups_[group].depth > depth) group = cluster_.groups_[group].outer;
+    return group == within_;
   }
 
   /// The most that the slowest link of any way takes; 0: there is none.
@@ -181,8 +190,9 @@ class Cluster::Search {
   }
 
   const Cluster& cluster_;
-  const std::uint32_t from_, to_;
-  std::vector<std::uint32_t> allowed_;  // groups whose switches may be passed, ascending
+  const std::uint32_t from_, to_, within_;
+  const Through through_;
+  std::vector<std::uint32_t> allowed_;  // the groups of both, ascending
 };
 
 namespace {
@@ -374,8 +384,10 @@ std::uint32_t Cluster::common_group(DeviceId a, DeviceId b) const {
 Route Cluster::route(DeviceId from, DeviceId to) const {
   if (from == to) return {.links = {}, .bytes_per_s = std::numeric_limits<double>::infinity()};
   for (std::uint32_t group = common_group(from, to);; group = groups_[group].outer) {
-    const Search search(*this, devices_[from].vertex, devices_[to].vertex, group);
-    if (auto route = search.route()) return std::move(*route);
+    for (const Through through : {Through::groups_of_both, Through::any_group}) {
+      const Search search(*this, devices_[from].vertex, devices_[to].vertex, group, through);
+      if (auto route = search.route()) return std::move(*route);
+    }
     TANDEM_CHECK(group != 0, path(from), path(to));
   }
 }

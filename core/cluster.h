@@ -132,9 +132,10 @@ class Cluster {
   std::size_t nodes() const { return nodes_; }
   const Table<LinkId, Link>& links() const { return links_; }
 
-  /// The way from one device to another within the innermost group that has one, up from the one
-  /// and down to the other: through no other device, and no group that holds neither. Of these the
-  /// one whose slowest link is fastest; then that of fewest links, least latency, first links.
+  /// The way from one device to another within the innermost group that has one, through no other
+  /// device: up from the one and down to the other, and only where that leads nowhere through
+  /// groups that hold neither. Of these the one whose slowest link is fastest; then that of fewest
+  /// links, least latency, first links.
   Route route(DeviceId from, DeviceId to) const;
 
  private:
@@ -160,6 +161,7 @@ class Cluster {
   };
   class Builder;
   class Search;
+  enum class Through : bool;
 
   Cluster() = default;
   /// Two devices without a way to one another; empty: there are none.

@@ -69,8 +69,12 @@ std::vector<LayerRange> cut(const Plan& plan, const Schedule& schedule, const Sl
     RangeBytes bytes = analytic_range_bytes(plan, assumptions);
     const auto fits = [&](LayerRange range, std::size_t part) {
       const StageId stage = id_at<StageId>(part);
-      return stage_total(slots[stage], bytes.of(range, plan.microbatch_size, plan.recompute)) <=
-             layout.memory(placement.device[stage]);
+      try {
+        return stage_total(slots[stage], bytes.of(range, plan.microbatch_size, plan.recompute)) <=
+               layout.memory(placement.device[stage]);
+      } catch (const InputError&) {
+        return false;  // more than can be counted; a shorter range may do
+      }
     };
     if (auto found = balanced_cut(plan, placement, work, layers, fits)) return std::move(*found);
   }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -35,8 +36,9 @@ constexpr const char* kClusterOptions[] = {
 }
 
 bool is_file(const std::string& name) {
+  std::error_code unreadable;
   return name.find('/') != std::string::npos || name.ends_with(".json") ||
-         std::filesystem::exists(name);
+         std::filesystem::exists(name, unreadable);
 }
 
 ModelSpec model_of(const Options& options) {
@@ -152,6 +154,10 @@ std::optional<std::uint16_t> depth_of(const Options& options, const Plan& plan) 
   std::int64_t depth = 0;
   for (const std::uint16_t replicas : plan.replicas) depth += replicas;
   if (depth != 0 && options.has("depth")) refuse(options, "--replicas says --depth already");
+  if (depth > kMostDevices) {
+    refuse(options,
+           fmt::format("--replicas: {} devices: expected at most {}", depth, kMostDevices));
+  }
   if (depth == 0 && !options.has("depth")) return std::nullopt;
   return static_cast<std::uint16_t>(options.integer("depth", 1, kMostDevices, depth));
 }

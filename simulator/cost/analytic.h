@@ -51,7 +51,7 @@ class AnalyticLayers {
 /// Bytes of a stage of layers on each of the devices that share it. With 16-bit numbers weights and
 /// gradients take 2 bytes a parameter, and the optimizer keeps a master copy of 4 beside its states
 /// of 4 (ZeRO, arXiv 1910.02054). Activations as in arXiv 2205.05198, table 2, masks of dropout
-/// included. Throws InputError where a layer takes more than 2^44 bytes.
+/// included. Throws InputError where a layer, or a slot, takes 2^42 bytes or more.
 StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
                                 std::int32_t microbatch_size, OptimizerKind optimizer,
                                 Recompute recompute, const AnalyticAssumptions& assumptions);

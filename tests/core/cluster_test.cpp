@@ -110,6 +110,29 @@ TEST(Cluster, OfEquallyWideWaysTheShortestWins) {
   EXPECT_EQ(cluster.route(d(2), d(1)).latency, Duration{});
 }
 
+TEST(Cluster, AGroupOfSwitchesIsPassedOnlyWhereNothingElseLeads) {
+  ClusterSpec spec = two_boxes();
+  spec.groups.push_back(
+      {.name = "spine", .members = {{.name = "switch"}}, .joints = {}, .port = 0});
+  GroupSpec& room = spec.groups[1];
+  room.members.push_back({.name = "spine", .group = 2});
+  const LinkSpec wire{.name = "wire", .bytes_per_s = 4, .latency = microseconds(3)};
+  room.joints.push_back({{.member = 0}, {.member = 2}, wire});
+  // By the hub, though the spine is faster.
+  EXPECT_EQ(Cluster(spec).route(d(0), d(5)).bytes_per_s, 1.0);
+  room.joints.erase(room.joints.begin());
+  const Cluster cluster(spec);
+  const Route out = cluster.route(d(0), d(5));
+  EXPECT_EQ(names(cluster, out),
+            (std::vector<std::string>{
+                "wire box[0].gpu[0] > box[0].bus", "wire box[0].bus > spine.switch",
+                "wire spine.switch > box[1].bus", "wire box[1].bus > box[1].gpu[2]"}));
+  EXPECT_EQ(out.bytes_per_s, 4.0);
+  EXPECT_EQ(out.latency, microseconds(8));
+  // What stays in a box does not come by.
+  EXPECT_EQ(cluster.route(d(2), d(1)).links.size(), 2u);
+}
+
 TEST(Cluster, DevicesForwardNothing) {
   ClusterSpec spec = two_boxes();
   spec.groups[0].joints.erase(spec.groups[0].joints.begin());  // the bus

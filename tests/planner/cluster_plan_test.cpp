@@ -76,6 +76,19 @@ TEST(ClusterPlan, MemoryOf2bwIsThatOfThePaper) {
   EXPECT_EQ(made.capacity[d(0)], Bytes{16} << 30);
 }
 
+TEST(ClusterPlan, OnlyTheStagesThemselvesNeedBytesThatCanBeCounted) {
+  // More than 2^42 bytes of activations in the whole model, less in each half of it.
+  ClusterSpec spec = cluster_of_nodes("p3.16xlarge");
+  spec.devices.front().memory_bytes = Bytes{1} << 46;
+  const Cluster cluster(spec);
+  const Plan plan = plan_of("gpt2-xl", "1f1b", 1, 2, 700, 8);
+  const ClusterPlan made = make(plan, cluster);
+  EXPECT_TRUE(made.fits());
+  EXPECT_GT(made.bytes[StageId{0}][SlotKind::stash] + made.bytes[StageId{1}][SlotKind::stash],
+            Bytes{1} << 42);
+  EXPECT_THROW(make(plan_of("gpt2-xl", "1f1b", 1, 1, 700, 8), cluster), InputError);
+}
+
 TEST(ClusterPlan, OfTheCutsThatFitOneIsTaken) {
   const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
   const Plan plan = plan_of("gpt2-xl", "1f1b", 1, 8, 1, 8);

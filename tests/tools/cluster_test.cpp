@@ -99,6 +99,19 @@ TEST_F(OnCluster, TensorParallelismTakesItsDevices) {
       3, "error: model gpt2-medium: 16 heads can't be shared evenly by 3 devices: --tensor");
 }
 
+TEST_F(OnCluster, WhatIsTooLongIsRefused) {
+  const std::string name(5000, 'n');
+  for (const std::string& names :
+       {"--model " + name + " --cluster p3.16xlarge", "--model gpt2 --cluster " + name}) {
+    const Ran ran = tandem("simulate " + names + " --schedule 1f1b");
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_THAT(ran.err, HasSubstr("the catalogue has no "));
+  }
+  expect_error(
+      "simulate --model gpt2 --cluster p3.16xlarge --schedule pipedream --replicas 40000-40000", 2,
+      "error: tandem simulate: --replicas: 80000 devices: expected at most 16384");
+}
+
 TEST_F(OnCluster, ContentionIsFollowedThroughTime) {
   const std::string line =
       "simulate --model gpt2 --cluster 2xp3.16xlarge --schedule 1f1b --depth 8 "
