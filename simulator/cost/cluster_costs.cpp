@@ -14,6 +14,8 @@ namespace tandem {
 
 namespace {
 
+constexpr std::size_t kMostRingPairs = 32;  // NCCL has at most 64 channels
+
 /// How much of the traffic crosses each link, in shares of one device's or group's.
 using Load = std::map<LinkId, double>;
 
@@ -92,8 +94,9 @@ std::vector<std::vector<Route>> ClusterLayout::rings(const std::vector<DeviceId>
   const std::size_t members = nodes.front().size();
   const bool alike = std::all_of(nodes.begin(), nodes.end(),
                                  [&](const auto& node) { return node.size() == members; });
+  const std::size_t pairs = alike && nodes.size() > 1 ? std::min(members, kMostRingPairs) : 1;
   std::vector<std::vector<Route>> rings;
-  for (std::size_t turn = 0; turn < (alike && nodes.size() > 1 ? members : 1); ++turn) {
+  for (std::size_t turn = 0; turn < pairs; ++turn) {
     std::vector<DeviceId> order;
     for (const auto& node : nodes) {
       for (std::size_t i = 0; i < node.size(); ++i) order.push_back(node[(i + turn) % node.size()]);

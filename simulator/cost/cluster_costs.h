@@ -38,8 +38,8 @@ class ClusterLayout {
   /// The ways from one device to another of all pipelines, and of all members of groups.
   std::vector<Route> routes(DeviceId source, DeviceId target) const;
   /// Rings around a group of the cluster's devices, ascending, which share its bytes equally: one
-  /// each way; of several nodes with as many members each as many such pairs, so that each member
-  /// once leads out of its node. None for a single device.
+  /// each way; of several nodes with as many members each as many such pairs, up to 32, so that
+  /// each member once leads out of its node. None for a single device.
   std::vector<std::vector<Route>> rings(const std::vector<DeviceId>& group) const;
   /// The cluster's devices that hold a part, or a member's share of it, ascending.
   std::vector<DeviceId> holders(const Placement& placement, PartId part, std::size_t member) const;

@@ -89,6 +89,21 @@ TEST(ClusterLayout, WhatWouldNeverArriveIsRefused) {
   EXPECT_EQ(error([&] { layout.all_reduce({{d(0), d(2)}}, {100'000}, 1.0); }), "nothing");
 }
 
+TEST(ClusterLayout, LargeNodesHaveNoMoreRingsThanChannels) {
+  ClusterSpec spec = two_nodes();
+  for (GroupSpec& group : spec.groups) {
+    if (group.members.front().device) group.members.front().count = 40;
+  }
+  const Cluster cluster(spec);
+  const ClusterLayout layout(cluster, cluster.size(), 1, DeviceOrder::replicas_first);
+  std::vector<DeviceId> all;
+  for (std::size_t i = 0; i < cluster.size(); ++i) all.push_back(d(i));
+  EXPECT_EQ(layout.rings(all).size(), 2u * 32);
+  all.erase(all.begin() + 10, all.begin() + 40);
+  all.erase(all.begin() + 20, all.end());
+  EXPECT_EQ(layout.rings(all).size(), 2u * 10);
+}
+
 TEST(ClusterLayout, RingsOfAllStagesShareTheLinksTheyCross) {
   const Cluster cluster(two_nodes());
   const ClusterLayout layout(cluster, 2, 2, DeviceOrder::replicas_first);
