@@ -70,23 +70,35 @@ void FairShares::begin(std::uint32_t group, std::uint32_t flow, Bytes bytes, std
 }
 
 void FairShares::settle(std::int64_t now) {
-  gather();
-  fill();
-  for (const std::uint32_t id : met_groups_) {
-    Group& group = groups_[id];
-    if (!group.changed && group.rate == group.next_rate) continue;
-    advance(group, now);
-    group.rate = group.next_rate;
-    schedule(id, now);
+  met_links_.clear();
+  for (const std::uint32_t id : changed_) {
+    for (const FlowGroup::Crossing& crossing : groups_[id].like.crossings) {
+      if (!links_[crossing.link].met) settle_around(crossing.link, now);
+    }
+    groups_[id].changed = false;
   }
-  for (const std::uint32_t id : changed_) groups_[id].changed = false;
   changed_.clear();
+  for (const std::uint32_t link : met_links_) links_[link].met = false;
 }
 
-void FairShares::schedule(std::uint32_t id, std::int64_t now) {
-  Group& group = groups_[id];
-  const double left = std::max(0.0, group.flows.front().until - group.served);
-  ends_.push({after(now, left / (group.rate * kTickSeconds)), id, ++group.stamp});
+/// The groups that flows connect with a link. Of their ends only the first is an event: with it all
+/// of them are settled anew. What is due now keeps its end whatever its rate becomes.
+void FairShares::settle_around(std::uint32_t link, std::int64_t now) {
+  const std::span<const std::uint32_t> links = gather(link);
+  fill(links);
+  DueEvent first{.time = kNever};
+  for (const std::uint32_t id : met_groups_) {
+    Group& group = groups_[id];
+    ++group.stamp;
+    if (group.changed || (group.rate != group.next_rate && group.end > now)) {
+      advance(group, now);
+      group.rate = group.next_rate;
+      const double left = std::max(0.0, group.flows.front().until - group.served);
+      group.end = after(now, left / (group.rate * kTickSeconds));
+    }
+    if (group.end < first.time) first = {group.end, id, group.stamp};
+  }
+  if (first.time < kNever) ends_.push(first);
 }
 
 std::int64_t FairShares::next_end() {
@@ -111,12 +123,13 @@ void FairShares::end(std::int64_t now, std::vector<std::uint32_t>& ended) {
   change(id);
 }
 
-/// Finds the links and the groups with flows that what changed can reach.
-void FairShares::gather() {
-  met_links_.clear();
+/// Finds the groups with flows that a link reaches, and their links, which it returns.
+std::span<const std::uint32_t> FairShares::gather(std::uint32_t link) {
+  const std::size_t begin = met_links_.size();
   met_groups_.clear();
-  for (const std::uint32_t id : changed_) meet_links_of(groups_[id]);
-  for (std::size_t i = 0; i < met_links_.size(); ++i) {
+  links_[link].met = true;
+  met_links_.push_back(link);
+  for (std::size_t i = begin; i < met_links_.size(); ++i) {
     for (const std::uint32_t id : links_[met_links_[i]].groups) {
       Group& group = groups_[id];
       if (group.flows.empty() || group.open) continue;
@@ -125,6 +138,7 @@ void FairShares::gather() {
       meet_links_of(group);
     }
   }
+  return std::span(met_links_).subspan(begin);
 }
 
 void FairShares::meet_links_of(const Group& group) {
@@ -138,10 +152,9 @@ void FairShares::meet_links_of(const Group& group) {
 
 /// Progressive filling: the rates of all grow together, each by its weight, until those that have
 /// reached their own limit, or else those over the link that is full first, stay where they are.
-void FairShares::fill() {
-  for (const std::uint32_t id : met_links_) {
+void FairShares::fill(std::span<const std::uint32_t> links) {
+  for (const std::uint32_t id : links) {
     Link& link = links_[id];
-    link.met = false;
     link.left = link.capacity;
     link.load = 0.0;
     link.open = 0;
@@ -159,11 +172,11 @@ void FairShares::fill() {
   while (open_ > 0) {
     // Shares only grow from one round to the next, whatever subtraction makes of them.
     double next = std::numeric_limits<double>::infinity();
-    for (const std::uint32_t id : met_links_) {
+    for (const std::uint32_t id : links) {
       if (links_[id].open > 0) next = std::min(next, share(links_[id]));
     }
     least = std::max(least, next);
-    if (!fill_capped(least)) fill_narrowest(least);
+    if (!fill_capped(least)) fill_narrowest(links, least);
   }
 }
 
@@ -178,8 +191,8 @@ bool FairShares::fill_capped(double least) {
   return any;
 }
 
-void FairShares::fill_narrowest(double least) {
-  for (const std::uint32_t link : met_links_) {
+void FairShares::fill_narrowest(std::span<const std::uint32_t> links, double least) {
+  for (const std::uint32_t link : links) {
     if (links_[link].open == 0 || share(links_[link]) > least) continue;
     for (const std::uint32_t id : links_[link].groups) {
       if (groups_[id].open) fix(groups_[id], least * groups_[id].like.weight);

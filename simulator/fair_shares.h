@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <queue>
+#include <span>
 #include <vector>
 
 #include "core/units.h"
@@ -81,6 +82,7 @@ class FairShares {
     std::int64_t at = 0;        // … as of this time
     double rate = 0.0;          // of each flow
     double next_rate = 0.0;
+    std::int64_t end = 0;  // of its first flow, as rates are
     std::uint32_t stamp = 0;
     bool changed = false, open = false;  // open: its rate is to be found
   };
@@ -95,13 +97,13 @@ class FairShares {
   static double share(const Link& link) { return link.left / link.load; }
   void advance(Group& group, std::int64_t now);
   void change(std::uint32_t group);
-  void gather();
+  void settle_around(std::uint32_t link, std::int64_t now);
+  std::span<const std::uint32_t> gather(std::uint32_t link);
   void meet_links_of(const Group& group);
-  void fill();
+  void fill(std::span<const std::uint32_t> links);
   bool fill_capped(double least);
-  void fill_narrowest(double least);
+  void fill_narrowest(std::span<const std::uint32_t> links, double least);
   void fix(Group& group, double rate);
-  void schedule(std::uint32_t id, std::int64_t now);
 
   std::vector<Link> links_;
   std::vector<Group> groups_;

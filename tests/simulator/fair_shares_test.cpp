@@ -86,6 +86,14 @@ TEST(FairShares, ShareAParkingLotEvenly) {
             (Times{1000, 1000, 1000, 1000}));
 }
 
+TEST(FairShares, FollowFlowsThatOthersConnectAndPartAgain) {
+  // Each alone on its link, until one over both halves either: of 1000 and 1500 bytes 500 are
+  // served by then, and 100 more by 700, as its own 100 are. Then all is as before.
+  EXPECT_EQ(ends_of({1e9, 1e9}, {over({{0}}), over({{1}}), over({{0}, {1}})},
+                    {{0, 1000, 0}, {1, 1500, 0}, {2, 100, 500}}),
+            (Times{1100, 1600, 700}));
+}
+
 TEST(FairShares, LeaveToOthersWhatALimitKeepsAFlowFrom) {
   // 0.2 of its own limit leave 0.4 to each of two others.
   EXPECT_EQ(
