@@ -4,6 +4,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 
@@ -66,34 +67,57 @@ inline constexpr std::array<OpTraits, kOpKinds> kOpTraits{{
 constexpr const OpTraits& traits(OpKind kind) { return kOpTraits[index(kind)]; }
 constexpr std::string_view name(OpKind kind) { return traits(kind).name; }
 
+/// A set of kinds, a bit each: loops over programs ask at every instruction, whose kind no
+/// processor foresees, and a shift costs less than comparisons.
+class KindSet {
+ public:
+  consteval KindSet(std::initializer_list<OpKind> kinds) {
+    for (const OpKind kind : kinds) bits_ |= 1u << index(kind);
+  }
+  constexpr bool has(OpKind kind) const { return (bits_ >> index(kind)) & 1u; }
+  friend consteval KindSet operator|(KindSet a, KindSet b) { return KindSet(a.bits_ | b.bits_); }
+
+ private:
+  explicit consteval KindSet(std::uint32_t bits) : bits_(bits) {}
+  std::uint32_t bits_ = 0;
+};
+static_assert(kOpKinds <= 32);
+
+namespace kinds {
+inline constexpr KindSet kStashMoves{OpKind::evict, OpKind::load};
+inline constexpr KindSet kTransfers =
+    kStashMoves | KindSet{OpKind::send_activation, OpKind::send_gradient};
+inline constexpr KindSet kCollectives{OpKind::reduce_tied, OpKind::reduce_gradient,
+                                      OpKind::reduce_norm};
+inline constexpr KindSet kInputGradients{OpKind::backward, OpKind::backward_input};
+inline constexpr KindSet kWeightGradients{OpKind::backward, OpKind::backward_weight};
+inline constexpr KindSet kReadWeights =
+    kInputGradients | KindSet{OpKind::forward, OpKind::recompute};
+inline constexpr KindSet kCompute = kReadWeights | kWeightGradients;
+inline constexpr KindSet kOptimizer{OpKind::update, OpKind::validate};
+}  // namespace kinds
+
 /// Moves a stash between a device and its partner. The device does both: it sends, and it fetches.
-constexpr bool moves_stash(OpKind kind) { return kind == OpKind::evict || kind == OpKind::load; }
+constexpr bool moves_stash(OpKind kind) { return kinds::kStashMoves.has(kind); }
 /// Takes a link between two devices.
-constexpr bool is_transfer(OpKind kind) {
-  return kind == OpKind::send_activation || kind == OpKind::send_gradient || moves_stash(kind);
-}
-constexpr bool is_collective(OpKind kind) { return traits(kind).flow == Flow::together; }
+constexpr bool is_transfer(OpKind kind) { return kinds::kTransfers.has(kind); }
+/// One instruction on the lanes of all its devices.
+constexpr bool is_collective(OpKind kind) { return kinds::kCollectives.has(kind); }
 /// Steps a stage's weights, or settles a step.
-constexpr bool is_optimizer(OpKind kind) {
-  return kind == OpKind::update || kind == OpKind::validate;
-}
+constexpr bool is_optimizer(OpKind kind) { return kinds::kOptimizer.has(kind); }
+/// Runs a stage's kernels on one microbatch (or a span of them).
+constexpr bool is_compute(OpKind kind) { return kinds::kCompute.has(kind); }
 /// Runs on its device's compute lane, in the device's order; the other kinds have lanes of their
 /// own.
-constexpr bool on_compute_lane(OpKind kind) { return !is_transfer(kind) && !is_collective(kind); }
-/// Runs a stage's kernels on one microbatch (or a span of them).
-constexpr bool is_compute(OpKind kind) { return on_compute_lane(kind) && !is_optimizer(kind); }
+constexpr bool on_compute_lane(OpKind kind) {
+  return (kinds::kCompute | kinds::kOptimizer).has(kind);
+}
 /// Produces weight gradients.
-constexpr bool makes_weight_gradient(OpKind kind) {
-  return kind == OpKind::backward || kind == OpKind::backward_weight;
-}
+constexpr bool makes_weight_gradient(OpKind kind) { return kinds::kWeightGradients.has(kind); }
 /// Produces the gradient of the stage's input.
-constexpr bool makes_input_gradient(OpKind kind) {
-  return kind == OpKind::backward || kind == OpKind::backward_input;
-}
+constexpr bool makes_input_gradient(OpKind kind) { return kinds::kInputGradients.has(kind); }
 /// Reads the stage's weights, and so a version of them.
-constexpr bool reads_weights(OpKind kind) {
-  return kind == OpKind::forward || kind == OpKind::recompute || makes_input_gradient(kind);
-}
+constexpr bool reads_weights(OpKind kind) { return kinds::kReadWeights.has(kind); }
 
 /// One unit of work in a schedule's loop body. In body b it works on microbatch b·m + `microbatch`,
 /// m being the schedule's microbatches a batch; instances outside the run's first and last
@@ -114,7 +138,11 @@ static_assert(sizeof(Op) == 12);
 namespace detail {
 consteval bool traits_in_order() {
   for (std::size_t i = 0; i < kOpKinds; ++i) {
-    if (index(kOpTraits[i].kind) != i) return false;
+    const OpTraits& row = kOpTraits[i];
+    if (index(row.kind) != i || is_collective(row.kind) != (row.flow == Flow::together))
+      return false;
+    if (is_transfer(row.kind) + is_collective(row.kind) + on_compute_lane(row.kind) != 1)
+      return false;
   }
   return true;
 }
