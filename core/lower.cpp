@@ -47,9 +47,10 @@ class Assembly {
     parts_.instructions.reserve(size);
     parts_.lane_pool.reserve(body_.ops.size() + (shared_ ? 2 : 0) * body_.transfers.size());
     parts_.wait_pool.reserve(2 * body_.transfers.size() + body_.waits.size());
-    for (NodeId node = order_.next(); node != kNone; node = order_.next()) add(node);
+    NodeId node = kNone;
+    while ((node = order_.next()) != kNone) add(node);
     order_.check_complete(schedule_);
-    for (const NodeId node : late_) add_late_waits(node);
+    for (const NodeId late : late_) add_late_waits(late);
     return std::move(parts_);
   }
 
@@ -167,15 +168,14 @@ class Assembly {
   void add_op(NodeId node, Instruction& instruction) {
     instruction.op = body_.ops[at(node)].op;
     instruction.cost = cost_of(node);
-    if (is_collective(instruction.op.kind)) {
+    if (on_compute_lane(instruction.op.kind)) {
+      parts_.lane_pool.push_back(compute_lane_[body_.device(node, placement_)]);
+    } else if (is_collective(instruction.op.kind)) {
       for (const DeviceId device : body_.sum(node).devices) {
         parts_.lane_pool.push_back(lane(device, LaneKind::collective, device));
       }
-    } else if (moves_stash(instruction.op.kind)) {
-      if (shared_)
-        std::ranges::copy(stash_lanes(instruction.op), std::back_inserter(parts_.lane_pool));
-    } else {
-      parts_.lane_pool.push_back(compute_lane_[body_.device(node, placement_)]);
+    } else if (shared_) {
+      std::ranges::copy(stash_lanes(instruction.op), std::back_inserter(parts_.lane_pool));
     }
     const NodeId through = body_.ops[at(node)].first_to;
     const bool waits = !body_.waits_of.of(node).empty();

@@ -173,7 +173,7 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
   if (evicts()) check_evictions();
 }
 
-void OpIndex::record(std::vector<NodeId>& table, const Op& op, NodeId node) {
+inline void OpIndex::record(std::vector<NodeId>& table, const Op& op, NodeId node) {
   const std::int32_t last = split(op.microbatch, m_).residue;
   for (std::int32_t residue = last; residue > last - op.span; --residue) {
     NodeId& place = table[cell(op.stage, residue)];

@@ -39,13 +39,16 @@ class Connector {
   }
 
  private:
-  std::int32_t offset(NodeId node) const { return body_.ops[at(node)].op.microbatch; }
-  Split place(NodeId node) const { return split(offset(node), m_); }
+  const Op& op(NodeId node) const { return body_.ops[at(node)].op; }
+  Split place(NodeId node) const { return split(op(node).microbatch, m_); }
 
-  /// Bodies between the producer's and the consumer's instance of one microbatch; offsets are
-  /// congruent modulo m.
+  /// Bodies between the producer's and the consumer's instance of one batch.
+  std::int32_t bodies_between(NodeId producer, NodeId consumer) const {
+    if (op(producer).microbatch == op(consumer).microbatch) return 0;  // most, and soon seen
+    return place(producer).batch - place(consumer).batch;
+  }
   std::uint32_t lag(NodeId producer, NodeId consumer) const {
-    return lag_of(producer, consumer, place(producer).batch - place(consumer).batch);
+    return lag_of(producer, consumer, bodies_between(producer, consumer));
   }
 
   std::uint32_t lag_of(NodeId producer, NodeId consumer, std::int32_t bodies) const {
@@ -64,17 +67,21 @@ class Connector {
   /// Unless the order of their lane implies it: ops of one device that are no sums run one after
   /// the other, as they are numbered. Between groups the first waits, for the last.
   void add_wait(NodeWait wait) {
-    if (body_.first_of_group(wait.consumer) != body_.first_of_group(wait.producer)) {
+    if ((op(wait.consumer).group | op(wait.producer).group) != 0 &&
+        body_.first_of_group(wait.consumer) != body_.first_of_group(wait.producer)) {
       wait.consumer = body_.first_of_group(wait.consumer);
       wait.producer = body_.last_of_group(wait.producer);
     }
-    const Op &consumer = body_.ops[at(wait.consumer)].op,
-             &producer = body_.ops[at(wait.producer)].op;
-    const bool one_lane = on_compute_lane(consumer.kind) && on_compute_lane(producer.kind) &&
-                          placement_.device[consumer.stage] == placement_.device[producer.stage];
-    if (one_lane && (wait.lag > 0 || wait.producer < wait.consumer)) return;
+    if (share_compute_lane(op(wait.consumer), op(wait.producer)) &&
+        (wait.lag > 0 || wait.producer < wait.consumer))
+      return;
     body_.waits.push_back(wait);
     if (wait.lag == 0) ++body_.ops[at(wait.consumer)].pending;
+  }
+
+  bool share_compute_lane(const Op& a, const Op& b) const {
+    return on_compute_lane(a.kind) && on_compute_lane(b.kind) &&
+           (a.stage == b.stage || placement_.device[a.stage] == placement_.device[b.stage]);
   }
 
   void add_edge(const Placement::Edge& edge) {
@@ -105,7 +112,7 @@ class Connector {
 
   /// Lets `consumer` wait for what `producer` made, through a transfer.
   void carry(NodeId producer, NodeId consumer, std::uint32_t link) {
-    const std::int32_t bodies = place(producer).batch - place(consumer).batch;
+    const std::int32_t bodies = bodies_between(producer, consumer);
     body_.transfers.push_back({.producer = producer, .consumer = consumer, .link = link});
     const auto self = static_cast<NodeId>(body_.size() - 1);
     const std::uint32_t lag = body_.transfers.back().lag = lag_of(self, consumer, bodies);
@@ -130,25 +137,26 @@ class Connector {
   }
 
   void add_local_waits(NodeId self) {
-    const Op op = body_.ops[at(self)].op;
-    switch (op.kind) {
+    const Op& own = op(self);
+    const std::int32_t residue = place(self).residue;
+    switch (own.kind) {
       case OpKind::forward:
         wait_for_version(self);
         break;
       case OpKind::recompute:
-        wait_for(self, index_.forward(op.stage, place(self).residue));
+      case OpKind::evict:
+        wait_for(self, index_.forward(own.stage, residue));
         break;
       case OpKind::backward:
       case OpKind::backward_input: {
-        const std::int32_t residue = place(self).residue;
-        const NodeId again = index_.recompute(op.stage, residue);
-        wait_for(self, again != kNone ? again : index_.forward(op.stage, residue));
-        wait_for(self, index_.load(op.stage, residue));
+        const NodeId again = index_.recompute(own.stage, residue);
+        wait_for(self, again != kNone ? again : index_.forward(own.stage, residue));
+        wait_for(self, index_.load(own.stage, residue));
         break;
       }
       case OpKind::backward_weight:
-        for (std::int32_t i = 0; i < op.span; ++i) {
-          wait_for(self, index_.input_gradient(op.stage, place(self).residue - i));
+        for (std::int32_t i = 0; i < own.span; ++i) {
+          wait_for(self, index_.input_gradient(own.stage, residue - i));
         }
         break;
       case OpKind::reduce_tied:
@@ -157,20 +165,16 @@ class Connector {
         for (const StageId stage : body_.sum(self).stages) wait_for_gradients(self, stage);
         break;
       case OpKind::update:
-        wait_for_gradients(self, op.stage);
+        wait_for_gradients(self, own.stage);
         break;
       case OpKind::validate: {
-        const std::int32_t last = place(self).residue;
-        wait_for(self, index_.sum(OpKind::reduce_norm, op.stage, last));
-        const std::vector<NodeId>& updates = index_.updates(op.stage);
-        wait_for(self, updates[at(index_.update_covering(op.stage, last))]);
+        wait_for(self, index_.sum(OpKind::reduce_norm, own.stage, residue));
+        const std::vector<NodeId>& updates = index_.updates(own.stage);
+        wait_for(self, updates[at(index_.update_covering(own.stage, residue))]);
         break;
       }
-      case OpKind::evict:
-        wait_for(self, index_.forward(op.stage, place(self).residue));
-        break;
       case OpKind::load:
-        wait_for(self, index_.evict(op.stage, place(self).residue));
+        wait_for(self, index_.evict(own.stage, residue));
         break;
       case OpKind::send_activation:
       case OpKind::send_gradient:
@@ -187,14 +191,14 @@ class Connector {
     };
     Table<StageId, std::vector<Turn>> turns(placement_.stages());
     for (std::size_t i = 0; i < body_.ops.size(); ++i) {
-      const Op& op = body_.ops[i].op;
       const auto self = static_cast<NodeId>(i);
-      if (op.kind != OpKind::forward && op.kind != OpKind::load) continue;
-      const NodeId evict = index_.evict(op.stage, place(self).residue);
+      const Op& own = op(self);
+      if (own.kind != OpKind::forward && own.kind != OpKind::load) continue;
+      const NodeId evict = index_.evict(own.stage, place(self).residue);
       if (evict == kNone) continue;
-      const bool leaves = op.kind == OpKind::forward;
-      turns[op.stage].push_back(
-          {self, leaves ? evict : index_.weight_gradient(op.stage, place(self).residue)});
+      const bool leaves = own.kind == OpKind::forward;
+      turns[own.stage].push_back(
+          {self, leaves ? evict : index_.weight_gradient(own.stage, place(self).residue)});
     }
     for (const std::vector<Turn>& of_stage : turns) {
       for (std::size_t i = 0; i < of_stage.size(); ++i) {
@@ -210,17 +214,17 @@ class Connector {
   /// The last sum over devices that comes before `self` for the gradients of `stage`, or else the
   /// gradients themselves, of which the last to be made implies the others: they share a lane.
   void wait_for_gradients(NodeId self, StageId stage) {
-    const Op op = body_.ops[at(self)].op;
+    const Op& own = op(self);
     const Split last = place(self);
     // Kinds stand in the order in which they act on a gradient.
     for (const OpKind kind : {OpKind::reduce_norm, OpKind::reduce_gradient, OpKind::reduce_tied}) {
-      if (kind >= op.kind) continue;
+      if (kind >= own.kind) continue;
       if (kind == OpKind::reduce_norm && index_.validation(stage, last.residue) != kNone) continue;
       const NodeId sum = index_.sum(kind, stage, last.residue);
       if (sum != kNone) return wait_for(self, sum);
     }
     NodeWait latest{self, kNone, 0};
-    for (std::int32_t i = 0; i < op.span; ++i) {
+    for (std::int32_t i = 0; i < own.span; ++i) {
       const NodeId gradient = index_.weight_gradient(stage, last.residue - i);
       if (gradient == kNone) continue;  // another replica's microbatch
       const std::uint32_t of = lag(gradient, self);
@@ -234,15 +238,16 @@ class Connector {
   /// A forward reads the version made `staleness` + 1 updates of its stage before the one that
   /// covers its microbatch.
   void wait_for_version(NodeId self) {
-    const Op op = body_.ops[at(self)].op;
-    const Split own = place(self);
-    const std::vector<NodeId>& updates = index_.updates(op.stage);
+    const Op& own = op(self);
+    const Split at_batch = place(self);
+    const std::vector<NodeId>& updates = index_.updates(own.stage);
     const auto count = static_cast<std::int32_t>(updates.size());
-    const std::int32_t number = index_.update_covering(op.stage, own.residue) - op.staleness - 1;
+    const std::int32_t number =
+        index_.update_covering(own.stage, at_batch.residue) - own.staleness - 1;
     const std::int32_t batches = floor_div(number, count);
     const NodeId maker = updates[at(number - batches * count)];
     const std::int32_t maker_body = batches - place(maker).batch;
-    add_wait({self, maker, lag_of(maker, self, -own.batch - maker_body)});
+    add_wait({self, maker, lag_of(maker, self, -at_batch.batch - maker_body)});
   }
 
   const Schedule& schedule_;

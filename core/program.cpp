@@ -23,21 +23,20 @@ Program::Program(ProgramParts parts) : parts_(std::move(parts)) {
   StageId last_stage{};
   CostId last_cost{};
   std::uint64_t lane_end = 0, wait_end = 0;
-  std::int32_t least = 0, furthest = 0;
+  std::uint32_t furthest = 0;  // one below zero would be beyond all
   for (const Instruction& instruction : parts_.instructions) {
     last_stage = std::max(last_stage, instruction.op.stage);
     last_cost = std::max(last_cost, instruction.cost);
     lane_end = std::max(lane_end, std::uint64_t{instruction.first_lane} + instruction.lane_count);
     wait_end = std::max(wait_end, std::uint64_t{instruction.first_wait} + instruction.wait_count);
-    least = std::min(least, instruction.op.microbatch);
-    furthest = std::max(furthest, instruction.op.microbatch);
+    furthest = std::max(furthest, static_cast<std::uint32_t>(instruction.op.microbatch));
   }
   TANDEM_CHECK(size() == 0 || index(last_stage) < parts_.placement.stages(), index(last_stage));
   TANDEM_CHECK(size() == 0 || index(last_cost) < parts_.cost_keys.size(), index(last_cost));
   TANDEM_CHECK(lane_end <= parts_.lane_pool.size(), lane_end);
   TANDEM_CHECK(wait_end <= parts_.wait_pool.size(), wait_end);
-  TANDEM_CHECK(least >= 0, least);
-  ramp_ = furthest / parts_.microbatches;
+  TANDEM_CHECK(std::in_range<std::int32_t>(furthest), furthest);
+  ramp_ = static_cast<std::int32_t>(furthest) / parts_.microbatches;
   LaneId last_lane{};
   for (const LaneId lane : parts_.lane_pool) last_lane = std::max(last_lane, lane);
   TANDEM_CHECK(parts_.lane_pool.empty() || index(last_lane) < parts_.lanes.size());
@@ -52,8 +51,6 @@ Program::Program(ProgramParts parts) : parts_(std::move(parts)) {
   }
   TANDEM_CHECK(parts_.wait_pool.empty() || index(furthest_wait.producer) < size());
   depth_ = furthest_wait.lag + 1;
-  awaited_.assign(size(), false);
-  for (const Wait& wait : parts_.wait_pool) awaited_[index(wait.producer)] = true;
 }
 
 std::vector<InstructionId> Program::on(DeviceId device) const {
@@ -66,6 +63,12 @@ std::vector<InstructionId> Program::on(DeviceId device) const {
     }
   }
   return slice;
+}
+
+std::vector<bool> awaited(const Program& program) {
+  std::vector<bool> awaited(program.size(), false);
+  for (const Wait& wait : program.parts().wait_pool) awaited[index(wait.producer)] = true;
+  return awaited;
 }
 
 std::string describe(const Program& program, InstructionId id) {

@@ -110,8 +110,6 @@ class Program {
   const Table<LaneId, Lane>& lanes() const { return parts_.lanes; }
   const Table<CostId, CostKey>& cost_keys() const { return parts_.cost_keys; }
 
-  /// Someone waits for it: its completion is to be remembered.
-  bool awaited(InstructionId id) const { return awaited_[index(id)]; }
   /// Bodies before batch 0 in which anything is live; 0 for schedules that flush.
   std::int32_t ramp() const { return ramp_; }
   /// 1 + the largest lag: how many bodies of completions a machine remembers.
@@ -121,10 +119,12 @@ class Program {
 
  private:
   ProgramParts parts_;
-  std::vector<bool> awaited_;
   std::int32_t ramp_ = 0;
   std::uint32_t depth_ = 1;
 };
+
+/// For each instruction: someone waits for it, so that its completion is to be remembered.
+std::vector<bool> awaited(const Program& program);
 
 /// "f3", "2b7", "send_activation 0→1 #3": an instruction named for people.
 std::string describe(const Program& program, InstructionId id);

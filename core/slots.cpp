@@ -157,19 +157,19 @@ class SlotCounter {
     return program_.cost_keys()[program_[id].cost].source;
   }
 
-  /// Where rows begin: of each lane, wide enough for all that are on it, and of each instruction
-  /// that is awaited.
+  /// Where rows begin: of each lane, wide enough for all on it, and of each awaited instruction.
   void lay_out_rows() {
     std::vector<std::size_t> width;
     for (const Lane& lane : program_.lanes()) width.push_back(space_.width(lane.device));
     row_.assign(program_.size(), kNoRow);
+    const std::vector<bool> has_row = awaited(program_);
     for (const InstructionId id : program_.order()) {
       const std::size_t own = space_.width(device_of(id));
       knows_.resize(std::max(knows_.size(), own));
       for (const LaneId lane : program_.lanes(program_[id])) {
         width[index(lane)] = std::max(width[index(lane)], own);
       }
-      if (program_.awaited(id)) row_[index(id)] = std::exchange(body_size_, body_size_ + own);
+      if (has_row[index(id)]) row_[index(id)] = std::exchange(body_size_, body_size_ + own);
     }
     lane_row_.assign(1, 0);
     for (const std::size_t one : width) lane_row_.push_back(lane_row_.back() + one);

@@ -40,6 +40,7 @@ class DeviceMachine {
         backend_(backend),
         stages_(world, pipeline, std::move(scratch)),
         slice_(program_.on(me)),
+        awaited_(awaited(program_)),
         most_queued_(64 + 8 * slice_.size()),
         events_(program_.depth() * program_.size()),
         ahead_(program_.placement().stages()) {
@@ -66,7 +67,7 @@ class DeviceMachine {
           backend_.wait(stream, event(instance.body - wait.lag, wait.producer));
       }
       queue_work(stream, lane, instance);
-      if (program.awaited(instance.id)) backend_.record(stream, event(instance.body, instance.id));
+      if (awaited_[index(instance.id)]) backend_.record(stream, event(instance.body, instance.id));
     }
     backend_.progress(most_queued_);
   }
@@ -88,10 +89,8 @@ class DeviceMachine {
 
  private:
   bool runs_here(InstructionId id) const {
-    for (const LaneId lane : program_.lanes(program_[id])) {
-      if (streams_[lane] != nullptr) return true;
-    }
-    return false;
+    return std::ranges::any_of(program_.lanes(program_[id]),
+                               [this](LaneId lane) { return streams_[lane] != nullptr; });
   }
 
   typename B::Event& event(std::int64_t body, InstructionId id) {
@@ -437,6 +436,7 @@ class DeviceMachine {
   B& backend_;
   StageWork<B> stages_;
   const std::vector<InstructionId> slice_;
+  const std::vector<bool> awaited_;
   const std::size_t most_queued_;
   std::vector<typename B::Event> events_;
   Table<LaneId, Stream*> streams_;               // null: another device's
