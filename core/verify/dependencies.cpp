@@ -34,7 +34,7 @@ class Dependencies {
     if (!exists(first) || !exists(then)) return;  // reported as missing
     if (first.id == then.id && batches_later == 0) return;
     // What is outside of a group comes before all of it or after all of it.
-    if (facts_.first_of_group(first).id != facts_.first_of_group(then).id) {
+    if (facts_.groups() && facts_.first_of_group(first).id != facts_.first_of_group(then).id) {
       first = facts_.last_of_group(first);
       then = facts_.first_of_group(then);
     }

@@ -82,6 +82,8 @@ void Facts::read_placement() {
 }
 
 void Facts::read_groups(Report& report) {
+  const auto grouped = [](const Instruction& one) { return one.op.group != 0; };
+  if (std::ranges::none_of(program_->instructions(), grouped)) return;
   Table<LaneId, InstructionId> last(program_->lanes().size(), kNoInstruction);
   for (const InstructionId id : program_->order()) {
     const Op& op = (*program_)[id].op;

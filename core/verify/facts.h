@@ -96,6 +96,8 @@ class Facts {
     return exists(weight) ? later(input, weight) : input;
   }
 
+  /// Whether any op may be of a group.
+  bool groups() const { return !groups_.empty(); }
   /// The ends of an op's group, neighbours on its lane that are one unit; itself where it stands
   /// alone.
   Seated first_of_group(Seated id) const {

@@ -153,42 +153,25 @@ std::uint32_t Order::find_link(std::uint32_t from, std::uint32_t to, const Reach
   return bucket;
 }
 
-/// Line by line, with room for their steps. Returns where each went.
-std::vector<std::uint32_t> Order::sort_links() {
+/// Line by line.
+void Order::sort_links() {
+  std::ranges::stable_sort(links_, {}, &Link::from);
   first_link_.assign(program_->lanes().size() + 1, 0);
   for (const Link& link : links_) ++first_link_[link.from + 1];
   std::partial_sum(first_link_.begin(), first_link_.end(), first_link_.begin());
-  std::vector<std::uint32_t> next = first_link_, moved;
-  std::vector<Link> sorted(links_.size());
-  std::uint32_t steps = 0;
-  for (const Link& link : links_) {
-    moved.push_back(next[link.from]++);
-    Link& here = sorted[moved.back()] = link;
-    here.begin = here.last_found = here.end = steps;
-    steps += link.end;
-  }
-  links_ = std::move(sorted);
-  steps_.resize(steps);
-  return moved;
 }
 
 void Order::make_links() {
-  struct LinkStep {
-    std::uint32_t link;
-    Step step;
-  };
   const std::size_t lanes = program_->lanes().size(), waits = program_->parts().wait_pool.size();
-  std::vector<LinkStep> found;
-  found.reserve(waits);
   buckets_.assign(std::bit_ceil(2 * lanes + waits / 1024 + 1), kNone);
   recent_from_.assign(lanes, kNone);
   recent_to_.assign(lanes, kNone);
   const auto add = [&](std::uint32_t from_line, Step step, const Reach& reach) {
     const std::uint32_t to_line = seats_[step.known].line;
     if (from_line == to_line) return;  // implied
-    const std::uint32_t link = link_of(from_line, to_line, reach);
-    ++links_[link].end;
-    found.push_back({link, step});
+    std::vector<Step>& steps = links_[link_of(from_line, to_line, reach)].steps;
+    if (!steps.empty()) step.known = std::max(step.known, steps.back().known);
+    steps.push_back(step);
   };
   auto several = on_several_.begin();
   for (const InstructionId id : program_->order()) {
@@ -205,13 +188,7 @@ void Order::make_links() {
     const std::uint32_t line = line_of_[index(program_->lanes((*program_)[id]).front())];
     each_reach(id, [&](std::uint32_t ended, const Reach& by) { add(line, {own, ended}, by); });
   }
-  const std::vector<std::uint32_t> moved = sort_links();
-  for (const LinkStep& one : found) {
-    Link& link = links_[moved[one.link]];
-    Step& step = steps_[link.end] = one.step;
-    if (link.end > link.begin) step.known = std::max(step.known, steps_[link.end - 1].known);
-    ++link.end;
-  }
+  sort_links();
 }
 
 bool Order::share_another_line(const Seat& a, const Seat& b) const {
@@ -271,22 +248,23 @@ bool Order::start(Position then) {
 }
 
 /// The last step of the link up to a seat, if there is one and it is not the last of all.
-std::uint32_t Order::find_step(const Link& link, std::uint32_t seat) const {
-  const auto begin = steps_.begin() + link.begin, last = steps_.begin() + (link.end - 1);
-  if (seat < begin->seat || seat >= last->seat) return link.end - 1;
+std::size_t Order::find_step(const Link& link, std::uint32_t seat) const {
+  const auto begin = link.steps.begin(), last = link.steps.end() - 1;
+  if (seat < begin->seat || seat >= last->seat) return link.steps.size() - 1;
   const auto above = std::upper_bound(
       begin, last, seat, [](std::uint32_t wanted, const Step& one) { return wanted < one.seat; });
-  return static_cast<std::uint32_t>(above - steps_.begin()) - 1;
+  return static_cast<std::size_t>(above - begin) - 1;
 }
 
 /// Up to where the line that `link` leads to is known; nowhere: Position{}.
 inline Order::Position Order::follow(Link& link, Position position) const {
-  const auto holds = [&](std::uint32_t i) {
-    return i + 1 < link.end && steps_[i].seat <= position.seat &&
-           position.seat < steps_[i + 1].seat;
+  const std::span<const Step> steps = link.steps;
+  const auto holds = [&](std::size_t i) {
+    return i + 1 < steps.size() && steps[i].seat <= position.seat &&
+           position.seat < steps[i + 1].seat;
   };
   std::int64_t body = position.body;
-  std::uint32_t step = link.end - 1;
+  std::size_t step = steps.size() - 1;
   if (const std::int64_t last_body = batches_ + link.reach.past_last - 1; body > last_body) {
     body = last_body;
   } else if (holds(link.last_found)) {
@@ -294,11 +272,12 @@ inline Order::Position Order::follow(Link& link, Position position) const {
   } else if (holds(link.last_found + 1)) {
     step = ++link.last_found;
   } else {
-    step = link.last_found = find_step(link, position.seat);
-    if (position.seat < steps_[link.begin].seat) --body;
+    step = find_step(link, position.seat);
+    link.last_found = static_cast<std::uint32_t>(step);
+    if (position.seat < steps.front().seat) --body;
   }
   if (body < link.reach.first) return {};
-  return {body - link.reach.lag, steps_[step].known};
+  return {body - link.reach.lag, steps[step].known};
 }
 
 inline bool Order::by_one_link(std::uint32_t line, Position position) {

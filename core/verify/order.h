@@ -96,17 +96,17 @@ class Order {
     Reach reach() const { return {most - batch, least - batch, lag}; }
   };
   static constexpr int kMostInChain = 5;
-  /// All that waits of one line on another with one reach guarantee: each step what is known from
-  /// its seat on. Both columns ascend.
+  /// What is known from a seat on.
+  struct Step {
+    std::uint32_t seat = 0, known = 0;
+  };
+  /// All that waits of one line on another with one reach guarantee.
   struct Link {
     Reach reach;
     std::uint32_t from = 0, to = 0;
-    std::uint32_t begin = 0, end = 0;  // of its steps
-    std::uint32_t last_found = 0;      // the next question is mostly about the step behind
     std::uint32_t next_alike = kNone;
-  };
-  struct Step {
-    std::uint32_t seat = 0, known = 0;
+    std::uint32_t last_found = 0;  // the next question is mostly about the step behind
+    std::vector<Step> steps{};     // never empty; both columns ascend
   };
 
   std::vector<std::uint32_t> find_lines();
@@ -120,7 +120,7 @@ class Order {
     return link != kNone && links_[link].from == from && links_[link].to == to &&
            links_[link].reach == reach;
   }
-  std::vector<std::uint32_t> sort_links();
+  void sort_links();
   template <class Visit>
   void each_reach(InstructionId waiter, const Visit& visit) const;
   template <class Visit>
@@ -144,7 +144,7 @@ class Order {
   bool climb_as_before(Position position);
   bool start(Position then);
   bool reach(std::uint32_t line, Position position, std::uint32_t by);
-  std::uint32_t find_step(const Link& link, std::uint32_t seat) const;
+  std::size_t find_step(const Link& link, std::uint32_t seat) const;
   Position follow(Link& link, Position position) const;
   bool climb();
   void remember_way(const Link& last);
@@ -163,7 +163,6 @@ class Order {
   std::vector<std::uint32_t> buckets_;                  // of links, by hash: while they are made
   std::vector<std::uint32_t> recent_from_, recent_to_;  // of each line: a link; likewise
   std::vector<std::uint32_t> first_link_;               // of each line
-  std::vector<Step> steps_;
 
   // The question being asked.
   std::int64_t batches_ = 0;           // of the run
