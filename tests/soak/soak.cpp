@@ -25,6 +25,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/training.h"
 
 namespace tandem::testing {
@@ -35,11 +36,8 @@ using namespace std::chrono_literals;
 
 constexpr int kLongestRun = 120;  // seconds, of runs that take milliseconds: beyond it, it hangs
 constexpr std::int64_t kWarmUpRuns = 200;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::int64_t kMostGrowthKiB = 2'000'000;  // they keep freed memory and histories
-#else
-constexpr std::int64_t kMostGrowthKiB = 16 * 1024;
-#endif
+// Sanitizers keep freed memory and histories.
+constexpr std::int64_t kMostGrowthKiB = kSanitized ? 2'000'000 : 16 * 1024;
 
 enum class Fault { none, delays, throws, interrupted };
 
