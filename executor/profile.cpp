@@ -155,13 +155,18 @@ std::map<std::int32_t, Means> measure_layers(const ProfileRequest& request,
   const std::int32_t visits = std::max(kFewestVisits, request.repetitions / kPassesAVisit);
   std::map<std::int32_t, Means> all;
   std::int32_t done = 0;
+  std::size_t again = static_cast<std::size_t>(visits) * request.microbatch_sizes.size();
   for (std::int32_t visit = 0; visit < visits; ++visit) {
     ProfileRequest part = request;
     part.repetitions = (request.repetitions - done) / (visits - visit);
     done += part.repetitions;
     if (part.repetitions == 0) continue;
     for (const std::int32_t size : request.microbatch_sizes) {
-      append(DevicesAtOnce(part, size, tick).measure(), all[size]);
+      std::vector<Tallies> measured = DevicesAtOnce(part, size, tick).measure();
+      for (; request.disturbed && request.disturbed() && again > 0; --again) {
+        measured = DevicesAtOnce(part, size, [] {}).measure();
+      }
+      append(measured, all[size]);
     }
   }
   return all;

@@ -19,6 +19,9 @@ struct ProfileRequest {
   std::int32_t repetitions = 30;  // timed passes over the model, in visits: measure_profile()
   std::function<void(std::int32_t done, std::int32_t all)>
       on_progress;  // may be empty; on one thread at a time
+  /// Asked after each visit: whether others took the processors meanwhile. Such a visit is made
+  /// again, unless more than half of all were; what is then left counts. May be empty.
+  std::function<bool()> disturbed;
   std::stop_token stop;
 };
 

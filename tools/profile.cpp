@@ -15,11 +15,14 @@
 #include "tools/machine.h"
 #include "tools/options.h"
 #include "tools/output_file.h"
+#include "tools/processor_use.h"
 #include "tools/terminal.h"
 
 namespace tandem::tools {
 
 namespace {
+
+constexpr double kMostForeign = 0.02;  // share of the processors that others may take of a visit
 
 std::vector<std::int32_t> parse_sizes(const std::string& text) {
   std::vector<std::int32_t> sizes;
@@ -124,6 +127,14 @@ int run_profile(const Arguments& arguments) {
   choose_kernels(options);
   const InterruptGuard interrupt;
   request.stop = interrupt.token();
+  ProcessorWatch watch;
+  std::int64_t visits = 0, disturbed = 0;
+  request.disturbed = [&] {
+    const ProcessorUse use = watch.since_last();
+    ++visits;
+    disturbed += use.foreign + use.stolen > kMostForeign;
+    return use.foreign + use.stolen > kMostForeign;
+  };
   Profile profile = measure_profile(request);
   profile.machine = machine_name();
   profile.date = utc_now();
@@ -135,6 +146,12 @@ int run_profile(const Arguments& arguments) {
                  Json::object(), Json::parse(profile_text(profile)));
   } else {
     print_table(profile);
+    if (disturbed > 0) {
+      fmt::print(
+          "{} of {} visits were disturbed by others on this machine; they were repeated where that "
+          "could help\n",
+          disturbed, visits);
+    }
   }
   return 0;
 }
