@@ -21,7 +21,7 @@ struct ProfileRequest {
       on_progress;  // may be empty; on one thread at a time
   /// Asked after each visit: whether others took the processors meanwhile. Such a visit is made
   /// again, unless more than half of all were; what is then left counts. May be empty.
-  std::function<bool()> disturbed;
+  std::function<bool()> disturbed = {};
   std::stop_token stop;
 };
 
