@@ -14,6 +14,7 @@
 #include "core/catalog.h"
 #include "core/io/read.h"
 #include "tools/cost_options.h"
+#include "tools/optimizer_options.h"
 #include "tools/order_search.h"
 #include "tools/schedule_options.h"
 
@@ -142,10 +143,7 @@ Plan plan_of(const Options& options, ModelSpec model) {
             .stages = {},
             .profile = {},
             .predicted = {}};
-  const std::string optimizer = options.choice("optimizer", {"adamw", "momentum", "sgd"});
-  plan.optimizer = optimizer == "sgd"        ? OptimizerKind::sgd
-                   : optimizer == "momentum" ? OptimizerKind::momentum
-                                             : OptimizerKind::adamw;
+  plan.optimizer = optimizer_kind(options);
   return plan;
 }
 

@@ -30,6 +30,12 @@ void refuse(const Options& options, const std::string& option, LearningRateKind 
 
 }  // namespace
 
+OptimizerKind optimizer_kind(const Options& options) {
+  const std::string name = options.choice("optimizer", {"adamw", "momentum", "sgd"});
+  if (name == "sgd") return OptimizerKind::sgd;
+  return name == "momentum" ? OptimizerKind::momentum : OptimizerKind::adamw;
+}
+
 void add_optimizer_options(Options& options) {
   options.value("learning-rate", "R", "of the updates after warm-up (default 0.0005)")
       .value("lr-schedule", "NAME", "constant|linear|cosine|wsd (default constant)")

@@ -8,6 +8,9 @@
 
 namespace tandem::tools {
 
+/// What --optimizer names: adamw (the default), momentum or sgd.
+OptimizerKind optimizer_kind(const Options& options);
+
 /// --learning-rate, --lr-schedule and what goes with it, --weight-decay.
 void add_optimizer_options(Options& options);
 

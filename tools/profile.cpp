@@ -13,6 +13,7 @@
 #include "tools/json_output.h"
 #include "tools/kernel_options.h"
 #include "tools/machine.h"
+#include "tools/optimizer_options.h"
 #include "tools/options.h"
 #include "tools/output_file.h"
 #include "tools/processor_use.h"
@@ -112,10 +113,7 @@ int run_profile(const Arguments& arguments) {
   request.repetitions = static_cast<std::int32_t>(options.integer("repetitions", 1, 100'000, 30));
   const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   request.busy_devices = static_cast<std::int32_t>(options.integer("devices", 1, 1024, cores));
-  const std::string optimizer = options.choice("optimizer", {"adamw", "momentum", "sgd"});
-  request.optimizer = optimizer == "adamw"      ? OptimizerKind::adamw
-                      : optimizer == "momentum" ? OptimizerKind::momentum
-                                                : OptimizerKind::sgd;
+  request.optimizer = optimizer_kind(options);
   check_fits_memory(bytes_to_profile(request), "profiling this model");
   check_can_write(options.text("output"));
   if (progress_is_shown()) {
@@ -131,9 +129,10 @@ int run_profile(const Arguments& arguments) {
   std::int64_t visits = 0, disturbed = 0;
   request.disturbed = [&] {
     const ProcessorUse use = watch.since_last();
+    const bool too_much = use.foreign + use.stolen > kMostForeign;
     ++visits;
-    disturbed += use.foreign + use.stolen > kMostForeign;
-    return use.foreign + use.stolen > kMostForeign;
+    disturbed += too_much;
+    return too_much;
   };
   Profile profile = measure_profile(request);
   profile.machine = machine_name();
