@@ -16,6 +16,7 @@
 #include "tools/command.h"
 #include "tools/json_output.h"
 #include "tools/options.h"
+#include "tools/replay.h"
 
 namespace tandem::tools {
 
@@ -33,6 +34,7 @@ constexpr Command kCommands[] = {
     {"train", "trains for real by the same program", run_train},
     {"catalog", "devices, cluster nodes and models known by name", run_catalog},
     {"compare", "the error of a prediction, op by op", run_compare},
+    {"replay", "a production timeline simulated again, and without its stragglers", run_replay},
     {"trace", "trace check FILE: nesting, lanes, flows and counters of a trace", run_trace},
     {"version", "the version of this build", run_version},
     {"sweep", "not in this version", nullptr},

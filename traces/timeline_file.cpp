@@ -1,7 +1,6 @@
 #include "traces/timeline_file.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <map>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/versions.h"
+#include "traces/trace_cursor.h"
 #include "traces/trace_events.h"
 
 namespace tandem {
@@ -19,104 +19,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kLatest = std::int64_t{1} << 53;  // nanoseconds: so far a double is exact
 constexpr std::size_t kMostRuns = 64;
 constexpr std::int64_t kMostDevices = std::numeric_limits<std::uint16_t>::max();
-
-/// Reads values, and knows where they stand. Cheap to make: the pointer is put together only in a
-/// message.
-class Cursor {
- public:
-  Cursor(const std::string& file, std::string_view root, std::size_t position, const json& value)
-      : file_(file), root_(root), value_(value) {
-    push({{}, position});
-  }
-  Cursor(const std::string& file, std::string_view root, const json& value)
-      : file_(file), root_(root), value_(value) {}
-
-  [[noreturn]] void fail(const std::string& message) const {
-    Complaint complaint;
-    complaint.message = message;
-    complaint.place.file = file_;
-    complaint.place.pointer = pointer();
-    throw InputError(std::vector<Complaint>{complaint});
-  }
-
-  bool has(const char* key) const { return value_.is_object() && value_.contains(key); }
-  Cursor operator[](const char* key) const {
-    if (!has(key)) fail(fmt::format("expected \"{}\"", key));
-    return {*this, {key, 0}, value_.at(key)};
-  }
-  Cursor operator[](std::size_t position) const {
-    return {*this, {{}, position}, value_.at(position)};
-  }
-  std::size_t size() const {
-    if (!value_.is_array()) fail("expected an array");
-    return value_.size();
-  }
-  std::string text() const {
-    if (!value_.is_string()) fail("expected a string");
-    return value_.get<std::string>();
-  }
-  std::int64_t integer(std::int64_t least, std::int64_t most) const {
-    const bool fits = value_.is_number_integer() &&
-                      (!value_.is_number_unsigned() ||
-                       value_.get<std::uint64_t>() <= std::uint64_t(most < 0 ? 0 : most));
-    if (!fits || value_.get<std::int64_t>() < least || value_.get<std::int64_t>() > most) {
-      fail(fmt::format("expected an integer from {} to {}", least, most));
-    }
-    return value_.get<std::int64_t>();
-  }
-  Duration time() const {
-    const auto nanoseconds = trace_nanoseconds(value_);
-    if (!nanoseconds || *nanoseconds > kLatest || *nanoseconds < -kLatest) {
-      fail("expected a time in microseconds, less than 104 days");
-    }
-    return Duration(*nanoseconds);
-  }
-  template <class Kind>
-  Kind kind(std::size_t count) const {
-    const std::string word = text();
-    for (std::size_t i = 0; i < count; ++i) {
-      if (name(static_cast<Kind>(i)) == word) return static_cast<Kind>(i);
-    }
-    fail(fmt::format("\"{}\" is not known", word));
-  }
-
- private:
-  struct Place {
-    std::string_view key;  // empty: an element of an array
-    std::size_t position = 0;
-  };
-  static constexpr std::size_t kDeepest = 4;
-
-  Cursor(const Cursor& parent, Place place, const json& value)
-      : file_(parent.file_),
-        root_(parent.root_),
-        places_(parent.places_),
-        depth_(parent.depth_),
-        value_(value) {
-    push(place);
-  }
-  void push(Place place) {
-    TANDEM_CHECK(depth_ < kDeepest, depth_);
-    places_[depth_++] = place;
-  }
-  std::string pointer() const {
-    std::string text(root_);
-    for (std::size_t i = 0; i < depth_; ++i) {
-      text += places_[i].key.empty() ? fmt::format("/{}", places_[i].position)
-                                     : fmt::format("/{}", places_[i].key);
-    }
-    return text;
-  }
-
-  const std::string& file_;
-  std::string_view root_;
-  std::array<Place, kDeepest> places_{};
-  std::size_t depth_ = 0;
-  const json& value_;
-};
 
 /// Where a transfer counts: on the lane of its stage's device.
 LaneKind own_lane(OpKind kind) {
@@ -161,7 +65,7 @@ class TimelineReader {
   explicit TimelineReader(std::string name) : name_(std::move(name)) {}
 
   void event(std::size_t position, const json& value) {
-    const Cursor cursor(name_, "/traceEvents", position, value);
+    const TraceCursor cursor(name_, "/traceEvents", position, value);
     if (!cursor.has("ph")) return;
     const std::string phase = cursor["ph"].text();
     if (phase == "M") {
@@ -188,7 +92,7 @@ class TimelineReader {
 
   TimelineFile finish(const TraceFrame& frame) {
     if (frame.damage) throw InputError(std::vector<Complaint>{*frame.damage});
-    const Cursor metadata(name_, "/metadata", frame.metadata);
+    const TraceCursor metadata(name_, "/metadata", frame.metadata);
     if (!frame.metadata.is_object() || !metadata.has("runs") || !frame.has_events) {
       metadata.fail("not a timeline of tandem: its metadata with the runs are missing");
     }
@@ -198,11 +102,11 @@ class TimelineReader {
     file.microbatches = static_cast<std::int32_t>(
         metadata["microbatches"].integer(1, std::numeric_limits<std::int32_t>::max()));
     file.devices = static_cast<std::uint16_t>(metadata["devices"].integer(0, kMostDevices));
-    const Cursor runs = metadata["runs"];
+    const TraceCursor runs = metadata["runs"];
     if (runs.size() > kMostRuns) runs.fail(fmt::format("expected at most {} runs", kMostRuns));
     for (std::size_t i = 0; i < runs.size(); ++i) read_run(runs[i], file);
     if (!open_.empty()) {
-      Cursor(name_, "/traceEvents", slices_[open_.begin()->second].position, json_null_)
+      TraceCursor(name_, "/traceEvents", slices_[open_.begin()->second].position, json_null_)
           .fail("begins and never ends");
     }
     for (const Slice& slice : slices_) place(slice, file);
@@ -218,22 +122,22 @@ class TimelineReader {
     bool laneless = false;
   };
 
-  static Thread thread_of(const Cursor& cursor) {
+  static Thread thread_of(const TraceCursor& cursor) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     return {cursor["pid"].integer(0, kMost), cursor["tid"].integer(0, kMost)};
   }
 
-  void name_thread(const Cursor& cursor) {
-    const Cursor title = cursor["args"]["name"];
+  void name_thread(const TraceCursor& cursor) {
+    const TraceCursor title = cursor["args"]["name"];
     const auto lane = parse_lane(title.text());
     if (!lane) title.fail(fmt::format("no lane has the name \"{}\"", title.text()));
     lanes_[thread_of(cursor)] = *lane;
   }
 
-  void add(std::size_t position, const Cursor& cursor, Duration start, Duration end) {
+  void add(std::size_t position, const TraceCursor& cursor, Duration start, Duration end) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     if (end < start) cursor["dur"].fail("expected a duration of at least 0");
-    const Cursor args = cursor["args"];
+    const TraceCursor args = cursor["args"];
     TimelineRecord record;
     record.kind = args["kind"].kind<OpKind>(kOpKinds);
     record.stage = id_at<StageId>(static_cast<std::size_t>(args["stage"].integer(0, kMostDevices)));
@@ -250,7 +154,7 @@ class TimelineReader {
     slices_.push_back({record, thread_of(cursor), position});
   }
 
-  void read_run(const Cursor& cursor, TimelineFile& file) {
+  void read_run(const TraceCursor& cursor, TimelineFile& file) {
     TimelineRun run;
     run.label = cursor["label"].text();
     const std::string kind = cursor["kind"].text();
@@ -268,7 +172,7 @@ class TimelineReader {
   }
 
   void place(const Slice& slice, TimelineFile& file) const {
-    const Cursor cursor(name_, "/traceEvents", slice.position, json_null_);
+    const TraceCursor cursor(name_, "/traceEvents", slice.position, json_null_);
     const auto process = processes_.find(slice.thread.first);
     if (process == processes_.end()) cursor.fail("its pid belongs to no run");
     TimelineRun& run = file.runs[process->second.run];

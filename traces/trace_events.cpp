@@ -107,6 +107,7 @@ class EventReader : public nlohmann::json_sax<json> {
   bool start_array(std::size_t) override {
     if (depth_ == 0 || (depth_ == 1 && root_is_object_ && key_ == "traceEvents")) {
       frame_.has_events = true;
+      frame_.bare = depth_ == 0;
       events_depth_ = depth_ + 1;
     }
     return open(json::array());

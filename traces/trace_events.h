@@ -29,6 +29,7 @@ using EventVisitor = std::function<void(std::size_t position, const nlohmann::js
 struct TraceFrame {
   nlohmann::json metadata;  // the member of that name, or null
   bool has_events = false;  // there is an array of events: the document itself, or /traceEvents
+  bool bare = false;        // the document itself
   std::size_t events = 0;
   std::optional<Complaint>
       damage;  // the content could not be read on: damaged, not JSON, beyond a limit

@@ -35,7 +35,7 @@ TEST_F(Help, ListsTheCommandsOfThisVersionOnly) {
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(ran.err, "");
   for (const char* name : {"doctor", "schedule", "check", "simulate", "profile", "plan", "tokens",
-                           "train", "compare", "trace", "import", "catalog", "version"}) {
+                           "train", "compare", "trace", "import", "catalog", "replay", "version"}) {
     EXPECT_THAT(ran.out, HasSubstr(fmt::format("\n  {} ", name)));
   }
   EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("sweep")));

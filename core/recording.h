@@ -1,0 +1,41 @@
+#pragma once
+// Recording: some steps of another system's pipeline, as its ranks saw them. Importers fill it
+// (traces/recorded_pipeline.h), the replay reads it (simulator/replay.h).
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/op.h"
+#include "core/table.h"
+#include "core/units.h"
+
+namespace tandem {
+
+/// A forward, a backward, or one end of a transfer, by the clock of its rank.
+struct RecordedOp {
+  OpKind kind = OpKind::forward;  // forward, backward, send_activation or send_gradient
+  bool receives = false;          // of a transfer: the receiver's end
+  std::uint16_t chunk = 0;        // of a forward or backward: which of its device's stages
+  std::int64_t microbatch = -1;   // of these too, as the recorder counts; −1: it does not say
+  Duration start{}, end{};
+};
+
+/// One step of one replica.
+struct RecordedPass {
+  std::int64_t step = 0, replica = 0;                // as the recorder counts
+  Table<DeviceId, std::vector<RecordedOp>> devices;  // each by ascending ends
+};
+
+/// Chunk c of device d is stage c · devices + d of the model.
+struct Recording {
+  std::uint16_t devices = 1, chunks = 1;
+  std::vector<std::int64_t> replicas;  // ascending
+  std::vector<RecordedPass> passes;    // by step, then replica
+  std::map<std::int64_t, Duration>
+      whole_steps;  // with all that is not pipeline: sums, optimizer, …
+  std::vector<std::string> warnings;
+};
+
+}  // namespace tandem

@@ -1,0 +1,445 @@
+#include "simulator/observed_pass.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/lower.h"
+#include "simulator/simulated_machine.h"
+
+namespace tandem {
+
+std::string_view name(RecordedTransfers transfers) {
+  static constexpr std::string_view kNames[] = {"blocking", "overlapped", "none"};
+  return kNames[index(transfers)];
+}
+
+static double shared_seconds(const RecordedOp& a, const RecordedOp& b) {
+  return std::max(0.0, to_seconds(std::min(a.end, b.end) - std::max(a.start, b.start)));
+}
+
+RecordedTransfers seen_transfers(const Recording& recording) {
+  double beside = 0.0, whole = 0.0;  // seconds
+  for (const RecordedPass& pass : recording.passes) {
+    for (const std::vector<RecordedOp>& ops : pass.devices) {
+      std::vector<const RecordedOp*> computed;
+      for (const RecordedOp& op : ops) {
+        if (!is_transfer(op.kind)) computed.push_back(&op);
+      }
+      // By ascending ends: the computations around a transfer are those that may lie beside it.
+      std::size_t next = 0;
+      for (const RecordedOp& op : ops) {
+        if (!is_transfer(op.kind)) {
+          ++next;
+          continue;
+        }
+        whole += to_seconds(op.end - op.start);
+        if (next > 0) beside += shared_seconds(op, *computed[next - 1]);
+        if (next < computed.size()) beside += shared_seconds(op, *computed[next]);
+      }
+    }
+  }
+  return beside > 0.5 * whole ? RecordedTransfers::overlapped : RecordedTransfers::blocking;
+}
+
+namespace {
+
+using Number = std::uint32_t;  // of an instruction
+constexpr Number kNone = std::numeric_limits<Number>::max();
+
+/// What is done for one stage and microbatch, transfers at their sender's stage.
+struct Work {
+  OpKind kind = OpKind::forward;
+  std::size_t stage = 0;
+  std::int32_t microbatch = 0;
+};
+
+/// An op of a device as it was seen.
+struct Seen {
+  Number instruction = 0;
+  bool transfer = false, receives = false;
+  Duration start{}, end{};
+};
+
+/// A wait of blocking transfers.
+struct Meeting {
+  Number consumer = 0, producer = 0;
+  friend auto operator<=>(const Meeting&, const Meeting&) = default;
+};
+
+class Observer {
+ public:
+  Observer(const RecordedPass& pass, std::uint16_t chunks)
+      : pass_(pass),
+        devices_(pass.devices.size()),
+        stages_(devices_ * chunks),
+        work_(devices_),
+        forwards_(devices_),
+        backwards_(devices_) {
+    number_microbatches();
+    make_schedule(chunks);
+  }
+
+  ObservedPass observe(const ReplayModel& model) {
+    RecordedTransfers wanted = model.transfers;
+    const Program lowered = lower(schedule_, TransferLanes::ideal);
+    index_instructions(lowered);
+    const std::vector<std::vector<Seen>> seen = match();
+    if (!complete_) wanted = RecordedTransfers::none;
+    std::vector<Meeting> extra;
+    std::optional<std::vector<Number>> order;
+    if (wanted == RecordedTransfers::blocking) {
+      order = meet(seen, extra) ? topological(lowered, extra) : std::nullopt;
+      if (!order) wanted = RecordedTransfers::overlapped;
+    }
+    if (!order) {
+      extra.clear();
+      order = topological(lowered, extra);
+    }
+    ObservedPass observed{.schedule = schedule_,
+                          .program = reordered(lowered, *order, extra),
+                          .costs = CostTable(lowered.size()),
+                          .transfers = wanted,
+                          .measured = {.clock = Clock::measured, .spans = {}},
+                          .start = start_,
+                          .length = end_ - start_};
+    std::vector<Number> place(order->size());
+    for (Number i = 0; i < order->size(); ++i) place[(*order)[i]] = i;
+    const bool pauses = model.pauses && wanted == RecordedTransfers::blocking;
+    for (const std::vector<Seen>& ops : seen) add_times(ops, place, pauses, observed);
+    std::vector<Span>& spans = observed.measured.spans;
+    std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+      return std::tie(a.start, a.instruction) < std::tie(b.start, b.instruction);
+    });
+    return observed;
+  }
+
+ private:
+  struct Count {
+    OpKind kind;
+    std::size_t stage;
+    std::vector<std::int64_t> numbers;  // the recorder's, in time order
+    std::int32_t done = 0;
+  };
+
+  /// Of a device's forwards, or backwards.
+  struct Extent {
+    Duration last_start = Duration::min(), first_end = Duration::max();
+  };
+
+  /// By the recorder's numbers where all stages have the same; else by the order on each stage.
+  void number_microbatches() {
+    std::vector<Count> counts;
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      for (std::size_t stage = 0; stage < stages_; ++stage) counts.push_back({kind, stage, {}, 0});
+    }
+    const auto count_of = [&](std::size_t device, const RecordedOp& op) -> Count& {
+      const std::size_t stage = op.chunk * devices_ + device;
+      return counts[stage + (op.kind == OpKind::backward ? stages_ : 0)];
+    };
+    for (std::size_t device = 0; device < devices_; ++device) {
+      for (const RecordedOp& op : ops_of(device)) {
+        if (!is_transfer(op.kind)) count_of(device, op).numbers.push_back(op.microbatch);
+      }
+    }
+    std::vector<std::int64_t> known;
+    const bool numbered = same_numbers(counts, known);
+    microbatches_ = static_cast<std::int32_t>(known.size());
+    for (std::size_t device = 0; device < devices_; ++device) {
+      for (const RecordedOp& op : ops_of(device)) {
+        if (is_transfer(op.kind)) continue;
+        Count& count = count_of(device, op);
+        const std::int32_t in_order = count.done++;
+        const auto found = std::lower_bound(known.begin(), known.end(), op.microbatch);
+        work_[device].push_back(
+            {op.kind, count.stage,
+             numbered ? static_cast<std::int32_t>(found - known.begin()) : in_order});
+        Extent& extent = op.kind == OpKind::forward ? forwards_[device] : backwards_[device];
+        extent.last_start = std::max(extent.last_start, op.start);
+        extent.first_end = std::min(extent.first_end, op.end);
+        start_ = std::min(start_, op.start);
+        end_ = std::max(end_, op.end);
+      }
+    }
+  }
+
+  bool same_numbers(const std::vector<Count>& counts, std::vector<std::int64_t>& known) const {
+    known = counts.front().numbers;
+    if (known.empty() || known.size() > std::numeric_limits<std::uint16_t>::max()) {
+      reject(fmt::format("stage 0 has {} forwards", known.size()));
+    }
+    std::sort(known.begin(), known.end());
+    bool same = known.front() >= 0 && std::adjacent_find(known.begin(), known.end()) == known.end();
+    for (const Count& count : counts) {
+      if (count.numbers.size() != known.size()) {
+        reject(fmt::format("stage {} has {} {}s, stage 0 has {} forwards", count.stage,
+                           count.numbers.size(), tandem::name(count.kind), known.size()));
+      }
+      std::vector<std::int64_t> numbers = count.numbers;
+      std::sort(numbers.begin(), numbers.end());
+      same = same && numbers == known;
+    }
+    return same;
+  }
+
+  [[noreturn]] void reject(const std::string& reason) const {
+    throw InputError(fmt::format("step {}, replica {}: {}", pass_.step, pass_.replica, reason));
+  }
+
+  const std::vector<RecordedOp>& ops_of(std::size_t device) const {
+    return pass_.devices[id_at<DeviceId>(device)];
+  }
+
+  void make_schedule(std::uint16_t chunks) {
+    schedule_.name = fmt::format("step {}, replica {}", pass_.step, pass_.replica);
+    schedule_.microbatches = microbatches_;
+    schedule_.placement = looped_placement(static_cast<std::uint16_t>(devices_), chunks);
+    schedule_.order.resize(devices_);
+    for (std::size_t device = 0; device < devices_; ++device) {
+      for (const Work& work : work_[device]) {
+        schedule_.order[id_at<DeviceId>(device)].push_back({.kind = work.kind,
+                                                            .stage = id_at<StageId>(work.stage),
+                                                            .microbatch = work.microbatch});
+      }
+    }
+    for (const StageId stage : ids(schedule_.placement.device)) {
+      schedule_.order[schedule_.placement.device[stage]].push_back(
+          {.kind = OpKind::update,
+           .stage = stage,
+           .microbatch = microbatches_ - 1,
+           .span = static_cast<std::uint16_t>(microbatches_)});
+    }
+  }
+
+  std::size_t cell(const Work& work) const {
+    return (index(work.kind) * stages_ + work.stage) * static_cast<std::size_t>(microbatches_) +
+           static_cast<std::size_t>(work.microbatch);
+  }
+
+  void index_instructions(const Program& program) {
+    number_.assign(
+        (index(OpKind::send_gradient) + 1) * stages_ * static_cast<std::size_t>(microbatches_),
+        kNone);
+    for (const InstructionId id : program.order()) {
+      const Op& op = program[id].op;
+      if (op.kind == OpKind::update) continue;
+      number_[cell({op.kind, index(op.stage), op.microbatch})] = static_cast<Number>(index(id));
+    }
+  }
+
+  /// The transfers at one kind of end of a device, in the order of its computations: kNone where
+  /// the first or the last stage has none.
+  std::vector<Number> ends(std::size_t device, OpKind kind, bool receives) const {
+    const bool down = kind == OpKind::send_activation;
+    std::vector<Number> found;
+    for (const Work& work : work_[device]) {
+      if (work.kind != (down ? OpKind::forward : OpKind::backward)) continue;
+      // The sender of what comes from below is one stage further on, of what comes from above one
+      // before.
+      const std::size_t sender = !receives ? work.stage : down ? work.stage - 1 : work.stage + 1;
+      found.push_back(sender < stages_ ? number_[cell({kind, sender, work.microbatch})] : kNone);
+    }
+    return found;
+  }
+
+  /// A receive after the last op that could need it began, or a send before the first that could
+  /// have made it ended: nothing was sent.
+  bool is_idle(std::size_t device, const RecordedOp& transfer) const {
+    constexpr Duration kJitter = std::chrono::microseconds(50);
+    const bool down = transfer.kind == OpKind::send_activation;
+    const Extent& extent = down ? forwards_[device] : backwards_[device];
+    return transfer.receives ? transfer.start > extent.last_start + kJitter
+                             : transfer.end < extent.first_end - kJitter;
+  }
+
+  /// What each device did, by ascending ends, each op with its instruction. Transfers are told by
+  /// their order; ends may also be recorded of those that the pipeline's first and last stage don't
+  /// have, all of them or all but the first.
+  std::vector<std::vector<Seen>> match() {
+    std::vector<std::vector<Seen>> seen(devices_);
+    for (std::size_t device = 0; device < devices_; ++device) {
+      std::size_t next_work = 0;
+      std::vector<Number> waiting[4];
+      std::size_t next[4] = {};
+      for (std::size_t end = 0; end < 4; ++end) {
+        const OpKind kind = end < 2 ? OpKind::send_activation : OpKind::send_gradient;
+        waiting[end] = ends(device, kind, end % 2 == 1);
+        const auto recorded = static_cast<std::size_t>(
+            std::count_if(ops_of(device).begin(), ops_of(device).end(), [&](const RecordedOp& op) {
+              return op.kind == kind && op.receives == (end % 2 == 1) && !is_idle(device, op);
+            }));
+        if (recorded + 1 == waiting[end].size() && waiting[end].front() == kNone) {
+          waiting[end].erase(waiting[end].begin());
+        }
+        if (recorded != waiting[end].size()) std::erase(waiting[end], kNone);
+        complete_ = complete_ && recorded == waiting[end].size();
+      }
+      for (const RecordedOp& op : ops_of(device)) {
+        Seen one{.transfer = is_transfer(op.kind),
+                 .receives = op.receives,
+                 .start = op.start,
+                 .end = op.end};
+        if (one.transfer) {
+          if (is_idle(device, op)) continue;
+          const std::size_t end =
+              (op.kind == OpKind::send_activation ? 0u : 2u) + (op.receives ? 1u : 0u);
+          if (next[end] >= waiting[end].size()) continue;
+          one.instruction = waiting[end][next[end]++];
+          if (one.instruction == kNone) continue;
+        } else {
+          one.instruction = number_[cell(work_[device][next_work++])];
+        }
+        seen[device].push_back(one);
+      }
+    }
+    return seen;
+  }
+
+  /// Each transfer waits for all that both its devices did before it, and all that they do
+  /// next waits for it. Transfers of a device that overlap, or end as one, were begun together;
+  /// false: more of them than any system begins.
+  static bool meet(const std::vector<std::vector<Seen>>& seen, std::vector<Meeting>& waits) {
+    constexpr std::size_t kMost = 64;
+    constexpr Duration kOneEnd =
+        std::chrono::microseconds(1);  // what takes no time overlaps nothing
+    for (const std::vector<Seen>& ops : seen) {
+      std::vector<Number> before, group;
+      bool transfers = false;
+      Duration until{};
+      for (const Seen& op : ops) {
+        const bool together = op.start < until || op.end - until < kOneEnd;
+        const bool joins = op.transfer && transfers && together;
+        if (!joins) before = std::exchange(group, {});
+        for (const Number number : before) waits.push_back({op.instruction, number});
+        group.push_back(op.instruction);
+        if (group.size() > kMost) return false;
+        transfers = op.transfer;
+        until = op.end;
+      }
+    }
+    std::sort(waits.begin(), waits.end());
+    return true;
+  }
+
+  /// The instructions in an order that keeps waits and lanes, near to the program's own. Empty:
+  /// there is none.
+  static std::optional<std::vector<Number>> topological(const Program& program,
+                                                        const std::vector<Meeting>& extra) {
+    std::vector<std::vector<Number>> after(program.size());
+    std::vector<Number> pending(program.size(), 0), last(program.lanes().size(), kNone);
+    const auto add = [&](std::size_t producer, std::size_t consumer) {
+      after[producer].push_back(static_cast<Number>(consumer));
+      ++pending[consumer];
+    };
+    for (const InstructionId id : program.order()) {
+      for (const Wait& wait : program.waits(program[id])) {
+        if (wait.lag == 0) add(index(wait.producer), index(id));
+      }
+      for (const LaneId lane : program.lanes(program[id])) {
+        if (last[index(lane)] != kNone) add(last[index(lane)], index(id));
+        last[index(lane)] = static_cast<Number>(index(id));
+      }
+    }
+    for (const Meeting& meeting : extra) add(meeting.producer, meeting.consumer);
+    std::priority_queue<Number, std::vector<Number>, std::greater<>> ready;
+    for (Number i = 0; i < pending.size(); ++i) {
+      if (pending[i] == 0) ready.push(i);
+    }
+    std::vector<Number> order;
+    while (!ready.empty()) {
+      order.push_back(ready.top());
+      ready.pop();
+      for (const Number next : after[order.back()]) {
+        if (--pending[next] == 0) ready.push(next);
+      }
+    }
+    return order.size() == program.size() ? std::optional(std::move(order)) : std::nullopt;
+  }
+
+  /// The program in this order, with more waits, ascending, and a price for each instruction.
+  static Program reordered(const Program& program, const std::vector<Number>& order,
+                           const std::vector<Meeting>& extra) {
+    std::vector<Number> place(order.size());
+    for (Number i = 0; i < order.size(); ++i) place[order[i]] = i;
+    ProgramParts parts;
+    parts.schedule = program.schedule();
+    parts.microbatches = program.microbatches();
+    parts.placement = program.placement();
+    parts.lanes = program.lanes();
+    for (const Number number : order) {
+      Instruction instruction = program[id_at<InstructionId>(number)];
+      const auto lanes = program.lanes(instruction);
+      const auto waits = program.waits(instruction);
+      instruction.first_lane = static_cast<std::uint32_t>(parts.lane_pool.size());
+      parts.lane_pool.insert(parts.lane_pool.end(), lanes.begin(), lanes.end());
+      instruction.first_wait = static_cast<std::uint32_t>(parts.wait_pool.size());
+      const auto wait_for = [&](std::size_t producer, std::uint32_t lag) {
+        parts.wait_pool.push_back({id_at<InstructionId>(place[producer]), lag});
+      };
+      for (const Wait& wait : waits) wait_for(index(wait.producer), wait.lag);
+      for (auto meeting = std::lower_bound(extra.begin(), extra.end(), Meeting{number, 0});
+           meeting != extra.end() && meeting->consumer == number; ++meeting) {
+        wait_for(meeting->producer, 0);
+      }
+      instruction.wait_count =
+          static_cast<std::uint16_t>(parts.wait_pool.size() - instruction.first_wait);
+      const CostKey key = program.cost_keys()[instruction.cost];
+      instruction.cost = parts.cost_keys.push_back(key);
+      parts.instructions.push_back(instruction);
+    }
+    return Program(std::move(parts));
+  }
+
+  void add_times(const std::vector<Seen>& ops, const std::vector<Number>& place, bool pauses,
+                 ObservedPass& observed) const {
+    std::optional<Duration> before;  // the end of what the device did last
+    for (const Seen& op : ops) {
+      const bool paused = pauses && !op.transfer && before && *before < op.start;
+      const Duration begun = paused ? *before : op.start;
+      before = op.end;
+      if (op.transfer && !op.receives) continue;
+      const Number number = place[op.instruction];
+      if (!op.transfer || observed.transfers != RecordedTransfers::none) {
+        observed.costs[id_at<CostId>(number)] = op.end - begun;
+      }
+      // A rank whose clock is behind would begin before the pass does.
+      observed.measured.spans.push_back({id_at<InstructionId>(number), 0,
+                                         std::max(Duration{}, op.start - start_),
+                                         std::max(Duration{}, op.end - start_)});
+    }
+  }
+
+  const RecordedPass& pass_;
+  const std::size_t devices_, stages_;
+  std::int32_t microbatches_ = 0;
+  std::vector<std::vector<Work>> work_;  // what each device computed, in its order
+  std::vector<Extent> forwards_, backwards_;
+  Schedule schedule_;
+  std::vector<Number> number_;  // by cell()
+  bool complete_ = true;        // all transfers were recorded, at both ends
+  Duration start_ = Duration::max(), end_ = Duration::min();
+};
+
+}  // namespace
+
+ObservedPass observe(const RecordedPass& pass, std::uint16_t chunks, const ReplayModel& model) {
+  return Observer(pass, chunks).observe(model);
+}
+
+Duration replayed_length(const Program& program, const CostTable& costs, Timeline* recorder) {
+  SimulatedMachine machine(program, costs, recorder);
+  run(program, program.order(), 1, machine);
+  Duration length{};
+  for (const DeviceTally& tally : machine.tallies()) length = std::max(length, tally.last_end);
+  return length;
+}
+
+}  // namespace tandem

@@ -1,0 +1,162 @@
+// tandem replay as a user meets it: a timeline made by hand, the published one, and wrong ones.
+
+#include <string>
+
+#include "tests/support/data.h"
+#include "tests/support/production_timeline.h"
+#include "tests/support/recordings.h"
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+constexpr TwoStages kSlowSecond{.forward = {ms(10), ms(20)}, .backward = {ms(20), ms(40)}};
+
+class ReplayCommand : public CommandLine {
+ protected:
+  /// Rank 1 of replica 1 is slow, in both steps.
+  void SetUp() override {
+    write("t.json",
+          timeline_text(recording_of({two_stages({}, 3, 0), two_stages(kSlowSecond, 3, 1),
+                                      two_stages({}, 3, 2), two_stages({}, 4, 0),
+                                      two_stages(kSlowSecond, 4, 1), two_stages({}, 4, 2)})));
+    write("m.yaml", "trial_name: hand\ndp_size: 3\npp_size: 2\n");
+  }
+};
+
+double what_if(const Json& result, const std::string& name) {
+  for (const Json& row : result["what_if"]) {
+    if (row["name"] == name) return row["phase_s"];
+  }
+  ADD_FAILURE() << name;
+  return 0.0;
+}
+
+TEST_F(ReplayCommand, NamesTheSlowRankAndWhatItCosts) {
+  const Json json = json_of("replay t.json --meta m.yaml --without stage:1,replica:0 --json");
+  EXPECT_EQ(json["command"], "replay");
+  EXPECT_TRUE(json["warnings"].empty());
+  const Json& result = json["result"];
+  EXPECT_EQ(result["order"], "1f1b");
+  EXPECT_EQ(result["transfers"], "blocking");
+  EXPECT_EQ(result["microbatches"], 2);
+  EXPECT_EQ(result["replicas"], Json::array({0, 1, 2}));
+  EXPECT_EQ(result["mean_error_percent"], 0.0);
+  const double slow = std::chrono::duration<double>(two_stages_phase(kSlowSecond)).count();
+  ASSERT_EQ(result["steps"].size(), 2u);
+  EXPECT_EQ(result["steps"][1]["step"], 4);
+  EXPECT_DOUBLE_EQ(result["steps"][1]["measured_s"], slow);
+  EXPECT_DOUBLE_EQ(result["steps"][1]["what_if_s"]["no stragglers"], 0.093);
+  EXPECT_DOUBLE_EQ(what_if(result, "as replayed"), slow);
+  EXPECT_DOUBLE_EQ(what_if(result, "no stragglers"), 0.093);
+  EXPECT_DOUBLE_EQ(what_if(result, "without stage 1"), 0.093);
+  EXPECT_DOUBLE_EQ(what_if(result, "without rank 1/1"), 0.093);
+  EXPECT_DOUBLE_EQ(what_if(result, "without replica 1"), 0.093);
+  EXPECT_DOUBLE_EQ(what_if(result, "without rank 0/1"), slow);
+  EXPECT_DOUBLE_EQ(what_if(result, "without stage:1,replica:0"), 0.093);
+}
+
+TEST_F(ReplayCommand, PrintsTablesForPeople) {
+  const Ran ran = tandem("replay t.json");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.err, "");
+  EXPECT_THAT(ran.out,
+              StartsWith("t.json: 2 stages x 3 replicas, 2 steps of 2 microbatches, in the "
+                         "order of 1f1b; blocking transfers\n"));
+  EXPECT_THAT(ran.out, HasSubstr("pipeline phase replayed with an error of 0.0000 % in the mean"));
+  EXPECT_THAT(ran.out, HasSubstr("\nwithout stage 1 "));
+}
+
+TEST_F(ReplayCommand, WritesAStepAsATrace) {
+  EXPECT_EQ(tandem("replay t.json --trace out.json.gz --step 4").code, 0);
+  const Ran check = tandem("trace check out.json.gz");
+  EXPECT_EQ(check.code, 0) << check.out;
+  const Json compared = json_of("compare out.json.gz out.json.gz --json")["result"];
+  EXPECT_EQ(compared["matched"], 12);  // 8 computations, 4 transfers
+  EXPECT_EQ(compared["makespan"]["error_percent"], 0.0);
+  expect_error("replay t.json --step 4", 2,
+               "error: tandem replay: --step is that of --trace, which is missing");
+  expect_error("replay t.json --trace out.json --step 9", 3,
+               "error: --step 9: the timeline has no such step");
+}
+
+TEST_F(ReplayCommand, RefusesWhatItCannotDo) {
+  expect_error("replay gone.json", 3, "gone.json: error: no such file");
+  for (const char* word : {"stage", "stage:", "stage:x", "stage:-1", "rank:1", "rank:1/", "node:1",
+                           "replica:1.5", "stage:1,,stage:0"}) {
+    const Ran ran = tandem({"replay", "t.json", "--without", word});
+    EXPECT_EQ(ran.code, 2) << word;
+    EXPECT_THAT(ran.err, HasSubstr("--without: expected stage:S, replica:R or rank:S/R, got \""));
+  }
+  expect_error("replay t.json --without stage:2", 3,
+               "error: --without stage:2: the timeline has the stages 0 to 1");
+  expect_error("replay t.json --without rank:1/3", 3,
+               "error: --without rank:1/3: the timeline has the replicas 0, 1, 2");
+  EXPECT_EQ(tandem("replay t.json --transfers fast").code, 2);
+  write("m.yaml", "pp_size: 4\n");
+  expect_error("replay t.json --meta m.yaml", 3,
+               "m.yaml: error: pp_size is 4, but the timeline has 2 stages a replica");
+}
+
+TEST_F(ReplayCommand, RefusesATimelineCutInHalf) {
+  const std::string text = read("t.json");
+  write("t.json", text.substr(0, text.size() / 2));
+  const Ran ran = tandem("replay t.json --json");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_THAT(ran.err, HasSubstr("not valid JSON"));
+  const Json error = Json::parse(ran.out)["error"];
+  EXPECT_EQ(error["file"], "t.json");
+  EXPECT_GT(error["line"], 1);
+}
+
+/// ByteDance's trial ST: 8 GPUs, whose last stage is slow.
+class ProductionTimeline : public DataTest {
+ protected:
+  Json replay(const std::vector<std::string>& options = {}) const {
+    std::vector<std::string> command{TANDEM_BINARY,
+                                     "replay",
+                                     data_path("straggler/timeline-ST.json.gz").string(),
+                                     "--meta",
+                                     data_path("straggler/meta-ST.yaml").string(),
+                                     "--json"};
+    command.insert(command.end(), options.begin(), options.end());
+    const Ran ran = run_command(command, {});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_EQ(ran.err, "");
+    return Json::parse(ran.out);
+  }
+};
+
+TEST_F(ProductionTimeline, IsReplayedToAHundredthOfAPercent) {
+  const Json json = replay();
+  const Json& result = json["result"];
+  EXPECT_TRUE(json["warnings"].empty());
+  EXPECT_EQ(result["order"], "1f1b");
+  EXPECT_EQ(result["transfers"], "blocking");
+  EXPECT_EQ(result["steps"].size(), 32u);
+  EXPECT_LT(result["mean_error_percent"], 0.01);
+  EXPECT_LT(result["worst_error_percent"], 0.02);
+  EXPECT_LT(result["mean_error_without_pauses_percent"], 0.01);
+}
+
+/// What the phase is without the meetings of its ranks, and without transfers: the checks above
+/// would see it.
+TEST_F(ProductionTimeline, NeedsItsTransfersAsTheyWere) {
+  EXPECT_NEAR(replay({"--transfers", "overlapped"})["result"]["mean_error_percent"], 0.118, 0.01);
+  EXPECT_NEAR(replay({"--transfers", "none"})["result"]["mean_error_percent"], 0.254, 0.01);
+}
+
+TEST_F(ProductionTimeline, ItsSlowStageIsFound) {
+  const Json result = replay()["result"];
+  EXPECT_EQ(result["what_if"][3]["name"], "without stage 3");
+  EXPECT_GT(result["what_if"][3]["slowdown"], 1.2);
+  // Computed apart from this code, without pauses.
+  EXPECT_NEAR(what_if(result, "as replayed"), 2.0133, 0.001);
+  EXPECT_NEAR(what_if(result, "no stragglers"), 2.0146, 0.001);
+  EXPECT_NEAR(what_if(result, "balanced"), 1.7187, 0.001);
+  EXPECT_NEAR(what_if(result, "without stage 3"), 1.4898, 0.001);
+  EXPECT_NEAR(what_if(result, "without stage 0"), 2.0598, 0.001);
+}
+
+}  // namespace
+}  // namespace tandem::testing

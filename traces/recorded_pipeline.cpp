@@ -1,0 +1,411 @@
+#include "traces/recorded_pipeline.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "traces/trace_cursor.h"
+#include "traces/trace_events.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kMostStages = 10'000;
+constexpr std::int64_t kMostChunks = 100;
+constexpr std::int64_t kMostNumber = std::int64_t{1} << 40;  // of steps, replicas, microbatches
+constexpr std::size_t kMostComplaints = 20;
+/// The recorder takes from a transfer the time before the later of its ends was ready, by two
+/// clocks; so far below 0 it may come out.
+constexpr Duration kMostSkew = std::chrono::milliseconds(10);
+
+/// An op's name in a timeline, and what it stands for: itself, and a second end of a transfer
+/// where both are done as one.
+struct OpName {
+  std::string_view name;
+  OpKind kind;
+  bool receives = false;
+  std::optional<OpKind> also_receives{};
+};
+constexpr std::array<OpName, 8> kOpNames{{
+    {"forward-compute", OpKind::forward},
+    {"backward-compute", OpKind::backward},
+    {"forward-send", OpKind::send_activation},
+    {"forward-recv", OpKind::send_activation, true},
+    {"backward-send", OpKind::send_gradient},
+    {"backward-recv", OpKind::send_gradient, true},
+    {"forward-send-backward-recv", OpKind::send_activation, false, OpKind::send_gradient},
+    {"backward-send-forward-recv", OpKind::send_gradient, false, OpKind::send_activation},
+}};
+
+/// Work that the pipeline's phase can't do without, and that nothing here replays.
+constexpr std::string_view kSplitBackward = "backward-wgrad-compute";
+
+/// What ranks do outside the pipeline.
+constexpr std::array<std::string_view, 17> kOtherNames{
+    "data-load",
+    "data-sync",
+    "optimizer",
+    "gc",
+    "forward-backward",
+    "tp-reducescatter",
+    "tp-allgather",
+    "tp-allreduce",
+    "grads-reduce-scatter",
+    "separate-grads-all-reduce",
+    "grads-reduce-scatter-nonoverlapping",
+    "params-all-gather",
+    "params-all-gather-nonoverlapping",
+    "embedding-grads-all-reduce",
+    "layernorm-grads-all-reduce",
+    "optimizer-clip-main-grad",
+    "optimizer-inner-step",
+};
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names;
+  for (const OpName& op : kOpNames) names.emplace_back(op.name);
+  names.insert(names.end(), kOtherNames.begin(), kOtherNames.end());
+  return names;
+}
+
+std::optional<std::int64_t> number_in(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end == text.data()) return std::nullopt;
+  return number;
+}
+
+/// The number behind `label`, such as 3 of "PP rank 3, compute".
+std::optional<std::int64_t> number_after(std::string_view text, std::string_view label) {
+  const std::size_t at = text.find(label);
+  if (at == std::string_view::npos) return std::nullopt;
+  return number_in(text.substr(at + label.size()));
+}
+
+class RecordingReader {
+ public:
+  explicit RecordingReader(std::string name) : name_(std::move(name)) {}
+
+  /// Goes on behind what is wrong, to report it all.
+  void event(std::size_t position, const json& value) {
+    if (complaints_.size() >= kMostComplaints) return;
+    try {
+      read_event(position, TraceCursor(name_, "/traceEvents", position, value));
+    } catch (const InputError& error) {
+      complain(error);
+    }
+  }
+
+  Recording finish(const TraceFrame& frame) {
+    if (frame.damage) throw InputError(std::vector<Complaint>{*frame.damage});
+    bare_ = frame.bare;
+    refuse();
+    if (rows_.empty()) {
+      complain(frame.has_events ? "holds no forward-compute: not a timeline of a pipeline"
+                                : "holds no events: not a trace");
+    }
+    refuse();
+    place_rows();
+    refuse();
+    build();
+    return std::move(recording_);
+  }
+
+ private:
+  using Thread = std::pair<std::int64_t, std::int64_t>;  // pid, tid
+  struct Row {
+    RecordedOp op;
+    std::int64_t step = 0;
+    Thread thread;
+    std::size_t position = 0;
+    std::int64_t replica = 0, device = 0;  // from its thread
+  };
+  struct ThreadTitle {
+    std::int64_t stage = 0, tensor_rank = 0;
+  };
+
+  void complain(const InputError& error) {
+    complaints_.insert(complaints_.end(), error.complaints().begin(), error.complaints().end());
+  }
+  void complain(std::string message) {
+    Complaint complaint;
+    complaint.message = std::move(message);
+    complaint.place.file = name_;
+    complaints_.push_back(std::move(complaint));
+  }
+  void refuse() {
+    if (complaints_.empty()) return;
+    for (Complaint& complaint : complaints_) {
+      constexpr std::string_view kRoot = "/traceEvents";
+      std::string& pointer = complaint.place.pointer;
+      if (bare_ && pointer.starts_with(kRoot)) pointer.erase(0, kRoot.size());
+    }
+    throw InputError(std::move(complaints_));
+  }
+
+  void read_event(std::size_t position, const TraceCursor& cursor) {
+    if (!cursor.has("ph")) cursor.fail("expected an event, an object with \"ph\"");
+    const std::string phase = cursor["ph"].text();
+    if (phase == "M") {
+      read_title(cursor);
+    } else if (phase == "X") {
+      read_slice(position, cursor);
+    }
+  }
+
+  void read_title(const TraceCursor& cursor) {
+    const std::string what = cursor["name"].text();
+    if (what != "thread_name" && what != "process_name") return;
+    const std::string title = cursor["args"]["name"].text();
+    if (what == "process_name") {
+      if (const auto replica = number_after(title, "DP rank [")) {
+        replicas_[cursor["pid"].integer(0, kMostNumber)] = *replica;
+      }
+      return;
+    }
+    const auto stage = number_after(title, "PP rank ");
+    if (!stage) return;
+    if (*stage < 0 || *stage >= kMostStages) {
+      cursor["args"]["name"].fail(fmt::format("expected a stage from 0 to {}", kMostStages - 1));
+    }
+    threads_[thread_of(cursor)] = {*stage, number_after(title, "TP rank ").value_or(0)};
+  }
+
+  static Thread thread_of(const TraceCursor& cursor) {
+    return {cursor["pid"].integer(0, kMostNumber), cursor["tid"].integer(0, kMostNumber)};
+  }
+
+  void read_slice(std::size_t position, const TraceCursor& cursor) {
+    const std::string what = cursor["name"].text();
+    const auto op = std::find_if(kOpNames.begin(), kOpNames.end(),
+                                 [&](const OpName& known) { return known.name == what; });
+    if (op == kOpNames.end()) return read_other(what, cursor);
+    const TraceCursor args = cursor["args"];
+    Row row{.op = {.kind = op->kind, .receives = op->receives},
+            .step = args["step"].integer(0, kMostNumber),
+            .thread = thread_of(cursor),
+            .position = position};
+    read_times(cursor, row);
+    if (!is_transfer(op->kind)) {
+      row.op.chunk = static_cast<std::uint16_t>(
+          std::max<std::int64_t>(0, optional_number(args, "model_chunk", kMostChunks - 1)));
+      row.op.microbatch = optional_number(args, "mb_id", kMostNumber);
+    }
+    rows_.push_back(row);
+    if (!op->also_receives) return;
+    row.op.kind = *op->also_receives;
+    row.op.receives = true;
+    rows_.push_back(row);
+  }
+
+  /// −1 where there is none.
+  static std::int64_t optional_number(const TraceCursor& args, const char* key, std::int64_t most) {
+    if (!args.has(key) || args[key].is_null()) return -1;
+    return args[key].integer(-1, most);
+  }
+
+  void read_times(const TraceCursor& cursor, Row& row) {
+    const Duration start = cursor["ts"].time(), length = cursor["dur"].time();
+    const bool transfer = is_transfer(row.op.kind);
+    if (length < (transfer ? -kMostSkew : Duration{})) {
+      cursor["dur"].fail(transfer ? "expected a duration above -10 ms"
+                                  : "expected a duration of at least 0");
+    }
+    if (length < Duration{}) ++backwards_;
+    row.op.end = start + length;
+    row.op.start = std::min(start, row.op.end);
+    widen(row.step, row.op.start, row.op.end);
+  }
+
+  /// Something outside the pipeline: it only makes the step longer.
+  void read_other(const std::string& what, const TraceCursor& cursor) {
+    if (what == kSplitBackward) {
+      cursor["name"].fail("a backward in two halves is not in this version");
+    }
+    if (std::find(kOtherNames.begin(), kOtherNames.end(), what) == kOtherNames.end()) {
+      const std::string hint = did_you_mean(what, known_names());
+      if (!hint.empty()) {
+        cursor["name"].fail(fmt::format("no op has the name \"{}\"{}", what, hint));
+      }
+      unknown_.insert(what);
+    }
+    if (!cursor.has("args") || !cursor["args"].has("step")) return;
+    const Duration start = cursor["ts"].time();
+    const Duration length = std::max(cursor["dur"].time(), -kMostSkew);
+    widen(cursor["args"]["step"].integer(0, kMostNumber), start, start + length);
+  }
+
+  void widen(std::int64_t step, Duration start, Duration end) {
+    const auto [found, added] = bounds_.try_emplace(step, start, end);
+    found->second.first = std::min(found->second.first, start);
+    found->second.second = std::max(found->second.second, end);
+  }
+
+  /// Threads and processes may be named behind what they did.
+  void place_rows() {
+    std::set<Thread> nameless;
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (Row& row : rows_) {
+      const auto title = threads_.find(row.thread);
+      if (title == threads_.end()) {
+        if (nameless.insert(row.thread).second && complaints_.size() < kMostComplaints) {
+          complain_of(row, "its thread has no name such as \"PP rank 0, TP rank 0, compute\"");
+        }
+        continue;
+      }
+      const auto replica = replicas_.find(row.thread.first);
+      row.replica = replica == replicas_.end() ? row.thread.first : replica->second;
+      row.device = title->second.stage;
+      least = std::min(least, title->second.tensor_rank);
+    }
+    if (!complaints_.empty()) return;
+    const auto dropped = std::erase_if(
+        rows_, [&](const Row& row) { return threads_.at(row.thread).tensor_rank != least; });
+    if (dropped == 0) return;
+    recording_.warnings.push_back(
+        fmt::format("of the tensor-parallel ranks only rank {} is replayed", least));
+  }
+
+  void complain_of(const Row& row, const std::string& message) {
+    const json nothing;
+    try {
+      TraceCursor(name_, "/traceEvents", row.position, nothing).fail(message);
+    } catch (const InputError& error) {
+      complain(error);
+    }
+  }
+
+  void build() {
+    std::stable_sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
+      return std::tie(a.step, a.replica, a.device, a.op.end, a.op.start) <
+             std::tie(b.step, b.replica, b.device, b.op.end, b.op.start);
+    });
+    std::int64_t last_device = 0;
+    for (const Row& row : rows_) {
+      last_device = std::max(last_device, row.device);
+      recording_.chunks = std::max<std::uint16_t>(recording_.chunks, row.op.chunk + 1);
+    }
+    if ((last_device + 1) * recording_.chunks > std::numeric_limits<std::uint16_t>::max()) {
+      complain(fmt::format("{} stages of {} model chunks are too many", last_device + 1,
+                           recording_.chunks));
+      refuse();
+    }
+    recording_.devices = static_cast<std::uint16_t>(last_device + 1);
+    for (auto first = rows_.begin(); first != rows_.end();) {
+      const auto last = std::find_if(first, rows_.end(), [&](const Row& row) {
+        return row.step != first->step || row.replica != first->replica;
+      });
+      add_pass(first, last);
+      first = last;
+    }
+    check_fits_clock();
+    if (recording_.passes.empty()) {
+      complain(fmt::format("no step has ops of all {} stages", recording_.devices));
+    }
+    refuse();
+    for (const auto& [step, bounds] : bounds_) {
+      recording_.whole_steps[step] = bounds.second - bounds.first;
+    }
+    warn();
+  }
+
+  using Rows = std::vector<Row>::const_iterator;
+
+  /// The rows of one step and replica, by device.
+  void add_pass(Rows first, Rows last) {
+    std::int64_t devices = 0, before = -1;
+    for (Rows row = first; row != last; before = (row++)->device) devices += row->device != before;
+    if (devices < recording_.devices) {
+      ++partial_;
+      return;
+    }
+    if (!std::binary_search(recording_.replicas.begin(), recording_.replicas.end(),
+                            first->replica)) {
+      recording_.replicas.push_back(first->replica);
+      std::sort(recording_.replicas.begin(), recording_.replicas.end());
+    }
+    RecordedPass pass{.step = first->step, .replica = first->replica, .devices = {}};
+    pass.devices.resize(recording_.devices);
+    for (Rows row = first; row != last; ++row) {
+      pass.devices[id_at<DeviceId>(static_cast<std::size_t>(row->device))].push_back(row->op);
+    }
+    recording_.passes.push_back(std::move(pass));
+  }
+
+  /// Whatever a replay makes of its ops, a step must not outlast the clock.
+  void check_fits_clock() {
+    Duration longest{};
+    for (const Row& row : rows_) longest = std::max(longest, row.op.end - row.op.start);
+    std::size_t most = 0;
+    for (const RecordedPass& pass : recording_.passes) {
+      std::size_t ops = 0;
+      for (const std::vector<RecordedOp>& of_device : pass.devices) ops += of_device.size();
+      most = std::max(most, ops);
+    }
+    if (to_seconds(longest) * static_cast<double>(most) < 4e9) return;
+    complain(fmt::format("a step of {} ops of up to {} is too long to count in nanoseconds", most,
+                         print_duration(longest)));
+  }
+
+  void warn() {
+    if (partial_ > 0) {
+      recording_.warnings.push_back(
+          fmt::format("{} steps of replicas are left out: not all stages are in them", partial_));
+    }
+    if (backwards_ > 0) {
+      recording_.warnings.push_back(fmt::format(
+          "{} transfers end before they begin, by clocks that differ: they take no time",
+          backwards_));
+    }
+    if (unknown_.empty()) return;
+    recording_.warnings.push_back(fmt::format("not known, and taken to be outside the pipeline: {}",
+                                              fmt::join(unknown_.begin(), unknown_.end(), ", ")));
+  }
+
+  std::string name_;
+  bool bare_ = false;
+  std::vector<Complaint> complaints_;
+  std::vector<Row> rows_;
+  std::map<Thread, ThreadTitle> threads_;
+  std::map<std::int64_t, std::int64_t> replicas_;                 // by pid
+  std::map<std::int64_t, std::pair<Duration, Duration>> bounds_;  // of steps
+  std::set<std::string> unknown_;
+  std::size_t backwards_ = 0, partial_ = 0;
+  Recording recording_;
+};
+
+template <class Source>
+Recording read(const Source& source, const std::string& name) {
+  RecordingReader reader(name);
+  const EventVisitor visit = [&reader](std::size_t position, const json& event) {
+    reader.event(position, event);
+  };
+  if constexpr (std::is_same_v<Source, std::filesystem::path>) {
+    return reader.finish(read_trace_events(source, visit));
+  } else {
+    return reader.finish(read_trace_events(source, name, visit));
+  }
+}
+
+}  // namespace
+
+Recording read_recording(const std::filesystem::path& path) { return read(path, path.string()); }
+
+Recording read_recording(std::string_view text, const std::string& name) {
+  return read(text, name);
+}
+
+}  // namespace tandem
