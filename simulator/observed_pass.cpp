@@ -1,6 +1,7 @@
 #include "simulator/observed_pass.h"
 
 #include <algorithm>
+#include <compare>
 #include <functional>
 #include <limits>
 #include <optional>

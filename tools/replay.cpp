@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/io/files.h"
 #include "tools/json_output.h"
@@ -107,8 +108,8 @@ std::int64_t number_of(std::string_view text, std::string_view word) {
   if (error == std::errc() && end == text.data() + text.size() && number >= 0 && number <= kMost) {
     return number;
   }
-  throw UsageError(
-      fmt::format("--without: expected stage:S, replica:R or rank:S/R, got \"{}\"", word));
+  throw UsageError(fmt::format(
+      "tandem replay: --without: expected stage:S, replica:R or rank:S/R, found \"{}\"", word));
 }
 
 /// What stands before and after a mark; without one the second is empty.
@@ -203,6 +204,11 @@ std::string signed_percent(double share) { return fmt::format("{:+.3f} %", 100 *
 
 Duration of_seconds(double seconds) { return Duration(std::llround(seconds * 1e9)); }
 
+double step_s(const Report& report, const Answer& one) { return one.mean_s + report.outside_s; }
+
+/// Phases may take no time at all.
+double ratio(double whole, double part) { return part > 0.0 ? whole / part : 1.0; }
+
 void print_steps(const Report& report) {
   const auto width = [](const Answer& one) { return std::max<std::size_t>(8, one.name.size()); };
   const std::span<const Answer> what_ifs = std::span(report.ideal).subspan(1);
@@ -232,13 +238,35 @@ void print_answers(const Report& report) {
   const double replayed = report.ideal.front().mean_s;
   const auto print = [&](const Answer& one) {
     fmt::print("{:<{}}  {:>14}  {:>8.3f}  {:>10}\n", one.name, width,
-               print_duration(of_seconds(one.mean_s)), replayed / one.mean_s,
-               print_duration(of_seconds(one.mean_s + report.outside_s)));
+               print_duration(of_seconds(one.mean_s)), ratio(replayed, one.mean_s),
+               print_duration(of_seconds(step_s(report, one))));
   };
   for (const Answer& one : report.ideal) print(one);
   for (std::size_t i = 0; i < std::min(report.culprits.size(), kMostCulprits); ++i) {
     print(report.culprits[i]);
   }
+}
+
+/// The question in a sentence. A rank that explains nearly all is named in place of its stage.
+void print_culprit(const Report& report) {
+  if (report.culprits.empty()) return;
+  constexpr double kNearly = 0.95, kNoticeable = 1.001;
+  const Answer& now = report.ideal.front();
+  const auto rank =
+      std::find_if(report.culprits.begin(), report.culprits.end(), [&](const Answer& one) {
+        const Straggler& who = one.what_if.without.front();
+        return who.device && who.replica &&
+               now.mean_s - one.mean_s >= kNearly * (now.mean_s - report.culprits.front().mean_s);
+      });
+  const Answer& culprit = rank == report.culprits.end() ? report.culprits.front() : *rank;
+  const double faster = ratio(step_s(report, now), step_s(report, culprit));
+  if (faster < kNoticeable) {
+    fmt::print("\nno stage, replica or rank alone makes the steps longer\n");
+    return;
+  }
+  fmt::print("\n{}, a step would take {} instead of {} in the mean: {:.2f} times as fast\n",
+             culprit.name, print_duration(of_seconds(step_s(report, culprit))),
+             print_duration(of_seconds(step_s(report, now))), faster);
 }
 
 void print_stages(const Replay& replay) {
@@ -266,14 +294,15 @@ void print_report(const std::string& path, const Replay& replay, const Recording
   print_stages(replay);
   fmt::print("\n");
   print_answers(report);
+  print_culprit(report);
   for (const std::string& warning : replay.warnings()) fmt::print(stderr, "warning: {}\n", warning);
 }
 
 Json as_json(const Answer& one, const Report& report) {
   return {{"name", one.name},
           {"phase_s", one.mean_s},
-          {"slowdown", report.ideal.front().mean_s / one.mean_s},
-          {"step_s", one.mean_s + report.outside_s}};
+          {"slowdown", ratio(report.ideal.front().mean_s, one.mean_s)},
+          {"step_s", step_s(report, one)}};
 }
 
 Json as_json(const Replay& replay, const Recording& recording, const Report& report) {

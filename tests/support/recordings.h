@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "core/program.h"
@@ -62,10 +61,9 @@ inline RecordedPass two_stages(const TwoStages& costs, std::int64_t step = 0,
 
 /// The pipeline phase of the same.
 inline Duration two_stages_phase(const TwoStages& costs) {
+  const RecordedPass pass = two_stages(costs);
   Duration end{};
-  for (const std::vector<RecordedOp>& ops : two_stages(costs).devices) {
-    end = std::max(end, ops.back().end);
-  }
+  for (const std::vector<RecordedOp>& ops : pass.devices) end = std::max(end, ops.back().end);
   return end;
 }
 

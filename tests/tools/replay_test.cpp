@@ -65,6 +65,11 @@ TEST_F(ReplayCommand, PrintsTablesForPeople) {
                          "order of 1f1b; blocking transfers\n"));
   EXPECT_THAT(ran.out, HasSubstr("pipeline phase replayed with an error of 0.0000 % in the mean"));
   EXPECT_THAT(ran.out, HasSubstr("\nwithout stage 1 "));
+  EXPECT_THAT(ran.out, HasSubstr("\nwithout rank 1/1, a step would take 93 ms instead of 153 ms in "
+                                 "the mean: 1.65 times as fast\n"));
+  write("t.json", timeline_text(recording_of({two_stages({}, 3, 0), two_stages({}, 3, 1)})));
+  EXPECT_THAT(tandem("replay t.json").out,
+              HasSubstr("\nno stage, replica or rank alone makes the steps longer\n"));
 }
 
 TEST_F(ReplayCommand, WritesAStepAsATrace) {
@@ -86,7 +91,7 @@ TEST_F(ReplayCommand, RefusesWhatItCannotDo) {
                            "replica:1.5", "stage:1,,stage:0"}) {
     const Ran ran = tandem({"replay", "t.json", "--without", word});
     EXPECT_EQ(ran.code, 2) << word;
-    EXPECT_THAT(ran.err, HasSubstr("--without: expected stage:S, replica:R or rank:S/R, got \""));
+    EXPECT_THAT(ran.err, HasSubstr("--without: expected stage:S, replica:R or rank:S/R, found \""));
   }
   expect_error("replay t.json --without stage:2", 3,
                "error: --without stage:2: the timeline has the stages 0 to 1");

@@ -102,16 +102,18 @@ TEST(RecordedPipeline, ATransferMayEndBeforeItBeginsByClocksThatDiffer) {
   EXPECT_EQ(recording.passes.front().devices[DeviceId{0}].back().start, ms(491));
   EXPECT_EQ(recording.passes.front().devices[DeviceId{0}].back().end, ms(491));
   EXPECT_THAT(recording.warnings, ElementsAre(HasSubstr("1 transfers end before they begin")));
-  EXPECT_THAT(
-      error(changed("[", "[" + timeline_event("forward-send", 0, 1, 500, -11, 23, -1, -1) + ",\n")),
-      HasSubstr("t.json: error: /0/dur: expected a duration above -10 ms"));
+  EXPECT_THAT(error(changed(
+                  "[", "[" + timeline_event("forward-send", 0, 1, 500, -101, 23, -1, -1) + ",\n")),
+              HasSubstr("t.json: error: /0/dur: expected a duration of at least -100 ms"));
 }
 
 TEST(RecordedPipeline, UnknownWorkIsNamed) {
   const Recording recording =
-      read(changed("[", "[" + timeline_event("checkpoint", 0, 0, 500, 2, 23, -1, -1) + ",\n"));
-  EXPECT_THAT(recording.warnings,
-              ElementsAre("not known, and taken to be outside the pipeline: checkpoint"));
+      read(changed("[", "[" + timeline_event("checkpoint", 0, 0, 500, 2, 23, -1, -1) + ",\n" +
+                            timeline_event("tp-all-gather", 0, 2, 500, 2, 23, -1, -1) + ",\n"));
+  EXPECT_THAT(
+      recording.warnings,
+      ElementsAre("not known, and taken to be outside the pipeline: checkpoint, tp-all-gather"));
 }
 
 TEST(RecordedPipeline, PassesWithoutAllStagesAreLeftOut) {
@@ -155,7 +157,7 @@ TEST(RecordedPipeline, MustFitTheClock) {
     return changed("[", events);
   };
   EXPECT_THAT(error(with_long_ops(500)),
-              "t.json: error: a step of 511 ops of up to 9e+06 s is too long to count in "
+              "t.json: error: a step of 516 ops of up to 9e+06 s is too long to count in "
               "nanoseconds");
   EXPECT_EQ(read(with_long_ops(400)).passes.size(), 4u);
 }
