@@ -157,7 +157,7 @@ TEST(RecordedPipeline, MustFitTheClock) {
     return changed("[", events);
   };
   EXPECT_THAT(error(with_long_ops(500)),
-              "t.json: error: a step of 516 ops of up to 9e+06 s is too long to count in "
+              "t.json: error: a step of 516 ops of up to 9000000 s is too long to count in "
               "nanoseconds");
   EXPECT_EQ(read(with_long_ops(400)).passes.size(), 4u);
 }
