@@ -21,6 +21,7 @@ int run_catalog(const Arguments& arguments);
 int run_check(const Arguments& arguments);
 int run_compare(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
+int run_explain(const Arguments& arguments);
 int run_plan(const Arguments& arguments);
 int run_profile(const Arguments& arguments);
 int run_schedule(const Arguments& arguments);

@@ -27,6 +27,7 @@ constexpr Command kCommands[] = {
     {"schedule", "prints a schedule; --list prints them all", run_schedule},
     {"check", "does a plan parse, verify and fit?", run_check},
     {"simulate", "predicts time, memory and bubbles", run_simulate},
+    {"explain", "what each bubble of a device waited for", run_explain},
     {"profile", "measures layer and link costs on this machine", run_profile},
     {"plan", "searches schedule, stages and microbatch size; explains its choice", run_plan},
     {"import", "reads a schedule from another program's format", run_import},

@@ -11,6 +11,7 @@
 #include "simulator/cost/stage_costs.h"
 #include "tools/cluster_setup.h"
 #include "tools/cost_options.h"
+#include "tools/perturbation.h"
 #include "tools/plan_setup.h"
 #include "tools/schedule_file.h"
 #include "tools/schedule_options.h"
@@ -18,6 +19,10 @@
 namespace tandem::tools {
 
 namespace {
+
+[[noreturn]] void refuse(const Options& options, const std::string& why) {
+  throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
+}
 
 /// Bytes that devices hold when only activations have a size.
 Table<DeviceId, MemoryByClass> activation_memory(const Program& program,
@@ -62,7 +67,7 @@ Schedule schedule_of_file(const Options& options) {
         "extra-in-flight", "replicas", "directions", "waves", "vertical-sync", "activation-cap",
         "seed", "orders", "time-limit", "clip", "post-validation"}) {
     if (options.has(name))
-      throw UsageError(fmt::format("tandem simulate: the schedule file says --{} already", name));
+      refuse(options, fmt::format("the schedule file says --{} already", name));
   }
   return read_schedule(options.text("schedule-file"));
 }
@@ -100,7 +105,7 @@ Priced priced_schedule(const Options& options, TransferLanes lanes) {
     return {std::move(request), std::move(schedule), std::move(costs)};
   }
   if (!options.has("schedule"))
-    throw UsageError("tandem simulate: give a plan, or --schedule NAME with costs");
+    refuse(options, "give a plan, or --schedule NAME with costs");
   const ScheduleTraits& traits = find_schedule(options.text("schedule"));
   ScheduleRequest request = schedule_request(options, traits);
   if (!traits.orders_by_costs) {
@@ -124,12 +129,11 @@ Priced priced_schedule(const Options& options, TransferLanes lanes) {
 
 Scenario from_names(const Options& options, TransferLanes lanes) {
   if (options.has("profile")) {
-    throw UsageError("tandem simulate: --profile is for a plan, which says what the layers are");
+    refuse(options, "--profile is for a plan, which says what the layers are");
   }
   if (options.has("link-rate")) {
-    throw UsageError(
-        "tandem simulate: --link-rate is for a plan, which says how many bytes are sent: give "
-        "--transfer");
+    refuse(options,
+           "--link-rate is for a plan, which says how many bytes are sent: give --transfer");
   }
   Priced priced = priced_schedule(options, lanes);
   Program program = lower(priced.schedule, lanes);
@@ -187,12 +191,11 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
                            "activation-bytes",
                            "weight-gradient-bytes"}) {
     if (options.has(name))
-      throw UsageError(fmt::format("tandem simulate: the plan says --{} already", name));
+      refuse(options, fmt::format("the plan says --{} already", name));
   }
   for (const char* name : cost_options()) {
     if (options.has(name))
-      throw UsageError(
-          fmt::format("tandem simulate: a plan has measured costs: --{} is not taken", name));
+      refuse(options, fmt::format("a plan has measured costs: --{} is not taken", name));
   }
   PreparedPlan prepared = prepare_plan(path, global_norm(options), options.has("post-validation"));
   const Plan& plan = prepared.plan;
@@ -289,6 +292,7 @@ void add_scenario_options(Options& options) {
       .value("microbatch-size", "B", "samples of a microbatch (default 1)")
       .value("memory", "SIZE", "capacity of each device, such as 16GiB");
   add_cluster_options(options);
+  add_perturbation_options(options);
   options.flag("contention",
                "on a cluster: transfers and sums share links at max-min fair rates, through time");
   options.absent("report");
@@ -299,12 +303,18 @@ Scenario make_scenario(const Options& options) {
   const TransferLanes lanes = ideal ? TransferLanes::ideal : TransferLanes::shared;
   const bool on_cluster = names_a_cluster(options);
   if (options.has("contention") && !on_cluster)
-    throw UsageError("tandem simulate: --contention is for a --model on a --cluster");
+    refuse(options, "--contention is for a --model on a --cluster");
   if (on_cluster && !options.words().empty())
-    throw UsageError("tandem simulate: give a plan, or a --model on a --cluster");
+    refuse(options, "give a plan, or a --model on a --cluster");
   Scenario scenario = on_cluster                ? from_cluster(options, lanes)
                       : options.words().empty() ? from_names(options, lanes)
                                                 : from_plan(options, lanes);
+  if (options.has("degraded-link") && scenario.network) {
+    refuse(options,
+           "--degraded-link and --contention exclude each other: with contention links are the "
+           "cluster's, in whose file their rates stand");
+  }
+  scenario.costs = perturbed(options, scenario.program, std::move(scenario.costs), scenario.config);
   scenario.assumptions["lanes"] = ideal ? "ideal" : "shared";
   scenario.assumptions["contention"] =
       scenario.network ? "max-min fair shares of every link, all pipelines in step"

@@ -2,6 +2,9 @@
 
 #include "simulator/simulate.h"
 
+#include <optional>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "tools/command.h"
@@ -11,6 +14,7 @@
 #include "tools/output_file.h"
 #include "tools/scenario.h"
 #include "tools/schedule_comparison.h"
+#include "tools/sensitivity_report.h"
 #include "tools/simulation_report.h"
 #include "tools/terminal.h"
 #include "traces/chrome_trace.h"
@@ -43,7 +47,9 @@ int run_simulate(const Arguments& arguments) {
   add_scenario_options(options);
   options.value("batches", "N", "length of the run (default 1)")
       .value("trace", "FILE", "write the timeline as a Chrome trace (.json or .json.gz)")
-      .flag("picture", "draw the timeline");
+      .flag("picture", "draw the timeline")
+      .flag("sensitivity",
+            "name the bottleneck, and what 1 % faster devices, links and ops would gain");
   options.parse(arguments);
   keep_freed_memory();
   SimulationRequest request;
@@ -61,17 +67,23 @@ int run_simulate(const Arguments& arguments) {
                                  kMostRecordedOps / static_cast<double>(scenario.program.size())));
   }
   const SimulationResult result = simulate(scenario, request);
+  std::optional<Sensitivities> sensitivities;
+  if (options.has("sensitivity"))
+    sensitivities = sensitivities_of(scenario, result, request.batches);
   if (options.has("trace")) write_trace(options.text("trace"), scenario, *result.timeline);
   scenario.config["batches"] = request.batches;
   const auto exit_code = [&] { return scenario.search ? search_exit_code(*scenario.search) : 0; };
   if (options.has("json")) {
-    print_result("simulate", scenario.config, scenario.assumptions, result_json(scenario, result),
+    Json json = result_json(scenario, result);
+    if (sensitivities) json["sensitivity"] = sensitivity_json(*sensitivities);
+    print_result("simulate", scenario.config, scenario.assumptions, std::move(json),
                  warnings_of(result));
     return exit_code();
   }
   if (options.has("picture"))
     fmt::print("{}", picture(scenario.program, *result.timeline, picture_options()));
   print_summary(scenario, result, request.batches);
+  if (sensitivities) print_sensitivity(*sensitivities, result);
   return exit_code();
 }
 

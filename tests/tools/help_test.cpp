@@ -34,8 +34,9 @@ TEST_F(Help, ListsTheCommandsOfThisVersionOnly) {
   const Ran ran = tandem("--help");
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(ran.err, "");
-  for (const char* name : {"doctor", "schedule", "check", "simulate", "profile", "plan", "tokens",
-                           "train", "compare", "trace", "import", "catalog", "replay", "version"}) {
+  for (const char* name :
+       {"doctor", "schedule", "check", "simulate", "explain", "profile", "plan", "tokens", "train",
+        "compare", "trace", "import", "catalog", "replay", "version"}) {
     EXPECT_THAT(ran.out, HasSubstr(fmt::format("\n  {} ", name)));
   }
   EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("sweep")));
@@ -48,8 +49,8 @@ TEST_F(Help, ListsTheCommandsOfThisVersionOnly) {
 
 TEST_F(Help, EveryCommandShowsItsOptions) {
   for (const std::string name :
-       {"doctor", "schedule", "check", "simulate", "profile", "plan", "tokens", "train", "compare",
-        "trace", "import", "catalog", "version"}) {
+       {"doctor", "schedule", "check", "simulate", "explain", "profile", "plan", "tokens", "train",
+        "compare", "trace", "import", "catalog", "version"}) {
     const Ran ran = tandem(name + " --help");
     EXPECT_EQ(ran.code, 0) << name;
     EXPECT_EQ(ran.err, "") << name;

@@ -1,0 +1,173 @@
+// tandem explain idle, --sensitivity, and devices and links that are slower than they should be.
+
+#include <string>
+#include <vector>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+const std::string kFlush = "--schedule 1f1b --devices 4 --microbatches 8";
+const std::string kCosts = " --forward 1ms --backward 2ms --transfer 0.1ms";
+const std::string k2bw = "simulate --schedule 2bw --devices 4 --microbatches 8" + kCosts;
+
+class Explain : public CommandLine {
+ protected:
+  Json result_of(const std::string& line) const { return json_of(line + " --json")["result"]; }
+};
+
+TEST_F(Explain, IdleSaysWhatEachBubbleWaitedFor) {
+  const Ran ran = tandem("explain idle --device 1 --schedule 1f1b --devices 2 --microbatches 2 " +
+                         std::string("--forward 4ms --backward 8ms --transfer 2ms"));
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.err, "");
+  EXPECT_EQ(ran.out,
+            "device 1 of 1f1b stands still for 16 ms of 40 ms (40.0 %), in 2 bubbles\n"
+            "\n"
+            "       time  of idle  bubbles  waited for\n"
+            "      10 ms   62.5 %        1  nothing: the run ends elsewhere\n"
+            "       4 ms   25.0 %        1  forward on device 0\n"
+            "       2 ms   12.5 %        1  send activation 0→1\n"
+            "\n"
+            "       from         for  then                         waited for, which waited for …\n"
+            "       0 ns        6 ms  forward #0 on device 1       send activation #0 0→1 (2 ms) < "
+            "forward #0 on device 0 (4 ms)\n"
+            "      30 ms       10 ms  the end                      nothing: the run ends "
+            "elsewhere\n");
+}
+
+TEST_F(Explain, IdleAsJsonAddsUp) {
+  const Json result = result_of("explain idle --device 2 --batches 3 " + kFlush + kCosts);
+  const Json simulated = result_of("simulate --batches 3 " + kFlush + kCosts);
+  EXPECT_EQ(keys_of(result),
+            (std::vector<std::string>{"device", "makespan_s", "idle_s", "causes", "bubbles"}));
+  EXPECT_EQ(result["makespan_s"], simulated["makespan_s"]);
+  EXPECT_EQ(result["idle_s"], simulated["devices"][2]["bubble_s"]);
+  double causes = 0.0, bubbles = 0.0, chains = 0.0;
+  for (const Json& cause : result["causes"]) causes += cause["time_s"].get<double>();
+  for (const Json& bubble : result["bubbles"]) {
+    bubbles += bubble["end_s"].get<double>() - bubble["start_s"].get<double>();
+    if (bubble["next"].is_null())
+      chains += bubble["end_s"].get<double>() - bubble["start_s"].get<double>();
+    for (const Json& op : bubble["waited_for"]) chains += op["held_up_s"].get<double>();
+  }
+  EXPECT_NEAR(causes, result["idle_s"], 1e-9);
+  EXPECT_NEAR(bubbles, result["idle_s"], 1e-9);
+  EXPECT_NEAR(chains, result["idle_s"], 1e-9);
+  EXPECT_EQ(keys_of(result["bubbles"][0]["waited_for"][0]),
+            (std::vector<std::string>{"op", "stage", "microbatch", "device", "to_device", "start_s",
+                                      "end_s", "held_up_s"}));
+}
+
+TEST_F(Explain, IdleTakesWhatSimulateTakes) {
+  write_plan();
+  EXPECT_EQ(tandem("explain idle plan.json --device 1 --batches 2").code, 0);
+  const std::string cluster =
+      " --model gpt2 --cluster p3.16xlarge --schedule 1f1b --width 2 --depth 4 --microbatch-size 4 "
+      "--global-batch 64";
+  const Json plain = result_of("explain idle --device 3" + cluster);
+  const Json shared = result_of("explain idle --device 3 --contention" + cluster);
+  EXPECT_GT(plain["bubbles"].size(), 0u);
+  EXPECT_EQ(shared["makespan_s"], result_of("simulate --contention" + cluster)["makespan_s"]);
+}
+
+TEST_F(Explain, IdleRefusesWhatItDoesNotKnow) {
+  const std::string line = kFlush + kCosts;
+  expect_error("explain", 2,
+               "error: tandem explain: idle is missing (usage: tandem explain idle …)");
+  expect_error("explain idl --device 1 " + line, 2,
+               "error: tandem explain: unknown question \"idl\"; did you mean \"idle\"?");
+  expect_error("explain idle " + line, 2, "error: tandem explain: --device is missing");
+  expect_error("explain idle --device 4 " + line, 2,
+               "error: tandem explain: --device: expected an integer from 0 to 3, found \"4\"");
+  expect_error("explain idle --device 1 --schedule 1f1b,gpipe", 2,
+               "error: tandem explain: --schedule names several: give one");
+  expect_error("explain idle --device 1 " + kFlush, 2,
+               "error: tandem explain: --forward is missing: give a plan, --costs FILE, or plain "
+               "costs");
+  const Ran ran = tandem("explain idle --device 1 --batches 1000000 " + line);
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_THAT(ran.err, StartsWith("error: a run of 1000000 batches of "));
+}
+
+TEST_F(Explain, SensitivityNamesTheBottleneckAndTheNextOne) {
+  const std::string line = k2bw + " --straggler 2:1.3,0:1.2 --sensitivity";
+  const Json result = result_of(line)["sensitivity"];
+  EXPECT_EQ(result["bottleneck"], "device 2");
+  EXPECT_EQ(result["next"], "device 0");
+  EXPECT_NEAR(result["next_once_less"], 1.0 - 1.2 / 1.3, 1e-3);
+  for (const Json& row : result["rows"]) {
+    if (row["resource"] != "device 2") continue;
+    EXPECT_DOUBLE_EQ(row["period_critical_s"]["least"], 8 * 3.9e-3);
+    EXPECT_DOUBLE_EQ(row["period_critical_s"]["most"], 8 * 3.9e-3);
+  }
+  EXPECT_THAT(tandem(line).out,
+              HasSubstr("\nbottleneck of the endless run: device 2, which 1 % faster saves 1.000 % "
+                        "of it\nnext: device 0, once the first takes 7.7 % less\n"));
+  EXPECT_FALSE(result_of(k2bw).contains("sensitivity"));
+}
+
+TEST_F(Explain, SensitivityIsOfOneScheduleWithoutContention) {
+  expect_error("simulate --schedule 1f1b,gpipe --devices 4 --microbatches 8 --sensitivity" + kCosts,
+               2, "error: tandem simulate: --sensitivity is for one schedule");
+  const Ran ran = tandem(
+      "simulate --model gpt2 --cluster p3.16xlarge --schedule 1f1b --width 2 --depth 4 "
+      "--microbatch-size 4 --global-batch 64 --contention --sensitivity");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_THAT(ran.err, StartsWith("error: --sensitivity and --contention: "));
+}
+
+TEST_F(Explain, ASlowDeviceIsOneOfOtherCosts) {
+  write("costs.json", R"({"version": 1, "transfer_ns": 100000, "stages": [
+    {"forward_ns": 1000000, "backward_ns": 2000000},
+    {"forward_ns": 2000000, "backward_ns": 4000000},
+    {"forward_ns": 1000000, "backward_ns": 2000000},
+    {"forward_ns": 1000000, "backward_ns": 2000000}]})");
+  const Json expected = result_of("simulate " + kFlush + " --costs costs.json");
+  const std::string line = "simulate " + kFlush + kCosts;
+  EXPECT_EQ(result_of(line + " --slow-device 1:0.5"), expected);
+  EXPECT_EQ(result_of(line + " --straggler 1:2"), expected);
+  EXPECT_EQ(result_of(line + " --straggler 1:2x"), expected);
+  EXPECT_EQ(result_of(line + " --straggler 1:4 --slow-device 0:1,1:2"), expected);
+  EXPECT_NE(result_of(line), expected);
+  EXPECT_EQ(json_of(line + " --slow-device 1:0.5 --json")["config"]["slow_device"], "1:0.5");
+}
+
+TEST_F(Explain, ADegradedLinkSlowsTransfersBothWays) {
+  const std::string two =
+      "simulate --schedule model-parallel --devices 3 --microbatches 1 --forward 1ms --backward "
+      "1ms --transfer 1ms";
+  EXPECT_EQ(result_of(two)["makespan_s"], 0.010);
+  EXPECT_EQ(result_of(two + " --degraded-link 1-2:0.5")["makespan_s"], 0.012);
+  EXPECT_EQ(result_of(two + " --degraded-link 2-1:0.5,0-1:0.25")["makespan_s"], 0.018);
+  expect_error(two + " --degraded-link 0-2:0.5", 3,
+               "error: nothing is sent over link 0-2 by model-parallel");
+}
+
+TEST_F(Explain, WhatIsNoPerturbationIsRefused) {
+  const std::string line = "simulate " + kFlush + kCosts;
+  expect_error(line + " --slow-device 4:0.5", 2,
+               "error: tandem simulate: --slow-device: there is no device 4: there are 4");
+  for (const std::string text : {"0.5", "x:0.5", ":0.5", "-1:0.5"}) {
+    expect_error(line + " --slow-device " + text, 2,
+                 "error: tandem simulate: --slow-device: expected devices and factors, such as "
+                 "3:1.25, found \"" +
+                     text + "\"");
+  }
+  for (const std::string text : {"1:0", "1:-2", "1:x", "1:", "1:nan", "1:1e9"}) {
+    expect_error(line + " --straggler " + text, 2,
+                 "error: tandem simulate: --straggler: expected a factor above 0 behind a colon, "
+                 "such as 1.3, found \"" +
+                     text + "\"");
+  }
+  for (const std::string text : {"1:0.5", "1-1:0.5", "1-2-3:0.5"}) {
+    expect_error(line + " --degraded-link " + text, 2,
+                 "error: tandem simulate: --degraded-link: expected links and what is left of "
+                 "their rates, such as 2-3:0.5, found \"" +
+                     text + "\"");
+  }
+}
+
+}  // namespace
+}  // namespace tandem::testing

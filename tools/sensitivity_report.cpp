@@ -1,0 +1,132 @@
+#include "tools/sensitivity_report.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace tandem::tools {
+
+namespace {
+
+/// Of the period where it is known, or else of the makespan.
+const std::vector<Sensitivity>& ruling(const Sensitivities& all) {
+  return all.period ? *all.period : all.makespan;
+}
+
+/// How much of `whole` a change of 1 % is, in percent.
+double percent(const CriticalTime& time, double whole_s) {
+  return whole_s > 0.0 ? time.seconds_a_batch() / whole_s : 0.0;
+}
+
+bool is_on_all(const Sensitivity& row) { return row.least.time.count() > 0; }
+
+std::string next_text(const Sensitivities& all, const std::vector<Sensitivity>& rows,
+                      double whole_s) {
+  if (rows.size() > 1 && is_on_all(rows[1])) {
+    return fmt::format("{}, {:.3f} %", name(rows[1].resource), percent(rows[1].least, whole_s));
+  }
+  if (!all.next) return "none";
+  return fmt::format("{}, once the first takes {:.1f} % less", name(all.next->resource),
+                     100.0 * all.next->from);
+}
+
+void print_bottleneck(const Sensitivities& all, double whole_s) {
+  const char* const of = all.period ? "the endless run" : "this run";
+  const std::vector<Sensitivity> rows = bottlenecks(ruling(all));
+  if (rows.empty()) return fmt::print("\nno bottleneck: {} takes no time\n", of);
+  if (is_on_all(rows.front())) {
+    return fmt::print("\nbottleneck of {}: {}, which 1 % faster saves {:.3f} % of it\nnext: {}\n",
+                      of, name(rows.front().resource), percent(rows.front().least, whole_s),
+                      next_text(all, rows, whole_s));
+  }
+  constexpr std::size_t kMostNamed = 4;
+  std::string names;
+  for (std::size_t i = 0; i < rows.size() && i < kMostNamed; ++i)
+    names += fmt::format("{}{}", i == 0 ? "" : ", ", name(rows[i].resource));
+  if (rows.size() > kMostNamed) names += fmt::format(" and {} more", rows.size() - kMostNamed);
+  fmt::print(
+      "\nno single bottleneck of {}: no device, link or sum is on all of its critical paths; on "
+      "some are {}\n",
+      of, names);
+}
+
+std::string signed_percent(double value) {
+  return value == 0.0 ? fmt::format("{:>9} %", 0) : fmt::format("{:>+9.3f} %", value);
+}
+
+/// What 1 % faster gains, and 1 % slower loses.
+std::string text_of(const Sensitivity& row, double whole_s) {
+  return signed_percent(-percent(row.least, whole_s)) + " " +
+         signed_percent(percent(row.most, whole_s));
+}
+
+Json as_json(const Sensitivity& row) {
+  return {{"least", row.least.seconds_a_batch()}, {"most", row.most.seconds_a_batch()}};
+}
+
+}  // namespace
+
+Sensitivities sensitivities_of(const Scenario& scenario, const SimulationResult& result,
+                               std::int64_t batches) {
+  if (scenario.network) {
+    throw InputError(
+        "--sensitivity and --contention: where links are shared, an op that takes longer changes "
+        "what others take, and critical paths say nothing exact");
+  }
+  Sensitivities all{.period = {},
+                    .makespan = makespan_sensitivity(scenario.program, scenario.costs, batches),
+                    .next = {}};
+  if (!result.exact_cycle) return all;
+  all.period = period_sensitivity(scenario.program, scenario.costs, result);
+  const std::vector<Sensitivity> rows = bottlenecks(*all.period);
+  const bool alone =
+      !rows.empty() && is_on_all(rows[0]) && (rows.size() == 1 || !is_on_all(rows[1]));
+  if (alone) all.next = next_bottleneck(scenario.program, scenario.costs, rows.front());
+  return all;
+}
+
+void print_sensitivity(const Sensitivities& all, const SimulationResult& result) {
+  const double makespan_s = to_seconds(result.makespan);
+  print_bottleneck(all, all.period ? result.period_s() : makespan_s);
+  fmt::print("\n{:<28} {:<23}  {}\n{:<28} {:>11} {:>11}  {:>11} {:>11}\n", "1 % of",
+             all.period ? "a batch, endless" : "", "this run", "", all.period ? "faster" : "",
+             all.period ? "slower" : "", "faster", "slower");
+  std::size_t left_out = 0;
+  for (std::size_t i = 0; i < all.makespan.size(); ++i) {
+    const Sensitivity& run = all.makespan[i];
+    const Sensitivity* const batch = all.period ? &(*all.period)[i] : nullptr;
+    if (run.most.time.count() == 0 && (batch == nullptr || batch->most.time.count() == 0)) {
+      ++left_out;
+      continue;
+    }
+    fmt::print("{:<28} {:<23}  {}\n", name(run.resource),
+               batch == nullptr ? "" : text_of(*batch, result.period_s()),
+               text_of(run, makespan_s));
+  }
+  if (left_out > 0) fmt::print("{} more are on no critical path\n", left_out);
+}
+
+Json sensitivity_json(const Sensitivities& all) {
+  const std::vector<Sensitivity> order = bottlenecks(ruling(all));
+  const auto nth = [&](std::size_t i) {
+    return i < order.size() && is_on_all(order[i]) ? Json(name(order[i].resource)) : Json();
+  };
+  Json rows = Json::array();
+  for (std::size_t i = 0; i < all.makespan.size(); ++i) {
+    const Sensitivity& run = all.makespan[i];
+    Json row{{"resource", name(run.resource)}};
+    row["period_critical_s"] = all.period ? as_json((*all.period)[i]) : Json();
+    row["makespan_critical_s"] = as_json(run);
+    rows.push_back(std::move(row));
+  }
+  return {{"bottleneck", nth(0)},
+          {"next", all.next ? Json(name(all.next->resource)) : nth(1)},
+          {"next_once_less", all.next ? Json(all.next->from) : Json()},
+          {"rows", std::move(rows)}};
+}
+
+}  // namespace tandem::tools
