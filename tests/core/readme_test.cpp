@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/io/collectives_file.h"
 #include "core/io/files.h"
 #include "core/io/read.h"
 
@@ -34,7 +35,9 @@ TEST(Readme, ExamplesAreRead) {
       {"cluster.json", [](const std::string& text) { parse_cluster("cluster.json", text); }},
       {"plan.json", [](const std::string& text) { parse_plan("plan.json", text); }},
       {"profile.json", [](const std::string& text) { parse_profile("profile.json", text); }},
-      {"costs.json", [](const std::string& text) { parse_costs("costs.json", text); }}};
+      {"costs.json", [](const std::string& text) { parse_costs("costs.json", text); }},
+      {"collectives.json",
+       [](const std::string& text) { parse_collectives("collectives.json", text); }}};
   for (const auto& [file, parse] : formats) {
     const std::string example = example_of(readme, file);
     EXPECT_FALSE(example.empty()) << file;
