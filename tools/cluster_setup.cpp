@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "core/catalog.h"
+#include "core/io/collectives_file.h"
 #include "core/io/read.h"
 #include "tools/cost_options.h"
 #include "tools/optimizer_options.h"
@@ -30,7 +31,7 @@ constexpr double kLeastFraction = 0.001;
 constexpr const char* kClusterOptions[] = {
     "model",           "cluster",       "depth",     "global-batch", "sequence",
     "dtype",           "optimizer",     "attention", "device-order", "product-fraction",
-    "memory-fraction", "link-fraction", "tensor"};
+    "memory-fraction", "link-fraction", "tensor",    "collectives"};
 
 [[noreturn]] void refuse(const Options& options, const std::string& why) {
   throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
@@ -99,6 +100,8 @@ AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluste
   fraction("product-fraction", assumptions.product_fraction);
   fraction("memory-fraction", assumptions.memory_fraction);
   fraction("link-fraction", assumptions.link_fraction);
+  if (options.has("collectives"))
+    assumptions.collectives = read_collectives(options.text("collectives"));
   return assumptions;
 }
 
@@ -112,6 +115,8 @@ void check_options(const Options& options) {
     if (options.has(name))
       refuse(options, fmt::format("--{} is not for a model on a cluster", name));
   }
+  if (options.has("collectives") && options.has("contention"))
+    refuse(options, "--contention shares links, which --collectives does not know: give one");
   if (options.has("microbatches") && options.has("global-batch"))
     refuse(options, "give --microbatches or --global-batch, not both");
   if (!options.has("schedule")) refuse(options, "--schedule is missing");
@@ -194,7 +199,9 @@ void add_cluster_options(Options& options) {
              "replicas-first)")
       .value("product-fraction", "X", "of a device's peak that products achieve (default 0.6)")
       .value("memory-fraction", "X", "of its memory's rate (default 0.8)")
-      .value("link-fraction", "X", "of a link's rate (default 0.8)");
+      .value("link-fraction", "X", "of a link's rate (default 0.8)")
+      .value("collectives", "FILE",
+             "on a cluster: sums by the constants of tandem import --from nccl-tests");
 }
 
 bool names_a_cluster(const Options& options) {
@@ -298,14 +305,17 @@ Json ClusterSetup::config() const {
 }
 
 Json ClusterSetup::stated() const {
-  return {{"costs", "analytic"},
-          {"dtype", name(assumptions.format)},
-          {"attention", name(assumptions.attention)},
-          {"product_fraction", assumptions.product_fraction},
-          {"memory_fraction", assumptions.memory_fraction},
-          {"link_fraction", assumptions.link_fraction},
-          {"device_order", name(order)},
-          {"notes", assumption_lines()}};
+  Json json{{"costs", "analytic"},
+            {"dtype", name(assumptions.format)},
+            {"attention", name(assumptions.attention)},
+            {"product_fraction", assumptions.product_fraction},
+            {"memory_fraction", assumptions.memory_fraction},
+            {"link_fraction", assumptions.link_fraction},
+            {"device_order", name(order)},
+            {"notes", assumption_lines()}};
+  if (assumptions.collectives)
+    json["collectives"] = Json::parse(collectives_text(*assumptions.collectives));
+  return json;
 }
 
 std::vector<std::string> ClusterSetup::assumption_lines() const {
@@ -325,6 +335,9 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
                   contention
                       ? "transfers and gradient rings share links at max-min fair rates while they "
                         "last, all pipelines in step"
+                  : assumptions.collectives
+                      ? "transfers of all pipelines at once share the links they cross; sums by "
+                        "measured constants, each device with its part of its node's way out"
                       : "transfers of all pipelines at once, and the gradient rings of all stages "
                         "at once, share the links they cross; nothing else does")};
   if (assumptions.tensor > 1) {

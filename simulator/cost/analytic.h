@@ -4,10 +4,12 @@
 // costs").
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "core/cluster.h"
+#include "core/collectives.h"
 #include "core/memory.h"
 #include "core/model.h"
 #include "simulator/cost/stage_costs.h"
@@ -29,6 +31,7 @@ struct AnalyticAssumptions {
   double product_fraction = 0.6;  // of the peak, by matrix products
   double memory_fraction = 0.8;   // of the memory's rate
   double link_fraction = 0.8;     // of a link's rate
+  std::optional<CollectiveConstants> collectives = {};  // measured: sums by these, not by links
 };
 
 /// Time of layers on one kind of device.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "simulator/cost/collective_model.h"
 
 namespace tandem {
 
@@ -165,6 +166,24 @@ std::vector<Duration> ClusterLayout::all_reduce(const std::vector<std::vector<De
 
 namespace {
 
+/// For each group the time to sum `bytes` of it: by measured constants where there are any.
+std::vector<Duration> all_reduce(const ClusterLayout& layout,
+                                 const std::vector<std::vector<DeviceId>>& groups,
+                                 const std::vector<Bytes>& bytes,
+                                 const AnalyticAssumptions& assumptions) {
+  if (!assumptions.collectives) return layout.all_reduce(groups, bytes, assumptions.link_fraction);
+  std::vector<Duration> times;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const auto nodes = by_node(layout.cluster(), groups[i]);
+    CollectiveGroup group{.devices = std::ssize(groups[i]), .nodes = std::ssize(nodes)};
+    group.least_per_node = group.devices;
+    for (const auto& node : nodes)
+      group.least_per_node = std::min<std::int64_t>(group.least_per_node, std::ssize(node));
+    times.push_back(all_reduce_time(*assumptions.collectives, group, bytes[i]));
+  }
+  return times;
+}
+
 /// For each device of the plan the time to sum a boundary's values over those that share a layer,
 /// everywhere at once.
 std::vector<Duration> tensor_sums(const Plan& plan, const ClusterLayout& layout,
@@ -181,8 +200,8 @@ std::vector<Duration> tensor_sums(const Plan& plan, const ClusterLayout& layout,
   }
   const Bytes boundary =
       boundary_bytes(plan.model, plan.microbatch_size, bytes_of(assumptions.format));
-  const auto times = layout.all_reduce(groups, std::vector<Bytes>(groups.size(), boundary),
-                                       assumptions.link_fraction);
+  const auto times =
+      all_reduce(layout, groups, std::vector<Bytes>(groups.size(), boundary), assumptions);
   for (std::size_t i = 0; i < times.size(); ++i) {
     Duration& most = slowest[i / layout.width()];
     most = std::max(most, times[i]);
@@ -300,7 +319,7 @@ class Pricing {
       }
       most = std::max(most, gradients.back());
     }
-    const auto times = layout_.all_reduce(groups, gradients, assumptions_.link_fraction);
+    const auto times = all_reduce(layout_, groups, gradients, assumptions_);
     for (std::size_t i = 0; i < times.size(); ++i) {
       Duration& reduce = costs_.parts[id_at<PartId>(i / layout_.tensor())].reduce;
       reduce = std::max(reduce, times[i]);

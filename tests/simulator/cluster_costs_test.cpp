@@ -214,6 +214,29 @@ TEST(ClusterCosts, AGroupSumsWhatItsLayersMakeAndGathersWhatItIsSent) {
   EXPECT_EQ(costs.parts[PartId{0}].reduce, Duration{});  // one pipeline
 }
 
+TEST(ClusterCosts, MeasuredConstantsPriceSums) {
+  const Cluster cluster(two_nodes());
+  const Plan plan = two_stages();
+  AnalyticAssumptions measured = exactly();
+  measured.collectives = CollectiveConstants{.launch_s = 1.0,
+                                             .node_hop_s = 3.0,
+                                             .simple_s = 7.0,
+                                             .low_latency_bytes_per_s = 1e-9,  // never chosen
+                                             .within_node_bytes_per_s = 10.0,
+                                             .between_nodes_bytes_per_s = 2.0};
+  const auto first_sum = [&](const AnalyticAssumptions& assumptions, DeviceOrder order) {
+    const ClusterLayout layout(cluster, 2, 2, order);
+    const StageCosts costs =
+        cluster_costs(plan, make_schedule(plan).placement, layout, assumptions);
+    return to_seconds(costs.parts[PartId{0}].reduce);
+  };
+  const double bytes = 4.0 * ((16 + 8) * 4 + 4 * 16 + 6 * 4);
+  // Side by side: all bytes at 10 a second; else two hops at least, and the one way out of each.
+  EXPECT_NEAR(first_sum(measured, DeviceOrder::replicas_first), 1 + 7 + bytes / 10, 1e-3);
+  EXPECT_NEAR(first_sum(measured, DeviceOrder::stages_first), 1 + 2 * 3 + 7 + bytes / 2, 1e-3);
+  EXPECT_NEAR(first_sum(exactly(), DeviceOrder::replicas_first), bytes / 100, 1e-3);
+}
+
 TEST(ClusterCosts, AStageIsAsSlowAsItsSlowestReplica) {
   ClusterSpec spec = two_nodes();
   DeviceSpec slow = spec.devices[0];

@@ -1,0 +1,43 @@
+#pragma once
+// The constants of collective_model.h from measured all-reduces.
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/collectives.h"
+#include "core/units.h"
+
+namespace tandem {
+
+/// An all-reduce as it was measured. REQUIRES: more than one device, bytes and time above 0.
+struct AllReduceMeasurement {
+  CollectiveGroup group;
+  Bytes bytes = 0;
+  Duration time{};
+};
+
+/// Prediction over measurement, less 1.
+double relative_error(const CollectiveConstants& constants,
+                      const AllReduceMeasurement& measurement);
+/// Mean of the absolute relative errors. REQUIRES: there are measurements.
+double mean_error(const CollectiveConstants& constants,
+                  std::span<const AllReduceMeasurement> measurements);
+
+/// What measurements lack to say all constants: those within a node, those over several, or enough
+/// of both. Empty: nothing.
+std::string lacking(std::span<const AllReduceMeasurement> measurements);
+
+/// The constants of least mean error: the logarithms of all six by Nelder and Mead's simplex, six
+/// times anew around the best so far, from what the extremes of the measurements say. The same
+/// every time. REQUIRES: nothing is lacking.
+CollectiveConstants fit_collectives(std::span<const AllReduceMeasurement> measurements);
+
+/// Mean error of what no fit has seen: of each fold by constants fitted to the others. `folds` says
+/// which one each measurement is in. Folds without which something is lacking don't count; empty:
+/// that is all of them.
+std::optional<double> held_out_error(std::span<const AllReduceMeasurement> measurements,
+                                     std::span<const std::size_t> folds);
+
+}  // namespace tandem

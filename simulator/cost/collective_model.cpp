@@ -1,0 +1,76 @@
+#include "simulator/cost/collective_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/error.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr double kLongest = 86'400.0;  // a day
+
+/// What each of n devices sends of a byte in a reduce-scatter and an all-gather around them.
+double around(std::int64_t devices) {
+  const auto n = static_cast<double>(devices);
+  return 2.0 * (n - 1.0) / n;
+}
+
+}  // namespace
+
+AlgorithmCost algorithm_cost(CollectiveAlgorithm algorithm, const CollectiveConstants& constants,
+                             const CollectiveGroup& group, double bytes) {
+  const std::int64_t nodes = group.nodes;
+  const double within = constants.within_node_bytes_per_s;
+  const double between =
+      constants.between_nodes_bytes_per_s * static_cast<double>(group.least_per_node);
+  const double slowest = nodes > 1 ? std::min(within, between) : within;
+  switch (algorithm) {
+    case CollectiveAlgorithm::ring:
+      return {2 * (nodes - 1), around(group.devices) * bytes / slowest};
+    case CollectiveAlgorithm::tree: {
+      const auto levels = std::bit_width(static_cast<std::uint64_t>(nodes - 1));
+      return {2 * static_cast<std::int64_t>(levels), 2.0 * bytes / slowest};
+    }
+    case CollectiveAlgorithm::hierarchical:
+      break;
+  }
+  return {2 * (nodes - 1),
+          around(group.least_per_node) * bytes / within + around(nodes) * bytes / between};
+}
+
+double all_reduce_seconds(const CollectiveConstants& constants, const CollectiveGroup& group,
+                          double bytes) {
+  TANDEM_CHECK(group.nodes >= 1 && group.least_per_node >= 1 && group.devices >= group.nodes,
+               group.devices, group.nodes, group.least_per_node);
+  if (group.devices == 1) return 0.0;
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const CollectiveAlgorithm algorithm : kCollectiveAlgorithms) {
+    const AlgorithmCost cost = algorithm_cost(algorithm, constants, group, bytes);
+    const double low_latency = bytes / constants.low_latency_bytes_per_s;
+    const double simple = constants.simple_s + cost.moving_s;
+    fastest = std::min(fastest, static_cast<double>(cost.node_hops) * constants.node_hop_s +
+                                    low_latency * simple / (low_latency + simple));
+  }
+  return std::max(static_cast<double>(group.per_thread) * constants.launch_s,
+                  constants.launch_s + fastest);
+}
+
+Duration all_reduce_time(const CollectiveConstants& constants, const CollectiveGroup& group,
+                         Bytes bytes) {
+  const double seconds = all_reduce_seconds(constants, group, static_cast<double>(bytes));
+  if (!(seconds <= kLongest)) {
+    throw InputError(fmt::format(
+        "an all-reduce of {} bytes over {} devices would take {:.3g} s: expected at most a day",
+        bytes, group.devices, seconds));
+  }
+  return Duration(std::llround(seconds * 1e9));
+}
+
+}  // namespace tandem
