@@ -1,6 +1,6 @@
 #pragma once
 // Text read a line and a word at a time, with complaints that point into it. For
-// core/notation_parser.cpp.
+// core/notation_parser.cpp and core/nccl_tests.cpp.
 
 #include <cstddef>
 #include <cstdint>

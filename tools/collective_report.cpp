@@ -68,7 +68,8 @@ struct Report {
 };
 
 Report report_of(const Measured& all) {
-  Report report{.constants = fit_collectives(all.out_of_place)};
+  Report report;
+  report.constants = fit_collectives(all.out_of_place);
   for (const AllReduceMeasurement& one : all.out_of_place)
     report.errors.push_back(relative_error(report.constants, one));
   report.mean = mean_error(report.constants, all.out_of_place);
