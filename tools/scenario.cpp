@@ -160,6 +160,7 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
     Table<StageId, HeldActivation> held;
     for (const PartId part : placement.part) held.push_back(priced.costs.held[part]);
     scenario.memory = activation_memory(scenario.program, held);
+    scenario.held = std::move(held);
   }
   scenario.capacity = capacity_of_each(options, placement.devices);
   scenario.costs = price(scenario.program, cost_model(placement, std::move(priced.costs.times)));
@@ -295,7 +296,6 @@ void add_scenario_options(Options& options) {
   add_perturbation_options(options);
   options.flag("contention",
                "on a cluster: transfers and sums share links at max-min fair rates, through time");
-  options.absent("report");
 }
 
 Scenario make_scenario(const Options& options) {

@@ -36,10 +36,13 @@ struct Scenario {
   double activation_after_input = 1.0;                   // G/A
   std::optional<Table<DeviceId, MemoryByClass>> memory;  // absent: nothing is known in bytes
   std::optional<Table<DeviceId, Bytes>> capacity;
-  std::optional<Table<StageId, Bytes>> stash;  // bytes of one microbatch, for the trace's curve
-  std::optional<OrderSearch> search;           // of the schedule `search`
-  std::optional<ClusterUse> use = {};          // of a model on a cluster
-  std::optional<Network> network = {};         // with --contention: what shares links
+  // What a stage keeps of one microbatch, for curves: `stash` where its slots are known, `held`
+  // where only activations are given, in bytes; where `memory` is there, one of them is.
+  std::optional<Table<StageId, Bytes>> stash;
+  std::optional<Table<StageId, HeldActivation>> held = {};
+  std::optional<OrderSearch> search;    // of the schedule `search`
+  std::optional<ClusterUse> use = {};   // of a model on a cluster
+  std::optional<Network> network = {};  // with --contention: what shares links
   Json config, assumptions;
 };
 

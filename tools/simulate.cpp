@@ -12,6 +12,7 @@
 #include "tools/keep_memory.h"
 #include "tools/machine.h"
 #include "tools/output_file.h"
+#include "tools/report.h"
 #include "tools/scenario.h"
 #include "tools/schedule_comparison.h"
 #include "tools/sensitivity_report.h"
@@ -25,7 +26,16 @@ namespace tandem::tools {
 namespace {
 
 constexpr std::int64_t kMostBatches = 1'000'000'000'000;
-constexpr double kMostRecordedOps = 20e6;
+constexpr double kMostRecordedOps = 20e6, kMostReportedOps = 500e3;
+
+void check_size(const Scenario& scenario, const Options& options, std::int64_t batches) {
+  const auto size = static_cast<double>(scenario.program.size());
+  const double most = options.has("report") ? kMostReportedOps : kMostRecordedOps;
+  if (size * static_cast<double>(batches) <= most) return;
+  throw InputError(fmt::format("{} of {} batches is too large: at most {:.0f}",
+                               options.has("report") ? "a report" : "a picture or a trace", batches,
+                               most / size));
+}
 
 void write_trace(const std::string& path, const Scenario& scenario, const Timeline& timeline) {
   TraceRun run{.timeline = &timeline, .label = {}, .memory = {}};
@@ -47,6 +57,8 @@ int run_simulate(const Arguments& arguments) {
   add_scenario_options(options);
   options.value("batches", "N", "length of the run (default 1)")
       .value("trace", "FILE", "write the timeline as a Chrome trace (.json or .json.gz)")
+      .value("report", "FILE",
+             "write timeline, memory, table and what-ifs as a page (.html), or as a picture (.svg)")
       .flag("picture", "draw the timeline")
       .flag("sensitivity",
             "name the bottleneck, and what 1 % faster devices, links and ops would gain");
@@ -56,21 +68,17 @@ int run_simulate(const Arguments& arguments) {
   request.batches = options.integer("batches", 1, kMostBatches, 1);
   if (names_several_schedules(options)) return compare_schedules(options, request.batches);
   if (options.has("trace")) check_can_write(options.text("trace"));
-  request.record = options.has("picture") || options.has("trace");
+  if (options.has("report")) check_can_report(options.text("report"));
+  request.record = options.has("picture") || options.has("trace") || options.has("report");
   Scenario scenario = make_scenario(options);
   request.activation_after_input = scenario.activation_after_input;
-  const double ops =
-      static_cast<double>(scenario.program.size()) * static_cast<double>(request.batches);
-  if (request.record && ops > kMostRecordedOps) {
-    throw InputError(fmt::format("a picture or a trace of {} batches is too large: at most {:.0f}",
-                                 request.batches,
-                                 kMostRecordedOps / static_cast<double>(scenario.program.size())));
-  }
+  if (request.record) check_size(scenario, options, request.batches);
   const SimulationResult result = simulate(scenario, request);
   std::optional<Sensitivities> sensitivities;
   if (options.has("sensitivity"))
     sensitivities = sensitivities_of(scenario, result, request.batches);
   if (options.has("trace")) write_trace(options.text("trace"), scenario, *result.timeline);
+  if (options.has("report")) write_report(options, arguments, scenario, result, request);
   scenario.config["batches"] = request.batches;
   const auto exit_code = [&] { return scenario.search ? search_exit_code(*scenario.search) : 0; };
   if (options.has("json")) {

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/versions.h"
 #include "traces/atomic_file.h"
+#include "traces/chart.h"
 #include "traces/curves.h"
 
 namespace tandem {
@@ -79,19 +80,6 @@ std::string title(OpKind kind) {
 std::string_view category(OpKind kind) {
   if (is_optimizer(kind)) return "optimizer";
   return is_compute(kind) ? "compute" : "comm";
-}
-
-std::string lane_title(const Lane& lane) {
-  std::string text = words(name(lane.kind));
-  if (lane.kind == LaneKind::send_activation || lane.kind == LaneKind::send_gradient ||
-      lane.kind == LaneKind::send_stash) {
-    text += fmt::format(" to {}", index(lane.peer));
-  }
-  if (lane.kind == LaneKind::receive_activation || lane.kind == LaneKind::receive_gradient ||
-      lane.kind == LaneKind::receive_stash) {
-    text += fmt::format(" from {}", index(lane.peer));
-  }
-  return text;
 }
 
 class TraceWriter {

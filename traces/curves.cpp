@@ -1,6 +1,7 @@
 #include "traces/curves.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
@@ -36,6 +37,7 @@ Curve integrate(std::vector<Change> changes) {
 /// What one microbatch did on one stage.
 struct Life {
   std::optional<Duration> forward, recompute;  // starts
+  std::optional<Duration> input_gradient;      // end
   std::optional<Duration> gradient;            // end of the last op that makes weight gradients
   struct Move {
     Duration start{}, end{};
@@ -56,6 +58,7 @@ Lives lives_of(const Program& program, const Timeline& timeline) {
       if (op.kind == OpKind::recompute) life.recompute = span.start;
       if (op.kind == OpKind::evict) life.evict = {span.start, span.end};
       if (op.kind == OpKind::load) life.load = {span.start, span.end};
+      if (makes_input_gradient(op.kind)) life.input_gradient = span.end;
       if (makes_weight_gradient(op.kind)) {
         life.gradient = std::max(life.gradient.value_or(span.end), span.end);
       }
@@ -140,6 +143,38 @@ Curves curves_of(const Program& program, const Timeline& timeline,
     curves.versions.push_back(held(versions));
   }
   return curves;
+}
+
+Table<DeviceId, Curve> held_over_time(const Program& program, const Timeline& timeline,
+                                      const Table<StageId, HeldActivation>& held) {
+  const Placement& placement = program.placement();
+  TANDEM_CHECK(held.size() == placement.stages(), held.size());
+  Table<DeviceId, std::vector<Change>> changes(placement.devices);
+  for (const auto& [key, life] : lives_of(program, timeline)) {
+    const DeviceId device = placement.device[key.first];
+    const auto all = static_cast<Bytes>(std::llround(held[key.first].all));
+    const auto rest = static_cast<Bytes>(std::llround(held[key.first].after_input));
+    std::optional<Duration> made = life.forward;
+    if (life.evict) {
+      hold(changes[device], made, life.evict->end, all);
+      hold(changes[placement.partner[device]], life.evict->start,
+           life.load ? std::optional(life.load->end) : std::nullopt, all);
+      made = life.load ? std::optional(life.load->start) : std::nullopt;
+    }
+    hold(changes[device], made, life.input_gradient, all);
+    if (made && life.input_gradient) {
+      hold(changes[device], std::max(*made, *life.input_gradient), life.gradient, rest);
+    }
+  }
+  Table<DeviceId, Curve> curves;
+  for (auto& of : changes) curves.push_back(integrate(std::move(of)));
+  return curves;
+}
+
+std::int64_t peak_of(const Curve& curve) {
+  std::int64_t peak = 0;
+  for (const Step& step : curve) peak = std::max(peak, step.value);
+  return peak;
 }
 
 }  // namespace tandem

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/memory.h"
 #include "core/program.h"
 #include "core/table.h"
 #include "core/timeline.h"
@@ -33,5 +34,14 @@ struct Curves {
 /// known) or has a row a stage.
 Curves curves_of(const Program& program, const Timeline& timeline,
                  const Table<StageId, Bytes>& stash_bytes);
+
+/// peak_held() in time, rounded to bytes: `all` from the forward, whether or not it is recomputed,
+/// `after_input` from the input-gradient to the weight-gradient. Where nothing is evicted no device
+/// ever holds more than its peak, and in a run long enough it comes to hold that.
+Table<DeviceId, Curve> held_over_time(const Program& program, const Timeline& timeline,
+                                      const Table<StageId, HeldActivation>& held);
+
+/// The largest value of a curve.
+std::int64_t peak_of(const Curve& curve);
 
 }  // namespace tandem

@@ -286,8 +286,8 @@ TEST_F(Simulate, OrdersAnAutomaticScheduleByTheCostsGiven) {
 }
 
 TEST_F(Simulate, OptionsOfTheContractAreNotUnknown) {
-  expect_error(kGolden + " --report x.html", 2,
-               "error: tandem simulate: --report is not in this version");
+  expect_error(kGolden + " --slices 2", 2,
+               "error: tandem simulate: --slices is not in this version");
 }
 
 TEST_F(Simulate, AFailureIsAnObjectToo) {

@@ -1,10 +1,13 @@
 #include "traces/curves.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/lower.h"
+#include "core/schedule.h"
 #include "tests/traces/tiny_runs.h"
 
 namespace tandem::testing {
@@ -74,6 +77,53 @@ TEST(Curves, KeepWhatNoBackwardReleases) {
   const Program program = on_one_device(1, {op(forward, 0)});
   const Curves curves = curves_of(program, tiny_timeline(program, 3, kUnitCosts), {});
   EXPECT_EQ(curves.in_flight[DeviceId{0}].back().value, 3);
+}
+
+/// A run long enough that every ring of slots has been filled.
+Timeline long_run(const Program& program) { return tiny_timeline(program, 4, kUnitCosts); }
+
+Program lowered(std::string_view schedule) {
+  return lower(make_schedule(find_schedule(schedule), {.devices = 4, .microbatches = 8}));
+}
+
+TEST(Curves, OfWhatIsHeldReachThePeakOfTheOrder) {
+  for (const std::string_view schedule : {"gpipe", "1f1b", "1f1b-eager", "interleaved", "2bw",
+                                          "zb-h1", "zb-h2", "zbv", "v-half", "chimera"}) {
+    const Program program = lowered(schedule);
+    const Table<StageId, HeldActivation> held(program.placement().stages(), {1000.0, 300.0});
+    const Table<DeviceId, double> peaks = peak_held(program, held);
+    const Table<DeviceId, Curve> curves = held_over_time(program, long_run(program), held);
+    for (const DeviceId device : ids(curves)) {
+      EXPECT_EQ(static_cast<double>(peak_of(curves[device])), peaks[device])
+          << schedule << " " << index(device);
+    }
+  }
+}
+
+// With the weight-gradient's part kept no longer, less is held: the curve follows the bytes.
+TEST(Curves, OfWhatIsHeldFollowTheWeightGradientsPart) {
+  const Program program = lowered("zb-h1");
+  const auto peak_at = [&](double rest) {
+    const Table<StageId, HeldActivation> held(program.placement().stages(), {1000.0, rest});
+    return peak_of(held_over_time(program, long_run(program), held)[DeviceId{3}]);
+  };
+  EXPECT_LT(peak_at(0.0), peak_at(1000.0));
+}
+
+TEST(Curves, OfStashesReachTheirSlots) {
+  for (const std::string_view schedule : {"gpipe", "1f1b", "1f1b-eager", "interleaved", "2bw"}) {
+    const Program program = lowered(schedule);
+    const Table<StageId, Bytes> stash(program.placement().stages(), 100);
+    const Curves curves = curves_of(program, long_run(program), stash);
+    const SlotCounts slots = count_slots(program);
+    Table<DeviceId, Bytes> allocated(4, 0);
+    for (const StageId stage : ids(slots))
+      allocated[program.placement().device[stage]] += 100 * slots[stage][SlotKind::stash];
+    for (const DeviceId device : ids(allocated)) {
+      EXPECT_EQ(peak_of(curves.activation_bytes[device]), allocated[device])
+          << schedule << " " << index(device);
+    }
+  }
 }
 
 TEST(Curves, OfAnEmptyTimelineAreFlat) {

@@ -1,0 +1,192 @@
+// The page of a report in a real browser, headless: it draws every box without an error, its slider
+// and keys do what they say, and many boxes are drawn in time.
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+constexpr const char* kBrowser = "/usr/bin/chromium";
+
+/// At the end of the page: uses it as a person would, and writes what it saw into attributes.
+constexpr std::string_view kDriver = R"(<script>
+{
+const seen = document.documentElement.dataset;
+const press = (key) => element("timeline").dispatchEvent(new KeyboardEvent("keydown", { key }));
+const slide = (id, value) => {
+  element(id).value = value;
+  element(id).dispatchEvent(new Event("input"));
+};
+const middleOf = (box) => {
+  const { boxes, rows } = current.frame;
+  const above = rows[rowOf(current.frame, box)].y + 2;  // the number
+  return [timeX((boxes.start[box] + boxes.end[box]) / 2), above];
+};
+const colourAt = (x, y) => {
+  const pixel = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const density = devicePixelRatio;
+  pixel.drawImage(timeline.canvas, x * density, y * density, 1, 1, 0, 0, 1, 1);
+  const { data } = pixel.getImageData(0, 0, 1, 1);
+  return "#" + [...data].slice(0, 3).map((of) => of.toString(16).padStart(2, "0")).join("");
+};
+
+// The forwards of a lane are where they should be, and in their colour.
+let wrong = 0, looked = 0;
+for (let box = 0; box < Math.min(current.frame.count, 200); box++) {
+  const [x, y] = middleOf(box);
+  const wide = timeX(current.frame.boxes.end[box]) - timeX(current.frame.boxes.start[box]) > 8;
+  if (kindOf(current.frame, box) !== "forward" || !wide) continue;
+  looked++;
+  if (colourAt(x, y) !== kinds.forward.colour) wrong++;
+}
+Object.assign(seen, { looked, wrong });
+
+// At a point of a box the tooltip tells of it.
+const where = timeline.canvas.getBoundingClientRect();
+const [x, y] = middleOf(0);
+element("timeline").dispatchEvent(
+  new PointerEvent("pointermove", { clientX: where.left + x, clientY: where.top + y }));
+seen.tooltip = element("tooltip").textContent;
+
+press(".");
+press(".");
+seen.chosen = element("chosen").textContent;
+const before = view.end - view.start;
+press("+");
+seen.zoomed = (before / (view.end - view.start)).toFixed(2);
+press("0");
+
+seen.fact = element("facts").textContent;
+seen.positions = element("slider-0").max;
+slide("slider-0", element("slider-0").max);
+seen.changedFrame = seen.frame;
+seen.changedFact = element("facts").textContent;
+seen.changedBoxes = seen.boxes;
+slide("slider-0", 3);
+seen.backFrame = seen.frame;
+
+// Until the pixels are there, not only until the commands are given.
+const times = [];
+for (let i = 0; i < 9; i++) {
+  const begin = performance.now();
+  view.end -= (view.end - view.start) * 0.01;
+  draw();
+  colourAt(0, 0);
+  times.push(performance.now() - begin);
+}
+seen.median = times.sort((a, b) => a - b)[4].toFixed(1);
+seen.columns = document.querySelectorAll("#table thead th").length;
+seen.cells = document.querySelectorAll("#table tbody td").length;
+}
+</script>
+)";
+
+class ReportInABrowser : public CommandLine {
+ protected:
+  void SetUp() override {
+    if (std::filesystem::exists(kBrowser)) return;
+    ASSERT_EQ(std::getenv("CI"), nullptr) << "chromium is not installed";
+    GTEST_SKIP() << "chromium is not installed";
+  }
+
+  struct Page {
+    std::map<std::string, std::string> attributes;  // of the root element
+    std::string console;
+    std::string operator[](const std::string& name) const {
+      const auto found = attributes.find(name);
+      return found == attributes.end() ? "missing" : found->second;
+    }
+    double number(const std::string& name) const {
+      return std::strtod((*this)[name].c_str(), nullptr);
+    }
+  };
+
+  /// Opens the page of a command, with `driver` at its end.
+  Page open(const std::string& line, std::string_view driver = kDriver) const {
+    const Ran made = tandem(line + " --report r.html");
+    EXPECT_EQ(made.code, 0) << made.err;
+    write("driven.html", with(read("r.html"), "</body>", std::string(driver) + "</body>"));
+    RunOptions options;
+    options.folder = folder();
+    const Ran ran = run_command(
+        {kBrowser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+         "--no-first-run", "--window-size=1280,1000", "--enable-logging=stderr",
+         "--user-data-dir=" + (folder() / "profile").string(), "--dump-dom",
+         "file://" + (folder() / "driven.html").string()},
+        options);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    Page page{.attributes = {}, .console = {}};
+    for (std::size_t at = ran.err.find("CONSOLE"); at != std::string::npos;
+         at = ran.err.find("CONSOLE", at + 1)) {
+      page.console += ran.err.substr(at, ran.err.find('\n', at) - at) + "\n";
+    }
+    read_attributes(ran.out.substr(0, ran.out.find("<head>")), page);
+    return page;
+  }
+
+ private:
+  static void read_attributes(std::string_view tag, Page& page) {
+    constexpr std::string_view kOpen = " data-";
+    for (std::size_t at = tag.find(kOpen); at != std::string_view::npos; at = tag.find(kOpen, at)) {
+      at += kOpen.size();
+      const std::size_t equal = tag.find("=\"", at), end = tag.find('"', equal + 2);
+      if (equal == std::string_view::npos || end == std::string_view::npos) return;
+      page.attributes.emplace(tag.substr(at, equal - at), tag.substr(equal + 2, end - equal - 2));
+      at = end;
+    }
+  }
+};
+
+TEST_F(ReportInABrowser, DrawsAndAnswers) {
+  const Page page = open(
+      "simulate --schedule 2bw --devices 4 --microbatches 8 --forward 1ms --backward 2ms "
+      "--transfer 100us --batches 3 --activation-bytes 10MiB --memory 64MiB");
+  EXPECT_EQ(page["errors"], "0");
+  EXPECT_EQ(page.console, "");
+  EXPECT_EQ(page.number("boxes"), 4 * 3 * 8 * 2 + 3 * 3 * 8 * 2 * 2 + 4 * 3);
+  EXPECT_GT(page.number("looked"), 20);
+  EXPECT_EQ(page["wrong"], "0");
+  EXPECT_THAT(page["tooltip"], HasSubstr("forward of microbatch 0, stage 0"));
+  EXPECT_THAT(page["chosen"], HasSubstr("forward of microbatch 1, stage 0"));
+  EXPECT_EQ(page["zoomed"], "1.40");
+  EXPECT_EQ(page["positions"], "5");
+  EXPECT_NE(page["changed-frame"], "0");
+  EXPECT_NE(page["changed-fact"], page["fact"]);
+  EXPECT_THAT(page["changed-fact"], HasSubstr("+"));
+  EXPECT_EQ(page["changed-boxes"], page["boxes"]);
+  EXPECT_EQ(page["back-frame"], "0");
+  EXPECT_EQ(page.number("cells"), 4 * page.number("columns"));
+  EXPECT_GT(page.number("columns"), 10);
+}
+
+TEST_F(ReportInABrowser, DrawsTenThousandBoxesInTime) {
+  const Page page = open(
+      "simulate --schedule 1f1b --devices 8 --microbatches 240 --forward 1ms --backward 2ms "
+      "--transfer 100us");
+  EXPECT_EQ(page["errors"], "0");
+  EXPECT_EQ(page.console, "");
+  EXPECT_EQ(page.number("boxes"), 8 * 240 * 2 + 7 * 240 * 2 * 2 + 8);
+  EXPECT_GT(page.number("boxes"), 10'000);
+  EXPECT_GT(page.number("median"), 0.0);
+  EXPECT_LT(page.number("median"), 500.0);  // on a machine busy with other tests
+}
+
+// The two ways in which a fault of the page would show.
+TEST_F(ReportInABrowser, SeesErrorsWhereThereAreSome) {
+  const Page page =
+      open("simulate --schedule 1f1b --devices 2 --microbatches 2 --forward 1ms --backward 2ms",
+           "<script>console.error('planted');</script><script>nothing.at.all;</script>");
+  EXPECT_EQ(page["errors"], "1");
+  EXPECT_THAT(page.console, HasSubstr("planted"));
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,183 @@
+// simulate --report: what is in the page is what --json says, and each what-if is a simulation.
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+const std::string kRun =
+    "simulate --schedule 2bw --devices 4 --microbatches 8 --forward 1ms --backward 2ms "
+    "--transfer 100us --batches 3 --activation-bytes 10MiB --memory 64MiB";
+
+class ReportFile : public CommandLine {
+ protected:
+  /// The data of the page that the command makes.
+  Json page(const std::string& line) const {
+    const Ran ran = tandem(line + " --report r.html");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    const std::string text = read("r.html");
+    constexpr std::string_view kOpen = R"(<script type="application/json" id="data">)";
+    const std::size_t first = text.find(kOpen) + kOpen.size();
+    return Json::parse(text.substr(first, text.find("</script>", first) - first));
+  }
+
+  static double sum(const Json& column) {
+    double all = 0.0;
+    for (const Json& value : column) all += value.get<double>();
+    return all;
+  }
+
+  /// Frame of a what-if's position, by their names; null where there is none.
+  static Json frame(const Json& data, const std::string& question, const std::string& label) {
+    for (const Json& asked : data["what_if"]) {
+      if (asked["name"] != question) continue;
+      for (const Json& at : asked["frames"]) {
+        const Json& found = data["frames"][at.get<std::size_t>()];
+        if (found["label"] == label) return found;
+      }
+    }
+    return {};
+  }
+
+  static double makespan(const Json& frame) { return frame["facts"][0]["number"]; }
+};
+
+TEST_F(ReportFile, SaysWhatTheResultSays) {
+  const Json data = page(kRun);
+  const Json result = json_of(kRun + " --json")["result"];
+  const Json& frame = data["frames"][0];
+  EXPECT_EQ(makespan(frame), result["makespan_s"]);
+  EXPECT_EQ(frame["length"].get<double>() / 1e9, result["makespan_s"]);
+  double bubble = 0.0;
+  for (const Json& device : result["devices"]) bubble += device["bubble_s"].get<double>();
+  EXPECT_NEAR(sum(frame["idle"]["length"]) * 1e-9, bubble, 1e-12);
+  // 4 devices of 3 batches of 8: forward, backward, a transfer on 2 lanes each way over 3 links,
+  // and an update a batch.
+  EXPECT_EQ(frame["boxes"]["type"].size(), 4 * 3 * 8 * 2 + 3 * 3 * 8 * 2 * 2 + 4 * 3);
+  for (std::size_t device = 0; device < 4; ++device) {
+    const Json& held = frame["memory"]["devices"][device];
+    const Json& values = held["curve"]["value"];
+    EXPECT_EQ(*std::max_element(values.begin(), values.end()),
+              result["devices"][device]["peak_bytes"]);
+    EXPECT_EQ(held["peak"], result["devices"][device]["peak_bytes"]);
+    EXPECT_EQ(held["capacity"], 64 << 20);
+  }
+}
+
+TEST_F(ReportFile, SaysTheCommandThatMadeIt) {
+  EXPECT_EQ(page(kRun)["command"], "tandem " + kRun + " --report r.html");
+  EXPECT_EQ(tandem({"simulate", "--schedule", "1f1b", "--devices", "2", "--microbatches", "2",
+                    "--forward", "1 ms", "--backward", "1ms", "--report", "it's.html"})
+                .code,
+            0);
+  EXPECT_THAT(read("it's.html"),
+              HasSubstr(R"(--forward '1 ms' --backward 1ms --report 'it'\\''s)"));
+}
+
+TEST_F(ReportFile, EachWhatIfIsASimulation) {
+  const Json data = page(kRun);
+  const auto simulated = [&](const std::string& line) {
+    return json_of(line + " --json")["result"]["makespan_s"].get<double>();
+  };
+  const std::string links = "Transfers and sums take";
+  EXPECT_EQ(makespan(frame(data, links, "\u00d7 4")),
+            simulated(with(kRun, "--transfer 100us", "--transfer 400us")));
+  EXPECT_EQ(makespan(frame(data, links, "\u00d7 0")),
+            simulated(with(kRun, "--transfer 100us", "--transfer 0us")));
+  EXPECT_EQ(makespan(frame(data, "Microbatches a batch", "16")),
+            simulated(with(kRun, "--microbatches 8", "--microbatches 16")));
+  EXPECT_EQ(makespan(frame(data, "Schedule", "gpipe")),
+            simulated(with(kRun, "--schedule 2bw", "--schedule gpipe")));
+  EXPECT_GT(makespan(frame(data, links, "\u00d7 4")), makespan(data["frames"][0]));
+  EXPECT_TRUE(frame(data, "Schedule", "no-such").is_null());
+}
+
+TEST_F(ReportFile, OfTransfersThatTakeNoTimeAsksWhatIfTheyDid) {
+  const std::string line = with(kRun, "--transfer 100us ", "");
+  const Json data = page(line);
+  EXPECT_EQ(makespan(frame(data, "A transfer takes, of a forward", "10 %")),
+            makespan(page(kRun)["frames"][0]));
+}
+
+TEST_F(ReportFile, OfAPlanAndOfAClusterHoldTheirMemory) {
+  write_plan();
+  for (const std::string line :
+       {"simulate plan.json --batches 3 --memory 1MiB",
+        "simulate --model gpt-2.2b --cluster p3.16xlarge --schedule 2bw --depth 8 --width 1 "
+        "--microbatch-size 8 --recompute full --global-batch 64"}) {
+    const Json data = page(line), result = json_of(line + " --json")["result"];
+    for (std::size_t device = 0; device < result["devices"].size(); ++device) {
+      const Json& held = data["frames"][0]["memory"]["devices"][device];
+      const Json& values = held["curve"]["value"];
+      const double most = *std::max_element(values.begin(), values.end());
+      EXPECT_EQ(held["peak"], result["devices"][device]["peak_bytes"]) << line;
+      EXPECT_EQ(sum(held["bands"]) + most, held["peak"].get<double>()) << line;
+    }
+  }
+}
+
+TEST_F(ReportFile, OfManyBoxesLeavesWhatIfsOut) {
+  const Json data =
+      page("simulate --schedule 1f1b --devices 4 --microbatches 1500 --forward 1ms --backward 2ms");
+  std::size_t boxes = 0;
+  for (const Json& frame : data["frames"]) boxes += frame["boxes"]["type"].size();
+  EXPECT_GT(data["frames"].size(), 1U);
+  EXPECT_LT(boxes, 220'000U);
+  EXPECT_TRUE(frame(data, "Microbatches a batch", "6000").is_null());
+}
+
+TEST_F(ReportFile, IsAPictureByItsName) {
+  EXPECT_EQ(tandem(kRun + " --report r.svg").code, 0);
+  EXPECT_THAT(read("r.svg"), StartsWith("<svg "));
+  EXPECT_THAT(read("r.svg"), HasSubstr("<desc id=\"description\">tandem " + kRun));
+}
+
+// UPDATE=1 draws it anew.
+TEST_F(ReportFile, OfTheReadmeIsWhatTheToolDraws) {
+  const std::filesystem::path root = TANDEM_SOURCE_DIR, drawn = root / "tools/report.svg";
+  const auto text = [](const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(file), {}};
+  };
+  const std::string readme = text(root / "README.md");
+  constexpr std::string_view kEnd = " --report report.svg\n";
+  const std::size_t end = readme.find(kEnd);
+  ASSERT_NE(end, std::string::npos);
+  const std::size_t first = readme.rfind("tandem simulate", end) + 7;
+  EXPECT_EQ(tandem(readme.substr(first, end - first) + " --report report.svg").code, 0);
+  if (std::getenv("UPDATE") != nullptr)
+    std::ofstream(drawn, std::ios::binary) << read("report.svg");
+  EXPECT_TRUE(read("report.svg") == text(drawn)) << "UPDATE=1 draws it anew";
+  EXPECT_THAT(readme, HasSubstr("](tools/report.svg)"));
+}
+
+TEST_F(ReportFile, IsRefusedBeforeTheWork) {
+  expect_error(kRun + " --report r.pdf", 2,
+               "error: tandem simulate: --report: expected a name that ends in .html or .svg, "
+               "found \"r.pdf\"");
+  expect_error(kRun + " --report no/r.html", 1,
+               "error: no/r.html: cannot write: No such file or directory");
+  expect_error(with(kRun, "2bw", "2bw,gpipe") + " --report r.html", 2,
+               "error: tandem simulate: --report is for one schedule");
+  EXPECT_THAT(tandem(with(kRun, "--batches 3", "--batches 9999999") + " --report r.svg").err,
+              StartsWith("error: a report of 9999999 batches is too large: at most "));
+  EXPECT_EQ(files(), std::vector<std::string>{});
+}
+
+TEST_F(ReportFile, OnAFullDiskIsAnError) {
+  for (const std::string name : {"full.html", "full.svg"}) {
+    std::filesystem::create_symlink("/dev/full", folder() / name);
+    const Ran ran = tandem(kRun + " --report " + name);
+    EXPECT_EQ(ran.code, 1);
+    EXPECT_EQ(ran.err, "error: " + name + ": cannot write: No space left on device\n");
+  }
+}
+
+}  // namespace
+}  // namespace tandem::testing

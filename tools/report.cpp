@@ -1,0 +1,208 @@
+#include "tools/report.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "tools/interrupt.h"
+#include "tools/machine.h"
+#include "tools/output_file.h"
+#include "tools/simulation_report.h"
+#include "tools/what_if.h"
+#include "traces/report.h"
+
+namespace tandem::tools {
+
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
+
+/// As a shell would read it back.
+std::string quoted(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("-_=./,:+%@").find(char(c)) != std::string::npos;
+  });
+  if (plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string command_line(const Arguments& arguments) {
+  std::string line = "tandem simulate";
+  for (const std::string& word : arguments) line += " " + quoted(word);
+  return line;
+}
+
+std::optional<ChartMemory> chart_memory(const Scenario& scenario, const Timeline& timeline) {
+  if (!scenario.memory) return std::nullopt;
+  ChartMemory memory{.peak = *scenario.memory, .activations = {}, .capacity = scenario.capacity};
+  memory.activations =
+      scenario.held ? held_over_time(scenario.program, timeline, *scenario.held)
+                    : curves_of(scenario.program, timeline, *scenario.stash).activation_bytes;
+  return memory;
+}
+
+std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResult& result) {
+  const double makespan = to_seconds(result.makespan);
+  const double bubble = makespan > 0.0 ? 1.0 - to_seconds(result.ideal) / makespan : 0.0;
+  const double rate = samples_per_s(scenario, result);
+  std::vector<ReportFact> facts{
+      {"this run", print_duration(result.makespan), makespan},
+      {"bubble of it", percent(bubble), bubble},
+      {"a batch, endless run", print_duration(result.cycle / result.cycle_batches),
+       result.period_s()},
+      {"samples/s, endless run", fmt::format("{:.4g}", rate), rate}};
+  if (scenario.use) {
+    const double flops = rate * scenario.use->flops / static_cast<double>(scenario.use->devices);
+    facts.push_back({"TFLOP/s a device", fmt::format("{:.4g}", flops / 1e12), flops});
+  }
+  if (!scenario.memory) return facts;
+  DeviceId fullest{};
+  const auto share = [&](DeviceId device) {
+    const auto bytes = static_cast<double>((*scenario.memory)[device].total());
+    return scenario.capacity ? bytes / static_cast<double>((*scenario.capacity)[device]) : bytes;
+  };
+  for (const DeviceId device : ids(*scenario.memory)) {
+    if (share(device) > share(fullest)) fullest = device;
+  }
+  const Bytes peak = (*scenario.memory)[fullest].total();
+  facts.push_back({"peak memory",
+                   scenario.capacity ? fmt::format("{} of {}", print_bytes(peak),
+                                                   print_bytes((*scenario.capacity)[fullest]))
+                                     : print_bytes(peak),
+                   static_cast<double>(peak)});
+  return facts;
+}
+
+ReportTable table_of(const Scenario& scenario, const SimulationResult& result) {
+  ReportTable table{.columns = {"device", "stages", "busy", "bubble", "of the run",
+                                "exposed transfer", "activations", "versions"},
+                    .rows = {}};
+  if (scenario.memory) {
+    for (const char* column : {"weights", "further versions", "gradients", "optimizer",
+                               "activations held", "buffers", "peak"}) {
+      table.columns.emplace_back(column);
+    }
+  }
+  const bool limited = scenario.memory && scenario.capacity;
+  if (limited) table.columns.insert(table.columns.end(), {"capacity", "fits"});
+  for (const DeviceId device : ids(result.devices)) {
+    const DeviceUse& use = result.devices[device];
+    std::string stages;
+    for (const StageId stage : scenario.program.placement().stages_on(device))
+      stages += fmt::format("{}{}", stages.empty() ? "" : ", ", index(stage));
+    std::vector<std::string> row{
+        fmt::format("{}", index(device)),
+        stages,
+        print_duration(use.busy),
+        print_duration(use.bubble),
+        percent(result.makespan.count() == 0
+                    ? 0.0
+                    : to_seconds(use.bubble) / to_seconds(result.makespan)),
+        print_duration(use.exposed_communication),
+        fmt::format("{:.4g}", use.peak_activations),
+        fmt::format("{}", use.weight_versions)};
+    if (scenario.memory) {
+      const MemoryByClass& of = (*scenario.memory)[device];
+      for (const Bytes bytes : {of.weights, of.versions, of.gradients, of.optimizer, of.activations,
+                                of.buffers, of.total()})
+        row.push_back(print_bytes(bytes));
+    }
+    if (limited) {
+      const Bytes capacity = (*scenario.capacity)[device];
+      row.push_back(print_bytes(capacity));
+      row.emplace_back((*scenario.memory)[device].total() <= capacity ? "yes" : "NO");
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+ReportFrame frame_of(std::string label, const Scenario& scenario, const SimulationResult& result) {
+  const Timeline& timeline = *result.timeline;
+  return {.label = std::move(label),
+          .chart = chart_of(scenario.program, timeline, chart_memory(scenario, timeline)),
+          .facts = facts_of(scenario, result),
+          .table = table_of(scenario, result)};
+}
+
+std::string title_of(const Scenario& scenario) {
+  const Program& program = scenario.program;
+  return fmt::format("{}: {} devices, {} microbatches a batch", program.schedule(),
+                     program.placement().devices, program.microbatches());
+}
+
+/// What the results say, and what they rest on.
+std::vector<std::string> assumptions_of(const Scenario& scenario, const SimulationResult& result) {
+  std::vector<std::string> lines;
+  if (scenario.use) lines = scenario.use->assumptions;
+  for (const auto& [key, value] : scenario.assumptions.items()) {
+    if (scenario.use && key != "lanes" && key != "contention") continue;  // said above, in words
+    const std::string text = value.is_string()
+                                 ? value.get<std::string>()
+                                 : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    lines.push_back(fmt::format("{}: {}", key, text));
+  }
+  for (const std::string& warning : warnings_of(result)) lines.push_back("warning: " + warning);
+  return lines;
+}
+
+void add_what_ifs(WhatIfs& what_ifs, const std::stop_token& stop, Report& report) {
+  for (const WhatIfs::Question& question : what_ifs.questions()) {
+    WhatIf asked{.name = question.name, .asked = question.asked, .frames = {}};
+    for (const WhatIfs::Position& position : question.positions) {
+      if (stop.stop_requested()) throw Interrupted("interrupted: no report was written");
+      if (position.as_asked) {
+        asked.frames.push_back(0);
+        continue;
+      }
+      const auto other = what_ifs.at(position);
+      if (!other) continue;
+      asked.frames.push_back(report.frames.size());
+      report.frames.push_back(frame_of(position.label, other->scenario, other->result));
+    }
+    if (asked.frames.size() > 1) report.what_if.push_back(std::move(asked));
+  }
+}
+
+}  // namespace
+
+void check_can_report(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension();
+  if (ending != ".html" && ending != ".svg") {
+    throw UsageError(fmt::format(
+        "tandem simulate: --report: expected a name that ends in .html or .svg, found \"{}\"",
+        path));
+  }
+  check_can_write(path);
+}
+
+void write_report(const Options& options, const Arguments& arguments, const Scenario& scenario,
+                  const SimulationResult& result, const SimulationRequest& request) {
+  const std::string path = options.text("report");
+  const InterruptGuard interrupt;
+  Report report{.title = title_of(scenario),
+                .summary = scenario.use ? scenario.use->summary : std::string(),
+                .command = command_line(arguments),
+                .tool = tool_name(),
+                .assumptions = assumptions_of(scenario, result),
+                .frames = {},
+                .what_if = {}};
+  report.frames.push_back(frame_of("as asked for", scenario, result));
+  if (std::filesystem::path(path).extension() == ".html") {
+    WhatIfs what_ifs(options, scenario, request, report.frames.front().chart.boxes.size());
+    add_what_ifs(what_ifs, interrupt.token(), report);
+  }
+  tandem::write_report(path, report);
+}
+
+}  // namespace tandem::tools

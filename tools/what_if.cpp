@@ -1,0 +1,173 @@
+#include "tools/what_if.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "tools/schedule_options.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr double kMostBoxes = 200'000;  // of all runs together: about 5 MB of page
+
+bool is_carried(const CostKey& key) { return is_transfer(key.kind) || is_collective(key.kind); }
+
+Duration scaled(Duration time, double factor) {
+  return Duration(std::llround(static_cast<double>(time.count()) * factor));
+}
+
+/// All transfers and sums take `factor` times as long. Of links that are shared, the rates; with
+/// infinite ones nothing is shared.
+Scenario with_links(const Scenario& asked, double factor) {
+  Scenario scenario = asked;
+  for (const CostId cost : ids(scenario.costs)) {
+    if (is_carried(scenario.program.cost_keys()[cost]))
+      scenario.costs[cost] = scaled(scenario.costs[cost], factor);
+  }
+  if (!scenario.network) return scenario;
+  if (factor == 0.0) {
+    scenario.network.reset();
+    return scenario;
+  }
+  for (Network::Link& link : scenario.network->links) link.bytes_per_second /= factor;
+  for (auto& flows : scenario.network->flows) {
+    for (Network::Flow& flow : flows) {
+      flow.latency = scaled(flow.latency, factor);
+      flow.bytes_per_second /= factor;
+    }
+  }
+  return scenario;
+}
+
+/// Each transfer takes a share of the longest forward: for runs whose transfers take no time.
+Scenario with_transfers(const Scenario& asked, double share) {
+  Scenario scenario = asked;
+  Duration forward{};
+  for (const CostId cost : ids(scenario.costs)) {
+    if (scenario.program.cost_keys()[cost].kind == OpKind::forward)
+      forward = std::max(forward, scenario.costs[cost]);
+  }
+  for (const CostId cost : ids(scenario.costs)) {
+    if (is_transfer(scenario.program.cost_keys()[cost].kind))
+      scenario.costs[cost] = scaled(forward, share);
+  }
+  return scenario;
+}
+
+}  // namespace
+
+WhatIfs::WhatIfs(const Options& options, const Scenario& scenario, const SimulationRequest& request,
+                 std::size_t boxes)
+    : options_(options),
+      scenario_(scenario),
+      request_(request),
+      boxes_(static_cast<double>(boxes)),
+      drawn_(boxes_) {
+  ask_about_links();
+  if (scenario.search || !options.words().empty() || options.has("schedule-file")) return;
+  ask_about_amount("microbatches", "Microbatches a batch");
+  ask_about_amount("global-batch", "Samples a batch");
+  ask_about_schedules();
+}
+
+void WhatIfs::ask_about_links() {
+  const auto keys = ids(scenario_.costs);
+  bool any = false, taken = false;
+  for (const CostId cost : keys) {
+    if (!is_carried(scenario_.program.cost_keys()[cost])) continue;
+    any = true;
+    taken = taken || scenario_.costs[cost] > Duration::zero();
+  }
+  if (!any) return;
+  if (taken || scenario_.network) {
+    Question question{.name = "Transfers and sums take", .asked = "\u00d7 1", .positions = {}};
+    for (const double factor : {0.0, 0.25, 0.5, 1.0, 2.0, 4.0}) {
+      question.positions.push_back(
+          {.label = fmt::format("\u00d7 {:g}", factor),
+           .as_asked = factor == 1.0,
+           .scenario = [this, factor] { return with_links(scenario_, factor); }});
+    }
+    return questions_.push_back(std::move(question));
+  }
+  Question question{.name = "A transfer takes, of a forward", .asked = "nothing", .positions = {}};
+  for (const double share : {0.0, 0.05, 0.1, 0.25, 0.5, 1.0}) {
+    question.positions.push_back(
+        {.label = fmt::format("{:g} %", 100.0 * share),
+         .as_asked = share == 0.0,
+         .scenario = [this, share] { return with_transfers(scenario_, share); }});
+  }
+  questions_.push_back(std::move(question));
+}
+
+void WhatIfs::ask_about_amount(const std::string& option, const std::string& name) {
+  if (!options_.has(option)) return;
+  constexpr std::int64_t kMost = 1'000'000'000;
+  const std::int64_t asked = options_.integer(option, 1, kMost, 1);
+  Question question{.name = name, .asked = std::to_string(asked), .positions = {}};
+  constexpr std::array<std::pair<int, int>, 5> kParts{{{1, 4}, {1, 2}, {1, 1}, {2, 1}, {4, 1}}};
+  for (const auto& [times, parts] : kParts) {
+    if (asked % parts != 0) continue;
+    const std::int64_t amount = asked / parts * times;
+    question.positions.push_back({.label = std::to_string(amount),
+                                  .as_asked = amount == asked,
+                                  .boxes = static_cast<double>(times) / parts,
+                                  .scenario = [this, option, amount] {
+                                    Options options = options_;
+                                    options.set(option, std::to_string(amount));
+                                    return make_scenario(options);
+                                  }});
+  }
+  questions_.push_back(std::move(question));
+}
+
+/// Those of one stage a device: the same times then mean the same work.
+void WhatIfs::ask_about_schedules() {
+  const ScheduleTraits& asked = find_schedule(options_.text("schedule", scenario_.schedule.name));
+  if (asked.stages_per_device != 1 || asked.stages_per_part != 1) return;
+  std::vector<std::string_view> names{"gpipe", "1f1b", "zb-h1", "2bw"};
+  if (std::find(names.begin(), names.end(), asked.name) == names.end()) {
+    names.insert(names.begin(), asked.name);
+  }
+  Question question{.name = "Schedule", .asked = std::string(asked.name), .positions = {}};
+  for (const std::string_view name : names) {
+    question.positions.push_back(
+        {.label = std::string(name), .as_asked = name == asked.name, .scenario = [this, name] {
+           Options options = options_;
+           options.set("schedule", std::string(name));
+           for (const std::string_view option : options_of_some_schedules()) {
+             if (!takes(find_schedule(name), option)) options.unset(std::string(option));
+           }
+           return make_scenario(options);
+         }});
+  }
+  questions_.push_back(std::move(question));
+}
+
+std::optional<WhatIfs::Run> WhatIfs::at(const Position& position) {
+  const double boxes = boxes_ * position.boxes;
+  if (drawn_ + boxes > kMostBoxes) return std::nullopt;
+  try {
+    Scenario scenario = position.scenario();
+    SimulationRequest request = request_;
+    request.record = true;
+    request.activation_after_input = scenario.activation_after_input;
+    SimulationResult result = simulate(scenario, request);
+    drawn_ += boxes;
+    return Run{std::move(scenario), std::move(result)};
+  } catch (const UsageError&) {
+    return std::nullopt;
+  } catch (const InputError&) {
+    return std::nullopt;
+  } catch (const InfeasibleError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace tandem::tools

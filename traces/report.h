@@ -1,0 +1,60 @@
+#pragma once
+// write_report(): a run for people, as one page that needs nothing else (.html), or as a picture
+// (.svg). What is on them: traces/README.md, "The report".
+
+#include <cstddef>
+#include <filesystem>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "traces/chart.h"
+
+namespace tandem {
+
+/// A headline figure: what people read, and the number by which a page compares frames.
+struct ReportFact {
+  std::string name, text;
+  double number = 0.0;
+};
+
+struct ReportTable {
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;  // a cell a column (checked)
+};
+
+/// One run of what is asked about.
+struct ReportFrame {
+  std::string label;  // "x 2": what is changed
+  Chart chart;
+  std::vector<ReportFact> facts;  // the same names in all frames
+  ReportTable table;
+};
+
+/// One thing changed, all else as asked for: positions of a slider.
+struct WhatIf {
+  std::string name;                 // "time of transfers and sums"
+  std::string asked;                // what stands for frame 0: "as asked for", "x 1"
+  std::vector<std::size_t> frames;  // of Report::frames, frame 0 among them (checked)
+};
+
+struct Report {
+  std::string title, summary, command;
+  std::string tool = "tandem";
+  std::vector<std::string> assumptions;
+  std::vector<ReportFrame> frames;  // the first is what was asked for
+  std::vector<WhatIf> what_if;
+};
+
+/// The page. All text of the report is data in it, none is markup.
+std::string report_page(const Report& report);
+
+/// The first frame's timeline and what devices hold, to scale. Boxes too narrow to see are drawn as
+/// one, so that a picture stays small.
+std::string report_picture(const Report& report);
+
+/// By the name's ending, .html or .svg (checked). The file appears whole or not at all. Throws
+/// DeviceError when it can't be written.
+void write_report(const std::filesystem::path& path, const Report& report);
+
+}  // namespace tandem

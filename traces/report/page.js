@@ -1,0 +1,356 @@
+// Wires data, timeline and curves to the page: texts, sliders, pointer and keys.
+
+const element = (id) => document.getElementById(id);
+const timeline = new Timeline(element("timeline"));
+const memory = new Memory(element("memory"));
+const current = { frame: null, position: -1 };
+
+function make(tag, text, parent) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  if (parent) parent.append(made);
+  return made;
+}
+
+// ---- Drawing ----
+
+let planned = 0;
+
+function draw() {
+  cancelAnimationFrame(planned);
+  planned = 0;
+  const begin = performance.now();
+  timeline.draw();
+  memory.draw();
+  document.documentElement.dataset.drawMs = (performance.now() - begin).toFixed(2);
+}
+
+function drawSoon() {
+  if (!planned) planned = requestAnimationFrame(draw);
+}
+
+/// Keeps some time in view, at least 10 ns of it.
+function look(start, end) {
+  const whole = Math.max(current.frame.length, 1);
+  const length = Math.min(Math.max(end - start, 10), whole * 1.02);
+  view.start = Math.min(Math.max(start, -0.01 * whole), 1.01 * whole - length);
+  view.end = view.start + length;
+}
+
+function zoom(factor, around) {
+  look(around - (around - view.start) * factor, around + (view.end - around) * factor);
+  drawSoon();
+}
+
+function pan(share) {
+  const by = (view.end - view.start) * share;
+  look(view.start + by, view.end + by);
+  drawSoon();
+}
+
+function fit() {
+  look(0, current.frame.length * 1.01);
+  drawSoon();
+}
+
+function measure() {
+  timeline.resize();
+  memory.resize();
+  view.width = element("timeline").clientWidth;
+}
+
+// ---- Texts ----
+
+function signed(percent) {
+  const text = percent.toFixed(1);
+  return `${percent > 0 ? "+" : "\u2212"}${text.replace("-", "")} %`;
+}
+
+function showFacts(frame) {
+  const list = element("facts");
+  list.replaceChildren();
+  frame.facts.forEach((fact, i) => {
+    const tile = make("div", undefined, list);
+    make("dt", fact.name, tile);
+    const value = make("dd", fact.text, tile);
+    const asked = report.frames[0].facts[i].number;
+    const change = asked === 0 ? 0 : 100 * (fact.number / asked - 1);
+    if (Math.abs(change) >= 0.05) make("span", signed(change), value).className = "change";
+  });
+}
+
+function showTable(frame) {
+  const table = element("table");
+  const head = make("tr");
+  for (const column of frame.table.columns) make("th", column, head).scope = "col";
+  table.tHead.replaceChildren(head);
+  const rows = frame.table.rows.map((cells) => {
+    const row = make("tr");
+    for (const cell of cells) make("td", cell, row).className = cell === "NO" ? "no" : "";
+    return row;
+  });
+  table.tBodies[0].replaceChildren(...rows);
+}
+
+function legendItem(list, text, paint) {
+  const item = make("li", undefined, list);
+  const swatch = make("canvas", undefined, item);
+  const density = window.devicePixelRatio || 1;
+  swatch.width = 26 * density;
+  swatch.height = 14 * density;
+  const context = swatch.getContext("2d");
+  context.scale(density, density);
+  paint(context);
+  make("span", text, item);
+}
+
+const filled = (fill) => (context) => {
+  context.fillStyle = typeof fill === "function" ? fill(context) : fill;
+  context.fillRect(0, 0, 26, 14);
+};
+
+function showLegends(frame) {
+  const list = element("legend"), colours = theme();
+  list.replaceChildren();
+  const present = new Set(frame.boxes.types.map((type) => type.kind));
+  for (const [kind, { title, letter }] of Object.entries(kinds)) {
+    if (!present.has(kind) || (!letter && !timeline.show.links)) continue;
+    legendItem(list, title, filled((context) => fillOf(context, kind)));
+  }
+  legendItem(list, "bubble", filled((context) =>
+    hatched(context, colours.idle, colours.idleLine, 7)));
+  if (frame.several_versions && timeline.show.versions) {
+    const bar = (colour) => (context) => {
+      filled(kinds.forward.colour)(context);
+      context.fillStyle = colour;
+      context.fillRect(1, 8, 24, 5);
+    };
+    legendItem(list, "even version of the weights", bar("#ffffff"));
+    legendItem(list, "odd version", bar("#000000"));
+  }
+  const bands = element("memory-legend");
+  bands.replaceChildren();
+  if (!frame.memory.bytes) {
+    legendItem(bands, "microbatches in flight", filled(kinds.forward.colour));
+    return;
+  }
+  const { devices } = frame.memory;
+  for (const { key, title, colour } of memoryClasses) {
+    if (key !== "activations" && !devices.some((of) => of.bands[key] > 0)) continue;
+    legendItem(bands, title, filled(colour));
+  }
+  const rule = (colour, dash) => (context) => {
+    context.strokeStyle = colour;
+    context.setLineDash(dash);
+    context.lineWidth = 2;
+    context.beginPath();
+    context.moveTo(0, 7);
+    context.lineTo(26, 7);
+    context.stroke();
+  };
+  legendItem(bands, "peak, allocated", rule(colours.ink, []));
+  if (devices.some((of) => of.capacity)) {
+    legendItem(bands, `capacity: ${bytes(Math.max(...devices.map((of) => of.capacity)))}`,
+      rule(colours.bad, [6, 4]));
+  }
+}
+
+function showChosen() {
+  element("chosen").textContent =
+    timeline.chosen < 0 ? "" : describe(current.frame, timeline.chosen).join("; ");
+}
+
+/// Shows a frame; the part of time in view stays where it is, but for the whole run.
+function show(position) {
+  const before = current.frame;
+  const whole = !before || view.end - view.start >= before.length;
+  const frame = decode(report.frames[position]);
+  current.frame = frame;
+  current.position = position;
+  timeline.set(frame);
+  memory.set(frame);
+  if (whole) look(0, frame.length * 1.01); else look(view.start, view.end);
+  showFacts(frame);
+  showTable(frame);
+  showLegends(frame);
+  showChosen();
+  element("versions-label").hidden = !frame.several_versions;
+  const { dataset } = document.documentElement;
+  dataset.frame = position;
+  dataset.boxes = frame.count;
+  measure();
+  draw();
+}
+
+// ---- Sliders ----
+
+function makeSliders() {
+  const sliders = report.what_if.map((question, i) => {
+    const box = make("div", undefined, element("sliders"));
+    box.className = "slider";
+    const label = make("label", undefined, box);
+    label.htmlFor = `slider-${i}`;
+    make("span", question.name, label);
+    const output = make("output", undefined, label);
+    const input = make("input", undefined, box);
+    Object.assign(input, { type: "range", id: `slider-${i}`, min: 0, step: 1,
+      max: question.frames.length - 1 });
+    const asked = question.frames.indexOf(0);
+    const set = (at) => {
+      input.value = at;
+      const { label: text } = report.frames[question.frames[at]];
+      output.textContent = at === asked ? question.asked : text;
+      input.setAttribute("aria-valuetext", output.textContent);
+    };
+    return { input, set, asked, frames: question.frames };
+  });
+  for (const slider of sliders) {
+    slider.set(slider.asked);
+    slider.input.addEventListener("input", () => {
+      const at = Number(slider.input.value);
+      for (const other of sliders) other.set(other === slider ? at : other.asked);
+      show(slider.frames[at]);
+    });
+  }
+  element("what-if").hidden = sliders.length === 0;
+}
+
+// ---- Pointer and keys ----
+
+function pointAt(event) {
+  const box = timeline.canvas.getBoundingClientRect();
+  return { x: event.clientX - box.left, y: event.clientY - box.top };
+}
+
+function hover(event) {
+  const { x, y } = pointAt(event);
+  const found = timeline.at(x, y), tooltip = element("tooltip");
+  tooltip.hidden = !found;
+  if (!found) return;
+  tooltip.textContent = (found.idle ? describeIdle(current.frame, found.device, found.idle)
+    : describe(current.frame, found.box)).join("\n");
+  const { width, height } = tooltip.getBoundingClientRect();
+  tooltip.style.left = `${Math.min(event.clientX + 14, innerWidth - width - 8)}px`;
+  tooltip.style.top = `${Math.min(event.clientY + 16, innerHeight - height - 8)}px`;
+}
+
+function listenToPointer() {
+  const scroller = element("timeline");
+  let grabbed = null;
+  scroller.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || pointAt(event).x > scroller.clientWidth) return;
+    grabbed = { x: event.clientX, start: view.start, end: view.end, moved: false };
+    scroller.setPointerCapture(event.pointerId);
+  });
+  scroller.addEventListener("pointermove", (event) => {
+    if (!grabbed) return hover(event);
+    const by = event.clientX - grabbed.x;
+    grabbed.moved = grabbed.moved || Math.abs(by) > 3;
+    scroller.classList.toggle("dragging", grabbed.moved);
+    const perPixel = (grabbed.end - grabbed.start) / (view.width - layout.gutter);
+    look(grabbed.start - by * perPixel, grabbed.end - by * perPixel);
+    element("tooltip").hidden = true;
+    drawSoon();
+  });
+  const release = (event) => {
+    scroller.classList.remove("dragging");
+    if (grabbed && !grabbed.moved && event.type === "pointerup") {
+      const { x, y } = pointAt(event);
+      const found = timeline.at(x, y);
+      timeline.chosen = found && found.box !== undefined ? found.box : -1;
+      showChosen();
+      drawSoon();
+    }
+    grabbed = null;
+  };
+  scroller.addEventListener("pointerup", release);
+  scroller.addEventListener("pointercancel", release);
+  scroller.addEventListener("pointerleave", () => { element("tooltip").hidden = true; });
+  for (const id of ["timeline", "memory"]) {
+    element(id).addEventListener("wheel", (event) => {
+      const across = event.shiftKey ? event.deltaY : event.deltaX;
+      if (event.ctrlKey || event.metaKey) {
+        const box = element(id).getBoundingClientRect();
+        zoom(Math.exp(event.deltaY * 0.004), timeAt(event.clientX - box.left));
+      } else if (Math.abs(across) > Math.abs(event.shiftKey ? 0 : event.deltaY)) {
+        pan(across / view.width);
+      } else {
+        return;
+      }
+      event.preventDefault();
+    }, { passive: false });
+    element(id).addEventListener("scroll", drawSoon);
+  }
+}
+
+function choose(boxesOn, rowsOn) {
+  timeline.step(boxesOn, rowsOn);
+  if (timeline.chosen >= 0) timeline.reveal();
+  showChosen();
+  drawSoon();
+}
+
+const keys = {
+  ArrowLeft: () => pan(-0.1),
+  ArrowRight: () => pan(0.1),
+  "+": () => zoom(1 / 1.4, middle()),
+  "=": () => zoom(1 / 1.4, middle()),
+  "-": () => zoom(1.4, middle()),
+  0: fit,
+  Home: fit,
+  ",": () => choose(-1, 0),
+  ".": () => choose(1, 0),
+  ArrowUp: () => choose(0, -1),
+  ArrowDown: () => choose(0, 1),
+  Escape: () => { timeline.chosen = -1; showChosen(); drawSoon(); },
+};
+
+/// Around what the keyboard zooms: the chosen box, or the middle of what is seen.
+function middle() {
+  const { boxes } = current.frame;
+  const { chosen } = timeline;
+  return chosen >= 0 ? (boxes.start[chosen] + boxes.end[chosen]) / 2 : (view.start + view.end) / 2;
+}
+
+function listen() {
+  listenToPointer();
+  element("timeline").addEventListener("keydown", (event) => {
+    const action = keys[event.key];
+    if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    action();
+  });
+  element("zoom-in").addEventListener("click", () => zoom(1 / 1.4, middle()));
+  element("zoom-out").addEventListener("click", () => zoom(1.4, middle()));
+  element("fit").addEventListener("click", fit);
+  for (const id of ["links", "versions", "idle"]) {
+    element(id).checked = timeline.show[id];
+    element(id).addEventListener("change", () => {
+      timeline.show[id] = element(id).checked;
+      timeline.place();
+      showLegends(current.frame);
+      measure();
+      draw();
+    });
+  }
+  addEventListener("resize", () => { measure(); drawSoon(); });
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", () => { showLegends(current.frame); drawSoon(); });
+}
+
+function begin() {
+  document.title = report.title;
+  element("title").textContent = report.title;
+  element("summary").textContent = report.summary;
+  element("command").textContent = report.command;
+  element("tool").textContent = report.tool;
+  for (const line of report.assumptions) make("li", line, element("assumptions"));
+  element("assumptions-section").hidden = report.assumptions.length === 0;
+  document.documentElement.dataset.frames = report.frames.length;
+  timeline.show.links = report.frames[0].devices <= 8;
+  makeSliders();
+  listen();
+  show(0);
+}
+
+begin();

@@ -1,0 +1,405 @@
+// The report as a static picture: timeline and what devices hold, in SVG that every viewer and
+// converter reads: no script, no variables; only the ground's colours change in the dark.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+#include "core/units.h"
+#include "traces/report.h"
+
+namespace tandem {
+namespace {
+
+constexpr double kWidth = 1000, kGutter = 92, kRight = 12, kTop = 54, kAxis = 20;
+constexpr double kCompute = 24, kLink = 6, kLinkGap = 2, kGap = 8;
+constexpr double kStrip = 42, kStripGap = 10, kLegendRow = 18;
+constexpr double kSmallest = 0.8;  // a box narrower than this is drawn with its neighbours
+
+/// As on the page (report/data.js): the palette of Okabe and Ito.
+struct Look {
+  OpKind kind;
+  std::string_view title, colour;
+};
+constexpr std::array<Look, kOpKinds> kLooks{{
+    {OpKind::forward, "forward", "#56b4e9"},
+    {OpKind::recompute, "recomputation", "#f0e442"},
+    {OpKind::backward, "backward", "#e69f00"},
+    {OpKind::backward_input, "input-gradient", "#e69f00"},
+    {OpKind::backward_weight, "weight-gradient", "#009e73"},
+    {OpKind::send_activation, "activation on a link", "#0072b2"},
+    {OpKind::send_gradient, "gradient on a link", "#d55e00"},
+    {OpKind::reduce_tied, "sum of tied gradients", "#a05195"},
+    {OpKind::reduce_gradient, "sum over replicas", "#a05195"},
+    {OpKind::reduce_norm, "norm of all gradients", "#6b4c9a"},
+    {OpKind::update, "update", "#cc79a7"},
+    {OpKind::validate, "validation", "#cc79a7"},
+    {OpKind::evict, "stash to the partner", "#8a8f98"},
+    {OpKind::load, "stash back", "#8a8f98"},
+}};
+
+const Look& look_of(OpKind kind) { return kLooks[index(kind)]; }
+
+struct Band {
+  std::string_view title, colour;
+  Bytes MemoryByClass::* bytes;
+};
+constexpr std::array<Band, 5> kBands{{
+    {"weights", "#0072b2", &MemoryByClass::weights},
+    {"further versions", "#56b4e9", &MemoryByClass::versions},
+    {"gradients", "#d55e00", &MemoryByClass::gradients},
+    {"optimizer", "#cc79a7", &MemoryByClass::optimizer},
+    {"buffers", "#9aa0a8", &MemoryByClass::buffers},
+}};
+constexpr std::string_view kActivations = "#009e73", kInFlight = "#56b4e9";
+
+/// Text that XML can hold: markup and control characters can't stand in it as they are, nor bytes
+/// that aren't UTF-8.
+std::string xml(std::string_view text) {
+  using Json = nlohmann::json;
+  const std::string valid =
+      Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace))
+          .get<std::string>();
+  std::string escaped;
+  for (const char c : valid) {
+    if (c == '<') {
+      escaped += "&lt;";
+    } else if (c == '>') {
+      escaped += "&gt;";
+    } else if (c == '&') {
+      escaped += "&amp;";
+    } else {
+      escaped += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return escaped;
+}
+
+class Picture {
+ public:
+  explicit Picture(const Report& report) : report_(report), chart_(report.frames.front().chart) {
+    const auto length = static_cast<double>((chart_.end - chart_.start).count());
+    scale_ = (kWidth - kGutter - kRight) / std::max(length, 1.0);
+  }
+
+  std::string text() {
+    double y = kTop;
+    draw_axis(y);
+    y += kAxis;
+    y = draw_rows(y);
+    y = draw_legend(y + 4);
+    y = draw_memory(y + 10);
+    return head(y + 8) + body_ + "</svg>\n";
+  }
+
+ private:
+  template <class... Values>
+  void add(fmt::format_string<Values...> format, Values&&... values) {
+    fmt::format_to(std::back_inserter(body_), format, std::forward<Values>(values)...);
+  }
+
+  double x(Duration time) const {
+    return kGutter + static_cast<double>((time - chart_.start).count()) * scale_;
+  }
+
+  std::string head(double height) const {
+    std::string facts;
+    for (const ReportFact& fact : report_.frames.front().facts) {
+      facts += fmt::format("{}{} {}", facts.empty() ? "" : " \u00b7 ", fact.name, fact.text);
+    }
+    return fmt::format(
+        R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0:g} {1:g}" width="{0:g}")"
+        R"( height="{1:g}" role="img" aria-labelledby="title description">
+<title id="title">{2}</title>
+<desc id="description">{3}</desc>
+<style>
+text {{ font-family: system-ui, "DejaVu Sans", sans-serif; font-size: 11px; fill: #16191d; }}
+.t {{ font-size: 15px; font-weight: 600; }} .s {{ font-size: 8.5px; }} .n {{ fill: #000; }}
+.m {{ fill: #5a6472; }} .g {{ fill: #fff; }} .i {{ fill: #eceff3; }} .l {{ stroke: #c3cad4; }}
+.p {{ fill: none; stroke: #16191d; stroke-width: 1.3; }}
+.c {{ stroke: #b3261e; stroke-width: 1.3; stroke-dasharray: 6 4; }}
+.e {{ stroke: #000; stroke-opacity: 0.55; stroke-width: 0.6; }}
+@media (prefers-color-scheme: dark) {{
+text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fill: #14171b; }}
+.i {{ fill: #22272e; }} .l {{ stroke: #424b57; }}
+.p {{ stroke: #e9ecf0; }} .c {{ stroke: #ff8a80; }}
+}}
+</style>
+<defs><pattern id="w" width="5" height="5" patternUnits="userSpaceOnUse">
+<path d="M-1 6L6 -1M-1 1L1 -1M4 6L6 4" stroke="#000" stroke-opacity="0.35"/>
+</pattern></defs>
+<rect class="g" width="100%" height="100%"/>
+<text class="t" x="12" y="22">{2}</text>
+<text class="m" x="12" y="40">{4}</text>
+)",
+        kWidth, std::ceil(height), xml(report_.title), xml(report_.command), xml(facts));
+  }
+
+  void draw_axis(double y) {
+    const auto length = static_cast<double>((chart_.end - chart_.start).count());
+    if (length <= 0.0) return;
+    const double wanted = length / 10.0, power = std::pow(10.0, std::floor(std::log10(wanted)));
+    double step = 10.0 * power;
+    for (const double digit : {5.0, 2.0, 1.0}) {
+      if (digit * power >= wanted) step = digit * power;
+    }
+    for (double tick = 0.0; tick <= length; tick += step) {
+      const double at = kGutter + tick * scale_;
+      add(R"(<path class="l" d="M{0:.1f} {1:g}v4"/>)", at, y + kAxis - 6);
+      add("<text class=\"m s\" x=\"{:.1f}\" y=\"{:g}\" text-anchor=\"{}\">{}</text>\n", at,
+          y + kAxis - 9, at > kWidth - 40 ? "end" : "middle",
+          tick == 0.0 ? "0" : print_duration(Duration(std::llround(tick))));
+    }
+  }
+
+  double draw_rows(double y) {
+    auto idle = chart_.idle.begin();
+    for (std::size_t row = 0; row < chart_.rows.size(); ++row) {
+      const ChartRow& of = chart_.rows[row];
+      const bool compute = row == 0 || chart_.rows[row - 1].device != of.device;
+      const double height = compute ? kCompute : kLink;
+      if (compute) {
+        if (row > 0) y += kGap - kLinkGap;
+        add("<text x=\"12\" y=\"{:g}\">device {}</text>\n", y + 16, index(of.device));
+        for (; idle != chart_.idle.end() && idle->device == of.device; ++idle) draw_idle(*idle, y);
+      }
+      draw_boxes(row, compute, y, height);
+      y += height + kLinkGap;
+    }
+    return y + kGap;
+  }
+
+  void draw_idle(const ChartIdle& idle, double y) {
+    const double width = x(idle.end) - x(idle.start);
+    if (width < kSmallest) return;
+    add("<rect class=\"i\" x=\"{:.2f}\" y=\"{:g}\" width=\"{:.2f}\" height=\"{:g}\"/>",
+        x(idle.start), y, width, kCompute);
+    if (width < 44) return;
+    add("<text class=\"m s\" x=\"{:.1f}\" y=\"{:g}\" text-anchor=\"middle\">{}</text>\n",
+        x(idle.start) + width / 2, y + 15, print_duration(idle.end - idle.start));
+  }
+
+  /// Boxes in a row that are too narrow to see, side by side.
+  struct Narrow {
+    double from = 0.0, to = -1.0;
+    std::map<OpKind, double> widths;
+  };
+
+  void draw_boxes(std::size_t row, bool compute, double y, double height) {
+    Narrow narrow;
+    for (std::size_t i = chart_.rows[row].first_box; i < chart_.row_end(row); ++i) {
+      const ChartBox& box = chart_.boxes[i];
+      const double from = x(box.start), to = x(box.end);
+      if (to - from >= kSmallest || box.end == box.start) {
+        flush(narrow, y, height);
+        draw_box(box, compute, y, height);
+        continue;
+      }
+      if (narrow.to >= 0.0 && (from > narrow.to + 0.5 || to - narrow.from > 2.0)) {
+        flush(narrow, y, height);
+      }
+      if (narrow.to < 0.0) narrow.from = from;
+      narrow.to = to;
+      narrow.widths[box.kind] += to - from;
+    }
+    flush(narrow, y, height);
+  }
+
+  void flush(Narrow& narrow, double y, double height) {
+    if (narrow.to >= 0.0) {
+      const auto most = std::max_element(
+          narrow.widths.begin(), narrow.widths.end(),
+          [](const auto& one, const auto& other) { return one.second < other.second; });
+      rectangle(look_of(most->first).colour, "", narrow.from, y,
+                std::max(narrow.to - narrow.from, kSmallest), height);
+      body_ += '\n';
+    }
+    narrow = {};
+  }
+
+  void rectangle(std::string_view fill, std::string_view more, double from, double y, double width,
+                 double height) {
+    add(R"(<rect{} fill="{}" x="{:.2f}" y="{:g}" width="{:.2f}" height="{:g}"/>)", more, fill, from,
+        y, width, height);
+  }
+
+  void draw_box(const ChartBox& box, bool compute, double y, double height) {
+    const double from = x(box.start), width = x(box.end) - from;
+    if (box.end == box.start) {
+      rectangle(look_of(box.kind).colour, "", from - 1, y - 1, 2, height + 2);
+      body_ += '\n';
+      return;
+    }
+    const std::string_view edge = width > 3 ? R"( class="e")" : "";
+    rectangle(look_of(box.kind).colour, edge, from, y, width, height);
+    if (box.kind == OpKind::backward_weight) rectangle("url(#w)", "", from, y, width, height);
+    if (compute) draw_number(box, from, width, y, height);
+    body_ += '\n';
+  }
+
+  void draw_number(const ChartBox& box, double from, double width, double y, double height) {
+    const bool bar = chart_.several_versions && box.version.has_value();
+    if (bar && width > 3) {
+      rectangle(*box.version % 2 == 1 ? "#000" : "#fff", "", from + 0.7, y + height - 5,
+                width - 1.4, 4);
+    }
+    std::string number = box.kind == OpKind::update ? "U" : std::to_string(box.microbatch);
+    if (chart_.chunks == 2 && box.chunk == 1) number += '\'';
+    if (chart_.chunks > 2) number += static_cast<char>('a' + box.chunk % 26);
+    const auto length = static_cast<double>(number.size());
+    if (6.4 * length + 3 > width) return;
+    const std::string version = bar ? fmt::format("v{}", *box.version) : "";
+    const bool both = bar && 6.4 * length + 5.0 * static_cast<double>(version.size()) + 7 <= width;
+    add(R"(<text class="n" x="{:.2f}" y="{:g}" text-anchor="middle">{}{}</text>)", from + width / 2,
+        y + height / 2 + (bar ? 1.5 : 4), number,
+        both ? fmt::format(R"(<tspan class="s n" dx="2" dy="-1">{}</tspan>)", version) : "");
+  }
+
+  /// Swatches with their words, in as many rows as they need.
+  class Legend {
+   public:
+    Legend(Picture& picture, double y) : picture_(picture), y_(y) {}
+    void add(std::string_view colour, std::string_view title, std::string_view more = "") {
+      const double length = 34 + 6.2 * static_cast<double>(title.size());
+      if (x_ + length > kWidth) {
+        x_ = kGutter;
+        y_ += kLegendRow;
+      }
+      picture_.rectangle(colour, more, x_, y_, 16, 10);
+      picture_.add("<text x=\"{:.1f}\" y=\"{:g}\">{}</text>\n", x_ + 21, y_ + 9, title);
+      x_ += length;
+    }
+    double end() const { return y_ + kLegendRow; }
+
+   private:
+    Picture& picture_;
+    double x_ = kGutter, y_;
+  };
+
+  double draw_legend(double y) {
+    Legend legend(*this, y);
+    for (const Look& look : kLooks) {
+      const bool there = std::any_of(chart_.boxes.begin(), chart_.boxes.end(),
+                                     [&](const ChartBox& box) { return box.kind == look.kind; });
+      if (there) legend.add(look.colour, look.title);
+    }
+    if (!chart_.idle.empty()) legend.add("none", "bubble", R"( class="i")");
+    if (chart_.several_versions) legend.add("#000", "bar: odd version of the weights");
+    return legend.end();
+  }
+
+  /// The scale of all strips: the most that any device holds or has.
+  double most() const {
+    std::int64_t most = 1;
+    for (const DeviceId device : ids(chart_.in_flight)) {
+      if (!chart_.memory) {
+        most = std::max(most, peak_of(chart_.in_flight[device]));
+        continue;
+      }
+      const ChartMemory& memory = *chart_.memory;
+      const Bytes standing = memory.peak[device].total() - memory.peak[device].activations;
+      most = std::max({most, memory.peak[device].total(),
+                       standing + peak_of(memory.activations[device]),
+                       memory.capacity ? (*memory.capacity)[device] : 0});
+    }
+    return static_cast<double>(most);
+  }
+
+  double draw_memory(double y) {
+    const double scale = kStrip / most();
+    for (const DeviceId device : ids(chart_.in_flight)) {
+      draw_strip(device, y + kStrip, scale);
+      y += kStrip + kStripGap;
+    }
+    Legend legend(*this, y);
+    if (!chart_.memory) {
+      legend.add(kInFlight, "microbatches in flight");
+      return legend.end();
+    }
+    for (const Band& band : kBands) {
+      const auto& peak = chart_.memory->peak;
+      if (std::any_of(peak.begin(), peak.end(),
+                      [&](const MemoryByClass& of) { return of.*band.bytes > 0; }))
+        legend.add(band.colour, band.title);
+    }
+    legend.add(kActivations, "activations in use");
+    if (chart_.memory->capacity) legend.add("none", "capacity", R"( class="c")");
+    return legend.end();
+  }
+
+  void draw_strip(DeviceId device, double bottom, double scale) {
+    const double width = kWidth - kRight - kGutter;
+    add(R"(<rect class="i" x="{:g}" y="{:g}" width="{:g}" height="{:g}"/>)", kGutter,
+        bottom - kStrip, width, kStrip);
+    add("<text x=\"12\" y=\"{:g}\">device {}</text>", bottom - kStrip / 2 - 2, index(device));
+    if (!chart_.memory) {
+      const Curve& curve = chart_.in_flight[device];
+      draw_curve(curve, kInFlight, bottom, scale);
+      add("<text class=\"m s\" x=\"12\" y=\"{:g}\">at most {}</text>\n", bottom - kStrip / 2 + 11,
+          peak_of(curve));
+      return;
+    }
+    const MemoryByClass& peak = chart_.memory->peak[device];
+    double y = bottom;
+    for (const Band& band : kBands) {
+      const double height = static_cast<double>(peak.*band.bytes) * scale;
+      if (height > 0.0) rectangle(band.colour, "", kGutter, y - height, width, height);
+      y -= height;
+    }
+    draw_curve(chart_.memory->activations[device], kActivations, y, scale);
+    const auto rule = [&](std::string_view look, Bytes bytes) {
+      add(R"(<path class="{}" d="M{:g} {:.2f}h{:g}"/>)", look, kGutter,
+          bottom - static_cast<double>(bytes) * scale, width);
+    };
+    rule("p", peak.total());
+    if (chart_.memory->capacity) rule("c", (*chart_.memory->capacity)[device]);
+    add("<text class=\"m s\" x=\"12\" y=\"{:g}\">{}</text>\n", bottom - kStrip / 2 + 11,
+        print_bytes(peak.total()));
+  }
+
+  /// Steps closer than half a pixel are drawn as the highest of them.
+  void draw_curve(const Curve& curve, std::string_view colour, double bottom, double scale) {
+    const double end = x(chart_.end);
+    add(R"(<path fill="{}" d="M{:g} {:.2f})", colour, kGutter, bottom);
+    for (std::size_t i = 0; i < curve.size(); ++i) {
+      const double at = x(std::max(curve[i].time, chart_.start));
+      std::int64_t highest = curve[i].value;
+      while (i + 1 < curve.size() && x(curve[i + 1].time) < at + 0.5) {
+        highest = std::max(highest, curve[++i].value);
+      }
+      add("H{:.2f}V{:.2f}", at, bottom - static_cast<double>(highest) * scale);
+      if (highest != curve[i].value) add("V{:.2f}", bottom - double(curve[i].value) * scale);
+    }
+    add("H{:.2f}V{:.2f}Z\"/>\n", end, bottom);
+  }
+
+  const Report& report_;
+  const Chart& chart_;
+  double scale_;  // pixels a nanosecond
+  std::string body_;
+};
+
+consteval bool looks_in_order() {
+  for (std::size_t i = 0; i < kOpKinds; ++i) {
+    if (index(kLooks[i].kind) != i) return false;
+  }
+  return true;
+}
+static_assert(looks_in_order());
+
+}  // namespace
+
+std::string report_picture(const Report& report) {
+  TANDEM_CHECK(!report.frames.empty());
+  return Picture(report).text();
+}
+
+}  // namespace tandem
