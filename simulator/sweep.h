@@ -23,6 +23,7 @@
 #include "core/cost.h"
 #include "core/program.h"
 #include "simulator/carried.h"
+#include "simulator/noise.h"
 
 namespace tandem {
 
@@ -86,6 +87,11 @@ class Sweep {
   /// do prices.
   static constexpr std::size_t kTables = 8;
   void run_bodies(std::span<std::int64_t> values, std::span<const std::int64_t> costs) const;
+  /// The same with noise: instruction i takes its price in table k as jitter.time() varies it by
+  /// number i + 1 of the table's stream. REQUIRES: prices within jitter's reach.
+  void run_bodies(std::span<std::int64_t> values, std::span<const std::int64_t> costs,
+                  std::span<const std::uint64_t, kTables> streams,
+                  const noise::Jitter& jitter) const;
 
   /// A device's own ops on one lane, of which a run keeps the first and the last end in a body.
   struct OwnOps {

@@ -76,7 +76,7 @@ class ProgressLine {
 }  // namespace
 
 void add_search_options(Options& options) {
-  options.value("seed", "N", "search: the same seed finds the same order (default 1)")
+  options.value("seed", "N", "search, --scenarios: the same seed finds the same (default 1)")
       .value("orders", "N", "search: orders looked at, at most (default: about a second's)")
       .value("time-limit", "T", "search: stop after this long, with the best so far");
 }

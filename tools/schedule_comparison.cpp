@@ -118,7 +118,8 @@ class Comparison {
         throw UsageError(fmt::format("none of the schedules {} has an option --{}",
                                      fmt::join(names_, ", "), option));
     }
-    for (const char* name : {"trace", "picture", "report", "schedule-file", "sensitivity"}) {
+    for (const char* name : {"trace", "picture", "report", "schedule-file", "sensitivity",
+                             "scenarios", "jitter", "straggler-rate", "threads"}) {
       if (options_.has(name))
         throw UsageError(fmt::format("tandem simulate: --{} is for one schedule", name));
     }

@@ -18,6 +18,7 @@
 #include "tools/sensitivity_report.h"
 #include "tools/simulation_report.h"
 #include "tools/terminal.h"
+#include "tools/uncertainty.h"
 #include "traces/chrome_trace.h"
 #include "traces/picture.h"
 
@@ -62,6 +63,7 @@ int run_simulate(const Arguments& arguments) {
       .flag("picture", "draw the timeline")
       .flag("sensitivity",
             "name the bottleneck, and what 1 % faster devices, links and ops would gain");
+  add_uncertainty_options(options);
   options.parse(arguments);
   keep_freed_memory();
   SimulationRequest request;
@@ -70,6 +72,7 @@ int run_simulate(const Arguments& arguments) {
   if (options.has("trace")) check_can_write(options.text("trace"));
   if (options.has("report")) check_can_report(options.text("report"));
   request.record = options.has("picture") || options.has("trace") || options.has("report");
+  const std::optional<UncertaintyRequest> uncertainty = uncertainty_of(options);
   Scenario scenario = make_scenario(options);
   request.activation_after_input = scenario.activation_after_input;
   if (request.record) check_size(scenario, options, request.batches);
@@ -77,6 +80,8 @@ int run_simulate(const Arguments& arguments) {
   std::optional<Sensitivities> sensitivities;
   if (options.has("sensitivity"))
     sensitivities = sensitivities_of(scenario, result, request.batches);
+  std::optional<Spread> spread;
+  if (uncertainty) spread = spread_of(scenario, *uncertainty, request.batches);
   if (options.has("trace")) write_trace(options.text("trace"), scenario, *result.timeline);
   if (options.has("report")) write_report(options, arguments, scenario, result, request);
   scenario.config["batches"] = request.batches;
@@ -84,6 +89,7 @@ int run_simulate(const Arguments& arguments) {
   if (options.has("json")) {
     Json json = result_json(scenario, result);
     if (sensitivities) json["sensitivity"] = sensitivity_json(*sensitivities);
+    if (spread) json["uncertainty"] = spread_json(*spread);
     print_result("simulate", scenario.config, scenario.assumptions, std::move(json),
                  warnings_of(result));
     return exit_code();
@@ -92,6 +98,7 @@ int run_simulate(const Arguments& arguments) {
     fmt::print("{}", picture(scenario.program, *result.timeline, picture_options()));
   print_summary(scenario, result, request.batches);
   if (sensitivities) print_sensitivity(*sensitivities, result);
+  if (spread) print_spread(*spread);
   return exit_code();
 }
 

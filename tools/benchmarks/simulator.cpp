@@ -1,6 +1,7 @@
 // Rates of the simulator and of what makes its programs, against a flat longest path.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -114,6 +115,8 @@ Section rates(const Pipeline& pipeline, int repetitions) {
   const std::vector<std::int64_t> prices = sweep.costs(costs), many_prices = side_by_side(prices);
   std::vector<std::int64_t> values(sweep.values(), 0), exposed(sweep.devices(), 0);
   std::vector<std::int64_t> many(sweep.values() * Sweep::kTables, 0);
+  const std::array<std::uint64_t, Sweep::kTables> streams{1, 2, 3, 4, 5, 6, 7, 8};
+  const noise::Jitter jitter(0.05);
   FlatReference reference(program, costs);
   const auto whole_path = [&] {
     const Program own = lower(schedule_of(pipeline));
@@ -130,6 +133,9 @@ Section rates(const Pipeline& pipeline, int repetitions) {
        {"sweep of 8 cost tables at once, each counted",
         [&] { sweep.run_bodies(many, many_prices); }, static_cast<double>(Sweep::kTables), 1000.0,
         true},
+       {"the same, each op's time drawn",
+        [&] { sweep.run_bodies(many, many_prices, streams, jitter); },
+        static_cast<double>(Sweep::kTables), 1000.0, true},
        {"run() and SimulatedMachine, 1 batch", [&] { keep(run_machine(program, costs)); }},
        {"name to result with steady state", whole_path, 1.0, 0.015},
        {"  make the schedule", [&] { keep(schedule_of(pipeline)); }},
