@@ -17,6 +17,7 @@
 #include "tools/cost_options.h"
 #include "tools/optimizer_options.h"
 #include "tools/order_search.h"
+#include "tools/read_once.h"
 #include "tools/schedule_options.h"
 
 namespace tandem::tools {
@@ -47,8 +48,8 @@ ModelSpec model_of(const Options& options) {
   if (!options.has("model"))
     refuse(options, "--model is missing: a name of the catalogue or a file");
   const std::string name = options.text("model");
-  ModelSpec model =
-      is_file(name) && find_model(name) == nullptr ? read_model(name) : model_of_name(name);
+  ModelSpec model = is_file(name) && find_model(name) == nullptr ? read_once<read_model>(name)
+                                                                 : model_of_name(name);
   model.sequence =
       static_cast<std::int32_t>(options.integer("sequence", 1, 1'048'576, model.sequence));
   return model;
@@ -59,7 +60,7 @@ Cluster cluster_of(const Options& options) {
     refuse(options, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
   const std::string name = options.text("cluster");
   const bool by_name = !is_file(name) || find_node(name) != nullptr;
-  ClusterSpec spec = by_name ? cluster_of_nodes(name) : read_cluster(name);
+  ClusterSpec spec = by_name ? cluster_of_nodes(name) : read_once<read_cluster>(name);
   if (const auto memory = options.bytes("memory")) {
     for (DeviceSpec& device : spec.devices) device.memory_bytes = *memory;
   }

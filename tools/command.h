@@ -26,6 +26,8 @@ int run_plan(const Arguments& arguments);
 int run_profile(const Arguments& arguments);
 int run_schedule(const Arguments& arguments);
 int run_simulate(const Arguments& arguments);
+int run_sweep(const Arguments& arguments);
+int run_sweep_merge(const Arguments& arguments);
 int run_import(const Arguments& arguments);
 int run_tokens(const Arguments& arguments);
 int run_trace(const Arguments& arguments);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/io/read.h"
+#include "tools/read_once.h"
 
 namespace tandem::tools {
 
@@ -83,7 +84,7 @@ GivenCosts costs_from_file(const Options& options, std::size_t parts, std::size_
     if (options.has(name) && std::string_view(name) != "costs")
       refuse(options, fmt::format("--{} and --costs exclude each other", name));
   }
-  const StageCostFile file = read_costs(path);
+  const StageCostFile& file = read_once<read_costs>(path);
   if (file.stages.size() != parts) {
     throw InputError(fmt::format("{}: the schedule has {} stages, the file has {} costs", path,
                                  parts, file.stages.size()));

@@ -2,7 +2,8 @@
 
 #include <csignal>
 #include <ctime>
-#include <utility>
+#include <mutex>
+#include <thread>
 
 namespace tandem::tools {
 
@@ -22,27 +23,49 @@ sigset_t interrupts() {
 
 }  // namespace
 
+class InterruptGuard::Watch {
+ public:
+  Watch() {
+    const sigset_t set = interrupts();
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    watcher_ = std::jthread([this, set](const std::stop_token& ended) {
+      constexpr timespec kPatience{.tv_sec = 0, .tv_nsec = 50'000'000};
+      while (!ended.stop_requested()) {
+        const int signal = sigtimedwait(&set, nullptr, &kPatience);
+        if (signal <= 0) continue;
+        if (stop_.request_stop()) continue;
+        // The second one does what it does to any process.
+        pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+        std::raise(signal);
+      }
+    });
+  }
+  ~Watch() {
+    watcher_.request_stop();
+    watcher_.join();
+    const sigset_t set = interrupts();
+    pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  std::stop_token token() const { return stop_.get_token(); }
+
+ private:
+  std::stop_source stop_;
+  std::jthread watcher_;
+};
+
 InterruptGuard::InterruptGuard() {
-  const sigset_t set = interrupts();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  watcher_ = std::jthread([this, set](const std::stop_token& ended) {
-    constexpr timespec kPatience{.tv_sec = 0, .tv_nsec = 50'000'000};
-    while (!ended.stop_requested()) {
-      const int signal = sigtimedwait(&set, nullptr, &kPatience);
-      if (signal <= 0) continue;
-      if (stop_.request_stop()) continue;
-      // The second one does what it does to any process.
-      pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-      std::raise(signal);
-    }
-  });
+  static std::mutex mutex;
+  static std::weak_ptr<Watch> living;
+  const std::scoped_lock lock(mutex);
+  watch_ = living.lock();
+  if (watch_ != nullptr) return;
+  watch_ = std::make_shared<Watch>();
+  living = watch_;
 }
 
-InterruptGuard::~InterruptGuard() {
-  watcher_.request_stop();
-  watcher_.join();
-  const sigset_t set = interrupts();
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-}
+std::stop_token InterruptGuard::token() const { return watch_->token(); }
 
 }  // namespace tandem::tools

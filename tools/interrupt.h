@@ -3,24 +3,24 @@
 
 #include <memory>
 #include <stop_token>
-#include <thread>
 
 namespace tandem::tools {
 
 /// While it lives, SIGINT and SIGTERM request a stop instead of killing the process; a second one
-/// kills. REQUIRES: made before the threads that do the work, which inherit its signal mask.
+/// kills. One made while another lives, on whatever thread, shares its stop. REQUIRES: the first is
+/// made before the threads that do the work, which inherit its signal mask, and outlives the
+/// others.
 class InterruptGuard {
  public:
   InterruptGuard();
-  ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  std::stop_token token() const { return stop_.get_token(); }
+  std::stop_token token() const;
 
  private:
-  std::stop_source stop_;
-  std::jthread watcher_;
+  class Watch;
+  std::shared_ptr<Watch> watch_;
 };
 
 }  // namespace tandem::tools

@@ -6,6 +6,19 @@
 
 namespace tandem::tools {
 
+std::string harmless(std::string_view message) {
+  std::string text(message);
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) c = '?';
+  }
+  return text;
+}
+
+std::string line_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 void print_result(std::string_view command, Json config, Json assumptions, Json result,
                   const std::vector<std::string>& warnings) {
   Json object;
@@ -18,14 +31,15 @@ void print_result(std::string_view command, Json config, Json assumptions, Json 
   fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-/// A name in a message may hold bytes that a terminal obeys.
-static std::string harmless(std::string_view message) {
-  std::string text(message);
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) c = '?';
-  }
-  return text;
+Json failure_json(ExitCode code, std::string_view message,
+                  const std::vector<Complaint>& complaints) {
+  const SourcePlace place = complaints.empty() ? SourcePlace{} : complaints.front().place;
+  return {{"code", static_cast<int>(code)},
+          {"message", complaints.empty() ? std::string(message) : complaints.front().message},
+          {"pointer", place.pointer},
+          {"file", place.file},
+          {"line", place.line},
+          {"column", place.column}};
 }
 
 void report_failure(ExitCode code, std::string_view message,
@@ -36,16 +50,8 @@ void report_failure(ExitCode code, std::string_view message,
   const std::string text = fmt::format("{}{}\n", placed ? "" : "error: ", harmless(message));
   std::fwrite(text.data(), 1, text.size(), stderr);
   if (!json) return;
-  Json error;
-  error["code"] = static_cast<int>(code);
-  error["message"] = complaints.empty() ? std::string(message) : complaints.front().message;
-  const SourcePlace place = complaints.empty() ? SourcePlace{} : complaints.front().place;
-  error["pointer"] = place.pointer;
-  error["file"] = place.file;
-  error["line"] = place.line;
-  error["column"] = place.column;
   Json object;
-  object["error"] = std::move(error);
+  object["error"] = failure_json(code, message, complaints);
   const std::string printed = object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   std::fwrite(printed.data(), 1, printed.size(), stdout);
 }

@@ -13,12 +13,21 @@ namespace tandem::tools {
 
 using Json = nlohmann::ordered_json;
 
+/// Without the bytes that a terminal obeys: names in messages may hold any.
+std::string harmless(std::string_view message);
+
+/// One line, whatever bytes its strings hold.
+std::string line_of(const Json& json);
+
 /// {"schema_version", "command", "config", "assumptions", "result", "warnings"}.
 void print_result(std::string_view command, Json config, Json assumptions, Json result,
                   const std::vector<std::string>& warnings = {});
 
-/// The message on stderr, and with `json` {"error": {"code", "message", "pointer", "file", "line",
-/// "column"}} on stdout.
+/// {"code", "message", "pointer", "file", "line", "column"}.
+Json failure_json(ExitCode code, std::string_view message,
+                  const std::vector<Complaint>& complaints);
+
+/// The message on stderr, and with `json` {"error": failure_json()} on stdout.
 void report_failure(ExitCode code, std::string_view message,
                     const std::vector<Complaint>& complaints, bool json);
 

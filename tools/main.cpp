@@ -27,6 +27,7 @@ constexpr Command kCommands[] = {
     {"schedule", "prints a schedule; --list prints them all", run_schedule},
     {"check", "does a plan parse, verify and fit?", run_check},
     {"simulate", "predicts time, memory and bubbles", run_simulate},
+    {"sweep", "simulate for every combination of its options' values", run_sweep},
     {"explain", "what each bubble of a device waited for", run_explain},
     {"profile", "measures layer and link costs on this machine", run_profile},
     {"plan", "searches schedule, stages and microbatch size; explains its choice", run_plan},
@@ -38,7 +39,6 @@ constexpr Command kCommands[] = {
     {"replay", "a production timeline simulated again, and without its stragglers", run_replay},
     {"trace", "trace check FILE: nesting, lanes, flows and counters of a trace", run_trace},
     {"version", "the version of this build", run_version},
-    {"sweep", "not in this version", nullptr},
     {"export", "not in this version", nullptr},
     {"completion", "not in this version", nullptr},
 };

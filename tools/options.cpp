@@ -11,16 +11,22 @@ namespace tandem::tools {
 
 namespace po = boost::program_options;
 
-Options::Options(std::string command, std::string usage, std::string summary)
+Options::Options(std::string command, std::string usage, std::string summary,
+                 const std::string& json)
     : command_(std::move(command)),
       usage_(std::move(usage)),
       summary_(std::move(summary)),
       visible_("Options", 100, 50) {
-  flag("json", "print one JSON object on stdout");
+  flag("json", json);
   flag("help,h", "show this");
 }
 
 Options& Options::flag(const std::string& name, const std::string& help) {
+  if (flags_have_values_) {
+    value(name, "[=yes|no]", help);
+    known_.back() = {name, "", true};
+    return *this;
+  }
   visible_.add_options()(name.c_str(), help.c_str());
   known_.push_back({name.substr(0, name.find(',')), ""});
   return *this;
@@ -46,6 +52,15 @@ Options& Options::absent(const std::string& name) {
   return *this;
 }
 
+Options& Options::flags_have_values() {
+  flags_have_values_ = true;
+  return *this;
+}
+
+const std::string& Options::argument_of(const std::string& name) const {
+  return find("--" + name).argument;
+}
+
 const Options::Known& Options::find(const std::string& word) const {
   std::vector<std::string> names;
   for (const Known& known : known_) {
@@ -59,7 +74,7 @@ const Options::Known& Options::find(const std::string& word) const {
       fmt::format("tandem {}: unknown option {}{}", command_, word, did_you_mean(word, names)));
 }
 
-Arguments Options::joined(const Arguments& arguments) const {
+Arguments Options::joined(const Arguments& arguments) {
   Arguments joined;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
@@ -72,8 +87,10 @@ Arguments Options::joined(const Arguments& arguments) const {
     if (argument.rfind("--", 0) != 0) continue;
     const std::size_t equal = argument.find('=');
     const Known& known = find(argument.substr(0, equal));
-    if (known.argument.empty()) continue;
     const bool given = equal != std::string::npos;
+    given_.push_back(known.name);
+    if (known.flag_with_value && !given) joined.back() += "=yes";
+    if (known.argument.empty()) continue;
     const bool follows = i + 1 < arguments.size() && arguments[i + 1].rfind("--", 0) != 0;
     if (!given && !follows) {
       throw UsageError(fmt::format("tandem {}: --{}: expected {}, found nothing", command_,

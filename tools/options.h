@@ -23,8 +23,9 @@ struct HelpShown {};
 
 class Options {
  public:
-  /// `usage`: what follows the command's name, such as "PLAN [options]".
-  Options(std::string command, std::string usage, std::string summary);
+  /// `usage`: what follows the command's name, such as "PLAN [options]". `json`: what --json does.
+  Options(std::string command, std::string usage, std::string summary,
+          const std::string& json = "print one JSON object on stdout");
 
   Options& flag(const std::string& name, const std::string& help);
   Options& value(const std::string& name, const std::string& argument, const std::string& help);
@@ -33,6 +34,8 @@ class Options {
   Options& words(const std::string& what, int least, int most);
   /// In the contract, but not in this version: using it is a usage error that says so.
   Options& absent(const std::string& name);
+  /// Flags declared from here on have a text: "yes", or what stands behind an equal sign.
+  Options& flags_have_values();
 
   /// Throws UsageError, or HelpShown.
   void parse(const Arguments& arguments);
@@ -41,8 +44,16 @@ class Options {
   void set(const std::string& name, std::string value);
   /// As if it did not give the option.
   void unset(const std::string& name) { values_.erase(name); }
+  /// As if it gave these words.
+  void set_words(std::vector<std::string> words) { words_ = std::move(words); }
+  /// Messages are those of this command.
+  void set_command(std::string command) { command_ = std::move(command); }
 
   const std::string& command() const { return command_; }
+  /// The options given, in the order of the command line.
+  const std::vector<std::string>& given() const { return given_; }
+  /// What --help calls its value; empty: it is a flag.
+  const std::string& argument_of(const std::string& name) const;
   bool has(const std::string& name) const { return values_.count(name) > 0; }
   const std::vector<std::string>& words() const { return words_; }
   std::string text(const std::string& name, const std::string& otherwise = {}) const;
@@ -60,12 +71,13 @@ class Options {
  private:
   struct Known {
     std::string name, argument;  // a flag has no argument
+    bool flag_with_value = false;
   };
 
   [[noreturn]] void reject(const std::string& name, const std::string& expected) const;
   /// The arguments with every option's value behind an equal sign: what a value is, is decided
   /// here.
-  Arguments joined(const Arguments& arguments) const;
+  Arguments joined(const Arguments& arguments);
   const Known& find(const std::string& word) const;
   void store(const Arguments& arguments);
   void check_words() const;
@@ -74,7 +86,8 @@ class Options {
   int least_ = 0, most_ = 0;
   boost::program_options::options_description visible_;
   std::vector<Known> known_;
-  std::vector<std::string> absent_;
+  std::vector<std::string> absent_, given_;
+  bool flags_have_values_ = false;
   boost::program_options::variables_map values_;
   std::vector<std::string> words_;
 };

@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/own_schedule.h"
 #include "tools/interrupt.h"
-#include "tools/terminal.h"
+#include "tools/progress_line.h"
 
 namespace tandem::tools {
 
@@ -49,29 +49,10 @@ void check_halves(const StageCosts& costs) {
   }
 }
 
-/// A line that is written over, a few times a second.
-class ProgressLine {
- public:
-  explicit ProgressLine(bool shown) : shown_(shown) {}
-  ~ProgressLine() {
-    if (written_) fmt::print(stderr, "\r\x1b[K");
-  }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-
-  void show(const SearchProgress& now) {
-    constexpr auto kBetween = std::chrono::milliseconds(200);
-    if (!shown_ || Clock::now() - last_ < kBetween) return;
-    last_ = Clock::now();
-    written_ = true;
-    fmt::print(stderr, "\r\x1b[Ksearch: {} orders, best {}, none below {}", now.orders,
-               print_duration(now.best), print_duration(now.bound));
-  }
-
- private:
-  bool shown_, written_ = false;
-  Clock::time_point last_ = Clock::now();
-};
+std::string progress_text(const SearchProgress& now) {
+  return fmt::format("search: {} orders, best {}, none below {}", now.orders,
+                     print_duration(now.best), print_duration(now.bound));
+}
 
 }  // namespace
 
@@ -107,13 +88,15 @@ OrderSearch search_with_progress(const Options& options, const ScheduleTraits& t
   const InterruptGuard interrupt;
   OrderSearch search{.found = {}, .seed = request.search.seed};
   {
-    ProgressLine line(progress_is_shown());
-    const SearchControl control{.stop =
-                                    [&] {
-                                      return interrupt.token().stop_requested() ||
-                                             (limit && Clock::now() - start >= *limit);
-                                    },
-                                .progress = [&](const SearchProgress& now) { line.show(now); }};
+    ProgressLine line;
+    const SearchControl control{
+        .stop =
+            [&] {
+              return interrupt.token().stop_requested() ||
+                     (limit && Clock::now() - start >= *limit);
+            },
+        .progress =
+            [&](const SearchProgress& now) { line.show([&] { return progress_text(now); }); }};
     search.found = search_order(request, control);
   }
   search.found.schedule = completed(std::move(search.found.schedule), request);

@@ -14,6 +14,7 @@
 #include "core/io/json_position.h"
 #include "core/io/read.h"
 #include "core/lower.h"
+#include "tools/read_once.h"
 #include "tools/schedule_file.h"
 
 namespace tandem::tools {
@@ -100,7 +101,7 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
 
 PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm,
                           bool post_validation) {
-  Plan plan = read_plan(path);
+  Plan plan = read_once<read_plan>(path);
   if (!plan.schedule_file.empty()) read_own_schedule(path, plan);
   plan.global_norm = global_norm.value_or(plan.global_norm);
   plan.post_validation = plan.post_validation || post_validation;
@@ -124,12 +125,12 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
 
 Profile profile_of(const std::string& plan_path, const Plan& plan,
                    const std::string& profile_path) {
-  if (!profile_path.empty()) return read_profile(profile_path);
+  if (!profile_path.empty()) return read_once<read_profile>(profile_path);
   if (plan.profile.empty()) {
     throw InputError(
         fmt::format("{}: the plan names no profile: give one with --profile FILE", plan_path));
   }
-  return read_profile(beside(plan_path, plan.profile));
+  return read_once<read_profile>(beside(plan_path, plan.profile));
 }
 
 StageCosts costs_of(const Plan& plan, const Profile& profile, std::optional<double> link_rate) {

@@ -13,6 +13,7 @@
 #include "tools/cost_options.h"
 #include "tools/perturbation.h"
 #include "tools/plan_setup.h"
+#include "tools/read_once.h"
 #include "tools/schedule_file.h"
 #include "tools/schedule_options.h"
 
@@ -69,7 +70,7 @@ Schedule schedule_of_file(const Options& options) {
     if (options.has(name))
       refuse(options, fmt::format("the schedule file says --{} already", name));
   }
-  return read_schedule(options.text("schedule-file"));
+  return read_once<read_schedule>(options.text("schedule-file"));
 }
 
 /// --memory, the same for all.

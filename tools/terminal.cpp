@@ -22,4 +22,11 @@ PictureOptions picture_options() {
 
 bool progress_is_shown() { return isatty(STDERR_FILENO) != 0; }
 
+std::size_t progress_columns() {
+  constexpr std::size_t kUsual = 80;
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return (known ? size.ws_col : kUsual) - 1;
+}
+
 }  // namespace tandem::tools

@@ -1,6 +1,8 @@
 #pragma once
 // What the terminal can show.
 
+#include <cstddef>
+
 #include "traces/picture.h"
 
 namespace tandem::tools {
@@ -11,5 +13,7 @@ PictureOptions picture_options();
 
 /// stderr is a terminal: progress may be shown.
 bool progress_is_shown();
+/// Characters that a line of it may have.
+std::size_t progress_columns();
 
 }  // namespace tandem::tools

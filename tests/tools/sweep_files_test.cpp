@@ -1,0 +1,226 @@
+// tandem sweep: its files go on after a cut, and shards make the whole.
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/tools/sweep.h"
+
+namespace tandem::testing {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+class SweepFiles : public SweepCommand {
+ protected:
+  std::string whole() const {
+    const Ran ran = tandem(kPlain + " --json-lines whole.jsonl");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return read("whole.jsonl");
+  }
+
+  /// The same command with variables of the environment.
+  Ran with_environment(Strings variables, const std::string& line) const {
+    Strings words{"/usr/bin/env"};
+    words.insert(words.end(), variables.begin(), variables.end());
+    words.emplace_back(TANDEM_BINARY);
+    for (std::size_t at = 0; at < line.size();) {
+      const std::size_t end = std::min(line.find(' ', at), line.size());
+      words.push_back(line.substr(at, end - at));
+      at = end + 1;
+    }
+    RunOptions options;
+    options.folder = folder();
+    return run_command(words, options);
+  }
+};
+
+/// The bytes of the first lines.
+std::size_t end_of_line(const std::string& text, int lines) {
+  std::size_t at = 0;
+  for (int i = 0; i < lines; ++i) at = text.find('\n', at) + 1;
+  return at;
+}
+
+TEST_F(SweepFiles, ACutFileIsResumedAndNothingIsDoneTwice) {
+  const std::string all = whole();
+  // What stands there is kept as it is: were it computed again, this would be gone.
+  const std::string marked =
+      with(all.substr(0, end_of_line(all, 3)), "\"microbatch_size\":1", "\"microbatch_size\":7");
+  const std::string rest = all.substr(end_of_line(all, 3));
+  for (const std::size_t half :
+       {std::size_t{0}, std::size_t{1}, rest.find('\n') / 2, rest.find('\n')}) {
+    write("rows.jsonl", marked + rest.substr(0, half));
+    const Ran ran = tandem(kPlain + " --resume rows.jsonl");
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_EQ(read("rows.jsonl"), marked + rest) << half;
+    EXPECT_THAT(ran.out, StartsWith("8 configurations: "));
+  }
+}
+
+TEST_F(SweepFiles, ResumingBeginsWhereThereIsNoFileAndEndsWhereAllIsDone) {
+  const std::string all = whole();
+  const Ran first = tandem(kPlain + " --resume rows.jsonl --json");
+  EXPECT_EQ(read("rows.jsonl"), all);
+  EXPECT_EQ(first.out, all);
+  const Ran again = tandem(kPlain + " --resume rows.jsonl --json");
+  EXPECT_EQ(again.out, all);
+  EXPECT_EQ(read("rows.jsonl"), all);
+  write("half.jsonl", all.substr(0, 10));
+  EXPECT_EQ(tandem(kPlain + " --resume half.jsonl").code, 0);
+  EXPECT_EQ(read("half.jsonl"), all);
+}
+
+TEST_F(SweepFiles, ResumingRefusesWhatIsNotOfThisSweep) {
+  const std::string all = whole();
+  const std::string other =
+      "a line of another sweep: its options, the files they name or the build "
+      "of tandem differ";
+  const auto refused = [&](const std::string& line, const std::string& why) {
+    const Ran ran = tandem(line + " --resume whole.jsonl");
+    EXPECT_EQ(ran.code, 3) << line;
+    EXPECT_THAT(ran.err, HasSubstr(why)) << line;
+    EXPECT_EQ(ran.out, "");
+  };
+  refused(kPlain + " --batches 2", "whole.jsonl:1:1: error: " + other);
+  refused(kPlain + " --shard 2/2", "whole.jsonl:1:1: error: configuration 0 is not of shard 2/2");
+  EXPECT_EQ(read("whole.jsonl"), all);
+  write("whole.jsonl", all + all.substr(0, end_of_line(all, 1)));
+  refused(kPlain, "whole.jsonl:9:1: error: configuration 0 stands there twice");
+  write("whole.jsonl", all.substr(0, end_of_line(all, 1)) + "{}\n");
+  refused(kPlain, "whole.jsonl:2:1: error: not a line of a sweep: ");
+  write("whole.jsonl", "no sweep\n");
+  refused(kPlain, "whole.jsonl:1:1: error: not a line of a sweep: ");
+  expect_error(kPlain + " --resume a --json-lines b", 2,
+               "error: tandem sweep: --resume FILE goes on with FILE: --json-lines is not taken");
+}
+
+TEST_F(SweepFiles, AnInputFileOfOtherContentIsAnotherSweep) {
+  const std::string model =
+      R"({"version": 1, "name": "m", "blocks": 2, "width": 64, "heads": 2, "sequence": 32})";
+  const std::string line =
+      "sweep --model model.json --cluster p3.16xlarge,p3dn.24xlarge --schedule data-parallel "
+      "--resume "
+      "rows.jsonl";
+  write("model.json", model);
+  EXPECT_EQ(tandem(line).code, 0);
+  EXPECT_EQ(tandem(line).code, 0);
+  write("model.json", with(model, "64", "32"));
+  EXPECT_EQ(tandem(line).code, 3);
+}
+
+TEST_F(SweepFiles, InterruptedItKeepsWhatWasDone) {
+  const std::string line =
+      "sweep --schedule zbv,1f1b --devices 16 --microbatches 200..900+5 --forward 1ms --backward "
+      "2ms";
+  RunOptions options;
+  options.interrupt_when = [this](const Ran&) {
+    const std::string rows = exists("rows.jsonl") ? read("rows.jsonl") : "";
+    return std::count(rows.begin(), rows.end(), '\n') >= 2;
+  };
+  const Ran cut = tandem(line + " --json-lines rows.jsonl", options);
+  EXPECT_EQ(cut.code, 130);
+  EXPECT_THAT(cut.err, ::testing::MatchesRegex("error: interrupted after [0-9]+ of 282 "
+                                               "configurations: --resume rows.jsonl goes on\n"));
+  EXPECT_THAT(cut.out, HasSubstr(" of 282 configurations: "));
+  const std::string done = read("rows.jsonl");
+  EXPECT_THAT(done, ::testing::EndsWith("\n"));
+  EXPECT_GE(lines_of(done).size(), 2u);
+  EXPECT_LT(lines_of(done).size(), 282u);
+  for (std::size_t i = 0; i < lines_of(done).size(); ++i) EXPECT_EQ(lines_of(done)[i]["index"], i);
+}
+
+TEST_F(SweepFiles, ShardsMergedAreTheWhole) {
+  const std::string all = whole();
+  const Ran one = tandem(kPlain + " --csv whole.csv");
+  for (const std::string shard : {"1/3", "2/3", "3/3"})
+    EXPECT_EQ(tandem(kPlain + " --json-lines part-{shard}.jsonl --shard " + shard).code, 0);
+  EXPECT_EQ(files(),
+            (Strings{"part-1.jsonl", "part-2.jsonl", "part-3.jsonl", "whole.csv", "whole.jsonl"}));
+  const Ran merged = tandem(
+      "sweep merge part-3.jsonl part-1.jsonl part-2.jsonl --json-lines merged.jsonl --csv "
+      "merged.csv");
+  EXPECT_EQ(merged.code, 0) << merged.err;
+  EXPECT_EQ(merged.out, one.out);
+  EXPECT_EQ(read("merged.jsonl"), all);
+  EXPECT_EQ(read("merged.csv"), read("whole.csv"));
+  EXPECT_EQ(tandem("sweep merge part-3.jsonl part-1.jsonl part-2.jsonl --json").out, all);
+}
+
+TEST_F(SweepFiles, MergeRefusesWhatIsNotOneWhole) {
+  const std::string all = whole();
+  const std::size_t middle = end_of_line(all, 4);
+  write("a.jsonl", all.substr(0, middle));
+  write("b.jsonl", all.substr(middle));
+  EXPECT_EQ(tandem("sweep merge b.jsonl a.jsonl").code, 0);
+  expect_error(
+      "sweep merge a.jsonl", 3,
+      "error: tandem sweep merge: 4 of 8 configurations are in none of the files: 4, 5, 6, "
+      "7");
+  const Ran twice = tandem("sweep merge a.jsonl b.jsonl a.jsonl");
+  EXPECT_EQ(twice.code, 3);
+  EXPECT_THAT(twice.err, StartsWith("a.jsonl:1:1: error: configuration 0 is in a.jsonl:1 already"));
+  write("cut.jsonl", all.substr(middle, all.size() - middle - 20));
+  expect_error("sweep merge a.jsonl cut.jsonl", 3,
+               "error: cut.jsonl: its last line is cut off: go on with that shard by --resume");
+  EXPECT_EQ(tandem(kPlain + " --batches 2 --json-lines other.jsonl --shard 2/2").code, 0);
+  const Ran others = tandem("sweep merge a.jsonl other.jsonl");
+  EXPECT_EQ(others.code, 3);
+  EXPECT_THAT(others.err, StartsWith("other.jsonl:1:1: error: a line of another sweep than those "
+                                     "before it, in a.jsonl"));
+  EXPECT_EQ(tandem("sweep merge none.jsonl").code, 3);
+  EXPECT_EQ(tandem("sweep merge").code, 2);
+  write("empty.jsonl", "");
+  expect_error("sweep merge empty.jsonl", 3, "error: tandem sweep merge: no file has a line");
+}
+
+TEST_F(SweepFiles, ShardsAreNumberedFromOne) {
+  for (const std::string shard : {"5/4", "0/4", "1", "1/", "/4", "a/b", "1/0", "-1/4"}) {
+    expect_error(kPlain + " --shard " + shard, 2,
+                 "error: tandem sweep: --shard: expected K/N with K from 1 to N, slurm or mpi, "
+                 "found \"" +
+                     shard + "\"");
+  }
+  // More shards than configurations: an empty one is a shard.
+  EXPECT_EQ(tandem(kPlain + " --shard 9/9 --json-lines nine.jsonl").code, 0);
+  EXPECT_EQ(read("nine.jsonl"), "");
+  EXPECT_EQ(tandem(kPlain + " --shard 4/4 --json").out,
+            tandem(kPlain + " --shard 4/4 --json --threads 1").out);
+}
+
+TEST_F(SweepFiles, TheEnvironmentNumbersTheShard) {
+  const Strings array{"SLURM_ARRAY_TASK_ID=5", "SLURM_ARRAY_TASK_MIN=3", "SLURM_ARRAY_TASK_MAX=9",
+                      "SLURM_ARRAY_TASK_COUNT=4", "SLURM_ARRAY_TASK_STEP=2"};
+  const std::string second = tandem(kPlain + " --shard 2/4 --json").out;
+  EXPECT_EQ(lines_of(second).size(), 2u);
+  EXPECT_EQ(with_environment(array, kPlain + " --shard slurm --json").out, second);
+  EXPECT_EQ(with_environment({"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4"},
+                             kPlain + " --shard slurm --json")
+                .out,
+            second);
+  EXPECT_EQ(with_environment({"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4"},
+                             kPlain + " --shard mpi --json")
+                .out,
+            second);
+  EXPECT_EQ(with_environment({"PMI_RANK=1", "PMI_SIZE=4"}, kPlain + " --shard mpi --json").out,
+            second);
+  const Strings none{"-u", "SLURM_ARRAY_TASK_ID",  "-u", "SLURM_STEP_NUM_TASKS",
+                     "-u", "OMPI_COMM_WORLD_RANK", "-u", "PMI_RANK",
+                     "-u", "MV2_COMM_WORLD_RANK"};
+  for (const std::string launcher : {"slurm", "mpi"}) {
+    const Ran ran = with_environment(none, kPlain + " --shard " + launcher);
+    EXPECT_EQ(ran.code, 5);
+    EXPECT_THAT(ran.err, StartsWith("error: tandem sweep: --shard " + launcher + ": n"));
+  }
+  const Ran gaps = with_environment({"SLURM_ARRAY_TASK_ID=5", "SLURM_ARRAY_TASK_MIN=1",
+                                     "SLURM_ARRAY_TASK_MAX=9", "SLURM_ARRAY_TASK_COUNT=3"},
+                                    kPlain + " --shard slurm");
+  EXPECT_EQ(gaps.code, 5);
+  const Ran one_file = with_environment({"PMI_RANK=1", "PMI_SIZE=4"},
+                                        kPlain + " --shard mpi --json-lines all.jsonl");
+  EXPECT_EQ(one_file.code, 2);
+  EXPECT_THAT(one_file.err, HasSubstr("all shards would write \"all.jsonl\""));
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,25 @@
+#pragma once
+// A part of a sweep for each of many processes, on one machine or on many.
+
+#include <cstddef>
+#include <string>
+
+#include "tools/options.h"
+
+namespace tandem::tools {
+
+struct Shard {
+  std::size_t number = 1, of = 1;  // counted from 1
+  /// Neighbours go to different shards: they take about as long.
+  bool has(std::size_t configuration) const { return configuration % of == number - 1; }
+};
+
+/// --shard K/N; `slurm`: the task of the job array, or of srun's step; `mpi`: the rank of mpirun.
+/// Throws UsageError, and AbsentError where the environment says nothing of it.
+Shard shard_of(const Options& options);
+
+/// The path of --NAME with this shard's number for each {shard}; empty: not given. Throws
+/// UsageError where all processes of one command line would write the same file.
+std::string shard_path(const Options& options, const std::string& name, const Shard& shard);
+
+}  // namespace tandem::tools
