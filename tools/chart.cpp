@@ -61,6 +61,13 @@ std::vector<std::pair<double, std::string>> x_ticks(const Chart& chart, const Sc
   return places;
 }
 
+bool has_hollow(const Chart& chart) {
+  return std::any_of(chart.series.begin(), chart.series.end(), [](const ChartSeries& series) {
+    return std::any_of(series.points.begin(), series.points.end(),
+                       [](const ChartPoint& point) { return point.hollow; });
+  });
+}
+
 std::vector<ChartPoint> numbered(const Chart& chart) {
   std::vector<ChartPoint> points;
   for (const ChartSeries& series : chart.series) {
@@ -108,6 +115,9 @@ class Svg {
     axes();
     stairs();
     for (std::size_t i = 0; i < chart_.series.size(); ++i) series(i);
+    if (has_hollow(chart_))
+      write(kLeft + kWidth + 18, kTop + 14 + kLine * static_cast<double>(chart_.series.size()),
+            "start", "hollow: " + chart_.hollow);
     for (const ChartPoint& point : numbered(chart_))
       write(x(point) + 6, y(point) - 6, "start", std::to_string(point.number));
     for (std::size_t i = 0; i < chart_.notes.size(); ++i)
@@ -212,8 +222,9 @@ void plot(const Chart& chart, const Scales& scales, bool numbered, Grid& grid) {
     for (const ChartPoint& point : chart.series[i].points) {
       if ((point.number > 0) != numbered) continue;
       char& cell = grid.at(scales.x.of(point.x), scales.y.of(point.y));
-      const char mark = letter(i, numbered);
-      cell = cell == ' ' || cell == mark || numbered ? mark : '*';
+      const char mark = point.hollow ? '.' : letter(i, numbered);
+      const bool free = cell == ' ' || cell == '.' || cell == mark || numbered;
+      if (mark != '.' || cell == ' ') cell = free ? mark : '*';
     }
   }
 }
@@ -257,6 +268,7 @@ std::string chart_text(const Chart& chart, std::size_t columns) {
                       labels(chart, scales.x, grid[0].size()), "", chart.x_title);
   for (std::size_t i = 0; i < chart.series.size(); ++i)
     text += fmt::format("{}{} {}", i == 0 ? "" : "   ", letter(i, false), chart.series[i].name);
+  if (has_hollow(chart)) text += "   . " + chart.hollow;
   if (!chart.series.empty()) text += "\n";
   for (const std::string& note : chart.notes) text += note + "\n";
   return text;

@@ -24,13 +24,15 @@ struct Chart {
   std::vector<std::string> places = {};  // names of x = 0, 1, …; empty: x is a quantity
   std::vector<ChartSeries> series = {};
   bool joined = false;                  // the points of each series, by lines
+  std::string hollow = {};              // what hollow points are
   std::vector<std::string> notes = {};  // a line each
 };
 
 /// Complete, colour-blind-safe, of one file. Numbered points are joined by stairs.
 std::string chart_svg(const Chart& chart);
 
-/// At most so wide, but for long notes. A series has a letter; numbered points are capitals.
+/// At most so wide, but for long notes. A series has a letter; numbered points are capitals, hollow
+/// ones dots.
 std::string chart_text(const Chart& chart, std::size_t columns);
 
 }  // namespace tandem::tools

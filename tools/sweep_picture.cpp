@@ -113,7 +113,8 @@ Chart frontier_chart(const SweepIdentity& sweep, const std::vector<SweepRow>& ro
                                    metric_at(metric).axis, metric_at(memory).axis),
               .x_title = std::string(metric_at(memory).axis),
               .y_title = std::string(metric_at(metric).axis),
-              .series = series_of(names)};
+              .series = series_of(names),
+              .hollow = "does not fit"};
   for (const SweepRow& row : rows) {
     const double x = scaled(row, memory), y = scaled(row, metric);
     if (!std::isfinite(x) || !std::isfinite(y)) continue;
