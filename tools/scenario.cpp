@@ -228,6 +228,11 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
   if (options.has("link-rate")) scenario.config["link_bytes_per_s"] = *options.rate("link-rate");
   scenario.assumptions["profile"] = {
       {"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
+  if (const auto sizes = interpolated(profile, plan.model, plan.microbatch_size)) {
+    scenario.warnings.push_back(
+        fmt::format("microbatches of {} were not measured: costs are on the line between {} and {}",
+                    plan.microbatch_size, sizes->below, sizes->above));
+  }
   return scenario;
 }
 

@@ -43,6 +43,7 @@ struct Scenario {
   std::optional<OrderSearch> search;    // of the schedule `search`
   std::optional<ClusterUse> use = {};   // of a model on a cluster
   std::optional<Network> network = {};  // with --contention: what shares links
+  std::vector<std::string> warnings = {};
   Json config, assumptions;
 };
 

@@ -91,7 +91,7 @@ int run_simulate(const Arguments& arguments) {
     if (sensitivities) json["sensitivity"] = sensitivity_json(*sensitivities);
     if (spread) json["uncertainty"] = spread_json(*spread);
     print_result("simulate", scenario.config, scenario.assumptions, std::move(json),
-                 warnings_of(result));
+                 warnings_of(scenario, result));
     return exit_code();
   }
   if (options.has("picture"))

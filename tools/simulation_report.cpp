@@ -88,7 +88,7 @@ void print_summary(const Scenario& scenario, const SimulationResult& result, std
     fmt::print("\nAssumed, not measured:\n");
     for (const std::string& line : scenario.use->assumptions) fmt::print("  {}\n", line);
   }
-  for (const std::string& warning : warnings_of(result))
+  for (const std::string& warning : warnings_of(scenario, result))
     fmt::print(stderr, "warning: {}\n", warning);
 }
 
@@ -139,11 +139,14 @@ Json result_json(const Scenario& scenario, const SimulationResult& result) {
   return json;
 }
 
-std::vector<std::string> warnings_of(const SimulationResult& result) {
-  if (result.exact_cycle) return {};
-  return {
-      "no repetition was seen within the bodies tried: the period is the maximum cycle ratio, "
-      "rounded"};
+std::vector<std::string> warnings_of(const Scenario& scenario, const SimulationResult& result) {
+  std::vector<std::string> warnings = scenario.warnings;
+  if (!result.exact_cycle) {
+    warnings.emplace_back(
+        "no repetition was seen within the bodies tried: the period is the maximum cycle ratio, "
+        "rounded");
+  }
+  return warnings;
 }
 
 }  // namespace tandem::tools

@@ -14,6 +14,6 @@ double samples_per_s(const Scenario& scenario, const SimulationResult& result);
 
 void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches);
 Json result_json(const Scenario& scenario, const SimulationResult& result);
-std::vector<std::string> warnings_of(const SimulationResult& result);
+std::vector<std::string> warnings_of(const Scenario& scenario, const SimulationResult& result);
 
 }  // namespace tandem::tools

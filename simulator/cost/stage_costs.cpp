@@ -103,16 +103,46 @@ CostModel cost_model(const Placement& placement, StageCosts costs) {
 
 namespace {
 
-const LayerCost& find_cost(const Profile& profile, LayerKind kind, std::int32_t microbatch_size) {
-  const auto found =
-      std::find_if(profile.layers.begin(), profile.layers.end(), [&](const LayerCost& row) {
-        return row.kind == kind && row.microbatch_size == microbatch_size;
-      });
-  if (found != profile.layers.end()) return *found;
-  throw InputError(
-      fmt::format("the profile has no layer \"{}\" at microbatch size {}: measure it with "
-                  "tandem profile --microbatch-size {}",
-                  name(kind), microbatch_size, microbatch_size));
+/// The rows of a layer kind nearest to a microbatch size, from below and from above; null where
+/// there is none.
+struct Around {
+  const LayerCost *below = nullptr, *above = nullptr;
+};
+
+Around around(const Profile& profile, LayerKind kind, std::int32_t microbatch_size) {
+  Around found;
+  for (const LayerCost& row : profile.layers) {
+    if (row.kind != kind) continue;
+    const std::int32_t size = row.microbatch_size;
+    if (size <= microbatch_size && (!found.below || size > found.below->microbatch_size))
+      found.below = &row;
+    if (size >= microbatch_size && (!found.above || size < found.above->microbatch_size))
+      found.above = &row;
+  }
+  return found;
+}
+
+/// As measured, or on the line between the sizes around.
+LayerCost find_cost(const Profile& profile, LayerKind kind, std::int32_t microbatch_size) {
+  const auto [below, above] = around(profile, kind, microbatch_size);
+  if (!below || !above) {
+    throw InputError(
+        fmt::format("the profile has no layer \"{}\" at microbatch size {}: measure it with "
+                    "tandem profile --microbatch-size {}",
+                    name(kind), microbatch_size, microbatch_size));
+  }
+  if (below == above || below->microbatch_size == above->microbatch_size) return *below;
+  LayerCost between = *below;
+  between.microbatch_size = microbatch_size;
+  const double share = static_cast<double>(microbatch_size - below->microbatch_size) /
+                       static_cast<double>(above->microbatch_size - below->microbatch_size);
+  for (const auto time :
+       {&LayerCost::forward, &LayerCost::backward_input, &LayerCost::backward_weight,
+        &LayerCost::backward, &LayerCost::update, &LayerCost::selective_recompute}) {
+    const auto apart = static_cast<double>((above->*time - below->*time).count());
+    between.*time += Duration(std::llround(share * apart));
+  }
+  return between;
 }
 
 /// Time for `bytes`: measured, or on the line through the two sizes nearest to it.
@@ -149,6 +179,16 @@ Bytes stash_bytes(const ModelSpec& model, LayerRange range, std::int32_t microba
 
 }  // namespace
 
+std::optional<MicrobatchSizes> interpolated(const Profile& profile, const ModelSpec& model,
+                                            std::int32_t microbatch_size) {
+  for (const LayerKind kind : layers_of(model)) {
+    const auto [below, above] = around(profile, kind, microbatch_size);
+    if (below && above && below->microbatch_size != above->microbatch_size)
+      return MicrobatchSizes{below->microbatch_size, above->microbatch_size};
+  }
+  return std::nullopt;
+}
+
 StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
                               const std::vector<LayerRange>& stages, std::int32_t microbatch_size,
                               Recompute recompute, const std::vector<std::int32_t>& summed) {
@@ -177,7 +217,7 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
     times.forward = times.backward = times.backward_input = times.backward_weight = times.update =
         overhead;
     for (std::int32_t layer = range.first; layer < range.last; ++layer) {
-      const LayerCost& cost =
+      const LayerCost cost =
           find_cost(profile, layers[static_cast<std::size_t>(layer)], microbatch_size);
       const Duration again =
           recompute == Recompute::selective ? cost.selective_recompute : Duration{};

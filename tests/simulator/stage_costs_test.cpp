@@ -212,6 +212,36 @@ TEST(CostsFromProfile, SaysWhatTheProfileLacks) {
   EXPECT_THAT(complaint(without, small_model(), 2), HasSubstr("no transfers"));
 }
 
+TEST(CostsFromProfile, TakesALineBetweenMeasuredMicrobatchSizes) {
+  Profile profile = small_profile();
+  for (const LayerCost& two : small_profile().layers) {
+    for (const std::int32_t size : {6, 10}) {
+      LayerCost more = two;
+      more.microbatch_size = size;
+      more.forward = two.forward + ns(40 * size);
+      more.backward = two.backward + ns(size == 6 ? 600 : 1000);
+      profile.layers.push_back(more);
+    }
+  }
+  const auto at = [&](std::int32_t size) {
+    return costs_from_profile(profile, small_model(), {{1, 2}}, size, Recompute::none)
+        .parts[PartId{0}];
+  };
+  EXPECT_EQ(at(2).forward, ns(10 + 5));
+  EXPECT_EQ(at(3).forward, ns(10 + 60 + 5)) << "a quarter of the way from 2 to 6";
+  EXPECT_EQ(at(3).backward, ns(40 + 150 + 5));
+  EXPECT_EQ(at(3).update, at(2).update);
+  EXPECT_EQ(at(6).forward, ns(10 + 240 + 5));
+  EXPECT_EQ(at(8).forward, ns(10 + 320 + 5)) << "the nearest sizes count";
+  EXPECT_THAT(complaint(profile, small_model(), 1), HasSubstr("at microbatch size 1"));
+  EXPECT_THAT(complaint(profile, small_model(), 11), HasSubstr("at microbatch size 11"));
+  EXPECT_FALSE(interpolated(profile, small_model(), 6));
+  const auto sizes = interpolated(profile, small_model(), 8);
+  ASSERT_TRUE(sizes);
+  EXPECT_EQ(sizes->below, 6);
+  EXPECT_EQ(sizes->above, 10);
+}
+
 TEST(CostsFromProfile, RefusesAProfileOfAnotherModel) {
   ModelSpec wider = small_model();
   wider.width = 16;

@@ -260,6 +260,36 @@ TEST_F(Simulate, PicturesAndTracesAreBounded) {
   }
 }
 
+TEST_F(Simulate, MarksMicrobatchesThatWereNotMeasured) {
+  std::string larger;
+  for (const char* kind : {"embedding", "attention", "mlp", "head"}) {
+    larger += fmt::format(
+        R"({{"kind": "{}", "microbatch_size": 3, "forward_ns": 30000, "backward_input_ns": 30000,
+    "backward_weight_ns": 30000, "backward_ns": 60000, "selective_recompute_ns": 9000,
+    "update_ns": 1000}}, )",
+        kind);
+  }
+  write("profile.json", with(profile_text(), "\"layers\": [", "\"layers\": [" + larger));
+  const auto write_plan = [&](int size) {
+    write("plan.json", with(plan_text(), "\"microbatch_size\": 1",
+                            fmt::format("\"microbatch_size\": {}", size)));
+  };
+  const auto of_size = [&](int size) {
+    write_plan(size);
+    return json_of("simulate plan.json --json");
+  };
+  EXPECT_EQ(of_size(1)["warnings"], Json::array());
+  EXPECT_EQ(of_size(3)["warnings"], Json::array());
+  const Json between = of_size(2);
+  EXPECT_EQ(between["warnings"],
+            Json::array({"microbatches of 2 were not measured: costs are on the line between 1 and "
+                         "3"}));
+  EXPECT_GT(between["result"]["period_s"], of_size(1)["result"]["period_s"]);
+  EXPECT_LT(between["result"]["period_s"], of_size(3)["result"]["period_s"]);
+  write_plan(4);
+  EXPECT_EQ(tandem("simulate plan.json").code, 3);
+}
+
 TEST_F(Simulate, SaysWhatIsMissing) {
   expect_error("simulate", 2, "error: tandem simulate: give a plan, or --schedule NAME with costs");
   expect_error(kFlush, 2,
