@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "core/csv.h"
 #include "core/error.h"
 #include "core/notation_words.h"
 #include "core/schedules/common.h"
@@ -55,23 +56,6 @@ struct Action {
   WordPlace place;
 };
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return text.substr(text.size());
-  return text.substr(first, text.find_last_not_of(" \t\r") + 1 - first);
-}
-
-/// Calls `piece` with each part of `text` between two separators, blanks taken off.
-template <class Piece>
-void split(std::string_view text, char separator, Piece piece) {
-  while (true) {
-    const std::size_t end = text.find(separator);
-    piece(trimmed(text.substr(0, end)));
-    if (end == std::string_view::npos) return;
-    text.remove_prefix(end + 1);
-  }
-}
-
 class Parser {
  public:
   Parser(std::string_view text, std::string_view file) : in_(text, file) {
@@ -104,7 +88,7 @@ class Parser {
   void read_row() {
     rows_.emplace_back();
     group_ = 0;
-    split(in_.line(), ',', [this](std::string_view cell) {
+    split_cells(in_.line(), ',', [this](std::string_view cell) {
       if (cell.empty() || in_.given_up()) return;
       try {
         cell.front() == '(' ? read_pair(cell) : read_action(cell, 0);
@@ -121,8 +105,8 @@ class Parser {
     // Pairs that follow one another are told apart.
     group_ = static_cast<std::uint8_t>(group_ == 1 ? 2 : 1);
     const std::size_t before = rows_.back().size();
-    split(cell.substr(1, close - 1), ';',
-          [this](std::string_view action) { read_action(action, group_); });
+    split_cells(cell.substr(1, close - 1), ';',
+                [this](std::string_view action) { read_action(action, group_); });
     const std::vector<Action>& row = rows_.back();
     const bool pair = row.size() == before + 2 && row[before].kind == OpKind::forward &&
                       makes_input_gradient(row[before + 1].kind);

@@ -112,9 +112,11 @@ Bytes excess(const ClusterPlan& plan) {
 bool ClusterPlan::fits() const { return excess(*this) <= 0; }
 
 RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& assumptions) {
-  return RangeBytes([model = plan.model, optimizer = plan.optimizer, assumptions](
+  const std::int32_t shards = optimizer_shards(plan, assumptions);
+  return RangeBytes([model = plan.model, optimizer = plan.optimizer, assumptions, shards](
                         LayerRange range, std::int32_t microbatch_size, Recompute recompute) {
-    return analytic_stage_bytes(model, range, microbatch_size, optimizer, recompute, assumptions);
+    return analytic_stage_bytes(model, range, microbatch_size, optimizer, recompute, assumptions,
+                                shards);
   });
 }
 
@@ -134,6 +136,13 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
                plan.width);
   check_size(plan);
   Schedule schedule = make_schedule(plan);
+  const Placement& placement = schedule.placement;
+  if (assumptions.sharded_optimizer && placement.parts() != placement.stages()) {
+    throw InputError(
+        fmt::format("schedule {} has replicas in a pipeline: the optimizer's state is shared out "
+                    "over the width",
+                    plan.schedule));
+  }
   Program program = lower(schedule);
   SlotCounts slots = count_slots(program);
   plan.stages = cut(plan, schedule, slots, layout, assumptions);
@@ -148,7 +157,8 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
   Table<StageId, StageBytes> bytes;
   for (const PartId part : schedule.placement.part) {
     bytes.push_back(analytic_stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
-                                         plan.optimizer, plan.recompute, assumptions));
+                                         plan.optimizer, plan.recompute, assumptions,
+                                         optimizer_shards(plan, assumptions)));
   }
   check_bytes(slots, bytes);
   Table<DeviceId, MemoryByClass> memory = memory_by_class(program, slots, bytes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <system_error>
@@ -29,10 +30,16 @@ constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevi
 constexpr std::int32_t kMicrobatchesADevice = 4;  // by default
 constexpr double kLeastFraction = 0.001;
 
-constexpr const char* kClusterOptions[] = {
-    "model",           "cluster",       "depth",     "global-batch", "sequence",
-    "dtype",           "optimizer",     "attention", "device-order", "product-fraction",
-    "memory-fraction", "link-fraction", "tensor",    "collectives"};
+constexpr const char* kClusterOptions[] = {"model",           "cluster",
+                                           "depth",           "global-batch",
+                                           "sequence",        "dtype",
+                                           "optimizer",       "attention",
+                                           "device-order",    "product-fraction",
+                                           "memory-fraction", "link-fraction",
+                                           "tensor",          "collectives",
+                                           "calibration",     "zero"};
+/// What a calibration says.
+constexpr const char* kCalibrated[] = {"product-fraction", "memory-fraction", "link-fraction"};
 
 [[noreturn]] void refuse(const Options& options, const std::string& why) {
   throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
@@ -55,6 +62,8 @@ ModelSpec model_of(const Options& options) {
   return model;
 }
 
+}  // namespace
+
 Cluster cluster_of(const Options& options) {
   if (!options.has("cluster"))
     refuse(options, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
@@ -67,7 +76,6 @@ Cluster cluster_of(const Options& options) {
   return Cluster(spec);
 }
 
-/// bf16 where all devices have it, else fp16, else fp32.
 NumberFormat format_of(const Options& options, const Cluster& cluster) {
   constexpr std::array kPreferred{NumberFormat::bf16, NumberFormat::fp16, NumberFormat::fp32,
                                   NumberFormat::tf32};
@@ -85,14 +93,19 @@ NumberFormat format_of(const Options& options, const Cluster& cluster) {
       fmt::format("cluster {}: no number format that all devices have", cluster.name()));
 }
 
-AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluster) {
+AttentionKernel attention_of(const Options& options, NumberFormat format) {
+  const std::string attention = options.choice("attention", {"auto", "plain", "flash"});
+  const bool flash = attention == "auto" ? format == NumberFormat::bf16 : attention == "flash";
+  return flash ? AttentionKernel::flash : AttentionKernel::plain;
+}
+
+namespace {
+
+AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluster,
+                                   const std::optional<CalibrationFile>& calibration) {
   AnalyticAssumptions assumptions;
   assumptions.format = format_of(options, cluster);
-  const std::string attention = options.choice("attention", {"auto", "plain", "flash"});
-  // FlashAttention 2 asks for what computes in bf16, Ampere on.
-  const bool flash =
-      attention == "auto" ? assumptions.format == NumberFormat::bf16 : attention == "flash";
-  assumptions.attention = flash ? AttentionKernel::flash : AttentionKernel::plain;
+  assumptions.attention = attention_of(options, assumptions.format);
   assumptions.tensor = static_cast<std::int32_t>(
       options.integer("tensor", 1, static_cast<std::int64_t>(cluster.size()), 1));
   const auto fraction = [&](const char* name, double& value) {
@@ -103,7 +116,11 @@ AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluste
   fraction("link-fraction", assumptions.link_fraction);
   if (options.has("collectives"))
     assumptions.collectives = read_collectives(options.text("collectives"));
-  return assumptions;
+  assumptions.sharded_optimizer = options.choice("zero", {"0", "1"}) == "1";
+  if (!calibration) return assumptions;
+  if (!options.has("dtype")) assumptions.format = calibration->format;
+  if (!options.has("attention")) assumptions.attention = calibration->attention;
+  return calibrated(assumptions, calibration->constants);
 }
 
 void check_options(const Options& options) {
@@ -118,6 +135,16 @@ void check_options(const Options& options) {
   }
   if (options.has("collectives") && options.has("contention"))
     refuse(options, "--contention shares links, which --collectives does not know: give one");
+  if (options.has("calibration")) {
+    for (const char* name : kCalibrated) {
+      if (options.has(name))
+        refuse(options, fmt::format("the calibration says --{} already", name));
+    }
+    if (options.has("collectives"))
+      refuse(options, "--calibration and --collectives both say what sums take: give one");
+    if (options.has("contention"))
+      refuse(options, "--contention knows links alone, not a --calibration: give one");
+  }
   if (options.has("microbatches") && options.has("global-batch"))
     refuse(options, "give --microbatches or --global-batch, not both");
   if (!options.has("schedule")) refuse(options, "--schedule is missing");
@@ -195,6 +222,8 @@ void add_cluster_options(Options& options) {
       .value("dtype", "KIND", "bf16|fp16|tf32|fp32 (default: the first that all devices have)")
       .value("attention", "KIND", "plain|flash (default: flash with bf16)")
       .value("optimizer", "KIND", "on a cluster: adamw|momentum|sgd (default adamw)")
+      .value("zero", "0|1",
+             "on a cluster: 1: the width shares out the optimizer's state (ZeRO-1; default 0)")
       .value("device-order", "KIND",
              "replicas-first|stages-first: what stands on neighbouring devices (default "
              "replicas-first)")
@@ -202,7 +231,9 @@ void add_cluster_options(Options& options) {
       .value("memory-fraction", "X", "of its memory's rate (default 0.8)")
       .value("link-fraction", "X", "of a link's rate (default 0.8)")
       .value("collectives", "FILE",
-             "on a cluster: sums by the constants of tandem import --from nccl-tests");
+             "on a cluster: sums by the constants of tandem import --from nccl-tests")
+      .value("calibration", "FILE",
+             "on a cluster: constants of tandem calibrate, instead of the fractions");
 }
 
 bool names_a_cluster(const Options& options) {
@@ -218,7 +249,9 @@ ClusterSetup make_cluster_setup(const Options& options) {
   check_options(options);
   Plan plan = plan_of(options, model_of(options));
   Cluster cluster = cluster_of(options);
-  const AnalyticAssumptions assumptions = assumptions_of(options, cluster);
+  std::optional<CalibrationFile> calibration;
+  if (options.has("calibration")) calibration = read_calibration(options.text("calibration"));
+  const AnalyticAssumptions assumptions = assumptions_of(options, cluster, calibration);
   const DeviceOrder order =
       options.choice("device-order", {"replicas-first", "stages-first"}) == "stages-first"
           ? DeviceOrder::stages_first
@@ -235,7 +268,12 @@ ClusterSetup make_cluster_setup(const Options& options) {
     const ClusterLayout layout(cluster, plan.width, plan.depth, order,
                                static_cast<std::size_t>(assumptions.tensor));
     ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions);
-    return {std::move(cluster), assumptions, order, std::move(made), {}};
+    return {.cluster = std::move(cluster),
+            .assumptions = assumptions,
+            .calibration = std::move(calibration),
+            .order = order,
+            .made = std::move(made),
+            .tried = {}};
   }
   ShapeRequest request{.plan = plan, .order = order};
   std::int64_t devices = static_cast<std::int64_t>(cluster.size()) / assumptions.tensor;
@@ -246,7 +284,12 @@ ClusterSetup make_cluster_setup(const Options& options) {
   }
   if (!by_microbatches) request.global_batch = samples(std::max<std::int64_t>(devices, 1));
   ChosenShape chosen = choose_shape(request, cluster, assumptions);
-  return {std::move(cluster), assumptions, order, std::move(chosen.plan), std::move(chosen.tried)};
+  return {.cluster = std::move(cluster),
+          .assumptions = assumptions,
+          .calibration = std::move(calibration),
+          .order = order,
+          .made = std::move(chosen.plan),
+          .tried = std::move(chosen.tried)};
 }
 
 std::size_t ClusterSetup::devices_used() const {
@@ -312,22 +355,35 @@ Json ClusterSetup::stated() const {
             {"product_fraction", assumptions.product_fraction},
             {"memory_fraction", assumptions.memory_fraction},
             {"link_fraction", assumptions.link_fraction},
+            {"zero", assumptions.sharded_optimizer ? 1 : 0},
             {"device_order", name(order)},
             {"notes", assumption_lines()}};
   if (assumptions.collectives)
     json["collectives"] = Json::parse(collectives_text(*assumptions.collectives));
+  if (calibration) json["calibration"] = Json::parse(calibration_text(*calibration));
   return json;
+}
+
+static std::string rates_line(const AnalyticAssumptions& assumptions,
+                              const std::optional<CalibrationFile>& calibration) {
+  const std::string rates = fmt::format(
+      "products in {} at {:.4g} % of peak, memory at {:.4g} %, links at {:.4g} %; {} attention",
+      name(assumptions.format), 100 * assumptions.product_fraction,
+      100 * assumptions.memory_fraction, 100 * assumptions.link_fraction,
+      name(assumptions.attention));
+  if (!calibration) return rates + "; nothing for launches, hosts and data";
+  return fmt::format(
+      "{}; {:.3g} us of the host for a kernel: constants fitted to iterations on {} "
+      "in {}, {} attention",
+      rates, 1e6 * calibration->constants.launch_s, calibration->device, name(calibration->format),
+      name(calibration->attention));
 }
 
 std::vector<std::string> ClusterSetup::assumption_lines() const {
   const Bytes element = bytes_of(assumptions.format);
   const Bytes states = 4 * (optimizer_states(made.plan.optimizer) + (element < 4 ? 1 : 0));
   std::vector<std::string> lines{
-      fmt::format("products in {} at {:.4g} % of peak, memory at {:.4g} %, links at {:.4g} %; "
-                  "{} attention; nothing for launches, hosts and data",
-                  name(assumptions.format), 100 * assumptions.product_fraction,
-                  100 * assumptions.memory_fraction, 100 * assumptions.link_fraction,
-                  name(assumptions.attention)),
+      rates_line(assumptions, calibration),
       fmt::format("bytes a parameter: weights {} a version, gradients {}, optimizer {}; "
                   "activations with dropout, logits in fp32; the allocator and the driver take "
                   "nothing",
@@ -341,6 +397,11 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
                         "measured constants, each device with its part of its node's way out"
                       : "transfers of all pipelines at once, and the gradient rings of all stages "
                         "at once, share the links they cross; nothing else does")};
+  if (assumptions.sharded_optimizer) {
+    lines.emplace_back(
+        "the optimizer's state shared out over the width: gradients scattered, updated weights "
+        "gathered, which hides behind nothing");
+  }
   if (assumptions.tensor > 1) {
     lines.push_back(
         fmt::format("each layer shared by {} devices; its sums, one each way, hide behind nothing",

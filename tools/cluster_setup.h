@@ -3,9 +3,12 @@
 // `check`.
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/cluster.h"
+#include "core/io/calibration_file.h"
 #include "planner/cluster_plan.h"
 #include "tools/json_output.h"
 #include "tools/options.h"
@@ -17,9 +20,17 @@ void add_cluster_options(Options& options);
 /// Whether a model or a cluster is named.
 bool names_a_cluster(const Options& options);
 
+/// What single options say. Throw UsageError, InputError.
+Cluster cluster_of(const Options& options);
+/// By default bf16 where all devices have it, else fp16, else fp32.
+NumberFormat format_of(const Options& options, const Cluster& cluster);
+/// By default flash with bf16: FlashAttention 2 asks for what computes in that, Ampere on.
+AttentionKernel attention_of(const Options& options, NumberFormat format);
+
 struct ClusterSetup {
   Cluster cluster;
   AnalyticAssumptions assumptions;
+  std::optional<CalibrationFile> calibration = {};  // that they are of
   DeviceOrder order = DeviceOrder::replicas_first;
   ClusterPlan made;
   std::vector<TriedShape> tried;  // where the shape was chosen: the chosen one, then the others

@@ -35,6 +35,7 @@ constexpr Command kCommands[] = {
     {"tokens", "writes texts as a token file to train on", run_tokens},
     {"train", "trains for real by the same program", run_train},
     {"catalog", "devices, cluster nodes and models known by name", run_catalog},
+    {"calibrate", "fits analytic costs to measured iterations", run_calibrate},
     {"compare", "the error of a prediction, op by op", run_compare},
     {"replay", "a production timeline simulated again, and without its stragglers", run_replay},
     {"trace", "trace check FILE: nesting, lanes, flows and counters of a trace", run_trace},

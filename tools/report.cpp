@@ -152,7 +152,8 @@ std::vector<std::string> assumptions_of(const Scenario& scenario, const Simulati
                                  : value.dump(-1, ' ', false, Json::error_handler_t::replace);
     lines.push_back(fmt::format("{}: {}", key, text));
   }
-  for (const std::string& warning : warnings_of(result)) lines.push_back("warning: " + warning);
+  for (const std::string& warning : warnings_of(scenario, result))
+    lines.push_back("warning: " + warning);
   return lines;
 }
 

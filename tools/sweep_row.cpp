@@ -101,7 +101,7 @@ Json simulated(const Options& options) {
   Json answer{{"config", std::move(scenario.config)},
               {"assumptions", std::move(scenario.assumptions)},
               {"result", result_json(scenario, result)},
-              {"warnings", warnings_of(result)}};
+              {"warnings", warnings_of(scenario, result)}};
   // How long a search took is no property of the configuration.
   if (scenario.search) answer["result"]["search"].erase("seconds");
   return answer;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -19,6 +20,13 @@ constexpr double kMostBytes = 0x1p42;  // of a slot
 constexpr Bytes kMaskBytes = 1;        // of dropout, for an element
 constexpr Bytes kLossBytes = 4;        // logits enter the loss in fp32
 constexpr Bytes kStateBytes = 4;       // of the optimizer, in fp32
+constexpr double kFusedMatrices = 4;   // of scores: Megatron's fused softmax takes multiples
+
+/// None, unless there is a calibration.
+const Calibration& overheads_of(const AnalyticAssumptions& assumptions) {
+  static const Calibration kNone;
+  return assumptions.calibration ? *assumptions.calibration : kNone;
+}
 
 void check_transformer(const ModelSpec& model) {
   if (model.architecture == Architecture::gpt2) return;
@@ -45,7 +53,8 @@ double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t 
   return whole + (all - whole) / tensor;
 }
 
-struct Seconds {
+/// Of each op.
+struct OpSums {
   double forward = 0, backward_input = 0, backward_weight = 0, update = 0, again = 0;
 };
 
@@ -55,26 +64,30 @@ class Kernels {
   Kernels(const DeviceSpec& device, const AnalyticAssumptions& assumptions)
       : element_(static_cast<double>(bytes_of(assumptions.format))),
         flops_per_s_(device.flops(assumptions.format) * assumptions.product_fraction),
-        bytes_per_s_(device.memory_bytes_per_s * assumptions.memory_fraction) {}
+        bytes_per_s_(device.memory_bytes_per_s * assumptions.memory_fraction),
+        product_s_(overheads_of(assumptions).product_s) {}
 
   double element() const { return element_; }
-  double kernel(double flops, double bytes) const {
-    return std::max(flops / flops_per_s_, bytes / bytes_per_s_);
+
+  void run(double OpSums::* op, double flops, double bytes) {
+    seconds.*op += std::max(flops / flops_per_s_, bytes / bytes_per_s_);
+    if (flops > 0) seconds.*op += product_s_;
+    launches.*op += 1;
   }
 
   /// y = xW, of (rows × in) and (in × out), with both gradients; that of W is added to a sum.
   void product(double rows, double in, double out) {
     const double flops = 2 * rows * in * out;
     const double moved = element_ * (rows * in + in * out + rows * out);
-    seconds.forward += kernel(flops, moved);
-    seconds.backward_input += kernel(flops, moved);
-    seconds.backward_weight += kernel(flops, moved + element_ * in * out);
+    run(&OpSums::forward, flops, moved);
+    run(&OpSums::backward_input, flops, moved);
+    run(&OpSums::backward_weight, flops, moved + element_ * in * out);
   }
 
   /// What only moves bytes.
   void pass(double forward, double backward) {
-    seconds.forward += kernel(0, forward);
-    seconds.backward_input += kernel(0, backward);
+    run(&OpSums::forward, 0, forward);
+    run(&OpSums::backward_input, 0, backward);
   }
 
   void layer_norm(double elements) { pass(2 * element_ * elements, 3 * element_ * elements); }
@@ -83,15 +96,16 @@ class Kernels {
     pass((3 * element_ + kMaskBytes) * elements, (4 * element_ + kMaskBytes) * elements);
   }
 
-  Seconds seconds;
+  OpSums seconds, launches;
 
  private:
-  double element_, flops_per_s_, bytes_per_s_;
+  double element_, flops_per_s_, bytes_per_s_, product_s_;
 };
 
-/// Scores, vocabulary and `share`, the channels of attention, are those of one device.
+/// Matrices of scores, their elements, vocabulary and `share`, the channels of attention, are those
+/// of one device.
 struct Shape {
-  double tokens, width, sequence, scores, vocabulary, share;
+  double tokens, width, sequence, matrices, scores, vocabulary, share;
 };
 
 Shape shape_of(const ModelSpec& model, std::int32_t microbatch_size, std::int32_t tensor) {
@@ -99,6 +113,7 @@ Shape shape_of(const ModelSpec& model, std::int32_t microbatch_size, std::int32_
   return {.tokens = samples * sequence,
           .width = static_cast<double>(model.width),
           .sequence = sequence,
+          .matrices = samples * model.heads / tensor,
           .scores = samples * model.heads * sequence * sequence / tensor,
           .vocabulary = static_cast<double>(model.vocabulary) / tensor,
           .share = static_cast<double>(model.width) / tensor};
@@ -112,21 +127,31 @@ void attention_core(Kernels& kernels, const Shape& shape, const AnalyticAssumpti
   const double values = element * shape.tokens * shape.share;
   if (assumptions.attention == AttentionKernel::flash) {
     // Two products forward, five backward, the causal half of each.
-    kernels.seconds.forward += kernels.kernel(flops, 4 * values);
-    kernels.seconds.backward_input += kernels.kernel(2.5 * flops, 8 * values);
+    kernels.run(&OpSums::forward, flops, 4 * values);
+    kernels.run(&OpSums::backward_input, 2.5 * flops, 8 * values);
     return;
   }
-  const double product = kernels.kernel(flops, 2 * values + element * shape.scores);
-  const double softmax = kernels.kernel(0, 2 * element * shape.scores);
-  const double dropout = kernels.kernel(0, (2 * element + kMaskBytes) * shape.scores);
-  const double forward = 2 * product + softmax + dropout;
-  kernels.seconds.forward += forward;
-  kernels.seconds.backward_input +=
-      4 * product + kernels.kernel(0, 3 * element * shape.scores) + dropout;
-  if (recompute == Recompute::selective) kernels.seconds.again += forward;
+  const double product = 2 * values + element * shape.scores;
+  const double softmax = 2 * element * shape.scores;
+  const double dropout = (2 * element + kMaskBytes) * shape.scores;
+  const auto forward = [&](double OpSums::* op) {
+    for (int i = 0; i < 2; ++i) kernels.run(op, flops, product);
+    kernels.run(op, 0, softmax);
+    kernels.run(op, 0, dropout);
+  };
+  forward(&OpSums::forward);
+  if (recompute == Recompute::selective) forward(&OpSums::again);
+  for (int i = 0; i < 4; ++i) kernels.run(&OpSums::backward_input, flops, product);
+  kernels.run(&OpSums::backward_input, 0, 3 * element * shape.scores);
+  kernels.run(&OpSums::backward_input, 0, dropout);
+  if (std::fmod(shape.matrices, kFusedMatrices) != 0.0) {
+    const double more = overheads_of(assumptions).unfused_launches / 2;
+    kernels.launches.forward += more;
+    kernels.launches.backward_input += more;
+  }
 }
 
-Seconds layer_seconds(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
+Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
                       Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
                       const AnalyticAssumptions& assumptions) {
   Kernels kernels(device, assumptions);
@@ -136,7 +161,7 @@ Seconds layer_seconds(const ModelSpec& model, LayerKind kind, std::int32_t micro
   switch (kind) {
     case LayerKind::embedding:
       kernels.pass((3 * element + kMaskBytes) * elements, (2 * element + kMaskBytes) * elements);
-      kernels.seconds.backward_weight += kernels.kernel(0, 3 * element * elements);
+      kernels.run(&OpSums::backward_weight, 0, 3 * element * elements);
       break;
     case LayerKind::attention:
       kernels.layer_norm(elements);
@@ -157,7 +182,9 @@ Seconds layer_seconds(const ModelSpec& model, LayerKind kind, std::int32_t micro
       const double logits = shape.tokens * shape.vocabulary;
       kernels.layer_norm(elements);
       kernels.product(shape.tokens, d, shape.vocabulary);
-      kernels.pass((element + kLossBytes) * logits, (kLossBytes + element) * logits);
+      const double passes = overheads_of(assumptions).loss_passes;
+      kernels.pass(passes * (element + kLossBytes) * logits,
+                   passes * (kLossBytes + element) * logits);
       break;
     }
     case LayerKind::linear:
@@ -169,9 +196,8 @@ Seconds layer_seconds(const ModelSpec& model, LayerKind kind, std::int32_t micro
   const bool narrow = element < kStateBytes;
   const double states = optimizer_states(optimizer) + (narrow ? 1 : 0);
   const double moved = 2.0 * kStateBytes * states + (narrow ? 3 : 4) * element;
-  kernels.seconds.update =
-      kernels.kernel(0, moved * parameters_of_share(model, kind, assumptions.tensor));
-  return kernels.seconds;
+  kernels.run(&OpSums::update, 0, moved * parameters_of_share(model, kind, assumptions.tensor));
+  return kernels;
 }
 
 Duration duration(double seconds) {
@@ -181,14 +207,55 @@ Duration duration(double seconds) {
   return Duration(std::llround(seconds * 1e9));
 }
 
+/// What an op takes of the device, and how often its host launches something.
+struct OpWork {
+  Duration device{};
+  double launches = 0;
+  OpWork operator+(const OpWork& other) const {
+    return {device + other.device, launches + other.launches};
+  }
+};
+
+/// Of kernels, and of the sum that they end with.
+OpWork work_of(const Kernels& kernels, double OpSums::* op, Duration sum = {}) {
+  return {duration(kernels.seconds.*op) + sum, kernels.launches.*op + (sum == Duration{} ? 0 : 1)};
+}
+
+/// Of one layer; `tensor_sum` is the time of a sum over those that share it.
+StageTimes layer_times(const Kernels& kernels, LayerKind kind, Duration tensor_sum,
+                       const Calibration& overheads) {
+  // While the device works, the host launches what follows: whichever takes longer is the time.
+  const auto time = [&](const OpWork& work) {
+    return std::max(work.device, duration(work.launches * overheads.launch_s));
+  };
+  // The layers that are shared are summed once each way: an embedding forward, a head backward.
+  const Duration none{};
+  StageTimes times;
+  times.forward = times.recompute =
+      time(work_of(kernels, &OpSums::forward, kind == LayerKind::head ? none : tensor_sum));
+  const OpWork input =
+      work_of(kernels, &OpSums::backward_input, kind == LayerKind::embedding ? none : tensor_sum) +
+      work_of(kernels, &OpSums::again);
+  const OpWork weight = work_of(kernels, &OpSums::backward_weight);
+  times.backward_input = time(input);
+  times.backward_weight = time(weight);
+  times.backward = time(input + weight);
+  times.update = duration(kernels.seconds.update);
+  return times;
+}
+
 constexpr std::array<Duration StageTimes::*, 6> kTimes{
     &StageTimes::forward,        &StageTimes::recompute,       &StageTimes::backward,
     &StageTimes::backward_input, &StageTimes::backward_weight, &StageTimes::update};
 
 }  // namespace
 
-std::string_view name(AttentionKernel kernel) {
-  return kernel == AttentionKernel::plain ? "plain" : "flash";
+AnalyticAssumptions calibrated(AnalyticAssumptions assumptions, const Calibration& calibration) {
+  assumptions.product_fraction = calibration.product_fraction;
+  assumptions.memory_fraction = calibration.memory_fraction;
+  assumptions.link_fraction = calibration.link_fraction;
+  assumptions.calibration = calibration;
+  return assumptions;
 }
 
 AnalyticLayers::AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_size,
@@ -200,23 +267,17 @@ AnalyticLayers::AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_s
     throw InputError(fmt::format("{} has no peak for {}: --dtype with a format that it has",
                                  device.name, name(assumptions.format)));
   }
+  std::array<std::optional<StageTimes>, kLayerKinds> known;
   sums_.emplace_back();
   for (const LayerKind kind : layers_of(model)) {
-    const Seconds seconds =
-        layer_seconds(model, kind, microbatch_size, recompute, optimizer, device, assumptions);
+    std::optional<StageTimes>& times = known[static_cast<std::size_t>(kind)];
+    if (!times) {
+      times = layer_times(
+          layer_kernels(model, kind, microbatch_size, recompute, optimizer, device, assumptions),
+          kind, tensor_sum, overheads_of(assumptions));
+    }
     StageTimes sum = sums_.back();
-    // The layers that are shared are summed once each way: an embedding forward, a head backward.
-    const Duration forward = duration(seconds.forward) +
-                             (kind == LayerKind::head ? Duration{} : tensor_sum),
-                   input = duration(seconds.backward_input + seconds.again) +
-                           (kind == LayerKind::embedding ? Duration{} : tensor_sum),
-                   weight = duration(seconds.backward_weight);
-    sum.forward += forward;
-    sum.recompute += forward;
-    sum.backward_input += input;
-    sum.backward_weight += weight;
-    sum.backward += input + weight;
-    sum.update += duration(seconds.update);
+    for (const auto member : kTimes) sum.*member += (*times).*member;
     sums_.push_back(sum);
   }
 }
@@ -286,7 +347,8 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Shape& shap
 
 StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
                                 std::int32_t microbatch_size, OptimizerKind optimizer,
-                                Recompute recompute, const AnalyticAssumptions& assumptions) {
+                                Recompute recompute, const AnalyticAssumptions& assumptions,
+                                std::int32_t shards) {
   const std::vector<LayerKind> kinds = layers_of(model);
   TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
                    layers.last <= static_cast<std::int32_t>(kinds.size()),
@@ -300,6 +362,7 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
   }
   StageBytes bytes = stage_bytes(
       of_layers, boundary_bytes(model, microbatch_size, bytes_of(assumptions.format)), recompute);
+  bytes.optimizer = (bytes.optimizer + shards - 1) / shards;
   for (const Bytes slot : bytes.slot) {
     if (static_cast<double>(slot) < kMostBytes) continue;
     throw InputError(fmt::format(

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
 
+#include "core/calibration.h"
 #include "core/cluster.h"
 #include "core/collectives.h"
 #include "core/memory.h"
@@ -16,23 +16,23 @@
 
 namespace tandem {
 
-enum class AttentionKernel : std::uint8_t {
-  plain,  // scores of all pairs of tokens go through memory
-  flash,  // they don't: the causal half is computed, and once more in the backward
-};
-std::string_view name(AttentionKernel kernel);
-
 /// Achieved fractions are of what data sheets say. The defaults are no measurement of the reader's
 /// machine: they are what two published ones need (simulator/README.md).
 struct AnalyticAssumptions {
   NumberFormat format = NumberFormat::fp16;  // of weights, gradients and activations
   AttentionKernel attention = AttentionKernel::plain;
-  std::int32_t tensor = 1;        // devices that share each layer: Megatron's split
-  double product_fraction = 0.6;  // of the peak, by matrix products
-  double memory_fraction = 0.8;   // of the memory's rate
-  double link_fraction = 0.8;     // of a link's rate
+  std::int32_t tensor = 1;         // devices that share each layer: Megatron's split
+  bool sharded_optimizer = false;  // its state is shared out over the width (ZeRO-1)
+  double product_fraction = 0.6;   // of the peak, by matrix products
+  double memory_fraction = 0.8;    // of the memory's rate
+  double link_fraction = 0.8;      // of a link's rate
   std::optional<CollectiveConstants> collectives = {};  // measured: sums by these, not by links
+  /// What data sheets don't say; its fractions are those above. Empty: nothing.
+  std::optional<Calibration> calibration = {};
 };
+
+/// The same, with a calibration and its fractions.
+AnalyticAssumptions calibrated(AnalyticAssumptions assumptions, const Calibration& calibration);
 
 /// Time of layers on one kind of device.
 class AnalyticLayers {
@@ -44,7 +44,8 @@ class AnalyticLayers {
   AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_size, Recompute recompute,
                  OptimizerKind optimizer, const DeviceSpec& device,
                  const AnalyticAssumptions& assumptions, Duration tensor_sum = {});
-  /// The sum of its layers. A whole backward is the sum of its halves; `recompute` the forward.
+  /// The sum of its layers. A whole backward is the sum of its halves, or less, where the host's
+  /// launches hold up one half and not the other; `recompute` is the forward.
   StageTimes of(LayerRange range) const;
 
  private:
@@ -55,9 +56,11 @@ class AnalyticLayers {
 /// gradients take 2 bytes a parameter, and the optimizer keeps a master copy of 4 beside its states
 /// of 4 (ZeRO, arXiv 1910.02054). Activations as in arXiv 2205.05198, table 2, masks of dropout
 /// included. Throws InputError where a layer, or a slot, takes 2^42 bytes or more.
+/// Of the optimizer a device has one of `shards` parts.
 StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
                                 std::int32_t microbatch_size, OptimizerKind optimizer,
-                                Recompute recompute, const AnalyticAssumptions& assumptions);
+                                Recompute recompute, const AnalyticAssumptions& assumptions,
+                                std::int32_t shards = 1);
 
 /// Floating-point operations of products in a sample's forward and backward, nothing computed
 /// again, all pairs of tokens counted: three quarters of equation 3 of arXiv 2104.04473.

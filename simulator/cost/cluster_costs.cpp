@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
@@ -45,11 +46,9 @@ std::vector<std::vector<DeviceId>> by_node(const Cluster& cluster,
   return nodes;
 }
 
-std::vector<Route> ring_of(const Cluster& cluster, const std::vector<DeviceId>& order) {
-  std::vector<Route> ring;
-  for (std::size_t i = 0; i < order.size(); ++i)
-    ring.push_back(cluster.route(order[i], order[(i + 1) % order.size()]));
-  return ring;
+Duration overhead(const AnalyticAssumptions& assumptions, double Calibration::* constant) {
+  if (!assumptions.calibration) return {};
+  return Duration(std::llround(*assumptions.calibration.*constant * 1e9));
 }
 
 }  // namespace
@@ -80,11 +79,17 @@ Bytes ClusterLayout::memory(DeviceId device) const {
   return least;
 }
 
+const Route& ClusterLayout::way(DeviceId from, DeviceId to) const {
+  const auto [place, unknown] = ways_.try_emplace({from, to});
+  if (unknown) place->second = cluster_->route(from, to);
+  return place->second;
+}
+
 std::vector<Route> ClusterLayout::routes(DeviceId source, DeviceId target) const {
   std::vector<Route> routes;
   for (std::size_t replica = 0; replica < width_; ++replica) {
     for (std::size_t member = 0; member < tensor_; ++member)
-      routes.push_back(cluster_->route(at(source, replica, member), at(target, replica, member)));
+      routes.push_back(way(at(source, replica, member), at(target, replica, member)));
   }
   return routes;
 }
@@ -97,14 +102,20 @@ std::vector<std::vector<Route>> ClusterLayout::rings(const std::vector<DeviceId>
                                  [&](const auto& node) { return node.size() == members; });
   const std::size_t pairs = alike && nodes.size() > 1 ? std::min(members, kMostRingPairs) : 1;
   std::vector<std::vector<Route>> rings;
+  const auto ring_of = [this](const std::vector<DeviceId>& order) {
+    std::vector<Route> ring;
+    for (std::size_t i = 0; i < order.size(); ++i)
+      ring.push_back(way(order[i], order[(i + 1) % order.size()]));
+    return ring;
+  };
   for (std::size_t turn = 0; turn < pairs; ++turn) {
     std::vector<DeviceId> order;
     for (const auto& node : nodes) {
       for (std::size_t i = 0; i < node.size(); ++i) order.push_back(node[(i + turn) % node.size()]);
     }
-    rings.push_back(ring_of(*cluster_, order));
+    rings.push_back(ring_of(order));
     std::reverse(order.begin(), order.end());
-    rings.push_back(ring_of(*cluster_, order));
+    rings.push_back(ring_of(order));
   }
   return rings;
 }
@@ -202,9 +213,10 @@ std::vector<Duration> tensor_sums(const Plan& plan, const ClusterLayout& layout,
       boundary_bytes(plan.model, plan.microbatch_size, bytes_of(assumptions.format));
   const auto times =
       all_reduce(layout, groups, std::vector<Bytes>(groups.size(), boundary), assumptions);
+  const auto others = static_cast<std::int64_t>(layout.tensor()) - 1;
   for (std::size_t i = 0; i < times.size(); ++i) {
     Duration& most = slowest[i / layout.width()];
-    most = std::max(most, times[i]);
+    most = std::max(most, times[i] + others * overhead(assumptions, &Calibration::sum_s));
   }
   return slowest;
 }
@@ -275,7 +287,8 @@ class Pricing {
       Duration& way = costs_.ways[index(source) * devices + index(target)];
       if (source == target || way != Duration{}) return;
       // What a group's members got a share of each, they gather: the second half of a sum.
-      way = transfer(source, target, boundary) + layers_.tensor_sum(target) / 2;
+      way = transfer(source, target, boundary) + layers_.tensor_sum(target) / 2 +
+            overhead(assumptions_, &Calibration::transfer_s);
     };
     for (const Placement::Edge& edge : placement_.edges) {
       const DeviceId from = placement_.device[edge.from], to = placement_.device[edge.to];
@@ -289,6 +302,7 @@ class Pricing {
   }
 
   void price_stages() {
+    const std::int32_t shards = optimizer_shards(plan_, assumptions_);
     for (const PartId part : all_ids<PartId>(placement_.parts())) {
       const LayerRange range = plan_.stages[index(part)];
       StageTimes slowest;
@@ -296,6 +310,11 @@ class Pricing {
         const StageTimes times = layers_.of(placement_.device[stage], range);
         if (times.forward + times.backward > slowest.forward + slowest.backward) slowest = times;
       }
+      // Stages of one device share what it does for a batch.
+      const std::int64_t stages =
+          (std::ssize(placement_.device) + placement_.devices - 1) / placement_.devices;
+      slowest.update /= shards;
+      slowest.update += overhead(assumptions_, &Calibration::batch_s) / stages;
       bytes_.push_back(analytic_stage_bytes(plan_.model, range, plan_.microbatch_size,
                                             plan_.optimizer, plan_.recompute, assumptions_));
       if (!placement_.partner.empty()) {
@@ -324,6 +343,12 @@ class Pricing {
       Duration& reduce = costs_.parts[id_at<PartId>(i / layout_.tensor())].reduce;
       reduce = std::max(reduce, times[i]);
     }
+    if (optimizer_shards(plan_, assumptions_) > 1) {
+      for (StageTimes& part : costs_.parts) {
+        part.update += part.reduce / 2;
+        part.reduce -= part.reduce / 2;
+      }
+    }
     const DeviceId first = placement_.device[placement_.replicas_of(PartId{}).front()];
     const PartId head = id_at<PartId>(placement_.parts() - 1);
     const DeviceId last = placement_.device[placement_.replicas_of(head).front()];
@@ -333,7 +358,7 @@ class Pricing {
           Bytes{plan_.model.vocabulary} * plan_.model.width * bytes_of(assumptions_.format);
       costs_.reduce_tied = 2 * transfer(first, last, table / 2);
     }
-    costs_.norm = norm(most, first, last);
+    costs_.norm = norm(most / optimizer_shards(plan_, assumptions_), first, last);
   }
 
   Duration norm(Bytes gradients, DeviceId first, DeviceId last) const {
@@ -355,6 +380,10 @@ class Pricing {
 };
 
 }  // namespace
+
+std::int32_t optimizer_shards(const Plan& plan, const AnalyticAssumptions& assumptions) {
+  return assumptions.sharded_optimizer ? plan.width : 1;
+}
 
 StageCosts cluster_costs(const Plan& plan, const Placement& placement, const ClusterLayout& layout,
                          const AnalyticAssumptions& assumptions) {

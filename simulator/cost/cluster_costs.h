@@ -2,6 +2,8 @@
 // Prices of a plan's ops on a cluster: layers by their roofline, transfers and sums by the links
 // that they cross.
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "core/cluster.h"
@@ -18,8 +20,8 @@ enum class DeviceOrder : std::uint8_t {
 };
 std::string_view name(DeviceOrder order);
 
-/// `width` pipelines of `depth` devices on a cluster. REQUIRES: the cluster has as many devices,
-/// and outlives it.
+/// `width` pipelines of `depth` devices on a cluster. Ways are looked for once and kept: to be used
+/// by one thread. REQUIRES: the cluster has as many devices, and outlives it.
 class ClusterLayout {
  public:
   ClusterLayout(const Cluster& cluster, std::size_t width, std::size_t depth, DeviceOrder order,
@@ -54,14 +56,22 @@ class ClusterLayout {
                                    const std::vector<Bytes>& bytes, double link_fraction) const;
 
  private:
+  const Route& way(DeviceId from, DeviceId to) const;
+
   const Cluster* cluster_;
   std::size_t width_, depth_, tensor_;
   DeviceOrder order_;
+  mutable std::map<std::pair<DeviceId, DeviceId>, Route> ways_;
 };
+
+/// Replicas that share out the optimizer's state of each stage: all, or one holds all of it.
+std::int32_t optimizer_shards(const Plan& plan, const AnalyticAssumptions& assumptions);
 
 /// The prices. A stage takes as long as on the slowest of the devices that hold it. Gradients of a
 /// part are summed by all devices that hold it, those of tied parts by both ends; the norm takes a
-/// pass over the largest stage's gradients and a tree of latencies.
+/// pass over the largest stage's gradients and a tree of latencies. Where the width shares out the
+/// optimizer's state, a sum is the first half of its ring, an update is of a share, and the second
+/// half of the ring, the updated weights', follows it.
 /// REQUIRES: `placement` is that of the plan's schedule, of the layout's depth; the plan has
 /// stages.
 StageCosts cluster_costs(const Plan& plan, const Placement& placement, const ClusterLayout& layout,

@@ -60,7 +60,9 @@ class Flows {
       const auto rings = layout_.rings(group);
       if (rings.empty()) return {};
       const auto devices = static_cast<std::int64_t>(group.size());
-      const std::int64_t steps = 2 * (devices - 1);
+      // Of a sharded optimizer's gradients each device needs its part of the sum alone.
+      const std::int64_t ways = optimizer_shards(plan_, assumptions_) > 1 ? 1 : 2;
+      const std::int64_t steps = ways * (devices - 1);
       flow.bytes = stage(key)[SlotKind::gradients] / devices * steps /
                    static_cast<std::int64_t>(rings.size());
       for (const std::vector<Route>& ring : rings) {

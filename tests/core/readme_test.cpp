@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/io/calibration_file.h"
 #include "core/io/collectives_file.h"
 #include "core/io/files.h"
 #include "core/io/read.h"
@@ -37,7 +38,8 @@ TEST(Readme, ExamplesAreRead) {
       {"profile.json", [](const std::string& text) { parse_profile("profile.json", text); }},
       {"costs.json", [](const std::string& text) { parse_costs("costs.json", text); }},
       {"collectives.json",
-       [](const std::string& text) { parse_collectives("collectives.json", text); }}};
+       [](const std::string& text) { parse_collectives("collectives.json", text); }},
+      {"calibration.json", [](const std::string& text) { parse_calibration("c.json", text); }}};
   for (const auto& [file, parse] : formats) {
     const std::string example = example_of(readme, file);
     EXPECT_FALSE(example.empty()) << file;

@@ -1,5 +1,5 @@
-// Any text as a model, a cluster, a plan, a profile, costs and collectives: read or refused with a
-// place, never a crash; what was read is written, and reads back the same.
+// Any text as a model, a cluster, a plan, a profile, costs, collectives and a calibration: read or
+// refused with a place, never a crash; what was read is written, and reads back the same.
 
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/io/calibration_file.h"
 #include "core/io/collectives_file.h"
 #include "core/io/json_position.h"
 #include "core/io/read.h"
@@ -61,5 +62,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   tandem::check_reader(text, tandem::parse_profile, tandem::profile_text);
   tandem::check_reader(text, tandem::parse_costs, tandem::costs_text);
   tandem::check_reader(text, tandem::parse_collectives, tandem::collectives_text);
+  tandem::check_reader(text, tandem::parse_calibration, tandem::calibration_text);
   return 0;
 }

@@ -76,6 +76,24 @@ TEST(ClusterPlan, MemoryOf2bwIsThatOfThePaper) {
   EXPECT_EQ(made.capacity[d(0)], Bytes{16} << 30);
 }
 
+TEST(ClusterPlan, AShardedOptimizerTakesLessMemoryTheWiderThePlan) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const auto made = [&](std::uint16_t width, const std::string& schedule, bool sharded) {
+    AnalyticAssumptions assumptions;
+    assumptions.sharded_optimizer = sharded;
+    const Plan plan = plan_of("gpt2-large", schedule, width, 2, 1, 8);
+    return plan_on_cluster(plan, ClusterLayout(cluster, width, 2, {}), assumptions);
+  };
+  const MemoryByClass whole = made(4, "2bw", false).memory[d(0)];
+  const MemoryByClass quarter = made(4, "2bw", true).memory[d(0)];
+  EXPECT_NEAR(static_cast<double>(whole.optimizer) / static_cast<double>(quarter.optimizer), 4.0,
+              1e-6);
+  EXPECT_EQ(quarter.weights + quarter.versions, whole.weights + whole.versions);
+  EXPECT_EQ(quarter.activations, whole.activations);
+  EXPECT_EQ(made(1, "2bw", true).memory[d(0)].optimizer, whole.optimizer);
+  EXPECT_THROW(made(4, "chimera", true), InputError);
+}
+
 TEST(ClusterPlan, OnlyTheStagesThemselvesNeedBytesThatCanBeCounted) {
   // More than 2^42 bytes of activations in the whole model, less in each half of it.
   ClusterSpec spec = cluster_of_nodes("p3.16xlarge");

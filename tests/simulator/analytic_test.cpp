@@ -134,6 +134,75 @@ TEST(Analytic, UpdatesMoveTheOptimizersState) {
   EXPECT_EQ(update(OptimizerKind::sgd), microseconds((8 + 6) * parameters));
 }
 
+AnalyticAssumptions with_overheads(const Calibration& overheads) {
+  AnalyticAssumptions assumptions = exactly();
+  assumptions.calibration = overheads;
+  return assumptions;
+}
+
+TEST(Analytic, ACalibrationBringsItsFractions) {
+  const AnalyticAssumptions made = calibrated(
+      exactly(), {.product_fraction = 0.1, .memory_fraction = 0.2, .link_fraction = 0.3});
+  EXPECT_EQ(made.product_fraction, 0.1);
+  EXPECT_EQ(made.memory_fraction, 0.2);
+  EXPECT_EQ(made.link_fraction, 0.3);
+  EXPECT_TRUE(made.calibration.has_value());
+}
+
+TEST(Analytic, AProductMayTakeMore) {
+  const auto more = with_overheads({.product_s = 1e-3});
+  expect_times(by_flops(kMlp, more), 2048 + 2000, 2048 + 2000, 2048 + 2000);
+  expect_times(by_flops(kAttention, more), 2048 + 4000, 3072 + 6000, 1024 + 2000);
+  expect_times(by_flops(kEmbedding, more), 0, 0, 0);
+}
+
+TEST(Analytic, TheHostLaunchesWhileTheDeviceWorks) {
+  // Forward: norm, fc, GELU, projection, residual. A device that takes longer hides them.
+  const StageTimes held_up = by_flops(kMlp, with_overheads({.launch_s = 1e-3}));
+  EXPECT_EQ(held_up.forward, microseconds(5000));
+  EXPECT_EQ(held_up.recompute, microseconds(5000));
+  EXPECT_EQ(held_up.backward_input, microseconds(5000));
+  EXPECT_EQ(held_up.backward_weight, microseconds(2048));
+  EXPECT_EQ(held_up.backward, microseconds(7000)) << "the device catches up with the host";
+  expect_times(by_flops(kMlp, with_overheads({.launch_s = 1e-4})), 2048, 2048, 2048);
+  // Of a shared layer also the sum, which is work of the device.
+  AnalyticAssumptions two = with_overheads({.launch_s = 1e-3});
+  two.tensor = 2;
+  const AnalyticLayers layers(kModel, 1, Recompute::none, OptimizerKind::adamw,
+                              device(1e6, kWhatever), two, microseconds(5500));
+  EXPECT_EQ(layers.of(kMlp).forward, microseconds(1024 + 5500));
+  EXPECT_EQ(layers.of(kMlp).backward_weight, microseconds(2000));
+  EXPECT_EQ(layers.of(kMlp).backward, microseconds(8000)) << "8 launches";
+}
+
+TEST(Analytic, SoftmaxIsFusedForFourMatricesOfScores) {
+  // Norm, qkv, core of 4 (backward 6), projection, residual; two heads of a sample are no four.
+  const auto assumptions = with_overheads({.launch_s = 1.0, .unfused_launches = 10.0});
+  const auto times = [&](std::int32_t samples, AttentionKernel kernel) {
+    AnalyticAssumptions with = assumptions;
+    with.attention = kernel;
+    return AnalyticLayers(kModel, samples, Recompute::none, OptimizerKind::adamw,
+                          device(1e6, kWhatever), with)
+        .of(kAttention);
+  };
+  using std::chrono::seconds;
+  EXPECT_EQ(times(2, AttentionKernel::plain).forward, seconds(8));
+  EXPECT_EQ(times(1, AttentionKernel::plain).forward, seconds(13));
+  EXPECT_EQ(times(2, AttentionKernel::plain).backward_input, seconds(10));
+  EXPECT_EQ(times(1, AttentionKernel::plain).backward_input, seconds(15));
+  EXPECT_EQ(times(1, AttentionKernel::flash).forward, times(2, AttentionKernel::flash).forward);
+}
+
+TEST(Analytic, TheLossMayPassOverItsLogitsMoreThanOnce) {
+  const auto forward = [](double passes) {
+    return AnalyticLayers(kModel, 1, Recompute::none, OptimizerKind::adamw, device(kWhatever, 1e6),
+                          with_overheads({.loss_passes = passes}))
+        .of(kHead)
+        .forward;
+  };
+  EXPECT_EQ(forward(3.0) - forward(1.0), microseconds(2 * 8 * 128));
+}
+
 TEST(Analytic, AchievedFractionsStretchTime) {
   AnalyticAssumptions half = exactly();
   half.product_fraction = 0.5;

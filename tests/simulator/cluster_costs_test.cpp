@@ -237,6 +237,49 @@ TEST(ClusterCosts, MeasuredConstantsPriceSums) {
   EXPECT_NEAR(first_sum(exactly(), DeviceOrder::replicas_first), bytes / 100, 1e-3);
 }
 
+TEST(ClusterCosts, AShardedOptimizerScattersGradientsAndGathersWeights) {
+  const Cluster cluster(two_nodes());
+  const Plan plan = two_stages();
+  const ClusterLayout layout(cluster, 2, 2, DeviceOrder::replicas_first);
+  const Schedule schedule = make_schedule(plan);
+  const auto costs = [&](bool sharded) {
+    AnalyticAssumptions assumptions = exactly();
+    assumptions.sharded_optimizer = sharded;
+    return cluster_costs(plan, schedule.placement, layout, assumptions);
+  };
+  const StageCosts whole = costs(false), shared = costs(true);
+  for (const PartId part : ids(whole.parts)) {
+    const StageTimes &all = whole.parts[part], &half = shared.parts[part];
+    EXPECT_GT(all.reduce, Duration{});
+    EXPECT_EQ(half.reduce, all.reduce / 2);
+    EXPECT_EQ(half.update, all.update / 2 + all.reduce / 2);
+    EXPECT_EQ(half.forward, all.forward);
+  }
+  EXPECT_LT(shared.norm, whole.norm);
+}
+
+TEST(ClusterCosts, OverheadsOfACalibrationComeOnTop) {
+  const Cluster cluster(two_nodes());
+  Plan plan = two_stages();
+  plan.width = 1;
+  const ClusterLayout layout(cluster, 1, 2, DeviceOrder::replicas_first, 2);
+  const Schedule schedule = make_schedule(plan);
+  const auto costs = [&](const Calibration& overheads) {
+    AnalyticAssumptions assumptions = exactly();
+    assumptions.tensor = 2;
+    assumptions.calibration = overheads;
+    return cluster_costs(plan, schedule.placement, layout, assumptions);
+  };
+  const StageCosts none = costs({});
+  const StageTimes& alone = none.parts[PartId{0}];
+  EXPECT_EQ(costs({.batch_s = 2.0}).parts[PartId{0}].update, alone.update + seconds(2));
+  EXPECT_EQ(costs({.transfer_s = 2.0}).ways[1], none.ways[1] + seconds(2));
+  // Of the embedding and of attention, forward; half of one where a transfer is gathered.
+  const StageCosts summed = costs({.sum_s = 2.0});
+  EXPECT_EQ(summed.parts[PartId{0}].forward, alone.forward + seconds(4));
+  EXPECT_EQ(summed.ways[1], none.ways[1] + seconds(1));
+}
+
 TEST(ClusterCosts, AStageIsAsSlowAsItsSlowestReplica) {
   ClusterSpec spec = two_nodes();
   DeviceSpec slow = spec.devices[0];

@@ -36,7 +36,7 @@ TEST_F(Help, ListsTheCommandsOfThisVersionOnly) {
   EXPECT_EQ(ran.err, "");
   for (const char* name :
        {"doctor", "schedule", "check", "simulate", "explain", "profile", "plan", "tokens", "train",
-        "compare", "trace", "import", "catalog", "replay", "version", "sweep"}) {
+        "compare", "trace", "import", "catalog", "calibrate", "replay", "version", "sweep"}) {
     EXPECT_THAT(ran.out, HasSubstr(fmt::format("\n  {} ", name)));
   }
   EXPECT_THAT(ran.out, ::testing::Not(HasSubstr("completion")));
@@ -50,7 +50,7 @@ TEST_F(Help, ListsTheCommandsOfThisVersionOnly) {
 TEST_F(Help, EveryCommandShowsItsOptions) {
   for (const std::string name :
        {"doctor", "schedule", "check", "simulate", "explain", "profile", "plan", "tokens", "train",
-        "compare", "trace", "import", "catalog", "version", "sweep"}) {
+        "compare", "trace", "import", "catalog", "calibrate", "version", "sweep"}) {
     const Ran ran = tandem(name + " --help");
     EXPECT_EQ(ran.code, 0) << name;
     EXPECT_EQ(ran.err, "") << name;

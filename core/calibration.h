@@ -1,0 +1,76 @@
+#pragma once
+// Calibration: what the analytic costs of a kind of machine lack, in constants that tandem
+// calibrate fits to measured iterations (simulator/README.md, "Calibrated costs").
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace tandem {
+
+enum class AttentionKernel : std::uint8_t {
+  plain,  // scores of all pairs of tokens go through memory
+  flash,  // they don't: the causal half is computed, and once more in the backward
+};
+constexpr std::string_view name(AttentionKernel kernel) {
+  return kernel == AttentionKernel::plain ? "plain" : "flash";
+}
+
+/// The defaults say nothing beyond data sheets.
+struct Calibration {
+  double product_fraction = 0.6;  // of a device's peak, by the flops of products
+  double product_s = 0.0;         // a product takes on the device beyond its flops or bytes
+  double memory_fraction = 0.8;   // of the memory's rate
+  double link_fraction = 0.8;     // of a link's rate
+  double sum_s = 0.0;       // a sum over those that share a layer takes beyond its links, for each
+                            // device but one
+  double transfer_s = 0.0;  // a transfer takes beyond its links
+  double launch_s = 0.0;    // the host takes for a kernel, while the device works
+  double unfused_launches = 0.0;  // more of an attention layer whose softmax can't be fused
+  double loss_passes = 1.0;       // over the logits, each way
+  double batch_s = 0.0;           // each device takes for a batch, beside its layers
+  friend bool operator==(const Calibration&, const Calibration&) = default;
+};
+
+struct CalibrationConstant {
+  std::string_view key;  // in calibration.json
+  double Calibration::* member;
+  double least, most;
+  std::string_view meaning;
+};
+
+namespace calibration {
+
+inline constexpr double kLeastFraction = 1e-3;  // of something
+inline constexpr double kLeastTime = 1e-9, kMostTime = 10.0;
+inline constexpr double kLeastCount = 1e-3, kMostCount = 1e3;
+
+}  // namespace calibration
+
+inline constexpr std::array kCalibrationConstants{
+    CalibrationConstant{"product_fraction", &Calibration::product_fraction,
+                        calibration::kLeastFraction, 1.0, "of peak flops, by products"},
+    CalibrationConstant{"product_s", &Calibration::product_s, calibration::kLeastTime,
+                        calibration::kMostTime, "s more for a product"},
+    CalibrationConstant{"memory_fraction", &Calibration::memory_fraction,
+                        calibration::kLeastFraction, 1.0, "of the memory's rate"},
+    CalibrationConstant{"link_fraction", &Calibration::link_fraction, calibration::kLeastFraction,
+                        1.0, "of a link's rate"},
+    CalibrationConstant{"sum_s", &Calibration::sum_s, calibration::kLeastTime,
+                        calibration::kMostTime,
+                        "s more for a sum within a layer, for each device but one"},
+    CalibrationConstant{"transfer_s", &Calibration::transfer_s, calibration::kLeastTime,
+                        calibration::kMostTime, "s more for a transfer"},
+    CalibrationConstant{"launch_s", &Calibration::launch_s, calibration::kLeastTime,
+                        calibration::kMostTime, "s of the host for a kernel"},
+    CalibrationConstant{"unfused_launches", &Calibration::unfused_launches,
+                        calibration::kLeastCount, calibration::kMostCount,
+                        "kernels more where softmax can't be fused"},
+    CalibrationConstant{"loss_passes", &Calibration::loss_passes, calibration::kLeastCount,
+                        calibration::kMostCount, "passes of the loss over the logits, each way"},
+    CalibrationConstant{"batch_s", &Calibration::batch_s, calibration::kLeastTime,
+                        calibration::kMostTime, "s of each device for a batch"},
+};
+static_assert(kCalibrationConstants.size() <= 16, "few enough to be held to what they predict");
+
+}  // namespace tandem

@@ -1,0 +1,91 @@
+#include "simulator/cost/iteration_model.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/lower.h"
+#include "core/plan.h"
+#include "simulator/simulate.h"
+
+namespace tandem {
+
+std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t parts) {
+  const auto count = static_cast<std::int32_t>(parts);
+  TANDEM_CHECK(count >= 1 && count <= model.blocks, count, model.blocks);
+  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
+  std::vector<LayerRange> stages;
+  for (std::int32_t part = 0; part < count; ++part) {
+    const auto first_block = [&](std::int32_t of) { return of * model.blocks / count; };
+    stages.push_back({.first = part == 0 ? 0 : 1 + 2 * first_block(part),
+                      .last = part + 1 == count ? layers : 1 + 2 * first_block(part + 1)});
+  }
+  return stages;
+}
+
+IterationModel::IterationModel(const std::vector<MeasuredIteration>& rows, const Cluster& cluster,
+                               const AnalyticAssumptions& assumptions)
+    : assumptions_(assumptions) {
+  for (const MeasuredIteration& measured : rows) {
+    try {
+      rows_.push_back(made(measured, cluster));
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("row {}: {}", rows_.size() + 1, error.what()));
+    }
+  }
+}
+
+IterationModel::Row IterationModel::made(const MeasuredIteration& measured,
+                                         const Cluster& cluster) {
+  if (measured.devices() > static_cast<std::int64_t>(cluster.size())) {
+    throw InputError(fmt::format("{} devices: cluster {} has {}", measured.devices(),
+                                 cluster.name(), cluster.size()));
+  }
+  Row row{.plan = {.model = measured.model,
+                   .schedule = measured.schedule,
+                   .width = static_cast<std::uint16_t>(measured.width),
+                   .depth = static_cast<std::uint16_t>(measured.depth),
+                   .replicas = {},
+                   .global_norm = true,
+                   .microbatch_size = measured.microbatch_size,
+                   .microbatches = measured.microbatches,
+                   .recompute = measured.recompute,
+                   .stages = {},
+                   .profile = {},
+                   .predicted = {}},
+          .tensor = measured.tensor};
+  const std::size_t parts = part_count(row.plan);
+  if (parts > static_cast<std::size_t>(measured.model.blocks))
+    throw InputError(fmt::format("{} stages of {} blocks", parts, measured.model.blocks));
+  row.plan.stages = even_stages(measured.model, parts);
+  const std::size_t width = row.plan.width, depth = row.plan.depth;
+  const auto tensor = static_cast<std::size_t>(measured.tensor);
+  row.layout = &layouts_
+                    .try_emplace({width, depth, tensor}, cluster, width, depth,
+                                 DeviceOrder::replicas_first, tensor)
+                    .first->second;
+  const Loop loop{measured.schedule, width, depth, measured.microbatches, measured.recompute};
+  auto found = lowered_.find(loop);
+  if (found == lowered_.end()) {
+    Schedule schedule = make_schedule(row.plan);
+    Program program = lower(schedule);
+    found = lowered_.emplace(loop, Lowered{std::move(schedule), std::move(program)}).first;
+  }
+  row.lowered = &found->second;
+  return row;
+}
+
+double IterationModel::seconds(std::size_t row, const Calibration& calibration) const {
+  const Row& one = rows_[row];
+  AnalyticAssumptions assumptions = calibrated(assumptions_, calibration);
+  assumptions.tensor = one.tensor;
+  const Placement& placement = one.lowered->schedule.placement;
+  const CostTable prices =
+      price(one.lowered->program,
+            cost_model(placement, cluster_costs(one.plan, placement, *one.layout, assumptions)));
+  return simulate(one.lowered->program, prices, {}).period_s();
+}
+
+}  // namespace tandem

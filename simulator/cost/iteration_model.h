@@ -1,0 +1,59 @@
+#pragma once
+// What a calibration makes of measured iterations: each row's schedule, lowered once, priced by the
+// analytic costs of its cluster and simulated.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/cluster.h"
+#include "core/iterations.h"
+#include "core/program.h"
+#include "simulator/cost/analytic.h"
+#include "simulator/cost/cluster_costs.h"
+
+namespace tandem {
+
+/// The model's blocks shared out evenly, as Megatron does: the embedding with the first, the head
+/// with the last. REQUIRES: no more parts than blocks.
+std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t parts);
+
+class IterationModel {
+ public:
+  /// The schedules have a norm of all gradients, as Megatron's clipping asks. Of the assumptions
+  /// format and attention count. Throws InputError where the cluster has too few devices or a
+  /// schedule can't serve its row, and names it. REQUIRES: `cluster` outlives it.
+  IterationModel(const std::vector<MeasuredIteration>& rows, const Cluster& cluster,
+                 const AnalyticAssumptions& assumptions);
+  IterationModel(IterationModel&&) = default;  // rows point into the maps
+
+  std::size_t size() const { return rows_.size(); }
+  /// A batch of an endless run.
+  double seconds(std::size_t row, const Calibration& calibration) const;
+
+ private:
+  struct Lowered {
+    Schedule schedule;
+    Program program;
+  };
+  struct Row {
+    Plan plan;
+    std::int32_t tensor = 1;
+    const Lowered* lowered = nullptr;
+    const ClusterLayout* layout = nullptr;
+  };
+  using Shape = std::tuple<std::size_t, std::size_t, std::size_t>;  // width, depth, tensor
+  using Loop = std::tuple<std::string, std::size_t, std::size_t, std::int32_t, Recompute>;
+
+  Row made(const MeasuredIteration& measured, const Cluster& cluster);
+
+  AnalyticAssumptions assumptions_;
+  std::map<Shape, ClusterLayout> layouts_;
+  std::map<Loop, Lowered> lowered_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace tandem
