@@ -35,6 +35,7 @@ struct Recording {
   std::vector<RecordedPass> passes;    // by step, then replica
   std::map<std::int64_t, Duration>
       whole_steps;  // with all that is not pipeline: sums, optimizer, …
+  bool own_streams = false;  // of transfers: they go on beside computation
   std::vector<std::string> warnings;
 };
 

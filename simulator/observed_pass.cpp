@@ -28,6 +28,7 @@ static double shared_seconds(const RecordedOp& a, const RecordedOp& b) {
 }
 
 RecordedTransfers seen_transfers(const Recording& recording) {
+  if (recording.own_streams) return RecordedTransfers::overlapped;
   double beside = 0.0, whole = 0.0;  // seconds
   for (const RecordedPass& pass : recording.passes) {
     for (const std::vector<RecordedOp>& ops : pass.devices) {

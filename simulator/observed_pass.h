@@ -27,7 +27,8 @@ struct ReplayModel {
   bool pauses = true;
 };
 
-/// `overlapped` where most of the transfers' time lies beside computation of their own device.
+/// `overlapped` where transfers have streams of their own, or most of their time lies beside
+/// computation of their own device.
 RecordedTransfers seen_transfers(const Recording& recording);
 
 struct ObservedPass {

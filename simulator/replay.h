@@ -40,7 +40,7 @@ struct WhatIf {
 /// forward or backward.
 struct ReplayedStep {
   std::int64_t step = 0;
-  Duration whole{};     // with all else that the recording has of it
+  Duration whole{};     // with all else that the recording has of it; 0: it does not say
   Duration measured{};  // pipeline phase
   Duration replayed{};
   /// (replayed − measured) / measured.

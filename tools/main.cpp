@@ -37,7 +37,7 @@ constexpr Command kCommands[] = {
     {"catalog", "devices, cluster nodes and models known by name", run_catalog},
     {"calibrate", "fits analytic costs to measured iterations", run_calibrate},
     {"compare", "the error of a prediction, op by op", run_compare},
-    {"replay", "a production timeline simulated again, and without its stragglers", run_replay},
+    {"replay", "a recorded pipeline simulated again, and without its stragglers", run_replay},
     {"trace", "trace check FILE: nesting, lanes, flows and counters of a trace", run_trace},
     {"version", "the version of this build", run_version},
     {"export", "not in this version", nullptr},

@@ -1,4 +1,4 @@
-// tandem replay TIMELINE: a production timeline simulated again, and without its stragglers.
+// tandem replay TIMELINE...: a recorded pipeline simulated again, and without its stragglers.
 
 #include "simulator/replay.h"
 
@@ -22,6 +22,7 @@
 #include "tools/output_file.h"
 #include "tools/replay.h"
 #include "traces/chrome_trace.h"
+#include "traces/pytorch_pipeline.h"
 #include "traces/recorded_job.h"
 #include "traces/recorded_pipeline.h"
 
@@ -30,6 +31,7 @@ namespace tandem::tools {
 namespace {
 
 constexpr std::size_t kMostJobBytes = 1 << 20;
+constexpr int kMostRanks = 256;
 constexpr std::size_t kMostRows = 40;     // steps in the table
 constexpr std::size_t kMostCulprits = 8;  // in the table
 
@@ -177,6 +179,17 @@ std::vector<Answer> culprits_of(const Replay& replay, const Recording& recording
   return answers;
 }
 
+/// Mean over the steps of which the recording says it.
+double outside_s(const std::vector<ReplayedStep>& steps) {
+  double sum = 0.0, count = 0.0;
+  for (const ReplayedStep& step : steps) {
+    if (step.whole == Duration{}) continue;
+    sum += to_seconds(step.whole - step.measured);
+    ++count;
+  }
+  return count > 0.0 ? sum / count : 0.0;
+}
+
 Report make_report(const Replay& replay, const Replay& plain, const Recording& recording,
                    const std::vector<Straggler>& without, const std::string& asked) {
   Report report;
@@ -185,10 +198,7 @@ Report make_report(const Replay& replay, const Replay& plain, const Recording& r
   report.steps = replay.steps();
   report.errors = errors_of(report.steps);
   report.plain_errors = errors_of(plain.steps());
-  for (const ReplayedStep& step : report.steps) {
-    report.outside_s +=
-        to_seconds(step.whole - step.measured) / static_cast<double>(report.steps.size());
-  }
+  report.outside_s = outside_s(report.steps);
   using Durations = WhatIf::Durations;
   report.ideal.push_back(answer(replay, "as replayed", {}));
   report.ideal.push_back(answer(replay, "no stragglers", {.durations = Durations::usual}));
@@ -279,10 +289,10 @@ void print_stages(const Replay& replay) {
   }
 }
 
-void print_report(const std::string& path, const Replay& replay, const Recording& recording,
+void print_report(const std::string& title, const Replay& replay, const Recording& recording,
                   const Report& report) {
-  fmt::print("{}: {} stages x {} replicas, {} steps of {} microbatches, {}; {} transfers\n\n", path,
-             replay.pass(0).program.placement().stages(), recording.replicas.size(),
+  fmt::print("{}: {} stages x {} replicas, {} steps of {} microbatches, {}; {} transfers\n\n",
+             title, replay.pass(0).program.placement().stages(), recording.replicas.size(),
              report.steps.size(), report.microbatches,
              report.order.empty() ? "in an order of their own" : "in the order of " + report.order,
              name(replay.transfers()));
@@ -311,12 +321,13 @@ Json as_json(const Replay& replay, const Recording& recording, const Report& rep
     const ReplayedStep& step = report.steps[row];
     Json phases;
     for (const Answer& one : report.ideal) phases[one.name] = to_seconds(one.phases[row]);
-    steps.push_back({{"step", step.step},
-                     {"whole_s", to_seconds(step.whole)},
-                     {"measured_s", to_seconds(step.measured)},
-                     {"replayed_s", to_seconds(step.replayed)},
-                     {"error_percent", 100 * step.error()},
-                     {"what_if_s", std::move(phases)}});
+    steps.push_back(
+        {{"step", step.step},
+         {"whole_s", step.whole == Duration{} ? Json(nullptr) : Json(to_seconds(step.whole))},
+         {"measured_s", to_seconds(step.measured)},
+         {"replayed_s", to_seconds(step.replayed)},
+         {"error_percent", 100 * step.error()},
+         {"what_if_s", std::move(phases)}});
   }
   const Placement& placement = replay.pass(0).program.placement();
   for (const StageId stage : ids(placement.device)) {
@@ -375,8 +386,19 @@ std::optional<RecordedTransfers> transfers_of(const Options& options) {
   return std::nullopt;
 }
 
+/// Ranks of PyTorch write a file each.
+Recording read(const std::vector<std::string>& files) {
+  if (files.size() == 1) return read_recording(std::filesystem::path(files[0]));
+  return read_pytorch_pipeline(std::vector<std::filesystem::path>(files.begin(), files.end()));
+}
+
+std::string title(const std::vector<std::string>& files) {
+  if (files.size() == 1) return files[0];
+  return fmt::format("{} and {} more", files[0], files.size() - 1);
+}
+
 void add_options(Options& options) {
-  options.words("TIMELINE", 1, 1);
+  options.words("TIMELINE", 1, kMostRanks);
   options.value("meta", "FILE", "what job it is of (key: value lines), checked against it")
       .value("transfers", "HOW", "as-seen (default), blocking, overlapped or none")
       .value("without", "LIST",
@@ -391,9 +413,10 @@ void add_options(Options& options) {
 }  // namespace
 
 int run_replay(const Arguments& arguments) {
-  Options options("replay", "TIMELINE [options]",
-                  "Simulates a production timeline again, from the durations that its ranks "
-                  "recorded, and without its stragglers.");
+  Options options("replay", "TIMELINE... [options]",
+                  "Simulates a recorded pipeline again, from the durations that its ranks "
+                  "recorded, and without its stragglers: a production timeline, or the traces of "
+                  "PyTorch's profiler, one for each rank of a pipeline.");
   add_options(options);
   options.parse(arguments);
   if (options.has("step") && !options.has("trace")) {
@@ -401,8 +424,8 @@ int run_replay(const Arguments& arguments) {
   }
   if (options.has("trace")) check_can_write(options.text("trace"));
   const std::optional<RecordedTransfers> transfers = transfers_of(options);
-  const std::string path = options.words()[0];
-  Recording recording = read_recording(std::filesystem::path(path));
+  const std::vector<std::string>& files = options.words();
+  Recording recording = read(files);
   if (options.has("meta")) {
     const std::string meta = options.text("meta");
     check_job(parse_recorded_job(read_file(meta, kMostJobBytes), meta), meta, recording);
@@ -416,10 +439,12 @@ int run_replay(const Arguments& arguments) {
   if (options.has("trace")) write_trace(options.text("trace"), replay, report, traced);
   if (options.has("json")) {
     print_result("replay",
-                 {{"timeline", path}, {"transfers", name(replay.transfers())}, {"without", asked}},
+                 {{"timeline", files.size() > 1 ? Json(files) : Json(files[0])},
+                  {"transfers", name(replay.transfers())},
+                  {"without", asked}},
                  Json::object(), as_json(replay, recording, report), replay.warnings());
   } else {
-    print_report(path, replay, recording, report);
+    print_report(title(files), replay, recording, report);
   }
   return 0;
 }

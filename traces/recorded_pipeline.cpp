@@ -16,6 +16,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "traces/trace_complaints.h"
 #include "traces/trace_cursor.h"
 #include "traces/trace_events.h"
 
@@ -27,7 +28,6 @@ using nlohmann::json;
 constexpr std::int64_t kMostStages = 10'000;
 constexpr std::int64_t kMostChunks = 100;
 constexpr std::int64_t kMostNumber = std::int64_t{1} << 40;  // of steps, replicas, microbatches
-constexpr std::size_t kMostComplaints = 20;
 /// The recorder takes from a transfer the time before the later of its ends was ready, by two
 /// clocks; so far below 0 it may come out.
 constexpr Duration kMostSkew = std::chrono::milliseconds(100);
@@ -97,29 +97,29 @@ std::optional<std::int64_t> number_after(std::string_view text, std::string_view
 
 class RecordingReader {
  public:
-  explicit RecordingReader(std::string name) : name_(std::move(name)) {}
+  explicit RecordingReader(const std::string& name) : name_(name), complaints_(name) {}
 
   /// Goes on behind what is wrong, to report it all.
   void event(std::size_t position, const json& value) {
-    if (complaints_.size() >= kMostComplaints) return;
+    if (complaints_.full()) return;
     try {
       read_event(position, TraceCursor(name_, "/traceEvents", position, value));
     } catch (const InputError& error) {
-      complain(error);
+      complaints_.add(error);
     }
   }
 
   Recording finish(const TraceFrame& frame) {
     if (frame.damage) throw InputError(std::vector<Complaint>{*frame.damage});
     bare_ = frame.bare;
-    refuse();
+    complaints_.refuse(bare_);
     if (rows_.empty()) {
-      complain(frame.has_events ? "holds no forward-compute: not a timeline of a pipeline"
-                                : "holds no events: not a trace");
+      complaints_.add(frame.has_events ? "holds no forward-compute: not a timeline of a pipeline"
+                                       : "holds no events: not a trace");
     }
-    refuse();
+    complaints_.refuse(bare_);
     place_rows();
-    refuse();
+    complaints_.refuse(bare_);
     build();
     return std::move(recording_);
   }
@@ -136,25 +136,6 @@ class RecordingReader {
   struct ThreadTitle {
     std::int64_t stage = 0, tensor_rank = 0;
   };
-
-  void complain(const InputError& error) {
-    complaints_.insert(complaints_.end(), error.complaints().begin(), error.complaints().end());
-  }
-  void complain(std::string message) {
-    Complaint complaint;
-    complaint.message = std::move(message);
-    complaint.place.file = name_;
-    complaints_.push_back(std::move(complaint));
-  }
-  void refuse() {
-    if (complaints_.empty()) return;
-    for (Complaint& complaint : complaints_) {
-      constexpr std::string_view kRoot = "/traceEvents";
-      std::string& pointer = complaint.place.pointer;
-      if (bare_ && pointer.starts_with(kRoot)) pointer.erase(0, kRoot.size());
-    }
-    throw InputError(std::move(complaints_));
-  }
 
   void read_event(std::size_t position, const TraceCursor& cursor) {
     if (!cursor.has("ph")) cursor.fail("expected an event, an object with \"ph\"");
@@ -261,7 +242,7 @@ class RecordingReader {
     for (Row& row : rows_) {
       const auto title = threads_.find(row.thread);
       if (title == threads_.end()) {
-        if (nameless.insert(row.thread).second && complaints_.size() < kMostComplaints) {
+        if (nameless.insert(row.thread).second && !complaints_.full()) {
           complain_of(row, "its thread has no name such as \"PP rank 0, TP rank 0, compute\"");
         }
         continue;
@@ -284,7 +265,7 @@ class RecordingReader {
     try {
       TraceCursor(name_, "/traceEvents", row.position, nothing).fail(message);
     } catch (const InputError& error) {
-      complain(error);
+      complaints_.add(error);
     }
   }
 
@@ -299,9 +280,9 @@ class RecordingReader {
       recording_.chunks = std::max(recording_.chunks, static_cast<std::uint16_t>(row.op.chunk + 1));
     }
     if ((last_device + 1) * recording_.chunks > std::numeric_limits<std::uint16_t>::max()) {
-      complain(fmt::format("{} stages of {} model chunks are too many", last_device + 1,
-                           recording_.chunks));
-      refuse();
+      complaints_.add(fmt::format("{} stages of {} model chunks are too many", last_device + 1,
+                                  recording_.chunks));
+      complaints_.refuse(bare_);
     }
     recording_.devices = static_cast<std::uint16_t>(last_device + 1);
     for (auto first = rows_.begin(); first != rows_.end();) {
@@ -311,11 +292,11 @@ class RecordingReader {
       add_pass(first, last);
       first = last;
     }
-    check_fits_clock();
+    check_fits_clock(recording_, name_);
     if (recording_.passes.empty()) {
-      complain(fmt::format("no step has ops of all {} stages", recording_.devices));
+      complaints_.add(fmt::format("no step has ops of all {} stages", recording_.devices));
     }
-    refuse();
+    complaints_.refuse(bare_);
     for (const auto& [step, bounds] : bounds_) {
       recording_.whole_steps[step] = bounds.second - bounds.first;
     }
@@ -345,27 +326,6 @@ class RecordingReader {
     recording_.passes.push_back(std::move(pass));
   }
 
-  /// Whatever a replay makes of its ops, a step must not outlast the clock.
-  void check_fits_clock() {
-    Duration longest{};  // of an op with the pause before it
-    std::size_t most = 0;
-    for (const RecordedPass& pass : recording_.passes) {
-      std::size_t ops = 0;
-      for (const std::vector<RecordedOp>& of_device : pass.devices) {
-        Duration before = of_device.front().start;
-        for (const RecordedOp& op : of_device) {
-          longest = std::max({longest, op.end - op.start, op.end - before});
-          before = op.end;
-        }
-        ops += of_device.size();
-      }
-      most = std::max(most, ops);
-    }
-    if (to_seconds(longest) * static_cast<double>(most) < 4e9) return;
-    complain(fmt::format("a step of {} ops of up to {} is too long to count in nanoseconds", most,
-                         print_duration(longest)));
-  }
-
   void warn() {
     if (partial_ > 0) {
       recording_.warnings.push_back(
@@ -383,7 +343,7 @@ class RecordingReader {
 
   std::string name_;
   bool bare_ = false;
-  std::vector<Complaint> complaints_;
+  TraceComplaints complaints_;
   std::vector<Row> rows_;
   std::map<Thread, ThreadTitle> threads_;
   std::map<std::int64_t, std::int64_t> replicas_;                 // by pid
@@ -407,6 +367,28 @@ Recording read(const Source& source, const std::string& name) {
 }
 
 }  // namespace
+
+void check_fits_clock(const Recording& recording, const std::string& name) {
+  Duration longest{};  // of an op with the pause before it
+  std::size_t most = 0;
+  for (const RecordedPass& pass : recording.passes) {
+    std::size_t ops = 0;
+    for (const std::vector<RecordedOp>& of_device : pass.devices) {
+      Duration before = of_device.front().start;
+      for (const RecordedOp& op : of_device) {
+        longest = std::max({longest, op.end - op.start, op.end - before});
+        before = op.end;
+      }
+      ops += of_device.size();
+    }
+    most = std::max(most, ops);
+  }
+  if (to_seconds(longest) * static_cast<double>(most) < 4e9) return;
+  TraceComplaints complaints(name);
+  complaints.add(fmt::format("a step of {} ops of up to {} is too long to count in nanoseconds",
+                             most, print_duration(longest)));
+  complaints.refuse();
+}
 
 Recording read_recording(const std::filesystem::path& path) { return read(path, path.string()); }
 

@@ -16,4 +16,8 @@ namespace tandem {
 Recording read_recording(const std::filesystem::path& path);
 Recording read_recording(std::string_view text, const std::string& name);
 
+/// Throws InputError where ops, with the pauses before them, are so long that whatever a replay
+/// makes of them a step might outlast the clock. REQUIRES: each device of a pass has an op.
+void check_fits_clock(const Recording& recording, const std::string& name);
+
 }  // namespace tandem

@@ -67,12 +67,22 @@ class TraceCursor {
     }
     return value_.get<std::int64_t>();
   }
-  Duration time() const {
+  /// Any time that a difference to another such one can be taken of.
+  Duration moment() const {
+    constexpr std::int64_t kFarthest = std::int64_t{1} << 62;
     const auto nanoseconds = trace_nanoseconds(value_);
-    if (!nanoseconds || *nanoseconds > kLatest || *nanoseconds < -kLatest) {
-      fail("expected a time in microseconds, less than 104 days");
+    if (!nanoseconds || *nanoseconds > kFarthest || *nanoseconds < -kFarthest) {
+      fail("expected a time in microseconds");
     }
     return Duration(*nanoseconds);
+  }
+  /// Since a moment().
+  Duration time(Duration since = {}) const {
+    const std::int64_t nanoseconds = (moment() - since).count();
+    if (nanoseconds > kLatest || nanoseconds < -kLatest) {
+      fail("expected a time in microseconds, less than 104 days");
+    }
+    return Duration(nanoseconds);
   }
   template <class Kind>
   Kind kind(std::size_t count) const {

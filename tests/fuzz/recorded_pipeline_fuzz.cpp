@@ -1,13 +1,18 @@
-// Any text as a production timeline, and as the file beside it: read and replayed, or refused with
-// a reason; never a crash. A replay from measured durations lasts no longer than all of them.
+// Any text as a production timeline, as the file beside it, and, cut at lines of dashes, as the
+// traces of PyTorch's ranks: read and replayed, or refused with a reason; never a crash. A replay
+// from measured durations lasts no longer than all of them.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/check.h"
 #include "core/error.h"
 #include "simulator/replay.h"
+#include "traces/pytorch_pipeline.h"
 #include "traces/recorded_job.h"
 #include "traces/recorded_pipeline.h"
 
@@ -34,14 +39,33 @@ void replay(const Recording& recording) {
   }
 }
 
-void check(std::string_view text) {
+template <class Read>
+void check_recording(const Read& read) {
   try {
-    Recording recording = read_recording(text, "t.json");
+    const Recording recording = read();
     TANDEM_CHECK(!recording.passes.empty() && !recording.replicas.empty());
     replay(recording);
   } catch (const InputError& error) {
     TANDEM_CHECK(!error.complaints().empty());
   }
+}
+
+std::vector<NamedTrace> ranks_of(std::string_view text) {
+  constexpr std::string_view kCut = "\n---\n";
+  constexpr std::size_t kMost = 8;
+  std::vector<NamedTrace> ranks;
+  while (ranks.size() < kMost) {
+    const std::size_t end = std::min(text.find(kCut), text.size());
+    ranks.push_back({std::to_string(ranks.size()), text.substr(0, end)});
+    if (end == text.size()) break;
+    text.remove_prefix(end + kCut.size());
+  }
+  return ranks;
+}
+
+void check(std::string_view text) {
+  check_recording([&] { return read_recording(text, "t.json"); });
+  check_recording([&] { return read_pytorch_pipeline(ranks_of(text)); });
   try {
     parse_recorded_job(text, "m.yaml");
   } catch (const InputError& error) {

@@ -4,6 +4,7 @@
 
 #include "tests/support/data.h"
 #include "tests/support/production_timeline.h"
+#include "tests/support/pytorch_trace.h"
 #include "tests/support/recordings.h"
 #include "tests/tools/tandem.h"
 
@@ -70,6 +71,27 @@ TEST_F(ReplayCommand, PrintsTablesForPeople) {
   write("t.json", timeline_text(recording_of({two_stages({}, 3, 0), two_stages({}, 3, 1)})));
   EXPECT_THAT(tandem("replay t.json").out,
               HasSubstr("\nno stage, replica or rank alone makes the steps longer\n"));
+}
+
+TEST_F(ReplayCommand, ReadsTheTracesOfPytorchsRanks) {
+  const Recording done = recording_of({two_stages({}, 0), two_stages(kSlowSecond, 1, 0, ms(400))});
+  write("r0.json", pytorch_text(done, DeviceId{0}));
+  write("r1.json", pytorch_text(done, DeviceId{1}, {.clock_ahead = ms(7000), .sends_wait = ms(2)}));
+  const Json json = json_of("replay r1.json r0.json --json");
+  EXPECT_EQ(json["config"]["timeline"], Json::array({"r1.json", "r0.json"}));
+  const Json& result = json["result"];
+  EXPECT_EQ(result["order"], "1f1b");
+  EXPECT_EQ(result["transfers"], "overlapped");
+  ASSERT_EQ(result["steps"].size(), 2u);
+  EXPECT_DOUBLE_EQ(result["steps"][0]["measured_s"], 0.093);
+  EXPECT_DOUBLE_EQ(result["steps"][0]["replayed_s"], 0.092);
+  EXPECT_DOUBLE_EQ(result["steps"][0]["whole_s"], 0.4);
+  EXPECT_DOUBLE_EQ(result["steps"][1]["replayed_s"], 0.152);
+  EXPECT_TRUE(result["steps"][1]["whole_s"].is_null());
+  EXPECT_DOUBLE_EQ(what_if(result, "no stragglers"), 0.092);
+  EXPECT_THAT(tandem("replay r0.json r1.json").out,
+              StartsWith("r0.json and 1 more: 2 stages x 1 replicas, 2 steps of 2 microbatches"));
+  expect_error("replay r0.json r0.json", 3, "r0.json: error: has stage 0, as r0.json has");
 }
 
 TEST_F(ReplayCommand, WritesAStepAsATrace) {

@@ -12,6 +12,7 @@
 #include "tests/core/error_of.h"
 #include "tests/support/production_timeline.h"
 #include "tests/support/recordings.h"
+#include "tests/traces/expect_same.h"
 
 namespace tandem::testing {
 namespace {
@@ -40,29 +41,6 @@ std::string with(std::string text, std::string_view part, std::string_view inste
 /// The text of two_replicas() with its first event, a forward-compute, changed.
 std::string changed(std::string_view part, std::string_view instead) {
   return with(timeline_text(two_replicas()), part, instead);
-}
-
-void expect_same(const Recording& read, const Recording& written) {
-  EXPECT_EQ(read.devices, written.devices);
-  EXPECT_EQ(read.chunks, written.chunks);
-  EXPECT_EQ(read.replicas, written.replicas);
-  ASSERT_EQ(read.passes.size(), written.passes.size());
-  for (std::size_t i = 0; i < read.passes.size(); ++i) {
-    const RecordedPass &a = read.passes[i], &b = written.passes[i];
-    EXPECT_EQ(a.step, b.step);
-    EXPECT_EQ(a.replica, b.replica);
-    for (const DeviceId device : ids(b.devices)) {
-      ASSERT_EQ(a.devices[device].size(), b.devices[device].size());
-      for (std::size_t op = 0; op < b.devices[device].size(); ++op) {
-        const RecordedOp &c = a.devices[device][op], &d = b.devices[device][op];
-        EXPECT_EQ(c.kind, d.kind);
-        EXPECT_EQ(c.receives, d.receives);
-        EXPECT_EQ(c.microbatch, d.microbatch);
-        EXPECT_EQ(c.start, d.start);
-        EXPECT_EQ(c.end, d.end);
-      }
-    }
-  }
 }
 
 TEST(RecordedPipeline, IsReadAsItWasWritten) {
