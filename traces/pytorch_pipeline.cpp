@@ -102,8 +102,8 @@ class RankReader {
     if (slices_.empty() || is_transfer(slices_.front().kind)) {
       complaints_.add(on_host_ ? "its actions are annotated on the host alone, which counts its "
                                  "waiting: profile with ProfilerActivity.CUDA"
-                               : "holds no GPU annotations such as PP:0F3: not a trace of "
-                                 "torch.distributed.pipelining");
+                               : "holds no GPU annotations such as PP:0F3, as the multi-stage "
+                                 "schedules of torch.distributed.pipelining make them");
     }
     complaints_.refuse();
     number_steps();

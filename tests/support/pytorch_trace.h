@@ -21,8 +21,8 @@ inline std::string pytorch_event(std::string_view category, std::string_view nam
     return std::chrono::duration<double, std::micro>(duration).count();
   };
   return fmt::format(
-      R"({{"ph": "X", "cat": "{}", "name": "{}", "pid": 0, "tid": {}, "ts": {:.3f}, "dur": {:.3f}, )"
-      R"("args": {{"External id": 7}}}})",
+      R"({{"ph": "X", "cat": "{}", "name": "{}", "pid": 0, "tid": {}, "ts": {:.3f}, )"
+      R"("dur": {:.3f}, "args": {{"External id": 7}}}})",
       category, name, stream, us(start), us(length));
 }
 
