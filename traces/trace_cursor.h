@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,20 +70,17 @@ class TraceCursor {
   }
   /// Any time that a difference to another such one can be taken of.
   Duration moment() const {
-    constexpr std::int64_t kFarthest = std::int64_t{1} << 62;
-    const auto nanoseconds = trace_nanoseconds(value_);
-    if (!nanoseconds || *nanoseconds > kFarthest || *nanoseconds < -kFarthest) {
-      fail("expected a time in microseconds");
-    }
-    return Duration(*nanoseconds);
+    const auto found = find_moment();
+    if (!found) fail("expected a time in microseconds");
+    return *found;
   }
   /// Since a moment().
   Duration time(Duration since = {}) const {
-    const std::int64_t nanoseconds = (moment() - since).count();
-    if (nanoseconds > kLatest || nanoseconds < -kLatest) {
+    const auto found = find_moment();
+    if (!found || *found - since > Duration(kLatest) || since - *found > Duration(kLatest)) {
       fail("expected a time in microseconds, less than 104 days");
     }
-    return Duration(nanoseconds);
+    return *found - since;
   }
   template <class Kind>
   Kind kind(std::size_t count) const {
@@ -107,6 +105,12 @@ class TraceCursor {
         depth_(parent.depth_),
         value_(value) {
     push(place);
+  }
+  std::optional<Duration> find_moment() const {
+    constexpr std::int64_t kFarthest = (std::int64_t{1} << 62) - 1;
+    const auto nanoseconds = trace_nanoseconds(value_);
+    if (!nanoseconds || *nanoseconds > kFarthest || *nanoseconds < -kFarthest) return std::nullopt;
+    return Duration(*nanoseconds);
   }
   void push(Place place) {
     TANDEM_CHECK(depth_ < kDeepest, depth_);
