@@ -2,7 +2,10 @@
 
 #include <array>
 
+#include <fmt/format.h>
+
 #include "core/check.h"
+#include "core/error.h"
 #include "core/stage_bytes.h"
 
 namespace tandem {
@@ -42,35 +45,78 @@ std::vector<LayerKind> layers_of(const ModelSpec& model) {
   return layers;
 }
 
-std::int64_t parameters_of(const ModelSpec& model, LayerKind kind) {
+TransformerShape shape_of(const ModelSpec& model) {
+  TANDEM_CHECK(model.architecture != Architecture::linear);
+  if (model.architecture == Architecture::transformer) return model.shape;
+  return {.key_value_heads = model.heads,
+          .head_width = model.width / model.heads,
+          .mlp_width = 4 * model.width,
+          .positions = model.sequence};
+}
+
+bool has_tied_ends(const ModelSpec& model) {
+  return model.architecture != Architecture::linear && model.tied;
+}
+
+void check_trainable(const ModelSpec& model) {
+  if (model.architecture != Architecture::transformer) return;
+  throw InputError(
+      fmt::format("model {}: a transformer built unlike GPT-2 is priced on a cluster; the layers "
+                  "that can be measured and trained are GPT-2's and linear ones",
+                  model.name));
+}
+
+LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind) {
   const std::int64_t d = model.width;
+  if (kind == LayerKind::linear) return {.shared = d * d};
+  if (kind == LayerKind::squared_error) return {};
+  const TransformerShape shape = shape_of(model);
+  const std::int64_t table = model.vocabulary * d, norm = shape.rms_norm ? d : 2 * d;
+  const auto if_any = [](bool any, std::int64_t count) { return any ? count : 0; };
   switch (kind) {
     case LayerKind::embedding:
-      return (std::int64_t{model.vocabulary} + model.sequence) * d;
-    case LayerKind::attention:
-      return 4 * d * d + 6 * d;
-    case LayerKind::mlp:
-      return 8 * d * d + 7 * d;
+      return {.shared = table,
+              .whole = (std::int64_t{shape.positions} + shape.segments) * d +
+                       if_any(!shape.norm_first, norm)};
+    case LayerKind::attention: {
+      const std::int64_t queries = std::int64_t{model.heads} * shape.head_width;
+      const std::int64_t made =
+          queries + 2 * std::int64_t{shape.key_value_heads} * shape.head_width;
+      return {.shared = d * (made + queries) + if_any(shape.query_bias, made),
+              .whole = norm + if_any(shape.attention_bias, d) +
+                       if_any(shape.head_norm, 2 * std::int64_t{shape.head_width})};
+    }
+    case LayerKind::mlp: {
+      const std::int64_t wide = shape.mlp_width, inner = shape.gated ? 2 * wide : wide;
+      return {.shared = d * (inner + wide) + if_any(shape.mlp_bias, inner),
+              .whole = norm + if_any(shape.mlp_bias, d)};
+    }
     case LayerKind::head:
-      return (model.vocabulary + 2) * d;
+      return {.shared = table + if_any(shape.masked_head, model.vocabulary),
+              .whole = if_any(shape.norm_first, norm) +
+                       if_any(shape.masked_head, d * d + d + norm) +
+                       if_any(shape.pooler, d * d + d) + if_any(shape.sentence_head, 2 * d + 2)};
     case LayerKind::linear:
-      return d * d;
     case LayerKind::squared_error:
-      return 0;
+      break;
   }
   TANDEM_CHECK(false, static_cast<int>(kind));
-  return 0;
+  return {};
+}
+
+std::int64_t parameters_of(const ModelSpec& model, LayerKind kind) {
+  return layer_parameters(model, kind).all();
 }
 
 std::int64_t parameter_count(const ModelSpec& model) {
   std::int64_t count = 0;
   for (const LayerKind kind : layers_of(model)) count += parameters_of(model, kind);
-  const bool shares = model.architecture == Architecture::gpt2 && model.tied;
-  return shares ? count - std::int64_t{model.vocabulary} * model.width : count;
+  return has_tied_ends(model) ? count - std::int64_t{model.vocabulary} * model.width : count;
 }
 
 LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
                          Recompute recompute) {
+  TANDEM_CHECK(model.architecture != Architecture::transformer);
   const std::int64_t tokens = std::int64_t{microbatch_size} * model.sequence;
   const std::int64_t d = model.width;
   const bool drops = recompute == Recompute::selective;

@@ -15,9 +15,9 @@ namespace tandem {
 
 enum class LayerKind : std::uint8_t {
   embedding,      // token + learned position embedding: tokens → (B, T, d)
-  attention,      // x + Proj(CausalAttention(LayerNorm(x)))
-  mlp,            // x + Proj(GELU(Fc(LayerNorm(x))))
-  head,           // final LayerNorm, vocabulary projection, cross-entropy
+  attention,      // x + Proj(Attention(Norm(x))), causal in GPT-2
+  mlp,            // x + Proj(GELU(Fc(Norm(x))))
+  head,           // final norm, vocabulary projection, cross-entropy
   linear,         // y = xW, no bias: the model of exact arithmetic
   squared_error,  // ½·Σ(y − target)²
 };
@@ -25,22 +25,57 @@ inline constexpr std::size_t kLayerKinds = 6;
 std::string_view name(LayerKind kind);
 
 enum class Architecture : std::uint8_t {
-  gpt2,    // embedding, (attention, mlp) × blocks, head
-  linear,  // linear × blocks, squared_error; float arithmetic on dyadic numbers is exact
+  gpt2,         // embedding, (attention, mlp) × blocks, head
+  linear,       // linear × blocks, squared_error; float arithmetic on dyadic numbers is exact
+  transformer,  // the layers of gpt2, built as TransformerShape says: priced, not trained
 };
 
-/// A decoder-only transformer in the manner of GPT-2, or a chain of small linear maps.
+/// How a transformer's layers are built.
+struct TransformerShape {
+  std::int32_t key_value_heads = 1;  // each of them for as many heads
+  std::int32_t head_width = 1;       // channels of a head
+  std::int32_t mlp_width = 1;
+  std::int32_t positions = 0;  // rows of the table of learned positions; 0: rotary ones
+  std::int32_t segments = 0;   // rows of BERT's table of token types
+  bool causal = true;          // else each token attends to all
+  bool rms_norm = false;       // norms scale; else they shift too
+  bool norm_first = true;      // before attention and mlp and in the head; else behind each of
+                               // them and the embedding
+  bool head_norm = false;      // queries and keys have a norm for each head's channels
+  bool query_bias = true;      // queries, keys and values have
+  bool attention_bias = true;  // the projection behind attention has
+  bool mlp_bias = true;
+  bool gated = false;          // the mlp has a third matrix, whose product gates it
+  bool dropout = true;         // its masks are kept
+  bool masked_head = false;    // a product d × d, GELU and norm before the vocabulary's, which
+                               // has a bias
+  bool pooler = false;         // a product d × d of each sample's first token
+  bool sentence_head = false;  // two classes of what the pooler made
+  friend bool operator==(const TransformerShape&, const TransformerShape&) = default;
+};
+
+/// A transformer, or a chain of small linear maps.
 struct ModelSpec {
   std::string name = "unnamed";
   Architecture architecture = Architecture::gpt2;
   std::int32_t blocks = 4;
   std::int32_t width = 128;       // d: channels of the residual stream
-  std::int32_t heads = 4;         // divides width
+  std::int32_t heads = 4;         // divides width, but in Architecture::transformer
   std::int32_t sequence = 128;    // T: tokens of one sample
   std::int32_t vocabulary = 256;  // V; 256: bytes
   bool tied = true;               // head's projection is the token embedding
+  TransformerShape shape = {};    // of Architecture::transformer
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
+
+/// That of a transformer; GPT-2's too. REQUIRES: the model is one.
+TransformerShape shape_of(const ModelSpec& model);
+
+/// Whether embedding and head hold one table, whose gradients are summed.
+bool has_tied_ends(const ModelSpec& model);
+
+/// Throws InputError where the executor has no layers for the model.
+void check_trainable(const ModelSpec& model);
 
 /// Half-open range of layers.
 struct LayerRange {
@@ -52,8 +87,15 @@ struct LayerRange {
 /// The layers in order: embedding, attention, mlp, attention, mlp, …, head.
 std::vector<LayerKind> layers_of(const ModelSpec& model);
 
-/// Parameters of layer `layer`. The tied projection counts in the embedding, and in the head too
-/// (it holds a copy).
+/// Parameters of a layer, by what tensor parallelism does to them (Megatron's split).
+struct LayerParameters {
+  std::int64_t shared = 0;  // matrices and their biases
+  std::int64_t whole = 0;   // on each device: norms, positions, biases of outputs
+  std::int64_t all() const { return shared + whole; }
+};
+
+/// The tied projection counts in the embedding, and in the head too (it holds a copy).
+LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind);
 std::int64_t parameters_of(const ModelSpec& model, LayerKind kind);
 
 /// Parameters of the whole model, tied ones once: what a model card says.
@@ -64,7 +106,8 @@ std::string_view name(OptimizerKind kind);
 /// Numbers of state kept for each parameter: 0, 1, 2.
 std::int32_t optimizer_states(OptimizerKind kind);
 
-/// Element counts of what a layer keeps for one microbatch of `microbatch_size` samples.
+/// Element counts of what a layer keeps for one microbatch of `microbatch_size` samples, of models
+/// that can be trained.
 struct LayerFootprint {
   std::int64_t stash = 0;    // forward → last gradient op
   std::int64_t scratch = 0;  // gradients inside the layer, and what selective recomputation makes

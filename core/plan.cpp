@@ -63,8 +63,7 @@ ScheduleRequest schedule_request(const Plan& plan) {
   request.activation_cap = plan.activation_cap;
   request.costs = plan.order_costs;
   // A single stage holds the one table that both ends use: nothing to sum.
-  request.tied_embeddings =
-      plan.model.architecture == Architecture::gpt2 && plan.model.tied && part_count(plan) > 1;
+  request.tied_embeddings = has_tied_ends(plan.model) && part_count(plan) > 1;
   return request;
 }
 

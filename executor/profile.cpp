@@ -228,6 +228,7 @@ Duration measure_overhead() {
 }  // namespace
 
 Profile measure_profile(const ProfileRequest& request) {
+  check_trainable(request.model);
   Profile profile;
   profile.backend = "cpu";
   profile.kernels = cpu::describe(cpu::products().engine);

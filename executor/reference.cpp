@@ -62,6 +62,7 @@ std::vector<ReferencePart> stashed_parts(const Schedule& schedule,
 template <Kernels K>
 Reference<K>::Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data)
     : config_(config), tied_(model.architecture == Architecture::gpt2 && model.tied), data_(data) {
+  check_trainable(model);
   const std::vector<ReferencePart> parts = parts_of(model, config);
   TANDEM_CHECK(!tied_ || parts.front().microbatches == parts.back().microbatches);
   const LayerShape shape{.model = model,

@@ -418,6 +418,7 @@ class CpuTrainer : public Trainer {
 
 template <class T>
 TrainingReport<T> train_on_cpu(const Program& program, const TrainingSetup<T>& setup) {
+  check_trainable(setup.stage.model);
   return CpuRun<T>(program, setup).run();
 }
 

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/io/cluster_file.h"
+#include "core/io/model_file.h"
 #include "tools/command.h"
 #include "tools/json_output.h"
 #include "tools/options.h"
@@ -17,58 +19,19 @@ namespace tandem::tools {
 
 namespace {
 
-Json as_json(const DeviceSpec& device) {
-  Json json{{"name", device.name}};
-  for (std::size_t format = 0; format < kNumberFormats; ++format) {
-    if (device.flops_per_s[format] == 0.0) continue;
-    json[fmt::format("{}_flops_per_s", name(static_cast<NumberFormat>(format)))] =
-        device.flops_per_s[format];
-  }
-  json["memory_bytes"] = device.memory_bytes;
-  json["memory_bytes_per_s"] = device.memory_bytes_per_s;
-  json["source"] = device.source;
-  return json;
-}
-
-Json as_json(const LinkSpec& link) {
-  return {{"name", link.name},
-          {"bytes_per_s_one_way", link.bytes_per_s},
-          {"latency_ns", link.latency.count()}};
-}
-
-std::string text_of(const GroupSpec& node, const MemberRef& ref) {
-  const std::string& member = node.members[ref.member].name;
-  return ref.which ? fmt::format("{}[{}]", member, *ref.which) : member;
-}
+Json as_json(const DeviceSpec& device) { return device_json(device); }
 
 /// As a group of a cluster file.
 Json as_json(const GroupSpec& node) {
-  Json members = Json::array(), links = Json::array();
-  for (const ClusterMember& member : node.members) {
-    Json row{{"name", member.name}};
-    if (member.device) row["device"] = catalog().devices[*member.device].name;
-    row["count"] = member.count;
-    members.push_back(std::move(row));
-  }
-  for (const JointSpec& joint : node.joints) {
-    Json row{{"between", {text_of(node, joint.from), text_of(node, joint.to)}}};
-    row.update(as_json(joint.link));
-    links.push_back(std::move(row));
-  }
-  Json json{{"name", node.name}, {"members", std::move(members)}, {"links", std::move(links)}};
-  if (node.port) json["port"] = node.members[*node.port].name;
-  if (node.network) json["network"] = as_json(*node.network);
-  json["source"] = node.source;
-  return json;
+  return group_json(node, {.devices = catalog().devices, .groups = {}});
 }
 
 Json as_json(const CatalogModel& row) {
-  const ModelSpec& model = row.model;
-  return {{"name", model.name},         {"parameters", parameter_count(model)},
-          {"architecture", "gpt2"},     {"blocks", model.blocks},
-          {"width", model.width},       {"heads", model.heads},
-          {"sequence", model.sequence}, {"vocabulary", model.vocabulary},
-          {"tied", model.tied},         {"source", row.source}};
+  Json json{{"name", row.model.name}, {"parameters", parameter_count(row.model)}};
+  json.update(model_json(row.model));
+  json.erase("version");
+  json["source"] = row.source;
+  return json;
 }
 
 std::string print_flops(double flops) {

@@ -14,7 +14,10 @@
 
 #include "core/catalog.h"
 #include "core/io/collectives_file.h"
+#include "core/io/files.h"
+#include "core/io/json_document.h"
 #include "core/io/read.h"
+#include "core/io/topology.h"
 #include "tools/cost_options.h"
 #include "tools/optimizer_options.h"
 #include "tools/order_search.h"
@@ -30,14 +33,23 @@ constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevi
 constexpr std::int32_t kMicrobatchesADevice = 4;  // by default
 constexpr double kLeastFraction = 0.001;
 
-constexpr const char* kClusterOptions[] = {"model",           "cluster",
-                                           "depth",           "global-batch",
-                                           "sequence",        "dtype",
-                                           "optimizer",       "attention",
-                                           "device-order",    "product-fraction",
-                                           "memory-fraction", "link-fraction",
-                                           "tensor",          "collectives",
-                                           "calibration",     "zero"};
+constexpr const char* kClusterOptions[] = {"model",
+                                           "cluster",
+                                           "gpu",
+                                           "depth",
+                                           "global-batch",
+                                           "sequence",
+                                           "dtype",
+                                           "optimizer",
+                                           "attention",
+                                           "device-order",
+                                           "product-fraction",
+                                           "memory-fraction",
+                                           "link-fraction",
+                                           "tensor",
+                                           "collectives",
+                                           "calibration",
+                                           "zero"};
 /// What a calibration says.
 constexpr const char* kCalibrated[] = {"product-fraction", "memory-fraction", "link-fraction"};
 
@@ -64,12 +76,21 @@ ModelSpec model_of(const Options& options) {
 
 }  // namespace
 
+std::string cluster_text_at(const std::string& path) { return read_file(path, kLargestJson); }
+
+ClusterSpec cluster_at(const std::string& path, const DeviceSpec* gpu) {
+  const std::string& text = read_once<cluster_text_at>(path);
+  return parse_cluster_as(cluster_format(text), path, text, gpu);
+}
+
 Cluster cluster_of(const Options& options) {
   if (!options.has("cluster"))
     refuse(options, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
   const std::string name = options.text("cluster");
   const bool by_name = !is_file(name) || find_node(name) != nullptr;
-  ClusterSpec spec = by_name ? cluster_of_nodes(name) : read_once<read_cluster>(name);
+  if (by_name && options.has("gpu"))
+    refuse(options, "--gpu is for a --cluster file that does not say what its devices are");
+  ClusterSpec spec = by_name ? cluster_of_nodes(name) : cluster_at(name, named_gpu(options));
   if (const auto memory = options.bytes("memory")) {
     for (DeviceSpec& device : spec.devices) device.memory_bytes = *memory;
   }
@@ -209,9 +230,19 @@ void set_shape(const Options& options, const Cluster& cluster, std::int32_t tens
 
 }  // namespace
 
+const DeviceSpec* named_gpu(const Options& options) {
+  return options.has("gpu") ? &gpu_of_name(options.text("gpu")) : nullptr;
+}
+
 void add_cluster_options(Options& options) {
-  options.value("model", "NAME", "a model of the catalogue (tandem catalog list), or its file")
-      .value("cluster", "NAME", "nodes of the catalogue, such as 8xp3.16xlarge, or a file")
+  options
+      .value("model", "NAME",
+             "a model of the catalogue (tandem catalog list), or a file: ours, or a config.json of "
+             "Hugging Face")
+      .value("cluster", "NAME",
+             "nodes of the catalogue, such as 8xp3.16xlarge, or a file: ours, nvidia-smi topo -m, "
+             "NCCL's topology XML, ASTRA-sim's network yml")
+      .value("gpu", "NAME", "the devices of a --cluster file that does not say")
       .value("depth", "D",
              "on a cluster: stages of a pipeline (default: of all that use every device, with "
              "--width if given, the fastest that fits)")
@@ -385,9 +416,9 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
   std::vector<std::string> lines{
       rates_line(assumptions, calibration),
       fmt::format("bytes a parameter: weights {} a version, gradients {}, optimizer {}; "
-                  "activations with dropout, logits in fp32; the allocator and the driver take "
+                  "activations {} dropout, logits in fp32; the allocator and the driver take "
                   "nothing",
-                  element, element, states),
+                  element, element, states, shape_of(made.plan.model).dropout ? "with" : "without"),
       fmt::format("devices {}; {}", name(order),
                   contention
                       ? "transfers and gradient rings share links at max-min fair rates while they "

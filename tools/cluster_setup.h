@@ -17,6 +17,8 @@ namespace tandem::tools {
 
 /// --model, --cluster and what belongs to them; not those of schedules.
 void add_cluster_options(Options& options);
+/// --gpu, of the catalogue; null: not given. Throws UsageError.
+const DeviceSpec* named_gpu(const Options& options);
 /// Whether a model or a cluster is named.
 bool names_a_cluster(const Options& options);
 

@@ -1,9 +1,23 @@
-// tandem import --from FORMAT FILE: what other programs say, in our formats.
+// tandem import --from FORMAT FILE: what other programs wrote, as files of tandem.
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/io/files.h"
+#include "core/io/graph_file.h"
+#include "core/io/json_document.h"
+#include "core/io/read.h"
+#include "core/io/topology.h"
 #include "core/notation.h"
+#include "planner/partition.h"
+#include "tools/cluster_setup.h"
 #include "tools/collective_report.h"
 #include "tools/command.h"
 #include "tools/options.h"
@@ -15,37 +29,105 @@ namespace tandem::tools {
 namespace {
 
 constexpr int kMostFiles = 1000;
+constexpr std::int64_t kMostStages = 1024;
+constexpr std::array<std::pair<std::string_view, ClusterFormat>, 3> kClusters{
+    {{"nvidia-smi", ClusterFormat::nvidia_smi},
+     {"nccl-xml", ClusterFormat::nccl_xml},
+     {"astra-sim", ClusterFormat::astra_sim}}};
 
-void import_schedule(const Options& options) {
-  if (options.words().size() > 1)
-    throw UsageError("tandem import: a schedule is one FILE of pytorch-csv");
-  const std::string output = options.text("output", "/dev/stdout");
-  check_can_write(output);
-  write_file(output, print_schedule(read_pytorch_csv(options.words()[0])));
+std::string import_model(const std::string& path) {
+  const ModelSpec model = read_model(path);
+  fmt::print(stderr, "{}: {} parameters\n", model.name, parameter_count(model));
+  return model_text(model);
+}
+
+std::string import_cluster(ClusterFormat format, const std::string& path, const Options& options) {
+  return cluster_text(
+      parse_cluster_as(format, path, read_file(path, kLargestJson), named_gpu(options)));
+}
+
+/// Stages of layers in a row whose busiest one computes least.
+std::string import_graph(const std::string& path, const Options& options) {
+  if (!options.has("stages")) throw UsageError("tandem import: --stages is missing");
+  const LayerGraph graph = read_layer_graph(path);
+  const auto layers = static_cast<std::int32_t>(graph.layers.size());
+  const auto depth = static_cast<std::int32_t>(options.integer("stages", 1, kMostStages, 1));
+  std::vector<std::int64_t> before{0};
+  for (const ProfiledLayer& layer : graph.layers)
+    before.push_back(before.back() + (layer.forward + layer.backward).count());
+  const auto stages =
+      partition({.layers = layers, .depth = depth, .cost = [&](LayerRange range, std::size_t) {
+                   return before[static_cast<std::size_t>(range.last)] -
+                          before[static_cast<std::size_t>(range.first)];
+                 }});
+  if (!stages) {
+    throw InputError(fmt::format("{}: {} layers can't be cut into {} stages", path, layers, depth));
+  }
+  return costs_text(stage_costs_of(graph, *stages, options.rate("link-rate").value_or(0.0)));
+}
+
+bool is_cluster(const std::string& from) {
+  return std::any_of(kClusters.begin(), kClusters.end(),
+                     [&](const auto& row) { return row.first == from; });
+}
+
+/// Those that are for other formats.
+void refuse_options(const Options& options, const std::string& from) {
+  const auto refuse = [&](const char* name, const char* what) {
+    if (options.has(name))
+      throw UsageError(fmt::format("tandem import: --{} is for {}, not for {}", name, what, from));
+  };
+  if (from != "pipedream") {
+    refuse("stages", "pipedream");
+    refuse("link-rate", "pipedream");
+  }
+  if (!is_cluster(from)) refuse("gpu", "clusters");
+}
+
+std::string imported(const std::string& from, const std::string& path, const Options& options) {
+  refuse_options(options, from);
+  for (const auto& [name, format] : kClusters) {
+    if (name == from) return import_cluster(format, path, options);
+  }
+  if (from == "pipedream") return import_graph(path, options);
+  if (from == "hugging-face" || from == "megatron") return import_model(path);
+  return print_schedule(read_pytorch_csv(path));
 }
 
 }  // namespace
 
 int run_import(const Arguments& arguments) {
   Options options("import", "--from FORMAT FILE... [--output FILE]",
-                  "Reads what another program wrote: a schedule, which it writes in tandem's "
-                  "notation, or logs of all-reduces, to which it fits the constants of simulate "
-                  "--collectives.");
+                  "Reads what another program wrote: a schedule, a model, a cluster or a profile, "
+                  "which it writes as a file of tandem, or logs of all-reduces, to which it fits "
+                  "the constants of simulate --collectives.");
   options.words("FILE", 1, kMostFiles);
   options
       .value("from", "FORMAT",
-             "pytorch-csv: PyTorch's pipelining CSV, old and new; nccl-tests: logs of "
-             "all_reduce_perf")
-      .value("output", "FILE",
-             "where to write the schedule (default: standard output) or the constants (default: "
-             "nowhere)");
+             "pytorch-csv: PyTorch's pipelining CSV, old and new; hugging-face: a model's "
+             "config.json; megatron: its arguments; pipedream: graph.txt, as costs of --stages; "
+             "nvidia-smi: topo -m; nccl-xml: NCCL_TOPO_DUMP_FILE; astra-sim: network "
+             "yml; nccl-tests: logs of all_reduce_perf")
+      .value("gpu", "NAME", "the devices of a cluster whose file does not say")
+      .value("stages", "N", "of pipedream: into how many the graph is cut")
+      .value("link-rate", "RATE",
+             "of pipedream: links between stages (default: transfers are free)")
+      .value("output", "FILE", "where to write it (default: standard output; constants: nowhere)");
   options.parse(arguments);
   if (!options.has("from")) throw UsageError("tandem import: --from is missing");
-  if (options.choice("from", {"pytorch-csv", "nccl-tests"}) == "nccl-tests") {
+  const std::string from =
+      options.choice("from", {"pytorch-csv", "hugging-face", "megatron", "pipedream", "nvidia-smi",
+                              "nccl-xml", "astra-sim", "nccl-tests"});
+  if (from == "nccl-tests") {
+    refuse_options(options, from);
     import_collectives(options);
-  } else {
-    import_schedule(options);
+    return 0;
   }
+  if (options.words().size() > 1)
+    throw UsageError(fmt::format("tandem import: {} is read from one FILE", from));
+  const std::string output = options.text("output", "/dev/stdout");
+  check_can_write(output);
+  write_file(output, imported(from, options.words()[0], options));
   return 0;
 }
 

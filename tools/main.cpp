@@ -31,7 +31,7 @@ constexpr Command kCommands[] = {
     {"explain", "what each bubble of a device waited for", run_explain},
     {"profile", "measures layer and link costs on this machine", run_profile},
     {"plan", "searches schedule, stages and microbatch size; explains its choice", run_plan},
-    {"import", "reads schedules and logs of other programs", run_import},
+    {"import", "reads schedules, models, clusters and logs of other programs", run_import},
     {"tokens", "writes texts as a token file to train on", run_tokens},
     {"train", "trains for real by the same program", run_train},
     {"catalog", "devices, cluster nodes and models known by name", run_catalog},

@@ -2,7 +2,7 @@
 # The one list of the Debian packages that tandem needs. Sourced by tools/test, tools/demo, tools/bench and tools/bare_root.
 
 packages_build=(g++ cmake ninja-build libboost-graph-dev libboost-program-options-dev libfmt-dev
-  nlohmann-json3-dev zlib1g-dev libdnnl-dev libgtest-dev libgmock-dev)
+  nlohmann-json3-dev libpugixml-dev zlib1g-dev libdnnl-dev libgtest-dev libgmock-dev)
 # What tests compare with, and where they open pages; without these they skip, but in CI.
 packages_test=(coinor-cbc chromium)
 # Peers that tools/bench compares with; it does without those it lacks.

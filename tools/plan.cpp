@@ -86,6 +86,7 @@ PlanRequest request_of(const Options& options) {
   for (const std::string& name : request.schedules) find_schedule(name);
   request.profile = read_profile(options.text("profile"));
   request.model = options.has("model") ? read_model(options.text("model")) : request.profile.model;
+  check_trainable(request.model);
   request.optimizer = optimizer_of(options, request.profile);
   return request;
 }

@@ -109,6 +109,7 @@ int run_profile(const Arguments& arguments) {
     throw AbsentError("backend cuda is not in this version");
   ProfileRequest request;
   request.model = read_model(options.text("model"));
+  check_trainable(request.model);
   request.microbatch_sizes = parse_sizes(options.text("microbatch-size", "1"));
   request.repetitions = static_cast<std::int32_t>(options.integer("repetitions", 1, 100'000, 30));
   const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());

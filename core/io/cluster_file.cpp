@@ -5,8 +5,10 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/io/files.h"
+#include "core/io/json_text.h"
 #include "core/io/read.h"
 
 namespace tandem {
@@ -207,7 +209,54 @@ class GroupReader {
   const UseCatalog use_;
 };
 
+using Json = nlohmann::ordered_json;
+
+Json link_json(const LinkSpec& link) {
+  return {{"name", link.name},
+          {"bytes_per_s_one_way", link.bytes_per_s},
+          {"latency_ns", link.latency.count()}};
+}
+
+std::string text_of(const GroupSpec& group, const MemberRef& ref) {
+  const std::string& member = group.members[ref.member].name;
+  return ref.which ? fmt::format("{}[{}]", member, *ref.which) : member;
+}
+
 }  // namespace
+
+Json device_json(const DeviceSpec& device) {
+  Json json{{"name", device.name}};
+  for (std::size_t format = 0; format < kNumberFormats; ++format) {
+    if (device.flops_per_s[format] == 0.0) continue;
+    json[fmt::format("{}_flops_per_s", name(static_cast<NumberFormat>(format)))] =
+        device.flops_per_s[format];
+  }
+  json["memory_bytes"] = device.memory_bytes;
+  json["memory_bytes_per_s"] = device.memory_bytes_per_s;
+  if (!device.source.empty()) json["source"] = device.source;
+  return json;
+}
+
+Json group_json(const GroupSpec& group, const ClusterSpec& spec) {
+  Json members = Json::array(), links = Json::array();
+  for (const ClusterMember& member : group.members) {
+    Json row{{"name", member.name}};
+    if (member.device) row["device"] = spec.devices[*member.device].name;
+    if (member.group) row["group"] = spec.groups[*member.group].name;
+    row["count"] = member.count;
+    members.push_back(std::move(row));
+  }
+  for (const JointSpec& joint : group.joints) {
+    Json row{{"between", {text_of(group, joint.from), text_of(group, joint.to)}}};
+    row.update(link_json(joint.link));
+    links.push_back(std::move(row));
+  }
+  Json json{{"name", group.name}, {"members", std::move(members)}, {"links", std::move(links)}};
+  if (group.port) json["port"] = group.members[*group.port].name;
+  if (group.network) json["network"] = link_json(*group.network);
+  if (!group.source.empty()) json["source"] = group.source;
+  return json;
+}
 
 std::vector<DeviceSpec> read_devices(const JsonReader& devices) {
   std::vector<DeviceSpec> all;
@@ -257,6 +306,22 @@ ClusterSpec parse_cluster(const std::string& file, std::string text) {
     json.finish();
   }
   return spec;
+}
+
+std::string cluster_text(const ClusterSpec& cluster) {
+  Json devices = Json::array(), groups = Json::array();
+  for (const DeviceSpec& device : cluster.devices) devices.push_back(device_json(device));
+  for (const GroupSpec& group : cluster.groups) groups.push_back(group_json(group, cluster));
+  const Json json{{"version", kVersion},
+                  {"name", cluster.name},
+                  {"devices", std::move(devices)},
+                  {"groups", std::move(groups)},
+                  {"root", cluster.groups[cluster.root].name}};
+  return json_text(json);
+}
+
+void write_cluster(const std::string& path, const ClusterSpec& cluster) {
+  write_file(path, cluster_text(cluster));
 }
 
 ClusterSpec read_cluster(const std::string& path) {

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "core/catalog.h"
 #include "core/io/json_reader.h"
 
@@ -18,6 +20,10 @@ enum class UseCatalog : bool { no, yes };
 /// Appends to spec.groups and returns where each stands. Members' devices and groups are looked up
 /// in `spec`, then in the catalogue, from which `spec` gets them.
 std::vector<JsonReader> read_groups(const JsonReader& groups, ClusterSpec& spec, UseCatalog use);
+
+nlohmann::ordered_json device_json(const DeviceSpec& device);
+/// `spec`: what the group's members are of.
+nlohmann::ordered_json group_json(const GroupSpec& group, const ClusterSpec& spec);
 
 Catalog parse_catalog(const std::string& file, std::string text);
 

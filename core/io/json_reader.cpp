@@ -98,18 +98,24 @@ void JsonReader::expected(const std::string& what, std::string hint) const {
 }
 
 bool JsonReader::object(std::initializer_list<std::string_view> keys) const {
+  const std::vector<std::string> known(keys.begin(), keys.end());
+  return object_of(&known);
+}
+
+bool JsonReader::any_object() const { return object_of(nullptr); }
+
+bool JsonReader::object_of(const std::vector<std::string>* known) const {
   if (absent()) return false;
   if (kind() != JsonKind::object) {
     expected("an object");
     return false;
   }
-  check_keys(keys);
+  check_keys(known);
   return true;
 }
 
-void JsonReader::check_keys(std::initializer_list<std::string_view> keys) const {
+void JsonReader::check_keys(const std::vector<std::string>* known) const {
   const JsonDocument& document = file_->document();
-  const std::vector<std::string> known(keys.begin(), keys.end());
   std::vector<std::pair<std::string, std::size_t>> found;
   const std::size_t end = document[node_].next;
   for (std::size_t node = node_ + 1; node < end; node = document[node + 1].next) {
@@ -119,8 +125,8 @@ void JsonReader::check_keys(std::initializer_list<std::string_view> keys) const 
   for (std::size_t i = 0; i < found.size(); ++i) {
     const auto& [key, node] = found[i];
     const bool duplicate = i > 0 && key == found[i - 1].first;
-    const bool unknown = !duplicate && !key.starts_with(kForeignPrefix) &&
-                         std::find(known.begin(), known.end(), key) == known.end();
+    const bool unknown = known != nullptr && !duplicate && !key.starts_with(kForeignPrefix) &&
+                         std::find(known->begin(), known->end(), key) == known->end();
     if (!duplicate && !unknown) continue;
     std::string message;
     if (file_->full()) {
@@ -131,7 +137,7 @@ void JsonReader::check_keys(std::initializer_list<std::string_view> keys) const 
                             line_of(document.text(), document[found[i - 1].second].first));
     } else {
       message = fmt::format("unknown key {}{}", shorten(document.source(node), kShownValue),
-                            did_you_mean(key, known));
+                            did_you_mean(key, *known));
     }
     file_->complain(node, std::move(message));
   }

@@ -80,6 +80,8 @@ class JsonReader {
   /// Complains of what isn't an object, of keys that are not among `keys` (unless they start with
   /// "x-"), and of keys that are there twice. True for an object, however faulty.
   bool object(std::initializer_list<std::string_view> keys) const;
+  /// The same of others' formats, where any key may stand.
+  bool any_object() const;
   /// The value of a key. Complains where it's missing, and returns an absent reader.
   JsonReader operator[](std::string_view key) const;
   /// The value of a key, or an absent reader.
@@ -122,7 +124,9 @@ class JsonReader {
  private:
   std::int64_t int64(std::int64_t low, std::int64_t high) const;
   std::size_t choice(const std::vector<std::string>& names) const;
-  void check_keys(std::initializer_list<std::string_view> keys) const;
+  /// Of keys among `known`; null: of any.
+  bool object_of(const std::vector<std::string>* known) const;
+  void check_keys(const std::vector<std::string>* known) const;
 
   JsonFile* file_ = nullptr;
   std::size_t node_ = 0;

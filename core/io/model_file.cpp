@@ -10,7 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/io/files.h"
+#include "core/io/hugging_face.h"
 #include "core/io/json_text.h"
+#include "core/io/megatron_arguments.h"
 #include "core/io/read.h"
 
 namespace tandem {
@@ -18,14 +20,24 @@ namespace {
 
 constexpr std::int64_t kVersion = 1;
 
-// Far beyond any model trained, and small enough that no product of them leaves int64.
-constexpr std::int32_t kMostBlocks = 10'000;
-constexpr std::int32_t kWidest = 1'048'576;
-constexpr std::int32_t kLongestSequence = 1'048'576;
-constexpr std::int32_t kLargestVocabulary = 16'777'216;
+constexpr std::array<std::pair<std::string_view, Architecture>, 3> kArchitectures{
+    {{"gpt2", Architecture::gpt2},
+     {"linear", Architecture::linear},
+     {"transformer", Architecture::transformer}}};
 
-constexpr std::array<std::pair<std::string_view, Architecture>, 2> kArchitectures{
-    {{"gpt2", Architecture::gpt2}, {"linear", Architecture::linear}}};
+constexpr std::array<std::pair<std::string_view, bool TransformerShape::*>, 12> kFlags{
+    {{"causal", &TransformerShape::causal},
+     {"rms_norm", &TransformerShape::rms_norm},
+     {"norm_first", &TransformerShape::norm_first},
+     {"head_norm", &TransformerShape::head_norm},
+     {"query_bias", &TransformerShape::query_bias},
+     {"attention_bias", &TransformerShape::attention_bias},
+     {"mlp_bias", &TransformerShape::mlp_bias},
+     {"gated", &TransformerShape::gated},
+     {"dropout", &TransformerShape::dropout},
+     {"masked_head", &TransformerShape::masked_head},
+     {"pooler", &TransformerShape::pooler},
+     {"sentence_head", &TransformerShape::sentence_head}}};
 
 std::string_view architecture_name(Architecture architecture) {
   return kArchitectures[static_cast<std::size_t>(architecture)].first;
@@ -36,19 +48,74 @@ void read_width_and_heads(const JsonReader& reader, ModelSpec& model) {
   model.width = reader["width"].integer<std::int32_t>(1, kWidest);
   // Heads mean nothing to a linear model.
   const JsonReader heads =
-      model.architecture == Architecture::gpt2 ? reader["heads"] : reader.optional("heads");
+      model.architecture == Architecture::linear ? reader.optional("heads") : reader["heads"];
   model.heads = heads.absent() ? 1 : heads.integer<std::int32_t>(1, kWidest);
-  if (reader.complaints() == before && model.width % model.heads != 0) {
+  const bool split = model.architecture != Architecture::transformer;
+  if (reader.complaints() == before && split && model.width % model.heads != 0) {
     heads.expected(fmt::format("a divisor of the width {}", model.width));
   }
 }
 
+void read_shape(const JsonReader& reader, ModelSpec& model) {
+  TransformerShape& shape = model.shape;
+  if (!reader.object({"key_value_heads", "head_width", "mlp_width", "positions", "segments",
+                      "causal", "rms_norm", "norm_first", "head_norm", "query_bias",
+                      "attention_bias", "mlp_bias", "gated", "dropout", "masked_head", "pooler",
+                      "sentence_head"})) {
+    return;
+  }
+  const auto count = [](const JsonReader& value, std::int32_t least, std::int32_t most) {
+    return value.absent() ? least : value.integer<std::int32_t>(least, most);
+  };
+  shape.key_value_heads = count(reader["key_value_heads"], 1, kWidest);
+  shape.head_width = count(reader["head_width"], 1, kWidest);
+  shape.mlp_width = count(reader["mlp_width"], 1, kWidest);
+  shape.positions = count(reader.optional("positions"), 0, 2 * kLongestSequence);
+  shape.segments = count(reader.optional("segments"), 0, kLongestSequence);
+  for (const auto& [key, flag] : kFlags) {
+    if (reader.has(key)) shape.*flag = reader[key].boolean();
+  }
+  if (reader.complaints() > 0) return;
+  if (const std::string fault = shape_fault(model); !fault.empty()) reader.complain(fault);
+}
+
+nlohmann::ordered_json shape_json(const TransformerShape& shape) {
+  nlohmann::ordered_json json{{"key_value_heads", shape.key_value_heads},
+                              {"head_width", shape.head_width},
+                              {"mlp_width", shape.mlp_width},
+                              {"positions", shape.positions},
+                              {"segments", shape.segments}};
+  for (const auto& [key, flag] : kFlags) json[std::string(key)] = shape.*flag;
+  return json;
+}
+
 }  // namespace
+
+std::string shape_fault(const ModelSpec& model) {
+  const TransformerShape& shape = model.shape;
+  if (model.heads % shape.key_value_heads != 0) {
+    return fmt::format("{} heads can't share {} heads of keys and values evenly", model.heads,
+                       shape.key_value_heads);
+  }
+  if (std::int64_t{model.heads} * shape.head_width > kWidest) {
+    return fmt::format("{} heads of {} channels: expected at most {} in all", model.heads,
+                       shape.head_width, kWidest);
+  }
+  return {};
+}
+
+ModelSpec as_plain_as_it_is(ModelSpec model) {
+  if (model.width % model.heads != 0) return model;
+  ModelSpec gpt2 = model;
+  gpt2.architecture = Architecture::gpt2;
+  gpt2.shape = {};
+  return shape_of(gpt2) == model.shape ? gpt2 : model;
+}
 
 ModelSpec read_model_object(const JsonReader& reader) {
   ModelSpec model;
   if (!reader.object({"version", "name", "architecture", "blocks", "width", "heads", "sequence",
-                      "vocabulary", "tied"})) {
+                      "vocabulary", "tied", "shape"})) {
     return model;
   }
   read_version(reader, kVersion);
@@ -63,19 +130,36 @@ ModelSpec read_model_object(const JsonReader& reader) {
     model.vocabulary = reader["vocabulary"].integer<std::int32_t>(1, kLargestVocabulary);
   }
   if (reader.has("tied")) model.tied = reader["tied"].boolean();
+  if (model.architecture == Architecture::transformer) {
+    read_shape(reader["shape"], model);
+  } else if (reader.has("shape")) {
+    reader["shape"].complain("only \"architecture\": \"transformer\" has a shape");
+  }
+  return model;
+}
+
+ModelSpec read_trainable_model(const JsonReader& reader) {
+  ModelSpec model = read_model_object(reader);
+  if (model.architecture == Architecture::transformer) {
+    reader["architecture"].complain(
+        "a transformer built unlike GPT-2 is priced on a cluster, not measured or trained: "
+        "expected \"gpt2\" or \"linear\"");
+  }
   return model;
 }
 
 nlohmann::ordered_json model_json(const ModelSpec& model) {
-  return {{"version", kVersion},
-          {"name", model.name},
-          {"architecture", architecture_name(model.architecture)},
-          {"blocks", model.blocks},
-          {"width", model.width},
-          {"heads", model.heads},
-          {"sequence", model.sequence},
-          {"vocabulary", model.vocabulary},
-          {"tied", model.tied}};
+  nlohmann::ordered_json json{{"version", kVersion},
+                              {"name", model.name},
+                              {"architecture", architecture_name(model.architecture)},
+                              {"blocks", model.blocks},
+                              {"width", model.width},
+                              {"heads", model.heads},
+                              {"sequence", model.sequence},
+                              {"vocabulary", model.vocabulary},
+                              {"tied", model.tied}};
+  if (model.architecture == Architecture::transformer) json["shape"] = shape_json(model.shape);
+  return json;
 }
 
 OptimizerKind read_optimizer(const JsonReader& reader) {
@@ -87,8 +171,10 @@ OptimizerKind read_optimizer(const JsonReader& reader) {
 }
 
 ModelSpec parse_model(const std::string& file, std::string text) {
+  if (is_megatron(text)) return parse_megatron(file, text);
   JsonFile json(file, std::move(text));
-  ModelSpec model = read_model_object(json.root());
+  const JsonReader root = json.root();
+  ModelSpec model = is_hugging_face(root) ? read_hugging_face(root) : read_model_object(root);
   json.finish();
   return model;
 }

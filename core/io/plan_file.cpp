@@ -137,7 +137,7 @@ Json order_costs_json(const OrderCosts& costs) {
 /// The model, the devices and their stages, and what must agree with them.
 void read_cut(const JsonReader& root, Plan& plan) {
   const std::size_t before = root.complaints();
-  plan.model = read_model_object(root["model"]);
+  plan.model = read_trainable_model(root["model"]);
   plan.depth = root["depth"].integer<std::uint16_t>(1, kMostDevices);
   if (root.has("chunks")) plan.chunks = root["chunks"].integer<std::uint16_t>(1, kMostDevices);
   if (root.has("replicas")) {

@@ -122,7 +122,7 @@ Profile read_profile_object(const JsonReader& root) {
   profile.backend = root["backend"].string();
   profile.kernels = root.optional("kernels").string();
   const std::size_t before_model = root.complaints();
-  profile.model = read_model_object(root["model"]);
+  profile.model = read_trainable_model(root["model"]);
   const bool model_sound = root.complaints() == before_model;
   profile.optimizer = read_optimizer(root["optimizer"]);
   profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostDevices);

@@ -24,8 +24,11 @@ std::string model_text(const ModelSpec& model);
 void write_model(const std::string& path, const ModelSpec& model);
 
 /// Names of devices and groups that the file does not define are the catalogue's (core/catalog.h).
+/// Clusters of other programs: core/io/topology.h.
 ClusterSpec read_cluster(const std::string& path);
 ClusterSpec parse_cluster(const std::string& file, std::string text);
+std::string cluster_text(const ClusterSpec& cluster);
+void write_cluster(const std::string& path, const ClusterSpec& cluster);
 
 /// Whether the schedule exists and serves the request is the caller's question.
 Plan read_plan(const std::string& path);

@@ -7,50 +7,20 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
 #include "core/error.h"
-#include "core/stage_bytes.h"
+#include "simulator/cost/transformer_share.h"
 
 namespace tandem {
 
 namespace {
 
 constexpr double kLongest = 86'400.0;  // a day
-constexpr double kMostBytes = 0x1p42;  // of a slot
-constexpr Bytes kMaskBytes = 1;        // of dropout, for an element
-constexpr Bytes kLossBytes = 4;        // logits enter the loss in fp32
-constexpr Bytes kStateBytes = 4;       // of the optimizer, in fp32
 constexpr double kFusedMatrices = 4;   // of scores: Megatron's fused softmax takes multiples
 
 /// None, unless there is a calibration.
 const Calibration& overheads_of(const AnalyticAssumptions& assumptions) {
   static const Calibration kNone;
   return assumptions.calibration ? *assumptions.calibration : kNone;
-}
-
-void check_transformer(const ModelSpec& model) {
-  if (model.architecture == Architecture::gpt2) return;
-  throw InputError(fmt::format(
-      "model {}: a chain of linear maps has no analytic costs: give a profile", model.name));
-}
-
-void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions) {
-  check_transformer(model);
-  if (model.heads % assumptions.tensor == 0) return;
-  throw InputError(fmt::format("model {}: {} heads can't be shared evenly by {} devices: --tensor",
-                               model.name, model.heads, assumptions.tensor));
-}
-
-/// Parameters of a layer on each of the devices that share it: norms, the biases of outputs and
-/// positions are on all of them.
-double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t tensor) {
-  const auto all = static_cast<double>(parameters_of(model, kind));
-  const double d = model.width;
-  double whole = 0;
-  if (kind == LayerKind::embedding) whole = d * model.sequence;
-  if (kind == LayerKind::attention || kind == LayerKind::mlp) whole = 3 * d;
-  if (kind == LayerKind::head) whole = 2 * d;
-  return whole + (all - whole) / tensor;
 }
 
 /// Of each op.
@@ -90,10 +60,12 @@ class Kernels {
     run(&OpSums::backward_input, 0, backward);
   }
 
-  void layer_norm(double elements) { pass(2 * element_ * elements, 3 * element_ * elements); }
+  void norm(double elements) { pass(2 * element_ * elements, 3 * element_ * elements); }
+  void activation(double elements) { norm(elements); }
   /// Dropout of a block's output, and the residual sum.
-  void residual(double elements) {
-    pass((3 * element_ + kMaskBytes) * elements, (4 * element_ + kMaskBytes) * elements);
+  void residual(double elements, bool dropout) {
+    pass((3 * element_ + mask_bytes(dropout)) * elements,
+         ((dropout ? 4 : 2) * element_ + mask_bytes(dropout)) * elements);
   }
 
   OpSums seconds, launches;
@@ -102,48 +74,34 @@ class Kernels {
   double element_, flops_per_s_, bytes_per_s_, product_s_;
 };
 
-/// Matrices of scores, their elements, vocabulary and `share`, the channels of attention, are those
-/// of one device.
-struct Shape {
-  double tokens, width, sequence, matrices, scores, vocabulary, share;
-};
-
-Shape shape_of(const ModelSpec& model, std::int32_t microbatch_size, std::int32_t tensor) {
-  const double samples = microbatch_size, sequence = model.sequence;
-  return {.tokens = samples * sequence,
-          .width = static_cast<double>(model.width),
-          .sequence = sequence,
-          .matrices = samples * model.heads / tensor,
-          .scores = samples * model.heads * sequence * sequence / tensor,
-          .vocabulary = static_cast<double>(model.vocabulary) / tensor,
-          .share = static_cast<double>(model.width) / tensor};
-}
-
 /// Scores, softmax, dropout, weighted values. Its backward needs no weight gradient.
-void attention_core(Kernels& kernels, const Shape& shape, const AnalyticAssumptions& assumptions,
-                    Recompute recompute) {
+void attention_core(Kernels& kernels, const TransformerShare& shape,
+                    const AnalyticAssumptions& assumptions, Recompute recompute) {
   const double element = kernels.element();
-  const double flops = 2 * shape.tokens * shape.sequence * shape.share;  // of one product
-  const double values = element * shape.tokens * shape.share;
+  const double flops = 2 * shape.tokens * shape.sequence * shape.queries;  // of one product
+  const double values = element * shape.tokens * (shape.queries + shape.keys);
   if (assumptions.attention == AttentionKernel::flash) {
-    // Two products forward, five backward, the causal half of each.
-    kernels.run(&OpSums::forward, flops, 4 * values);
-    kernels.run(&OpSums::backward_input, 2.5 * flops, 8 * values);
+    // Two products forward, five backward, of a causal one half of each.
+    const double part = shape.built.causal ? 0.5 : 1.0;
+    kernels.run(&OpSums::forward, 2 * part * flops, 2 * values);
+    kernels.run(&OpSums::backward_input, 5 * part * flops, 4 * values);
     return;
   }
-  const double product = 2 * values + element * shape.scores;
+  const double product = values + element * shape.scores;
   const double softmax = 2 * element * shape.scores;
-  const double dropout = (2 * element + kMaskBytes) * shape.scores;
+  const auto dropout = [&](double OpSums::* op) {
+    if (shape.built.dropout) kernels.run(op, 0, (2 * element + kMaskBytes) * shape.scores);
+  };
   const auto forward = [&](double OpSums::* op) {
     for (int i = 0; i < 2; ++i) kernels.run(op, flops, product);
     kernels.run(op, 0, softmax);
-    kernels.run(op, 0, dropout);
+    dropout(op);
   };
   forward(&OpSums::forward);
   if (recompute == Recompute::selective) forward(&OpSums::again);
   for (int i = 0; i < 4; ++i) kernels.run(&OpSums::backward_input, flops, product);
   kernels.run(&OpSums::backward_input, 0, 3 * element * shape.scores);
-  kernels.run(&OpSums::backward_input, 0, dropout);
+  dropout(&OpSums::backward_input);
   if (std::fmod(shape.matrices, kFusedMatrices) != 0.0) {
     const double more = overheads_of(assumptions).unfused_launches / 2;
     kernels.launches.forward += more;
@@ -151,42 +109,76 @@ void attention_core(Kernels& kernels, const Shape& shape, const AnalyticAssumpti
   }
 }
 
+void attention(Kernels& kernels, const TransformerShare& shape,
+               const AnalyticAssumptions& assumptions, Recompute recompute) {
+  const double elements = shape.tokens * shape.width;
+  const double turned = shape.tokens * (shape.queries + shape.keys);
+  kernels.norm(elements);
+  kernels.product(shape.tokens, shape.width, shape.queries + 2 * shape.keys);
+  if (shape.built.head_norm) kernels.norm(turned);
+  if (shape.built.positions == 0)  // turned in place
+    kernels.pass(2 * kernels.element() * turned, 2 * kernels.element() * turned);
+  attention_core(kernels, shape, assumptions, recompute);
+  kernels.product(shape.tokens, shape.queries, shape.width);
+  kernels.residual(elements, shape.built.dropout);
+}
+
+void mlp(Kernels& kernels, const TransformerShare& shape) {
+  const double element = kernels.element(), elements = shape.tokens * shape.width;
+  const double read = element * shape.tokens * shape.inner,
+               written = element * shape.tokens * shape.mlp;
+  kernels.norm(elements);
+  kernels.product(shape.tokens, shape.width, shape.inner);
+  kernels.pass(read + written, 2 * read + written);
+  kernels.product(shape.tokens, shape.mlp, shape.width);
+  kernels.residual(elements, shape.built.dropout);
+}
+
+void head(Kernels& kernels, const TransformerShare& shape, double passes) {
+  const double element = kernels.element(), elements = shape.tokens * shape.width;
+  const double logits = shape.tokens * shape.vocabulary;
+  if (shape.built.norm_first) kernels.norm(elements);
+  if (shape.built.masked_head) {
+    kernels.product(shape.tokens, shape.width, shape.width);
+    kernels.activation(elements);
+    kernels.norm(elements);
+  }
+  if (shape.built.pooler) kernels.product(shape.samples, shape.width, shape.width);
+  kernels.product(shape.tokens, shape.width, shape.vocabulary);
+  const double loss = passes * (element + kLossBytes) * logits;
+  kernels.pass(loss, loss);
+}
+
+void embedding(Kernels& kernels, const TransformerShare& shape) {
+  const double element = kernels.element(), elements = shape.tokens * shape.width;
+  const double mask = mask_bytes(shape.built.dropout);
+  // Reads a row of each table, writes their sum.
+  const double rows = 2 + (shape.built.positions > 0 ? 1 : 0) + (shape.built.segments > 0 ? 1 : 0);
+  kernels.run(&OpSums::forward, 0, (rows * element + mask) * elements);
+  if (shape.built.dropout) kernels.run(&OpSums::backward_input, 0, (2 * element + mask) * elements);
+  kernels.run(&OpSums::backward_weight, 0, 3 * element * elements);
+  if (!shape.built.norm_first) kernels.norm(elements);
+}
+
 Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
                       Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
                       const AnalyticAssumptions& assumptions) {
   Kernels kernels(device, assumptions);
-  const Shape shape = shape_of(model, microbatch_size, assumptions.tensor);
-  const double element = kernels.element(), d = shape.width, elements = shape.tokens * d;
-  const double share = shape.share;
+  const TransformerShare shape = share_of(model, microbatch_size, assumptions.tensor);
+  const double element = kernels.element();
   switch (kind) {
     case LayerKind::embedding:
-      kernels.pass((3 * element + kMaskBytes) * elements, (2 * element + kMaskBytes) * elements);
-      kernels.run(&OpSums::backward_weight, 0, 3 * element * elements);
+      embedding(kernels, shape);
       break;
     case LayerKind::attention:
-      kernels.layer_norm(elements);
-      kernels.product(shape.tokens, d, 3 * share);
-      attention_core(kernels, shape, assumptions, recompute);
-      kernels.product(shape.tokens, share, d);
-      kernels.residual(elements);
+      attention(kernels, shape, assumptions, recompute);
       break;
     case LayerKind::mlp:
-      kernels.layer_norm(elements);
-      kernels.product(shape.tokens, d, 4 * share);
-      kernels.pass(8 * element * shape.tokens * share,
-                   12 * element * shape.tokens * share);  // GELU
-      kernels.product(shape.tokens, 4 * share, d);
-      kernels.residual(elements);
+      mlp(kernels, shape);
       break;
-    case LayerKind::head: {
-      const double logits = shape.tokens * shape.vocabulary;
-      kernels.layer_norm(elements);
-      kernels.product(shape.tokens, d, shape.vocabulary);
-      const double passes = overheads_of(assumptions).loss_passes;
-      kernels.pass(passes * (element + kLossBytes) * logits,
-                   passes * (kLossBytes + element) * logits);
+    case LayerKind::head:
+      head(kernels, shape, overheads_of(assumptions).loss_passes);
       break;
-    }
     case LayerKind::linear:
     case LayerKind::squared_error:
       check_transformer(model);
@@ -289,94 +281,13 @@ StageTimes AnalyticLayers::of(LayerRange range) const {
   return times;
 }
 
-namespace {
-
-/// Bytes of one microbatch in a layer; its input is the boundary's.
-LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Shape& shape,
-                       OptimizerKind optimizer, Recompute recompute,
-                       const AnalyticAssumptions& assumptions) {
-  const Bytes element = bytes_of(assumptions.format);
-  const double parameters = parameters_of_share(model, kind, assumptions.tensor);
-  const auto wide = static_cast<double>(element);
-  const double states = optimizer_states(optimizer) + (element < kStateBytes ? 1 : 0);
-  const double elements = shape.tokens * shape.width, shared = shape.tokens * shape.share;
-  const bool stores_scores =
-      assumptions.attention == AttentionKernel::plain && recompute != Recompute::selective;
-  double stash = 0, kept = 0, scratch = 0;
-  switch (kind) {
-    case LayerKind::embedding:
-      stash = kMaskBytes * elements;
-      break;
-    case LayerKind::attention:
-      // Output of the norm, q, k, v, weighted values; mask of the output.
-      stash = (wide + kMaskBytes) * elements + 4 * wide * shared;
-      if (stores_scores) stash += (2 * wide + kMaskBytes) * shape.scores;
-      kept = scratch = wide * elements + 3 * wide * shared;
-      if (assumptions.attention == AttentionKernel::plain) scratch += 2 * wide * shape.scores;
-      break;
-    case LayerKind::mlp:
-      // Output of the norm, input and output of GELU; mask of the output.
-      stash = (wide + kMaskBytes) * elements + 8 * wide * shared;
-      kept = scratch = wide * elements + 4 * wide * shared;
-      break;
-    case LayerKind::head:
-      stash = wide * elements + kLossBytes * shape.tokens * shape.vocabulary;
-      kept = scratch = wide * shape.tokens * shape.vocabulary;
-      break;
-    case LayerKind::linear:
-    case LayerKind::squared_error:
-      check_transformer(model);
-  }
-  const double all = stash + kept + scratch + parameters * (2 * wide + kStateBytes * states);
-  if (!(all < kMostBytes)) {
-    throw InputError(
-        fmt::format("layer {} of model {} would take {:.3g} bytes: expected at most "
-                    "2^42",
-                    name(kind), model.name, all));
-  }
-  const auto bytes = [](double value) { return static_cast<Bytes>(value); };
-  return {.weights = bytes(wide * parameters),
-          .gradients = bytes(wide * parameters),
-          .optimizer = bytes(kStateBytes * states * parameters),
-          .stash = bytes(stash),
-          .kept = bytes(kept),
-          .scratch = bytes(scratch)};
-}
-
-}  // namespace
-
-StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
-                                std::int32_t microbatch_size, OptimizerKind optimizer,
-                                Recompute recompute, const AnalyticAssumptions& assumptions,
-                                std::int32_t shards) {
-  const std::vector<LayerKind> kinds = layers_of(model);
-  TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
-                   layers.last <= static_cast<std::int32_t>(kinds.size()),
-               layers.first, layers.last, kinds.size());
-  check_tensor(model, assumptions);
-  const Shape shape = shape_of(model, microbatch_size, assumptions.tensor);
-  std::vector<LayerBytes> of_layers;
-  for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
-    of_layers.push_back(layer_bytes(model, kinds[static_cast<std::size_t>(layer)], shape, optimizer,
-                                    recompute, assumptions));
-  }
-  StageBytes bytes = stage_bytes(
-      of_layers, boundary_bytes(model, microbatch_size, bytes_of(assumptions.format)), recompute);
-  bytes.optimizer = (bytes.optimizer + shards - 1) / shards;
-  for (const Bytes slot : bytes.slot) {
-    if (static_cast<double>(slot) < kMostBytes) continue;
-    throw InputError(fmt::format(
-        "a stage of model {} would take {:.3g} bytes for a microbatch: expected at most 2^42",
-        model.name, static_cast<double>(slot)));
-  }
-  return bytes;
-}
-
 double forward_flops(const ModelSpec& model) {
-  check_transformer(model);
-  const Shape shape = shape_of(model, 1, 1);
+  const TransformerShare shape = share_of(model, 1, 1);
   const double s = shape.sequence, d = shape.width;
-  return model.blocks * (24 * s * d * d + 4 * s * s * d) + 2 * s * d * shape.vocabulary;
+  const double projections = 2 * s * d * (2 * shape.queries + 2 * shape.keys);
+  const double core = 4 * s * s * shape.queries, wide = 2 * s * d * (shape.inner + shape.mlp);
+  return model.blocks * (projections + core + wide) + 2 * s * d * shape.vocabulary +
+         (shape.built.masked_head ? 2 * s * d * d : 0);
 }
 
 double model_flops(const ModelSpec& model) { return 3 * forward_flops(model); }

@@ -81,7 +81,7 @@ TEST(Catalog, TheMeshOfV100sHasSixLinksADeviceAndARingOfDoubleOnes) {
 }
 
 TEST(Catalog, ModelsHaveTheirPublishedParameters) {
-  // In units of the last digit published; gpt2's by the weights released.
+  // In units of the last digit published; those with all digits by the weights released.
   const std::map<std::string, std::pair<double, double>> published{
       {"gpt2", {124'439'808, 1}},
       {"gpt2-medium", {354'823'168, 1}},
@@ -108,7 +108,12 @@ TEST(Catalog, ModelsHaveTheirPublishedParameters) {
       {"megatron-145.6b", {145.6e9, 0.1e9}},
       {"megatron-310.1b", {310.1e9, 0.1e9}},
       {"megatron-529.6b", {529.6e9, 0.1e9}},
-      {"megatron-1008b", {1008.0e9, 0.1e9}}};
+      {"megatron-1008b", {1008.0e9, 0.1e9}},
+      {"bert-large", {336'226'108, 1}},
+      {"llama-2-7b", {6'738'415'616, 1}},
+      {"llama-2-70b", {68'976'648'192, 1}},
+      {"llama-3-8b", {8'030'261'248, 1}},
+      {"mistral-7b", {7'241'732'096, 1}}};
   for (const CatalogModel& row : catalog().models) {
     const auto found = published.find(row.model.name);
     ASSERT_NE(found, published.end()) << row.model.name;

@@ -107,22 +107,21 @@ TEST(ModelFile, AbsurdSizesAreRefusedByTheirLimits) {
 }
 
 TEST(ModelFile, KeysAndNamesAreChecked) {
-  EXPECT_EQ(
-      error_in("{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
-               " \"width\": 64, \"heads\": 8}"),
-      "model.json:1:1: error: missing key \"blocks\"\n"
-      "{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
-      "^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"
-      "model.json:1:1: error: missing key \"sequence\"\n"
-      "{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
-      "^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"
-      "model.json:1:32: error: /architecture: expected \"gpt2\" or \"linear\", found \"gtp2\"; "
-      "did you mean \"gpt2\"?\n"
-      "{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
-      "                               ^~~~~~\n"
-      "model.json:1:40: error: /block: unknown key \"block\"; did you mean \"blocks\"?\n"
-      "{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
-      "                                       ^~~~~~~");
+  EXPECT_EQ(error_in("{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
+                     " \"width\": 64, \"heads\": 8}"),
+            "model.json:1:1: error: missing key \"blocks\"\n"
+            "{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
+            "^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"
+            "model.json:1:1: error: missing key \"sequence\"\n"
+            "{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
+            "^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"
+            "model.json:1:32: error: /architecture: expected \"gpt2\", \"linear\" or "
+            "\"transformer\", found \"gtp2\"; did you mean \"gpt2\"?\n"
+            "{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
+            "                               ^~~~~~\n"
+            "model.json:1:40: error: /block: unknown key \"block\"; did you mean \"blocks\"?\n"
+            "{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
+            "                                       ^~~~~~~");
 }
 
 TEST(ModelFile, IsAnObject) {

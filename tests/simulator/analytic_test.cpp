@@ -269,6 +269,112 @@ TEST(Analytic, FlopsOfAModelAreThoseOfThePublishedFormula) {
   }
 }
 
+// Layers as Llama has them, of 8 tokens: 4 channels, 2 heads of 2, one of keys and values, 6 wide.
+const ModelSpec kLlama{.architecture = Architecture::transformer,
+                       .blocks = 1,
+                       .width = 4,
+                       .heads = 2,
+                       .sequence = 8,
+                       .vocabulary = 16,
+                       .tied = false,
+                       .shape = {.key_value_heads = 1,
+                                 .head_width = 2,
+                                 .mlp_width = 6,
+                                 .rms_norm = true,
+                                 .query_bias = false,
+                                 .attention_bias = false,
+                                 .mlp_bias = false,
+                                 .gated = true,
+                                 .dropout = false}};
+
+StageTimes times_of(const ModelSpec& model, LayerRange range, double flops_per_s,
+                    double bytes_per_s, AttentionKernel attention = AttentionKernel::plain) {
+  return AnalyticLayers(model, 1, Recompute::none, OptimizerKind::adamw,
+                        device(flops_per_s, bytes_per_s), exactly(NumberFormat::fp32, attention))
+      .of(range);
+}
+
+TEST(Analytic, LlamaHasFewerKeysAndAThirdMatrix) {
+  // 2 t d (q + 2 k) = 2 · 8 · 4 · 8, 2 t q d = 2 · 8 · 4 · 4; the core as kModel's.
+  expect_times(times_of(kLlama, kAttention, 1e6, kWhatever), 512 + 256 + 1024, 768 + 2048, 768);
+  // 2 t d · 2 f and 2 t f d.
+  expect_times(times_of(kLlama, kMlp, 1e6, kWhatever), 1152, 1152, 1152);
+  const int norm = 8 * 32, qkv = 4 * (32 + 32 + 64), turn = 8 * 48, products = 2 * (4 * 48 + 512),
+            softmax = 8 * 128, projection = 4 * (32 + 16 + 32), sum = 12 * 32;
+  expect_times(times_of(kLlama, kAttention, kWhatever, 1e6),
+               norm + qkv + turn + products + softmax + projection + sum,
+               12 * 32 + qkv + turn + 2 * products + 12 * 128 + projection + 8 * 32,
+               qkv + 4 * 32 + projection + 4 * 16);
+  const int up = 4 * (32 + 48 + 96), down = 4 * (48 + 24 + 32);
+  expect_times(times_of(kLlama, kMlp, kWhatever, 1e6), norm + up + 12 * 48 + down + sum,
+               12 * 32 + up + 20 * 48 + down + 8 * 32, up + 4 * 48 + down + 4 * 24);
+  // Rows of one table, read and written; no dropout behind them.
+  expect_times(times_of(kLlama, kEmbedding, kWhatever, 1e6), 8 * 32, 0, 12 * 32);
+}
+
+TEST(Analytic, LlamaStashesNoMasks) {
+  const auto stage = analytic_stage_bytes(kLlama, {1, 3}, 1, OptimizerKind::adamw, Recompute::none,
+                                          exactly(NumberFormat::bf16, AttentionKernel::flash));
+  // Two inputs and two norms' outputs; q, k, v and what attention made; gate, up, their product.
+  EXPECT_EQ(stage[SlotKind::stash] + stage[SlotKind::input], 2 * 8 * (4 * 4 + 2 * (4 + 2) + 3 * 6));
+  EXPECT_EQ(stage[SlotKind::weights], 2 * (parameters_of(kLlama, LayerKind::attention) +
+                                           parameters_of(kLlama, LayerKind::mlp)));
+}
+
+TEST(Analytic, FlopsOfAForwardAreTwoForEachWeightAndTheCore) {
+  for (const char* name : {"llama-2-7b", "llama-2-70b", "mistral-7b"}) {
+    const ModelSpec& model = find_model(name)->model;
+    const auto of = [&](LayerKind kind) { return layer_parameters(model, kind).shared; };
+    const double s = model.sequence, core = 4 * s * s * model.heads * model.shape.head_width;
+    const double weights = static_cast<double>(
+        model.blocks * (of(LayerKind::attention) + of(LayerKind::mlp)) + of(LayerKind::head));
+    EXPECT_DOUBLE_EQ(forward_flops(model), 2 * s * weights + model.blocks * core) << name;
+  }
+}
+
+TEST(Analytic, WhoAttendsToAllComputesBothHalves) {
+  ModelSpec both = kLlama;
+  both.shape.causal = false;
+  const auto flash = AttentionKernel::flash;
+  expect_times(times_of(kLlama, kAttention, 1e6, kWhatever, flash), 768 + 512, 768 + 1280, 768);
+  expect_times(times_of(both, kAttention, 1e6, kWhatever, flash), 768 + 1024, 768 + 2560, 768);
+}
+
+TEST(Analytic, BertsHeadHasAProductMore) {
+  ModelSpec bert = kModel;
+  bert.architecture = Architecture::transformer;
+  bert.shape = shape_of(kModel);
+  expect_times(times_of(bert, kHead, 1e6, kWhatever), 1024, 1024, 1024);
+  bert.shape.masked_head = true;
+  expect_times(times_of(bert, kHead, 1e6, kWhatever), 1280, 1280, 1280);
+  bert.shape.pooler = true;
+  expect_times(times_of(bert, kHead, 1e6, kWhatever), 1312, 1312, 1312);
+}
+
+TEST(Analytic, ATransformerShapedAsGptTwoCostsAsMuch) {
+  ModelSpec same = kModel;
+  same.architecture = Architecture::transformer;
+  same.shape = shape_of(kModel);
+  const StageTimes ours = times_of(same, kAll, 1e6, 1e6), theirs = times_of(kModel, kAll, 1e6, 1e6);
+  EXPECT_EQ(ours.forward, theirs.forward);
+  EXPECT_EQ(ours.backward, theirs.backward);
+  EXPECT_EQ(ours.update, theirs.update);
+  EXPECT_EQ(parameter_count(same), parameter_count(kModel));
+}
+
+TEST(Analytic, HeadsOfKeysAndValuesAreSharedEvenly) {
+  AnalyticAssumptions two = exactly();
+  two.tensor = 2;
+  try {
+    analytic_stage_bytes(kLlama, kAll, 1, OptimizerKind::adamw, Recompute::none, two);
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "model unnamed: 2 heads, 1 of them of keys and values, can't be shared evenly by "
+                 "2 devices: --tensor");
+  }
+}
+
 TEST(Analytic, ARingTakesTwiceItsDevicesLessOneSteps) {
   EXPECT_EQ(ring_all_reduce(1000, 1, 1.0, microseconds(5)), Duration{});
   EXPECT_EQ(ring_all_reduce(1000, 4, 1e6, microseconds(5)), microseconds(6 * 5 + 1500));

@@ -80,7 +80,7 @@ TEST_F(Collectives, LogsThatSayTooLittleAreRefused) {
   EXPECT_FALSE(exists("found.json"));
   EXPECT_EQ(tandem("import --from nccl-tests absent.log").code, 3);
   expect_error("import --from pytorch-csv 2.log 4.log", 2,
-               "error: tandem import: a schedule is one FILE of pytorch-csv");
+               "error: tandem import: pytorch-csv is read from one FILE");
 }
 
 TEST_F(Collectives, PriceSumsOnACluster) {

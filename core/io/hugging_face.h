@@ -1,0 +1,16 @@
+#pragma once
+// Models from the config.json of Hugging Face Transformers (core/README.md, "config.json").
+
+#include "core/io/json_reader.h"
+#include "core/model.h"
+
+namespace tandem {
+
+/// Whether an object is such a file: it names a model type, or classes of that library.
+bool is_hugging_face(const JsonReader& root);
+
+/// What a file does not say is its class's default. Complains of families that have no analytic
+/// costs, with the reason.
+ModelSpec read_hugging_face(const JsonReader& root);
+
+}  // namespace tandem

@@ -1,0 +1,104 @@
+// Bytes of a transformer's stages from their shapes.
+
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/stage_bytes.h"
+#include "simulator/cost/analytic.h"
+#include "simulator/cost/transformer_share.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr double kMostBytes = 0x1p42;  // of a slot
+
+/// Bytes of one microbatch in a layer; its input is the boundary's.
+LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const TransformerShare& shape,
+                       OptimizerKind optimizer, Recompute recompute,
+                       const AnalyticAssumptions& assumptions) {
+  const Bytes element = bytes_of(assumptions.format);
+  const double parameters = parameters_of_share(model, kind, assumptions.tensor);
+  const auto wide = static_cast<double>(element);
+  const double states = optimizer_states(optimizer) + (element < kStateBytes ? 1 : 0);
+  const double elements = shape.tokens * shape.width;
+  const double mask = mask_bytes(shape.built.dropout);
+  const bool stores_scores =
+      assumptions.attention == AttentionKernel::plain && recompute != Recompute::selective;
+  double stash = 0, kept = 0, scratch = 0;
+  switch (kind) {
+    case LayerKind::embedding:
+      stash = mask * elements + (shape.built.norm_first ? 0 : wide * elements);
+      break;
+    case LayerKind::attention:
+      // Output of the norm, q, k, v, weighted values; mask of the output.
+      stash = (wide + mask) * elements + 2 * wide * shape.tokens * (shape.queries + shape.keys);
+      if (shape.built.head_norm) stash += wide * shape.tokens * (shape.queries + shape.keys);
+      if (stores_scores) stash += (2 * wide + mask) * shape.scores;
+      kept = scratch = wide * elements + wide * shape.tokens * (shape.queries + 2 * shape.keys);
+      if (assumptions.attention == AttentionKernel::plain) scratch += 2 * wide * shape.scores;
+      break;
+    case LayerKind::mlp:
+      // Output of the norm, input and output of the activation; mask of the output.
+      stash = (wide + mask) * elements + wide * shape.tokens * (shape.inner + shape.mlp);
+      kept = scratch = wide * elements + wide * shape.tokens * shape.inner;
+      break;
+    case LayerKind::head:
+      stash = (shape.built.norm_first ? wide : 0) * elements +
+              kLossBytes * shape.tokens * shape.vocabulary;
+      if (shape.built.masked_head) stash += 3 * wide * elements;
+      kept = scratch = wide * shape.tokens * shape.vocabulary;
+      break;
+    case LayerKind::linear:
+    case LayerKind::squared_error:
+      check_transformer(model);
+  }
+  const double all = stash + kept + scratch + parameters * (2 * wide + kStateBytes * states);
+  if (!(all < kMostBytes)) {
+    throw InputError(
+        fmt::format("layer {} of model {} would take {:.3g} bytes: expected at most "
+                    "2^42",
+                    name(kind), model.name, all));
+  }
+  const auto bytes = [](double value) { return static_cast<Bytes>(value); };
+  return {.weights = bytes(wide * parameters),
+          .gradients = bytes(wide * parameters),
+          .optimizer = bytes(kStateBytes * states * parameters),
+          .stash = bytes(stash),
+          .kept = bytes(kept),
+          .scratch = bytes(scratch)};
+}
+
+}  // namespace
+
+StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
+                                std::int32_t microbatch_size, OptimizerKind optimizer,
+                                Recompute recompute, const AnalyticAssumptions& assumptions,
+                                std::int32_t shards) {
+  const std::vector<LayerKind> kinds = layers_of(model);
+  TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
+                   layers.last <= static_cast<std::int32_t>(kinds.size()),
+               layers.first, layers.last, kinds.size());
+  check_tensor(model, assumptions);
+  const TransformerShare shape = share_of(model, microbatch_size, assumptions.tensor);
+  std::vector<LayerBytes> of_layers;
+  for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
+    of_layers.push_back(layer_bytes(model, kinds[static_cast<std::size_t>(layer)], shape, optimizer,
+                                    recompute, assumptions));
+  }
+  StageBytes bytes = stage_bytes(
+      of_layers, boundary_bytes(model, microbatch_size, bytes_of(assumptions.format)), recompute);
+  bytes.optimizer = (bytes.optimizer + shards - 1) / shards;
+  for (const Bytes slot : bytes.slot) {
+    if (static_cast<double>(slot) < kMostBytes) continue;
+    throw InputError(fmt::format(
+        "a stage of model {} would take {:.3g} bytes for a microbatch: expected at most 2^42",
+        model.name, static_cast<double>(slot)));
+  }
+  return bytes;
+}
+
+}  // namespace tandem

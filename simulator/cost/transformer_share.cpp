@@ -1,0 +1,53 @@
+#include "simulator/cost/transformer_share.h"
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace tandem {
+
+void check_transformer(const ModelSpec& model) {
+  if (model.architecture != Architecture::linear) return;
+  throw InputError(fmt::format(
+      "model {}: a chain of linear maps has no analytic costs: give a profile", model.name));
+}
+
+void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions) {
+  check_transformer(model);
+  const std::int32_t groups = shape_of(model).key_value_heads;
+  if (model.heads % assumptions.tensor == 0 && groups % assumptions.tensor == 0) return;
+  const std::string shared =
+      groups == model.heads ? "" : fmt::format(", {} of them of keys and values,", groups);
+  throw InputError(
+      fmt::format("model {}: {} heads{} can't be shared evenly by {} devices: --tensor", model.name,
+                  model.heads, shared, assumptions.tensor));
+}
+
+double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t tensor) {
+  const LayerParameters parameters = layer_parameters(model, kind);
+  return static_cast<double>(parameters.whole) + static_cast<double>(parameters.shared) / tensor;
+}
+
+TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size,
+                          std::int32_t tensor) {
+  check_transformer(model);
+  const TransformerShape built = shape_of(model);
+  const double samples = microbatch_size, sequence = model.sequence, head = built.head_width;
+  const double mlp = static_cast<double>(built.mlp_width) / tensor;
+  return {.samples = samples,
+          .tokens = samples * sequence,
+          .width = static_cast<double>(model.width),
+          .sequence = sequence,
+          .vocabulary = static_cast<double>(model.vocabulary) / tensor,
+          .matrices = samples * model.heads / tensor,
+          .scores = samples * model.heads * sequence * sequence / tensor,
+          .queries = model.heads * head / tensor,
+          .keys = built.key_value_heads * head / tensor,
+          .mlp = mlp,
+          .inner = built.gated ? 2 * mlp : mlp,
+          .built = built};
+}
+
+}  // namespace tandem

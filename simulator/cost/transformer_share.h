@@ -1,0 +1,38 @@
+#pragma once
+// What one of the devices that share a transformer's layers has of them: for its times and bytes.
+
+#include <cstdint>
+
+#include "core/model.h"
+#include "simulator/cost/analytic.h"
+
+namespace tandem {
+
+inline constexpr Bytes kMaskBytes = 1;   // of dropout, for an element
+inline constexpr Bytes kLossBytes = 4;   // logits enter the loss in fp32
+inline constexpr Bytes kStateBytes = 4;  // of the optimizer, in fp32
+
+inline double mask_bytes(bool dropout) { return dropout ? static_cast<double>(kMaskBytes) : 0.0; }
+
+/// Throws InputError.
+void check_transformer(const ModelSpec& model);
+/// The same where its heads can't be shared evenly.
+void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions);
+
+/// Parameters of a layer on each of the devices that share it.
+double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t tensor);
+
+/// What one device has of a transformer: tokens and their channels.
+struct TransformerShare {
+  double samples, tokens, width, sequence, vocabulary;
+  double matrices, scores;  // of all pairs of tokens, and their elements
+  double queries, keys;     // channels; values have as many as keys
+  double mlp, inner;        // the latter into its activation, which the gate doubles
+  TransformerShape built;
+};
+
+/// Throws InputError where the model is no transformer.
+TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size,
+                          std::int32_t tensor);
+
+}  // namespace tandem

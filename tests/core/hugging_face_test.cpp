@@ -1,0 +1,191 @@
+// Configurations of Hugging Face Transformers: the models they mean, by the published numbers of
+// their parameters, and what is said of those that can't be priced.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/io/read.h"
+#include "tests/core/error_of.h"
+
+namespace tandem {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+
+ModelSpec model_of(const std::string& text) { return parse_model("config.json", text); }
+std::string error_in(const std::string& text) {
+  return error_of([&text] { model_of(text); });
+}
+
+const std::string kLlama = R"({
+"architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "hidden_act": "silu",
+"_name_or_path": "meta-llama/Llama-2-7b-hf",
+"hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 4096,
+"model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32,
+"num_key_value_heads": 32, "rms_norm_eps": 1e-05, "rope_scaling": null,
+"tie_word_embeddings": false, "torch_dtype": "float16", "vocab_size": 32000
+})";
+
+std::string with(std::string text, const std::string& part, const std::string& instead) {
+  const std::size_t at = text.find(part);
+  EXPECT_NE(at, std::string::npos) << part;
+  return text.replace(at, part.size(), instead);
+}
+
+TEST(HuggingFace, ModelsHaveTheirPublishedParameters) {
+  const std::string bert = R"("model_type": "bert", "hidden_size": 1024, "num_hidden_layers": 24,
+    "num_attention_heads": 16, "intermediate_size": 4096)";
+  const std::vector<std::pair<std::string, std::int64_t>> published{
+      {R"({"model_type": "gpt2"})", 124'439'808},
+      {R"({"model_type": "gpt2", "n_layer": 48, "n_embd": 1600, "n_head": 25, "n_inner": null})",
+       1'557'611'200},
+      // The encoder with its pooler, the same with the head that fills masks instead, with both.
+      {"{" + bert + "}", 335'141'888},
+      {"{" + bert + R"(, "architectures": ["BertForMaskedLM"]})", 335'174'458},
+      {"{" + bert + R"(, "architectures": ["BertForPreTraining"]})", 336'226'108},
+      {R"({"model_type": "bert"})", 109'482'240},
+      {R"({"model_type": "opt"})", 125'239'296},
+      {R"({"model_type": "gpt_neox", "vocab_size": 50304, "num_hidden_layers": 16,
+        "hidden_size": 2048, "num_attention_heads": 8, "intermediate_size": 8192})",
+       1'011'781'632},
+      {kLlama, 6'738'415'616},
+      {R"({"model_type": "llama", "vocab_size": 128256, "intermediate_size": 14336,
+        "num_key_value_heads": 8})",
+       8'030'261'248},
+      {R"({"model_type": "mistral", "num_key_value_heads": 8})", 7'241'732'096},
+      {R"({"model_type": "qwen2", "vocab_size": 152064, "hidden_size": 3584,
+        "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+        "intermediate_size": 18944})",
+       7'615'616'512},
+      {R"({"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 3072,
+        "tie_word_embeddings": true})",
+       596'049'920},
+      {R"({"model_type": "gemma", "hidden_size": 2048, "num_hidden_layers": 18,
+        "num_attention_heads": 8, "num_key_value_heads": 1, "intermediate_size": 16384})",
+       2'506'172'416}};
+  for (const auto& [text, parameters] : published)
+    EXPECT_EQ(parameter_count(model_of(text)), parameters) << text;
+}
+
+TEST(HuggingFace, AFileIsReadWithItsName) {
+  const ModelSpec model = model_of(kLlama);
+  EXPECT_EQ(model.name, "Llama-2-7b-hf");
+  EXPECT_EQ(model.architecture, Architecture::transformer);
+  EXPECT_EQ(model.sequence, 4096);
+  EXPECT_FALSE(model.tied);
+  EXPECT_TRUE(model.shape.rms_norm);
+  EXPECT_TRUE(model.shape.gated);
+  EXPECT_EQ(model.shape.head_width, 128);
+  EXPECT_EQ(model.shape.positions, 0);
+}
+
+TEST(HuggingFace, GptTwoIsTheModelThatTrains) {
+  const ModelSpec model = model_of(R"({"model_type": "gpt2", "n_layer": 2})");
+  EXPECT_EQ(model.architecture, Architecture::gpt2);
+  EXPECT_NO_THROW(check_trainable(model));
+  const ModelSpec narrow = model_of(R"({"model_type": "gpt2", "n_inner": 1000})");
+  EXPECT_EQ(narrow.architecture, Architecture::transformer);
+  EXPECT_EQ(narrow.shape.mlp_width, 1000);
+  EXPECT_EQ(error_of([&] { check_trainable(narrow); }),
+            "model gpt2: a transformer built unlike GPT-2 is priced on a cluster; the layers that "
+            "can be measured and trained are GPT-2's and linear ones");
+}
+
+TEST(HuggingFace, BiasesAreCounted) {
+  const std::int64_t none = parameter_count(model_of(kLlama)), d = 4096;
+  const auto more = [&](const std::string& key) {
+    return parameter_count(model_of(with(kLlama, "{", "{\"" + key + "\": true,"))) - none;
+  };
+  EXPECT_EQ(more("attention_bias"), 32 * 4 * d);
+  EXPECT_EQ(more("mlp_bias"), 32 * (2 * 11008 + d));
+  EXPECT_EQ(more("tie_embeddings_of_another_library"), 0);
+}
+
+TEST(HuggingFace, TheClassStandsInForTheModelType) {
+  const ModelSpec model = model_of(with(kLlama, "\"model_type\": \"llama\",", ""));
+  EXPECT_EQ(parameter_count(model), 6'738'415'616);
+  EXPECT_EQ(error_in(R"({"architectures": ["LlamasForCausalLM"]})"),
+            "config.json:1:19: error: /architectures: expected a class of a family that is known, "
+            "or \"model_type\" besides, found [\"LlamasForCausalLM\"]\n"
+            "{\"architectures\": [\"LlamasForCausalLM\"]}\n"
+            "                  ^~~~~~~~~~~~~~~~~~~~~");
+}
+
+TEST(HuggingFace, WhatCannotBePricedIsRefusedWithTheReason) {
+  EXPECT_EQ(
+      error_in(R"({"model_type": "mixtral"})"),
+      "config.json:1:16: error: /model_type: model type \"mixtral\" has layers of experts, of "
+      "which a token takes a few: there are no analytic costs of that\n"
+      "{\"model_type\": \"mixtral\"}\n"
+      "               ^~~~~~~~~");
+  EXPECT_THAT(error_in(R"({"model_type": "t5"})"), HasSubstr("has an encoder and a decoder"));
+  EXPECT_EQ(error_in(R"({"model_type": "lama"})"),
+            "config.json:1:16: error: /model_type: unknown model type \"lama\"; did you mean "
+            "\"llama\"?\n"
+            "{\"model_type\": \"lama\"}\n"
+            "               ^~~~~~ known are gpt2, bert, opt, gpt_neox, llama, mistral, qwen2, "
+            "qwen3, gemma");
+  EXPECT_THAT(error_in(R"({"model_type": 3})"), HasSubstr("expected a string, found 3"));
+  EXPECT_THAT(error_in(R"({"model_type": "bert", "is_decoder": true})"),
+              HasSubstr("/is_decoder: a decoder of BERT's layers has no analytic costs"));
+  EXPECT_THAT(error_in(R"({"model_type": "opt", "do_layer_norm_before": false})"),
+              HasSubstr("/do_layer_norm_before: a norm behind each layer of OPT"));
+  EXPECT_THAT(error_in(R"({"model_type": "opt", "word_embed_proj_dim": 512})"),
+              HasSubstr("/word_embed_proj_dim: an embedding of another width"));
+}
+
+TEST(HuggingFace, NumbersAreChecked) {
+  EXPECT_EQ(error_in(with(kLlama, "\"num_attention_heads\": 32", "\"num_attention_heads\": 0")),
+            "config.json:5:47: error: /num_attention_heads: expected an integer from 1 to 1048576, "
+            "found 0\n"
+            "\"model_type\": \"llama\", \"num_attention_heads\": 0, \"num_hidden_layers\": 32,\n"
+            "                                              ^");
+  EXPECT_THAT(error_in(with(kLlama, "11008", "1e99")), HasSubstr("/intermediate_size: expected"));
+  EXPECT_THAT(error_in(with(kLlama, "\"num_key_value_heads\": 32", "\"num_key_value_heads\": 5")),
+              HasSubstr("32 heads can't share 5 heads of keys and values evenly"));
+  EXPECT_THAT(error_in(with(kLlama, "\"hidden_size\": 4096", "\"hidden_size\": 4095")),
+              HasSubstr("32 heads: expected a divisor of the width 4095"));
+  EXPECT_THAT(error_in(with(kLlama, "\"rope_scaling\"", "\"head_dim\": 1048576, \"rope_scaling\"")),
+              HasSubstr("32 heads of 1048576 channels: expected at most 1048576 in all"));
+  EXPECT_THAT(error_in(with(kLlama, "\"bos_token_id\": 1", "\"hidden_size\": 1")),
+              HasSubstr("duplicate key \"hidden_size\""));
+  EXPECT_THAT(error_in(kLlama.substr(0, kLlama.size() / 2)), ::testing::StartsWith("config.json:"));
+}
+
+TEST(HuggingFace, AModelIsWrittenAsOurs) {
+  const ModelSpec model = model_of(kLlama);
+  EXPECT_EQ(parse_model("model.json", model_text(model)), model);
+  EXPECT_THAT(model_text(model), HasSubstr("\"architecture\": \"transformer\""));
+}
+
+TEST(HuggingFace, PlansAreOfModelsThatTrain) {
+  const std::string plan = R"({"version": 1, "model": )" + model_text(model_of(kLlama)) + "}";
+  EXPECT_THAT(error_of([&] { parse_plan("plan.json", plan); }),
+              HasSubstr("/model/architecture: a transformer built unlike GPT-2 is priced on a "
+                        "cluster, not measured or trained: expected \"gpt2\" or \"linear\""));
+}
+
+TEST(ModelFile, AShapeBelongsToATransformer) {
+  const std::string shape =
+      R"("shape": {"key_value_heads": 2, "head_width": 8, "mlp_width": 40, "causal": false})";
+  const std::string rest =
+      R"("version": 1, "blocks": 2, "width": 24, "heads": 4, "sequence": 8, )" + shape + "}";
+  const ModelSpec model = model_of(R"({"architecture": "transformer", )" + rest);
+  EXPECT_EQ(
+      model.shape,
+      (TransformerShape{.key_value_heads = 2, .head_width = 8, .mlp_width = 40, .causal = false}));
+  EXPECT_THAT(error_in("{" + rest),
+              HasSubstr("/shape: only \"architecture\": \"transformer\" has a shape"));
+  EXPECT_THAT(error_in(R"({"version": 1, "architecture": "transformer", "blocks": 2, "width": 24,
+    "heads": 4, "sequence": 8})"),
+              HasSubstr("missing key \"shape\""));
+}
+
+}  // namespace
+}  // namespace tandem

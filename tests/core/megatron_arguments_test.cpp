@@ -1,0 +1,88 @@
+// Arguments of Megatron-LM, in a list or in a script.
+
+#include "core/io/megatron_arguments.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/catalog.h"
+#include "core/io/files.h"
+#include "core/io/read.h"
+#include "tests/core/error_of.h"
+
+namespace tandem {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+
+std::string kept(const std::string& name) {
+  return read_file(TANDEM_SOURCE_DIR "/tests/fuzz/corpus/megatron/" + name, 1'000'000);
+}
+
+std::string error_in(const std::string& text) {
+  return error_of([&text] { parse_model("args", text); });
+}
+
+TEST(MegatronArguments, AListIsAModel) {
+  ModelSpec model = parse_model("dir/gpt.sh", kept("gpt"));
+  EXPECT_EQ(model.name, "gpt");
+  model.name = "megatron-1.7b";
+  EXPECT_EQ(model, find_model("megatron-1.7b")->model);
+}
+
+TEST(MegatronArguments, AScriptIsReadForItsArguments) {
+  ModelSpec model = parse_model("llama.sh", kept("llama.sh"));
+  EXPECT_EQ(parameter_count(model), 6'738'415'616);
+  model.name = "llama-2-7b";
+  EXPECT_EQ(model, find_model("llama-2-7b")->model);
+}
+
+TEST(MegatronArguments, DefaultsAreMegatrons) {
+  const std::string few =
+      "--num-layers 2 --hidden-size 96 --num-attention-heads 4 --seq-length 8 --vocab-size 100 ";
+  const ModelSpec plain = parse_model("a", few);
+  EXPECT_EQ(plain.architecture, Architecture::gpt2);
+  EXPECT_EQ(plain.vocabulary, 128);
+  EXPECT_TRUE(plain.tied);
+  EXPECT_EQ(parse_model("a", few + "--tensor-model-parallel-size 3").vocabulary, 384);
+  EXPECT_EQ(parse_model("a", few + "--swiglu").shape.mlp_width, 256);
+  const ModelSpec grouped = parse_model("a", few + "--group-query-attention");
+  EXPECT_EQ(grouped.shape.key_value_heads, 1);
+  EXPECT_TRUE(grouped.shape.query_bias);
+  const TransformerShape shape =
+      parse_model("a", few + "--disable-bias-linear --add-qkv-bias --qk-layernorm").shape;
+  EXPECT_TRUE(shape.query_bias);
+  EXPECT_FALSE(shape.attention_bias);
+  EXPECT_FALSE(shape.mlp_bias);
+  EXPECT_TRUE(shape.head_norm);
+  // Heads that don't divide the width are not GPT-2's.
+  EXPECT_EQ(parse_model("a", few + "--num-attention-heads 5").architecture,
+            Architecture::transformer);
+  EXPECT_EQ(parse_model("a", few + "--num-layers 5").blocks, 5);  // the last one counts
+}
+
+TEST(MegatronArguments, WhatIsWrongIsSaidWhereItStands) {
+  EXPECT_EQ(error_in("--num-layers $LAYERS --hidden-size 64 --num-attention-heads 4\n"
+                     "--seq-length 0 --vocab-size 10"),
+            "args:1:14: error: --num-layers: expected an integer from 1 to 10000, found "
+            "\"$LAYERS\"\n"
+            "--num-layers $LAYERS --hidden-size 64 --num-attention-heads 4\n"
+            "             ^~~~~~~\n"
+            "args:2:14: error: --seq-length: expected an integer from 1 to 1048576, found \"0\"\n"
+            "--seq-length 0 --vocab-size 10\n"
+            "             ^");
+  EXPECT_THAT(error_in("--num-layers --hidden-size 64"), HasSubstr("--num-layers has no value"));
+  EXPECT_THAT(error_in("--num-layers"), HasSubstr("args:1:1: error: --num-layers has no value"));
+  EXPECT_THAT(error_in("--num-layers 3"), HasSubstr("args: error: no --hidden-size"));
+  EXPECT_THAT(error_in(kept("grouped")), HasSubstr("--num-experts has no analytic costs"));
+  EXPECT_THAT(error_in("--num-layers 2 --hidden-size 96 --num-attention-heads 4 --seq-length 8 "
+                       "--vocab-size 100 --group-query-attention --num-query-groups 3"),
+              HasSubstr("4 heads can't share 3 heads of keys and values evenly"));
+  EXPECT_THAT(error_in("--num-layers 99999999999999999999"), HasSubstr("found \"9999999"));
+}
+
+}  // namespace
+}  // namespace tandem

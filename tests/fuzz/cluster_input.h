@@ -1,0 +1,40 @@
+#pragma once
+// Any text as a cluster of another program's: one that our format brings back equal, with a way
+// between any two devices, or complaints, never a crash.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/catalog.h"
+#include "core/check.h"
+#include "core/error.h"
+#include "core/io/json_position.h"
+#include "core/io/read.h"
+#include "core/io/topology.h"
+
+namespace tandem {
+
+inline void check_cluster_input(ClusterFormat format, const std::string& text, const char* device) {
+  cluster_format(text);
+  ClusterSpec spec;
+  try {
+    spec = parse_cluster_as(format, "f", text, find_device(device));
+  } catch (const InputError& error) {
+    TANDEM_CHECK(!error.complaints().empty() && error.complaints().size() <= 101);
+    for (const Complaint& complaint : error.complaints()) {
+      const std::string message = complaint.to_string();
+      TANDEM_CHECK(message.starts_with("f:"), message);
+    }
+    return;
+  }
+  const Cluster cluster(spec);
+  const auto last = id_at<DeviceId>(cluster.size() - 1);
+  const Route route = cluster.route(DeviceId{}, last);
+  TANDEM_CHECK(route.links.empty() == (cluster.size() == 1), cluster.size());
+  TANDEM_CHECK(route.bytes_per_s > 0.0, route.bytes_per_s);
+  const std::string written = cluster_text(spec);
+  TANDEM_CHECK(parse_cluster("again", written) == spec, written);
+}
+
+}  // namespace tandem

@@ -1,0 +1,27 @@
+// Any text as PipeDream's graph.txt: a graph whose stages have costs that are read back equal, or
+// complaints, never a crash.
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/check.h"
+#include "core/error.h"
+#include "core/io/graph_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    const tandem::LayerGraph graph = tandem::parse_layer_graph("f", text);
+    for (const auto& [from, to] : graph.edges) TANDEM_CHECK(from < to, from, to);
+    const auto layers = static_cast<std::int32_t>(graph.layers.size());
+    std::vector<tandem::LayerRange> stages{{0, (layers + 1) / 2}};
+    if (layers > 1) stages.push_back({(layers + 1) / 2, layers});
+    const tandem::StageCostFile costs = tandem::stage_costs_of(graph, stages, 1e9);
+    TANDEM_CHECK(tandem::parse_costs("again", tandem::costs_text(costs)) == costs);
+  } catch (const tandem::InputError& error) {
+    TANDEM_CHECK(!error.complaints().empty() && error.complaints().size() <= 101);
+  }
+  return 0;
+}

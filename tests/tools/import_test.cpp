@@ -1,0 +1,125 @@
+// Models and clusters of other programs, on the command line.
+
+#include <filesystem>
+#include <string>
+#include <tuple>
+
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+class Foreign : public CommandLine {
+ protected:
+  /// An input that the fuzzers start from, into the folder.
+  void take(const std::string& kept, const std::string& name) const {
+    std::filesystem::copy_file(TANDEM_SOURCE_DIR "/tests/fuzz/corpus/" + kept, folder() / name);
+  }
+};
+
+TEST_F(Foreign, AConfigIsAModel) {
+  take("hugging_face/llama.json", "config.json");
+  const std::string line = " --cluster DGX-H100 --schedule 1f1b --depth 4 --width 2 --json";
+  const Json json = json_of("simulate --model config.json" + line);
+  EXPECT_EQ(json["config"]["model"], "Llama-2-7b-hf");
+  EXPECT_EQ(json["config"]["parameters"], 6738415616);
+  EXPECT_EQ(json["config"]["sequence"], 4096);
+  EXPECT_THAT(json["assumptions"]["notes"].dump(), HasSubstr("activations without dropout"));
+  const Json by_name = json_of("simulate --model llama-2-7b" + line);
+  EXPECT_EQ(json["result"], by_name["result"]);
+  const Ran ran = tandem("import --from hugging-face config.json --output model.json");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(ran.err, "Llama-2-7b-hf: 6738415616 parameters\n");
+  EXPECT_EQ(json_of("simulate --model model.json" + line)["result"], json["result"]);
+}
+
+TEST_F(Foreign, WhatIsOnlyPricedIsNotMeasuredOrTrained) {
+  take("hugging_face/llama.json", "config.json");
+  write_plan();
+  const std::string why =
+      "error: model Llama-2-7b-hf: a transformer built unlike GPT-2 is priced on a cluster; the "
+      "layers that can be measured and trained are GPT-2's and linear ones";
+  expect_error("profile --model config.json --output out.json", 3, why);
+  expect_error("plan --model config.json --profile profile.json --devices 2 --global-batch 4", 3,
+               why);
+  EXPECT_FALSE(exists("out.json"));
+}
+
+TEST_F(Foreign, AClusterIsReadOrImported) {
+  for (const auto& [kept, from, more] :
+       {std::tuple{"nvidia_smi/h100", "nvidia-smi", ""},
+        {"nvidia_smi/v100", "nvidia-smi", " --gpu V100-SXM2-16GB"},
+        {"nccl_xml/h200", "nccl-xml", ""},
+        {"astra_sim/three.yml", "astra-sim", " --gpu A100-SXM4-40GB"}}) {
+    SCOPED_TRACE(kept);
+    std::filesystem::remove(folder() / "cluster");
+    take(kept, "cluster");
+    const std::string line = "simulate --model gpt2 --schedule 1f1b --depth 3 --width 1 --json";
+    const Json read = json_of(line + " --cluster cluster" + more);
+    const Ran ran =
+        tandem(fmt::format("import --from {} cluster{} --output cluster.json", from, more));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_EQ(ran.err, "");
+    EXPECT_EQ(json_of(line + " --cluster cluster.json")["result"], read["result"]);
+    EXPECT_EQ(read["config"]["cluster"], "cluster");
+  }
+}
+
+TEST_F(Foreign, ADeviceIsNamedWhereNobodySays) {
+  take("astra_sim/switch.yml", "net.yml");
+  write("cluster.json", R"({"version": 1, "groups": [], "root": "x"})");
+  const std::string line = "simulate --model gpt2 --schedule 1f1b --cluster ";
+  expect_error(line + "net.yml", 2,
+               "error: net.yml: ASTRA-sim's NPUs are of no kind: name the device with --gpu, such "
+               "as --gpu A100-SXM4-80GB (tandem catalog list shows all)");
+  expect_error(line + "net.yml --gpu A100-SXM4-80Gb", 2,
+               "error: --gpu A100-SXM4-80Gb: the catalogue has no such device; did you mean "
+               "\"A100-SXM4-80GB\"? (tandem catalog list shows all)");
+  expect_error(line + "cluster.json --gpu T4-16GB", 2,
+               "error: cluster.json: the file says what its devices are: --gpu is not taken");
+  expect_error(line + "DGX-H100 --gpu T4-16GB", 2,
+               "error: tandem simulate: --gpu is for a --cluster file that does not say what its "
+               "devices are");
+  expect_error("import --from hugging-face net.yml --gpu T4-16GB", 2,
+               "error: tandem import: --gpu is for clusters, not for hugging-face");
+}
+
+TEST_F(Foreign, AGraphIsCutIntoStages) {
+  take("pipedream_graph/branches.txt", "graph.txt");
+  ASSERT_EQ(tandem("import --from pipedream graph.txt --stages 2 --link-rate 1GB/s "
+                   "--output costs.json")
+                .code,
+            0);
+  const Json costs = Json::parse(read("costs.json"));
+  EXPECT_EQ(costs["stages"][0]["forward_ns"], 3000000);
+  EXPECT_EQ(costs["stages"][1]["backward_ns"], 5500000);
+  EXPECT_EQ(costs["link_transfers_ns"], Json::array({8000000}));
+  EXPECT_EQ(tandem("simulate --schedule 1f1b --devices 2 --microbatches 4 --costs costs.json").code,
+            0);
+  expect_error("import --from pipedream graph.txt", 2, "error: tandem import: --stages is missing");
+  expect_error("import --from pipedream graph.txt --stages 6", 3,
+               "error: graph.txt: 5 layers can't be cut into 6 stages");
+  expect_error("import --from hugging-face graph.txt --stages 6", 2,
+               "error: tandem import: --stages is for pipedream, not for hugging-face");
+}
+
+TEST_F(Foreign, BadFilesEndWithTheirPlace) {
+  take("nccl_xml/cut", "cut");
+  take("nvidia_smi/truncated", "truncated");
+  take("astra_sim/wrong_count.yml", "wrong");
+  for (const std::string file : {"cut", "truncated", "wrong"}) {
+    const Ran ran =
+        tandem("check --model gpt2 --schedule 1f1b --gpu V100-SXM2-16GB --cluster " + file);
+    EXPECT_EQ(ran.code, 3) << file;
+    EXPECT_THAT(ran.err, StartsWith(file + ":")) << file;
+  }
+  write("bad", std::string(1'000'000, '<'));
+  EXPECT_EQ(tandem("import --from nccl-xml bad").code, 3);
+  EXPECT_EQ(tandem("import --from astra-sim bad --gpu T4-16GB").code, 3);
+  EXPECT_EQ(tandem("import --from nvidia-smi bad --gpu T4-16GB").code, 3);
+  EXPECT_EQ(tandem("import --from hugging-face bad").code, 3);
+}
+
+}  // namespace
+}  // namespace tandem::testing
