@@ -159,7 +159,7 @@ std::vector<std::string> assumptions_of(const Scenario& scenario, const Simulati
 
 void add_what_ifs(WhatIfs& what_ifs, const std::stop_token& stop, Report& report) {
   for (const WhatIfs::Question& question : what_ifs.questions()) {
-    WhatIf asked{.name = question.name, .asked = question.asked, .frames = {}};
+    ReportSlider asked{.name = question.name, .asked = question.asked, .frames = {}};
     for (const WhatIfs::Position& position : question.positions) {
       if (stop.stop_requested()) throw Interrupted("interrupted: no report was written");
       if (position.as_asked) {

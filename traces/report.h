@@ -32,7 +32,7 @@ struct ReportFrame {
 };
 
 /// One thing changed, all else as asked for: positions of a slider.
-struct WhatIf {
+struct ReportSlider {
   std::string name;                 // "time of transfers and sums"
   std::string asked;                // what stands for frame 0: "as asked for", "x 1"
   std::vector<std::size_t> frames;  // of Report::frames, frame 0 among them (checked)
@@ -43,7 +43,7 @@ struct Report {
   std::string tool = "tandem";
   std::vector<std::string> assumptions;
   std::vector<ReportFrame> frames;  // the first is what was asked for
-  std::vector<WhatIf> what_if;
+  std::vector<ReportSlider> what_if;
 };
 
 /// The page. All text of the report is data in it, none is markup.

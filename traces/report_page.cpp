@@ -175,7 +175,7 @@ std::string data_of(const Report& report) {
             {"assumptions", report.assumptions},
             {"what_if", Json::array()},
             {"frames", Json::array()}};
-  for (const WhatIf& question : report.what_if) {
+  for (const ReportSlider& question : report.what_if) {
     json["what_if"].push_back(
         {{"name", question.name}, {"asked", question.asked}, {"frames", question.frames}});
   }
@@ -198,7 +198,7 @@ void check(const Report& report) {
       TANDEM_CHECK(row.size() == frame.table.columns.size(), row.size());
     }
   }
-  for (const WhatIf& question : report.what_if) {
+  for (const ReportSlider& question : report.what_if) {
     bool asked_for = false;
     for (const std::size_t frame : question.frames) {
       TANDEM_CHECK(frame < report.frames.size(), frame);
