@@ -116,7 +116,7 @@ class SweepCompiler {
         values_.push_back({plain->first, plain->second, 0});
         if (may_switch_off_) may_switch_off_ = !waits | (batches_[plain->second] <= batch);
         values_[plain->first].last_use = values_[plain->second].last_use = i;
-        watched = shape.on_compute & waits ? price_of(InstructionId{plain->second}) : zero_price_;
+        watched = (shape.on_compute & waits) ? price_of(InstructionId{plain->second}) : zero_price_;
       } else {
         const Predecessors::Of& of = predecessors.of(i, instruction);
         by_lanes = of.by_lanes;
