@@ -7,15 +7,12 @@
 #include <numbers>
 #include <string_view>
 
+#include "core/split_mix.h"
+
 namespace tandem {
 
-/// A bijection of 64 bits that mixes well (the finaliser of SplitMix64).
-constexpr std::uint64_t mix(std::uint64_t bits) {
-  bits += 0x9e3779b97f4a7c15ULL;
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebULL;
-  return bits ^ (bits >> 31);
-}
+/// A bijection of 64 bits that mixes well.
+constexpr std::uint64_t mix(std::uint64_t bits) { return split_mix(bits + kSplitMixGamma); }
 
 /// The random bits of element `counter` of the stream that (seed, key) names.
 constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t key, std::uint64_t counter) {

@@ -9,8 +9,8 @@
 #include "core/check.h"
 #include "core/error.h"
 #include "core/lower.h"
+#include "planner/batch_work.h"
 #include "planner/partition.h"
-#include "planner/stage_work.h"
 #include "simulator/simulate.h"
 
 namespace tandem {
@@ -38,7 +38,7 @@ void check_size(const Plan& plan) {
 
 /// The cut whose busiest stage works least. With `fits`, of those in which each stage fits alone.
 std::optional<std::vector<LayerRange>> balanced_cut(
-    const Plan& plan, const Placement& placement, const StageWork& work,
+    const Plan& plan, const Placement& placement, const BatchWork& work,
     const ClusterLayers& layers, std::function<bool(LayerRange, std::size_t)> fits) {
   std::vector<std::vector<StageId>> stages;
   for (const PartId part : all_ids<PartId>(placement.parts())) {
@@ -61,7 +61,7 @@ std::optional<std::vector<LayerRange>> balanced_cut(
 std::vector<LayerRange> cut(const Plan& plan, const Schedule& schedule, const SlotCounts& slots,
                             const ClusterLayout& layout, const AnalyticAssumptions& assumptions) {
   const Placement& placement = schedule.placement;
-  const StageWork work(schedule);
+  const BatchWork work(schedule);
   const ClusterLayers layers(plan, layout, assumptions);
   // Where each stage has its device for itself, a cut that fits is found if there is one.
   if (placement.stages() == placement.devices && placement.parts() == placement.stages() &&

@@ -8,10 +8,10 @@
 
 #include "core/check.h"
 #include "core/lower.h"
+#include "planner/batch_work.h"
 #include "planner/explain.h"
 #include "planner/partition.h"
 #include "planner/stage_memory.h"
-#include "planner/stage_work.h"
 #include "simulator/simulate.h"
 
 namespace tandem {
@@ -66,7 +66,7 @@ class Search {
         .first->second;
   }
 
-  static Duration slowest(const StageWork& work, const LayerTimes& layer_times,
+  static Duration slowest(const BatchWork& work, const LayerTimes& layer_times,
                           const std::vector<LayerRange>& cut, DeviceId* where = nullptr) {
     Duration most{};
     for (const DeviceId device : all_ids<DeviceId>(work.placement().devices)) {
@@ -77,7 +77,7 @@ class Search {
     return most;
   }
 
-  static PartitionProblem by_time(const StageWork& work, const LayerTimes& layer_times) {
+  static PartitionProblem by_time(const BatchWork& work, const LayerTimes& layer_times) {
     return {.layers = layer_times.layers(),
             .depth = static_cast<std::int32_t>(work.stages()),
             .cost = [&work, &layer_times](LayerRange range, std::size_t stage) {
@@ -85,7 +85,7 @@ class Search {
             }};
   }
 
-  static std::vector<LayerRange> fastest_cut(const StageWork& work, const LayerTimes& layer_times) {
+  static std::vector<LayerRange> fastest_cut(const BatchWork& work, const LayerTimes& layer_times) {
     auto cut = partition(by_time(work, layer_times));
     TANDEM_CHECK(cut.has_value(), work.stages(), layer_times.layers());
     return std::move(*cut);
@@ -95,7 +95,7 @@ class Search {
   /// hold several stages, which another cut may balance better, if all worked alike.
   Bounded bounded(const Shape& shape) {
     const LayerTimes& layer_times = times(shape.microbatch_size, shape.recompute);
-    const StageWork work(make_schedule(plan_of(request_, shape, shape.extras.front())));
+    const BatchWork work(make_schedule(plan_of(request_, shape, shape.extras.front())));
     work.check_fits_clock(layer_times);
     const std::vector<LayerRange> cut = fastest_cut(work, layer_times);
     if (shape.chunks == 1) return {&shape, slowest(work, layer_times, cut)};
@@ -155,7 +155,7 @@ class Search {
     candidate.weights = weight_semantics(plan);
     if (shape.schedule != nullptr) candidate.row = shape.schedule - schedules().data();
     Schedule schedule = make_schedule(plan);
-    const StageWork work(schedule);
+    const BatchWork work(schedule);
     const LayerTimes& layer_times = times(plan.microbatch_size, plan.recompute);
     plan.stages = fastest_cut(work, layer_times);
     if (shape.schedule != nullptr && shape.schedule->orders_by_costs) {
@@ -177,7 +177,7 @@ class Search {
   /// Sets the fastest cut that fits; where none does, what the least one misses. Where devices hold
   /// several stages, or stashes of others, only the cut whose largest stage is smallest is tried.
   std::optional<MemoryMiss> cut_to_fit(const Program& program, const SlotCounts& slots,
-                                       const StageWork& work, Plan& plan) {
+                                       const BatchWork& work, Plan& plan) {
     PartitionProblem problem = by_time(work, times(plan.microbatch_size, plan.recompute));
     problem.fits = [&](LayerRange range, std::size_t stage) {
       const StageBytes& bytes = bytes_.of(range, plan.microbatch_size, plan.recompute);

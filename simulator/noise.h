@@ -4,23 +4,14 @@
 
 #include <cstdint>
 
+#include "core/split_mix.h"
 #include "core/units.h"
 
 namespace tandem::noise {
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
-/// 2014): the n-th number of a stream is mixed(stream + n · kGamma).
-inline constexpr std::uint64_t kGamma = 0x9E3779B97F4A7C15u;
-
-constexpr std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30u)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27u)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31u);
-}
-
 /// The stream of a scenario.
 constexpr std::uint64_t stream(std::uint64_t seed, std::uint64_t scenario) {
-  return mixed(mixed(seed + kGamma) + (scenario + 1) * kGamma);
+  return split_mix(split_mix(seed + kSplitMixGamma) + (scenario + 1) * kSplitMixGamma);
 }
 
 /// Uniform in [0, 1), from a number drawn.

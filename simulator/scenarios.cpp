@@ -55,7 +55,7 @@ Scenarios::Scenarios(const Program& program, const CostTable& costs, const Uncer
 }
 
 bool Scenarios::straggles(std::uint64_t stream, DeviceId device) const {
-  const std::uint64_t number = noise::mixed(~stream + (index(device) + 1) * noise::kGamma);
+  const std::uint64_t number = split_mix(~stream + (index(device) + 1) * kSplitMixGamma);
   return noise::uniform(number) < uncertainty_.straggler_rate;
 }
 
@@ -76,7 +76,7 @@ Duration Scenarios::time(std::int64_t scenario, std::int64_t batch, InstructionI
       noise::stream(uncertainty_.seed, static_cast<std::uint64_t>(scenario));
   const std::uint64_t n = static_cast<std::uint64_t>(batch) * program_.size() + index(id) + 1;
   return Duration(jitter_.time(costs_of(stream)[index(program_[id].cost)],
-                               noise::mixed(stream + n * noise::kGamma)));
+                               split_mix(stream + n * kSplitMixGamma)));
 }
 
 std::array<Duration, Scenarios::kAtOnce> Scenarios::times(std::int64_t first) const {
@@ -97,7 +97,7 @@ std::array<Duration, Scenarios::kAtOnce> Scenarios::times(std::int64_t first) co
     } else {
       sweep_.run_bodies(values, costs, streams, jitter_);
     }
-    for (std::uint64_t& stream : streams) stream += program_.size() * noise::kGamma;
+    for (std::uint64_t& stream : streams) stream += program_.size() * kSplitMixGamma;
   }
   const std::array<std::int64_t, kAtOnce> until = ends_of(sweep_, values);
   std::array<Duration, kAtOnce> times{};

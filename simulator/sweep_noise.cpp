@@ -28,14 +28,14 @@ template <class Step>
   constexpr std::size_t kTables = Sweep::kTables;
   std::uint64_t counter = 0;
   for (const Step& step : steps) {
-    counter += step.cost == drawn.no_price ? 0 : noise::kGamma;
+    counter += step.cost == drawn.no_price ? 0 : kSplitMixGamma;
     const Time* first = values + std::size_t{step.first} * kTables;
     const Time* second = values + std::size_t{step.second} * kTables;
     const Time* cost = costs + std::size_t{step.cost} * kTables;
     Time ends[kTables];  // `out` may be a slot that this step reads
     for (std::size_t k = 0; k < kTables; ++k) {
       ends[k] = std::max(first[k], second[k]) +
-                drawn.jitter.time(cost[k], noise::mixed(drawn.streams[k] + counter));
+                drawn.jitter.time(cost[k], split_mix(drawn.streams[k] + counter));
     }
     Time* out = values + std::size_t{step.out} * kTables;
     for (std::size_t k = 0; k < kTables; ++k) out[k] = ends[k];

@@ -476,6 +476,61 @@ TEST(Tidy, EachFolderHasAReadme) {
   }
 }
 
+// What one header defines under a name no other may, or the linker takes either's code for both.
+Findings types_defined_twice(const std::vector<Source>& headers) {
+  static const std::regex kNamespace(R"(^namespace ([\w:]*) ?\{$)"), kEnd(R"(^\}  // namespace.*)"),
+      kType(R"(^(?:struct|class|enum class|union) (\w+)(?: final)?(?: :.*| \{.*)?$)");
+  std::map<std::string, std::string> places;
+  Findings findings;
+  for (const Source& header : headers) {
+    std::vector<std::string> namespaces;
+    std::ptrdiff_t line = 0;
+    for (const std::string_view one : lines_of(header.text)) {
+      ++line;
+      const std::string text(one);
+      std::smatch match;
+      if (std::regex_match(text, match, kNamespace)) {
+        namespaces.push_back(match[1]);
+      } else if (std::regex_match(text, kEnd) && !namespaces.empty()) {
+        namespaces.pop_back();
+      } else if (std::regex_match(text, match, kType)) {
+        const std::string name = fmt::format("{}::{}", fmt::join(namespaces, "::"), match[1].str());
+        const auto [first, added] = places.try_emplace(name, header.path);
+        if (!added)
+          findings.push_back(
+              {header.path, line, fmt::format("{} is defined in {} too", name, first->second)});
+      }
+    }
+  }
+  return findings;
+}
+
+TEST(Tidy, NoTypeIsDefinedTwice) {
+  std::vector<Source> headers = read_tree();
+  std::erase_if(headers, [](const Source& source) {
+    return !source.path.ends_with(".h") || source.path.starts_with("tests/");
+  });
+  EXPECT_GT(headers.size(), 100U);
+  EXPECT_TRUE(types_defined_twice(headers).empty()) << print(types_defined_twice(headers));
+}
+
+TEST(Tidy, ATypeDefinedTwiceIsFound) {
+  const auto header = [](const std::string& path, const std::string& space,
+                         const std::string& type) {
+    return make_source(
+        path,
+        fmt::format("#pragma once\n\nnamespace {} {{\n\n{}\n\n}}  // namespace\n", space, type));
+  };
+  const Source first = header("traces/a.h", "tandem", "struct WhatIf {\n  int a;\n};");
+  const Findings found = types_defined_twice(
+      {first, header("simulator/b.h", "tandem", "class WhatIf : public Other {};")});
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(print(found), "simulator/b.h:5: error: tandem::WhatIf is defined in traces/a.h too\n");
+  EXPECT_TRUE(types_defined_twice({first, header("tools/c.h", "tandem::tools", "struct WhatIf {};"),
+                                   header("core/d.h", "tandem", "struct WhatIf;")})
+                  .empty());
+}
+
 // ---- Negative controls: each rule fires on a planted fault, on its line, and lets the good
 // neighbour pass ----
 

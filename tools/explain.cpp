@@ -122,7 +122,7 @@ int run_explain(const Arguments& arguments) {
   Options options("explain", "idle [PLAN] --device D [options of simulate]",
                   "Says what each bubble of a device waited for, up to the cause.");
   add_scenario_options(options);
-  options.value("device", "D", "the device").value("batches", "N", "length of the run (default 1)");
+  options.value("device", "D", "the device");
   Arguments others = arguments;
   const bool asks = !others.empty() && !others.front().starts_with("-");
   if (asks && others.front() != "idle") {
@@ -135,7 +135,7 @@ int run_explain(const Arguments& arguments) {
   if (!options.has("device")) throw UsageError("tandem explain: --device is missing");
   if (names_several_schedules(options))
     throw UsageError("tandem explain: --schedule names several: give one");
-  const std::int64_t batches = options.integer("batches", 1, kMostTraced, 1);
+  const std::int64_t batches = batches_of(options, kMostTraced);
   const Scenario scenario = make_scenario(options);
   const Program& program = scenario.program;
   const auto device = id_at<DeviceId>(static_cast<std::size_t>(

@@ -1,7 +1,5 @@
 #include "tools/report.h"
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <optional>
 #include <string_view>
@@ -14,6 +12,7 @@
 #include "tools/interrupt.h"
 #include "tools/machine.h"
 #include "tools/output_file.h"
+#include "tools/shell_word.h"
 #include "tools/simulation_report.h"
 #include "tools/what_if.h"
 #include "traces/report.h"
@@ -24,21 +23,9 @@ namespace {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
 
-/// As a shell would read it back.
-std::string quoted(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string_view("-_=./,:+%@").find(char(c)) != std::string::npos;
-  });
-  if (plain) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 std::string command_line(const Arguments& arguments) {
   std::string line = "tandem simulate";
-  for (const std::string& word : arguments) line += " " + quoted(word);
+  for (const std::string& word : arguments) line += " " + shell_word(word);
   return line;
 }
 

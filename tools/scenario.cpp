@@ -105,8 +105,7 @@ Priced priced_schedule(const Options& options, TransferLanes lanes) {
     GivenCosts costs = costs_for(options, schedule);
     return {std::move(request), std::move(schedule), std::move(costs)};
   }
-  if (!options.has("schedule"))
-    refuse(options, "give a plan, or --schedule NAME with costs");
+  if (!options.has("schedule")) refuse(options, "give a plan, or --schedule NAME with costs");
   const ScheduleTraits& traits = find_schedule(options.text("schedule"));
   ScheduleRequest request = schedule_request(options, traits);
   if (!traits.orders_by_costs) {
@@ -192,8 +191,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
                            "microbatch-size",
                            "activation-bytes",
                            "weight-gradient-bytes"}) {
-    if (options.has(name))
-      refuse(options, fmt::format("the plan says --{} already", name));
+    if (options.has(name)) refuse(options, fmt::format("the plan says --{} already", name));
   }
   for (const char* name : cost_options()) {
     if (options.has(name))
@@ -297,11 +295,16 @@ void add_scenario_options(Options& options) {
       .value("profile", "FILE", "for a plan: measured costs, instead of the plan's own profile")
       .value("lanes", "KIND", "shared|ideal: whether a transfer occupies a link (default shared)")
       .value("microbatch-size", "B", "samples of a microbatch (default 1)")
-      .value("memory", "SIZE", "capacity of each device, such as 16GiB");
+      .value("memory", "SIZE", "capacity of each device, such as 16GiB")
+      .value("batches", "N", "length of the run (default 1)");
   add_cluster_options(options);
   add_perturbation_options(options);
   options.flag("contention",
                "on a cluster: transfers and sums share links at max-min fair rates, through time");
+}
+
+std::int64_t batches_of(const Options& options, std::int64_t most) {
+  return options.integer("batches", 1, most, 1);
 }
 
 Scenario make_scenario(const Options& options) {

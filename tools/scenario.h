@@ -47,8 +47,11 @@ struct Scenario {
   Json config, assumptions;
 };
 
-/// The options of the sources above.
+/// The options of the sources above, and how many batches are run.
 void add_scenario_options(Options& options);
+
+/// As --batches says, or one. Throws UsageError.
+std::int64_t batches_of(const Options& options, std::int64_t most = 1'000'000'000'000);
 
 /// Throws UsageError, InputError.
 Scenario make_scenario(const Options& options);

@@ -26,7 +26,6 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr std::int64_t kMostBatches = 1'000'000'000'000;
 constexpr double kMostRecordedOps = 20e6, kMostReportedOps = 500e3;
 
 void check_size(const Scenario& scenario, const Options& options, std::int64_t batches) {
@@ -56,8 +55,7 @@ int run_simulate(const Arguments& arguments) {
       "simulate", "[PLAN] [options]",
       "Predicts time, memory and bubbles of a plan, or of a schedule with plain costs.");
   add_scenario_options(options);
-  options.value("batches", "N", "length of the run (default 1)")
-      .value("trace", "FILE", "write the timeline as a Chrome trace (.json or .json.gz)")
+  options.value("trace", "FILE", "write the timeline as a Chrome trace (.json or .json.gz)")
       .value("report", "FILE",
              "write timeline, memory, table and what-ifs as a page (.html), or as a picture (.svg)")
       .flag("picture", "draw the timeline")
@@ -67,7 +65,7 @@ int run_simulate(const Arguments& arguments) {
   options.parse(arguments);
   keep_freed_memory();
   SimulationRequest request;
-  request.batches = options.integer("batches", 1, kMostBatches, 1);
+  request.batches = batches_of(options);
   if (names_several_schedules(options)) return compare_schedules(options, request.batches);
   if (options.has("trace")) check_can_write(options.text("trace"));
   if (options.has("report")) check_can_report(options.text("report"));

@@ -169,7 +169,6 @@ int run_sweep(const Arguments& arguments) {
   add_report_options(options);
   options.flags_have_values();
   add_scenario_options(options);
-  options.value("batches", "N", "length of the run (default 1)");
   options.words("PLAN", 0, kMostPlans);
   options.parse(arguments);
   keep_freed_memory();

@@ -62,8 +62,8 @@ std::string note_of(const SweepIdentity& sweep, const SweepRow& row,
   return harmless(note.empty() ? figures : note + ": " + figures);
 }
 
-std::vector<ChartSeries> series_of(const std::vector<std::string>& names) {
-  std::vector<ChartSeries> series;
+std::vector<PlotSeries> series_of(const std::vector<std::string>& names) {
+  std::vector<PlotSeries> series;
   for (const std::string& name : names) series.push_back({name.empty() ? "configurations" : name});
   return series;
 }
@@ -103,24 +103,24 @@ std::size_t memory_of(const std::vector<SweepRow>& rows) {
 
 }  // namespace
 
-Chart frontier_chart(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
-                     std::size_t metric, std::optional<std::size_t> by) {
+Plot frontier_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                   std::size_t metric, std::optional<std::size_t> by) {
   const std::size_t memory = memory_of(rows);
   if (metric == memory) metric = sweep_metric("throughput");
   const std::vector<std::string> names = values_on(rows, by);
   const std::vector<const SweepRow*> best = frontier(rows, metric, memory);
-  Chart chart{.title = fmt::format("{} against {}: numbered what no other beats in both",
-                                   metric_at(metric).axis, metric_at(memory).axis),
-              .x_title = std::string(metric_at(memory).axis),
-              .y_title = std::string(metric_at(metric).axis),
-              .series = series_of(names),
-              .hollow = "does not fit"};
+  Plot plot{.title = fmt::format("{} against {}: numbered what no other beats in both",
+                                 metric_at(metric).axis, metric_at(memory).axis),
+            .x_title = std::string(metric_at(memory).axis),
+            .y_title = std::string(metric_at(metric).axis),
+            .series = series_of(names),
+            .hollow = "does not fit"};
   for (const SweepRow& row : rows) {
     const double x = scaled(row, memory), y = scaled(row, metric);
     if (!std::isfinite(x) || !std::isfinite(y)) continue;
     const auto at = std::find(best.begin(), best.end(), &row);
     const auto number = static_cast<std::size_t>(at - best.begin()) + 1;
-    chart.series[by ? place_in(names, value_of(row, *by)) : 0].points.push_back(
+    plot.series[by ? place_in(names, value_of(row, *by)) : 0].points.push_back(
         {.x = x,
          .y = y,
          .note = note_of(sweep, row, {metric, memory}),
@@ -128,21 +128,21 @@ Chart frontier_chart(const SweepIdentity& sweep, const std::vector<SweepRow>& ro
          .number = at == best.end() ? 0 : number});
   }
   for (std::size_t i = 0; i < best.size(); ++i)
-    chart.notes.push_back(
+    plot.notes.push_back(
         fmt::format("{:>3}  {}", i + 1, note_of(sweep, *best[i], {metric, memory})));
-  return chart;
+  return plot;
 }
 
-Chart lines_chart(const SweepIdentity& sweep, const std::vector<SweepRow>& rows, std::size_t metric,
-                  std::size_t over, std::optional<std::size_t> by) {
+Plot lines_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows, std::size_t metric,
+                std::size_t over, std::optional<std::size_t> by) {
   const std::vector<std::string> names = values_on(rows, by), places = values_on(rows, over);
-  Chart chart{.title = fmt::format("{} over {}, the best of what fits", metric_at(metric).axis,
-                                   sweep.axes[over]),
-              .x_title = sweep.axes[over],
-              .y_title = std::string(metric_at(metric).axis),
-              .places = places,
-              .series = series_of(names),
-              .joined = true};
+  Plot plot{.title = fmt::format("{} over {}, the best of what fits", metric_at(metric).axis,
+                                 sweep.axes[over]),
+            .x_title = sweep.axes[over],
+            .y_title = std::string(metric_at(metric).axis),
+            .places = places,
+            .series = series_of(names),
+            .joined = true};
   std::map<std::pair<std::size_t, std::size_t>, const SweepRow*> best;  // of a series and a place
   for (const std::size_t at : ranking(rows, metric)) {
     const SweepRow& row = rows[at];
@@ -151,11 +151,11 @@ Chart lines_chart(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
     best.emplace(std::pair(series, place_in(places, value_of(row, over))), &row);
   }
   for (const auto& [place, row] : best) {
-    chart.series[place.first].points.push_back({.x = static_cast<double>(place.second),
-                                                .y = scaled(*row, metric),
-                                                .note = note_of(sweep, *row, {metric})});
+    plot.series[place.first].points.push_back({.x = static_cast<double>(place.second),
+                                               .y = scaled(*row, metric),
+                                               .note = note_of(sweep, *row, {metric})});
   }
-  return chart;
+  return plot;
 }
 
 }  // namespace tandem::tools

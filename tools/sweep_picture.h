@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/chart.h"
+#include "tools/plot.h"
 #include "tools/sweep_row.h"
 #include "tools/sweep_space.h"
 
@@ -14,12 +14,12 @@ namespace tandem::tools {
 /// What a metric needs for what it costs in memory: every configuration a point, a series for each
 /// value of `by`, hollow what does not fit, numbered those that no other beats in both. Of
 /// activations where no bytes are known.
-Chart frontier_chart(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
-                     std::size_t metric, std::optional<std::size_t> by);
+Plot frontier_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                   std::size_t metric, std::optional<std::size_t> by);
 
 /// The best by a metric, of those that work, over the values of the axis `over`; a line for each
 /// value of the axis `by`.
-Chart lines_chart(const SweepIdentity& sweep, const std::vector<SweepRow>& rows, std::size_t metric,
-                  std::size_t over, std::optional<std::size_t> by);
+Plot lines_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows, std::size_t metric,
+                std::size_t over, std::optional<std::size_t> by);
 
 }  // namespace tandem::tools

@@ -84,22 +84,22 @@ void SweepReport::check(const SweepIdentity& sweep) const {
   axis_named(sweep, "by", by_);
 }
 
-Chart SweepReport::chart(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const {
+Plot SweepReport::plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const {
   const std::optional<std::size_t> over = axis_named(sweep, "over", over_);
   std::optional<std::size_t> by = axis_named(sweep, "by", by_);
   for (std::size_t axis = 0; axis < sweep.axes.size() && !by; ++axis) {
     if (axis != over) by = axis;
   }
-  return over ? lines_chart(sweep, rows, metric_, *over, by)
-              : frontier_chart(sweep, rows, metric_, by);
+  return over ? lines_plot(sweep, rows, metric_, *over, by)
+              : frontier_plot(sweep, rows, metric_, by);
 }
 
 void SweepReport::make(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const {
   if (!csv_.empty()) write_file(csv_, sweep_csv(sweep, rows, metric_));
-  if (!svg_.empty()) write_file(svg_, chart_svg(chart(sweep, rows)));
+  if (!svg_.empty()) write_file(svg_, plot_svg(plot(sweep, rows)));
   if (picture_)
     fmt::print("{}\n",
-               chart_text(chart(sweep, rows), static_cast<std::size_t>(picture_options().columns)));
+               plot_text(plot(sweep, rows), static_cast<std::size_t>(picture_options().columns)));
   if (table_) fmt::print("{}", sweep_table(sweep, rows, metric_, top_));
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/chart.h"
 #include "tools/options.h"
+#include "tools/plot.h"
 #include "tools/shard.h"
 #include "tools/sweep_row.h"
 #include "tools/sweep_space.h"
@@ -27,7 +27,7 @@ class SweepReport {
   void make(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const;
 
  private:
-  Chart chart(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const;
+  Plot plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const;
 
   std::size_t metric_;
   std::size_t top_;

@@ -12,6 +12,7 @@
 #include "core/units.h"
 #include "simulator/simulate.h"
 #include "tools/scenario.h"
+#include "tools/shell_word.h"
 #include "tools/simulation_report.h"
 
 namespace tandem::tools {
@@ -91,8 +92,7 @@ constexpr SweepMetric kMetrics[] = {
 };
 
 Json simulated(const Options& options) {
-  constexpr std::int64_t kMostBatches = 1'000'000'000'000;
-  const std::int64_t batches = options.integer("batches", 1, kMostBatches, 1);
+  const std::int64_t batches = batches_of(options);
   Scenario scenario = make_scenario(options);
   if (scenario.search && scenario.search->interrupted) throw Interrupted("interrupted");
   const SimulationResult result = simulate(
@@ -121,16 +121,6 @@ Json outcome(const Options& options) {
   }
 }
 
-/// A word as a shell takes it.
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kHarmless =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,+%@-";
-  if (!word.empty() && word.find_first_not_of(kHarmless) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 std::string command_of(const Json& options) {
   std::string command = "tandem simulate";
   for (const auto& [name, value] : options.items()) {
@@ -138,7 +128,7 @@ std::string command_of(const Json& options) {
       if (value.get<bool>()) command += " --" + name;
       continue;
     }
-    const std::string text = quoted(value.get<std::string>());
+    const std::string text = shell_word(value.get<std::string>());
     command += name == "plan" ? " " + text : fmt::format(" --{} {}", name, text);
   }
   return command;

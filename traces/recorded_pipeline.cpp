@@ -8,7 +8,6 @@
 #include <map>
 #include <set>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -353,19 +352,6 @@ class RecordingReader {
   Recording recording_;
 };
 
-template <class Source>
-Recording read(const Source& source, const std::string& name) {
-  RecordingReader reader(name);
-  const EventVisitor visit = [&reader](std::size_t position, const json& event) {
-    reader.event(position, event);
-  };
-  if constexpr (std::is_same_v<Source, std::filesystem::path>) {
-    return reader.finish(read_trace_events(source, visit));
-  } else {
-    return reader.finish(read_trace_events(source, name, visit));
-  }
-}
-
 }  // namespace
 
 void check_fits_clock(const Recording& recording, const std::string& name) {
@@ -390,10 +376,12 @@ void check_fits_clock(const Recording& recording, const std::string& name) {
   complaints.refuse();
 }
 
-Recording read_recording(const std::filesystem::path& path) { return read(path, path.string()); }
+Recording read_recording(const std::filesystem::path& path) {
+  return read_trace(RecordingReader(path.string()), path);
+}
 
 Recording read_recording(std::string_view text, const std::string& name) {
-  return read(text, name);
+  return read_trace(RecordingReader(name), text, name);
 }
 
 }  // namespace tandem

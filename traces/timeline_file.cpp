@@ -204,19 +204,6 @@ class TimelineReader {
   std::vector<Slice> slices_;
 };
 
-template <class Source>
-TimelineFile read(const Source& source, const std::string& name) {
-  TimelineReader reader(name);
-  const EventVisitor visit = [&reader](std::size_t position, const json& event) {
-    reader.event(position, event);
-  };
-  if constexpr (std::is_same_v<Source, std::filesystem::path>) {
-    return reader.finish(read_trace_events(source, visit));
-  } else {
-    return reader.finish(read_trace_events(source, name, visit));
-  }
-}
-
 }  // namespace
 
 TimelineRecords records_of(const Program& program, const Timeline& timeline) {
@@ -254,10 +241,12 @@ TimelineRecords records_of(const Program& program, const Timeline& timeline) {
   return records;
 }
 
-TimelineFile read_timeline(const std::filesystem::path& path) { return read(path, path.string()); }
+TimelineFile read_timeline(const std::filesystem::path& path) {
+  return read_trace(TimelineReader(path.string()), path);
+}
 
 TimelineFile read_timeline(std::string_view text, const std::string& name) {
-  return read(text, name);
+  return read_trace(TimelineReader(name), text, name);
 }
 
 }  // namespace tandem

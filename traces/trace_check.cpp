@@ -393,19 +393,12 @@ TraceCheck Checker::finish(const TraceFrame& frame) {
   return std::move(check_);
 }
 
-template <class... Source>
-TraceCheck check(const Source&... source) {
-  Checker checker;
-  const EventVisitor visit = [&checker](std::size_t position, const json& event) {
-    checker.event(position, event);
-  };
-  return checker.finish(read_trace_events(source..., visit));
-}
-
 }  // namespace
 
-TraceCheck check_trace(const std::filesystem::path& path) { return check(path); }
+TraceCheck check_trace(const std::filesystem::path& path) { return read_trace(Checker(), path); }
 
-TraceCheck check_trace(std::string_view text, const std::string& name) { return check(text, name); }
+TraceCheck check_trace(std::string_view text, const std::string& name) {
+  return read_trace(Checker(), text, name);
+}
 
 }  // namespace tandem

@@ -45,6 +45,16 @@ TraceFrame read_trace_events(const std::filesystem::path& path, const EventVisit
 TraceFrame read_trace_events(std::string_view text, const std::string& name,
                              const EventVisitor& visit, const TraceLimits& limits = {});
 
+/// What `reader` makes of a source as read_trace_events() takes it: its event() gets each event,
+/// its finish() what stands around them.
+template <class Reader, class... Source>
+auto read_trace(Reader&& reader, const Source&... source) {
+  const EventVisitor visit = [&reader](std::size_t position, const nlohmann::json& event) {
+    reader.event(position, event);
+  };
+  return reader.finish(read_trace_events(source..., visit));
+}
+
 /// A trace's time, in microseconds, as whole nanoseconds (exact for three decimals and less than
 /// 100 days). Empty when it is no number, not finite or beyond 292 years.
 std::optional<std::int64_t> trace_nanoseconds(const nlohmann::json& value);

@@ -3,24 +3,19 @@
 #include <algorithm>
 
 #include "core/search/order_clock.h"
+#include "core/split_mix.h"
 
 namespace tandem {
 
 namespace {
 
-/// SplitMix64: the same numbers on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
   std::size_t below(std::size_t bound) { return static_cast<std::size_t>(next() % bound); }
 
  private:
-  std::uint64_t next() {
-    std::uint64_t bits = state_ += 0x9e3779b97f4a7c15ULL;
-    bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebULL;
-    return bits ^ (bits >> 31);
-  }
+  std::uint64_t next() { return split_mix(state_ += kSplitMixGamma); }
   std::uint64_t state_;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/split_mix.h"
 #include "core/units.h"
 #include "simulator/cost/least_squares.h"
 
@@ -50,15 +51,6 @@ std::vector<double> guess() {
   return logarithms;
 }
 
-/// SplitMix64: the same numbers on every machine.
-std::uint64_t next_random(std::uint64_t& state) {
-  state += 0x9E3779B97F4A7C15u;
-  std::uint64_t mixed = state;
-  mixed = (mixed ^ (mixed >> 30u)) * 0xBF58476D1CE4E5B9u;
-  mixed = (mixed ^ (mixed >> 27u)) * 0x94D049BB133111EBu;
-  return mixed ^ (mixed >> 31u);
-}
-
 /// What the naive fit adds up.
 NaiveFit terms_of(const MeasuredIteration& one) {
   const ModelSpec& model = one.model;
@@ -97,7 +89,7 @@ Rows shuffled_rows(std::size_t count, std::uint64_t seed) {
   for (std::size_t i = 0; i < count; ++i) rows[i] = i;
   std::uint64_t state = seed;
   for (std::size_t left = count; left > 1; --left)
-    std::swap(rows[left - 1], rows[next_random(state) % left]);
+    std::swap(rows[left - 1], rows[split_mix(state += kSplitMixGamma) % left]);
   return rows;
 }
 

@@ -10,7 +10,7 @@
 #include "core/catalog.h"
 #include "core/error.h"
 #include "planner/alternatives.h"
-#include "planner/stage_work.h"
+#include "planner/batch_work.h"
 
 namespace tandem {
 namespace {
@@ -37,7 +37,7 @@ ClusterPlan make(const Plan& plan, const Cluster& cluster,
 /// The most that any stage computes in a batch.
 Duration busiest(const ClusterPlan& made, const Cluster& cluster,
                  const std::vector<LayerRange>& stages) {
-  const StageWork work(made.schedule);
+  const BatchWork work(made.schedule);
   const ClusterLayers layers(made.plan,
                              ClusterLayout(cluster, made.plan.width, made.plan.depth, {}), {});
   Duration most{};

@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "core/lower.h"
+#include "planner/batch_work.h"
 #include "planner/search.h"
-#include "planner/stage_work.h"
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
 #include "tests/planner/synthetic.h"

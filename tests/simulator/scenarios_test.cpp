@@ -168,7 +168,7 @@ TEST(Jitter, HasTheMeanAndTheDeviationSaidAndNeighboursThatDoNotKnowEachOther) {
     double sum = 0, squares = 0, next = 0, across = 0, before = 0;
     for (std::uint64_t n = 1; n <= kDraws; ++n) {
       const auto draw = [&](std::uint64_t from) {
-        const std::int64_t time = jitter.time(kTime, noise::mixed(from + n * noise::kGamma));
+        const std::int64_t time = jitter.time(kTime, split_mix(from + n * kSplitMixGamma));
         EXPECT_GT(time, 0);
         return (static_cast<double>(time) / kTime - 1.0) / deviation;
       };

@@ -14,8 +14,8 @@
 #include "core/plan.h"
 #include "executor/profile.h"
 #include "executor/train.h"
+#include "planner/batch_work.h"
 #include "planner/partition.h"
-#include "planner/stage_work.h"
 #include "simulator/simulate.h"
 #include "tools/benchmarks/benchmark.h"
 
@@ -56,7 +56,7 @@ Plan plan_of(const Case& run, const Profile& profile) {
             .stages = {},
             .profile = {},
             .predicted = {}};
-  const StageWork work(make_schedule(find_schedule(run.schedule), schedule_request(plan)));
+  const BatchWork work(make_schedule(find_schedule(run.schedule), schedule_request(plan)));
   const LayerTimes times(profile, plan.model, plan.microbatch_size, plan.recompute);
   const auto cut = partition(
       {.layers = times.layers(), .depth = 2, .cost = [&](LayerRange range, std::size_t stage) {

@@ -1,4 +1,4 @@
-#include "tools/chart.h"
+#include "tools/plot.h"
 
 #include <algorithm>
 #include <array>
@@ -31,16 +31,16 @@ struct Scales {
   Scale x, y;
 };
 
-Scales scales_of(const Chart& chart, double x_steps, double y_steps) {
+Scales scales_of(const Plot& plot, double x_steps, double y_steps) {
   double x = 0.0, y = 0.0;
-  for (const ChartSeries& series : chart.series) {
-    for (const ChartPoint& point : series.points) {
+  for (const PlotSeries& series : plot.series) {
+    for (const PlotPoint& point : series.points) {
       x = std::max(x, point.x);
       y = std::max(y, point.y);
     }
   }
-  if (chart.places.empty()) return {scale_for(x, x_steps), scale_for(y, y_steps)};
-  const auto last = static_cast<double>(std::max<std::size_t>(chart.places.size(), 2) - 1);
+  if (plot.places.empty()) return {scale_for(x, x_steps), scale_for(y, y_steps)};
+  const auto last = static_cast<double>(std::max<std::size_t>(plot.places.size(), 2) - 1);
   return {{.end = last, .step = 1.0}, scale_for(y, y_steps)};
 }
 
@@ -53,30 +53,30 @@ std::vector<std::pair<double, std::string>> ticks(const Scale& scale) {
   return ticks;
 }
 
-std::vector<std::pair<double, std::string>> x_ticks(const Chart& chart, const Scale& scale) {
-  if (chart.places.empty()) return ticks(scale);
+std::vector<std::pair<double, std::string>> x_ticks(const Plot& plot, const Scale& scale) {
+  if (plot.places.empty()) return ticks(scale);
   std::vector<std::pair<double, std::string>> places;
-  for (std::size_t i = 0; i < chart.places.size(); ++i)
-    places.emplace_back(scale.of(static_cast<double>(i)), chart.places[i]);
+  for (std::size_t i = 0; i < plot.places.size(); ++i)
+    places.emplace_back(scale.of(static_cast<double>(i)), plot.places[i]);
   return places;
 }
 
-bool has_hollow(const Chart& chart) {
-  return std::any_of(chart.series.begin(), chart.series.end(), [](const ChartSeries& series) {
+bool has_hollow(const Plot& plot) {
+  return std::any_of(plot.series.begin(), plot.series.end(), [](const PlotSeries& series) {
     return std::any_of(series.points.begin(), series.points.end(),
-                       [](const ChartPoint& point) { return point.hollow; });
+                       [](const PlotPoint& point) { return point.hollow; });
   });
 }
 
-std::vector<ChartPoint> numbered(const Chart& chart) {
-  std::vector<ChartPoint> points;
-  for (const ChartSeries& series : chart.series) {
-    for (const ChartPoint& point : series.points) {
+std::vector<PlotPoint> numbered(const Plot& plot) {
+  std::vector<PlotPoint> points;
+  for (const PlotSeries& series : plot.series) {
+    for (const PlotPoint& point : series.points) {
       if (point.number > 0) points.push_back(point);
     }
   }
   std::sort(points.begin(), points.end(),
-            [](const ChartPoint& a, const ChartPoint& b) { return a.number < b.number; });
+            [](const PlotPoint& a, const PlotPoint& b) { return a.number < b.number; });
   return points;
 }
 
@@ -102,7 +102,7 @@ constexpr std::array<std::string_view, 7> kColours = {"#0072B2", "#D55E00", "#00
 
 class Svg {
  public:
-  explicit Svg(const Chart& chart) : chart_(chart), scales_(scales_of(chart, 8, 6)) {}
+  explicit Svg(const Plot& plot) : chart_(plot), scales_(scales_of(plot, 8, 6)) {}
 
   std::string text() {
     const double height = kTop + kHeight + 70.0 + kLine * static_cast<double>(chart_.notes.size());
@@ -118,7 +118,7 @@ class Svg {
     if (has_hollow(chart_))
       write(kLeft + kWidth + 18, kTop + 14 + kLine * static_cast<double>(chart_.series.size()),
             "start", "hollow: " + chart_.hollow);
-    for (const ChartPoint& point : numbered(chart_))
+    for (const PlotPoint& point : numbered(chart_))
       write(x(point) + 6, y(point) - 6, "start", std::to_string(point.number));
     for (std::size_t i = 0; i < chart_.notes.size(); ++i)
       write(kLeft, kTop + kHeight + 66 + kLine * static_cast<double>(i), "start", chart_.notes[i]);
@@ -128,8 +128,8 @@ class Svg {
  private:
   static constexpr double kLeft = 80, kTop = 44, kWidth = 680, kHeight = 400, kLine = 18;
 
-  double x(const ChartPoint& point) const { return kLeft + kWidth * scales_.x.of(point.x); }
-  double y(const ChartPoint& point) const { return kTop + kHeight * (1 - scales_.y.of(point.y)); }
+  double x(const PlotPoint& point) const { return kLeft + kWidth * scales_.x.of(point.x); }
+  double y(const PlotPoint& point) const { return kTop + kHeight * (1 - scales_.y.of(point.y)); }
 
   void write(double x, double y, std::string_view anchor, std::string_view text,
              std::string_view more = "") {
@@ -155,7 +155,7 @@ class Svg {
 
   void stairs() {
     std::string path;
-    for (const ChartPoint& point : numbered(chart_)) {
+    for (const PlotPoint& point : numbered(chart_)) {
       path += path.empty() ? fmt::format("M{:.1f} {:.1f}", x(point), y(point))
                            : fmt::format("H{:.1f}V{:.1f}", x(point), y(point));
     }
@@ -175,21 +175,21 @@ class Svg {
   }
 
   void series(std::size_t i) {
-    const ChartSeries& series = chart_.series[i];
+    const PlotSeries& series = chart_.series[i];
     std::string path;
-    for (const ChartPoint& point : series.points)
+    for (const PlotPoint& point : series.points)
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x(point), y(point));
     if (chart_.joined)
       text_ += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\"/>\n", path,
                            kColours[i % kColours.size()]);
-    for (const ChartPoint& point : series.points)
+    for (const PlotPoint& point : series.points)
       mark(i, x(point), y(point), point.hollow, point.note);
     const double legend = kTop + 10 + kLine * static_cast<double>(i);
     mark(i, kLeft + kWidth + 24, legend, false, series.name);
     write(kLeft + kWidth + 36, legend + 4, "start", series.name);
   }
 
-  const Chart& chart_;
+  const Plot& chart_;
   Scales scales_;
   std::string text_;
 };
@@ -217,9 +217,9 @@ char letter(std::size_t series, bool capital) {
   return static_cast<char>((capital ? 'A' : 'a') + static_cast<char>(series % 26));
 }
 
-void plot(const Chart& chart, const Scales& scales, bool numbered, Grid& grid) {
-  for (std::size_t i = 0; i < chart.series.size(); ++i) {
-    for (const ChartPoint& point : chart.series[i].points) {
+void plot(const Plot& plot, const Scales& scales, bool numbered, Grid& grid) {
+  for (std::size_t i = 0; i < plot.series.size(); ++i) {
+    for (const PlotPoint& point : plot.series[i].points) {
       if ((point.number > 0) != numbered) continue;
       char& cell = grid.at(scales.x.of(point.x), scales.y.of(point.y));
       const char mark = point.hollow ? '.' : letter(i, numbered);
@@ -230,10 +230,10 @@ void plot(const Chart& chart, const Scales& scales, bool numbered, Grid& grid) {
 }
 
 /// The labels of the x axis, without those that would touch the one before.
-std::string labels(const Chart& chart, const Scale& scale, std::size_t columns) {
+std::string labels(const Plot& plot, const Scale& scale, std::size_t columns) {
   std::string line(columns, ' ');
   std::size_t free = 0;
-  for (const auto& [at, label] : x_ticks(chart, scale)) {
+  for (const auto& [at, label] : x_ticks(plot, scale)) {
     const double middle = at * static_cast<double>(columns - 1);
     const double half = static_cast<double>(label.size()) / 2.0;
     if (label.size() > columns) continue;
@@ -248,29 +248,29 @@ std::string labels(const Chart& chart, const Scale& scale, std::size_t columns) 
 
 }  // namespace
 
-std::string chart_svg(const Chart& chart) { return Svg(chart).text(); }
+std::string plot_svg(const Plot& plot) { return Svg(plot).text(); }
 
-std::string chart_text(const Chart& chart, std::size_t columns) {
+std::string plot_text(const Plot& plot, std::size_t columns) {
   constexpr std::size_t kRows = 16, kMargin = 11;
-  const Scales scales = scales_of(chart, 6, 4);
+  const Scales scales = scales_of(plot, 6, 4);
   Grid grid(kRows + 1, std::max<std::size_t>(columns, 2 * kMargin) - kMargin);
-  plot(chart, scales, false, grid);
-  plot(chart, scales, true, grid);
+  plot(plot, scales, false, grid);
+  plot(plot, scales, true, grid);
   std::vector<std::string> left(grid.size());
   for (const auto& [at, label] : ticks(scales.y))
     left[static_cast<std::size_t>(std::lround((1.0 - at) * kRows))] = label;
-  std::string text = fmt::format("{}\n{}\n", chart.title, chart.y_title);
+  std::string text = fmt::format("{}\n{}\n", plot.title, plot.y_title);
   for (std::size_t row = 0; row < grid.size(); ++row) {
     const std::string line = fmt::format("{:>8} |{}", left[row], grid[row]);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   text += fmt::format("{:>9}+{}\n{:>10}{}\n{:>10}{}\n", "", std::string(grid[0].size(), '-'), "",
-                      labels(chart, scales.x, grid[0].size()), "", chart.x_title);
-  for (std::size_t i = 0; i < chart.series.size(); ++i)
-    text += fmt::format("{}{} {}", i == 0 ? "" : "   ", letter(i, false), chart.series[i].name);
-  if (has_hollow(chart)) text += "   . " + chart.hollow;
-  if (!chart.series.empty()) text += "\n";
-  for (const std::string& note : chart.notes) text += note + "\n";
+                      labels(plot, scales.x, grid[0].size()), "", plot.x_title);
+  for (std::size_t i = 0; i < plot.series.size(); ++i)
+    text += fmt::format("{}{} {}", i == 0 ? "" : "   ", letter(i, false), plot.series[i].name);
+  if (has_hollow(plot)) text += "   . " + plot.hollow;
+  if (!plot.series.empty()) text += "\n";
+  for (const std::string& note : plot.notes) text += note + "\n";
   return text;
 }
 

@@ -1,4 +1,4 @@
-#include "planner/stage_work.h"
+#include "planner/batch_work.h"
 
 #include <algorithm>
 #include <limits>
@@ -37,7 +37,7 @@ StageTimes LayerTimes::of(LayerRange range) const {
   return times;
 }
 
-StageWork::StageWork(const Schedule& schedule)
+BatchWork::BatchWork(const Schedule& schedule)
     : placement_(schedule.placement), counts_(schedule.placement.stages()) {
   for (const std::vector<Op>& order : schedule.order) {
     for (const Op& op : order) {
@@ -47,7 +47,7 @@ StageWork::StageWork(const Schedule& schedule)
   }
 }
 
-Duration StageWork::of(DeviceId device, const std::vector<LayerRange>& cut,
+Duration BatchWork::of(DeviceId device, const std::vector<LayerRange>& cut,
                        const LayerTimes& times) const {
   Duration work{};
   for (const StageId stage : placement_.stages_on(device)) {
@@ -56,7 +56,7 @@ Duration StageWork::of(DeviceId device, const std::vector<LayerRange>& cut,
   return work;
 }
 
-Duration StageWork::of(StageId stage, const StageTimes& times) const {
+Duration BatchWork::of(StageId stage, const StageTimes& times) const {
   Duration work{};
   for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
     work += counts_[stage][kind] * compute_lane_time(static_cast<OpKind>(kind), times);
@@ -64,7 +64,7 @@ Duration StageWork::of(StageId stage, const StageTimes& times) const {
   return work;
 }
 
-void StageWork::check_fits_clock(const LayerTimes& times) const {
+void BatchWork::check_fits_clock(const LayerTimes& times) const {
   const StageTimes all = times.of({0, times.layers()});
   long double work = 0.0L;
   for (const StageId stage : ids(counts_)) {

@@ -26,9 +26,9 @@ class LayerTimes {
 };
 
 /// How often each stage runs each kind of op in one batch: all that occupies its compute lane.
-class StageWork {
+class BatchWork {
  public:
-  explicit StageWork(const Schedule& schedule);
+  explicit BatchWork(const Schedule& schedule);
 
   /// Time that `stage` computes in one batch when it holds a range with these times.
   Duration of(StageId stage, const StageTimes& times) const;
