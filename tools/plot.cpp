@@ -217,7 +217,7 @@ char letter(std::size_t series, bool capital) {
   return static_cast<char>((capital ? 'A' : 'a') + static_cast<char>(series % 26));
 }
 
-void plot(const Plot& plot, const Scales& scales, bool numbered, Grid& grid) {
+void draw_points(const Plot& plot, const Scales& scales, bool numbered, Grid& grid) {
   for (std::size_t i = 0; i < plot.series.size(); ++i) {
     for (const PlotPoint& point : plot.series[i].points) {
       if ((point.number > 0) != numbered) continue;
@@ -254,8 +254,8 @@ std::string plot_text(const Plot& plot, std::size_t columns) {
   constexpr std::size_t kRows = 16, kMargin = 11;
   const Scales scales = scales_of(plot, 6, 4);
   Grid grid(kRows + 1, std::max<std::size_t>(columns, 2 * kMargin) - kMargin);
-  plot(plot, scales, false, grid);
-  plot(plot, scales, true, grid);
+  draw_points(plot, scales, false, grid);
+  draw_points(plot, scales, true, grid);
   std::vector<std::string> left(grid.size());
   for (const auto& [at, label] : ticks(scales.y))
     left[static_cast<std::size_t>(std::lround((1.0 - at) * kRows))] = label;
