@@ -342,8 +342,8 @@ Findings banned_words(const Source& source) {
   Findings found;
   if (!is_test(source)) {
     find_banned(source, source.code, in_code, found);
-    // The kernels may ask which processor they are compiled for.
-    if (!source.path.starts_with("executor/cpu/")) {
+    // The kernels may ask which processor they are compiled for, and whether it is a GPU.
+    if (!starts_with_any(source.path, {"executor/cpu/", "executor/cuda/kernels/block.h"})) {
       find_banned(source, source.code, conditional, found);
     }
     find_banned(source, source.text, anywhere, found);
@@ -650,6 +650,11 @@ std::vector<Control> word_controls() {
        "executor/cpu/a.cpp",
        "#if defined(__x86_64__)\n#endif\n",
        {}},
+      {"IfInTheKernelsOfAGpu",
+       banned_words,
+       "executor/cuda/kernels/a.h",
+       "#if defined(__CUDACC__)\n#endif\n",
+       {1}},
       {"OpenEnd", banned_words, "core/a.cpp", "// TODO: more.\n", {1}},
       {"OpenEndInTests", banned_words, "tests/a.cpp", "// TODO: more.\n", {}},
       {"Thread", determinism, "core/a.cpp", "#include <thread>\n", {1}},

@@ -1,0 +1,100 @@
+#pragma once
+// Kernels in which no element knows of another. `A`: float or Bf16; all compute in float.
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+#include "core/check.h"
+#include "executor/cuda/kernels/bf16.h"
+#include "executor/cuda/kernels/block.h"
+
+namespace tandem::cuda {
+
+template <class A>
+struct Fill {
+  A* y;
+  A value;
+  TANDEM_DEVICE void operator()(std::int64_t i) const { y[i] = value; }
+};
+
+template <class From, class To>
+struct Convert {
+  const From* x;
+  To* y;
+  TANDEM_DEVICE void operator()(std::int64_t i) const { y[i] = narrow<To>(to_float(x[i])); }
+};
+
+template <class A>
+struct Add {
+  const A *a, *b;
+  A* y;
+  TANDEM_DEVICE void operator()(std::int64_t i) const {
+    y[i] = narrow<A>(to_float(a[i]) + to_float(b[i]));
+  }
+};
+
+// gelu(x) = ½x(1 + tanh u) = x·σ(2u), u = √(2/π)·(x + 0.044715x³).
+inline constexpr float kGeluSlope = 1.5957691216057308F;  // 2·√(2/π)
+inline constexpr float kGeluCubic = 1.5957691216057308F * 0.044715F;
+
+TANDEM_DEVICE inline float gelu_gate(float x) {
+  return 1.0F / (1.0F + std::exp(-x * std::fma(kGeluCubic * x, x, kGeluSlope)));
+}
+
+template <class A>
+struct Gelu {
+  const A* x;
+  A* y;
+  TANDEM_DEVICE void operator()(std::int64_t i) const {
+    const float from = to_float(x[i]);
+    y[i] = narrow<A>(from * gelu_gate(from));
+  }
+};
+
+template <class A>
+struct GeluBackward {
+  const A *x, *dy;
+  A* dx;
+  TANDEM_DEVICE void operator()(std::int64_t i) const {
+    const float from = to_float(x[i]);
+    const float gate = gelu_gate(from);
+    const float slope = std::fma(3 * kGeluCubic * from, from, kGeluSlope);
+    dx[i] = narrow<A>(to_float(dy[i]) * std::fma(from * gate * (1.0F - gate), slope, gate));
+  }
+};
+
+template <class Grid, class A>
+void fill(Grid& grid, std::span<A> y, double value) {
+  run_each_element(grid, std::ssize(y), Fill<A>{y.data(), narrow<A>(static_cast<float>(value))});
+}
+
+/// Copies, and rounds where the types ask for it.
+template <class Grid, class From, class To>
+void copy(Grid& grid, std::span<const From> x, std::span<To> y) {
+  TANDEM_CHECK(x.size() == y.size(), x.size(), y.size());
+  run_each_element(grid, std::ssize(y), Convert<From, To>{x.data(), y.data()});
+}
+
+/// y = a + b; y may be either.
+template <class Grid, class A>
+void add(Grid& grid, std::span<const A> a, std::span<const A> b, std::span<A> y) {
+  TANDEM_CHECK(a.size() == y.size() && b.size() == y.size(), a.size(), b.size(), y.size());
+  run_each_element(grid, std::ssize(y), Add<A>{a.data(), b.data(), y.data()});
+}
+
+/// The tanh form of GPT-2.
+template <class Grid, class A>
+void gelu(Grid& grid, std::span<const A> x, std::span<A> y) {
+  TANDEM_CHECK(x.size() == y.size(), x.size(), y.size());
+  run_each_element(grid, std::ssize(y), Gelu<A>{x.data(), y.data()});
+}
+
+/// dx may be dy.
+template <class Grid, class A>
+void gelu_backward(Grid& grid, std::span<const A> x, std::span<const A> dy, std::span<A> dx) {
+  TANDEM_CHECK(x.size() == dx.size() && dy.size() == dx.size(), x.size(), dy.size(), dx.size());
+  run_each_element(grid, std::ssize(dx), GeluBackward<A>{x.data(), dy.data(), dx.data()});
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,115 @@
+#pragma once
+// Token and position embedding. Gradients are sums in ascending order of the rows, onto what is
+// there, without atomics: the first row that has a token adds up all that have it.
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "core/check.h"
+#include "executor/backend.h"
+#include "executor/cuda/kernels/bf16.h"
+#include "executor/cuda/kernels/block.h"
+
+namespace tandem::cuda {
+
+struct KeepTokens {
+  const std::int32_t* tokens;
+  float* kept;
+  TANDEM_DEVICE void operator()(std::int64_t i) const { kept[i] = static_cast<float>(tokens[i]); }
+};
+
+/// A token that the table does not have gives numbers that are none, so that a run can't go on.
+template <class A>
+struct EmbedElement {
+  std::int64_t sequence, width, vocabulary;
+  const float* tokens;
+  const A *table, *positions;
+  A* y;
+  TANDEM_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t row = i / width, column = i % width;
+    const auto token = static_cast<std::int64_t>(tokens[row]);
+    const bool known = token >= 0 && token < vocabulary;
+    const float meaning =
+        known ? to_float(table[token * width + column]) : std::numeric_limits<float>::quiet_NaN();
+    y[i] = narrow<A>(meaning + to_float(positions[row % sequence * width + column]));
+  }
+};
+
+/// A block a row of dy, which works if no row before it has its token.
+template <class A>
+struct TokenGradient {
+  std::int64_t rows, width, vocabulary;
+  const float* tokens;
+  const A* dy;
+  float* dtable;
+
+  template <class Block>
+  TANDEM_DEVICE void operator()(Block& block) const {
+    int* scratch = block.template shared<int>(block.threads());
+    const float own = tokens[block.index()];
+    const auto token = static_cast<std::int64_t>(own);
+    const auto same = [&](std::int64_t row) { return tokens[row] == own ? 1 : 0; };
+    const bool is_first = sum_all(block, scratch, block.index(), same) == 0;
+    if (!is_first || token < 0 || token >= vocabulary) return;
+    block.each_thread([&](int thread) {
+      for (std::int64_t column = thread; column < width; column += block.threads()) {
+        float sum = dtable[token * width + column];
+        for (std::int64_t row = block.index(); row < rows; ++row) {
+          if (tokens[row] == own) sum += to_float(dy[row * width + column]);
+        }
+        dtable[token * width + column] = sum;
+      }
+    });
+  }
+};
+
+template <class A>
+struct PositionGradient {
+  std::int64_t batch, size;  // of the samples, and of all positions' channels
+  const A* dy;
+  float* dpositions;
+  TANDEM_DEVICE void operator()(std::int64_t i) const {
+    float sum = dpositions[i];
+    for (std::int64_t sample = 0; sample < batch; ++sample) sum += to_float(dy[sample * size + i]);
+    dpositions[i] = sum;
+  }
+};
+
+/// REQUIRES: 0 ≤ tokens < 2²⁴.
+template <class Grid>
+void keep_tokens(Grid& grid, std::span<const std::int32_t> tokens, std::span<float> kept) {
+  TANDEM_CHECK(tokens.size() == kept.size(), tokens.size(), kept.size());
+  run_each_element(grid, std::ssize(kept), KeepTokens{tokens.data(), kept.data()});
+}
+
+/// y = table[token] + positions[position], not a number where the table has no such token.
+template <class Grid, class A>
+void embed(Grid& grid, AttentionShape shape, std::span<const float> tokens,
+           std::span<const A> table, std::span<const A> positions, std::span<A> y) {
+  const std::int64_t rows = shape.batch * shape.sequence;
+  TANDEM_CHECK(std::ssize(tokens) == rows && std::ssize(y) == rows * shape.width &&
+                   std::ssize(positions) == shape.sequence * shape.width,
+               tokens.size(), y.size(), positions.size(), rows, shape.width);
+  run_each_element(grid, std::ssize(y),
+                   EmbedElement<A>{shape.sequence, shape.width, std::ssize(table) / shape.width,
+                                   tokens.data(), table.data(), positions.data(), y.data()});
+}
+
+/// dtable += …, dpositions += …; a token that the table does not have adds nothing to it.
+template <class Grid, class A>
+void embed_backward(Grid& grid, AttentionShape shape, std::span<const float> tokens,
+                    std::span<const A> dy, std::span<float> dtable, std::span<float> dpositions) {
+  const std::int64_t rows = shape.batch * shape.sequence;
+  const std::int64_t positions = shape.sequence * shape.width;
+  TANDEM_CHECK(std::ssize(tokens) == rows && std::ssize(dy) == rows * shape.width &&
+                   std::ssize(dpositions) == positions,
+               tokens.size(), dy.size(), dpositions.size(), rows, shape.width);
+  grid.run({.blocks = rows, .shared_bytes = shared_bytes<int>(kThreads)},
+           TokenGradient<A>{rows, shape.width, std::ssize(dtable) / shape.width, tokens.data(),
+                            dy.data(), dtable.data()});
+  run_each_element(grid, positions,
+                   PositionGradient<A>{shape.batch, positions, dy.data(), dpositions.data()});
+}
+
+}  // namespace tandem::cuda

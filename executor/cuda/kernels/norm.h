@@ -1,0 +1,163 @@
+#pragma once
+// Layer norm: a block a row. Means and deviations are taken in float, of the values themselves and
+// of their distances from the mean, whatever the activations are stored in.
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+#include "core/check.h"
+#include "executor/backend.h"
+#include "executor/cuda/kernels/bf16.h"
+#include "executor/cuda/kernels/block.h"
+#include "executor/cuda/kernels/column_sums.h"
+
+namespace tandem::cuda {
+
+/// As NormForward; statistics are float.
+template <class A>
+struct NormForwardSpans {
+  std::span<const A> x, gain, bias;
+  std::span<float> mean, inverse_deviation;
+  std::span<A> y;
+};
+
+/// As NormBackward: dx = residual, if there is one, + the gradient through the norm.
+template <class A>
+struct NormBackwardSpans {
+  std::span<const A> x = {};
+  std::span<const float> mean = {}, inverse_deviation = {};
+  std::span<const A> gain = {}, dy = {}, residual = {};
+  std::span<A> dx = {};
+};
+
+/// As NormBackwardWeight; gradients are float.
+template <class A>
+struct NormBackwardWeightSpans {
+  std::span<const A> x;
+  std::span<const float> mean, inverse_deviation;
+  std::span<const A> dy;
+  std::span<float> dgain, dbias;
+};
+
+template <class A>
+struct NormRow {
+  std::int64_t width;
+  NormForwardSpans<A> spans;
+
+  template <class Block>
+  TANDEM_DEVICE void operator()(Block& block) const {
+    constexpr float kEpsilon = 1e-5F;
+    float* scratch = block.template shared<float>(block.threads());
+    const A* x = spans.x.data() + block.index() * width;
+    A* y = spans.y.data() + block.index() * width;
+    const A *gain = spans.gain.data(), *bias = spans.bias.data();
+    const float count = static_cast<float>(width);
+    const auto value = [&](std::int64_t i) { return to_float(x[i]); };
+    const float mean = sum_all(block, scratch, width, value) / count;
+    const auto square = [&](std::int64_t i) { return (value(i) - mean) * (value(i) - mean); };
+    const float variance = sum_all(block, scratch, width, square) / count;
+    const float inverse = 1.0F / std::sqrt(variance + kEpsilon);
+    block.each_thread([&](int thread) {
+      for (std::int64_t i = thread; i < width; i += block.threads()) {
+        y[i] =
+            narrow<A>(std::fma((value(i) - mean) * inverse, to_float(gain[i]), to_float(bias[i])));
+      }
+      if (thread == 0) {
+        spans.mean.data()[block.index()] = mean;
+        spans.inverse_deviation.data()[block.index()] = inverse;
+      }
+    });
+  }
+};
+
+template <class A>
+struct NormRowBackward {
+  std::int64_t width;
+  NormBackwardSpans<A> spans;
+
+  template <class Block>
+  TANDEM_DEVICE void operator()(Block& block) const {
+    float* scratch = block.template shared<float>(block.threads());
+    const std::int64_t start = block.index() * width;
+    const A *x = spans.x.data() + start, *dy = spans.dy.data() + start;
+    const A *gain = spans.gain.data(), *residual = spans.residual.data();
+    A* dx = spans.dx.data() + start;
+    const float mean = spans.mean.data()[block.index()];
+    const float inverse = spans.inverse_deviation.data()[block.index()];
+    const float count = static_cast<float>(width);
+    const auto scaled = [&](std::int64_t i) { return to_float(dy[i]) * to_float(gain[i]); };
+    const auto normed = [&](std::int64_t i) { return (to_float(x[i]) - mean) * inverse; };
+    const auto product = [&](std::int64_t i) { return scaled(i) * normed(i); };
+    const float along_ones = sum_all(block, scratch, width, scaled) / count;
+    const float along_x = sum_all(block, scratch, width, product) / count;
+    block.each_thread([&](int thread) {
+      for (std::int64_t i = thread; i < width; i += block.threads()) {
+        const float rest = std::fma(-normed(i), along_x, scaled(i) - along_ones);
+        const float before = residual == nullptr ? 0.0F : to_float(residual[start + i]);
+        dx[i] = narrow<A>(std::fma(inverse, rest, before));
+      }
+    });
+  }
+};
+
+/// dy · (x − mean) · inverse_deviation, whose sum over rows is the gradient of the gain.
+template <class A>
+struct GainTerm {
+  std::int64_t width;
+  const A *x, *dy;
+  const float *mean, *inverse_deviation;
+  TANDEM_DEVICE float operator()(std::int64_t row, std::int64_t column) const {
+    const std::int64_t i = row * width + column;
+    return to_float(dy[i]) * (to_float(x[i]) - mean[row]) * inverse_deviation[row];
+  }
+};
+
+inline constexpr std::int64_t kNormShared = shared_bytes<float>(kThreads);
+
+template <class Grid, class A>
+void layer_norm(Grid& grid, RowShape shape, const NormForwardSpans<A>& spans) {
+  const std::int64_t size = shape.rows * shape.width;
+  TANDEM_CHECK(std::ssize(spans.x) == size && std::ssize(spans.y) == size, spans.x.size(),
+               spans.y.size(), size);
+  TANDEM_CHECK(
+      std::ssize(spans.mean) == shape.rows && std::ssize(spans.inverse_deviation) == shape.rows,
+      spans.mean.size(), spans.inverse_deviation.size(), shape.rows);
+  TANDEM_CHECK(std::ssize(spans.gain) == shape.width && std::ssize(spans.bias) == shape.width,
+               spans.gain.size(), spans.bias.size(), shape.width);
+  grid.run({.blocks = shape.rows, .shared_bytes = kNormShared}, NormRow<A>{shape.width, spans});
+}
+
+template <class Grid, class A>
+void layer_norm_backward(Grid& grid, RowShape shape, const NormBackwardSpans<A>& spans) {
+  const std::int64_t size = shape.rows * shape.width;
+  TANDEM_CHECK(std::ssize(spans.x) == size && std::ssize(spans.dy) == size &&
+                   std::ssize(spans.dx) == size &&
+                   (spans.residual.empty() || std::ssize(spans.residual) == size),
+               spans.x.size(), spans.dy.size(), spans.dx.size(), spans.residual.size(), size);
+  TANDEM_CHECK(std::ssize(spans.mean) == shape.rows &&
+                   std::ssize(spans.inverse_deviation) == shape.rows &&
+                   std::ssize(spans.gain) == shape.width,
+               spans.mean.size(), spans.inverse_deviation.size(), spans.gain.size());
+  grid.run({.blocks = shape.rows, .shared_bytes = kNormShared},
+           NormRowBackward<A>{shape.width, spans});
+}
+
+/// dgain += …, dbias += …
+template <class Grid, class A>
+void layer_norm_backward_weight(Grid& grid, RowShape shape,
+                                const NormBackwardWeightSpans<A>& spans) {
+  const std::int64_t size = shape.rows * shape.width;
+  TANDEM_CHECK(std::ssize(spans.x) == size && std::ssize(spans.dy) == size, spans.x.size(),
+               spans.dy.size(), size);
+  TANDEM_CHECK(
+      std::ssize(spans.mean) == shape.rows && std::ssize(spans.inverse_deviation) == shape.rows,
+      spans.mean.size(), spans.inverse_deviation.size(), shape.rows);
+  sum_columns(grid, shape,
+              GainTerm<A>{shape.width, spans.x.data(), spans.dy.data(), spans.mean.data(),
+                          spans.inverse_deviation.data()},
+              spans.dgain);
+  accumulate_rows(grid, shape, spans.dy, spans.dbias);
+}
+
+}  // namespace tandem::cuda

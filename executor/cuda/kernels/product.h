@@ -1,0 +1,148 @@
+#pragma once
+// A product of matrices in tiles of 16 × 16, each element a chain of fused multiply-adds in
+// ascending order of the inner index. Slow: what cublasLt is checked with, and what stands in for
+// it where it is not there.
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+#include "core/check.h"
+#include "executor/backend.h"
+#include "executor/cuda/kernels/bf16.h"
+#include "executor/cuda/kernels/block.h"
+
+namespace tandem::cuda {
+
+/// C = A·B + bias, or C += A·B. Strides are in elements; `A` is what factors are stored as.
+template <class A, class C>
+struct ProductSpans {
+  std::int64_t rows = 0, inner = 0, columns = 0;
+  const A* a = nullptr;
+  std::int64_t a_row = 0, a_inner = 1;
+  const A* b = nullptr;
+  std::int64_t b_inner = 0, b_column = 1;
+  C* c = nullptr;  // rows are `columns` apart
+  bool adds = false;
+  const C* bias = nullptr;
+};
+
+inline constexpr int kTile = 16;
+static_assert(kTile * kTile == kThreads);
+
+/// A block a tile of C, a thread an element of it.
+template <class A, class C>
+struct ProductTile {
+  ProductSpans<A, C> p;
+
+  template <class Block>
+  TANDEM_DEVICE void operator()(Block& block) const {
+    const std::int64_t tiles_across = (p.columns + kTile - 1) / kTile;
+    const std::int64_t first_row = block.index() / tiles_across * kTile;
+    const std::int64_t first_column = block.index() % tiles_across * kTile;
+    float* a = block.template shared<float>(kThreads);
+    float* b = block.template shared<float>(kThreads);
+    const auto sum = block.template per_thread<float>();
+    block.each_thread([&](int thread) { sum[thread] = 0.0F; });
+    for (std::int64_t k = 0; k < p.inner; k += kTile) {
+      block.each_thread([&](int thread) {
+        // Neighbours read neighbours, whichever way the factor lies.
+        const int across = thread % kTile, down = thread / kTile;
+        const int a_row = p.a_inner == 1 ? down : across, a_inner = p.a_inner == 1 ? across : down;
+        a[a_row * kTile + a_inner] =
+            first_row + a_row < p.rows && k + a_inner < p.inner
+                ? to_float(p.a[(first_row + a_row) * p.a_row + (k + a_inner) * p.a_inner])
+                : 0.0F;
+        const int b_inner = p.b_column == 1 ? down : across,
+                  b_column = p.b_column == 1 ? across : down;
+        b[b_inner * kTile + b_column] =
+            k + b_inner < p.inner && first_column + b_column < p.columns
+                ? to_float(p.b[(k + b_inner) * p.b_inner + (first_column + b_column) * p.b_column])
+                : 0.0F;
+      });
+      block.each_thread([&](int thread) {
+        const int row = thread / kTile, column = thread % kTile;
+        for (int i = 0; i < kTile; ++i) {
+          sum[thread] = std::fma(a[row * kTile + i], b[i * kTile + column], sum[thread]);
+        }
+      });
+    }
+    block.each_thread([&](int thread) {
+      const std::int64_t row = first_row + thread / kTile, column = first_column + thread % kTile;
+      if (row >= p.rows || column >= p.columns) return;
+      C& c = p.c[row * p.columns + column];
+      const float before = p.adds              ? to_float(c)
+                           : p.bias != nullptr ? to_float(p.bias[column])
+                                               : 0.0F;
+      c = narrow<C>(before + sum[thread]);
+    });
+  }
+};
+
+template <class Grid, class A, class C>
+void product(Grid& grid, const ProductSpans<A, C>& spans) {
+  const std::int64_t tiles = divide_up(spans.rows, kTile) * divide_up(spans.columns, kTile);
+  grid.run({.blocks = tiles, .shared_bytes = 2 * shared_bytes<float>(kThreads)},
+           ProductTile<A, C>{spans});
+}
+
+/// y = x·w + bias; `bias` may be empty.
+template <class A, class C>
+ProductSpans<A, C> matmul_spans(MatmulShape shape, std::span<const A> x, std::span<const A> w,
+                                std::span<const C> bias, std::span<C> y) {
+  TANDEM_CHECK(std::ssize(x) == shape.rows * shape.inner &&
+                   std::ssize(w) == shape.inner * shape.columns &&
+                   std::ssize(y) == shape.rows * shape.columns &&
+                   (bias.empty() || std::ssize(bias) == shape.columns),
+               x.size(), w.size(), y.size(), bias.size(), shape.rows, shape.inner, shape.columns);
+  return {.rows = shape.rows,
+          .inner = shape.inner,
+          .columns = shape.columns,
+          .a = x.data(),
+          .a_row = shape.inner,
+          .b = w.data(),
+          .b_inner = shape.columns,
+          .c = y.data(),
+          .bias = bias.empty() ? nullptr : bias.data()};
+}
+
+/// y = x·wᵀ.
+template <class A, class C>
+ProductSpans<A, C> matmul_transposed_spans(MatmulShape shape, std::span<const A> x,
+                                           std::span<const A> w, std::span<C> y) {
+  TANDEM_CHECK(std::ssize(x) == shape.rows * shape.inner &&
+                   std::ssize(w) == shape.inner * shape.columns &&
+                   std::ssize(y) == shape.rows * shape.columns,
+               x.size(), w.size(), y.size(), shape.rows, shape.inner, shape.columns);
+  return {.rows = shape.rows,
+          .inner = shape.inner,
+          .columns = shape.columns,
+          .a = x.data(),
+          .a_row = shape.inner,
+          .b = w.data(),
+          .b_inner = 1,
+          .b_column = shape.inner,
+          .c = y.data()};
+}
+
+/// dw += xᵀ·dy: the contracted dimension is `rows`.
+template <class A>
+ProductSpans<A, float> accumulate_product_spans(MatmulShape shape, std::span<const A> x,
+                                                std::span<const A> dy, std::span<float> dw) {
+  TANDEM_CHECK(std::ssize(x) == shape.rows * shape.inner &&
+                   std::ssize(dy) == shape.rows * shape.columns &&
+                   std::ssize(dw) == shape.inner * shape.columns,
+               x.size(), dy.size(), dw.size(), shape.rows, shape.inner, shape.columns);
+  return {.rows = shape.inner,
+          .inner = shape.rows,
+          .columns = shape.columns,
+          .a = x.data(),
+          .a_row = 1,
+          .a_inner = shape.inner,
+          .b = dy.data(),
+          .b_inner = shape.columns,
+          .c = dw.data(),
+          .adds = true};
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,445 @@
+#pragma once
+// Every kernel of executor/cuda, in float and in bfloat16, against the double kernels of the CPU:
+// odd shapes, outputs poisoned first, and the same bits in every run. One suite for all machines:
+// kernels_test.cpp runs it on the CPU.
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "executor/cpu/kernels.h"
+#include "executor/cuda/kernels/attention.h"
+#include "executor/cuda/kernels/column_sums.h"
+#include "executor/cuda/kernels/elementwise.h"
+#include "executor/cuda/kernels/embedding.h"
+#include "executor/cuda/kernels/loss.h"
+#include "executor/cuda/kernels/norm.h"
+#include "executor/cuda/kernels/product.h"
+#include "tests/executor/cuda/machines.h"
+
+namespace tandem::cuda::testing {
+
+template <class MachineType, class ActivationType>
+struct Setting {
+  using Machine = MachineType;
+  using Activation = ActivationType;
+};
+
+template <class Setting>
+class CudaKernels : public ::testing::Test {
+ protected:
+  using Machine = typename Setting::Machine;
+
+  void SetUp() override {
+    if (const auto why = Machine::why_absent()) GTEST_SKIP() << *why;
+  }
+
+  /// Of what is stored as `T`: float statistics of bfloat16 numbers are as good as float ones.
+  template <class T>
+  static void expect_near(const std::vector<T>& values, const std::vector<double>& expected) {
+    EXPECT_LT(relative_error(values, expected), kTolerance<T>);
+  }
+  template <class Work>
+  void run(const Work& work) const {
+    EXPECT_TRUE(same_bits_in_all_runs<Machine>(work)) << "bits differ between runs";
+  }
+
+  const cpu::Kernels<double> oracle;
+};
+
+TYPED_TEST_SUITE_P(CudaKernels);
+
+inline const std::vector<RowShape> kRowShapes{{1, 2},   {1, 37},    {3, 256},
+                                              {70, 65}, {129, 300}, {5, 1024}};
+
+inline std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+TYPED_TEST_P(CudaKernels, Elementwise) {
+  using A = typename TypeParam::Activation;
+  for (const std::int64_t size : {1, 255, 1000}) {
+    const auto a = numbers_of<A>(size, 1, 3.0), b = numbers_of<A>(size, 2);
+    std::vector<double> sum(at(size)), after(at(size)), slope(at(size));
+    this->oracle.add(widen(a), widen(b), sum);
+    this->oracle.gelu(widen(a), after);
+    this->oracle.gelu_backward(widen(a), widen(b), slope);
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto x = machine.put(a), in_place = machine.put(b), dx = machine.put(b);
+      auto filled = machine.template poisoned<A>(size), copied = machine.template poisoned<A>(size),
+           y = machine.template poisoned<A>(size);
+      fill(machine.grid(), filled.out(), 0.5);
+      copy(machine.grid(), x.in(), copied.out());
+      add(machine.grid(), x.in(), in_place.in(), in_place.out());
+      gelu(machine.grid(), x.in(), y.out());
+      gelu_backward(machine.grid(), x.in(), dx.in(), dx.out());
+      EXPECT_EQ(machine.get(filled), std::vector<A>(at(size), narrow<A>(0.5F)));
+      EXPECT_EQ(machine.get(copied), a);
+      this->expect_near(machine.get(in_place), sum);
+      this->expect_near(machine.get(y), after);
+      this->expect_near(machine.get(dx), slope);
+      outputs.keep(machine.get(y));
+      outputs.keep(machine.get(dx));
+    });
+  }
+}
+
+TYPED_TEST_P(CudaKernels, GeluFarFromZero) {
+  using A = typename TypeParam::Activation;
+  const std::vector<A> x0 = rounded<A>({-1e4F, -100.0F, 100.0F, 1e4F}),
+                       ones = rounded<A>({1, 1, 1, 1});
+  this->run([&](auto& machine, Outputs& outputs) {
+    auto x = machine.put(x0), dy = machine.put(ones);
+    auto y = machine.template poisoned<A>(4), dx = machine.template poisoned<A>(4);
+    gelu(machine.grid(), x.in(), y.out());
+    gelu_backward(machine.grid(), x.in(), dy.in(), dx.out());
+    EXPECT_EQ(widen(machine.get(y)),
+              (std::vector<double>{0, 0, to_double(x0[2]), to_double(x0[3])}));
+    EXPECT_EQ(widen(machine.get(dx)), (std::vector<double>{0, 0, 1, 1}));
+    outputs.keep(machine.get(dx));
+  });
+}
+
+// What is stored rounds, once.
+TYPED_TEST_P(CudaKernels, CopiesRoundToTheNearest) {
+  using A = typename TypeParam::Activation;
+  const std::vector<float> x0 = random_numbers<float>(700, 1);
+  this->run([&](auto& machine, Outputs& outputs) {
+    auto x = machine.put(x0);
+    auto narrowed = machine.template poisoned<A>(700);
+    auto widened = machine.template poisoned<float>(700);
+    copy(machine.grid(), x.in(), narrowed.out());
+    copy(machine.grid(), narrowed.in(), widened.out());
+    EXPECT_EQ(machine.get(narrowed), rounded<A>(x0));
+    EXPECT_EQ(widen(machine.get(widened)), widen(rounded<A>(x0)));
+    outputs.keep(machine.get(widened));
+  });
+}
+
+TYPED_TEST_P(CudaKernels, LayerNorm) {
+  using A = typename TypeParam::Activation;
+  for (const RowShape shape : kRowShapes) {
+    const std::int64_t size = shape.rows * shape.width;
+    const auto x0 = numbers_of<A>(size, 1, 3.0), gain0 = numbers_of<A>(shape.width, 2),
+               bias0 = numbers_of<A>(shape.width, 3);
+    std::vector<double> mean0(at(shape.rows)), inverse0(at(shape.rows)), y0(x0.size());
+    this->oracle.layer_norm(shape, {widen(x0), widen(gain0), widen(bias0), mean0, inverse0, y0});
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto x = machine.put(x0), gain = machine.put(gain0), bias = machine.put(bias0);
+      auto mean = machine.template poisoned<float>(shape.rows),
+           inverse = machine.template poisoned<float>(shape.rows);
+      auto y = machine.template poisoned<A>(size);
+      layer_norm(
+          machine.grid(), shape,
+          NormForwardSpans<A>{x.in(), gain.in(), bias.in(), mean.out(), inverse.out(), y.out()});
+      this->expect_near(machine.get(y), y0);
+      this->expect_near(machine.get(mean), mean0);
+      this->expect_near(machine.get(inverse), inverse0);
+      outputs.keep(machine.get(y));
+      outputs.keep(machine.get(mean));
+    });
+  }
+}
+
+TYPED_TEST_P(CudaKernels, LayerNormBackward) {
+  using A = typename TypeParam::Activation;
+  for (const RowShape shape : kRowShapes) {
+    const std::int64_t size = shape.rows * shape.width;
+    const auto x0 = numbers_of<A>(size, 1, 3.0), gain0 = numbers_of<A>(shape.width, 2),
+               dy0 = numbers_of<A>(size, 3), residual0 = numbers_of<A>(size, 4);
+    const auto mean0 = random_numbers<float>(shape.rows, 5),
+               inverse0 = random_numbers<float>(shape.rows, 6);
+    for (const bool has_residual : {true, false}) {
+      const std::vector<double> before = has_residual ? widen(residual0) : std::vector<double>{};
+      std::vector<double> dx0(x0.size());
+      this->oracle.layer_norm_backward(shape, {.x = widen(x0),
+                                               .mean = widen(mean0),
+                                               .inverse_deviation = widen(inverse0),
+                                               .gain = widen(gain0),
+                                               .dy = widen(dy0),
+                                               .residual = before,
+                                               .dx = dx0});
+      this->run([&](auto& machine, Outputs& outputs) {
+        auto x = machine.put(x0), gain = machine.put(gain0), dy = machine.put(dy0),
+             residual = machine.put(residual0);
+        auto mean = machine.put(mean0), inverse = machine.put(inverse0);
+        auto dx = machine.template poisoned<A>(size);
+        layer_norm_backward(
+            machine.grid(), shape,
+            NormBackwardSpans<A>{.x = x.in(),
+                                 .mean = mean.in(),
+                                 .inverse_deviation = inverse.in(),
+                                 .gain = gain.in(),
+                                 .dy = dy.in(),
+                                 .residual = has_residual ? residual.in() : std::span<const A>{},
+                                 .dx = dx.out()});
+        this->expect_near(machine.get(dx), dx0);
+        outputs.keep(machine.get(dx));
+      });
+    }
+  }
+}
+
+TYPED_TEST_P(CudaKernels, SumsOverRowsAddToWhatIsThere) {
+  using A = typename TypeParam::Activation;
+  for (const RowShape shape : kRowShapes) {
+    const std::int64_t size = shape.rows * shape.width;
+    const auto x0 = numbers_of<A>(size, 1, 3.0), dy0 = numbers_of<A>(size, 2);
+    const auto mean0 = random_numbers<float>(shape.rows, 3),
+               inverse0 = random_numbers<float>(shape.rows, 4),
+               start = random_numbers<float>(shape.width, 5);
+    std::vector<double> dgain0 = widen(start), dbias0 = dgain0, db0 = dgain0;
+    this->oracle.layer_norm_backward_weight(
+        shape, {widen(x0), widen(mean0), widen(inverse0), widen(dy0), dgain0, dbias0});
+    this->oracle.accumulate_rows(shape, widen(dy0), db0);
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto x = machine.put(x0), dy = machine.put(dy0);
+      auto mean = machine.put(mean0), inverse = machine.put(inverse0);
+      auto dgain = machine.put(start), dbias = machine.put(start), db = machine.put(start);
+      layer_norm_backward_weight(machine.grid(), shape,
+                                 NormBackwardWeightSpans<A>{x.in(), mean.in(), inverse.in(),
+                                                            dy.in(), dgain.out(), dbias.out()});
+      accumulate_rows(machine.grid(), shape, dy.in(), db.out());
+      // Sums of float numbers of the size of one: those that cancel keep their terms' error.
+      for (std::size_t i = 0; i < start.size(); ++i) {
+        const double tolerance = 1e-6 * static_cast<double>(shape.rows + 4);
+        EXPECT_NEAR(to_double(machine.get(dgain)[i]), dgain0[i], 30 * tolerance);
+        EXPECT_NEAR(to_double(machine.get(dbias)[i]), dbias0[i], tolerance);
+      }
+      EXPECT_EQ(machine.get(dbias), machine.get(db));
+      this->expect_near(machine.get(dgain), dgain0);
+      this->expect_near(machine.get(db), db0);
+      outputs.keep(machine.get(dgain));
+      outputs.keep(machine.get(db));
+    });
+  }
+}
+
+inline const std::vector<AttentionShape> kAttentionShapes{
+    {.batch = 1, .sequence = 1, .heads = 1, .width = 1},
+    {.batch = 2, .sequence = 5, .heads = 3, .width = 21},
+    {.batch = 2, .sequence = 65, .heads = 2, .width = 128},
+    {.batch = 1, .sequence = 300, .heads = 1, .width = 128},
+    {.batch = 1, .sequence = 7, .heads = 1, .width = 320},
+    {.batch = 1, .sequence = 1024, .heads = 1, .width = 8}};
+
+TYPED_TEST_P(CudaKernels, Attention) {
+  using A = typename TypeParam::Activation;
+  for (const AttentionShape& shape : kAttentionShapes) {
+    const std::int64_t rows = shape.batch * shape.sequence, sums = rows * shape.heads;
+    const auto qkv0 = numbers_of<A>(3 * rows * shape.width, 1),
+               dy0 = numbers_of<A>(rows * shape.width, 2);
+    std::vector<double> log_sum0(at(sums)), y0(dy0.size()), dqkv0(qkv0.size());
+    this->oracle.attention(shape, {widen(qkv0), log_sum0, y0});
+    this->oracle.attention_backward(shape, {widen(qkv0), log_sum0, y0, widen(dy0), dqkv0});
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto qkv = machine.put(qkv0), dy = machine.put(dy0);
+      auto log_sum = machine.template poisoned<float>(sums);
+      auto y = machine.template poisoned<A>(rows * shape.width),
+           dqkv = machine.template poisoned<A>(3 * rows * shape.width);
+      attention(machine.grid(), shape, AttentionForwardSpans<A>{qkv.in(), log_sum.out(), y.out()});
+      attention_backward(
+          machine.grid(), shape,
+          AttentionBackwardSpans<A>{qkv.in(), log_sum.in(), y.in(), dy.in(), dqkv.out()});
+      this->expect_near(machine.get(y), y0);
+      EXPECT_LT(relative_error(machine.get(log_sum), log_sum0), 1e-5);
+      this->expect_near(machine.get(dqkv), dqkv0);
+      outputs.keep(machine.get(y));
+      outputs.keep(machine.get(dqkv));
+    });
+  }
+}
+
+TYPED_TEST_P(CudaKernels, AttentionSurvivesHugeScores) {
+  using A = typename TypeParam::Activation;
+  const AttentionShape shape{.batch = 1, .sequence = 9, .heads = 1, .width = 4};
+  const auto qkv0 = numbers_of<A>(9 * 12, 1, 100.0);
+  std::vector<double> log_sum0(9), y0(36);
+  this->oracle.attention(shape, {widen(qkv0), log_sum0, y0});
+  this->run([&](auto& machine, Outputs& outputs) {
+    auto qkv = machine.put(qkv0);
+    auto log_sum = machine.template poisoned<float>(9);
+    auto y = machine.template poisoned<A>(36);
+    attention(machine.grid(), shape, AttentionForwardSpans<A>{qkv.in(), log_sum.out(), y.out()});
+    EXPECT_LT(relative_error(machine.get(y), y0), 1e-2);
+    outputs.keep(machine.get(y));
+  });
+}
+
+TYPED_TEST_P(CudaKernels, Embedding) {
+  using A = typename TypeParam::Activation;
+  for (const std::int64_t width : {1, 48, 300}) {
+    const AttentionShape shape{.batch = 3, .sequence = 40, .heads = 1, .width = width};
+    const std::int64_t vocabulary = 7, rows = 120;
+    std::vector<std::int32_t> ids(at(rows));
+    // Token 6 never comes.
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      ids[i] = static_cast<std::int32_t>(random_bits(1, 2, i) % 6);
+    const auto table0 = numbers_of<A>(vocabulary * width, 1),
+               positions0 = numbers_of<A>(40 * width, 2), dy0 = numbers_of<A>(rows * width, 3);
+    const auto start = random_numbers<float>(vocabulary * width, 4),
+               begin = random_numbers<float>(40 * width, 5);
+    std::vector<double> kept0(at(rows)), y0(dy0.size());
+    this->oracle.keep_tokens(ids, kept0);
+    this->oracle.embed(shape, kept0, widen(table0), widen(positions0), y0);
+    // In the same order: the same bits.
+    std::vector<float> dy_float, kept_float(kept0.begin(), kept0.end()), dtable0 = start,
+                                                                         dpositions0 = begin;
+    for (const A value : dy0) dy_float.push_back(to_float(value));
+    cpu::Kernels<float>(cpu::gemm<float>)
+        .embed_backward(shape, kept_float, dy_float, dtable0, dpositions0);
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto tokens = machine.put(ids);
+      auto kept = machine.template poisoned<float>(rows);
+      auto table = machine.put(table0), positions = machine.put(positions0), dy = machine.put(dy0);
+      auto y = machine.template poisoned<A>(rows * width);
+      auto dtable = machine.put(start), dpositions = machine.put(begin);
+      keep_tokens(machine.grid(), tokens.in(), kept.out());
+      embed(machine.grid(), shape, kept.in(), table.in(), positions.in(), y.out());
+      embed_backward(machine.grid(), shape, kept.in(), dy.in(), dtable.out(), dpositions.out());
+      EXPECT_EQ(machine.get(kept), kept_float);
+      this->expect_near(machine.get(y), y0);
+      EXPECT_EQ(machine.get(dtable), dtable0);
+      EXPECT_EQ(machine.get(dpositions), dpositions0);
+      outputs.keep(machine.get(y));
+      outputs.keep(machine.get(dtable));
+    });
+  }
+}
+
+TYPED_TEST_P(CudaKernels, TokensThatTheTableDoesNotHaveShow) {
+  using A = typename TypeParam::Activation;
+  const AttentionShape shape{.batch = 1, .sequence = 3, .heads = 1, .width = 1};
+  this->run([&](auto& machine, Outputs& outputs) {
+    auto kept = machine.put(std::vector<float>{1, 2, -1});
+    auto table = machine.put(rounded<A>({5, 6})), positions = machine.put(rounded<A>({1, 1, 1}));
+    auto y = machine.template poisoned<A>(3);
+    auto dtable = machine.put(std::vector<float>{0, 0}),
+         dpositions = machine.put(std::vector<float>{0, 0, 0});
+    embed(machine.grid(), shape, kept.in(), table.in(), positions.in(), y.out());
+    embed_backward(machine.grid(), shape, kept.in(), positions.in(), dtable.out(),
+                   dpositions.out());
+    const auto got = widen(machine.get(y));
+    EXPECT_EQ(got[0], 7.0);
+    EXPECT_TRUE(std::isnan(got[1]) && std::isnan(got[2]));
+    EXPECT_EQ(machine.get(dtable), (std::vector<float>{0, 1}));
+    outputs.keep(machine.get(dtable));
+  });
+}
+
+TYPED_TEST_P(CudaKernels, CrossEntropy) {
+  using A = typename TypeParam::Activation;
+  for (const RowShape shape : kRowShapes) {
+    const auto logits0 = numbers_of<A>(shape.rows * shape.width, 1, 3.0);
+    std::vector<std::int32_t> targets0;
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      targets0.push_back(static_cast<std::int32_t>((row * 31 + 5) % shape.width));
+    }
+    std::vector<double> gradient0 = widen(logits0);
+    const double loss0 = this->oracle.cross_entropy(shape, targets0, 0.125, gradient0);
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto logits = machine.put(logits0), unasked = machine.put(logits0);
+      auto targets = machine.put(targets0);
+      auto loss = machine.template poisoned<double>(1);
+      cross_entropy(machine.grid(), shape, targets.in(), 0.125, logits.out(), loss.out().data());
+      cross_entropy(machine.grid(), shape, targets.in(), 0.125, unasked.out(), nullptr);
+      EXPECT_NEAR(machine.get(loss)[0], loss0, 1e-5 * loss0);
+      this->expect_near(machine.get(logits), gradient0);
+      EXPECT_EQ(machine.get(unasked), machine.get(logits));
+      outputs.keep(machine.get(logits));
+      outputs.keep(machine.get(loss));
+    });
+  }
+}
+
+TYPED_TEST_P(CudaKernels, CrossEntropySurvivesHugeLogitsAndShowsAWrongTarget) {
+  using A = typename TypeParam::Activation;
+  this->run([&](auto& machine, Outputs& outputs) {
+    auto logits = machine.put(rounded<A>({8192.0F, -8192.0F, 0.0F}));
+    auto wrong = machine.put(rounded<A>({1.0F, 2.0F, 3.0F}));
+    auto one = machine.put(std::vector<std::int32_t>{1}),
+         three = machine.put(std::vector<std::int32_t>{3});
+    auto loss = machine.template poisoned<double>(1),
+         no_loss = machine.put(std::vector<double>{1.0});
+    cross_entropy(machine.grid(), {.rows = 1, .width = 3}, one.in(), 1.0, logits.out(),
+                  loss.out().data());
+    cross_entropy(machine.grid(), {.rows = 1, .width = 3}, three.in(), 1.0, wrong.out(),
+                  no_loss.out().data());
+    EXPECT_EQ(machine.get(loss)[0], 16384.0);
+    EXPECT_EQ(widen(machine.get(logits)), (std::vector<double>{1, -1, 0}));
+    EXPECT_TRUE(std::isnan(machine.get(no_loss)[0]));
+    outputs.keep(machine.get(logits));
+  });
+}
+
+TYPED_TEST_P(CudaKernels, SquaredErrorAndSumOfSquares) {
+  using A = typename TypeParam::Activation;
+  for (const std::int64_t rows : {1, 3, 16384, 50001}) {
+    const auto y0 = numbers_of<A>(rows, 1), expected0 = numbers_of<A>(rows, 2);
+    std::vector<double> gradient0(y0.size());
+    const RowShape shape{.rows = rows, .width = 1};
+    const double loss0 =
+        this->oracle.squared_error(shape, widen(y0), widen(expected0), 0.5, gradient0);
+    const double squares0 = 9.0 * this->oracle.sum_of_squares(widen(y0));
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto y = machine.put(y0), expected = machine.put(expected0);
+      auto gradient = machine.template poisoned<A>(rows);
+      auto results = machine.template poisoned<double>(2);
+      squared_error(machine.grid(), shape, y.in(), expected.in(), 0.5, gradient.out(),
+                    results.out().data());
+      sum_of_squares(machine.grid(), y.in(), 9.0, results.out().data() + 1);
+      EXPECT_NEAR(machine.get(results)[0], loss0, 1e-6 * loss0);
+      EXPECT_NEAR(machine.get(results)[1], squares0, 1e-12 * squares0);
+      this->expect_near(machine.get(gradient), gradient0);
+      outputs.keep(machine.get(gradient));
+      outputs.keep(machine.get(results));
+    });
+  }
+}
+
+inline const std::vector<MatmulShape> kProductShapes{
+    {1, 1, 1}, {5, 3, 7}, {16, 16, 16}, {33, 70, 18}, {64, 129, 40}};
+
+TYPED_TEST_P(CudaKernels, PlainProducts) {
+  using A = typename TypeParam::Activation;
+  for (const MatmulShape shape : kProductShapes) {
+    const auto x0 = numbers_of<A>(shape.rows * shape.inner, 1),
+               w0 = numbers_of<A>(shape.inner * shape.columns, 2),
+               bias0 = numbers_of<A>(shape.columns, 3),
+               dy0 = numbers_of<A>(shape.rows * shape.columns, 4);
+    const auto start = random_numbers<float>(shape.inner * shape.columns, 5);
+    std::vector<double> y0(dy0.size()), z0 = y0, t0 = y0, dw0 = widen(start);
+    this->oracle.matmul(shape, widen(x0), widen(w0), widen(bias0), y0);
+    this->oracle.matmul(shape, widen(x0), widen(w0), {}, z0);
+    this->oracle.matmul_transposed(shape, widen(x0), widen(w0), t0);
+    this->oracle.accumulate_product(shape, widen(x0), widen(dy0), dw0);
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto x = machine.put(x0), w = machine.put(w0), bias = machine.put(bias0),
+           dy = machine.put(dy0);
+      const std::int64_t size = shape.rows * shape.columns;
+      auto y = machine.template poisoned<A>(size), z = machine.template poisoned<A>(size),
+           t = machine.template poisoned<A>(size);
+      auto dw = machine.put(start);
+      product(machine.grid(), matmul_spans(shape, x.in(), w.in(), bias.in(), y.out()));
+      product(machine.grid(), matmul_spans(shape, x.in(), w.in(), std::span<const A>{}, z.out()));
+      product(machine.grid(), matmul_transposed_spans(shape, x.in(), w.in(), t.out()));
+      product(machine.grid(), accumulate_product_spans(shape, x.in(), dy.in(), dw.out()));
+      this->expect_near(machine.get(y), y0);
+      this->expect_near(machine.get(z), z0);
+      this->expect_near(machine.get(t), t0);
+      this->expect_near(machine.get(dw), dw0);
+      outputs.keep(machine.get(y));
+      outputs.keep(machine.get(dw));
+    });
+  }
+}
+
+REGISTER_TYPED_TEST_SUITE_P(CudaKernels, Elementwise, GeluFarFromZero, CopiesRoundToTheNearest,
+                            LayerNorm, LayerNormBackward, SumsOverRowsAddToWhatIsThere, Attention,
+                            AttentionSurvivesHugeScores, Embedding,
+                            TokensThatTheTableDoesNotHaveShow, CrossEntropy,
+                            CrossEntropySurvivesHugeLogitsAndShowsAWrongTarget,
+                            SquaredErrorAndSumOfSquares, PlainProducts);
+
+}  // namespace tandem::cuda::testing
