@@ -7,25 +7,16 @@
 
 namespace tandem {
 
-namespace {
-
-constexpr std::array<Duration StageTimes::*, 6> kTimes{
-    &StageTimes::forward,        &StageTimes::recompute,       &StageTimes::backward,
-    &StageTimes::backward_input, &StageTimes::backward_weight, &StageTimes::update};
-
-}  // namespace
-
 LayerTimes::LayerTimes(const Profile& profile, const ModelSpec& model, std::int32_t microbatch_size,
                        Recompute recompute)
     : overhead_(profile.instruction_overhead) {
-  std::vector<LayerRange> single;
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
-  for (std::int32_t layer = 0; layer < layers; ++layer) single.push_back({layer, layer + 1});
-  const StageCosts costs = costs_from_profile(profile, model, single, microbatch_size, recompute);
+  const StageCosts costs =
+      costs_from_profile(profile, model, {{0, layers}}, microbatch_size, recompute);
   sums_.emplace_back();
-  for (const StageTimes& times : costs.parts) {
+  for (const StageTimes& times : costs.layers) {
     StageTimes sum = sums_.back();
-    for (const auto member : kTimes) sum.*member += times.*member - overhead_;
+    for (const auto member : kOpTimes) sum.*member += times.*member;
     sums_.push_back(sum);
   }
 }
@@ -33,7 +24,7 @@ LayerTimes::LayerTimes(const Profile& profile, const ModelSpec& model, std::int3
 StageTimes LayerTimes::of(LayerRange range) const {
   const StageTimes& before = sums_[static_cast<std::size_t>(range.first)];
   StageTimes times = sums_[static_cast<std::size_t>(range.last)];
-  for (const auto member : kTimes) times.*member += overhead_ - before.*member;
+  for (const auto member : kOpTimes) times.*member += overhead_ - before.*member;
   return times;
 }
 

@@ -1,40 +1,13 @@
 #include "simulator/sensitivity.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "core/check.h"
-#include "simulator/critical_graph.h"
 
 namespace tandem {
 
 namespace {
-
-/// Of one resource after the other: the least of its times, and of their negatives.
-std::vector<Sensitivity> of_all(
-    const Program& program, const CostTable& costs, const CriticalGraph& graph,
-    const std::function<CriticalTime(const std::vector<std::int64_t>&)>& least) {
-  std::vector<Sensitivity> rows;
-  std::vector<std::int64_t> weights(costs.size());
-  for (const Resource& resource : resources(program)) {
-    bool present = false;
-    for (const CostId cost : ids(costs)) {
-      const bool used = uses(resource, program.cost_keys()[cost]) && costs[cost].count() > 0;
-      weights[index(cost)] = used ? costs[cost].count() : 0;
-      present = present || (used && graph.has(cost));
-    }
-    Sensitivity row{.resource = resource, .least = {}, .most = {}};
-    if (present) {
-      row.least = least(weights);
-      for (std::int64_t& weight : weights) weight = -weight;
-      row.most = least(weights);
-      row.most.time = -row.most.time;
-    }
-    rows.push_back(row);
-  }
-  return rows;
-}
 
 /// A cycle of the endless run, once it is steady.
 Timeline recorded_cycle(const Program& program, const CostTable& costs,
@@ -53,30 +26,80 @@ Timeline recorded_cycle(const Program& program, const CostTable& costs,
 
 }  // namespace
 
-std::vector<Sensitivity> makespan_sensitivity(const Program& program, const CostTable& costs,
-                                              std::int64_t batches) {
+CriticalPaths CriticalPaths::of_run(const Program& program, const CostTable& costs,
+                                    std::int64_t batches) {
   check_traceable(program, "a run", batches);
   Timeline timeline;
   SimulatedMachine machine(program, costs, &timeline);
   run(program, program.order(), batches, machine);
   Duration makespan{};
   for (const DeviceTally& tally : machine.tallies()) makespan = std::max(makespan, tally.last_end);
-  const auto graph = CriticalGraph::paths(program, TightGraph(program, timeline), makespan);
-  return of_all(program, costs, graph, [&](const std::vector<std::int64_t>& weights) {
-    return CriticalTime{Duration(graph.least_on_a_path(weights)), 1};
-  });
+  return {program, costs, CriticalGraph::paths(program, TightGraph(program, timeline), makespan),
+          std::nullopt};
 }
 
-std::vector<Sensitivity> period_sensitivity(const Program& program, const CostTable& costs,
+CriticalPaths CriticalPaths::of_endless_run(const Program& program, const CostTable& costs,
                                             const SimulationResult& result) {
   TANDEM_CHECK(result.exact_cycle);
   check_traceable(program, "a cycle", result.cycle_batches);
   const Timeline timeline = recorded_cycle(program, costs, result);
-  const auto graph = CriticalGraph::circuits(program, TightGraph(program, timeline, result.cycle));
-  return of_all(program, costs, graph, [&](const std::vector<std::int64_t>& weights) {
-    const CriticalGraph::Least least = graph.least_on_a_circuit(weights, result.cycle);
-    return CriticalTime{Duration(least.time), least.cycles * result.cycle_batches};
-  });
+  return {program, costs,
+          CriticalGraph::circuits(program, TightGraph(program, timeline, result.cycle)),
+          Cycle{result.cycle, result.cycle_batches}};
+}
+
+CriticalTime CriticalPaths::least_of(const std::vector<std::int64_t>& weights) const {
+  if (!cycle_) return {Duration(graph_.least_on_a_path(weights)), 1};
+  const CriticalGraph::Least least = graph_.least_on_a_circuit(weights, cycle_->time);
+  return {Duration(least.time), least.cycles * cycle_->batches};
+}
+
+CriticalShare CriticalPaths::spent_on(const CostTable& share) const {
+  std::vector<std::int64_t> weights;
+  bool present = false;
+  for (const CostId cost : ids(share)) {
+    weights.push_back(share[cost].count());
+    present = present || (weights.back() > 0 && graph_.has(cost));
+  }
+  CriticalShare spent;
+  if (!present) return spent;
+  spent.least = least_of(weights);
+  for (std::int64_t& weight : weights) weight = -weight;
+  spent.most = least_of(weights);
+  spent.most.time = -spent.most.time;
+  return spent;
+}
+
+std::vector<Sensitivity> CriticalPaths::spent_on_resources() const {
+  std::vector<Sensitivity> rows;
+  for (const Resource& resource : resources(*program_)) {
+    CostTable share(costs_->size());
+    for (const CostId cost : ids(share)) {
+      if (uses(resource, program_->cost_keys()[cost])) share[cost] = (*costs_)[cost];
+    }
+    rows.push_back({spent_on(share), resource});
+  }
+  return rows;
+}
+
+CriticalShare CriticalPaths::spent_on(const LayerShares& shares,
+                                      const std::vector<std::size_t>& layers) const {
+  return spent_on(priced_share(*program_, *costs_, shares, layers));
+}
+
+std::vector<CriticalShare> CriticalPaths::spent_on_layers(const LayerShares& shares) const {
+  const std::vector<PartId> parts = parts_of_layers(shares);
+  std::vector<CriticalShare> rows;
+  std::vector<std::size_t> distinct;  // of the part at hand: layers that take the same are alike
+  for (std::size_t layer = 0; layer < parts.size(); ++layer) {
+    if (layer > 0 && parts[layer] != parts[layer - 1]) distinct.clear();
+    const auto alike = std::ranges::find_if(
+        distinct, [&](std::size_t other) { return shares.layers[other] == shares.layers[layer]; });
+    const bool first = alike == distinct.end();
+    rows.push_back(first ? spent_on(shares, {layer}) : rows[*alike]);
+    if (first) distinct.push_back(layer);
+  }
+  return rows;
 }
 
 std::vector<Sensitivity> bottlenecks(const std::vector<Sensitivity>& rows) {
@@ -117,9 +140,11 @@ std::optional<NextBottleneck> next_bottleneck(const Program& program, const Cost
   if (follows(1.0)) return std::nullopt;
   double on = 0.0, off = 1.0;
   while (off - on > kClose) (follows((on + off) / 2) ? on : off) = (on + off) / 2;
-  const SimulationResult beyond = simulate(program, faster(off), {});
+  const CostTable fast = faster(off);
+  const SimulationResult beyond = simulate(program, fast, {});
   if (!beyond.exact_cycle) return std::nullopt;
-  for (const Sensitivity& row : bottlenecks(period_sensitivity(program, faster(off), beyond))) {
+  const auto paths = CriticalPaths::of_endless_run(program, fast, beyond);
+  for (const Sensitivity& row : bottlenecks(paths.spent_on_resources())) {
     if (row.resource != bottleneck.resource) return NextBottleneck{row.resource, off};
   }
   return std::nullopt;

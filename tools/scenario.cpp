@@ -218,6 +218,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
   for (const StageId stage : ids(prepared.bytes))
     (*scenario.stash)[stage] = prepared.bytes[stage][SlotKind::stash];
   scenario.costs = price(scenario.program, cost_model(scenario.program.placement(), costs));
+  scenario.layers = layer_shares(plan, costs);
   scenario.config = {{"plan", path},
                      {"model", plan.model.name},
                      {"schedule", plan.schedule},
@@ -265,6 +266,7 @@ Scenario from_cluster(const Options& options, TransferLanes lanes) {
   for (const StageId stage : ids(made.bytes))
     (*scenario.stash)[stage] = made.bytes[stage][SlotKind::stash];
   scenario.costs = price(scenario.program, cost_model(made.schedule.placement, made.costs));
+  scenario.layers = layer_shares(plan, made.costs);
   scenario.config.update(as_json(schedule_request(plan)));
   if (setup.contention) {
     const ClusterLayout layout(setup.cluster, plan.width, plan.depth, setup.order,

@@ -9,6 +9,7 @@
 #include "core/cost.h"
 #include "core/memory.h"
 #include "core/schedule.h"
+#include "simulator/cost/layer_shares.h"
 #include "simulator/network.h"
 #include "simulator/simulate.h"
 #include "tools/json_output.h"
@@ -40,9 +41,10 @@ struct Scenario {
   // where only activations are given, in bytes; where `memory` is there, one of them is.
   std::optional<Table<StageId, Bytes>> stash;
   std::optional<Table<StageId, HeldActivation>> held = {};
-  std::optional<OrderSearch> search;    // of the schedule `search`
-  std::optional<ClusterUse> use = {};   // of a model on a cluster
-  std::optional<Network> network = {};  // with --contention: what shares links
+  std::optional<OrderSearch> search;       // of the schedule `search`
+  std::optional<ClusterUse> use = {};      // of a model on a cluster
+  std::optional<Network> network = {};     // with --contention: what shares links
+  std::optional<LayerShares> layers = {};  // where prices are those of a model's layers
   std::vector<std::string> warnings = {};
   Json config, assumptions;
 };

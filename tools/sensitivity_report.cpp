@@ -59,13 +59,32 @@ std::string signed_percent(double value) {
 }
 
 /// What 1 % faster gains, and 1 % slower loses.
-std::string text_of(const Sensitivity& row, double whole_s) {
+std::string text_of(const CriticalShare& row, double whole_s) {
   return signed_percent(-percent(row.least, whole_s)) + " " +
          signed_percent(percent(row.most, whole_s));
 }
 
-Json as_json(const Sensitivity& row) {
-  return {{"least", row.least.seconds_a_batch()}, {"most", row.most.seconds_a_batch()}};
+/// A row of what a run and a batch of its endless run gain and lose; nothing where both are none.
+bool print_row(const std::string& name, const CriticalShare* batch, const CriticalShare& run,
+               const SimulationResult& result) {
+  if (run.most.time.count() == 0 && (batch == nullptr || batch->most.time.count() == 0))
+    return false;
+  fmt::print("{:<28} {:<23}  {}\n", name,
+             batch == nullptr ? "" : text_of(*batch, result.period_s()),
+             text_of(run, to_seconds(result.makespan)));
+  return true;
+}
+
+void print_layers(const LayerGains& gains, const SimulationResult& result) {
+  const auto print = [&](const std::string& name, const LayerGain& gain) {
+    print_row(name, gain.period ? &*gain.period : nullptr, gain.makespan, result);
+  };
+  fmt::print("\n");
+  for (const LayerGain& gain : gains.alike) {
+    if (gain.layers.size() > 1) print("all " + name(gains, gain), gain);
+  }
+  for (const LayerGain& gain : gains.most) print(name(gains, gain), gain);
+  if (gains.rest) print(fmt::format("the other {} layers", gains.rest->layers.size()), *gains.rest);
 }
 
 }  // namespace
@@ -77,11 +96,15 @@ Sensitivities sensitivities_of(const Scenario& scenario, const SimulationResult&
         "--sensitivity and --contention: where links are shared, an op that takes longer changes "
         "what others take, and critical paths say nothing exact");
   }
-  Sensitivities all{.period = {},
-                    .makespan = makespan_sensitivity(scenario.program, scenario.costs, batches),
-                    .next = {}};
-  if (!result.exact_cycle) return all;
-  all.period = period_sensitivity(scenario.program, scenario.costs, result);
+  const auto run = CriticalPaths::of_run(scenario.program, scenario.costs, batches);
+  std::optional<CriticalPaths> endless;
+  if (result.exact_cycle)
+    endless = CriticalPaths::of_endless_run(scenario.program, scenario.costs, result);
+  Sensitivities all{.period = {}, .makespan = run.spent_on_resources()};
+  if (scenario.layers)
+    all.layers = layer_gains(*scenario.layers, endless ? &*endless : nullptr, run);
+  if (!endless) return all;
+  all.period = endless->spent_on_resources();
   const std::vector<Sensitivity> rows = bottlenecks(*all.period);
   const bool alone =
       !rows.empty() && is_on_all(rows[0]) && (rows.size() == 1 || !is_on_all(rows[1]));
@@ -99,15 +122,10 @@ void print_sensitivity(const Sensitivities& all, const SimulationResult& result)
   for (std::size_t i = 0; i < all.makespan.size(); ++i) {
     const Sensitivity& run = all.makespan[i];
     const Sensitivity* const batch = all.period ? &(*all.period)[i] : nullptr;
-    if (run.most.time.count() == 0 && (batch == nullptr || batch->most.time.count() == 0)) {
-      ++left_out;
-      continue;
-    }
-    fmt::print("{:<28} {:<23}  {}\n", name(run.resource),
-               batch == nullptr ? "" : text_of(*batch, result.period_s()),
-               text_of(run, makespan_s));
+    if (!print_row(name(run.resource), batch, run, result)) ++left_out;
   }
   if (left_out > 0) fmt::print("{} more are on no critical path\n", left_out);
+  if (all.layers) print_layers(*all.layers, result);
 }
 
 Json sensitivity_json(const Sensitivities& all) {
@@ -126,7 +144,9 @@ Json sensitivity_json(const Sensitivities& all) {
   return {{"bottleneck", nth(0)},
           {"next", all.next ? Json(name(all.next->resource)) : nth(1)},
           {"next_once_less", all.next ? Json(all.next->from) : Json()},
-          {"rows", std::move(rows)}};
+          {"rows", std::move(rows)},
+          {"layers", all.layers ? layers_json(*all.layers) : Json()},
+          {"layer_kinds", all.layers ? kinds_json(*all.layers) : Json()}};
 }
 
 }  // namespace tandem::tools

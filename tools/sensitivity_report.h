@@ -1,12 +1,13 @@
 #pragma once
-// What --sensitivity says: the bottleneck and the next one, and what each device, link and kind of
-// op would gain if it were faster.
+// What --sensitivity says: the bottleneck and the next one, and what each device, link, kind of op
+// and layer would gain if it were faster.
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "simulator/sensitivity.h"
+#include "tools/layer_gains.h"
 #include "tools/scenario.h"
 
 namespace tandem::tools {
@@ -15,6 +16,7 @@ struct Sensitivities {
   std::optional<std::vector<Sensitivity>> period;  // absent: no repetition was seen
   std::vector<Sensitivity> makespan;
   std::optional<NextBottleneck> next = {};  // where only one resource gains anything
+  std::optional<LayerGains> layers = {};    // where a model's are known
 };
 
 /// Throws InputError where critical paths say nothing exact, or are too long to follow.

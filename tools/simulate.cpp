@@ -60,7 +60,7 @@ int run_simulate(const Arguments& arguments) {
              "write timeline, memory, table and what-ifs as a page (.html), or as a picture (.svg)")
       .flag("picture", "draw the timeline")
       .flag("sensitivity",
-            "name the bottleneck, and what 1 % faster devices, links and ops would gain");
+            "name the bottleneck, and what 1 % faster devices, links, ops and layers would gain");
   add_uncertainty_options(options);
   options.parse(arguments);
   keep_freed_memory();

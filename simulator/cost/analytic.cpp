@@ -236,10 +236,6 @@ StageTimes layer_times(const Kernels& kernels, LayerKind kind, Duration tensor_s
   return times;
 }
 
-constexpr std::array<Duration StageTimes::*, 6> kTimes{
-    &StageTimes::forward,        &StageTimes::recompute,       &StageTimes::backward,
-    &StageTimes::backward_input, &StageTimes::backward_weight, &StageTimes::update};
-
 }  // namespace
 
 AnalyticAssumptions calibrated(AnalyticAssumptions assumptions, const Calibration& calibration) {
@@ -269,7 +265,7 @@ AnalyticLayers::AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_s
           kind, tensor_sum, overheads_of(assumptions));
     }
     StageTimes sum = sums_.back();
-    for (const auto member : kTimes) sum.*member += (*times).*member;
+    for (const auto member : kOpTimes) sum.*member += (*times).*member;
     sums_.push_back(sum);
   }
 }
@@ -277,7 +273,7 @@ AnalyticLayers::AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_s
 StageTimes AnalyticLayers::of(LayerRange range) const {
   const StageTimes& before = sums_[static_cast<std::size_t>(range.first)];
   StageTimes times = sums_[static_cast<std::size_t>(range.last)];
-  for (const auto member : kTimes) times.*member -= before.*member;
+  for (const auto member : kOpTimes) times.*member -= before.*member;
   return times;
 }
 

@@ -245,13 +245,14 @@ ClusterLayers::ClusterLayers(const Plan& plan, const ClusterLayout& layout,
   }
 }
 
-StageTimes ClusterLayers::of(DeviceId device, LayerRange range) const {
-  StageTimes slowest;
-  for (const std::size_t kind : of_device_[device]) {
-    const StageTimes times = kinds_[kind].of(range);
-    if (times.forward + times.backward > slowest.forward + slowest.backward) slowest = times;
-  }
-  return slowest;
+static Duration forward_and_backward(const StageTimes& times) {
+  return times.forward + times.backward;
+}
+
+const AnalyticLayers& ClusterLayers::slowest(DeviceId device, LayerRange range) const {
+  return kinds_[*std::ranges::max_element(of_device_[device], {}, [&](std::size_t kind) {
+    return forward_and_backward(kinds_[kind].of(range));
+  })];
 }
 
 namespace {
@@ -301,19 +302,31 @@ class Pricing {
     }
   }
 
+  /// On the slowest of the devices that hold it.
+  const AnalyticLayers& slowest_layers(PartId part, LayerRange range) const {
+    const std::vector<StageId> replicas = placement_.replicas_of(part);
+    const auto slowest = [&](StageId stage) -> const AnalyticLayers& {
+      return layers_.slowest(placement_.device[stage], range);
+    };
+    return slowest(*std::ranges::max_element(replicas, {}, [&](StageId stage) {
+      return forward_and_backward(slowest(stage).of(range));
+    }));
+  }
+
   void price_stages() {
     const std::int32_t shards = optimizer_shards(plan_, assumptions_);
     for (const PartId part : all_ids<PartId>(placement_.parts())) {
       const LayerRange range = plan_.stages[index(part)];
-      StageTimes slowest;
-      for (const StageId stage : placement_.replicas_of(part)) {
-        const StageTimes times = layers_.of(placement_.device[stage], range);
-        if (times.forward + times.backward > slowest.forward + slowest.backward) slowest = times;
-      }
+      const AnalyticLayers& layers = slowest_layers(part, range);
+      StageTimes slowest = layers.of(range);
       // Stages of one device share what it does for a batch.
       const std::int64_t stages =
           (std::ssize(placement_.device) + placement_.devices - 1) / placement_.devices;
       slowest.update /= shards;
+      for (std::int32_t layer = range.first; layer < range.last; ++layer) {
+        costs_.layers.push_back(layers.of({layer, layer + 1}));
+        costs_.layers.back().update /= shards;
+      }
       slowest.update += overhead(assumptions_, &Calibration::batch_s) / stages;
       bytes_.push_back(analytic_stage_bytes(plan_.model, range, plan_.microbatch_size,
                                             plan_.optimizer, plan_.recompute, assumptions_));

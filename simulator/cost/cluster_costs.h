@@ -82,8 +82,11 @@ class ClusterLayers {
  public:
   ClusterLayers(const Plan& plan, const ClusterLayout& layout,
                 const AnalyticAssumptions& assumptions);
-  /// On the slowest of the devices.
-  StageTimes of(DeviceId device, LayerRange range) const;
+  /// Layers as the slowest of the devices that stand for it computes them: slowest for that range.
+  const AnalyticLayers& slowest(DeviceId device, LayerRange range) const;
+  StageTimes of(DeviceId device, LayerRange range) const {
+    return slowest(device, range).of(range);
+  }
   /// To sum a boundary's values over those that share its layers.
   Duration tensor_sum(DeviceId device) const { return tensor_sums_[index(device)]; }
 

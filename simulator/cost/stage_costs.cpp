@@ -145,6 +145,16 @@ LayerCost find_cost(const Profile& profile, LayerKind kind, std::int32_t microba
   return between;
 }
 
+StageTimes layer_times(const LayerCost& cost, Recompute recompute) {
+  const Duration again = recompute == Recompute::selective ? cost.selective_recompute : Duration{};
+  return {.forward = cost.forward,
+          .recompute = cost.forward,
+          .backward = cost.backward + again,
+          .backward_input = cost.backward_input + again,
+          .backward_weight = cost.backward_weight,
+          .update = cost.update};
+}
+
 /// Time for `bytes`: measured, or on the line through the two sizes nearest to it.
 Duration transfer_time(const Profile& profile, Bytes bytes) {
   if (profile.transfers.empty()) throw InputError("the profile has no transfers");
@@ -213,21 +223,13 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
   for (std::size_t part = 0; part < stages.size(); ++part) {
     const LayerRange& range = stages[part];
     StageTimes times;
-    const Duration overhead = profile.instruction_overhead;
-    times.forward = times.backward = times.backward_input = times.backward_weight = times.update =
-        overhead;
+    for (const auto time : kOpTimes) times.*time = profile.instruction_overhead;
     for (std::int32_t layer = range.first; layer < range.last; ++layer) {
-      const LayerCost cost =
-          find_cost(profile, layers[static_cast<std::size_t>(layer)], microbatch_size);
-      const Duration again =
-          recompute == Recompute::selective ? cost.selective_recompute : Duration{};
-      times.forward += cost.forward;
-      times.backward += cost.backward + again;
-      times.backward_input += cost.backward_input + again;
-      times.backward_weight += cost.backward_weight;
-      times.update += cost.update;
+      const LayerKind kind = layers[static_cast<std::size_t>(layer)];
+      const StageTimes one = layer_times(find_cost(profile, kind, microbatch_size), recompute);
+      for (const auto time : kOpTimes) times.*time += one.*time;
+      costs.layers.push_back(one);
     }
-    times.recompute = times.forward;
     times.move = transfer_time(profile, stash_bytes(model, range, microbatch_size, recompute));
     const Bytes gradients = gradient_bytes(model, range);
     const std::int32_t devices = summed.empty() ? 1 : summed[part];

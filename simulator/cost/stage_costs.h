@@ -2,6 +2,7 @@
 // StageCosts: the price of every op by part of the model, whatever its source — plain costs of the
 // command line, a file, a measured profile. One price is asked for in one place.
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -21,7 +22,13 @@ struct StageTimes {
   std::optional<Duration> overlapped{};
   /// Its stash over a link, to the partner or back; as any transfer, if empty.
   std::optional<Duration> move{};
+  friend bool operator==(const StageTimes&, const StageTimes&) = default;
 };
+
+/// Those of ops that layers compute: a stage's are the sums of its layers'.
+inline constexpr std::array<Duration StageTimes::*, 6> kOpTimes{
+    &StageTimes::forward,        &StageTimes::recompute,       &StageTimes::backward,
+    &StageTimes::backward_input, &StageTimes::backward_weight, &StageTimes::update};
 
 /// The price of an op that occupies a stage's compute lane; zero for transfers and sums.
 Duration compute_lane_time(OpKind kind, const StageTimes& times);
@@ -38,6 +45,7 @@ struct StageCosts {
   std::vector<Duration> ways = {};   // instead, from each device to each: row by row
   Duration reduce_tied{};            // sum of the gradients that tied parts share
   Duration norm{};                   // of all gradients of an update, until every stage knows it
+  std::vector<StageTimes> layers = {};  // of a model: what each layer takes of its stage's times
 };
 
 /// The same times for each of `parts` parts.

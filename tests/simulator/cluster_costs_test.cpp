@@ -297,6 +297,13 @@ TEST(ClusterCosts, AStageIsAsSlowAsItsSlowestReplica) {
   const auto forward = [&](DeviceOrder order) {
     const ClusterLayout layout(cluster, 2, 2, order);
     const StageCosts costs = cluster_costs(plan, schedule.placement, layout, exactly());
+    for (const PartId part : ids(costs.parts)) {
+      Duration layers{};
+      for (std::int32_t layer = plan.stages[index(part)].first;
+           layer < plan.stages[index(part)].last; ++layer)
+        layers += costs.layers[static_cast<std::size_t>(layer)].forward;
+      EXPECT_EQ(layers, costs.parts[part].forward) << "on the same replica";
+    }
     return std::vector<bool>{costs.parts[PartId{0}].forward > seconds(1000),
                              costs.parts[PartId{1}].forward > seconds(1000)};
   };

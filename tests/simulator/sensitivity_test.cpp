@@ -59,7 +59,8 @@ Seen expect_as_simulated_again(const std::string& schedule) {
     const std::int64_t batches = 1 + static_cast<std::int64_t>(++seed % 3);
     const CostTable costs = random_costs(program, seed, static_cast<Spread>(seed % 3));
     const std::int64_t all = makespan(program, costs, batches);
-    const std::vector<Sensitivity> rows = makespan_sensitivity(program, costs, batches);
+    const std::vector<Sensitivity> rows =
+        CriticalPaths::of_run(program, costs, batches).spent_on_resources();
     EXPECT_EQ(rows.size(), resources(program).size());
     for (const Sensitivity& row : rows) {
       SCOPED_TRACE(wanted.name() + ", " + name(row.resource));
@@ -100,7 +101,8 @@ TEST_P(EverySchedulesSensitivity, OfThePeriodIsThatOfTheMaximumCycleRatio) {
     ASSERT_TRUE(result.exact_cycle) << wanted.name();
     const double period =
         static_cast<double>(result.cycle.count()) / static_cast<double>(result.cycle_batches);
-    for (const Sensitivity& row : period_sensitivity(program, costs, result)) {
+    for (const Sensitivity& row :
+         CriticalPaths::of_endless_run(program, costs, result).spent_on_resources()) {
       SCOPED_TRACE(wanted.name() + ", " + name(row.resource));
       const auto with = [&](std::int64_t more) {
         return maximum_cycle_ratio(program, changed(program, costs, row.resource, kMillion, more));
@@ -128,7 +130,8 @@ TEST(PeriodSensitivity, OfEqualDevicesThatNeverWaitIsNoneOfOneAloneAndAllOfThemT
   const Program program = program_of(pipeline("2bw", 4, 8));
   const CostTable costs = plain_costs(program, {.forward = 1000, .backward = 2000});
   const SimulationResult result = simulate(program, costs, {});
-  const std::vector<Sensitivity> rows = period_sensitivity(program, costs, result);
+  const std::vector<Sensitivity> rows =
+      CriticalPaths::of_endless_run(program, costs, result).spent_on_resources();
   for (std::size_t d = 0; d < 4; ++d) {
     EXPECT_EQ(row_of(rows, device(d)).least.time, Duration(0)) << d;
     EXPECT_EQ(row_of(rows, device(d)).most.seconds_a_batch(), 24'000e-9) << d;
@@ -144,7 +147,8 @@ TEST(PeriodSensitivity, OfTheSlowestDeviceIsItsWholeTime) {
       scaled(program, plain_costs(program, {.forward = 1000, .backward = 2000, .transfer = 10}),
              device(2), 1.5);
   const SimulationResult result = simulate(program, costs, {});
-  const std::vector<Sensitivity> rows = period_sensitivity(program, costs, result);
+  const std::vector<Sensitivity> rows =
+      CriticalPaths::of_endless_run(program, costs, result).spent_on_resources();
   for (std::size_t d = 0; d < 4; ++d) {
     const double seconds = d == 2 ? 36'000e-9 : 0.0;
     EXPECT_EQ(row_of(rows, device(d)).least.seconds_a_batch(), seconds) << d;
@@ -160,7 +164,8 @@ TEST(PeriodSensitivity, OfACycleOfSeveralBatchesCountsAllOfThem) {
       plain_costs(program, {.forward = 1'000'000, .backward = 2'000'000, .transfer = 100'000});
   const SimulationResult result = simulate(program, costs, {});
   ASSERT_EQ(result.cycle_batches, 2);
-  const std::vector<Sensitivity> rows = period_sensitivity(program, costs, result);
+  const std::vector<Sensitivity> rows =
+      CriticalPaths::of_endless_run(program, costs, result).spent_on_resources();
   const Sensitivity devices = row_of(rows, {.kind = Resource::Kind::all_devices});
   const Sensitivity links = row_of(rows, {.kind = Resource::Kind::all_links});
   EXPECT_DOUBLE_EQ(devices.least.seconds_a_batch(), 18e-3);
@@ -172,7 +177,9 @@ TEST(NextBottleneck, TakesOverWhereTheFirstIsAsFast) {
   const CostTable equal = plain_costs(program, {.forward = 1000, .backward = 2000});
   const auto next_of = [&](const CostTable& costs) {
     const SimulationResult result = simulate(program, costs, {});
-    const auto first = bottlenecks(period_sensitivity(program, costs, result)).front();
+    const auto first =
+        bottlenecks(CriticalPaths::of_endless_run(program, costs, result).spent_on_resources())
+            .front();
     EXPECT_EQ(first.resource, device(2));
     return next_bottleneck(program, costs, first);
   };
@@ -190,7 +197,8 @@ TEST(NextBottleneck, TakesOverWhereTheFirstIsAsFast) {
 TEST(MakespanSensitivity, OfOneOpAtATimeIsWhatEachTakes) {
   const Program program = program_of(pipeline("model-parallel", 3, 4));
   const CostTable costs = plain_costs(program, {.forward = 10, .backward = 20, .transfer = 3});
-  const std::vector<Sensitivity> rows = makespan_sensitivity(program, costs, 2);
+  const std::vector<Sensitivity> rows =
+      CriticalPaths::of_run(program, costs, 2).spent_on_resources();
   const auto expect = [&](const Resource& resource, std::int64_t time) {
     EXPECT_EQ(row_of(rows, resource).least.time, Duration(time)) << name(resource);
     EXPECT_EQ(row_of(rows, resource).most.time, Duration(time)) << name(resource);
@@ -205,8 +213,8 @@ TEST(MakespanSensitivity, OfOneOpAtATimeIsWhatEachTakes) {
 TEST(MakespanSensitivity, RefusesRunsThatAreTooLongToFollow) {
   const Program program = program_of(pipeline("1f1b", 4, 8));
   const CostTable costs = plain_costs(program, {});
-  EXPECT_THROW(makespan_sensitivity(program, costs, 1'000'000), InputError);
-  EXPECT_NO_THROW(makespan_sensitivity(program, costs, 10));
+  EXPECT_THROW(CriticalPaths::of_run(program, costs, 1'000'000).spent_on_resources(), InputError);
+  EXPECT_NO_THROW(CriticalPaths::of_run(program, costs, 10).spent_on_resources());
 }
 
 TEST(Resource, IsNamedAsPeopleWould) {

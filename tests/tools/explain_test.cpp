@@ -1,5 +1,6 @@
 // tandem explain idle, --sensitivity, and devices and links that are slower than they should be.
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,77 @@ TEST_F(Explain, SensitivityNamesTheBottleneckAndTheNextOne) {
               HasSubstr("\nbottleneck of the endless run: device 2, which 1 % faster saves 1.000 % "
                         "of it\nnext: device 0, once the first takes 7.7 % less\n"));
   EXPECT_FALSE(result_of(k2bw).contains("sensitivity"));
+}
+
+/// The last layer of six takes most, so that its stage is on all critical paths.
+std::string uneven_profile(double head, double attention) {
+  Json profile = Json::parse(profile_text());
+  for (Json& row : profile["layers"]) {
+    const double factor = row["kind"] == "head"        ? 3.0 * head
+                          : row["kind"] == "attention" ? 2.0 * attention
+                                                       : 1.0;
+    for (auto& [key, value] : row.items()) {
+      if (key.ends_with("_ns")) value = std::llround(factor * value.get<double>());
+    }
+  }
+  return profile.dump();
+}
+
+TEST_F(Explain, SensitivityOfALayerIsWhatSimulatingAgainGains) {
+  write_plan();
+  const std::string line = "simulate plan.json --batches 20";
+  const auto simulated = [&](double head, double attention) {
+    write("profile.json", uneven_profile(head, attention));
+    return result_of(line);
+  };
+  const Json faster_head = simulated(0.99, 1.0), slower_head = simulated(1.01, 1.0);
+  const Json faster_attention = simulated(1.0, 0.99), little_head = simulated(0.1, 1.0);
+  const Json now = simulated(1.0, 1.0);
+  const Json said = result_of(line + " --sensitivity")["sensitivity"];
+  ASSERT_EQ(said["layers"].size(), 6u);
+  const Json& head = said["layers"][5];
+  EXPECT_EQ(keys_of(head), (std::vector<std::string>{"layer", "kind", "stage", "period_critical_s",
+                                                     "makespan_critical_s"}));
+  EXPECT_EQ(head["kind"], "head");
+  EXPECT_EQ(head["stage"], 1);
+  const auto expect = [&](const Json& row, const Json& again, double part, const char* side) {
+    for (const std::string time : {"period", "makespan"}) {
+      EXPECT_NEAR(now[time + "_s"].get<double>() - again[time + "_s"].get<double>(),
+                  part * row[time + "_critical_s"][side].get<double>(), 1e-12)
+          << time;
+      EXPECT_GT(row[time + "_critical_s"][side], 0.0);
+    }
+  };
+  expect(head, faster_head, 0.01, "least");
+  expect(head, slower_head, -0.01, "most");
+  EXPECT_EQ(said["layer_kinds"][1]["kind"], "attention");
+  EXPECT_EQ(said["layer_kinds"][1]["layers"], 2);
+  expect(said["layer_kinds"][1], faster_attention, 0.01, "least");
+  // With a tenth of the head the other stage is the slower one: that is beyond first order.
+  EXPECT_LT(now["period_s"].get<double>() - little_head["period_s"].get<double>(),
+            0.9 * head["period_critical_s"]["least"].get<double>() - 1e-6);
+  const std::string text = tandem(line + " --sensitivity").out;
+  EXPECT_THAT(text, HasSubstr("\nall 2 attention layers "));
+  EXPECT_THAT(text, HasSubstr("\nlayer 5, head "));
+}
+
+TEST_F(Explain, SensitivityOfLayersIsOfModelsAndNamesThoseThatGainMost) {
+  EXPECT_TRUE(result_of(k2bw + " --sensitivity")["sensitivity"]["layers"].is_null());
+  const std::string line =
+      "simulate --model gpt2 --cluster p3.16xlarge --schedule 1f1b --width 2 --depth 4 "
+      "--microbatch-size 4 --global-batch 64 --sensitivity";
+  const Json all = result_of(line)["sensitivity"];
+  ASSERT_EQ(all["layers"].size(), 26u);
+  // Whatever a stage computes is some layer's: the layers together lose what all devices lose.
+  double kinds = 0.0, devices = 0.0;
+  for (const Json& row : all["layer_kinds"])
+    kinds += row["makespan_critical_s"]["most"].get<double>();
+  for (const Json& row : all["rows"]) {
+    if (row["resource"] == "all devices")
+      devices = row["makespan_critical_s"]["most"].get<double>();
+  }
+  EXPECT_NEAR(kinds, devices, 1e-6 * devices);
+  EXPECT_THAT(tandem(line).out, HasSubstr("\nthe other 18 layers "));
 }
 
 TEST_F(Explain, SensitivityIsOfOneScheduleWithoutContention) {
