@@ -295,8 +295,9 @@ bool has_bf16_instructions() {
 
 bool has_bf16_tiles() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  constexpr unsigned kAmxBf16 = 1U << 22;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kAmxBf16) != 0;
+  constexpr unsigned kAmxBf16 = 1U << 22, kTiles = 0x1D;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAmxBf16) == 0) return false;
+  return __get_cpuid_count(kTiles, 0, &eax, &ebx, &ecx, &edx) != 0 && eax > 0;
 }
 
 }  // namespace tandem::cpu

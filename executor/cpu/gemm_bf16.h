@@ -5,9 +5,11 @@
 
 namespace tandem::cpu {
 
-/// Whether this processor has the instructions (AVX512_BF16), and whether it has a unit for whole
-/// tiles of bfloat16 (AMX), which is several times as fast but not used here.
+/// Whether this processor has the instructions (AVX512_BF16).
 bool has_bf16_instructions();
+
+/// Whether it has a unit for whole tiles of bfloat16 (AMX), several times as fast but not used
+/// here, and says how large they are: some virtual machines show the one and hide the other.
 bool has_bf16_tiles();
 
 /// Factors are rounded to nearest even as they are packed. Every element of C is what it starts

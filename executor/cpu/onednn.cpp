@@ -16,6 +16,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "core/error.h"
+#include "executor/cpu/gemm_bf16.h"
 
 // Of libgomp, which oneDNN computes with: for the calling thread alone. Declared here because clang
 // has no omp.h of its own in Debian.
@@ -170,6 +171,9 @@ void run_bf16(const Gemm<float>& g, int threads) {
 bool has_bf16() {
   const auto isa = static_cast<unsigned>(dnnl_get_effective_cpu_isa());
   constexpr auto kNeeded = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_bf16);
+  constexpr auto kTiles = static_cast<unsigned>(dnnl_cpu_isa_avx512_core_amx);
+  // Where nothing describes the tiles it would use them all the same, unconfigured, and die.
+  if ((isa & kTiles) == kTiles && !has_bf16_tiles()) return false;
   return (isa & kNeeded) == kNeeded;
 }
 
