@@ -2,6 +2,7 @@
 // Recording: some steps of another system's pipeline, as its ranks saw them. Importers fill it
 // (traces/recorded_pipeline.h), the replay reads it (simulator/replay.h).
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -19,6 +20,8 @@ struct RecordedOp {
   bool receives = false;          // of a transfer: the receiver's end
   std::uint16_t chunk = 0;        // of a forward or backward: which of its device's stages
   std::int64_t microbatch = -1;   // of these too, as the recorder counts; −1: it does not say
+  // A recorder may give both ends of a transfer the later of their two starts, by that rank's
+  // clock: by the other's a transfer may then end before it starts.
   Duration start{}, end{};
 };
 
@@ -31,10 +34,11 @@ struct RecordedPass {
 /// Chunk c of device d is stage c · devices + d of the model.
 struct Recording {
   std::uint16_t devices = 1, chunks = 1;
+  std::size_t ranks = 1;               // that did a device's work together, the most of any
   std::vector<std::int64_t> replicas;  // ascending
   std::vector<RecordedPass> passes;    // by step, then replica
   std::map<std::int64_t, Duration>
-      whole_steps;  // with all that is not pipeline: sums, optimizer, …
+      whole_steps;           // with all that is not pipeline: sums, optimizer, …
   bool own_streams = false;  // of transfers: they go on beside computation
   std::vector<std::string> warnings;
 };

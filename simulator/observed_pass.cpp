@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/lower.h"
+#include "simulator/common_clock.h"
 #include "simulator/simulated_machine.h"
 
 namespace tandem {
@@ -23,33 +24,27 @@ std::string_view name(RecordedTransfers transfers) {
   return kNames[index(transfers)];
 }
 
-static double shared_seconds(const RecordedOp& a, const RecordedOp& b) {
-  return std::max(0.0, to_seconds(std::min(a.end, b.end) - std::max(a.start, b.start)));
-}
-
 RecordedTransfers seen_transfers(const Recording& recording) {
   if (recording.own_streams) return RecordedTransfers::overlapped;
-  double beside = 0.0, whole = 0.0;  // seconds
+  constexpr Duration kJitter = std::chrono::microseconds(50);
+  std::size_t beside = 0, transfers = 0;
   for (const RecordedPass& pass : recording.passes) {
     for (const std::vector<RecordedOp>& ops : pass.devices) {
-      std::vector<const RecordedOp*> computed;
-      for (const RecordedOp& op : ops) {
-        if (!is_transfer(op.kind)) computed.push_back(&op);
-      }
-      // By ascending ends: the computations around a transfer are those that may lie beside it.
-      std::size_t next = 0;
-      for (const RecordedOp& op : ops) {
-        if (!is_transfer(op.kind)) {
-          ++next;
+      // By ascending ends: the next computation is the one that a transfer may end in.
+      const RecordedOp* next = nullptr;
+      for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
+        if (!is_transfer(op->kind)) {
+          next = &*op;
           continue;
         }
-        whole += to_seconds(op.end - op.start);
-        if (next > 0) beside += shared_seconds(op, *computed[next - 1]);
-        if (next < computed.size()) beside += shared_seconds(op, *computed[next]);
+        ++transfers;
+        const bool computes =
+            next != nullptr && next->start + kJitter < op->end && op->end + kJitter < next->end;
+        beside += computes ? 1u : 0u;
       }
     }
   }
-  return beside > 0.5 * whole ? RecordedTransfers::overlapped : RecordedTransfers::blocking;
+  return 4 * beside > transfers ? RecordedTransfers::overlapped : RecordedTransfers::blocking;
 }
 
 namespace {
@@ -62,13 +57,6 @@ struct Work {
   OpKind kind = OpKind::forward;
   std::size_t stage = 0;
   std::int32_t microbatch = 0;
-};
-
-/// An op of a device as it was seen.
-struct Seen {
-  Number instruction = 0;
-  bool transfer = false, receives = false;
-  Duration start{}, end{};
 };
 
 /// A wait of blocking transfers.
@@ -94,7 +82,9 @@ class Observer {
     RecordedTransfers wanted = model.transfers;
     const Program lowered = lower(schedule_, TransferLanes::ideal);
     index_instructions(lowered);
-    const std::vector<std::vector<Seen>> seen = match();
+    std::vector<std::vector<SeenOp>> seen = match();
+    align_clocks(seen, lowered.size(), wanted == RecordedTransfers::blocking);
+    measure_phase(seen);
     if (!complete_) wanted = RecordedTransfers::none;
     std::vector<Meeting> extra;
     std::optional<std::vector<Number>> order;
@@ -116,7 +106,7 @@ class Observer {
     std::vector<Number> place(order->size());
     for (Number i = 0; i < order->size(); ++i) place[(*order)[i]] = i;
     const bool pauses = model.pauses && wanted == RecordedTransfers::blocking;
-    for (const std::vector<Seen>& ops : seen) add_times(ops, place, pauses, observed);
+    for (const std::vector<SeenOp>& ops : seen) add_times(ops, place, pauses, observed);
     std::vector<Span>& spans = observed.measured.spans;
     std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
       return std::tie(a.start, a.instruction) < std::tie(b.start, b.instruction);
@@ -167,8 +157,6 @@ class Observer {
         Extent& extent = op.kind == OpKind::forward ? forwards_[device] : backwards_[device];
         extent.last_start = std::max(extent.last_start, op.start);
         extent.first_end = std::min(extent.first_end, op.end);
-        start_ = std::min(start_, op.start);
-        end_ = std::max(end_, op.end);
       }
     }
   }
@@ -252,21 +240,21 @@ class Observer {
     return found;
   }
 
-  /// A receive after the last op that could need it began, or a send before the first that could
-  /// have made it ended: nothing was sent.
+  /// A receive that ends after the last op that could need it began, or a send that ends before the
+  /// first that could have made it does: nothing was sent. All are of one clock.
   bool is_idle(std::size_t device, const RecordedOp& transfer) const {
     constexpr Duration kJitter = std::chrono::microseconds(50);
     const bool down = transfer.kind == OpKind::send_activation;
     const Extent& extent = down ? forwards_[device] : backwards_[device];
-    return transfer.receives ? transfer.start > extent.last_start + kJitter
+    return transfer.receives ? transfer.end > extent.last_start + kJitter
                              : transfer.end < extent.first_end - kJitter;
   }
 
   /// What each device did, by ascending ends, each op with its instruction. Transfers are told by
   /// their order; ends may also be recorded of those that the pipeline's first and last stage don't
   /// have, all of them or all but the first.
-  std::vector<std::vector<Seen>> match() {
-    std::vector<std::vector<Seen>> seen(devices_);
+  std::vector<std::vector<SeenOp>> match() {
+    std::vector<std::vector<SeenOp>> seen(devices_);
     for (std::size_t device = 0; device < devices_; ++device) {
       std::size_t next_work = 0;
       std::vector<Number> waiting[4];
@@ -285,10 +273,10 @@ class Observer {
         complete_ = complete_ && recorded == waiting[end].size();
       }
       for (const RecordedOp& op : ops_of(device)) {
-        Seen one{.transfer = is_transfer(op.kind),
-                 .receives = op.receives,
-                 .start = op.start,
-                 .end = op.end};
+        SeenOp one{.transfer = is_transfer(op.kind),
+                   .receives = op.receives,
+                   .start = op.start,
+                   .end = op.end};
         if (one.transfer) {
           if (is_idle(device, op)) continue;
           const std::size_t end =
@@ -305,26 +293,31 @@ class Observer {
     return seen;
   }
 
+  void measure_phase(const std::vector<std::vector<SeenOp>>& seen) {
+    for (const std::vector<SeenOp>& ops : seen) {
+      for (const SeenOp& op : ops) {
+        if (op.transfer) continue;
+        start_ = std::min(start_, op.start);
+        end_ = std::max(end_, op.end);
+      }
+    }
+  }
+
   /// Each transfer waits for all that both its devices did before it, and all that they do
-  /// next waits for it. Transfers of a device that overlap, or end as one, were begun together;
-  /// false: more of them than any system begins.
-  static bool meet(const std::vector<std::vector<Seen>>& seen, std::vector<Meeting>& waits) {
+  /// next waits for it; false: more of them are begun together than any system begins.
+  static bool meet(const std::vector<std::vector<SeenOp>>& seen, std::vector<Meeting>& waits) {
     constexpr std::size_t kMost = 64;
-    constexpr Duration kOneEnd =
-        std::chrono::microseconds(1);  // what takes no time overlaps nothing
-    for (const std::vector<Seen>& ops : seen) {
+    for (const std::vector<SeenOp>& ops : seen) {
       std::vector<Number> before, group;
-      bool transfers = false;
-      Duration until{};
-      for (const Seen& op : ops) {
-        const bool together = op.start < until || op.end - until < kOneEnd;
-        const bool joins = op.transfer && transfers && together;
+      const SeenOp* last = nullptr;
+      for (const SeenOp& op : ops) {
+        const bool joins =
+            last != nullptr && last->transfer && op.transfer && begun_together(*last, op);
         if (!joins) before = std::exchange(group, {});
         for (const Number number : before) waits.push_back({op.instruction, number});
         group.push_back(op.instruction);
         if (group.size() > kMost) return false;
-        transfers = op.transfer;
-        until = op.end;
+        last = &op;
       }
     }
     std::sort(waits.begin(), waits.end());
@@ -400,10 +393,10 @@ class Observer {
     return Program(std::move(parts));
   }
 
-  void add_times(const std::vector<Seen>& ops, const std::vector<Number>& place, bool pauses,
+  void add_times(const std::vector<SeenOp>& ops, const std::vector<Number>& place, bool pauses,
                  ObservedPass& observed) const {
     std::optional<Duration> before;  // the end of what the device did last
-    for (const Seen& op : ops) {
+    for (const SeenOp& op : ops) {
       const bool paused = pauses && !op.transfer && before && *before < op.start;
       const Duration begun = paused ? *before : op.start;
       before = op.end;

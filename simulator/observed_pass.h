@@ -27,8 +27,8 @@ struct ReplayModel {
   bool pauses = true;
 };
 
-/// `overlapped` where transfers have streams of their own, or most of their time lies beside
-/// computation of their own device.
+/// `overlapped` where transfers have streams of their own, or more than a quarter of them end while
+/// their own device computes.
 RecordedTransfers seen_transfers(const Recording& recording);
 
 struct ObservedPass {

@@ -212,8 +212,9 @@ ReplayReport make_replay_report(const Replay& replay, const Replay& plain,
 
 void print_replay_report(const std::string& title, const Replay& replay, const Recording& recording,
                          const ReplayReport& report) {
-  fmt::print("{}: {} stages x {} replicas, {} steps of {} microbatches, {}; {} transfers\n\n",
+  fmt::print("{}: {} stages x {} replicas{}, {} steps of {} microbatches, {}; {} transfers\n\n",
              title, replay.pass(0).program.placement().stages(), recording.replicas.size(),
+             recording.ranks > 1 ? fmt::format(" of {} ranks a stage", recording.ranks) : "",
              report.steps.size(), report.microbatches,
              report.order.empty() ? "in an order of their own" : "in the order of " + report.order,
              name(replay.transfers()));
@@ -253,6 +254,7 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
   for (const Answer& one : report.ideal) what_if.push_back(as_json(one, report));
   for (const Answer& one : report.culprits) what_if.push_back(as_json(one, report));
   return {{"replicas", recording.replicas},
+          {"ranks_of_a_stage", recording.ranks},
           {"microbatches", report.microbatches},
           {"order", report.order.empty() ? Json(nullptr) : Json(report.order)},
           {"transfers", name(replay.transfers())},

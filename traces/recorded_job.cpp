@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -16,13 +17,14 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kMostComplaints = 20;
+constexpr std::int64_t kMostRanks = 1'000'000'000;
 
 /// All of `text`, a whole number from 1 to a billion.
 std::optional<std::int64_t> size_in(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && number >= 1 && number <= 1'000'000'000 ? std::optional(number) : std::nullopt;
+  return whole && number >= 1 && number <= kMostRanks ? std::optional(number) : std::nullopt;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -50,20 +52,39 @@ class JobParser {
       for (const auto& [other, place] : keys_) names.emplace_back(other);
       return complain(number, fmt::format("unknown key \"{}\"{}", key, did_you_mean(key, names)));
     }
+    if (!seen_.insert(key).second) return complain(number, fmt::format("{} is there twice", key));
     if (!key.ends_with("_size")) return;
     const auto size = size_in(value);
     if (!size) {
       return complain(number, fmt::format("{}: expected an integer from 1 to a billion", key));
     }
     if (known->second != nullptr) *known->second = *size;
+    if (key == "world_size") world_line_ = number;
   }
 
   RecordedJob finish() {
+    if (complaints_.empty()) check_world();
     if (!complaints_.empty()) throw InputError(std::move(complaints_));
     return job_;
   }
 
  private:
+  /// The degrees that are given multiply to the number of all ranks.
+  void check_world() {
+    if (!job_.world || !job_.data_parallel || !job_.pipeline_parallel || !job_.tensor_parallel) {
+      return;
+    }
+    std::int64_t ranks = job_.data_sequence_parallel.value_or(1);
+    for (const std::optional<std::int64_t>& degree :
+         {job_.data_parallel, job_.pipeline_parallel, job_.tensor_parallel}) {
+      ranks = std::min(ranks, kMostRanks) * *degree;  // each at most a billion
+    }
+    if (ranks == *job_.world) return;
+    complain(world_line_,
+             fmt::format("world_size is {}, which is not dp_size · dsp_size · pp_size · tp_size",
+                         *job_.world));
+  }
+
   void complain(std::uint32_t line, std::string message) {
     if (complaints_.size() >= kMostComplaints) return;
     Complaint complaint;
@@ -76,6 +97,8 @@ class JobParser {
 
   const std::string& name_;
   RecordedJob job_;
+  std::set<std::string> seen_;
+  std::uint32_t world_line_ = 1;
   std::vector<Complaint> complaints_;
   std::array<std::pair<std::string_view, std::optional<std::int64_t>*>, 8> keys_{{
       {"trial_name", nullptr},
@@ -83,9 +106,9 @@ class JobParser {
       {"dp_size", &job_.data_parallel},
       {"dsp_size", &job_.data_sequence_parallel},
       {"pp_size", &job_.pipeline_parallel},
-      {"tp_size", nullptr},
+      {"tp_size", &job_.tensor_parallel},
       {"vpp_size", &job_.chunks},
-      {"world_size", nullptr},
+      {"world_size", &job_.world},
   }};
 };
 
@@ -114,14 +137,19 @@ void check_job(const RecordedJob& job, const std::string& name, Recording& recor
   expect("pp_size", job.pipeline_parallel, recording.devices, "stages a replica");
   expect("vpp_size", job.chunks, recording.chunks, "model chunks a stage");
   if (!complaints.empty()) throw InputError(std::move(complaints));
-  if (!job.data_parallel) return;
-  const auto seen = static_cast<std::int64_t>(recording.replicas.size());
-  if (seen == *job.data_parallel ||
-      (job.data_sequence_parallel && seen == *job.data_parallel * *job.data_sequence_parallel)) {
-    return;
+  const std::int64_t sequence = job.data_sequence_parallel.value_or(1);
+  const auto warn = [&](const char* key, const std::optional<std::int64_t>& said, std::int64_t seen,
+                        const char* what) {
+    if (!said || seen == *said || seen == *said * sequence) return;
+    recording.warnings.push_back(
+        fmt::format("{}: {} is {}, but the timeline has {} {}", name, key, *said, seen, what));
+  };
+  warn("dp_size", job.data_parallel, static_cast<std::int64_t>(recording.replicas.size()),
+       "replicas");
+  if (recording.ranks > 1) {
+    warn("tp_size", job.tensor_parallel, static_cast<std::int64_t>(recording.ranks),
+         "ranks of a stage");
   }
-  recording.warnings.push_back(fmt::format("{}: dp_size is {}, but the timeline has {} replicas",
-                                           name, *job.data_parallel, seen));
 }
 
 }  // namespace tandem

@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "traces/recorded_ranks.h"
 #include "traces/trace_complaints.h"
 #include "traces/trace_cursor.h"
 #include "traces/trace_events.h"
@@ -39,7 +40,7 @@ struct OpName {
   bool receives = false;
   std::optional<OpKind> also_receives{};
 };
-constexpr std::array<OpName, 8> kOpNames{{
+constexpr std::array<OpName, 10> kOpNames{{
     {"forward-compute", OpKind::forward},
     {"backward-compute", OpKind::backward},
     {"forward-send", OpKind::send_activation},
@@ -48,6 +49,8 @@ constexpr std::array<OpName, 8> kOpNames{{
     {"backward-recv", OpKind::send_gradient, true},
     {"forward-send-backward-recv", OpKind::send_activation, false, OpKind::send_gradient},
     {"backward-send-forward-recv", OpKind::send_gradient, false, OpKind::send_activation},
+    {"forward-send-forward-recv", OpKind::send_activation, false, OpKind::send_activation},
+    {"backward-send-backward-recv", OpKind::send_gradient, false, OpKind::send_gradient},
 }};
 
 /// Work that the pipeline's phase can't do without, and that nothing here replays.
@@ -130,7 +133,8 @@ class RecordingReader {
     std::int64_t step = 0;
     Thread thread;
     std::size_t position = 0;
-    std::int64_t replica = 0, device = 0;  // from its thread
+    std::int64_t replica = 0, device = 0;         // from its thread
+    std::pair<std::int64_t, std::size_t> rank{};  // tensor rank, and which of those that have it
   };
   struct ThreadTitle {
     std::int64_t stage = 0, tensor_rank = 0;
@@ -205,9 +209,9 @@ class RecordingReader {
                                   : "expected a duration of at least 0");
     }
     if (length < Duration{}) ++backwards_;
+    row.op.start = start;
     row.op.end = start + length;
-    row.op.start = std::min(start, row.op.end);
-    widen(row.step, row.op.start, row.op.end);
+    widen(row.step, std::min(start, row.op.end), row.op.end);
   }
 
   /// Something outside the pipeline: it only makes the step longer.
@@ -237,7 +241,6 @@ class RecordingReader {
   /// Threads and processes may be named behind what they did.
   void place_rows() {
     std::set<Thread> nameless;
-    std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (Row& row : rows_) {
       const auto title = threads_.find(row.thread);
       if (title == threads_.end()) {
@@ -249,14 +252,28 @@ class RecordingReader {
       const auto replica = replicas_.find(row.thread.first);
       row.replica = replica == replicas_.end() ? row.thread.first : replica->second;
       row.device = title->second.stage;
-      least = std::min(least, title->second.tensor_rank);
+      row.rank.first = title->second.tensor_rank;
     }
-    if (!complaints_.empty()) return;
-    const auto dropped = std::erase_if(
-        rows_, [&](const Row& row) { return threads_.at(row.thread).tensor_rank != least; });
-    if (dropped == 0) return;
-    recording_.warnings.push_back(
-        fmt::format("of the tensor-parallel ranks only rank {} is replayed", least));
+    if (complaints_.empty()) tell_ranks_apart();
+  }
+
+  /// Ranks of one stage and tensor rank (context-parallel ones) have threads of their own for each
+  /// kind of op. What else lies on several threads is of one rank.
+  void tell_ranks_apart() {
+    using Home = std::tuple<std::int64_t, std::int64_t, std::int64_t, OpKind, bool>;
+    const auto home_of = [](const Row& row, OpKind kind, bool receives) {
+      return Home{row.replica, row.device, row.rank.first, kind, receives};
+    };
+    std::map<Home, std::set<Thread>> threads;
+    for (const Row& row : rows_) {
+      threads[home_of(row, row.op.kind, row.op.receives)].insert(row.thread);
+    }
+    for (Row& row : rows_) {
+      const std::set<Thread>& own = threads.at(home_of(row, row.op.kind, row.op.receives));
+      const auto forwards = threads.find(home_of(row, OpKind::forward, false));
+      if (forwards == threads.end() || forwards->second.size() != own.size()) continue;
+      row.rank.second = static_cast<std::size_t>(std::distance(own.begin(), own.find(row.thread)));
+    }
   }
 
   void complain_of(const Row& row, const std::string& message) {
@@ -270,8 +287,8 @@ class RecordingReader {
 
   void build() {
     std::stable_sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
-      return std::tie(a.step, a.replica, a.device, a.op.end, a.op.start) <
-             std::tie(b.step, b.replica, b.device, b.op.end, b.op.start);
+      return std::tie(a.step, a.replica, a.device, a.rank, a.op.end, a.op.start) <
+             std::tie(b.step, b.replica, b.device, b.rank, b.op.end, b.op.start);
     });
     std::int64_t last_device = 0;
     for (const Row& row : rows_) {
@@ -319,10 +336,41 @@ class RecordingReader {
     }
     RecordedPass pass{.step = first->step, .replica = first->replica, .devices = {}};
     pass.devices.resize(recording_.devices);
-    for (Rows row = first; row != last; ++row) {
-      pass.devices[id_at<DeviceId>(static_cast<std::size_t>(row->device))].push_back(row->op);
-    }
+    for (Rows row = first; row != last;) row = join(row, last, pass);
+    begin_with_first_rank(first, last, pass);
     recording_.passes.push_back(std::move(pass));
+  }
+
+  /// The ranks of the first row's device. Returns the first row of the next.
+  Rows join(Rows first, Rows last, RecordedPass& pass) {
+    std::vector<std::vector<RecordedOp>> ranks;
+    Rows row = first;
+    for (; row != last && row->device == first->device; ++row) {
+      if (row == first || row->rank != std::prev(row)->rank) ranks.emplace_back();
+      ranks.back().push_back(row->op);
+    }
+    JoinedRanks joined = join_ranks(ranks);
+    left_out_ += joined.left_out;
+    recording_.ranks = std::max(recording_.ranks, ranks.size());
+    pass.devices[id_at<DeviceId>(static_cast<std::size_t>(first->device))] = std::move(joined.ops);
+    return row;
+  }
+
+  /// The first computation, for which nothing was waited, counts from its first rank on.
+  static void begin_with_first_rank(Rows first, Rows last, RecordedPass& pass) {
+    RecordedOp* earliest = nullptr;
+    std::size_t on = 0;
+    for (const DeviceId device : ids(pass.devices)) {
+      for (RecordedOp& op : pass.devices[device]) {
+        if (is_transfer(op.kind) || (earliest != nullptr && earliest->start <= op.start)) continue;
+        earliest = &op;
+        on = index(device);
+      }
+    }
+    for (Rows row = first; row != last && earliest != nullptr; ++row) {
+      if (is_transfer(row->op.kind) || row->device != static_cast<std::int64_t>(on)) continue;
+      earliest->start = std::min(earliest->start, row->op.start);
+    }
   }
 
   void warn() {
@@ -330,10 +378,15 @@ class RecordingReader {
       recording_.warnings.push_back(
           fmt::format("{} steps of replicas are left out: not all stages are in them", partial_));
     }
+    if (left_out_ > 0) {
+      recording_.warnings.push_back(
+          fmt::format("{} times a rank is left out of a stage's step: it did not do what the "
+                      "stage's other ranks did",
+                      left_out_));
+    }
     if (backwards_ > 0) {
-      recording_.warnings.push_back(fmt::format(
-          "{} transfers end before they begin, by clocks that differ: they take no time",
-          backwards_));
+      recording_.warnings.push_back(
+          fmt::format("{} transfers end before they begin, by clocks that differ", backwards_));
     }
     if (unknown_.empty()) return;
     recording_.warnings.push_back(fmt::format("not known, and taken to be outside the pipeline: {}",
@@ -348,7 +401,7 @@ class RecordingReader {
   std::map<std::int64_t, std::int64_t> replicas_;                 // by pid
   std::map<std::int64_t, std::pair<Duration, Duration>> bounds_;  // of steps
   std::set<std::string> unknown_;
-  std::size_t backwards_ = 0, partial_ = 0;
+  std::size_t backwards_ = 0, partial_ = 0, left_out_ = 0;
   Recording recording_;
 };
 

@@ -4,16 +4,20 @@
 #include "simulator/replay.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/lower.h"
+#include "core/split_mix.h"
 #include "core/verify.h"
 #include "tests/core/error_of.h"
+#include "tests/support/megatron_pipeline.h"
 #include "tests/support/recordings.h"
 
 namespace tandem::testing {
@@ -152,6 +156,91 @@ TEST(Replay, MixesReplicasByWhenTheyBegan) {
   EXPECT_EQ(steps[0].replayed, ms(100));
   EXPECT_EQ(steps[1].measured, ms(93));
 }
+
+struct MegatronShape {
+  std::size_t stages;
+  std::int64_t microbatches;
+};
+
+class MegatronReplay : public ::testing::TestWithParam<MegatronShape> {
+ protected:
+  /// Every op and transfer of its own length; stage 1 slow in replica 1.
+  static MegatronCosts costs(std::int64_t step, std::int64_t replica) {
+    return [step, replica](OpKind kind, std::size_t stage, std::int64_t microbatch) {
+      const auto place =
+          static_cast<std::uint64_t>(((step * 7 + replica) * 100 + microbatch) * 100);
+      const std::uint64_t bits = split_mix((place + stage) * kOpKinds + index(kind) + 1);
+      const Duration noise(static_cast<std::int64_t>(bits % 3'000'000));
+      if (is_transfer(kind)) return Duration(400'000) + noise / 10;
+      const Duration usual = kind == OpKind::forward ? ms(40) : ms(81);
+      return (replica == 1 && stage == 1 ? usual * 3 / 2 : usual) + noise;
+    };
+  }
+
+  static Duration phase(MegatronCosts costs) {
+    return phase_of(
+        MegatronPipeline(GetParam().stages, GetParam().microbatches, std::move(costs)).run());
+  }
+};
+
+/// The ranks' own program, which shares nothing with the replay, says what comes out: as it was,
+/// and with other durations.
+TEST_P(MegatronReplay, IsExact) {
+  std::vector<RecordedPass> passes;
+  for (std::int64_t step = 0; step < 3; ++step) {
+    for (std::int64_t replica = 0; replica < 2; ++replica) {
+      MegatronPipeline pipeline(GetParam().stages, GetParam().microbatches, costs(step, replica));
+      passes.push_back(pipeline.run(step, replica, ms(1000 * step)));
+    }
+  }
+  const Replay replay(recording_of(std::move(passes)));
+  EXPECT_EQ(replay.transfers(), RecordedTransfers::blocking);
+  EXPECT_THAT(replay.warnings(), IsEmpty());
+  const std::vector<Duration> usual = replay.phases({.durations = Durations::usual});
+  const std::vector<Duration> balanced = replay.phases({.durations = Durations::balanced});
+  const Duration expected_usual = phase([&](OpKind kind, std::size_t stage, std::int64_t) {
+    return replay.usual(kind, id_at<StageId>(stage));
+  });
+  const Duration expected_balanced = phase([&](OpKind kind, std::size_t stage, std::int64_t) {
+    return is_transfer(kind) ? replay.usual(kind, id_at<StageId>(stage))
+                             : replay.usual_elsewhere(kind);
+  });
+  for (const ReplayedStep& step : replay.steps()) {
+    const auto row = static_cast<std::size_t>(step.step);
+    EXPECT_EQ(step.measured, std::max(phase(costs(step.step, 0)), phase(costs(step.step, 1))));
+    EXPECT_EQ(step.replayed, step.measured);
+    EXPECT_EQ(usual[row], expected_usual);
+    EXPECT_EQ(balanced[row], expected_balanced);
+  }
+  EXPECT_LT(expected_usual, replay.steps().front().measured);
+}
+
+/// Of a transfer that begins by one rank's clock and ends by another's it is told which rank came
+/// later.
+TEST_P(MegatronReplay, NeedsNoCommonClock) {
+  const auto run = [](const std::vector<Duration>& ahead) {
+    return MegatronPipeline(GetParam().stages, GetParam().microbatches, costs(0, 1))
+        .run(0, 1, {}, ahead);
+  };
+  const RecordedPass good = run({});
+  for (const Duration unit : {ms(1), ms(-3), ms(17), ms(-40)}) {
+    std::vector<Duration> ahead(GetParam().stages);
+    for (std::size_t stage = 0; stage < ahead.size(); ++stage) {
+      ahead[stage] = unit * static_cast<std::int64_t>((3 * stage) % 5);
+    }
+    const RecordedPass pass = run(ahead);
+    const Replay replay(recording_of({pass}));
+    EXPECT_THAT(replay.warnings(), IsEmpty());
+    EXPECT_EQ(replay.steps().front().replayed, phase_of(good)) << print_duration(unit);
+    EXPECT_EQ(replay.steps().front().measured, phase_of(good)) << print_duration(unit);
+  }
+}
+
+/// The shapes of the published trials, and larger ones.
+INSTANTIATE_TEST_SUITE_P(Shapes, MegatronReplay,
+                         ::testing::Values(MegatronShape{2, 12}, MegatronShape{4, 4},
+                                           MegatronShape{4, 32}, MegatronShape{8, 16},
+                                           MegatronShape{6, 3}, MegatronShape{5, 1}));
 
 TEST(WhatIf, WithoutStragglersEachOpTakesTheMedian) {
   std::vector<RecordedPass> passes;

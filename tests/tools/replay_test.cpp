@@ -1,5 +1,7 @@
 // tandem replay as a user meets it: a timeline made by hand, the published one, and wrong ones.
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 
 #include "tests/support/data.h"
@@ -71,6 +73,31 @@ TEST_F(ReplayCommand, PrintsTablesForPeople) {
   write("t.json", timeline_text(recording_of({two_stages({}, 3, 0), two_stages({}, 3, 1)})));
   EXPECT_THAT(tandem("replay t.json").out,
               HasSubstr("\nno stage, replica or rank alone makes the steps longer\n"));
+}
+
+/// Ranks of a stage that never wait for one another: the phase is that of the slower pipeline, and
+/// its ops come from both.
+TEST_F(ReplayCommand, TensorRanksAreReplayedTogether) {
+  constexpr TwoStages kSlowFirst{.forward = {ms(30), ms(10)}, .backward = {ms(40), ms(20)}};
+  const auto recording = [](const TwoStages& costs) {
+    return recording_of({two_stages(costs, 3, 0), two_stages(costs, 4, 0)});
+  };
+  const double first = std::chrono::duration<double>(two_stages_phase(kSlowFirst)).count();
+  const double second = std::chrono::duration<double>(two_stages_phase(kSlowSecond)).count();
+  ASSERT_NE(first, second);
+  for (const bool numbered : {true, false}) {
+    write("ranks.json", timeline_text({recording(kSlowFirst), recording(kSlowSecond)}, numbered));
+    write("m.yaml", "pp_size: 2\ntp_size: 2\ndp_size: 1\nworld_size: 4\n");
+    const Json json = json_of("replay ranks.json --meta m.yaml --json");
+    EXPECT_TRUE(json["warnings"].empty()) << json["warnings"];
+    EXPECT_EQ(json["result"]["ranks_of_a_stage"], 2);
+    EXPECT_EQ(json["result"]["mean_error_percent"], 0.0);
+    EXPECT_DOUBLE_EQ(json["result"]["steps"][0]["measured_s"], std::max(first, second));
+  }
+  write("one.json", timeline_text(recording(kSlowFirst)));
+  EXPECT_DOUBLE_EQ(json_of("replay one.json --json")["result"]["steps"][0]["measured_s"], first);
+  EXPECT_THAT(tandem("replay ranks.json").out,
+              StartsWith("ranks.json: 2 stages x 1 replicas of 2 ranks a stage, 2 steps of 2 "));
 }
 
 TEST_F(ReplayCommand, ReadsTheTracesOfPytorchsRanks) {

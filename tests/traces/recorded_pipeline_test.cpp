@@ -77,7 +77,7 @@ TEST(RecordedPipeline, ATransferMayEndBeforeItBeginsByClocksThatDiffer) {
   const std::string text =
       changed("[", "[" + timeline_event("forward-send", 0, 1, 500, -9, 23, -1, -1) + ",\n");
   const Recording recording = read(text);
-  EXPECT_EQ(recording.passes.front().devices[DeviceId{0}].back().start, ms(491));
+  EXPECT_EQ(recording.passes.front().devices[DeviceId{0}].back().start, ms(500));
   EXPECT_EQ(recording.passes.front().devices[DeviceId{0}].back().end, ms(491));
   EXPECT_THAT(recording.warnings, ElementsAre(HasSubstr("1 transfers end before they begin")));
   EXPECT_THAT(error(changed(
@@ -147,14 +147,59 @@ TEST(RecordedPipeline, AllThatIsWrongIsReported) {
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 1);
 }
 
-TEST(RecordedPipeline, OneTensorParallelRankStandsForAll) {
-  const std::string other = timeline_event("forward-compute", 0, 50, 500, 2, 23, 0, 5);
-  const std::string name = R"({"name": "thread_name", "pid": 0, "tid": 50, "ph": "M", )"
-                           R"("args": {"name": "PP rank 0, TP rank 3, compute"}})";
-  const Recording recording = read(changed("[", "[" + other + ",\n" + name + ",\n"));
-  expect_same(recording, two_replicas());
-  EXPECT_THAT(recording.warnings,
-              ElementsAre("of the tensor-parallel ranks only rank 0 is replayed"));
+/// Each op from when the last rank has begun it until the last is done.
+TEST(RecordedPipeline, RanksOfAStageAreOneDevice) {
+  const Recording one = recording_of({two_stages({}, 23)});
+  Recording other = one;
+  for (std::vector<RecordedOp>& ops : other.passes.front().devices) {
+    for (RecordedOp& op : ops) op.start += ms(1), op.end += ms(2);
+  }
+  for (const bool numbered : {true, false}) {
+    const Recording joined = read(timeline_text({one, other}, numbered));
+    EXPECT_EQ(joined.ranks, 2u);
+    EXPECT_THAT(joined.warnings, IsEmpty());
+    Recording expected = other;
+    expected.passes.front().devices[DeviceId{0}].front().start = ms(0);  // the phase's beginning
+    expect_same(joined, expected);
+  }
+  EXPECT_EQ(read(timeline_text(one)).ranks, 1u);
+}
+
+/// Of threads that are not as many as those with forwards nobody knows whose they are.
+TEST(RecordedPipeline, ARankMayHaveMoreThreadsForTransfers) {
+  const Recording one = recording_of({two_stages({}, 23)});
+  std::string text = timeline_text(one);
+  const std::string name = R"({"name": "thread_name", "pid": 0, "tid": 2, "ph": "M", )"
+                           R"("args": {"name": "PP rank 0, TP rank 0, pp-comm"}})";
+  text = with(text, "\"tid\": 1,", "\"tid\": 2,");
+  const Recording recording = read(with(text, "[", "[" + name + ",\n"));
+  expect_same(recording, one);
+  EXPECT_EQ(recording.ranks, 1u);
+}
+
+TEST(RecordedPipeline, ARankThatLacksOpsIsLeftOutOfItsStep) {
+  const Recording whole = recording_of({two_stages({}, 23), two_stages({}, 24)});
+  Recording cut = whole;
+  cut.passes.back().devices[DeviceId{1}].pop_back();
+  for (const std::vector<Recording>& ranks : {std::vector{whole, cut}, std::vector{cut, whole}}) {
+    const Recording joined = read(timeline_text(ranks));
+    expect_same(joined, whole);
+    EXPECT_THAT(joined.warnings,
+                ElementsAre("1 times a rank is left out of a stage's step: it did not do what the "
+                            "stage's other ranks did"));
+  }
+}
+
+TEST(RecordedPipeline, BothEndsOfANeighboursTransfersMayBeOneEvent) {
+  const std::string text = changed(
+      "[", "[" + timeline_event("forward-send-forward-recv", 0, 1, 500, 2, 23, -1, -1) + ",\n" +
+               timeline_event("backward-send-backward-recv", 0, 1, 600, 2, 23, -1, -1) + ",\n");
+  const std::vector<RecordedOp> ops = read(text).passes.front().devices[DeviceId{0}];
+  for (const std::size_t back : {1u, 2u, 3u, 4u}) {
+    const RecordedOp& op = ops[ops.size() - back];
+    EXPECT_EQ(op.kind, back < 3 ? OpKind::send_gradient : OpKind::send_activation);
+    EXPECT_EQ(op.receives, back % 2 == 1);
+  }
 }
 
 }  // namespace
