@@ -14,12 +14,12 @@
 
 namespace tandem {
 
-/// A forward, a backward, or one end of a transfer, by the clock of its rank.
+/// A computation, or one end of a transfer, by the clock of its rank.
 struct RecordedOp {
-  OpKind kind = OpKind::forward;  // forward, backward, send_activation or send_gradient
+  OpKind kind = OpKind::forward;  // forward, backward or its halves, send_activation, send_gradient
   bool receives = false;          // of a transfer: the receiver's end
-  std::uint16_t chunk = 0;        // of a forward or backward: which of its device's stages
-  std::int64_t microbatch = -1;   // of these too, as the recorder counts; −1: it does not say
+  std::uint16_t chunk = 0;        // which of its device's stages; of a transfer without a number: 0
+  std::int64_t microbatch = -1;   // as the recorder counts; −1: it does not say
   // A recorder may give both ends of a transfer the later of their two starts, by that rank's
   // clock: by the other's a transfer may then end before it starts.
   Duration start{}, end{};
@@ -31,7 +31,8 @@ struct RecordedPass {
   Table<DeviceId, std::vector<RecordedOp>> devices;  // each by ascending ends
 };
 
-/// Chunk c of device d is stage c · devices + d of the model.
+/// Chunk c of device d is stage c · devices + d of the model; with `wave`, that of every other
+/// chunk counted from the last device.
 struct Recording {
   std::uint16_t devices = 1, chunks = 1;
   std::size_t ranks = 1;               // that did a device's work together, the most of any
@@ -39,6 +40,7 @@ struct Recording {
   std::vector<RecordedPass> passes;    // by step, then replica
   std::map<std::int64_t, Duration>
       whole_steps;           // with all that is not pipeline: sums, optimizer, …
+  bool wave = false;         // chunks go down the devices and back up, as in a V
   bool own_streams = false;  // of transfers: they go on beside computation
   std::vector<std::string> warnings;
 };

@@ -12,9 +12,9 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "core/lower.h"
 #include "simulator/common_clock.h"
+#include "simulator/recorded_order.h"
 #include "simulator/simulated_machine.h"
 
 namespace tandem {
@@ -52,13 +52,6 @@ namespace {
 using Number = std::uint32_t;  // of an instruction
 constexpr Number kNone = std::numeric_limits<Number>::max();
 
-/// What is done for one stage and microbatch, transfers at their sender's stage.
-struct Work {
-  OpKind kind = OpKind::forward;
-  std::size_t stage = 0;
-  std::int32_t microbatch = 0;
-};
-
 /// A wait of blocking transfers.
 struct Meeting {
   Number consumer = 0, producer = 0;
@@ -67,20 +60,15 @@ struct Meeting {
 
 class Observer {
  public:
-  Observer(const RecordedPass& pass, std::uint16_t chunks)
+  Observer(const RecordedPass& pass, const Placement& placement)
       : pass_(pass),
         devices_(pass.devices.size()),
-        stages_(devices_ * chunks),
-        work_(devices_),
-        forwards_(devices_),
-        backwards_(devices_) {
-    number_microbatches();
-    make_schedule(chunks);
-  }
+        stages_(placement.stages()),
+        order_(order_of(pass, placement)) {}
 
   ObservedPass observe(const ReplayModel& model) {
     RecordedTransfers wanted = model.transfers;
-    const Program lowered = lower(schedule_, TransferLanes::ideal);
+    const Program lowered = lower(order_.schedule, TransferLanes::ideal);
     index_instructions(lowered);
     std::vector<std::vector<SeenOp>> seen = match();
     align_clocks(seen, lowered.size(), wanted == RecordedTransfers::blocking);
@@ -96,7 +84,7 @@ class Observer {
       extra.clear();
       order = topological(lowered, extra);
     }
-    ObservedPass observed{.schedule = schedule_,
+    ObservedPass observed{.schedule = order_.schedule,
                           .program = reordered(lowered, *order, extra),
                           .costs = CostTable(lowered.size()),
                           .transfers = wanted,
@@ -115,109 +103,20 @@ class Observer {
   }
 
  private:
-  struct Count {
-    OpKind kind;
-    std::size_t stage;
-    std::vector<std::int64_t> numbers;  // the recorder's, in time order
-    std::int32_t done = 0;
-  };
-
-  /// Of a device's forwards, or backwards.
-  struct Extent {
-    Duration last_start = Duration::min(), first_end = Duration::max();
-  };
-
-  /// By the recorder's numbers where all stages have the same; else by the order on each stage.
-  void number_microbatches() {
-    std::vector<Count> counts;
-    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
-      for (std::size_t stage = 0; stage < stages_; ++stage) counts.push_back({kind, stage, {}, 0});
-    }
-    const auto count_of = [&](std::size_t device, const RecordedOp& op) -> Count& {
-      const std::size_t stage = op.chunk * devices_ + device;
-      return counts[stage + (op.kind == OpKind::backward ? stages_ : 0)];
-    };
-    for (std::size_t device = 0; device < devices_; ++device) {
-      for (const RecordedOp& op : ops_of(device)) {
-        if (!is_transfer(op.kind)) count_of(device, op).numbers.push_back(op.microbatch);
-      }
-    }
-    std::vector<std::int64_t> known;
-    const bool numbered = same_numbers(counts, known);
-    microbatches_ = static_cast<std::int32_t>(known.size());
-    for (std::size_t device = 0; device < devices_; ++device) {
-      for (const RecordedOp& op : ops_of(device)) {
-        if (is_transfer(op.kind)) continue;
-        Count& count = count_of(device, op);
-        const std::int32_t in_order = count.done++;
-        const auto found = std::lower_bound(known.begin(), known.end(), op.microbatch);
-        work_[device].push_back(
-            {op.kind, count.stage,
-             numbered ? static_cast<std::int32_t>(found - known.begin()) : in_order});
-        Extent& extent = op.kind == OpKind::forward ? forwards_[device] : backwards_[device];
-        extent.last_start = std::max(extent.last_start, op.start);
-        extent.first_end = std::min(extent.first_end, op.end);
-      }
-    }
-  }
-
-  bool same_numbers(const std::vector<Count>& counts, std::vector<std::int64_t>& known) const {
-    known = counts.front().numbers;
-    if (known.empty() || known.size() > std::numeric_limits<std::uint16_t>::max()) {
-      reject(fmt::format("stage 0 has {} forwards", known.size()));
-    }
-    std::sort(known.begin(), known.end());
-    bool same = known.front() >= 0 && std::adjacent_find(known.begin(), known.end()) == known.end();
-    for (const Count& count : counts) {
-      if (count.numbers.size() != known.size()) {
-        reject(fmt::format("stage {} has {} {}s, stage 0 has {} forwards", count.stage,
-                           count.numbers.size(), tandem::name(count.kind), known.size()));
-      }
-      std::vector<std::int64_t> numbers = count.numbers;
-      std::sort(numbers.begin(), numbers.end());
-      same = same && numbers == known;
-    }
-    return same;
-  }
-
-  [[noreturn]] void reject(const std::string& reason) const {
-    throw InputError(fmt::format("step {}, replica {}: {}", pass_.step, pass_.replica, reason));
-  }
-
   const std::vector<RecordedOp>& ops_of(std::size_t device) const {
     return pass_.devices[id_at<DeviceId>(device)];
   }
 
-  void make_schedule(std::uint16_t chunks) {
-    schedule_.name = fmt::format("step {}, replica {}", pass_.step, pass_.replica);
-    schedule_.microbatches = microbatches_;
-    schedule_.placement = looped_placement(static_cast<std::uint16_t>(devices_), chunks);
-    schedule_.order.resize(devices_);
-    for (std::size_t device = 0; device < devices_; ++device) {
-      for (const Work& work : work_[device]) {
-        schedule_.order[id_at<DeviceId>(device)].push_back({.kind = work.kind,
-                                                            .stage = id_at<StageId>(work.stage),
-                                                            .microbatch = work.microbatch});
-      }
-    }
-    for (const StageId stage : ids(schedule_.placement.device)) {
-      schedule_.order[schedule_.placement.device[stage]].push_back(
-          {.kind = OpKind::update,
-           .stage = stage,
-           .microbatch = microbatches_ - 1,
-           .span = static_cast<std::uint16_t>(microbatches_)});
-    }
-  }
-
-  std::size_t cell(const Work& work) const {
-    return (index(work.kind) * stages_ + work.stage) * static_cast<std::size_t>(microbatches_) +
+  std::size_t cell(const RecordedWork& work) const {
+    return (index(work.kind) * stages_ + work.stage) *
+               static_cast<std::size_t>(order_.microbatches) +
            static_cast<std::size_t>(work.microbatch);
   }
 
   void index_instructions(const Program& program) {
-    number_.assign(
-        (index(OpKind::send_gradient) + 1) * stages_ * static_cast<std::size_t>(microbatches_),
-        kNone);
+    number_.assign((index(OpKind::send_gradient) + 1) * stages_ *
+                       static_cast<std::size_t>(order_.microbatches),
+                   kNone);
     for (const InstructionId id : program.order()) {
       const Op& op = program[id].op;
       if (op.kind == OpKind::update) continue;
@@ -225,17 +124,22 @@ class Observer {
     }
   }
 
+  /// Whose transfer an end at this stage is of. What comes from below was sent one stage further
+  /// on, what comes from above one before. kNone: nobody's.
+  Number transfer_at(OpKind kind, bool receives, std::size_t stage, std::int32_t microbatch) const {
+    const bool down = kind == OpKind::send_activation;
+    const std::size_t sender = !receives ? stage : down ? stage - 1 : stage + 1;
+    return sender < stages_ ? number_[cell({kind, sender, microbatch})] : kNone;
+  }
+
   /// The transfers at one kind of end of a device, in the order of its computations: kNone where
-  /// the first or the last stage has none.
+  /// there is none, as at the first and the last stage.
   std::vector<Number> ends(std::size_t device, OpKind kind, bool receives) const {
     const bool down = kind == OpKind::send_activation;
     std::vector<Number> found;
-    for (const Work& work : work_[device]) {
-      if (work.kind != (down ? OpKind::forward : OpKind::backward)) continue;
-      // The sender of what comes from below is one stage further on, of what comes from above one
-      // before.
-      const std::size_t sender = !receives ? work.stage : down ? work.stage - 1 : work.stage + 1;
-      found.push_back(sender < stages_ ? number_[cell({kind, sender, work.microbatch})] : kNone);
+    for (const RecordedWork& work : order_.work[device]) {
+      if (!(down ? work.kind == OpKind::forward : makes_input_gradient(work.kind))) continue;
+      found.push_back(transfer_at(kind, receives, work.stage, work.microbatch));
     }
     return found;
   }
@@ -245,33 +149,20 @@ class Observer {
   bool is_idle(std::size_t device, const RecordedOp& transfer) const {
     constexpr Duration kJitter = std::chrono::microseconds(50);
     const bool down = transfer.kind == OpKind::send_activation;
-    const Extent& extent = down ? forwards_[device] : backwards_[device];
+    const RecordedExtent& extent = (down ? order_.forwards : order_.backwards)[device];
     return transfer.receives ? transfer.end > extent.last_start + kJitter
                              : transfer.end < extent.first_end - kJitter;
   }
 
   /// What each device did, by ascending ends, each op with its instruction. Transfers are told by
-  /// their order; ends may also be recorded of those that the pipeline's first and last stage don't
-  /// have, all of them or all but the first.
+  /// their numbers, or by their order; then ends may also be recorded of those that the pipeline's
+  /// first and last stage don't have, all of them or all but the first.
   std::vector<std::vector<SeenOp>> match() {
     std::vector<std::vector<SeenOp>> seen(devices_);
     for (std::size_t device = 0; device < devices_; ++device) {
       std::size_t next_work = 0;
-      std::vector<Number> waiting[4];
-      std::size_t next[4] = {};
-      for (std::size_t end = 0; end < 4; ++end) {
-        const OpKind kind = end < 2 ? OpKind::send_activation : OpKind::send_gradient;
-        waiting[end] = ends(device, kind, end % 2 == 1);
-        const auto recorded = static_cast<std::size_t>(
-            std::count_if(ops_of(device).begin(), ops_of(device).end(), [&](const RecordedOp& op) {
-              return op.kind == kind && op.receives == (end % 2 == 1) && !is_idle(device, op);
-            }));
-        if (recorded + 1 == waiting[end].size() && waiting[end].front() == kNone) {
-          waiting[end].erase(waiting[end].begin());
-        }
-        if (recorded != waiting[end].size()) std::erase(waiting[end], kNone);
-        complete_ = complete_ && recorded == waiting[end].size();
-      }
+      EndsInOrder in_order[4];
+      for (std::size_t end = 0; end < 4; ++end) in_order[end] = ends_in_order(device, end);
       for (const RecordedOp& op : ops_of(device)) {
         SeenOp one{.transfer = is_transfer(op.kind),
                    .receives = op.receives,
@@ -279,18 +170,56 @@ class Observer {
                    .end = op.end};
         if (one.transfer) {
           if (is_idle(device, op)) continue;
-          const std::size_t end =
-              (op.kind == OpKind::send_activation ? 0u : 2u) + (op.receives ? 1u : 0u);
-          if (next[end] >= waiting[end].size()) continue;
-          one.instruction = waiting[end][next[end]++];
+          EndsInOrder& order = in_order[end_of(op)];
+          if (order.next >= order.transfers.size()) continue;
+          one.instruction = order.transfers[order.next++];
           if (one.instruction == kNone) continue;
         } else {
-          one.instruction = number_[cell(work_[device][next_work++])];
+          one.instruction = number_[cell(order_.work[device][next_work++])];
         }
         seen[device].push_back(one);
       }
     }
     return seen;
+  }
+
+  /// The transfers of one kind of end of a device as they were recorded.
+  struct EndsInOrder {
+    std::vector<Number> transfers;
+    std::size_t next = 0;
+  };
+
+  static std::size_t end_of(const RecordedOp& transfer) {
+    return (transfer.kind == OpKind::send_activation ? 0u : 2u) + (transfer.receives ? 1u : 0u);
+  }
+
+  EndsInOrder ends_in_order(std::size_t device, std::size_t end) {
+    const OpKind kind = end < 2 ? OpKind::send_activation : OpKind::send_gradient;
+    const bool receives = end % 2 == 1;
+    EndsInOrder order{ends(device, kind, receives)};
+    std::vector<Number>& waiting = order.transfers;
+    std::vector<Number> numbered;
+    std::size_t recorded = 0;
+    for (const RecordedOp& op : ops_of(device)) {
+      if (!is_transfer(op.kind) || end_of(op) != end || is_idle(device, op)) continue;
+      ++recorded;
+      const std::vector<std::int64_t>& known = order_.numbers;
+      const auto found = std::lower_bound(known.begin(), known.end(), op.microbatch);
+      if (found == known.end() || *found != op.microbatch) continue;
+      numbered.push_back(transfer_at(kind, receives, index(order_.stages[device][op.chunk]),
+                                     static_cast<std::int32_t>(found - known.begin())));
+    }
+    if (recorded + 1 == waiting.size() && waiting.front() == kNone) waiting.erase(waiting.begin());
+    if (recorded != waiting.size()) std::erase(waiting, kNone);
+    complete_ = complete_ && recorded == waiting.size();
+    if (complete_ && recorded > 0 && numbered.size() == recorded) {
+      std::vector<Number> told = numbered;
+      std::sort(told.begin(), told.end());
+      std::sort(waiting.begin(), waiting.end());
+      complete_ = told == waiting;
+      waiting = std::move(numbered);
+    }
+    return order;
   }
 
   void measure_phase(const std::vector<std::vector<SeenOp>>& seen) {
@@ -414,10 +343,7 @@ class Observer {
 
   const RecordedPass& pass_;
   const std::size_t devices_, stages_;
-  std::int32_t microbatches_ = 0;
-  std::vector<std::vector<Work>> work_;  // what each device computed, in its order
-  std::vector<Extent> forwards_, backwards_;
-  Schedule schedule_;
+  const RecordedOrder order_;
   std::vector<Number> number_;  // by cell()
   bool complete_ = true;        // all transfers were recorded, at both ends
   Duration start_ = Duration::max(), end_ = Duration::min();
@@ -425,8 +351,9 @@ class Observer {
 
 }  // namespace
 
-ObservedPass observe(const RecordedPass& pass, std::uint16_t chunks, const ReplayModel& model) {
-  return Observer(pass, chunks).observe(model);
+ObservedPass observe(const RecordedPass& pass, const Placement& placement,
+                     const ReplayModel& model) {
+  return Observer(pass, placement).observe(model);
 }
 
 Duration replayed_length(const Program& program, const CostTable& costs, Timeline* recorder) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/cost.h"
+#include "core/placement.h"
 #include "core/program.h"
 #include "core/recording.h"
 #include "core/schedule.h"
@@ -42,9 +43,10 @@ struct ObservedPass {
 
 /// Computation in each device's order, dependencies across devices, and transfers as asked; without
 /// them where some were not recorded, and overlapped where their order can't be that of blocking
-/// ones. Throws InputError when it is no whole pass of a pipeline. REQUIRES: each op's chunk is
-/// below `chunks`.
-ObservedPass observe(const RecordedPass& pass, std::uint16_t chunks, const ReplayModel& model);
+/// ones. Throws InputError when it is no whole pass of a pipeline. REQUIRES: `placement` gives each
+/// device of the pass as many stages, more than any chunk of its ops.
+ObservedPass observe(const RecordedPass& pass, const Placement& placement,
+                     const ReplayModel& model);
 
 /// From the start of the first computation to the end of the last. `recorder` may be null.
 Duration replayed_length(const Program& program, const CostTable& costs,

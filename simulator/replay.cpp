@@ -28,12 +28,15 @@ Replay::Replay(const Recording& recording, std::optional<RecordedTransfers> tran
     : transfers_(transfers ? *transfers : seen_transfers(recording)),
       whole_steps_(recording.whole_steps),
       warnings_(recording.warnings) {
+  const Placement placement = recording.wave
+                                  ? wave_placement(recording.devices, recording.chunks)
+                                  : looped_placement(recording.devices, recording.chunks);
   const ReplayModel model{.transfers = transfers_, .pauses = pauses};
   std::vector<std::string> reasons;
   std::size_t changed = 0;
   for (const RecordedPass& recorded : recording.passes) {
     try {
-      ObservedPass observed = observe(recorded, recording.chunks, model);
+      ObservedPass observed = observe(recorded, placement, model);
       const Duration replayed = replayed_length(observed.program, observed.costs);
       changed += observed.transfers != transfers_ ? 1u : 0u;
       passes_.push_back({recorded.step, recorded.replica, std::move(observed), replayed});
@@ -82,6 +85,7 @@ void Replay::measure_usual() {
         known.sorted.push_back(median(std::move(durations)));
         known.of_replica[replica] = known.sorted.back();
       }
+      if (known.sorted.empty()) continue;
       std::sort(known.sorted.begin(), known.sorted.end());
       for (Sum* sum : {&on_all_[kind], &on_device_[kind][placement.device[stage]]}) {
         sum->usual += usual(static_cast<OpKind>(kind), stage);
@@ -103,8 +107,8 @@ Duration Replay::usual(OpKind kind, StageId stage, std::optional<std::int64_t> e
 
 Duration Replay::usual_elsewhere(OpKind kind, std::optional<DeviceId> except) const {
   Sum sum = on_all_[index(kind)];
-  if (except && passes_.front().observed.program.placement().devices > 1) {
-    const Sum& own = on_device_[index(kind)][*except];
+  const Sum own = except ? on_device_[index(kind)][*except] : Sum{};
+  if (own.stages < sum.stages) {
     sum.usual -= own.usual;
     sum.stages -= own.stages;
   }

@@ -56,7 +56,8 @@ std::string order_name(const Schedule& seen) {
   request.devices = seen.placement.devices;
   request.microbatches = seen.microbatches;
   request.chunks = static_cast<std::uint16_t>(seen.placement.stages() / request.devices);
-  for (const char* name : {"1f1b", "gpipe", "1f1b-eager", "interleaved", "looped-bfs"}) {
+  for (const char* name : {"1f1b", "gpipe", "1f1b-eager", "interleaved", "looped-bfs", "zb-h1",
+                           "interleaved-zb", "zbv"}) {
     const ScheduleTraits& traits = find_schedule(name);
     if (traits.stages_per_device == 1 && request.chunks > 1) continue;
     if (reason_against(traits, request)) continue;
@@ -170,13 +171,31 @@ void print_culprit(const Report& report) {
              print_duration(of_seconds(step_s(report, now))), faster);
 }
 
+/// Whether some backward was in two halves.
+bool has_halves(const Replay& replay) {
+  for (std::size_t pass = 0; pass < replay.passes(); ++pass) {
+    for (const auto& order : replay.pass(pass).schedule.order.rows()) {
+      for (const Op& op : order) {
+        if (op.kind == OpKind::backward_input) return true;
+      }
+    }
+  }
+  return false;
+}
+
 void print_stages(const Replay& replay) {
   const Placement& placement = replay.pass(0).program.placement();
-  fmt::print("{:>5}  {:>10}  {:>10}\n", "stage", "forward", "backward");
+  const bool halves = has_halves(replay);
+  fmt::print("{:>5}  {:>10}  {:>10}{}\n", "stage", "forward", "backward",
+             halves ? "  input-gradient  weight-gradient" : "");
   for (const StageId stage : ids(placement.device)) {
-    fmt::print("{:>5}  {:>10}  {:>10}\n", index(stage),
-               print_duration(replay.usual(OpKind::forward, stage)),
-               print_duration(replay.usual(OpKind::backward, stage)));
+    const auto usual = [&](OpKind kind) { return print_duration(replay.usual(kind, stage)); };
+    fmt::print("{:>5}  {:>10}  {:>10}", index(stage), usual(OpKind::forward),
+               usual(OpKind::backward));
+    if (halves) {
+      fmt::print("  {:>14}  {:>15}", usual(OpKind::backward_input), usual(OpKind::backward_weight));
+    }
+    fmt::print("\n");
   }
 }
 
@@ -246,10 +265,13 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
   }
   const Placement& placement = replay.pass(0).program.placement();
   for (const StageId stage : ids(placement.device)) {
-    stages.push_back({{"stage", index(stage)},
-                      {"device", index(placement.device[stage])},
-                      {"forward_s", to_seconds(replay.usual(OpKind::forward, stage))},
-                      {"backward_s", to_seconds(replay.usual(OpKind::backward, stage))}});
+    stages.push_back(
+        {{"stage", index(stage)},
+         {"device", index(placement.device[stage])},
+         {"forward_s", to_seconds(replay.usual(OpKind::forward, stage))},
+         {"backward_s", to_seconds(replay.usual(OpKind::backward, stage))},
+         {"backward_input_s", to_seconds(replay.usual(OpKind::backward_input, stage))},
+         {"backward_weight_s", to_seconds(replay.usual(OpKind::backward_weight, stage))}});
   }
   for (const Answer& one : report.ideal) what_if.push_back(as_json(one, report));
   for (const Answer& one : report.culprits) what_if.push_back(as_json(one, report));

@@ -1,14 +1,10 @@
 #include "traces/pytorch_pipeline.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -17,9 +13,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "traces/pytorch_rank.h"
 #include "traces/recorded_pipeline.h"
-#include "traces/trace_complaints.h"
-#include "traces/trace_cursor.h"
 #include "traces/trace_events.h"
 
 namespace tandem {
@@ -27,195 +22,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kPrefix = "PP:";
-constexpr std::int64_t kMostNumber = std::numeric_limits<std::uint16_t>::max() - 1;
-
-struct ActionName {
-  std::string_view name;
-  std::optional<OpKind> kind{};  // empty: nothing of the pipeline's own
-  bool receives = false;
-};
-constexpr std::array<ActionName, 9> kActions{{
-    {"F", OpKind::forward},
-    {"B", OpKind::backward},
-    {"SEND_F", OpKind::send_activation},
-    {"RECV_F", OpKind::send_activation, true},
-    {"SEND_B", OpKind::send_gradient},
-    {"RECV_B", OpKind::send_gradient, true},
-    {"UNSHARD"},
-    {"RESHARD"},
-    {"REDUCE_GRAD"},
-}};
-constexpr std::array<std::string_view, 3> kSplitActions{"I", "W", "OVERLAP_F_B"};
-
-/// What one stream did for an action.
-struct Slice {
-  OpKind kind = OpKind::forward;
-  bool receives = false;
-  std::int64_t stage = 0, microbatch = 0, stream = 0, step = 0;
-  Duration start{}, end{};
-  std::size_t position = 0;
-};
-
-std::optional<std::int64_t> take_number(std::string_view& text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || number < 0 || number > kMostNumber) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return number;
-}
-
-/// Reads one trace: what its rank did on the GPU.
-class RankReader {
- public:
-  /// `origin`: of all times; the first of all ranks.
-  RankReader(const std::string& name, std::optional<Duration>& origin)
-      : name_(name), complaints_(name), origin_(origin) {}
-
-  /// Goes on behind what is wrong, to report it all.
-  void event(std::size_t position, const json& value) {
-    if (complaints_.full()) return;
-    const TraceCursor cursor(name_, "/traceEvents", position, value);
-    try {
-      if (!value.is_object()) cursor.fail("expected an event, an object");
-      if (!cursor.has("cat")) return;
-      const std::string category = cursor["cat"].text();
-      const bool on_gpu = category == "gpu_user_annotation";
-      if (!on_gpu && category != "user_annotation") return;
-      const std::string what = cursor["name"].text();
-      if (!what.starts_with(kPrefix)) return;
-      if (on_gpu) {
-        read_action(position, cursor, what);
-      } else {
-        on_host_ = true;
-      }
-    } catch (const InputError& error) {
-      complaints_.add(error);
-    }
-  }
-
-  /// By ascending starts, each with its step.
-  std::vector<Slice> finish(const TraceFrame& frame) {
-    if (frame.damage) throw InputError(std::vector<Complaint>{*frame.damage});
-    complaints_.refuse(frame.bare);
-    keep_streams();
-    if (slices_.empty() || is_transfer(slices_.front().kind)) {
-      complaints_.add(on_host_ ? "its actions are annotated on the host alone, which counts its "
-                                 "waiting: profile with ProfilerActivity.CUDA"
-                               : "holds no GPU annotations such as PP:0F3, as the multi-stage "
-                                 "schedules of torch.distributed.pipelining make them");
-    }
-    complaints_.refuse();
-    number_steps();
-    complaints_.refuse(frame.bare);
-    return std::move(slices_);
-  }
-
- private:
-  using Group = std::pair<OpKind, bool>;
-  static constexpr Group kComputation{OpKind::forward, false};
-
-  void read_action(std::size_t position, const TraceCursor& cursor, std::string_view what) {
-    std::string_view rest = what.substr(kPrefix.size());
-    const auto stage = take_number(rest);
-    const std::string_view action = rest.substr(0, rest.find_first_of("0123456789"));
-    rest.remove_prefix(action.size());
-    const bool split =
-        std::any_of(kSplitActions.begin(), kSplitActions.end(), [&](std::string_view name) {
-          return action == name || (name.size() > 1 && what.ends_with(name));
-        });
-    if (split)
-      cursor["name"].fail("backwards in two halves or with a forward are not in this version");
-    const auto known = std::find_if(kActions.begin(), kActions.end(),
-                                    [&](const ActionName& name) { return name.name == action; });
-    const bool found = stage && known != kActions.end();
-    if (found && !known->kind) return;
-    const auto microbatch = take_number(rest);
-    if (!found || !microbatch || !rest.empty()) {
-      cursor["name"].fail(fmt::format("\"{}\" is no action such as PP:0F3 or PP:1SEND_F4", what));
-    }
-    if (!origin_) origin_ = cursor["ts"].moment();
-    Slice slice{.kind = *known->kind,
-                .receives = known->receives,
-                .stage = *stage,
-                .microbatch = *microbatch,
-                .stream = cursor["tid"].integer(0, std::numeric_limits<std::int64_t>::max()),
-                .start = cursor["ts"].time(*origin_),
-                .position = position};
-    const Duration length = cursor["dur"].time();
-    if (length < Duration{}) cursor["dur"].fail("expected a duration of at least 0");
-    slice.end = slice.start + length;
-    slices_.push_back(slice);
-  }
-
-  static Group group_of(const Slice& slice) {
-    return is_transfer(slice.kind) ? Group{slice.kind, slice.receives} : kComputation;
-  }
-
-  /// An action has a slice on each stream that it launched on. Of computation the busiest stream
-  /// counts, of one kind of transfers' ends the busiest of the others.
-  void keep_streams() {
-    std::map<Group, std::map<std::int64_t, double>> busy;  // seconds
-    for (const Slice& slice : slices_) {
-      busy[group_of(slice)][slice.stream] += to_seconds(slice.end - slice.start);
-    }
-    std::map<Group, std::int64_t> kept;
-    const auto keep = [&](const Group& group) {
-      const auto& streams = busy[group];
-      if (streams.empty()) return;
-      kept[group] =
-          std::max_element(streams.begin(), streams.end(), [](const auto& a, const auto& b) {
-            return a.second < b.second;
-          })->first;
-    };
-    keep(kComputation);
-    for (auto& [group, streams] : busy) {
-      if (group == kComputation) continue;
-      if (kept.contains(kComputation)) streams.erase(kept[kComputation]);
-      keep(group);
-    }
-    std::erase_if(slices_, [&](const Slice& slice) {
-      const auto found = kept.find(group_of(slice));
-      return found == kept.end() || found->second != slice.stream;
-    });
-    // Computation first, of equal starts too.
-    std::stable_sort(slices_.begin(), slices_.end(), [](const Slice& a, const Slice& b) {
-      return std::pair(is_transfer(a.kind), a.start) < std::pair(is_transfer(b.kind), b.start);
-    });
-  }
-
-  /// The k-th time that an action is done is that of the k-th step.
-  void number_steps() {
-    std::map<std::tuple<OpKind, bool, std::int64_t, std::int64_t>, std::int64_t> done;
-    std::int64_t step = 0;
-    for (Slice& slice : slices_) {
-      slice.step = done[{slice.kind, slice.receives, slice.stage, slice.microbatch}]++;
-      if (is_transfer(slice.kind)) continue;
-      if (slice.step < step) {
-        const json nothing;
-        try {
-          TraceCursor(name_, "/traceEvents", slice.position, nothing)
-              .fail("done once less often than what precedes it: a trace begins with a step");
-        } catch (const InputError& error) {
-          complaints_.add(error);
-          return;
-        }
-      }
-      step = slice.step;
-    }
-  }
-
-  const std::string& name_;
-  TraceComplaints complaints_;
-  std::optional<Duration>& origin_;
-  bool on_host_ = false;
-  std::vector<Slice> slices_;
-};
-
 /// Puts the ranks together.
 class PipelineBuilder {
  public:
-  void add(const std::string& name, std::vector<Slice> slices) {
+  void add(const std::string& name, std::vector<PytorchSlice> slices) {
     ranks_.push_back({name, std::move(slices)});
   }
 
@@ -231,12 +41,12 @@ class PipelineBuilder {
  private:
   struct Rank {
     std::string name;
-    std::vector<Slice> slices;
+    std::vector<PytorchSlice> slices;
   };
   /// Both ends of a transfer.
   struct Transfer {
-    Slice* sent = nullptr;
-    Slice* received = nullptr;
+    PytorchSlice* sent = nullptr;
+    PytorchSlice* received = nullptr;
   };
 
   [[noreturn]] static void refuse(const std::string& name, std::string message) {
@@ -246,12 +56,13 @@ class PipelineBuilder {
     throw InputError(std::vector<Complaint>{complaint});
   }
 
-  /// The rank of the lowest stage first. Each has every so manieth stage, as in a loop.
+  /// The rank of the lowest stage first. Each has every so manieth stage, as in a loop, or as many
+  /// going down the ranks and back up.
   void place_ranks() {
     std::vector<std::vector<std::int64_t>> stages;
     for (const Rank& rank : ranks_) {
       std::set<std::int64_t> own;
-      for (const Slice& slice : rank.slices) {
+      for (const PytorchSlice& slice : rank.slices) {
         if (!is_transfer(slice.kind)) own.insert(slice.stage);
       }
       stages.emplace_back(own.begin(), own.end());
@@ -271,23 +82,54 @@ class PipelineBuilder {
                fmt::format("has stage {}, as {} has", first, ranks_[place].name));
       }
       place = rank;
-      bool looped = stages[rank].size() == stages.front().size();
-      for (std::size_t i = 0; i < stages[rank].size(); ++i)
-        looped = looped && stages[rank][i] == first + static_cast<std::int64_t>(i) * devices;
-      if (!looped) {
-        refuse(ranks_[rank].name,
-               fmt::format("has the stages {}: only stages that go round all ranks, as often for "
-                           "each, are in this version",
-                           fmt::join(stages[rank], ", ")));
+    }
+    recording_.devices = static_cast<std::uint16_t>(devices);
+    recording_.chunks = static_cast<std::uint16_t>(stages.front().size());
+    const auto refused = [&] {
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (!has_its_stages(stages[rank])) return rank;
       }
+      return ranks_.size();
+    };
+    const std::size_t unlooped = refused();
+    recording_.wave = unlooped < ranks_.size();
+    if (recording_.wave && refused() < ranks_.size()) {
+      refuse(ranks_[unlooped].name,
+             fmt::format("has the stages {}: only stages that go round all ranks, or down the "
+                         "ranks and back up, as often for each, are in this version",
+                         fmt::join(stages[unlooped], ", ")));
     }
     std::vector<Rank> placed;
     for (const std::size_t rank : order) placed.push_back(std::move(ranks_[rank]));
     ranks_ = std::move(placed);
-    recording_.devices = static_cast<std::uint16_t>(devices);
-    recording_.chunks = static_cast<std::uint16_t>(stages.front().size());
     recording_.replicas = {0};
     recording_.own_streams = true;
+    check_transfers();
+  }
+
+  void check_transfers() const {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      for (const PytorchSlice& slice : ranks_[rank].slices) {
+        const bool own = device_of(slice) == rank &&
+                         slice.stage < std::int64_t{recording_.devices} * recording_.chunks;
+        if (own) continue;
+        refuse(
+            ranks_[rank].name,
+            fmt::format("sends or receives for stage {}, which it does not compute", slice.stage));
+      }
+    }
+  }
+
+  /// Whether a rank, by its first stage, has those that its place in the pipeline gives it.
+  bool has_its_stages(const std::vector<std::int64_t>& stages) const {
+    bool same = stages.size() == recording_.chunks;
+    for (std::size_t chunk = 0; same && chunk < stages.size(); ++chunk) {
+      const auto lowest = static_cast<std::int64_t>(chunk) * recording_.devices;
+      const std::int64_t place = stages.front();
+      const bool back = recording_.wave && chunk % 2 == 1;
+      same = stages[chunk] == lowest + (back ? recording_.devices - 1 - place : place);
+    }
+    return same;
   }
 
   /// Each end waits for the other: the later one, the shorter, is what the transfer takes.
@@ -295,7 +137,7 @@ class PipelineBuilder {
     // By step, kind, the sender's stage and microbatch.
     std::map<std::tuple<std::int64_t, OpKind, std::int64_t, std::int64_t>, Transfer> transfers;
     for (Rank& rank : ranks_) {
-      for (Slice& slice : rank.slices) {
+      for (PytorchSlice& slice : rank.slices) {
         if (!is_transfer(slice.kind)) continue;
         const bool down = slice.kind == OpKind::send_activation;
         const std::int64_t sender = !slice.receives ? slice.stage
@@ -307,7 +149,7 @@ class PipelineBuilder {
     }
     for (const auto& [key, transfer] : transfers) {
       if (transfer.sent == nullptr || transfer.received == nullptr) continue;
-      Slice &sent = *transfer.sent, &received = *transfer.received;
+      PytorchSlice &sent = *transfer.sent, &received = *transfer.received;
       const Duration length = std::min(sent.end - sent.start, received.end - received.start);
       sent.start = sent.end - length;
       received.start = received.end - length;
@@ -315,8 +157,10 @@ class PipelineBuilder {
     }
   }
 
-  std::size_t device_of(const Slice& slice) const {
-    return static_cast<std::size_t>(slice.stage) % ranks_.size();
+  std::size_t device_of(const PytorchSlice& slice) const {
+    const auto stage = static_cast<std::size_t>(slice.stage);
+    const bool back = recording_.wave && stage / ranks_.size() % 2 == 1;
+    return back ? ranks_.size() - 1 - stage % ranks_.size() : stage % ranks_.size();
   }
 
   /// Both ends of a transfer end at once: by how much the next rank's clock is ahead, their median
@@ -341,7 +185,7 @@ class PipelineBuilder {
         std::nth_element(seen.begin(), middle, seen.end());
         offset += *middle;
       }
-      for (Slice& slice : ranks_[device].slices) {
+      for (PytorchSlice& slice : ranks_[device].slices) {
         slice.start -= offset;
         slice.end -= offset;
       }
@@ -352,21 +196,18 @@ class PipelineBuilder {
     std::map<std::int64_t, RecordedPass> passes;
     std::map<std::int64_t, Duration> starts;
     for (const DeviceId device : all_ids<DeviceId>(ranks_.size())) {
-      for (const Slice& slice : ranks_[index(device)].slices) {
+      for (const PytorchSlice& slice : ranks_[index(device)].slices) {
         RecordedPass& pass = passes[slice.step];
         pass.step = slice.step;
         pass.devices.resize(ranks_.size());
-        const bool transfer = is_transfer(slice.kind);
-        pass.devices[device].push_back(
-            {.kind = slice.kind,
-             .receives = slice.receives,
-             .chunk = transfer ? std::uint16_t{0}
-                               : static_cast<std::uint16_t>(static_cast<std::size_t>(slice.stage) /
-                                                            ranks_.size()),
-             .microbatch = transfer ? -1 : slice.microbatch,
-             .start = slice.start,
-             .end = slice.end});
-        if (transfer) continue;
+        pass.devices[device].push_back({.kind = slice.kind,
+                                        .receives = slice.receives,
+                                        .chunk = static_cast<std::uint16_t>(
+                                            static_cast<std::size_t>(slice.stage) / ranks_.size()),
+                                        .microbatch = slice.microbatch,
+                                        .start = slice.start,
+                                        .end = slice.end});
+        if (is_transfer(slice.kind)) continue;
         const auto [found, first] = starts.try_emplace(slice.step, slice.start);
         if (!first) found->second = std::min(found->second, slice.start);
       }
@@ -411,7 +252,7 @@ Recording read_ranks(const Traces& traces, const Name& name_of, const Read& read
   PipelineBuilder builder;
   for (const auto& trace : traces) {
     const std::string name = name_of(trace);
-    RankReader reader(name, origin);
+    PytorchRankReader reader(name, origin);
     const TraceFrame frame = read(trace, [&reader](std::size_t position, const json& event) {
       reader.event(position, event);
     });

@@ -40,9 +40,10 @@ struct OpName {
   bool receives = false;
   std::optional<OpKind> also_receives{};
 };
-constexpr std::array<OpName, 10> kOpNames{{
+constexpr std::array<OpName, 11> kOpNames{{
     {"forward-compute", OpKind::forward},
     {"backward-compute", OpKind::backward},
+    {"backward-wgrad-compute", OpKind::backward_weight},
     {"forward-send", OpKind::send_activation},
     {"forward-recv", OpKind::send_activation, true},
     {"backward-send", OpKind::send_gradient},
@@ -52,9 +53,6 @@ constexpr std::array<OpName, 10> kOpNames{{
     {"forward-send-forward-recv", OpKind::send_activation, false, OpKind::send_activation},
     {"backward-send-backward-recv", OpKind::send_gradient, false, OpKind::send_gradient},
 }};
-
-/// Work that the pipeline's phase can't do without, and that nothing here replays.
-constexpr std::string_view kSplitBackward = "backward-wgrad-compute";
 
 /// What ranks do outside the pipeline.
 constexpr std::array<std::string_view, 17> kOtherNames{
@@ -216,9 +214,6 @@ class RecordingReader {
 
   /// Something outside the pipeline: it only makes the step longer.
   void read_other(const std::string& what, const TraceCursor& cursor) {
-    if (what == kSplitBackward) {
-      cursor["name"].fail("a backward in two halves is not in this version");
-    }
     if (std::find(kOtherNames.begin(), kOtherNames.end(), what) == kOtherNames.end()) {
       const std::string hint = did_you_mean(what, op_names());
       if (!hint.empty()) {
@@ -352,8 +347,22 @@ class RecordingReader {
     JoinedRanks joined = join_ranks(ranks);
     left_out_ += joined.left_out;
     recording_.ranks = std::max(recording_.ranks, ranks.size());
+    split_backwards(joined.ops);
     pass.devices[id_at<DeviceId>(static_cast<std::size_t>(first->device))] = std::move(joined.ops);
     return row;
+  }
+
+  /// A backward whose weight gradient is an op of its own is the half for the input.
+  static void split_backwards(std::vector<RecordedOp>& ops) {
+    std::set<std::pair<std::uint16_t, std::int64_t>> halves;
+    for (const RecordedOp& op : ops) {
+      if (op.kind == OpKind::backward_weight) halves.insert({op.chunk, op.microbatch});
+    }
+    for (RecordedOp& op : ops) {
+      if (op.kind == OpKind::backward && halves.contains({op.chunk, op.microbatch})) {
+        op.kind = OpKind::backward_input;
+      }
+    }
   }
 
   /// The first computation, for which nothing was waited, counts from its first rank on.

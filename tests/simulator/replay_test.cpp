@@ -296,6 +296,8 @@ std::vector<std::vector<Op>> work_of(const Schedule& schedule) {
 struct Recorded {
   std::string schedule;
   std::uint16_t devices, chunks;
+  bool wave = false;
+  bool numbered = false;  // transfers
 };
 
 class OwnSimulation : public ::testing::TestWithParam<Recorded> {};
@@ -315,27 +317,60 @@ TEST_P(OwnSimulation, IsReplayedToTheNanosecond) {
   });
   Timeline timeline;
   const Duration length = replayed_length(program, costs, &timeline);
-  const Replay replay(recording_of({pass_of(program, timeline)}, GetParam().chunks),
-                      RecordedTransfers::overlapped);
+  Recording recording =
+      recording_of({pass_of(program, timeline, GetParam().numbered)}, GetParam().chunks);
+  recording.wave = GetParam().wave;
+  const Replay replay(recording, RecordedTransfers::overlapped);
   EXPECT_THAT(replay.warnings(), IsEmpty());
   EXPECT_EQ(replay.steps().front().measured, length);
   EXPECT_EQ(replay.steps().front().replayed, length);
   EXPECT_EQ(work_of(replay.pass(0).schedule), work_of(schedule));
   EXPECT_THAT(verify(replay.pass(0).program), IsEmpty());
-  EXPECT_LT(
-      Replay(recording_of({pass_of(program, timeline)}, GetParam().chunks), RecordedTransfers::none)
-          .steps()
-          .front()
-          .replayed,
-      length);
+  EXPECT_LT(Replay(recording, RecordedTransfers::none).steps().front().replayed, length);
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, OwnSimulation,
-                         ::testing::Values(Recorded{"1f1b", 4, 1}, Recorded{"gpipe", 3, 1},
-                                           Recorded{"1f1b-eager", 4, 1},
-                                           Recorded{"interleaved", 4, 2},
-                                           Recorded{"interleaved", 2, 3},
-                                           Recorded{"looped-bfs", 2, 2}));
+TEST(Replay, OfHalvesThatDoNotFitIsRefused) {
+  const auto pass_with = [](const std::vector<std::pair<OpKind, std::int64_t>>& ops) {
+    RecordedPass pass;
+    pass.devices.resize(1);
+    for (const auto& [kind, microbatch] : ops) {
+      const Duration start = ms(static_cast<std::int64_t>(pass.devices[DeviceId{0}].size()));
+      pass.devices[DeviceId{0}].push_back(
+          {.kind = kind, .microbatch = microbatch, .start = start, .end = start + ms(1)});
+    }
+    return recording_of({pass});
+  };
+  constexpr auto kForward = OpKind::forward, kInput = OpKind::backward_input,
+                 kWeight = OpKind::backward_weight, kWhole = OpKind::backward;
+  for (const std::int64_t first : {0, -1}) {  // numbered or not
+    const std::int64_t second = first < 0 ? -1 : 1;
+    const auto error = [&](const Recording& recording) {
+      return error_of([&] { Replay{recording}; });
+    };
+    const Recording good = pass_with({{kForward, first},
+                                      {kForward, second},
+                                      {kWhole, first},
+                                      {kInput, second},
+                                      {kWeight, second}});
+    EXPECT_EQ(Replay(good).steps().front().replayed, ms(5));
+    EXPECT_THAT(error(pass_with({{kForward, first}, {kInput, first}})),
+                HasSubstr("stage 0 has input gradients without their weight gradients"));
+    EXPECT_THAT(error(pass_with({{kForward, first}, {kWhole, first}, {kWeight, first}})),
+                HasSubstr("stage 0 has a weight gradient without an input gradient before it"));
+    EXPECT_NE(error(pass_with({{kForward, first}, {kWeight, first}, {kInput, first}})), "");
+  }
+  EXPECT_THAT(error_of([&] { Replay(pass_with({{kForward, 0}, {kInput, 0}, {kWeight, 3}})); }),
+              HasSubstr("microbatch 3 has no forward"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, OwnSimulation,
+    ::testing::Values(Recorded{"1f1b", 4, 1}, Recorded{"gpipe", 3, 1}, Recorded{"1f1b-eager", 4, 1},
+                      Recorded{"interleaved", 4, 2}, Recorded{"interleaved", 2, 3},
+                      Recorded{"looped-bfs", 2, 2}, Recorded{"zb-h1", 4, 1},
+                      Recorded{"interleaved-zb", 4, 2},
+                      Recorded{"interleaved-zb", 4, 2, false, true},
+                      Recorded{"zbv", 4, 2, true, true}, Recorded{"zbv", 3, 2, true, true}));
 
 }  // namespace
 }  // namespace tandem::testing

@@ -2,6 +2,8 @@
 // Traces as PyTorch's profiler writes them of a rank of torch.distributed.pipelining.
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -42,8 +44,8 @@ struct PytorchRank {
   Duration sends_wait{};  // for their receivers, so much longer than both are there
 };
 
-/// A rank of a recording whose stages are one each device. REQUIRES: transfers are those of the
-/// microbatches 0, 1, … in this order.
+/// A rank of a recording, its stages named as the recording says. Transfers without a number are
+/// those of the microbatches 0, 1, … in this order.
 inline std::string pytorch_text(const Recording& recording, DeviceId device,
                                 const PytorchRank& rank = {}) {
   constexpr int kComputeStream = 7, kTransferStream = 20;
@@ -51,15 +53,21 @@ inline std::string pytorch_text(const Recording& recording, DeviceId device,
       R"({"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "python"}})",
       R"({"ph": "s", "id": 3, "pid": 0, "tid": 7, "ts": 0, "cat": "ac2g", "name": "ac2g"})"};
   for (const RecordedPass& pass : recording.passes) {
-    std::map<std::pair<OpKind, bool>, int> done;
+    std::map<std::pair<OpKind, bool>, std::int64_t> done;
     for (const RecordedOp& op : pass.devices[device]) {
-      const bool down = op.kind == OpKind::forward || op.kind == OpKind::send_activation;
       const bool transfer = is_transfer(op.kind);
-      const std::string name = fmt::format("PP:{}{}{}{}", index(device),
+      const char* letter = op.kind == OpKind::forward || op.kind == OpKind::send_activation ? "F"
+                           : op.kind == OpKind::backward_input                              ? "I"
+                           : op.kind == OpKind::backward_weight                             ? "W"
+                                                                                            : "B";
+      const bool back = recording.wave && op.chunk % 2 == 1;
+      const std::size_t place = back ? recording.devices - 1 - index(device) : index(device);
+      const std::int64_t in_order = done[{op.kind, op.receives}]++;
+      const std::string name = fmt::format("PP:{}{}{}{}", op.chunk * recording.devices + place,
                                            !transfer     ? ""
                                            : op.receives ? "RECV_"
                                                          : "SEND_",
-                                           down ? "F" : "B", done[{op.kind, op.receives}]++);
+                                           letter, op.microbatch < 0 ? in_order : op.microbatch);
       const Duration waited = transfer && !op.receives ? rank.sends_wait : Duration{};
       const Duration start = op.start - waited + rank.clock_ahead;
       const Duration length = op.end - op.start + waited;

@@ -82,24 +82,30 @@ inline Recording recording_of(std::vector<RecordedPass> passes, std::uint16_t ch
   return recording;
 }
 
-/// One batch of a looped program as its ranks would have recorded it.
-inline RecordedPass pass_of(const Program& program, const Timeline& timeline) {
+/// One batch of a program as its ranks would have recorded it; with the numbers of transfers, or
+/// without. REQUIRES: its stages go round the devices, or down and back up.
+inline RecordedPass pass_of(const Program& program, const Timeline& timeline,
+                            bool numbered = false) {
   const Placement& placement = program.placement();
   RecordedPass pass;
   pass.devices.resize(placement.devices);
+  const auto number = [&](RecordedOp& op, std::size_t stage, std::int64_t microbatch) {
+    op.microbatch = microbatch;
+    op.chunk = static_cast<std::uint16_t>(stage / placement.devices);
+  };
   for (const Span& span : timeline.spans) {
     const Instruction& instruction = program[span.instruction];
     const OpKind kind = instruction.op.kind;
     if (kind == OpKind::update) continue;
     const CostKey& key = program.cost_keys()[instruction.cost];
+    const std::size_t stage = index(instruction.op.stage);
     RecordedOp op{.kind = kind, .start = span.start, .end = span.end};
-    if (!is_transfer(kind)) {
-      op.microbatch = instruction.op.microbatch;
-      op.chunk = static_cast<std::uint16_t>(index(instruction.op.stage) / placement.devices);
-    }
+    if (numbered || !is_transfer(kind)) number(op, stage, instruction.op.microbatch);
     pass.devices[key.source].push_back(op);
     if (!is_transfer(kind)) continue;
     op.receives = true;
+    const std::size_t receiver = kind == OpKind::send_activation ? stage + 1 : stage - 1;
+    if (numbered) number(op, receiver, instruction.op.microbatch);
     pass.devices[key.target].push_back(op);
   }
   sort_by_end(pass);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/data.h"
 #include "tests/support/production_timeline.h"
@@ -119,6 +121,31 @@ TEST_F(ReplayCommand, ReadsTheTracesOfPytorchsRanks) {
   EXPECT_THAT(tandem("replay r0.json r1.json").out,
               StartsWith("r0.json and 1 more: 2 stages x 1 replicas, 2 steps of 2 microbatches"));
   expect_error("replay r0.json r0.json", 3, "r0.json: error: has stage 0, as r0.json has");
+}
+
+TEST_F(ReplayCommand, ReadsBackwardsInTwoHalves) {
+  Recording done = recording_of({two_stages({})});
+  for (std::vector<RecordedOp>& ops : done.passes.front().devices) {
+    const std::vector<RecordedOp> whole = std::exchange(ops, {});
+    for (RecordedOp op : whole) {
+      ops.push_back(op);
+      if (op.kind != OpKind::backward) continue;
+      ops.back().kind = OpKind::backward_input;
+      ops.back().end = op.start = op.start + ms(12);
+      op.kind = OpKind::backward_weight;
+      ops.push_back(op);
+    }
+  }
+  for (const int rank : {0, 1}) {
+    write(fmt::format("r{}.json", rank), pytorch_text(done, DeviceId(rank)));
+  }
+  const Json stage = json_of("replay r0.json r1.json --json")["result"]["stages"][1];
+  EXPECT_DOUBLE_EQ(stage["backward_s"], 0.0);
+  EXPECT_DOUBLE_EQ(stage["backward_input_s"], 0.012);
+  EXPECT_DOUBLE_EQ(stage["backward_weight_s"], 0.008);
+  EXPECT_THAT(tandem("replay r0.json r1.json").out,
+              HasSubstr("stage     forward    backward  input-gradient  weight-gradient\n"));
+  EXPECT_THAT(tandem("replay t.json").out, HasSubstr("stage     forward    backward\n"));
 }
 
 TEST_F(ReplayCommand, WritesAStepAsATrace) {

@@ -22,7 +22,10 @@ inline void expect_same(const Recording& read, const Recording& written) {
         const RecordedOp &c = a.devices[device][op], &d = b.devices[device][op];
         EXPECT_EQ(c.kind, d.kind);
         EXPECT_EQ(c.receives, d.receives);
-        EXPECT_EQ(c.microbatch, d.microbatch);
+        // A recording made by hand may leave the numbers of transfers out.
+        if (d.microbatch >= 0 || !is_transfer(d.kind)) {
+          EXPECT_EQ(c.microbatch, d.microbatch);
+        }
         EXPECT_EQ(c.start, d.start);
         EXPECT_EQ(c.end, d.end);
       }

@@ -100,6 +100,26 @@ TEST(PytorchPipeline, StagesMayGoRoundTheRanks) {
               ElementsAre("1.json: no transfers to compare its clock by with that of 0.json"));
 }
 
+TEST(PytorchPipeline, StagesMayGoDownTheRanksAndBackUp) {
+  const Recording recording =
+      read({rank_of({"0F0", "3F0", "3B0", "0B0"}), rank_of({"1F0", "2F0", "2B0", "1B0"})});
+  EXPECT_TRUE(recording.wave);
+  EXPECT_EQ(recording.chunks, 2);
+  EXPECT_EQ(recording.passes.front().devices[kFirst][1].chunk, 1);
+  EXPECT_FALSE(
+      read({rank_of({"0F0", "2F0", "2B0", "0B0"}), rank_of({"1F0", "3F0", "3B0", "1B0"})}).wave);
+}
+
+TEST(PytorchPipeline, BackwardsMayBeInTwoHalves) {
+  const std::vector<RecordedOp> ops =
+      read({rank_of({"0F0", "0F1", "0I0", "0B1", "0W0"})}).passes.front().devices[kFirst];
+  ASSERT_EQ(ops.size(), 5u);
+  EXPECT_EQ(ops[2].kind, OpKind::backward_input);
+  EXPECT_EQ(ops[3].kind, OpKind::backward);
+  EXPECT_EQ(ops[4].kind, OpKind::backward_weight);
+  EXPECT_EQ(ops[4].microbatch, 0);
+}
+
 TEST(PytorchPipeline, IsRefusedWhereItIsWrong) {
   const auto says = [](const std::string& text, const std::string& message) {
     EXPECT_THAT(error({text}), HasSubstr(message));
@@ -112,9 +132,9 @@ TEST(PytorchPipeline, IsRefusedWhereItIsWrong) {
   says(pytorch_document({pytorch_event("user_annotation", "PP:0F0", 1, ms(0), ms(1))}),
        "0.json: error: its actions are annotated on the host alone");
   says(rank_of({"0SEND_F0"}), "holds no GPU annotations such as PP:0F3");
-  for (const char* action : {"0I0", "0W0", "(0F1;3B2)OVERLAP_F_B"}) {
-    says(rank_of({action}), "/traceEvents/0/name: backwards in two halves or with a forward");
-  }
+  says(rank_of({"(0F1;3B2)OVERLAP_F_B"}),
+       "/traceEvents/0/name: a forward and a backward as one action: which of its time is whose, "
+       "its annotation does not tell");
   for (const char* action : {"0F", "F0", "0X0", "0F0x", "-1F0", "0F70000", "", "0"}) {
     says(rank_of({action}),
          fmt::format("/traceEvents/0/name: \"PP:{}\" is no action such", action));
@@ -130,8 +150,18 @@ TEST(PytorchPipeline, RanksMustBeThoseOfOnePipeline) {
   EXPECT_THAT(error({first, first}), HasSubstr("1.json: error: has stage 0, as 0.json has"));
   EXPECT_THAT(error({first, rank_of({"5F0", "5B0"})}),
               HasSubstr("1.json: error: its first stage is 5: expected the traces of the 2 ranks"));
-  EXPECT_THAT(error({rank_of({"0F0", "3F0", "3B0", "0B0"}), rank_of({"1F0", "2F0", "2B0", "1B0"})}),
-              HasSubstr("0.json: error: has the stages 0, 3: only stages that go round all ranks"));
+  for (const char* second : {"2", "5"}) {
+    const std::string stages =
+        fmt::format("has the stages 1, {}: only stages that go round", second);
+    EXPECT_THAT(error({rank_of({"0F0", "3F0"}), rank_of({"1F0", fmt::format("{}F0", second)}),
+                       rank_of({"2F0", "5F0"})}),
+                HasSubstr("1.json: error: " + stages));
+  }
+  const std::string sends =
+      pytorch_document({pytorch_event("gpu_user_annotation", "PP:0F0", 7, ms(0), ms(1)),
+                        pytorch_event("gpu_user_annotation", "PP:1SEND_F0", 20, ms(1), ms(1))});
+  EXPECT_THAT(error({sends, rank_of({"1F0", "1B0"})}),
+              HasSubstr("0.json: error: sends or receives for stage 1, which it does not compute"));
 }
 
 }  // namespace
