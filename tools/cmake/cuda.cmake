@@ -1,6 +1,6 @@
 # Looks for CUDA and NCCL as TANDEM_CUDA=AUTO|ON|OFF asks; sets, for the summary and `tandem doctor`,
 # TANDEM_CUDA_VERSION and TANDEM_NCCL_VERSION (a version, or "no") and TANDEM_..._REASON.
-# The CUDA language itself is enabled where the first .cu file is: enabling it without one only costs time.
+# Where there is CUDA, and its compiler takes this C++ compiler, the language is enabled: if(CMAKE_CUDA_COMPILER).
 
 set(TANDEM_CUDA AUTO CACHE STRING "CUDA: AUTO (use it if found), ON (fail without), OFF")
 set_property(CACHE TANDEM_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -83,4 +83,40 @@ else()
   if(NOT TANDEM_CUDA_VERSION STREQUAL "no")
     tandem_find_nccl()
   endif()
+endif()
+
+# tandem_check_cuda_compiler(): sets CMAKE_CUDA_COMPILER if nvcc compiles with the C++ compiler at hand; else there is no CUDA.
+macro(tandem_check_cuda_compiler)
+  include(CheckLanguage)
+  set(ENV{CUDACXX} ${TANDEM_CUDA_ROOT}/bin/nvcc)
+  if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER)
+    set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  endif()
+  check_language(CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(TANDEM_CUDA_VERSION no)
+    set(TANDEM_CUDA_REASON "${TANDEM_CUDA_REASON} does not compile with ${CMAKE_CXX_COMPILER}")
+  endif()
+endmacro()
+
+if(NOT TANDEM_CUDA_VERSION STREQUAL "no")
+  tandem_check_cuda_compiler()
+  if(TANDEM_CUDA STREQUAL "ON" AND NOT CMAKE_CUDA_COMPILER)
+    message(FATAL_ERROR "TANDEM_CUDA=ON, but ${TANDEM_CUDA_REASON}")
+  endif()
+endif()
+if(CMAKE_CUDA_COMPILER)
+  # "native" would need a GPU where it is built. Newer ones run what 90 compiles to, as it holds PTX.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+  endif()
+  enable_language(CUDA)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  if(CMAKE_VERSION VERSION_LESS 3.26)
+    # CMake 3.25 does not know that nvcc can.
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
+  find_package(CUDAToolkit REQUIRED)
 endif()

@@ -3,6 +3,7 @@
 // ascending order of the inner index. Slow: what cublasLt is checked with, and what stands in for
 // it where it is not there.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -11,6 +12,7 @@
 #include "executor/backend.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
+#include "executor/cuda/kernels/elementwise.h"
 
 namespace tandem::cuda {
 
@@ -26,6 +28,9 @@ struct ProductSpans {
   bool adds = false;
   const C* bias = nullptr;
 };
+
+/// A matrix in the workspace begins at 256 bytes, as libraries like it.
+inline constexpr std::int64_t kAlignedBf16 = 128;
 
 inline constexpr int kTile = 16;
 static_assert(kTile * kTile == kThreads);
@@ -143,6 +148,37 @@ ProductSpans<A, float> accumulate_product_spans(MatmulShape shape, std::span<con
           .b_inner = shape.columns,
           .c = dw.data(),
           .adds = true};
+}
+
+/// Elements of Bf16 that round_factors() asks of the grid's workspace for a product of this shape,
+/// its transpose, and what is accumulated of it.
+constexpr std::int64_t rounded_factors_workspace(MatmulShape shape) {
+  const std::int64_t x = shape.rows * shape.inner, w = shape.inner * shape.columns,
+                     y = shape.rows * shape.columns;
+  return std::max({x + w, y + w, x + y}) + kAlignedBf16;
+}
+
+/// The same product of rounded factors, which then lie in the grid's workspace.
+template <class Grid>
+ProductSpans<Bf16, float> round_factors(Grid& grid, const ProductSpans<float, float>& p) {
+  const std::int64_t a_size = p.rows * p.inner, b_size = p.inner * p.columns;
+  const std::int64_t b_first = divide_up(a_size, kAlignedBf16) * kAlignedBf16;
+  Bf16* const a = grid.template workspace<Bf16>(b_first + b_size);
+  Bf16* const b = a + b_first;
+  run_each_element(grid, a_size, Convert<float, Bf16>{p.a, a});
+  run_each_element(grid, b_size, Convert<float, Bf16>{p.b, b});
+  return {.rows = p.rows,
+          .inner = p.inner,
+          .columns = p.columns,
+          .a = a,
+          .a_row = p.a_row,
+          .a_inner = p.a_inner,
+          .b = b,
+          .b_inner = p.b_inner,
+          .b_column = p.b_column,
+          .c = p.c,
+          .adds = p.adds,
+          .bias = p.bias};
 }
 
 }  // namespace tandem::cuda
