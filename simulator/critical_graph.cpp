@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "core/check.h"
 #include "core/error.h"
@@ -30,21 +31,46 @@ CriticalGraph::CriticalGraph(const Program& program, const TightGraph& graph,
   first_.push_back(static_cast<std::uint32_t>(edges_.size()));
 }
 
-CriticalGraph CriticalGraph::paths(const Program& program, const TightGraph& run,
-                                   Duration makespan) {
-  std::vector<bool> kept(run.size(), false), ends;
-  for (auto node = static_cast<Node>(run.size()); node-- > 0;) {
+namespace {
+
+struct PathNodes {
+  std::vector<bool> kept;  // of all nodes: on a longest path
+  std::vector<bool> ends;  // of those that are, in their order: one may end there
+};
+
+PathNodes nodes_of_paths(const Program& program, const TightGraph& run, Duration makespan) {
+  PathNodes nodes{std::vector<bool>(run.size(), false), {}};
+  for (auto node = static_cast<TightGraph::Node>(run.size()); node-- > 0;) {
     if (!run.ran(node)) continue;
     const bool last =
         run.end(node) == makespan && on_compute_lane(program[run.instruction(node)].op.kind);
-    kept[node] = kept[node] || last;
-    if (!kept[node]) continue;
-    ends.push_back(last);
-    for (const Edge& edge : run.held_by(node)) kept[edge.from] = true;
+    nodes.kept[node] = nodes.kept[node] || last;
+    if (!nodes.kept[node]) continue;
+    nodes.ends.push_back(last);
+    for (const TightGraph::Edge& edge : run.held_by(node)) nodes.kept[edge.from] = true;
   }
-  CriticalGraph graph(program, run, kept);
-  std::reverse(ends.begin(), ends.end());
-  graph.ends_ = std::move(ends);
+  std::reverse(nodes.ends.begin(), nodes.ends.end());
+  return nodes;
+}
+
+}  // namespace
+
+std::vector<bool> critical_spans(const Program& program, const Timeline& timeline,
+                                 Duration makespan) {
+  const TightGraph run(program, timeline);
+  const std::vector<bool> kept = nodes_of_paths(program, run, makespan).kept;
+  std::vector<bool> critical;
+  for (const Span& span : timeline.spans) {
+    critical.push_back(kept[run.node(span.instruction, span.body)]);
+  }
+  return critical;
+}
+
+CriticalGraph CriticalGraph::paths(const Program& program, const TightGraph& run,
+                                   Duration makespan) {
+  PathNodes nodes = nodes_of_paths(program, run, makespan);
+  CriticalGraph graph(program, run, nodes.kept);
+  graph.ends_ = std::move(nodes.ends);
   return graph;
 }
 

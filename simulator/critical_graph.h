@@ -10,6 +10,12 @@
 
 namespace tandem {
 
+/// Whether each span of a run with an end lies on a longest path from its start to `makespan`: if
+/// it took longer, the run would. REQUIRES: `timeline` has every instance of the run, at most
+/// kMostTraced with what bodies leave out.
+std::vector<bool> critical_spans(const Program& program, const Timeline& timeline,
+                                 Duration makespan);
+
 class CriticalGraph {
  public:
   /// All longest paths of a run with an end, from its start to `makespan`: to an op that then ends

@@ -39,6 +39,11 @@ class TightGraph {
 
   /// So many nodes; not all of them need have run.
   std::size_t size() const { return end_.size(); }
+  /// REQUIRES: the instance ran.
+  Node node(InstructionId instruction, std::int64_t body) const {
+    return static_cast<Node>(static_cast<std::size_t>(body - first_body_) * body_size_ +
+                             index(instruction));
+  }
   bool ran(Node node) const { return end_[node] >= Duration::zero(); }
   Duration start(Node node) const { return start_[node]; }
   Duration end(Node node) const { return end_[node]; }

@@ -1,6 +1,7 @@
 #include "tools/report.h"
 
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "simulator/critical_graph.h"
 #include "tools/interrupt.h"
 #include "tools/machine.h"
 #include "tools/output_file.h"
@@ -114,10 +116,17 @@ ReportTable table_of(const Scenario& scenario, const SimulationResult& result) {
   return table;
 }
 
+/// Empty where the run is too long to follow.
+std::vector<bool> critical_of(const Program& program, const Timeline& timeline, Duration makespan) {
+  if (std::ssize(timeline.spans) > kMostTraced) return {};
+  return critical_spans(program, timeline, makespan);
+}
+
 ReportFrame frame_of(std::string label, const Scenario& scenario, const SimulationResult& result) {
   const Timeline& timeline = *result.timeline;
   return {.label = std::move(label),
-          .chart = chart_of(scenario.program, timeline, chart_memory(scenario, timeline)),
+          .chart = chart_of(scenario.program, timeline, chart_memory(scenario, timeline),
+                            critical_of(scenario.program, timeline, result.makespan)),
           .facts = facts_of(scenario, result),
           .table = table_of(scenario, result)};
 }

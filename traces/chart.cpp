@@ -50,8 +50,8 @@ class SpanIndex {
 
 class ChartMaker {
  public:
-  ChartMaker(const Program& program, const Timeline& timeline)
-      : program_(program), timeline_(timeline), version_of_(program) {
+  ChartMaker(const Program& program, const Timeline& timeline, const std::vector<bool>& critical)
+      : program_(program), timeline_(timeline), critical_(critical), version_of_(program) {
     for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
       const auto stages = program.placement().stages_on(device);
       for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -63,6 +63,7 @@ class ChartMaker {
 
   Chart make() {
     chart_.devices = program_.placement().devices;
+    chart_.knows_critical = !critical_.empty();
     for (const Span& span : timeline_.spans) {
       const bool first = &span == &timeline_.spans.front();
       chart_.start = first ? span.start : std::min(chart_.start, span.start);
@@ -122,6 +123,7 @@ class ChartMaker {
         std::size_t& box = box_of_span_[placed[next].span];
         if (box == kNone) box = next;
         chart_.boxes.push_back(box_of(timeline_.spans[placed[next].span]));
+        chart_.boxes.back().critical = !critical_.empty() && critical_[placed[next].span];
         span_of_box_.push_back(placed[next].span);
       }
     }
@@ -174,6 +176,7 @@ class ChartMaker {
 
   const Program& program_;
   const Timeline& timeline_;
+  const std::vector<bool>& critical_;
   WeightVersions version_of_;
   std::map<StageId, std::uint16_t> chunk_of_;
   std::vector<std::size_t> box_of_span_, span_of_box_;
@@ -202,13 +205,14 @@ std::string lane_title(const Lane& lane) {
   return text;
 }
 
-Chart chart_of(const Program& program, const Timeline& timeline,
-               std::optional<ChartMemory> memory) {
+Chart chart_of(const Program& program, const Timeline& timeline, std::optional<ChartMemory> memory,
+               const std::vector<bool>& critical) {
   const std::size_t devices = program.placement().devices;
   TANDEM_CHECK(!memory || memory->peak.size() == devices);
   TANDEM_CHECK(!memory || memory->activations.size() == devices);
   TANDEM_CHECK(!memory || !memory->capacity || memory->capacity->size() == devices);
-  Chart chart = ChartMaker(program, timeline).make();
+  TANDEM_CHECK(critical.empty() || critical.size() == timeline.spans.size());
+  Chart chart = ChartMaker(program, timeline, critical).make();
   chart.memory = std::move(memory);
   return chart;
 }

@@ -31,6 +31,7 @@ struct ChartBox {
   std::int64_t microbatch = 0;            // from the start of the run
   std::optional<std::int64_t> version{};  // of the weights: read, or made by an update
   Duration start{}, end{};
+  bool critical = false;  // on a longest path through the run
 };
 
 /// A device's compute lane stands still. The idle times and the boxes of the lane make up the run.
@@ -53,6 +54,7 @@ struct Chart {
   std::uint16_t devices = 0;
   Duration start{}, end{};           // of the first op, of the last
   std::uint16_t chunks = 1;          // stages on a device, at most
+  bool knows_critical = false;       // which boxes are critical was said
   bool several_versions = false;     // some op reads weights that are not the newest by then
   std::vector<ChartRow> rows;        // by device; its compute lane first
   std::vector<ChartBox> boxes;       // by row, ascending in time
@@ -65,9 +67,10 @@ struct Chart {
   }
 };
 
-/// REQUIRES: `timeline` belongs to `program`.
+/// `critical`: of each span, whether it lies on a longest path; empty: nobody knows. REQUIRES:
+/// `timeline` belongs to `program`.
 Chart chart_of(const Program& program, const Timeline& timeline,
-               std::optional<ChartMemory> memory = {});
+               std::optional<ChartMemory> memory = {}, const std::vector<bool>& critical = {});
 
 /// "send activation to 1": a lane named for people.
 std::string lane_title(const Lane& lane);

@@ -73,7 +73,7 @@ Json types_of(const Chart& chart, Column& types) {
 /// Times count from the chart's start. A box begins `gap` after its row's last one ended, which is
 /// 0 or a small number; it is negative only where boxes overlap.
 Json boxes_json(const Chart& chart) {
-  Column type, microbatch, version, gap, length;
+  Column type, microbatch, version, gap, length, critical;
   Json types = types_of(chart, type);
   for (std::size_t row = 0; row < chart.rows.size(); ++row) {
     Duration last = chart.start;
@@ -83,11 +83,13 @@ Json boxes_json(const Chart& chart) {
       version.push_back(box.version.value_or(-1));
       gap.push_back((box.start - last).count());
       length.push_back((box.end - box.start).count());
+      if (chart.knows_critical) critical.push_back(box.critical ? 1 : 0);
       last = box.end;
     }
   }
   return {{"types", std::move(types)}, {"type", type}, {"microbatch", microbatch},
-          {"version", version},        {"gap", gap},   {"length", length}};
+          {"version", version},        {"gap", gap},   {"length", length},
+          {"critical", critical}};
 }
 
 Json rows_json(const Chart& chart) {

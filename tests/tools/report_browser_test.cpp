@@ -64,6 +64,40 @@ press("+");
 seen.zoomed = (before / (view.end - view.start)).toFixed(2);
 press("0");
 
+// The critical path: its boxes keep their colour and get a frame, the others fade.
+const { boxes } = current.frame;
+const first = timeX(boxes.start[0]), row0 = current.frame.rows[0].y;
+seen.frameBefore = colourAt(first + 1, row0 + 10);
+press("Escape");
+const whole = view.end - view.start;
+look(0, whole / 3);
+element("critical").click();
+seen.criticalBoxes = boxes.critical.reduce((sum, of) => sum + of, 0);
+seen.frameAfter = colourAt(first + 1, row0 + 10);
+let strong = 0, pale = 0;
+for (let box = 0; box < Math.min(current.frame.count, 200); box++) {
+  const from = timeX(boxes.start[box]), to = timeX(boxes.end[box]);
+  if (kindOf(current.frame, box) !== "forward" || to - from < 20 || to > view.width) continue;
+  const kept = colourAt(from + 6, row0 + 6 + current.frame.rows[rowOf(current.frame, box)].y - row0)
+    === kinds.forward.colour;
+  if (kept !== (boxes.critical[box] === 1)) seen.misdrawn = box;
+  if (kept) strong++; else pale++;
+}
+Object.assign(seen, { strong, pale });
+seen.criticalLegend = element("legend").textContent;
+const criticalTimes = [];
+for (let i = 0; i < 9; i++) {
+  const begin = performance.now();
+  draw();
+  colourAt(0, 0);
+  criticalTimes.push(performance.now() - begin);
+}
+seen.criticalMedian = criticalTimes.sort((a, b) => a - b)[4].toFixed(1);
+element("critical").click();
+look(0, whole);
+draw();
+seen.frameAgain = colourAt(first + 1, row0 + 10);
+
 seen.fact = element("facts").textContent;
 seen.positions = element("slider-0").max;
 slide("slider-0", element("slider-0").max);
@@ -157,6 +191,15 @@ TEST_F(ReportInABrowser, DrawsAndAnswers) {
   EXPECT_THAT(page["tooltip"], HasSubstr("forward of microbatch 0, stage 0"));
   EXPECT_THAT(page["chosen"], HasSubstr("forward of microbatch 1, stage 0"));
   EXPECT_EQ(page["zoomed"], "1.40");
+  EXPECT_EQ(page["frame-after"], "#000000");
+  EXPECT_NE(page["frame-before"], "#000000");
+  EXPECT_EQ(page["frame-again"], page["frame-before"]);
+  EXPECT_EQ(page["misdrawn"], "missing");
+  EXPECT_GT(page.number("strong"), 0);
+  EXPECT_GT(page.number("pale"), 0);
+  EXPECT_GT(page.number("critical-boxes"), 10);
+  EXPECT_LT(page.number("critical-boxes"), page.number("boxes"));
+  EXPECT_THAT(page["critical-legend"], HasSubstr("a longest path through the run"));
   EXPECT_EQ(page["positions"], "5");
   EXPECT_NE(page["changed-frame"], "0");
   EXPECT_NE(page["changed-fact"], page["fact"]);
@@ -175,8 +218,10 @@ TEST_F(ReportInABrowser, DrawsTenThousandBoxesInTime) {
   EXPECT_EQ(page.console, "");
   EXPECT_EQ(page.number("boxes"), 8 * 240 * 2 + 7 * 240 * 2 * 2 + 8);
   EXPECT_GT(page.number("boxes"), 10'000);
-  EXPECT_GT(page.number("median"), 0.0);
-  EXPECT_LT(page.number("median"), 500.0);  // on a machine busy with other tests
+  for (const char* median : {"median", "critical-median"}) {
+    EXPECT_GT(page.number(median), 0.0);
+    EXPECT_LT(page.number(median), 500.0);  // on a machine busy with other tests
+  }
 }
 
 // The two ways in which a fault of the page would show.

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -148,6 +149,29 @@ TEST(Chart, OfAnEmptyTimelineHasRowsOnly) {
   EXPECT_EQ(chart.rows.size(), 2U);
   EXPECT_THAT(chart.boxes, IsEmpty());
   EXPECT_THAT(chart.idle, IsEmpty());
+}
+
+/// On all of its lanes.
+TEST(Chart, MarksWhatIsSaidToBeCritical) {
+  const Program program = program_of("1f1b");
+  const Timeline timeline = tiny_timeline(program, 1, kCosts);
+  std::vector<bool> critical(timeline.spans.size(), false);
+  std::size_t sent = 0;  // a transfer, which has a box on both devices
+  while (program[timeline.spans[sent].instruction].op.kind != OpKind::send_activation) ++sent;
+  critical[sent] = true;
+  const Chart chart = chart_of(program, timeline, {}, critical);
+  EXPECT_TRUE(chart.knows_critical);
+  std::size_t marked = 0;
+  for (const ChartBox& box : chart.boxes) {
+    if (!box.critical) continue;
+    ++marked;
+    EXPECT_EQ(box.kind, OpKind::send_activation);
+    EXPECT_EQ(box.start, timeline.spans[sent].start);
+  }
+  EXPECT_EQ(marked, 2u);
+  const Chart unknown = chart_of(program, timeline);
+  EXPECT_FALSE(unknown.knows_critical);
+  for (const ChartBox& box : unknown.boxes) EXPECT_FALSE(box.critical);
 }
 
 }  // namespace

@@ -130,6 +130,7 @@ function describe(frame, box) {
     `device ${row.device}, ${row.title}`,
     `${duration(boxes.start[box])} to ${duration(boxes.end[box])}: ${duration(boxes.length[box])}`,
   ];
+  if (boxes.critical[box]) lines.push("critical: longer, it would make the run longer");
   if (boxes.version[box] >= 0 && kindOf(frame, box) !== "update") {
     lines.push(`reads version ${boxes.version[box]} of the weights`);
   }

@@ -119,6 +119,12 @@ function showLegends(frame) {
   }
   legendItem(list, "bubble", filled((context) =>
     hatched(context, colours.idle, colours.idleLine, 7)));
+  if (timeline.marks()) {
+    legendItem(list, "critical: a longest path through the run", (context) => {
+      filled(kinds.forward.colour)(context);
+      outline(context, 0, 0, 26, 14);
+    });
+  }
   if (frame.several_versions && timeline.show.versions) {
     const bar = (colour) => (context) => {
       filled(kinds.forward.colour)(context);
@@ -175,6 +181,7 @@ function show(position) {
   showLegends(frame);
   showChosen();
   element("versions-label").hidden = !frame.several_versions;
+  element("critical-label").hidden = frame.boxes.critical.length === 0;
   const { dataset } = document.documentElement;
   dataset.frame = position;
   dataset.boxes = frame.count;
@@ -323,7 +330,7 @@ function listen() {
   element("zoom-in").addEventListener("click", () => zoom(1 / 1.4, middle()));
   element("zoom-out").addEventListener("click", () => zoom(1.4, middle()));
   element("fit").addEventListener("click", fit);
-  for (const id of ["links", "versions", "idle"]) {
+  for (const id of ["links", "versions", "idle", "critical"]) {
     element(id).checked = timeline.show[id];
     element(id).addEventListener("change", () => {
       timeline.show[id] = element(id).checked;

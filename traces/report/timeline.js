@@ -46,6 +46,20 @@ function fillOf(context, kind) {
   return hatch ? hatched(context, colour, "rgba(0, 0, 0, 0.38)", 5) : colour;
 }
 
+/// Marks what is critical, inside a box: black beside white, seen on any colour and by any eye.
+function outline(context, left, y, width, height) {
+  if (width >= 16) {
+    context.strokeStyle = "#ffffff";
+    context.lineWidth = 4;
+    context.strokeRect(left + 2, y + 2, width - 4, height - 4);
+  }
+  context.strokeStyle = "#000000";
+  context.lineWidth = 2;
+  context.strokeRect(left + 1, y + 1, width - 2, height - 2);
+}
+
+const faded = 0.25;  // what is not critical, where that is shown
+
 /// How much of a scroller is seen when it holds `height`; its canvas, which would widen it, aside.
 function seenOf(scroller, height) {
   scroller.querySelector(".spacer").style.height = `${height}px`;
@@ -107,7 +121,7 @@ class Timeline {
   constructor(scroller) {
     this.scroller = scroller;
     this.canvas = scroller.querySelector("canvas");
-    this.show = { links: true, versions: true, idle: true };
+    this.show = { links: true, versions: true, idle: true, critical: false };
     this.chosen = -1;
   }
 
@@ -134,6 +148,11 @@ class Timeline {
 
   resize() {
     this.seen = seenOf(this.scroller, this.height);
+  }
+
+  /// Whether the critical path is shown.
+  marks() {
+    return this.show.critical && this.frame.boxes.critical.length > 0;
   }
 
   draw() {
@@ -194,7 +213,7 @@ class Timeline {
 
   drawBoxes(row, y) {
     const { boxes } = this.frame;
-    const narrow = { from: 0, to: -1, time: {} };
+    const narrow = { from: 0, to: -1, time: {}, critical: false };
     // Boxes in transit overlap, so that their ends need not ascend.
     const overlapping = row.title === "in transit";
     let i = overlapping ? row.first
@@ -214,6 +233,7 @@ class Timeline {
       narrow.to = Math.max(narrow.to, to);
       const kind = kindOf(this.frame, i);
       narrow.time[kind] = (narrow.time[kind] || 0) + boxes.length[i];
+      narrow.critical = narrow.critical || boxes.critical[i] === 1;
     }
     this.flush(narrow, row, y);
   }
@@ -226,36 +246,43 @@ class Timeline {
       if (most === null || narrow.time[kind] > narrow.time[most]) most = kind;
     }
     const { context } = this.pen;
+    context.globalAlpha = this.marks() && !narrow.critical ? faded : 1;
     context.fillStyle = kinds[most].colour;
     context.fillRect(narrow.from, y, Math.max(narrow.to - narrow.from, 0.7), row.height);
-    narrow.to = -1;
-    narrow.time = {};
+    context.globalAlpha = 1;
+    Object.assign(narrow, { to: -1, time: {}, critical: false });
   }
 
   drawBox(row, box, from, to, y) {
     const { context, colours, fills } = this.pen;
     const kind = kindOf(this.frame, box);
+    const marks = this.marks(), critical = marks && this.frame.boxes.critical[box] === 1;
+    const alpha = marks && !critical ? faded : 1;
     if (to - from < 2) {  // takes no time, or next to none
+      context.globalAlpha = alpha;
       context.fillStyle = kinds[kind].colour;
       context.fillRect(from - 1.5, y - 1, 3, row.height + 2);
+      context.globalAlpha = 1;
       return;
     }
     const left = Math.max(from, layout.gutter - 4), right = Math.min(to, view.width + 4);
     const width = right - left;
-    if (row.title === "in transit") context.globalAlpha = 0.55;
+    context.globalAlpha = row.title === "in transit" ? 0.55 * alpha : alpha;
     context.fillStyle = fills[kind];
     context.fillRect(left, y, width, row.height);
     context.globalAlpha = 1;
-    if (width > 4) {
+    if (critical && width > 5) {
+      outline(context, left, y, width, row.height);
+    } else if (width > 4) {
       context.strokeStyle = "rgba(0, 0, 0, 0.55)";
       context.lineWidth = 1;
       context.strokeRect(left + 0.5, y + 0.5, width - 1, row.height - 1);
     }
-    if (row.compute) this.drawNumber(row, box, left, width, y);
+    if (row.compute) this.drawNumber(row, box, left, width, y, alpha < 1 ? colours.muted : "#000000");
   }
 
   /// The microbatch, and which version of the weights it uses: a bar, dark for the odd ones.
-  drawNumber(row, box, left, width, y) {
+  drawNumber(row, box, left, width, y, ink) {
     const { context } = this.pen;
     const version = this.frame.boxes.version[box];
     const bar = this.show.versions && this.frame.several_versions && version >= 0;
@@ -271,7 +298,7 @@ class Timeline {
     });
     if (!font) return;
     const length = context.measureText(text).width;
-    context.fillStyle = "#000000";
+    context.fillStyle = ink;
     const middle = y + (row.height - (bar ? 6 : 0)) / 2 + 0.5;
     const label = bar ? `v${version}` : "";
     context.font = layout.small;
