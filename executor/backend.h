@@ -1,14 +1,25 @@
 #pragma once
-// What the executor needs of hardware: here the kernels that layers are written over.
+// What the executor needs of hardware: the kernels that layers are written over, and streams,
+// events and memory, which DeviceMachine is written over.
 //
 // Kernels compute on spans of one scalar type, row-major and dense. They own no tensors, allocate
 // nothing and keep no state between calls, so that a result depends on the arguments alone: not on
 // the thread, nor on what ran before. REQUIRES of every call: spans are exactly as long as the
 // shape says (checked), and outputs do not overlap inputs unless the comment allows it.
+//
+// A call may return before it has run: on a GPU it only launches. So kernels return nothing. What
+// the host must learn they write where a pointer says, into memory that host and device share
+// (Backend::results), and the host reads it when the stream has come that far (Backend::when_done).
 
+#include <chrono>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
+
+#include "core/units.h"
 
 namespace tandem {
 
@@ -63,6 +74,23 @@ struct AttentionBackward {
   std::span<T> dqkv;
 };
 
+/// What was decided of an update's gradients: an output of decide(), which steps read. All of it
+/// numbers, for it lies in memory that host and device share.
+struct UpdateDecision {
+  double norm = 0.0;   // of the gradients, before clipping
+  double scale = 1.0;  // factor of the gradients
+  double skip = 0.0;   // 1: they are not finite, weights and optimizer state stay
+  double steps = 0.0;  // taken so far, this one included if it is not skipped
+  double correction1 = 0.0, correction2 = 0.0;  // 1 − βᵗ, t the steps
+};
+
+/// Numbers of a decision: gradients longer than `most_norm` are scaled to it where it clips.
+struct DecideNumbers {
+  bool clips = false;
+  double most_norm = 0.0;
+  double beta1 = 0.0, beta2 = 0.0;
+};
+
 /// One step of an optimizer on one tensor. `weights_out` may be `weights`; empty: only the state is
 /// stepped.
 template <class T>
@@ -81,56 +109,134 @@ struct StepNumbers {
   double weight_decay = 0.0;
   double beta1 = 0.0, beta2 = 0.0, epsilon = 0.0;
   double correction1 = 1.0, correction2 = 1.0;  // 1 − βᵗ; AdamW divides by them
+  /// Read when the step runs, which the host can't do when it is launched. Its scale multiplies
+  /// gradient_scale, its corrections take the place of those above; where it skips, the state stays
+  /// and weights_out becomes weights. Null: nothing was decided.
+  const UpdateDecision* decision = nullptr;
 };
 
 /// `K` computes all that layers and optimizers need. Deterministic: equal arguments give equal
 /// bits.
 template <class K, class T = typename K::Scalar>
-concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShape attention,
-                           std::span<const std::int32_t> ids, std::span<const T> in,
-                           std::span<T> out, double number) {
-  k.fill(out, number);
-  k.copy(in, out);
-  /// out = in + in; out may be either.
-  k.add(in, in, out);
-  /// In double, in an order of its own that depends on the length alone.
-  { k.sum_of_squares(in) } -> std::same_as<double>;
+concept Kernels =
+    requires(K k, MatmulShape matmul, RowShape rows, AttentionShape attention,
+             std::span<const std::int32_t> ids, std::span<const T> in, std::span<T> out,
+             double number, double* result, std::span<const double> squares,
+             const UpdateDecision* before, UpdateDecision* decision) {
+      k.fill(out, number);
+      k.copy(in, out);
+      /// out = in + in; out may be either.
+      k.add(in, in, out);
+      /// Result: `number` · Σ x², in double, in an order of its own that depends on the length
+      /// alone.
+      k.sum_of_squares(in, number, result);
 
-  /// y = x·w + bias (`bias` may be empty); y = x·wᵀ; dw += xᵀ·dy; db += Σ rows of dy. In
-  /// `accumulate_product` the contracted dimension is `rows`. Every sum adds in ascending order of
-  /// the contracted index.
-  k.matmul(matmul, in, in, in, out);          // x, w, bias, y
-  k.matmul_transposed(matmul, in, in, out);   // x, w (columns × inner), y
-  k.accumulate_product(matmul, in, in, out);  // x (rows × inner), dy (rows × columns), dw
-  k.accumulate_rows(rows, in, out);           // dy, db
+      /// y = x·w + bias (`bias` may be empty); y = x·wᵀ; dw += xᵀ·dy; db += Σ rows of dy. In
+      /// `accumulate_product` the contracted dimension is `rows`. Every sum adds in ascending order
+      /// of the contracted index.
+      k.matmul(matmul, in, in, in, out);          // x, w, bias, y
+      k.matmul_transposed(matmul, in, in, out);   // x, w (columns × inner), y
+      k.accumulate_product(matmul, in, in, out);  // x (rows × inner), dy (rows × columns), dw
+      k.accumulate_rows(rows, in, out);           // dy, db
 
-  k.layer_norm(rows, NormForward<T>{});
-  k.layer_norm_backward(rows, NormBackward<T>{});
-  k.layer_norm_backward_weight(rows, NormBackwardWeight<T>{});
+      k.layer_norm(rows, NormForward<T>{});
+      k.layer_norm_backward(rows, NormBackward<T>{});
+      k.layer_norm_backward_weight(rows, NormBackwardWeight<T>{});
 
-  /// The tanh form of GPT-2. dx may be dy.
-  k.gelu(in, out);
-  k.gelu_backward(in, in, out);  // x, dy, dx
+      /// The tanh form of GPT-2. dx may be dy.
+      k.gelu(in, out);
+      k.gelu_backward(in, in, out);  // x, dy, dx
 
-  /// Causal. Divides by the root of the head's width.
-  k.attention(attention, AttentionForward<T>{});
-  k.attention_backward(attention, AttentionBackward<T>{});
+      /// Causal. Divides by the root of the head's width.
+      k.attention(attention, AttentionForward<T>{});
+      k.attention_backward(attention, AttentionBackward<T>{});
 
-  /// Token ids become numbers, exactly (ids < 2²⁴), so that a stash can keep them.
-  k.keep_tokens(ids, out);
-  /// y = table[token] + positions[position].
-  k.embed(attention, in, in, in, out);            // kept tokens, table, positions, y
-  k.embed_backward(attention, in, in, out, out);  // kept tokens, dy, dtable +=, dpositions +=
+      /// Token ids become numbers, exactly (ids < 2²⁴), so that a stash can keep them.
+      k.keep_tokens(ids, out);
+      /// y = table[token] + positions[position].
+      k.embed(attention, in, in, in, out);            // kept tokens, table, positions, y
+      k.embed_backward(attention, in, in, out, out);  // kept tokens, dy, dtable +=, dpositions +=
 
-  /// Replaces logits by scale · dloss/dlogits of the sum over rows; returns the mean loss over
-  /// rows.
-  { k.cross_entropy(rows, ids, number, out) } -> std::same_as<double>;
-  /// gradient = scale · (y − expected); returns ½·Σ(y − expected)² / rows.
-  { k.squared_error(rows, in, in, number, out) } -> std::same_as<double>;
+      /// Replaces logits by scale · dloss/dlogits of the sum over rows. Result: the mean loss over
+      /// rows; null: not wanted.
+      k.cross_entropy(rows, ids, number, out, result);
+      /// gradient = scale · (y − expected). Result: ½·Σ(y − expected)² / rows; null: not wanted.
+      k.squared_error(rows, in, in, number, out, result);
 
-  k.step_sgd(StepSpans<T>{}, StepNumbers{});
-  k.step_momentum(StepSpans<T>{}, StepNumbers{});
-  k.step_adamw(StepSpans<T>{}, StepNumbers{});
-};
+      /// From the sums of squares of the tensors that are decided on together, added in their
+      /// order. `before`: the decision on the update before this one; null: this is the first.
+      k.decide(squares, DecideNumbers{}, before, decision);
+      k.step_sgd(StepSpans<T>{}, StepNumbers{});
+      k.step_momentum(StepSpans<T>{}, StepNumbers{});
+      k.step_adamw(StepSpans<T>{}, StepNumbers{});
+    };
+
+/// Another device failed, or the user interrupted: a device's thread has nothing to say.
+struct Stopped {};
+
+/// `B` is a device with in-order streams, used by one host thread.
+///
+/// What a stream is given is a *task*: host code that launches kernels on the stream. The device
+/// takes up the tasks of a stream in order, each after what the stream waits for: the CPU when all
+/// of that has ended, a GPU as soon as it is given the task, for its kernels will wait by
+/// themselves. So a task may look at host state that the program's waits order, for these order the
+/// taking up, too, but never at what kernels have written. On a GPU the host waits in
+/// enqueue_when() alone, until another device has taken up what is waited for; that ends, since all
+/// devices take up their parts of one order of the whole program.
+///
+/// Events order streams of one device: a wait is for the record that was issued last; without one,
+/// there is none. What is passed from device to device needs a Fence besides: the one raises it
+/// behind the work, says so to the other's host (a flag, and its doorbell), and the other's stream
+/// follows it. To the CPU a fence is nothing: what another device has taken up has ended.
+template <class B>
+concept Backend =
+    requires(B& b, typename B::Stream& stream, typename B::Event& event, typename B::Fence& fence,
+             typename B::Mark& mark, typename B::Buffer& buffer, std::int64_t elements,
+             std::size_t count, std::function<void()> call, std::function<bool()> ready,
+             std::span<typename B::Scalar> memory, std::span<const typename B::Scalar> values,
+             std::span<const std::int32_t> ids, std::chrono::steady_clock::time_point time) {
+      requires Kernels<typename B::Kernels>;
+
+      /// Memory is laid out by allocate() and is there, all zeros, after commit().
+      { b.allocate(elements) } -> std::same_as<typename B::Buffer>;
+      b.commit();
+      { buffer.elements() } -> std::same_as<std::span<typename B::Scalar>>;
+      { buffer.bytes() } -> std::same_as<Bytes>;
+      /// Memory that kernels write and the host reads, zeros; free again when nobody holds it.
+      { b.template results<double>(count) } -> std::same_as<std::shared_ptr<double[]>>;
+      {
+        b.template results<UpdateDecision>(count)
+      } -> std::same_as<std::shared_ptr<UpdateDecision[]>>;
+      /// Device memory from host code, before the run; and in host memory what it holds when all
+      /// that the device was given has ended.
+      b.write(memory, [](std::span<typename B::Scalar>) {});
+      { b.fetch(values).span() } -> std::same_as<std::span<const typename B::Scalar>>;
+      /// In a task: host memory as its kernels can read it.
+      { b.readable(stream, ids) } -> std::same_as<std::span<const std::int32_t>>;
+      { b.readable(stream, values) } -> std::same_as<std::span<const typename B::Scalar>>;
+
+      { b.add_stream() } -> std::same_as<typename B::Stream&>;
+      { b.kernels(stream) } -> std::same_as<typename B::Kernels>;  // in a task
+      b.enqueue(stream, call);
+      b.enqueue_when(stream, ready, call);  // `ready` is asked again whenever the doorbell rings
+      b.wait(stream, event);
+      b.record(stream, event);
+
+      // In a task:
+      b.raise(stream, fence);
+      b.follow(stream, fence);
+      /// Calls when what the stream was given so far has ended. Calls are made in the order given.
+      b.when_done(stream, call);
+      /// When the stream comes there; the time is known in what when_done() calls.
+      { b.mark(stream) } -> std::same_as<typename B::Mark>;
+      { mark.time() } -> std::same_as<std::chrono::steady_clock::time_point>;
+      B::Mark::at(time);
+      /// Since this was asked last the device's thread had nothing to do, and slept.
+      { b.slept() } -> std::same_as<bool>;
+
+      /// Goes on with tasks and calls until at most this many are left. Throws Stopped when stop
+      /// was requested; what a task or a call throws passes through.
+      b.progress(count);
+    };
 
 }  // namespace tandem

@@ -19,7 +19,7 @@
 #include "core/run.h"
 #include "core/timeline.h"
 #include "executor/stage_work.h"
-#include "executor/watchdog.h"
+#include "executor/work_log.h"
 #include "executor/world.h"
 
 namespace tandem {
@@ -30,6 +30,8 @@ class DeviceMachine {
  public:
   using T = typename B::Scalar;
   using Stream = typename B::Stream;
+  using Mark = typename B::Mark;
+  using AtWork = typename WorkLog<B>::AtWork;
 
   DeviceMachine(World<B>& world, std::uint16_t pipeline, DeviceId me, B& backend,
                 typename B::Buffer scratch)
@@ -38,7 +40,12 @@ class DeviceMachine {
         me_(me),
         world_(world),
         backend_(backend),
-        stages_(world, pipeline, std::move(scratch)),
+        stages_(world, pipeline, backend, std::move(scratch)),
+        log_(backend, world.start, world.keep_timeline,
+             [this](const Instance& instance) {
+               const auto& before = world_.before_work;
+               if (before) before(world_.device_of(pipeline_, me_), instance);
+             }),
         slice_(program_.on(me)),
         awaited_(awaited(program_)),
         most_queued_(64 + 8 * slice_.size()),
@@ -75,16 +82,16 @@ class DeviceMachine {
   /// Returns when all that was issued has run.
   void drain() { backend_.progress(0); }
 
-  const std::vector<Span>& spans() const { return spans_; }
+  const std::vector<Span>& spans() const { return log_.spans(); }
   const std::vector<LedgerEntry>& ledger() const { return stages_.ledger(); }
   DeviceId device() const { return me_; }
   /// What it is to run: the program's instructions that occupy a lane of the device.
   const std::vector<InstructionId>& slice() const { return slice_; }
-  const Progress& progress() const { return progress_; }
+  const Progress& progress() const { return log_.progress(); }
   /// "device 2, f9 (microbatch 17)": this device and the work it began last, for error messages.
   std::string describe_last_work() const {
     return fmt::format("device {}, {} (microbatch {})", index(world_.device_of(pipeline_, me_)),
-                       describe(program_, progress_.id()), progress_.microbatch());
+                       describe(program_, progress().id()), progress().microbatch());
   }
 
  private:
@@ -98,8 +105,6 @@ class DeviceMachine {
     const auto row = static_cast<std::size_t>((body + program_.ramp() + depth) % depth);
     return events_[row * program_.size() + index(id)];
   }
-
-  Duration now() const { return std::chrono::steady_clock::now() - world_.start; }
 
   void queue_work(Stream& stream, LaneId lane, Instance instance) {
     const Instruction& instruction = program_[instance.id];
@@ -118,50 +123,30 @@ class DeviceMachine {
     backend_.enqueue(stream, [this, instance, &stream] { work(instance, stream); });
   }
 
-  /// While it lives the device is at this instance's work.
-  class AtWork {
-   public:
-    AtWork(DeviceMachine& machine, const Instance& instance) : machine_(machine) {
-      machine.progress_.begin(instance.id, instance.microbatch, machine.now());
-      if (const auto& before = machine.world_.before_work)
-        before(machine.world_.device_of(machine.pipeline_, machine.me_), instance);
-    }
-    ~AtWork() { machine_.progress_.end(machine_.now()); }
-    AtWork(const AtWork&) = delete;
-    AtWork& operator=(const AtWork&) = delete;
-
-   private:
-    DeviceMachine& machine_;
-  };
-
-  void note(Instance instance, Duration start, Duration end) {
-    if (world_.keep_timeline) spans_.push_back({instance.id, instance.body, start, end});
-  }
-
   /// The only switch over op kinds in the executor.
   void work(Instance instance, Stream& stream) {
     backend_.slept();  // whoever waited, waited for this
-    const AtWork at_work(*this, instance);
+    const AtWork at_work(log_, instance);
     const Op& op = program_[instance.id].op;
-    const Duration start = now();
+    const Mark start = backend_.mark(stream);
     switch (op.kind) {
       case OpKind::forward:
-        stages_.forward(instance, backend_.kernels(stream));
+        stages_.forward(instance, stream);
         break;
       case OpKind::recompute:
-        stages_.recompute(instance, backend_.kernels(stream));
+        stages_.recompute(instance, stream);
         break;
       case OpKind::backward:
-        stages_.backward(instance, backend_.kernels(stream));
+        stages_.backward(instance, stream);
         break;
       case OpKind::backward_input:
-        stages_.backward_input(instance, backend_.kernels(stream));
+        stages_.backward_input(instance, stream);
         break;
       case OpKind::backward_weight:
-        stages_.backward_weight(instance, backend_.kernels(stream));
+        stages_.backward_weight(instance, stream);
         break;
       case OpKind::update:
-        stages_.update(instance, backend_.kernels(stream));
+        stages_.update(instance, stream);
         break;
       case OpKind::send_activation:
       case OpKind::send_gradient:
@@ -175,7 +160,7 @@ class DeviceMachine {
         TANDEM_CHECK(false, name(op.kind));
         break;
     }
-    note(instance, start, now());
+    log_.note(instance, start, backend_.mark(stream), stream);
   }
 
   /// Who takes what `from` sends of a microbatch.
@@ -193,29 +178,37 @@ class DeviceMachine {
     auto& into = activation ? target.input : target.output_gradient;
     const std::int64_t q = world_.sequence(s.id, instance.microbatch);
     const std::int64_t target_q = world_.sequence(target.id, instance.microbatch);
-    const Duration start = now();
+    const Mark start = backend_.mark(stream);
     auto kernels = backend_.kernels(stream);
     const std::span<const T> sent = from.held(q);
     const auto bytes = static_cast<Bytes>(sent.size_bytes());
     kernels.copy(sent, into.acquire(target_q));
     if (!activation) from.release(q);
-    deliver(instance.id, into, target_q, target.place.device, start, bytes);
+    deliver(instance.id, {into, target_q, target.place.device}, start, bytes, stream);
   }
 
+  /// A use of a slot that something was copied to, and the device that waits for it.
+  struct Arrival {
+    typename StageState<B>::Ring& into;
+    std::int64_t use;
+    DeviceId device;
+  };
   /// Lets what was copied from `start` on land in its slot: at once, or when a link of the chosen
   /// rate would have brought it.
-  void deliver(InstructionId id, typename StageState<B>::Ring& into, std::int64_t use, DeviceId to,
-               Duration start, Bytes bytes) {
-    const auto land = [this, &into, use, to](Duration begin, Duration end) {
-      into.land(use, begin, end);
-      world_.ring(world_.device_of(pipeline_, to));
+  void deliver(InstructionId id, const Arrival& arrival, const Mark& start, Bytes bytes,
+               Stream& stream) {
+    backend_.raise(stream, arrival.into.fence(arrival.use));
+    const auto land = [this, arrival](const Mark& begin, const Mark& end) {
+      arrival.into.land(arrival.use, begin, end);
+      world_.ring(world_.device_of(pipeline_, arrival.device));
     };
-    if (world_.courier == nullptr) return land(start, now());
+    if (world_.courier == nullptr) return land(start, backend_.mark(stream));
     Duration& lane_end = lane_end_[program_.lanes(program_[id]).front()];
-    const Duration leaves = std::max(start, lane_end);
-    lane_end = std::max(now(), lane_end) + world_.courier->time_of(bytes);
+    const Duration leaves = std::max<Duration>(start.time() - world_.start, lane_end);
+    lane_end = std::max(log_.now(), lane_end) + world_.courier->time_of(bytes);
+    const auto at = [this](Duration since) { return Mark::at(world_.start + since); };
     world_.courier->deliver(world_.start + lane_end,
-                            [land, leaves, end = lane_end] { land(leaves, end); });
+                            [land, begin = at(leaves), end = at(lane_end)] { land(begin, end); });
   }
 
   /// The stage's device copies both ways, there and back, and the partner has nothing to do.
@@ -228,17 +221,18 @@ class DeviceMachine {
     const auto guest = stages_.guest_of(s, instance.microbatch);
     const auto from = leaves ? home : guest, into = leaves ? guest : home;
     backend_.enqueue(stream, [this, instance, from, into, &stream] {
-      const AtWork at_work(*this, instance);
-      const Duration start = now();
+      const AtWork at_work(log_, instance);
+      const Mark start = backend_.mark(stream);
       const std::span<const T> moved = from.held();
       backend_.kernels(stream).copy(moved, into.acquire());
-      deliver(instance.id, into.ring, into.use, me_, start, static_cast<Bytes>(moved.size_bytes()));
+      deliver(instance.id, {into.ring, into.use, me_}, start,
+              static_cast<Bytes>(moved.size_bytes()), stream);
     });
     backend_.enqueue_when(
         stream, [into] { return into.ring.has_landed(into.use); },
-        [this, instance, from, into] {
+        [this, instance, from, into, &stream] {
           from.release();
-          note(instance, into.ring.sent_start(into.use), into.ring.sent_end(into.use));
+          log_.note(instance, into.ring.sent_start(into.use), into.ring.sent_end(into.use), stream);
         });
   }
 
@@ -249,33 +243,32 @@ class DeviceMachine {
     const std::int64_t q = world_.sequence(s.id, instance.microbatch);
     backend_.enqueue_when(
         stream, [&into, q] { return into.has_landed(q); },
-        [this, &into, q, lane, instance] {
-          // Had this device to wait, the transfer lasted until it could go on. The sender may have
-          // begun the next one by then: on one lane that comes after.
+        [this, &into, q, lane, instance, &stream] {
           const bool waited = backend_.slept();
-          const AtWork at_work(*this, instance);
-          const Duration start = std::max(into.sent_start(q), lane_end_[lane]);
-          lane_end_[lane] = std::max(start, waited ? now() : into.sent_end(q));
-          note(instance, start, lane_end_[lane]);
+          const AtWork at_work(log_, instance);
+          backend_.follow(stream, into.fence(q));
+          log_.note_transfer(instance, into.sent_start(q), into.sent_end(q), waited,
+                             lane_end_[lane], stream);
         });
   }
 
   void queue_sum(Stream& stream, LaneId lane, Instance instance) {
-    Meeting<T>& meeting = world_.meeting(pipeline_, instance.id);
+    Meeting<B>& meeting = world_.meeting(pipeline_, instance.id);
     backend_.enqueue(stream,
                      [this, &meeting, instance, &stream] { bring(meeting, instance, stream); });
     const bool notes = program_.lanes(program_[instance.id]).front() == lane;
     backend_.enqueue_when(
         stream, [&meeting, instance] { return meeting.done(instance.microbatch); },
-        [this, &meeting, notes, instance] {
-          if (notes) note(instance, meeting.start(), meeting.end());
+        [this, &meeting, notes, instance, &stream] {
+          meeting.follow(backend_, stream);
+          if (notes) log_.note(instance, meeting.start(), meeting.end(), stream);
         });
   }
 
   /// Brings the gradients of this device's stages to a sum, and wakes everyone if that was the
   /// last.
-  void bring(Meeting<T>& meeting, Instance instance, Stream& stream) {
-    const AtWork at_work(*this, instance);
+  void bring(Meeting<B>& meeting, Instance instance, Stream& stream) {
+    const AtWork at_work(log_, instance);
     auto kernels = backend_.kernels(stream);
     for (const StageId stage : program_.placement().stages_on(me_)) {
       if (!meets(program_[instance.id].op, stage)) continue;
@@ -287,37 +280,37 @@ class DeviceMachine {
       }
       const std::size_t rank =
           std::size_t{pipeline_} * program_.placement().stages() + index(stage);
-      if (meeting.arrive(rank, gradients, instance.microbatch, kernels, [this] { return now(); }))
+      if (meeting.arrive(rank, gradients, instance.microbatch, backend_, stream))
         ring_participants(instance);
     }
   }
 
   void queue_norm(Stream& stream, LaneId lane, Instance instance) {
-    NormMeeting& meeting = world_.norm_meeting(pipeline_, instance.id);
+    NormMeeting<B>& meeting = world_.norm_meeting(pipeline_, instance.id);
     backend_.enqueue(
         stream, [this, &meeting, instance, &stream] { bring_norm(meeting, instance, stream); });
     const bool notes = program_.lanes(program_[instance.id]).front() == lane;
     backend_.enqueue_when(
         stream, [&meeting, instance] { return meeting.done(instance.microbatch); },
-        [this, &meeting, notes, instance] {
-          for (const StageId stage : program_.placement().stages_on(me_)) {
-            stages_.keep_decision(stages_.state_of(stage), update_of(stage, instance),
-                                  meeting.decision());
-          }
-          if (notes) note(instance, meeting.decided(), meeting.decided());
+        [this, &meeting, notes, instance, &stream] {
+          meeting.follow(backend_, stream);
+          for (const StageId stage : program_.placement().stages_on(me_))
+            stages_.keep_norm(stages_.state_of(stage), update_of(stage, instance), meeting.norm());
+          if (notes) log_.note(instance, meeting.decided(), meeting.decided(), stream);
         });
   }
 
   /// Brings the squares of this device's gradients, and wakes everyone if those were the last.
-  void bring_norm(NormMeeting& meeting, Instance instance, Stream& stream) {
-    const AtWork at_work(*this, instance);
-    auto kernels = backend_.kernels(stream);
+  void bring_norm(NormMeeting<B>& meeting, Instance instance, Stream& stream) {
+    const AtWork at_work(log_, instance);
     for (const StageId stage : program_.placement().stages_on(me_)) {
       StageState<B>& s = stages_.state_of(stage);
       const std::int64_t number = update_of(stage, instance);
-      const std::span<const double> squares = stages_.square_gradients(s, number, kernels);
-      if (!meeting.arrive(s.place.first_tensor, squares, instance.microbatch, now())) continue;
-      stages_.check_finite(meeting.decision(), number, 0, meeting.squares());
+      const std::shared_ptr<UpdateNorm> norm = meeting.enter(backend_);
+      stages_.square_gradients(
+          s, number, norm->squares_of(s.place.first_tensor, s.stage.parameters().size()), stream);
+      if (!meeting.arrive(instance.microbatch, backend_, stream)) continue;
+      stages_.check_finite(norm, number, 0, stream);
       ring_participants(instance);
     }
   }
@@ -327,16 +320,17 @@ class DeviceMachine {
   /// one below when that one's device has come to its first validate; it goes on when the one above
   /// has ended. Nobody waits for itself: what is done again is fed by what is done again, all of it
   /// has run before the first validate, and validates keep to the order of the model (verify()).
+  /// REQUIRES: tasks are taken up when all before has ended, for the host looks at the decision.
   void queue_validate(Stream& stream, Instance instance) {
     StageState<B>& s = stages_.state_of(program_[instance.id].op.stage);
     const std::int64_t number = update_of(s.id, instance);
-    const auto start = std::make_shared<Duration>();
+    const auto start = std::make_shared<Mark>();
     backend_.enqueue(stream, [this, &s, number, instance, start, &stream] {
-      *start = now();
+      *start = backend_.mark(stream);
       reach(instance, stages_.is_wrong(s, number));
       if (!stages_.is_wrong(s, number)) return;
-      const AtWork at_work(*this, instance);
-      stages_.redo_update(s, instance.microbatch, backend_.kernels(stream));
+      const AtWork at_work(log_, instance);
+      stages_.redo_update(s, instance.microbatch, stream);
     });
     for (const Instance& forward : take_ahead(s.id, number)) {
       backend_.enqueue_when(
@@ -383,20 +377,20 @@ class DeviceMachine {
   }
 
   void redo_forward(StageState<B>& s, const Instance& forward, Stream& stream) {
-    const AtWork at_work(*this, forward);
-    stages_.redo_forward(forward, backend_.kernels(stream));
+    const AtWork at_work(log_, forward);
+    stages_.redo_forward(forward, stream);
     s.rollback.redone.store(forward.microbatch, std::memory_order_release);
     ring_neighbours(s);
   }
 
-  void settle(StageState<B>& s, std::int64_t number, const Instance& instance, Duration start,
+  void settle(StageState<B>& s, std::int64_t number, const Instance& instance, const Mark& start,
               Stream& stream) {
-    const AtWork at_work(*this, instance);
+    const AtWork at_work(log_, instance);
     const bool wrong = stages_.is_wrong(s, number);
-    stages_.settle(s, instance.microbatch, wrong, backend_.kernels(stream));
+    stages_.settle(s, instance.microbatch, wrong, stream);
     s.rollback.ended.store(number, std::memory_order_release);
     if (wrong) ring_neighbours(s);
-    note(instance, start, now());
+    log_.note(instance, start, backend_.mark(stream), stream);
   }
 
   void ring_neighbours(const StageState<B>& s) {
@@ -435,6 +429,7 @@ class DeviceMachine {
   World<B>& world_;
   B& backend_;
   StageWork<B> stages_;
+  WorkLog<B> log_;
   const std::vector<InstructionId> slice_;
   const std::vector<bool> awaited_;
   const std::size_t most_queued_;
@@ -442,8 +437,6 @@ class DeviceMachine {
   Table<LaneId, Stream*> streams_;               // null: another device's
   Table<LaneId, Duration> lane_end_;             // of lanes of transfers: of the last one
   Table<StageId, std::vector<Instance>> ahead_;  // forwards queued since the last validate
-  std::vector<Span> spans_;
-  Progress progress_;
 };
 
 }  // namespace tandem

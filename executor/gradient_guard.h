@@ -41,16 +41,19 @@ struct GuardDecision {
 };
 
 /// From the sums of squares of the tensors that decide together, in model order.
-inline GuardDecision decide(const GradientGuard& guard, std::span<const double> squares) {
+inline GuardDecision decide(bool clips, double most_norm, std::span<const double> squares) {
   double sum = 0.0;
   for (const double square : squares) sum += square;
   GuardDecision decision{.norm = std::sqrt(sum)};
   if (!std::isfinite(sum)) {
     decision.skip = true;
-  } else if (guard.clip != ClipScope::none && decision.norm > guard.most_norm) {
-    decision.scale = guard.most_norm / decision.norm;
+  } else if (clips && decision.norm > most_norm) {
+    decision.scale = most_norm / decision.norm;
   }
   return decision;
+}
+inline GuardDecision decide(const GradientGuard& guard, std::span<const double> squares) {
+  return decide(guard.clip != ClipScope::none, guard.most_norm, squares);
 }
 
 /// The first tensor whose gradient is not finite; a number too large to square counts as such.
@@ -62,15 +65,16 @@ inline std::optional<std::size_t> first_non_finite(std::span<const double> squar
 }
 
 /// The sum of squares of each tensor's gradient, times factor². A tied head's table counts as
-/// nothing: it is the embedding's. REQUIRES: tied gradients are summed; offsets are set.
+/// nothing, for it is the embedding's: its place is left as it is. REQUIRES: tied gradients are
+/// summed; offsets are set; `squares` begin as zeros.
 template <Kernels K>
 void sum_squares(K& kernels, std::span<const Tensor> tensors, bool tied, double factor,
                  std::span<const typename K::Scalar> gradients, std::span<double> squares) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const bool counted = !tied || tensors[i].name != kHeadTable;
+    if (tied && tensors[i].name == kHeadTable) continue;
     const auto gradient = gradients.subspan(static_cast<std::size_t>(tensors[i].offset),
                                             static_cast<std::size_t>(tensors[i].size()));
-    squares[i] = counted ? factor * factor * kernels.sum_of_squares(gradient) : 0.0;
+    kernels.sum_of_squares(gradient, factor * factor, &squares[i]);
   }
 }
 

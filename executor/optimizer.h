@@ -41,6 +41,8 @@ struct OptimizerStep {
   std::int64_t batch = 1;       // that it is for, counted from 1: has a learning rate
   double gradient_scale = 1.0;  // factor of the gradients
   StepWrites writes = StepWrites::all;
+  const UpdateDecision* decision = nullptr;  // knows how many steps were taken, so `number` counts
+                                             // for nothing, and has a further factor
 };
 
 /// Steps the tensors, which cover the spans by their offsets. Elements are updated independently of
@@ -63,7 +65,8 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
       .beta2 = config.beta2,
       .epsilon = config.epsilon,
       .correction1 = 1.0 - std::pow(config.beta1, count),
-      .correction2 = 1.0 - std::pow(config.beta2, count)};
+      .correction2 = 1.0 - std::pow(config.beta2, count),
+      .decision = step.decision};
   for (const Tensor& tensor : tensors) {
     const auto first = static_cast<std::size_t>(tensor.offset);
     const auto length = static_cast<std::size_t>(tensor.size());

@@ -177,7 +177,7 @@ std::map<std::int32_t, Means> measure_layers(const ProfileRequest& request,
 Duration measure_transfer(Bytes bytes, std::int32_t repetitions) {
   const std::int64_t elements = (bytes + 3) / 4;
   cpu::Buffer<float> here(elements), there(elements);
-  cpu::Doorbell ping, pong;
+  Doorbell ping, pong;
   const auto rounds = static_cast<std::uint32_t>(repetitions);
   std::jthread other([&] {
     for (std::uint32_t i = 0; i < rounds; ++i) {

@@ -75,12 +75,14 @@ BackwardSpans<float> ModelPasses::spans_of(InFlight& microbatch, std::span<float
 }
 
 void ModelPasses::forward(InFlight& microbatch) {
+  double loss = 0.0;
   const ForwardSpans<float> spans{.weights = weights_.elements(),
                                   .input = {},
                                   .sample = &sample_,
                                   .stash = microbatch.stash.elements(),
                                   .output = {},
-                                  .scratch = {}};
+                                  .scratch = {},
+                                  .loss = &loss};
   for (std::size_t layer = 0; layer < stage_.layers(); ++layer)
     timed(Measured::forward, layer, [&] { stage_.forward_layer(kernels_, spans, layer); });
 }

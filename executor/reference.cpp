@@ -121,23 +121,23 @@ double Reference<K>::run_microbatch(std::int64_t batch, std::int32_t pipeline,
   // inputs[i] is what layer i reads; the first holds the data's numbers, if the model takes
   // numbers.
   std::vector<std::vector<T>> inputs{sample.inputs}, stashes;
-  std::optional<double> loss;
+  double loss = 0.0;
   for (const Part& part : parts_) {
     for (const Entry& entry : part.entries) {
       const bool last = &entry == &parts_.back().entries.back();
       stashes.push_back(zeros<T>(entry.layer.stash_size()));
       std::vector<T> output = zeros<T>(last ? 0 : boundary_);
-      loss = entry.layer.forward(kernels_, {.weights = entry.weights,
-                                            .input = inputs.back(),
-                                            .sample = &sample,
-                                            .stash = stashes.back(),
-                                            .output = output});
+      entry.layer.forward(kernels_, {.weights = entry.weights,
+                                     .input = inputs.back(),
+                                     .sample = &sample,
+                                     .stash = stashes.back(),
+                                     .output = output,
+                                     .loss = &loss});
       inputs.push_back(std::move(output));
     }
   }
-  TANDEM_CHECK(loss.has_value());
   run_backward(inputs, stashes, pipeline, batch * config_.microbatches + microbatch);
-  return *loss;
+  return loss;
 }
 
 template <Kernels K>

@@ -7,23 +7,32 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "core/units.h"
 #include "executor/memory_meter.h"
 
 namespace tandem {
 
 /// One slot may be taken, landed and released by different threads; each of these happens-before
-/// what the program orders after it. `Buffer` is the backend's memory: span<T> elements().
-template <class Buffer>
+/// what the program orders after it. `B` is the backend.
+template <class B>
 class SlotRing {
  public:
-  using Elements = decltype(std::declval<Buffer&>().elements());
+  using Elements = std::span<typename B::Scalar>;
+  using Mark = typename B::Mark;
+
+  /// One use of a slot.
+  struct Use {
+    SlotRing& ring;
+    std::int64_t use;
+    Elements acquire() const { return ring.acquire(use); }
+    Elements held() const { return ring.held(use); }
+    void release() const { ring.release(use); }
+  };
 
   SlotRing() = default;
   template <class Allocate>
@@ -72,9 +81,10 @@ class SlotRing {
     slot.holder.store(kFree, std::memory_order_release);
   }
 
-  /// What another device sent has arrived in use `q`'s slot; start and end of the sending are kept
-  /// for the timeline.
-  void land(std::int64_t q, Duration start, Duration end) {
+  /// What another device sends to use `q`'s slot lands there behind the fence, which that device
+  /// has raised; start and end of the sending are kept for the timeline.
+  typename B::Fence& fence(std::int64_t q) { return of(q).fence; }
+  void land(std::int64_t q, const Mark& start, const Mark& end) {
     Slot& slot = of(q);
     slot.sent_start = start;
     slot.sent_end = end;
@@ -83,17 +93,18 @@ class SlotRing {
   bool has_landed(std::int64_t q) const {
     return of(q).landed.load(std::memory_order_acquire) == q;
   }
-  Duration sent_start(std::int64_t q) const { return of(q).sent_start; }
-  Duration sent_end(std::int64_t q) const { return of(q).sent_end; }
+  const Mark& sent_start(std::int64_t q) const { return of(q).sent_start; }
+  const Mark& sent_end(std::int64_t q) const { return of(q).sent_end; }
 
  private:
   static constexpr std::int64_t kFree = -1;
   struct Slot {
-    explicit Slot(Buffer memory) : buffer(std::move(memory)) {}
-    Buffer buffer;
+    explicit Slot(typename B::Buffer memory) : buffer(std::move(memory)) {}
+    typename B::Buffer buffer;
+    typename B::Fence fence;
     std::atomic<std::int64_t> holder{kFree}, landed{kFree};
     bool committed = false;  // written only by the holder
-    Duration sent_start{}, sent_end{};
+    Mark sent_start{}, sent_end{};
   };
 
   std::size_t position(std::int64_t q) const { return static_cast<std::size_t>(q) % slots_.size(); }

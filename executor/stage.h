@@ -37,6 +37,9 @@ struct TiedRanges {
   std::optional<ElementRange> embedding, head;
 };
 
+/// Where the token embedding lies among the tensors of a stage.
+TiedRanges tied_ranges(const ModelSpec& model, const std::vector<Tensor>& tensors);
+
 template <Kernels K>
 class Stage {
  public:
@@ -61,9 +64,9 @@ class Stage {
   // Spans that a call does not name may be empty. A first stage reads the sample and no input, and
   // makes no input gradient; a last stage makes no output, and takes no output gradient.
 
-  /// Reads weights, input, sample; writes stash, output, scratch. A last stage returns the
-  /// microbatch's mean loss.
-  std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const;
+  /// Reads weights, input, sample; writes stash, output, scratch; a last stage the microbatch's
+  /// mean loss.
+  void forward(K& kernels, const ForwardSpans<T>& spans) const;
 
   /// Forward again into a stash, bit for bit, for a backward to follow: reads weights, input,
   /// sample; writes stash.
@@ -86,8 +89,7 @@ class Stage {
   std::size_t layers() const { return places_.size(); }
   /// Of a layer's weights in the stage's.
   ElementRange weights_of(std::size_t layer) const;
-  std::optional<double> forward_layer(K& kernels, const ForwardSpans<T>& spans,
-                                      std::size_t layer) const;
+  void forward_layer(K& kernels, const ForwardSpans<T>& spans, std::size_t layer) const;
   void backward_layer(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const;
   void backward_input_layer(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const;
   void backward_weight_layer(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const;
@@ -103,6 +105,17 @@ class Stage {
                  output = 0;  // output: inside the stash, but for the last layer
     std::int64_t scratch = 0, output_gradient = 0;  // inside the kept gradients; likewise
   };
+
+  template <class U>
+  static std::span<U> part(std::span<U> whole, std::int64_t first, std::int64_t size) {
+    TANDEM_CHECK(0 <= first && first + size <= static_cast<std::int64_t>(whole.size()), first, size,
+                 whole.size());
+    return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
+  }
+  template <class U>
+  static void check_size(std::span<U> span, std::int64_t size) {
+    TANDEM_CHECK(static_cast<std::int64_t>(span.size()) == size, span.size(), size);
+  }
 
   void check(const ForwardSpans<T>& spans) const;
   void check(const BackwardSpans<T>& spans, std::int64_t scratch) const;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "core/schedule.h"
 #include "executor/data.h"
 #include "executor/gradient_guard.h"
+#include "executor/norm_meeting.h"
 #include "executor/optimizer.h"
 #include "executor/slot_ring.h"
 #include "executor/stage.h"
@@ -44,9 +47,9 @@ template <class B>
 class StageState {
  public:
   using T = typename B::Scalar;
-  using Ring = SlotRing<typename B::Buffer>;
+  using Ring = SlotRing<B>;
 
-  /// Allocates everything, and initialises version 0 of the weights.
+  /// Lays out all its memory.
   StageState(const StageSetup& setup, const StagePlace& where, const StageSlots& slots, B& backend,
              MemoryMeter& meter)
       : place(where),
@@ -75,9 +78,13 @@ class StageState {
     meter.commit(MemoryClass::optimizer, state.bytes());
     meter.acquire(MemoryClass::optimizer, state.bytes());
     readers.assign(static_cast<std::size_t>(versions), 0);
-    squares.resize(stage.parameters().size());
-    decisions.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
-    stage.initialise(weights.acquire(0), setup.seed);
+    norms.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
+  }
+
+  /// Makes version 0 of the weights, once the memory is there.
+  void initialise(B& backend, std::uint64_t seed) {
+    backend.write(weights.acquire(0),
+                  [this, seed](std::span<T> values) { stage.initialise(values, seed); });
   }
 
   /// Allocates what it has at its partner: the partner's memory.
@@ -92,11 +99,19 @@ class StageState {
     return forwards_in_scratch ? std::max(sizes.scratch, sizes.stash) : sizes.scratch;
   }
 
-  /// Sample `k` of the data as this stage needs it: null where it is neither first nor last.
-  const Sample<T>* sample(std::int64_t k) {
-    if (!stage.is_first() && !stage.is_last()) return nullptr;
+  /// Sample `k` of the data as this stage needs it: none where it is neither first nor last. In a
+  /// task of the stream whose kernels read it.
+  SampleSpans<T> sample(std::int64_t k, B& backend, typename B::Stream& stream) {
+    if (!stage.is_first() && !stage.is_last()) return {};
     data->fill(k, sample_);
-    return &sample_;
+    const auto ids = [&](const std::vector<std::int32_t>& values) {
+      return backend.readable(stream, std::span<const std::int32_t>(values));
+    };
+    const auto numbers = [&](const std::vector<T>& values) {
+      return backend.readable(stream, std::span<const T>(values));
+    };
+    return {ids(sample_.tokens), ids(sample_.targets), numbers(sample_.inputs),
+            numbers(sample_.expected)};
   }
 
   /// Neighbours along the model for a microbatch; null at the model's ends.
@@ -146,23 +161,25 @@ class StageState {
   Ring transit, guest;  // of stashes that are evicted
   typename B::Buffer state;
   std::vector<std::int64_t>
-      readers;                  // microbatches in flight that use the version in each weight slot
-  std::int64_t tied_sums = 0;   // updates whose tied gradients within this stage are summed
-  std::int64_t steps = 0;       // updates that were not skipped
-  std::vector<double> squares;  // of each tensor's gradient, of the update at hand
+      readers;                 // microbatches in flight that use the version in each weight slot
+  std::int64_t tied_sums = 0;  // updates whose tied gradients within this stage are summed
   /// Of an update whose gradients lie in the slot of the same place; where stages decide together.
+  /// The norm's tensors are those of the whole model.
   struct Decided {
     std::int64_t update = -1;
-    GuardDecision decision;
+    std::shared_ptr<UpdateNorm> norm;
   };
-  std::vector<Decided> decisions;
+  std::vector<Decided> norms;
+  std::shared_ptr<UpdateNorm> last_norm;  // where it decides alone: of its own tensors
   bool decides_alone = true;
+  bool brings_squares = true;  // or another replica of its part does, which has the same
   bool recomputes = false;
 
   // Where updates are validated.
   bool validates = false;
+  std::int64_t steps = 0;    // updates that were not skipped, so far as they are validated
   std::int64_t settled = 0;  // the newest version that stays
-  std::vector<std::pair<std::int64_t, double>>
+  std::vector<std::pair<std::int64_t, std::shared_ptr<double[]>>>
       open_losses;  // of microbatches whose forward read a newer one
   /// What the neighbours along the model wait for in a rollback.
   struct Rollback {

@@ -3,7 +3,7 @@
 // of one pipeline.
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,21 +22,17 @@ class StageWork {
  public:
   using T = typename B::Scalar;
   using State = StageState<B>;
+  using Stream = typename B::Stream;
+  using Kernels = typename B::Kernels;
+  using Norm = std::shared_ptr<UpdateNorm>;
 
-  StageWork(World<B>& world, std::uint16_t pipeline, typename B::Buffer scratch)
-      : world_(world), pipeline_(pipeline), scratch_(std::move(scratch)) {}
+  StageWork(World<B>& world, std::uint16_t pipeline, B& backend, typename B::Buffer scratch)
+      : world_(world), pipeline_(pipeline), backend_(backend), scratch_(std::move(scratch)) {}
 
   State& state_of(StageId stage) const { return *world_.stages[pipeline_][stage]; }
 
-  /// A slot that holds a microbatch's stash, and which use of its ring that is.
-  struct StashUse {
-    typename State::Ring& ring;
-    std::int64_t use;
-    std::span<T> acquire() const { return ring.acquire(use); }
-    std::span<T> held() const { return ring.held(use); }
-    void release() const { ring.release(use); }
-  };
-  /// Where its stage works on it.
+  using StashUse = typename SlotRing<B>::Use;
+  /// Where its stage works on a microbatch's stash.
   StashUse stash_of(State& s, std::int64_t microbatch) const {
     // Those that are evicted have one slot in turn, so that any number tells them apart.
     if (world_.sequence.evicts(s.id, microbatch)) return {s.transit, microbatch};
@@ -47,64 +43,66 @@ class StageWork {
     return {s.guest, world_.sequence.among_alike(s.id, microbatch)};
   }
 
-  template <class Kernels>
-  void forward(const Instance& instance, Kernels kernels) {
+  void forward(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k),
                        version = *world_.versions(instance);
-    ForwardSpans<T> spans = forward_spans(s, instance);
+    ForwardSpans<T> spans = forward_spans(s, instance, stream);
     if (!s.forwards_in_scratch) spans.stash = stash_of(s, k).acquire();
     if (s.below(k) != nullptr) spans.output = s.output.acquire(q);
-    const std::optional<double> loss = s.stage.forward(kernels, spans);
+    auto kernels = backend_.kernels(stream);
+    Loss loss = s.stage.is_last() ? backend_.template results<double>(1) : nullptr;
+    spans.loss = loss.get();
+    s.stage.forward(kernels, spans);
     if (s.recomputes && !s.forwards_in_scratch) stash_of(s, k).release();
     ++readers(s, version);
     note_version(instance, version);
     if (!loss) return;
     if (s.validates && version > s.settled) {
-      s.open_losses.emplace_back(k, *loss);
+      s.open_losses.emplace_back(k, std::move(loss));
     } else {
-      report_loss(k, *loss);
+      report_loss(k, std::move(loss), stream);
     }
   }
 
-  template <class Kernels>
-  void recompute(const Instance& instance, Kernels kernels) {
+  void recompute(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t k = instance.microbatch, version = *world_.versions(instance);
+    auto kernels = backend_.kernels(stream);
     s.stage.recompute(kernels, {.weights = s.weights.held(version),
                                 .input = input_of(s, k),
-                                .sample = s.sample(world_.sample_of(pipeline_, k)),
+                                .sample = sample_of(s, k, stream),
                                 .stash = stash_of(s, k).acquire(),
                                 .output = {},
                                 .scratch = scratch_for(s)});
     note_version(instance, version);
   }
 
-  template <class Kernels>
-  void backward(const Instance& instance, Kernels kernels) {
+  void backward(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t k = instance.microbatch;
     BackwardSpans<T> spans = input_half_spans(s, instance);
     spans.scratch = scratch_for(s);
+    auto kernels = backend_.kernels(stream);
     spans.gradients = gradients_for(s, k, kernels);
     s.stage.backward(kernels, spans);
     release_after_backward(s, k);
     end_reading(s, instance);
   }
 
-  template <class Kernels>
-  void backward_input(const Instance& instance, Kernels kernels) {
+  void backward_input(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
     BackwardSpans<T> spans = input_half_spans(s, instance);
     spans.scratch = s.kept_gradients.acquire(world_.sequence(s.id, instance.microbatch));
+    auto kernels = backend_.kernels(stream);
     s.stage.backward_input(kernels, spans);
     end_reading(s, instance);
   }
 
-  template <class Kernels>
-  void backward_weight(const Instance& instance, Kernels kernels) {
+  void backward_weight(const Instance& instance, Stream& stream) {
     const Op& op = op_of(instance);
     State& s = state_of(op.stage);
+    auto kernels = backend_.kernels(stream);
     // One after another, as ops of their own would: the sums are the same to the bit.
     for (std::int64_t k = instance.microbatch - op.span + 1; k <= instance.microbatch; ++k) {
       const std::int64_t q = world_.sequence(s.id, k);
@@ -117,54 +115,56 @@ class StageWork {
     }
   }
 
-  template <class Kernels>
-  void update(const Instance& instance, Kernels kernels) {
+  void update(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t number = update_of(s, instance.microbatch);
     note_version(instance, number + 1);
     const std::span<const T> read = s.weights.held(number);
+    auto kernels = backend_.kernels(stream);
     if (s.validates) {
       finished_gradients(s, number, kernels);
       const Versions versions{read, take_version(s, number + 1)};
-      return step(s, instance.microbatch, versions, {.writes = StepWrites::weights}, kernels);
+      return step(s, instance.microbatch, versions,
+                  {.number = s.steps + 1, .writes = StepWrites::weights}, kernels);
     }
-    const GuardDecision decision = decision_of(s, number, kernels);
-    make_version(s, instance.microbatch, {read, take_version(s, number + 1)}, decision, kernels);
-    end_update(s, number, decision.skip, false);
+    const Norm norm = norm_of(s, number, stream);
+    const Versions versions{read, take_version(s, number + 1)};
+    step(s, instance.microbatch, versions, {.decision = norm->decision.get()}, kernels);
+    end_update(s, number, norm, false, stream);
   }
 
   // ---- What a validate does, in this order ----
 
   /// Whether the update stepped otherwise than all stages decided since.
   bool is_wrong(const State& s, std::int64_t number) const {
-    const GuardDecision decision = kept_decision(s, number);
-    return decision.skip || decision.scale != 1.0;
+    const UpdateDecision& decision = kept_norm(s, number)->decision[0];
+    return decision.skip != 0.0 || decision.scale != 1.0;
   }
 
   /// Makes the version of the update that covers `microbatch` again, as was decided.
-  template <class Kernels>
-  void redo_update(State& s, std::int64_t microbatch, Kernels kernels) {
+  void redo_update(State& s, std::int64_t microbatch, Stream& stream) {
     const std::int64_t number = update_of(s, microbatch);
-    make_version(s, microbatch, versions_of(s, number), kept_decision(s, number), kernels);
+    auto kernels = backend_.kernels(stream);
+    step(s, microbatch, versions_of(s, number), {.decision = kept_norm(s, number)->decision.get()},
+         kernels);
   }
 
   /// Runs a forward again, whose input is made again. What the stage below holds of its output is
   /// replaced; what it does not hold yet, the transfer will bring.
-  template <class Kernels>
-  void redo_forward(const Instance& instance, Kernels kernels) {
+  void redo_forward(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k);
     const bool drops = s.recomputes && !s.forwards_in_scratch;
-    ForwardSpans<T> spans = forward_spans(s, instance);
+    ForwardSpans<T> spans = forward_spans(s, instance, stream);
     if (!s.forwards_in_scratch)
       spans.stash = drops ? stash_of(s, k).acquire() : stash_of(s, k).held();
     State* below = s.below(k);
     if (below != nullptr) spans.output = s.output.held(q);
-    if (const std::optional<double> loss = s.stage.forward(kernels, spans)) {
-      for (auto& [microbatch, open] : s.open_losses) {
-        if (microbatch == k) open = *loss;
-      }
+    for (auto& [microbatch, open] : s.open_losses) {
+      if (microbatch == k) spans.loss = open.get();
     }
+    auto kernels = backend_.kernels(stream);
+    s.stage.forward(kernels, spans);
     if (drops) stash_of(s, k).release();
     if (below == nullptr || below->shares_device_with(s)) return;
     const std::int64_t taken = world_.sequence(below->id, k);
@@ -172,22 +172,23 @@ class StageWork {
   }
 
   /// The update stays as it now is.
-  template <class Kernels>
-  void settle(State& s, std::int64_t microbatch, bool rolled_back, Kernels kernels) {
+  void settle(State& s, std::int64_t microbatch, bool rolled_back, Stream& stream) {
     const std::int64_t number = update_of(s, microbatch);
+    const Norm norm = kept_norm(s, number);
+    auto kernels = backend_.kernels(stream);
     if (!rolled_back) {
-      step(s, microbatch, versions_of(s, number), {.writes = StepWrites::state}, kernels);
-      ++s.steps;
+      step(s, microbatch, versions_of(s, number),
+           {.number = s.steps + 1, .writes = StepWrites::state}, kernels);
     }
-    end_update(s, number, kept_decision(s, number).skip, rolled_back);
+    if (norm->decision[0].skip == 0.0) ++s.steps;
+    end_update(s, number, norm, rolled_back, stream);
     s.settled = number + 1;
-    for (const auto& [k, loss] : s.open_losses) report_loss(k, loss);
+    for (auto& [k, loss] : s.open_losses) report_loss(k, std::move(loss), stream);
     s.open_losses.clear();
   }
 
   /// The gradients of update `number` of this stage alone, whole: where it holds both ends of a
   /// tied embedding these are summed, embedding + head.
-  template <class Kernels>
   std::span<T> finished_gradients(State& s, std::int64_t number, Kernels& kernels) {
     const std::span<T> gradients = s.gradients.held(number);
     const TiedRanges& tied = s.stage.tied();
@@ -202,27 +203,31 @@ class StageWork {
   }
 
   /// Sums the squares of update `number`'s gradients, tensor by tensor.
-  template <class Kernels>
-  std::span<const double> square_gradients(State& s, std::int64_t number, Kernels& kernels) {
+  void square_gradients(State& s, std::int64_t number, std::span<double> squares, Stream& stream) {
     const bool tied = s.stage.tied().embedding || s.stage.tied().head;
+    auto kernels = backend_.kernels(stream);
+    const std::span<const T> gradients = finished_gradients(s, number, kernels);
+    if (!s.brings_squares) return;
     sum_squares(kernels, std::span<const Tensor>(s.stage.parameters()), tied,
-                s.place.gradient_factor, std::span<const T>(finished_gradients(s, number, kernels)),
-                s.squares);
-    return s.squares;
+                s.place.gradient_factor, gradients, squares);
   }
 
   /// What all stages decided together about update `number`.
-  void keep_decision(State& s, std::int64_t number, const GuardDecision& decision) {
-    s.decisions[static_cast<std::size_t>(number) % s.decisions.size()] = {number, decision};
+  void keep_norm(State& s, std::int64_t number, Norm norm) {
+    s.norms[static_cast<std::size_t>(number) % s.norms.size()] = {number, std::move(norm)};
   }
 
-  /// Throws DeviceError naming update and tensor when the decision is to skip what may not be.
-  void check_finite(const GuardDecision& decision, std::int64_t number, std::size_t first_tensor,
-                    std::span<const double> squares) const {
-    if (!decision.skip || world_.guard.on_nan == NonFinite::skip) return;
-    const std::size_t tensor = first_tensor + first_non_finite(squares).value_or(0);
-    throw DeviceError(
-        fmt::format("update {}: the gradient of {} is not finite", number, world_.tensors[tensor]));
+  /// Throws DeviceError naming update and tensor when the decision is to skip what may not be: once
+  /// it is made. `first_tensor`: which of the model's tensors the norm's first one is.
+  void check_finite(const Norm& norm, std::int64_t number, std::size_t first_tensor,
+                    Stream& stream) {
+    if (world_.guard.on_nan == NonFinite::skip) return;
+    backend_.when_done(stream, [this, norm, number, first_tensor] {
+      if (norm->decision[0].skip == 0.0) return;
+      const std::size_t at = first_tensor + first_non_finite(norm->all_squares()).value_or(0);
+      throw DeviceError(
+          fmt::format("update {}: the gradient of {} is not finite", number, world_.tensors[at]));
+    });
   }
 
   static std::span<T> part(std::span<T> whole, const ElementRange& range) {
@@ -298,7 +303,6 @@ class StageWork {
   }
 
   /// The sum that this microbatch adds to: zeroed at the first weight gradient of its update.
-  template <class Kernels>
   std::span<T> gradients_for(State& s, std::int64_t microbatch, Kernels& kernels) {
     const std::int64_t update = world_.versions.covering_update(s.id, microbatch);
     if (s.gradients.holds(update)) return s.gradients.held(update);
@@ -321,20 +325,27 @@ class StageWork {
       s.output_gradient.release(q);
   }
 
+  SampleSpans<T> sample_of(State& s, std::int64_t microbatch, Stream& stream) {
+    return s.sample(world_.sample_of(pipeline_, microbatch), backend_, stream);
+  }
+
   /// Of a forward; without stash, but where it is made in scratch, and without output.
-  ForwardSpans<T> forward_spans(State& s, const Instance& instance) {
+  ForwardSpans<T> forward_spans(State& s, const Instance& instance, Stream& stream) {
     const std::int64_t k = instance.microbatch;
     return {
         .weights = s.weights.held(*world_.versions(instance)),
         .input = input_of(s, k),
-        .sample = s.sample(world_.sample_of(pipeline_, k)),
+        .sample = sample_of(s, k, stream),
         .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash) : std::span<T>(),
         .output = {},
         .scratch = scratch_for(s)};
   }
 
-  void report_loss(std::int64_t microbatch, double loss) const {
-    if (world_.on_loss) world_.on_loss(world_.sample_of(pipeline_, microbatch), loss);
+  using Loss = std::shared_ptr<double[]>;
+  void report_loss(std::int64_t microbatch, Loss loss, Stream& stream) {
+    if (!world_.on_loss) return;
+    backend_.when_done(stream, [this, sample = world_.sample_of(pipeline_, microbatch),
+                                held = std::move(loss)] { world_.on_loss(sample, held[0]); });
   }
 
   /// The weights that an update reads and makes; may be the same memory.
@@ -346,24 +357,9 @@ class StageWork {
     return {s.weights.held(update), s.weights.held(update + 1)};
   }
 
-  /// Writes what a decision makes of the gradients of the update that covers `microbatch`.
-  template <class Kernels>
-  void make_version(State& s, std::int64_t microbatch, const Versions& versions,
-                    const GuardDecision& decision, Kernels& kernels) {
-    if (!decision.skip) {
-      step(s, microbatch, versions, {.gradient_scale = decision.scale}, kernels);
-      ++s.steps;
-    } else if (versions.made.data() != versions.read.data()) {
-      kernels.copy(versions.read, versions.made);
-    }
-  }
-
-  /// The optimizer's next step, which `s.steps` does not count yet. Of `how` the scale, and what is
-  /// written.
-  template <class Kernels>
+  /// The optimizer's next step. Of `how` its number or a decision, and what is written.
   void step(State& s, std::int64_t microbatch, const Versions& versions, OptimizerStep how,
             Kernels& kernels) {
-    how.number = s.steps + 1;
     how.batch = microbatch / world_.program.microbatches() + 1;
     how.gradient_scale *= s.place.gradient_factor;
     tandem::update(kernels, s.optimizer, how, s.stage.parameters(),
@@ -373,33 +369,44 @@ class StageWork {
                     .weights_out = versions.made});
   }
 
-  void end_update(State& s, std::int64_t number, bool skipped, bool rolled_back) {
+  void end_update(State& s, std::int64_t number, const Norm& norm, bool rolled_back,
+                  Stream& stream) {
     s.gradients.release(number);
-    if (world_.on_norm) world_.on_norm(s, number, skipped, rolled_back);
+    // The step reads the decision, so it is held until then.
+    backend_.when_done(stream, [this, &s, number, norm, rolled_back] {
+      if (!world_.on_norm) return;
+      const std::size_t first = s.decides_alone ? 0 : s.place.first_tensor;
+      world_.on_norm(s, number, norm->squares_of(first, s.stage.parameters().size()),
+                     norm->decision[0].skip != 0.0, rolled_back);
+    });
     if (!world_.on_update) return;
+    const auto weights = backend_.fetch(s.weights.held(number + 1));
+    const auto state = backend_.fetch(s.state.elements());
     world_.on_update({.pipeline = pipeline_,
                       .stage = s.id,
                       .version = number + 1,
-                      .weights = s.weights.held(number + 1),
-                      .state = s.state.elements()});
+                      .weights = weights.span(),
+                      .state = state.span()});
   }
 
   /// What all stages have decided.
-  GuardDecision kept_decision(const State& s, std::int64_t number) const {
-    const auto& [update, decision] =
-        s.decisions[static_cast<std::size_t>(number) % s.decisions.size()];
-    if (update == number) return decision;
+  const Norm& kept_norm(const State& s, std::int64_t number) const {
+    const auto& [update, norm] = s.norms[static_cast<std::size_t>(number) % s.norms.size()];
+    if (update == number) return norm;
     throw DeviceError(
         fmt::format("stage {}: update {} comes before its norm is known", index(s.id), number));
   }
 
-  template <class Kernels>
-  GuardDecision decision_of(State& s, std::int64_t number, Kernels& kernels) {
-    if (!s.decides_alone) return kept_decision(s, number);
-    const std::span<const double> squares = square_gradients(s, number, kernels);
-    const GuardDecision decision = decide(world_.guard, squares);
-    check_finite(decision, number, s.place.first_tensor, squares);
-    return decision;
+  Norm norm_of(State& s, std::int64_t number, Stream& stream) {
+    if (!s.decides_alone) return kept_norm(s, number);
+    const auto norm = std::make_shared<UpdateNorm>(backend_, s.stage.parameters().size());
+    square_gradients(s, number, norm->squares_of(0, norm->tensors), stream);
+    const Norm before = std::exchange(s.last_norm, norm);
+    auto kernels = backend_.kernels(stream);
+    norm->decide(kernels, world_.decide_numbers, before.get());
+    backend_.when_done(stream, [before] {});  // until then it is read
+    check_finite(norm, number, s.place.first_tensor, stream);
+    return norm;
   }
 
   /// The slot of a version that is about to be made; what it held must have no readers left.
@@ -429,6 +436,7 @@ class StageWork {
 
   World<B>& world_;
   const std::uint16_t pipeline_;
+  B& backend_;
   typename B::Buffer scratch_;
   std::vector<LedgerEntry> ledger_;
 };

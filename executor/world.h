@@ -64,12 +64,12 @@ struct World {
   }
   /// Where `pipeline` brings the gradients of a sum: gradients of replicas meet across all
   /// pipelines, those of tied parameters within each.
-  Meeting<T>& meeting(std::uint16_t pipeline, InstructionId id) const {
+  Meeting<B>& meeting(std::uint16_t pipeline, InstructionId id) const {
     const bool shared = program[id].op.kind == OpKind::reduce_gradient;
     return *meetings.at({shared ? std::uint16_t{0} : pipeline, id});
   }
 
-  NormMeeting& norm_meeting(std::uint16_t pipeline, InstructionId id) const {
+  NormMeeting<B>& norm_meeting(std::uint16_t pipeline, InstructionId id) const {
     return *norm_meetings.at({pipeline, id});
   }
 
@@ -78,9 +78,10 @@ struct World {
   const MicrobatchSequence sequence;
   const WeightVersions versions;
   std::vector<Table<StageId, StageState<B>*>> stages;  // of each pipeline
-  std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<Meeting<T>>> meetings;
-  std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<NormMeeting>> norm_meetings;
+  std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<Meeting<B>>> meetings;
+  std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<NormMeeting<B>>> norm_meetings;
   GradientGuard guard;
+  DecideNumbers decide_numbers;
   std::vector<std::string> tensors;    // names, in model order
   Courier* courier = nullptr;          // null: links are as fast as memory
   std::function<void(DeviceId)> ring;  // wakes a device, numbered through all pipelines
@@ -90,7 +91,8 @@ struct World {
   std::function<void(std::int64_t sample, double loss)> on_loss;
   /// Of every update of every stage, once it stays: the sums of squares of its gradients, whether
   /// it was skipped, and whether a rollback made it.
-  std::function<void(const StageState<B>&, std::int64_t update, bool skipped, bool rolled_back)>
+  std::function<void(const StageState<B>&, std::int64_t update, std::span<const double> squares,
+                     bool skipped, bool rolled_back)>
       on_norm;
   UpdateObserver<T> on_update;
   bool keep_ledger = false, keep_timeline = true;

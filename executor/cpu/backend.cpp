@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <new>
-#include <thread>
 #include <utility>
 
 #if defined(__linux__)
@@ -10,17 +9,6 @@
 #endif
 
 namespace tandem::cpu {
-
-void Doorbell::wait_beyond(std::uint32_t seen, Duration spin) const {
-  if (spin > Duration::zero()) {
-    const auto end = std::chrono::steady_clock::now() + spin;
-    while (std::chrono::steady_clock::now() < end) {
-      if (rings() != seen) return;
-      std::this_thread::yield();  // others may have more use for the core
-    }
-  }
-  rings_.wait(seen, std::memory_order_acquire);
-}
 
 namespace {
 

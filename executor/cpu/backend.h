@@ -3,8 +3,9 @@
 // heads them is ready. Streams and events mean what they mean on a GPU: issuing is asynchronous, a
 // wait holds back only its own stream, and waiting for an event that was never recorded is no wait.
 
-#include <atomic>
 #include <chrono>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <deque>
@@ -15,25 +16,11 @@
 #include <utility>
 
 #include "core/units.h"
+#include "executor/backend.h"
 #include "executor/cpu/kernels.h"
+#include "executor/doorbell.h"
 
 namespace tandem::cpu {
-
-/// Wakes a device thread: rung by whoever may have made something ready.
-class Doorbell {
- public:
-  void ring() {
-    rings_.fetch_add(1, std::memory_order_release);
-    rings_.notify_one();
-  }
-  std::uint32_t rings() const { return rings_.load(std::memory_order_acquire); }
-  /// Returns when the bell has been rung since rings() gave `seen`; goes to sleep for it after
-  /// `spin`.
-  void wait_beyond(std::uint32_t seen, Duration spin = {}) const;
-
- private:
-  std::atomic<std::uint32_t> rings_{0};
-};
 
 /// How long a device that has a core to itself looks for work before it sleeps: longer than most
 /// waits of a pipeline in its steady state, shorter than its bubbles.
@@ -68,7 +55,19 @@ class Event {
   std::uint64_t issued_ = 0, completed_ = 0;
 };
 
-/// Used by its own thread only, but for the doorbell.
+/// A moment at which a stream was somewhere.
+class Mark {
+ public:
+  static Mark at(std::chrono::steady_clock::time_point time) { return Mark(time); }
+  Mark() = default;
+  std::chrono::steady_clock::time_point time() const { return time_; }
+
+ private:
+  explicit Mark(std::chrono::steady_clock::time_point time) : time_(time) {}
+  std::chrono::steady_clock::time_point time_{};
+};
+
+/// The contract is tandem::Backend. Used by its own thread only, but for the doorbell.
 template <class T>
 class Backend {
  public:
@@ -76,6 +75,8 @@ class Backend {
   using Kernels = cpu::Kernels<T>;
   using Buffer = cpu::Buffer<T>;
   using Event = cpu::Event;
+  using Mark = cpu::Mark;
+  struct Fence {};
   /// An in-order queue. REQUIRES: outlives its tasks.
   class Stream {
    private:
@@ -93,6 +94,25 @@ class Backend {
   /// A further stream; earlier ones go first when several are ready.
   Stream& add_stream() { return streams_.emplace_back(); }
   Buffer allocate(std::int64_t elements) { return Buffer(elements); }
+  void commit() {}
+  template <class U>
+  std::shared_ptr<U[]> results(std::size_t count) {
+    return std::make_shared<U[]>(count);
+  }
+  template <std::invocable<std::span<T>> Fill>
+  void write(std::span<T> memory, const Fill& fill) {
+    fill(memory);
+  }
+  /// The memory itself.
+  struct Fetched {
+    std::span<const T> values;
+    std::span<const T> span() const { return values; }
+  };
+  Fetched fetch(std::span<const T> values) const { return {values}; }
+  template <class U>
+  std::span<const U> readable(Stream&, std::span<const U> values) const {
+    return values;
+  }
   Kernels kernels(Stream&) const { return kernels_; }
 
   void wait(Stream& stream, Event& event);
@@ -100,6 +120,15 @@ class Backend {
   void enqueue(Stream& stream, std::function<void()> run);
   /// `ready` is asked again whenever the doorbell rings.
   void enqueue_when(Stream& stream, std::function<bool()> ready, std::function<void()> run);
+
+  // A task runs when all that is before it has ended.
+  void raise(Stream&, Fence&) const {}
+  void follow(Stream&, Fence&) const {}
+  template <std::invocable Call>
+  void when_done(Stream&, const Call& call) const {
+    call();
+  }
+  Mark mark(Stream&) const { return Mark::at(std::chrono::steady_clock::now()); }
 
   /// Runs what is ready; then, while more than `most_queued` tasks are left, sleeps until something
   /// is. Throws Stopped when stop was requested; what a task throws passes through.
@@ -123,7 +152,6 @@ class Backend {
 extern template class Backend<float>;
 extern template class Backend<double>;
 
-/// Another device failed, or the user interrupted: this one has nothing to say.
-struct Stopped {};
+static_assert(tandem::Backend<Backend<float>> && tandem::Backend<Backend<double>>);
 
 }  // namespace tandem::cpu

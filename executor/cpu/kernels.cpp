@@ -50,7 +50,7 @@ void Kernels<T>::add(In a, In b, Out y) const {
 }
 
 template <class T>
-double Kernels<T>::sum_of_squares(In x) const {
+void Kernels<T>::sum_of_squares(In x, double factor, double* sum) const {
   constexpr std::size_t kSums = 8;  // enough to hide the latency of an addition
   double sums[kSums] = {};
   std::size_t i = 0;
@@ -65,8 +65,8 @@ double Kernels<T>::sum_of_squares(In x) const {
     sums[j] += value * value;
   }
   double total = 0.0;
-  for (const double sum : sums) total += sum;
-  return total;
+  for (const double part : sums) total += part;
+  *sum = factor * total;
 }
 
 template <class T>
@@ -302,15 +302,15 @@ void Kernels<T>::embed_backward(AttentionShape shape, In tokens, In dy, Out dtab
 }
 
 template <class T>
-double Kernels<T>::cross_entropy(RowShape shape, std::span<const std::int32_t> targets,
-                                 double scale, Out logits) const {
+void Kernels<T>::cross_entropy(RowShape shape, std::span<const std::int32_t> targets, double scale,
+                               Out logits, double* loss) const {
   check_size(targets, shape.rows);
   check_size(logits, shape.rows * shape.width);
   const std::size_t width = to_size(shape.width);
   for (const std::int32_t target : targets) {
     TANDEM_CHECK(target >= 0 && target < shape.width, target, shape.width);
   }
-  const auto loss = [=]() TANDEM_LOOPS {
+  const auto sum_losses = [=]() TANDEM_LOOPS {
     double sum_of_rows = 0.0;
     for (std::size_t row = 0; row < targets.size(); ++row) {
       T* x = logits.data() + row * width;
@@ -326,12 +326,13 @@ double Kernels<T>::cross_entropy(RowShape shape, std::span<const std::int32_t> t
     }
     return sum_of_rows;
   };
-  return on_widest_vectors(loss) / static_cast<double>(shape.rows);
+  const double sum = on_widest_vectors(sum_losses);
+  if (loss != nullptr) *loss = sum / static_cast<double>(shape.rows);
 }
 
 template <class T>
-double Kernels<T>::squared_error(RowShape shape, In y, In expected, double scale,
-                                 Out gradient) const {
+void Kernels<T>::squared_error(RowShape shape, In y, In expected, double scale, Out gradient,
+                               double* loss) const {
   check_size(y, shape.rows * shape.width);
   check_size(expected, shape.rows * shape.width);
   check_size(gradient, shape.rows * shape.width);
@@ -341,103 +342,7 @@ double Kernels<T>::squared_error(RowShape shape, In y, In expected, double scale
     sum += static_cast<double>(error) * static_cast<double>(error);
     gradient[i] = static_cast<T>(scale) * error;
   }
-  return 0.5 * sum / static_cast<double>(shape.rows);
-}
-
-namespace {
-
-template <class T>
-void check_step(const StepSpans<T>& spans, std::size_t states) {
-  const std::size_t size = spans.weights.size();
-  const std::size_t out = spans.weights_out.size();
-  TANDEM_CHECK(spans.gradient.size() == size && (out == size || out == 0), spans.gradient.size(),
-               out, size);
-  TANDEM_CHECK(spans.first.size() == (states > 0 ? size : 0) &&
-                   spans.second.size() == (states > 1 ? size : 0),
-               spans.first.size(), spans.second.size(), size, states);
-}
-
-/// Calls `loops` with what a step writes as constants, so that no loop asks.
-template <class T, class Loops>
-void with_results(const StepSpans<T>& spans, const Loops& loops) {
-  if (spans.weights_out.empty()) {
-    loops(std::bool_constant<false>(), std::bool_constant<true>());
-  } else if (spans.keeps_state) {
-    loops(std::bool_constant<true>(), std::bool_constant<false>());
-  } else {
-    loops(std::bool_constant<true>(), std::bool_constant<true>());
-  }
-}
-
-}  // namespace
-
-template <class T>
-void Kernels<T>::step_sgd(const StepSpans<T>& spans, const StepNumbers& numbers) const {
-  check_step(spans, 0);
-  const T rate = static_cast<T>(numbers.learning_rate);
-  const T scale = static_cast<T>(numbers.gradient_scale);
-  const T decay = static_cast<T>(numbers.weight_decay);
-  const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
-  T* out = spans.weights_out.data();
-  on_widest_vectors([=, size = spans.weights.size()]() TANDEM_LOOPS {
-    for (std::size_t i = 0; i < size; ++i) {
-      out[i] = fused(-rate, fused(decay, weights[i], scale * gradients[i]), weights[i]);
-    }
-  });
-}
-
-template <class T>
-void Kernels<T>::step_momentum(const StepSpans<T>& spans, const StepNumbers& numbers) const {
-  check_step(spans, 1);
-  const T rate = static_cast<T>(numbers.learning_rate);
-  const T scale = static_cast<T>(numbers.gradient_scale);
-  const T decay = static_cast<T>(numbers.weight_decay);
-  const T keep = static_cast<T>(numbers.beta1);
-  const T take = static_cast<T>(1.0 - numbers.beta1);
-  const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
-  T *first = spans.first.data(), *out = spans.weights_out.data();
-  with_results(spans, [=, size = spans.weights.size()]<bool kWeights, bool kState>(
-                          std::bool_constant<kWeights>, std::bool_constant<kState>) {
-    on_widest_vectors([=]() TANDEM_LOOPS {
-      for (std::size_t i = 0; i < size; ++i) {
-        const T velocity = fused(keep, first[i], take * (scale * gradients[i]));
-        if constexpr (kState) first[i] = velocity;
-        if constexpr (kWeights) {
-          out[i] = fused(-rate, fused(decay, weights[i], velocity), weights[i]);
-        }
-      }
-    });
-  });
-}
-
-template <class T>
-void Kernels<T>::step_adamw(const StepSpans<T>& spans, const StepNumbers& numbers) const {
-  check_step(spans, 2);
-  const T rate = static_cast<T>(numbers.learning_rate);
-  const T scale = static_cast<T>(numbers.gradient_scale);
-  const T decay = static_cast<T>(numbers.weight_decay);
-  const T epsilon = static_cast<T>(numbers.epsilon);
-  const T keep1 = static_cast<T>(numbers.beta1), take1 = static_cast<T>(1.0 - numbers.beta1);
-  const T keep2 = static_cast<T>(numbers.beta2), take2 = static_cast<T>(1.0 - numbers.beta2);
-  const T correct1 = static_cast<T>(1.0 / numbers.correction1);
-  const T correct2 = static_cast<T>(1.0 / numbers.correction2);
-  const T *weights = spans.weights.data(), *gradients = spans.gradient.data();
-  T *first = spans.first.data(), *second = spans.second.data(), *out = spans.weights_out.data();
-  with_results(spans, [=, size = spans.weights.size()]<bool kWeights, bool kState>(
-                          std::bool_constant<kWeights>, std::bool_constant<kState>) {
-    on_widest_vectors([=]() TANDEM_LOOPS {
-      for (std::size_t i = 0; i < size; ++i) {
-        const T gradient = scale * gradients[i];
-        const T mean = fused(keep1, first[i], take1 * gradient);
-        const T square = fused(keep2, second[i], take2 * gradient * gradient);
-        if constexpr (kState) first[i] = mean, second[i] = square;
-        if constexpr (kWeights) {
-          const T step = mean * correct1 / (std::sqrt(square * correct2) + epsilon);
-          out[i] = fused(-rate, fused(decay, weights[i], step), weights[i]);
-        }
-      }
-    });
-  });
+  if (loss != nullptr) *loss = 0.5 * sum / static_cast<double>(shape.rows);
 }
 
 template class Kernels<float>;

@@ -27,7 +27,7 @@ class Kernels {
   void fill(Out y, double value) const;
   void copy(In x, Out y) const;
   void add(In a, In b, Out y) const;
-  double sum_of_squares(In x) const;
+  void sum_of_squares(In x, double factor, double* sum) const;
 
   void matmul(MatmulShape shape, In x, In w, In bias, Out y) const;
   void matmul_transposed(MatmulShape shape, In x, In w, Out y) const;
@@ -48,10 +48,13 @@ class Kernels {
   void embed(AttentionShape shape, In tokens, In table, In positions, Out y) const;
   void embed_backward(AttentionShape shape, In tokens, In dy, Out dtable, Out dpositions) const;
 
-  double cross_entropy(RowShape shape, std::span<const std::int32_t> targets, double scale,
-                       Out logits) const;
-  double squared_error(RowShape shape, In y, In expected, double scale, Out gradient) const;
+  void cross_entropy(RowShape shape, std::span<const std::int32_t> targets, double scale,
+                     Out logits, double* loss) const;
+  void squared_error(RowShape shape, In y, In expected, double scale, Out gradient,
+                     double* loss) const;
 
+  void decide(std::span<const double> squares, const DecideNumbers& numbers,
+              const UpdateDecision* before, UpdateDecision* decision) const;
   void step_sgd(const StepSpans<T>& spans, const StepNumbers& numbers) const;
   void step_momentum(const StepSpans<T>& spans, const StepNumbers& numbers) const;
   void step_adamw(const StepSpans<T>& spans, const StepNumbers& numbers) const;

@@ -30,8 +30,8 @@ class AnyLayer {
   std::int64_t scratch_size() const {
     return std::visit([](const auto& layer) { return layer.scratch_size(); }, layer_);
   }
-  std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
-    return std::visit([&](const auto& layer) { return layer.forward(kernels, spans); }, layer_);
+  void forward(K& kernels, const ForwardSpans<T>& spans) const {
+    std::visit([&](const auto& layer) { layer.forward(kernels, spans); }, layer_);
   }
   void recompute(K& kernels, const BackwardSpans<T>& spans) const {
     std::visit([&](const auto& layer) { layer.recompute(kernels, spans); }, layer_);

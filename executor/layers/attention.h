@@ -30,7 +30,7 @@ class Attention {
     return shape_.rows() * 4 * d_ + (shape_.drops() ? normed_size(shape_.norm()) : 0);
   }
 
-  std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
+  void forward(K& kernels, const ForwardSpans<T>& spans) const {
     const auto weights = cut_weights(spans.weights);
     const auto stash = cut_stash(spans.stash);
     const auto normed = cut_normed(spans.stash, spans.scratch);
@@ -39,11 +39,10 @@ class Attention {
     kernels.attention(
         shape_.attention(),
         AttentionForward<T>{.qkv = stash.qkv, .log_sum = stash.log_sum, .y = stash.attended});
-    if (spans.output.empty()) return {};
+    if (spans.output.empty()) return;
     kernels.matmul(to_output(), stash.attended, weights.projection, weights.projection_bias,
                    spans.output);
     kernels.add(spans.input, spans.output, spans.output);
-    return {};
   }
 
   void recompute(K& kernels, const BackwardSpans<T>& spans) const {

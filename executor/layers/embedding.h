@@ -22,14 +22,13 @@ class Embedding {
   std::int64_t stash_size() const { return shape_.rows(); }
   std::int64_t scratch_size() const { return 0; }
 
-  std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
-    kernels.keep_tokens(spans.sample->tokens, spans.stash);
-    if (spans.output.empty()) return {};
+  void forward(K& kernels, const ForwardSpans<T>& spans) const {
+    kernels.keep_tokens(spans.sample.tokens, spans.stash);
+    if (spans.output.empty()) return;
     Carver<const T> weights(spans.weights);
     const auto tokens = weights.take(table_size());
     kernels.embed(shape_.attention(), spans.stash, tokens, weights.take(positions_size()),
                   spans.output);
-    return {};
   }
 
   void recompute(K&, const BackwardSpans<T>&) const {}

@@ -1,6 +1,6 @@
 #pragma once
 // Final LayerNorm, vocabulary projection (V × d, as the token embedding), cross-entropy. Forward
-// needs the targets, returns the mean loss over the microbatch's tokens, and leaves the scaled
+// needs the targets, writes the mean loss over the microbatch's tokens, and leaves the scaled
 // gradient of the logits in the stash: backward needs neither targets nor logits. When the model is
 // tied the head holds its own copy of the token embedding.
 
@@ -35,15 +35,15 @@ class Head {
     return shape_.rows() * d_ + (shape_.drops() ? normed_size(shape_.norm()) : 0);
   }
 
-  std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
+  void forward(K& kernels, const ForwardSpans<T>& spans) const {
     const auto weights = cut_weights(spans.weights);
     const auto logits = cut_logits(spans.stash);
     const auto normed = cut_normed(spans.stash, spans.scratch);
     normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, normed);
     const MatmulShape to_logits{.rows = shape_.rows(), .inner = d_, .columns = vocabulary_};
     kernels.matmul_transposed(to_logits, normed.y, weights.projection, logits);
-    return kernels.cross_entropy({.rows = shape_.rows(), .width = vocabulary_},
-                                 spans.sample->targets, shape_.loss_scale, logits);
+    kernels.cross_entropy({.rows = shape_.rows(), .width = vocabulary_}, spans.sample.targets,
+                          shape_.loss_scale, logits, spans.loss);
   }
 
   void recompute(K& kernels, const BackwardSpans<T>& spans) const {

@@ -3,13 +3,13 @@
 //
 // A layer owns no tensor memory. What its functions read and write is handed in:
 //   forward          reads weights, input, sample;
-//                    writes stash and output (empty: not wanted, as in recomputation)
+//                    writes stash, output (empty: not wanted, as in recomputation), and the loss
+//                    where the layer computes one (null: not wanted)
 //   backward_input   reads weights, input, stash, output_gradient;
 //                    writes scratch and input_gradient (empty: not wanted)
 //   backward_weight  reads input, stash, output_gradient, scratch; adds to gradients
 // backward_weight may run any time after backward_input of the same microbatch, as long as what it
-// reads is kept. The same inputs give the same bits. Forward returns the loss where the layer
-// computes one.
+// reads is kept. The same inputs give the same bits.
 //
 // With selective recomputation the outputs of layer norms and of GELU live in scratch instead of
 // the stash: forward writes them there and forgets them, and backward_input begins with
@@ -19,7 +19,6 @@
 #include <concepts>
 #include <cstdint>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -57,12 +56,29 @@ struct Sample {
   std::vector<T> inputs, expected;            // (B, T, d)
 };
 
+/// A sample as kernels read it; empty: none.
+template <class T>
+struct SampleSpans {
+  std::span<const std::int32_t> tokens, targets;
+  std::span<const T> inputs, expected;
+
+  SampleSpans() = default;
+  SampleSpans(std::span<const std::int32_t> tokens_of, std::span<const std::int32_t> targets_of,
+              std::span<const T> inputs_of, std::span<const T> expected_of)
+      : tokens(tokens_of), targets(targets_of), inputs(inputs_of), expected(expected_of) {}
+  /// Where the host's memory is the kernels'.
+  SampleSpans(const Sample<T>* sample)  // NOLINT(google-explicit-constructor)
+      : SampleSpans(sample->tokens, sample->targets, sample->inputs, sample->expected) {}
+  bool empty() const { return tokens.empty() && inputs.empty(); }
+};
+
 template <class T>
 struct ForwardSpans {
   std::span<const T> weights = {}, input = {};
-  const Sample<T>* sample = nullptr;  // read where a stage is first or last
+  SampleSpans<T> sample = {};  // read where a stage is first or last
   std::span<T> stash = {}, output = {};
   std::span<T> scratch = {};  // with selective recomputation
+  double* loss = nullptr;     // written where a stage is last
 };
 
 template <class T>
@@ -98,7 +114,7 @@ concept Layer = requires(const L layer, K kernels, ForwardSpans<typename K::Scal
   { layer.tensors(block) } -> std::same_as<std::vector<Tensor>>;  // offsets not yet set
   { layer.stash_size() } -> std::same_as<std::int64_t>;
   { layer.scratch_size() } -> std::same_as<std::int64_t>;
-  { layer.forward(kernels, forward) } -> std::same_as<std::optional<double>>;
+  { layer.forward(kernels, forward) } -> std::same_as<void>;
   { layer.recompute(kernels, backward) } -> std::same_as<void>;
   { layer.backward_input(kernels, backward) } -> std::same_as<void>;
   { layer.backward_weight(kernels, backward) } -> std::same_as<void>;

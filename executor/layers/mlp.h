@@ -28,18 +28,17 @@ class Mlp {
     return shape_.rows() * (inside_ + d_) + (shape_.drops() ? cheap_size() : 0);
   }
 
-  std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
+  void forward(K& kernels, const ForwardSpans<T>& spans) const {
     const auto weights = cut_weights(spans.weights);
     const auto before = cut_before(spans.stash);
     const auto cheap = cut_cheap(spans.stash, spans.scratch);
     normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, cheap.normed);
     kernels.matmul(expand(), cheap.normed.y, weights.expand, weights.expand_bias, before);
     kernels.gelu(before, cheap.after);
-    if (spans.output.empty()) return {};
+    if (spans.output.empty()) return;
     kernels.matmul(project(), cheap.after, weights.projection, weights.projection_bias,
                    spans.output);
     kernels.add(spans.input, spans.output, spans.output);
-    return {};
   }
 
   void recompute(K& kernels, const BackwardSpans<T>& spans) const {

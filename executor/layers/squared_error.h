@@ -1,5 +1,5 @@
 #pragma once
-// ½·Σ(y − expected)². Forward returns it divided by the microbatch's rows and leaves its scaled
+// ½·Σ(y − expected)². Forward writes it divided by the microbatch's rows and leaves its scaled
 // gradient in the stash.
 
 #include "executor/layers/layer.h"
@@ -16,9 +16,9 @@ class SquaredError {
   std::int64_t stash_size() const { return shape_.boundary(); }
   std::int64_t scratch_size() const { return 0; }
 
-  std::optional<double> forward(K& kernels, const ForwardSpans<T>& spans) const {
-    return kernels.squared_error(shape_.norm(), spans.input, spans.sample->expected,
-                                 shape_.loss_scale, spans.stash);
+  void forward(K& kernels, const ForwardSpans<T>& spans) const {
+    kernels.squared_error(shape_.norm(), spans.input, spans.sample.expected, shape_.loss_scale,
+                          spans.stash, spans.loss);
   }
 
   void recompute(K&, const BackwardSpans<T>&) const {}

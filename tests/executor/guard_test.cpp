@@ -60,6 +60,7 @@ TEST(Squares, CountATiedTableOnceAndScale) {
   sum_squares(kernels, std::span<const Tensor>(tensors), true, 0.5,
               std::span<const float>(gradients), squares);
   EXPECT_EQ(squares, (std::vector<double>{3.0, 0.0}));
+  squares = {0.0, 0.0};
   sum_squares(kernels, std::span<const Tensor>(tensors), false, 1.0,
               std::span<const float>(gradients), squares);
   EXPECT_EQ(squares, (std::vector<double>{12.0, 44.0}));

@@ -49,14 +49,16 @@ struct Bench {
   /// The number whose gradient backward computes: the scaled loss, or the output weighted by
   /// output_gradient.
   double forward() {
-    const auto loss = layer.forward(kernels, {.weights = weights,
-                                              .input = input,
-                                              .sample = &sample,
-                                              .stash = stash,
-                                              .output = output,
-                                              .scratch = scratch});
-    if (loss) {
-      return *loss * static_cast<double>(shape.rows()) * kLossScale;
+    double loss = kNothing;
+    layer.forward(kernels, {.weights = weights,
+                            .input = input,
+                            .sample = &sample,
+                            .stash = stash,
+                            .output = output,
+                            .scratch = scratch,
+                            .loss = &loss});
+    if (output.empty()) {
+      return loss * static_cast<double>(shape.rows()) * kLossScale;
     }
     double sum = 0.0;
     for (std::size_t i = 0; i < output.size(); ++i) {

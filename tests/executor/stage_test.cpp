@@ -71,7 +71,7 @@ class Pipeline {
       const auto sample =
           testing::random_sample<T>(model_, kMicrobatchSize, 10 + static_cast<std::uint64_t>(k));
       for (std::size_t s = 0; s < stages_.size(); ++s) {
-        outcome.loss += forward(s, sample).value_or(0.0);
+        outcome.loss += forward(s, sample);
       }
       for (std::size_t s = stages_.size(); s-- > 0;) {
         if (options.recompute == Recompute::full) {
@@ -101,17 +101,20 @@ class Pipeline {
   std::span<const T> input(std::size_t s) const {
     return s > 0 ? std::span<const T>(memories_[s - 1].output) : std::span<const T>();
   }
-  std::optional<double> forward(std::size_t s, const Sample<T>& sample) {
+  double forward(std::size_t s, const Sample<T>& sample) {
     Memory& memory = memories_[s];
     memory.stash = poison<T>(stages_[s].sizes().stash);
     const bool last = s + 1 == stages_.size();
     std::vector<T> scratch = poison<T>(stages_[s].sizes().scratch);
-    return stages_[s].forward(kernels_, {.weights = memory.weights,
-                                         .input = input(s),
-                                         .sample = &sample,
-                                         .stash = memory.stash,
-                                         .output = last ? std::span<T>() : memory.output,
-                                         .scratch = scratch});
+    double loss = 0.0;
+    stages_[s].forward(kernels_, {.weights = memory.weights,
+                                  .input = input(s),
+                                  .sample = &sample,
+                                  .stash = memory.stash,
+                                  .output = last ? std::span<T>() : memory.output,
+                                  .scratch = scratch,
+                                  .loss = &loss});
+    return loss;
   }
   void recompute(std::size_t s, const Sample<T>& sample) {
     Memory& memory = memories_[s];
@@ -241,7 +244,9 @@ struct WholeModel {
         gradients(weights.size()) {}
 
   double loss() {
-    return stage.forward(kernels, {.weights = weights, .sample = &sample, .stash = stash}).value();
+    double loss = 0.0;
+    stage.forward(kernels, {.weights = weights, .sample = &sample, .stash = stash, .loss = &loss});
+    return loss;
   }
   void backward() {
     stage.backward(

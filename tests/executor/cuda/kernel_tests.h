@@ -337,7 +337,8 @@ TYPED_TEST_P(CudaKernels, CrossEntropy) {
       targets0.push_back(static_cast<std::int32_t>((row * 31 + 5) % shape.width));
     }
     std::vector<double> gradient0 = widen(logits0);
-    const double loss0 = this->oracle.cross_entropy(shape, targets0, 0.125, gradient0);
+    double loss0 = 0.0;
+    this->oracle.cross_entropy(shape, targets0, 0.125, gradient0, &loss0);
     this->run([&](auto& machine, Outputs& outputs) {
       auto logits = machine.put(logits0), unasked = machine.put(logits0);
       auto targets = machine.put(targets0);
@@ -379,9 +380,9 @@ TYPED_TEST_P(CudaKernels, SquaredErrorAndSumOfSquares) {
     const auto y0 = numbers_of<A>(rows, 1), expected0 = numbers_of<A>(rows, 2);
     std::vector<double> gradient0(y0.size());
     const RowShape shape{.rows = rows, .width = 1};
-    const double loss0 =
-        this->oracle.squared_error(shape, widen(y0), widen(expected0), 0.5, gradient0);
-    const double squares0 = 9.0 * this->oracle.sum_of_squares(widen(y0));
+    double loss0 = 0.0, squares0 = 0.0;
+    this->oracle.squared_error(shape, widen(y0), widen(expected0), 0.5, gradient0, &loss0);
+    this->oracle.sum_of_squares(widen(y0), 9.0, &squares0);
     this->run([&](auto& machine, Outputs& outputs) {
       auto y = machine.put(y0), expected = machine.put(expected0);
       auto gradient = machine.template poisoned<A>(rows);

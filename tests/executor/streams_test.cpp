@@ -1,0 +1,290 @@
+// That events order all that devices give to their streams: runs on devices that take up tasks at
+// once, as GPUs do, and compute late. Every access to memory comes behind what it depends on, and
+// what is trained is what the CPU trains, bit for bit.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "executor/stage_functions.h"
+#include "executor/training_run.h"
+#include "tests/support/deferred_backend.h"
+#include "tests/support/pipelines.h"
+#include "tests/support/training.h"
+
+namespace tandem {
+
+template class Stage<testing::DeferredKernels<float>>;
+
+namespace {
+
+using testing::DeferredBackend;
+using testing::DeferredWorld;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::TrainingCase;
+
+using Change = std::function<void(TrainingSetup<float>&)>;
+
+TrainingReport<float> train_deferred(const TrainingCase& test, const Program& program,
+                                     DeferredWorld& world, const Change& change = {}) {
+  using B = DeferredBackend<float>;
+  const Data data = testing::data_of(test);
+  TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
+  if (change) change(setup);
+  return TrainingRun<B>(program, setup,
+                        [&world](DeviceId device, Doorbell& bell, std::stop_token stop) {
+                          return std::make_unique<B>(world, index(device), bell, std::move(stop));
+                        })
+      .run();
+}
+
+TrainingReport<float> train_on_the_cpu(const TrainingCase& test, const Program& program,
+                                       const Change& change = {}) {
+  const Data data = testing::data_of(test);
+  TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
+  if (change) change(setup);
+  return train_on_cpu<float>(program, setup);
+}
+
+std::string name_of(const TrainingCase& test) {
+  return fmt::format("{} p{} m{} width {} {}", test.schedule, test.devices, test.microbatches,
+                     test.width, name(test.recompute));
+}
+
+void expect_equal(const TrainingReport<float>& deferred, const TrainingReport<float>& on_cpu) {
+  EXPECT_EQ(deferred.losses, on_cpu.losses);
+  ASSERT_EQ(deferred.weights.size(), on_cpu.weights.size());
+  for (std::size_t i = 0; i < on_cpu.weights.size(); ++i) {
+    EXPECT_EQ(deferred.weights[i].name, on_cpu.weights[i].name);
+    EXPECT_EQ(deferred.weights[i].values, on_cpu.weights[i].values) << on_cpu.weights[i].name;
+  }
+  EXPECT_EQ(deferred.high_water, on_cpu.high_water);
+}
+
+void expect_ordered(const TrainingCase& test, std::uint64_t seed = 1, const Change& change = {}) {
+  SCOPED_TRACE(name_of(test));
+  const Program program = lower(test.make());
+  DeferredWorld world;
+  world.seed = seed;
+  const TrainingReport<float> deferred = train_deferred(test, program, world, change);
+  EXPECT_THAT(world.order.violations(), IsEmpty());
+  EXPECT_GT(world.order.launches(), 0u);
+  expect_equal(deferred, train_on_the_cpu(test, program, change));
+}
+
+class StreamsOf : public ::testing::TestWithParam<std::string> {};
+
+std::vector<std::string> trainable() {
+  std::vector<std::string> names;
+  for (const ScheduleTraits& row : schedules()) {
+    if (row.trainable) names.emplace_back(row.name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, StreamsOf, ::testing::ValuesIn(trainable()),
+                         testing::test_name);
+
+TEST_P(StreamsOf, AreOrderedByTheirEvents) {
+  std::uint64_t seed = 0;
+  int served = 0;
+  for (const std::uint16_t devices : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{4}}) {
+    for (const std::uint16_t width : {std::uint16_t{1}, std::uint16_t{2}}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        TrainingCase test = TrainingCase::on(GetParam(), devices);
+        const std::uint16_t only = find_schedule(GetParam()).only_devices;
+        if (only != 0) test.devices = only;
+        test.width = width;
+        test.recompute = recompute;
+        test.batches = 3;
+        test.microbatches = devices == 2 ? 5 : 4;
+        while (!test.is_served() && test.microbatches < 16) ++test.microbatches;
+        if (!test.is_served()) continue;  // takes another number of devices
+        ++served;
+        expect_ordered(test, ++seed);
+      }
+    }
+  }
+  EXPECT_GE(served, 6);
+}
+
+/// The program without the waits for which `drops` is true.
+template <class Drops>
+Program without_waits(const Program& program, const Drops& drops) {
+  ProgramParts parts = program.parts();
+  std::vector<Wait> kept;
+  for (Instruction& instruction : parts.instructions) {
+    const auto first = static_cast<std::uint32_t>(kept.size());
+    for (const Wait& wait : program.waits(instruction)) {
+      if (!drops(instruction.op, program[wait.producer].op, wait)) kept.push_back(wait);
+    }
+    instruction.first_wait = first;
+    instruction.wait_count = static_cast<std::uint16_t>(kept.size() - first);
+  }
+  parts.wait_pool = std::move(kept);
+  return Program(std::move(parts));
+}
+
+/// What is found when the run is broken: its numbers, if it comes to an end, are wrong.
+std::set<std::string> violations_of(const TrainingCase& test, const Program& program,
+                                    DeferredWorld& world) {
+  try {
+    train_deferred(test, program, world);
+  } catch (const DeviceError&) {  // gradients that are not finite
+  }
+  return world.order.violations();
+}
+
+/// Op kinds of who waits and what for, and whether it is for an earlier body.
+using WaitKind = std::tuple<OpKind, OpKind, bool>;
+WaitKind kind_of(const Op& op, const Op& producer, const Wait& wait) {
+  return {op.kind, producer.kind, wait.lag > 0};
+}
+
+std::vector<TrainingCase> cases_for_faults() {
+  std::vector<TrainingCase> cases;
+  for (const char* schedule : {"1f1b", "2bw", "zb-h2", "zbv", "chimera", "bpipe", "pipedream"}) {
+    for (const bool clips : {false, true}) {
+      TrainingCase test = TrainingCase::on(schedule, 4);
+      if (clips) test.guard = {.clip = ClipScope::global, .most_norm = 0.5};
+      test.microbatches = 8;
+      test.batches = 3;
+      if (test.is_served()) cases.push_back(std::move(test));
+    }
+  }
+  return cases;
+}
+
+TEST(Streams, AreSeenToLackEveryKindOfWait) {
+  std::set<WaitKind> found;
+  for (const TrainingCase& test : cases_for_faults()) {
+    const Program program = lower(test.make());
+    std::set<WaitKind> kinds;
+    for (const Instruction& instruction : program.instructions()) {
+      for (const Wait& wait : program.waits(instruction))
+        kinds.insert(kind_of(instruction.op, program[wait.producer].op, wait));
+    }
+    for (const WaitKind& kind : kinds) {
+      const auto& [waiter, producer, earlier] = kind;
+      SCOPED_TRACE(fmt::format("{}: {} waits for {}{}", test.schedule, name(waiter), name(producer),
+                               earlier ? " of a body before" : ""));
+      DeferredWorld world;
+      const Program broken =
+          without_waits(program, [&kind](const auto&... wait) { return kind_of(wait...) == kind; });
+      EXPECT_THAT(violations_of(test, broken, world), ::testing::Not(IsEmpty()));
+      found.insert(kind);
+    }
+  }
+  EXPECT_GE(found.size(), 20u);
+}
+
+// What passes between devices: arrivals of transfers, of gradients to a sum and of the sum, of
+// squares to a norm and of the decision.
+TEST(Streams, AreSeenToLackEveryFence) {
+  for (TrainingCase test : cases_for_faults()) {
+    SCOPED_TRACE(name_of(test));
+    // Where one meeting follows another, the second may make good what the first lacks.
+    if (test.schedule == "chimera") continue;
+    test.model.tied = test.model.tied && !test.guard.is_global();
+    test.batches = 2;
+    const Program program = lower(test.make());
+    DeferredWorld whole;
+    EXPECT_THAT(violations_of(test, program, whole), IsEmpty());
+    std::size_t missing = 0;
+    for (std::int64_t i = 0; i < whole.followed(); ++i) {
+      DeferredWorld world;
+      world.first_left_out = i;
+      world.left_out = 1;
+      const std::set<std::string> violations = violations_of(test, program, world);
+      EXPECT_EQ(violations.empty(), world.order.missing() == 0) << i;
+      missing += world.order.missing();
+    }
+    EXPECT_GT(missing, static_cast<std::size_t>(whole.followed()) / 3);
+  }
+}
+
+TEST(Streams, AreOrderedWhereNormsDecide) {
+  for (const char* schedule : {"1f1b", "2bw", "chimera", "zb-h2"}) {
+    for (const auto& [clip, on_nan] : {std::pair{ClipScope::global, NonFinite::stop},
+                                       {ClipScope::global, NonFinite::skip},
+                                       {ClipScope::per_stage, NonFinite::stop}}) {
+      TrainingCase test = TrainingCase::on(schedule, 4);
+      test.guard = {.clip = clip, .most_norm = 0.5, .on_nan = on_nan};
+      test.model.tied = clip == ClipScope::global;
+      test.width = 2;
+      expect_ordered(test, 3);
+    }
+  }
+}
+
+TEST(Streams, AreOrderedInReplicasAndVerticalSync) {
+  TrainingCase test{.schedule = "pipedream", .devices = 4, .microbatches = 4};
+  test.replicas = {2, 1, 1};
+  test.model.tied = false;
+  expect_ordered(test);
+  test = {.schedule = "pipedream", .devices = 3, .vertical_sync = true};
+  expect_ordered(test);
+}
+
+TEST(Streams, AreOrderedThroughPauses) {
+  TrainingCase test{.schedule = "2bw", .devices = 3, .microbatches = 4, .batches = 5};
+  std::vector<std::vector<float>> seen;
+  const auto pauses = [&seen](TrainingSetup<float>& setup) {
+    setup.pause_every = 2;
+    setup.on_pause = [&seen](std::int64_t, std::span<const PartWeights<float>> parts) {
+      for (const auto& part : parts) seen.emplace_back(part.values.begin(), part.values.end());
+    };
+  };
+  expect_ordered(test, 5, pauses);
+  ASSERT_EQ(seen.size(), 12u);  // three parts, twice, on both
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(seen[i], seen[i + 6]);
+}
+
+TEST(Streams, EndARunWhoseGradientsAreNotFinite) {
+  TrainingCase test{.schedule = "2bw", .devices = 2};
+  test.optimizer.learning_rate = 1e30;
+  const Program program = lower(test.make());
+  DeferredWorld world;
+  try {
+    train_deferred(test, program, world);
+    ADD_FAILURE() << "no failure";
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is not finite"));
+  }
+}
+
+TEST(StreamOrder, KnowsWhatComesBehindWhat) {
+  using testing::Access;
+  testing::StreamOrder order;
+  const auto first = order.add_stream(), second = order.add_stream();
+  std::vector<float> memory(8);
+  const std::span<float> all(memory), head = all.first(4), tail = all.last(4);
+  order.launch(first, "make", std::vector{Access::write(all)});
+  order.launch(first, "look", std::vector{Access::read(all)});
+  EXPECT_THAT(order.violations(), IsEmpty()) << "a stream is in order";
+  order.launch(second, "peek", std::vector{Access::read(head)});
+  EXPECT_THAT(order.violations(), ::testing::ElementsAre("peek reads what make writes"));
+  order.wait(second, order.record(first));
+  order.launch(second, "change", std::vector{Access::write(tail)});
+  EXPECT_EQ(order.violations().size(), 1u);
+  order.launch(first, "spoil", std::vector{Access::write(all.subspan(3, 2))});
+  EXPECT_THAT(order.violations(), ::testing::UnorderedElementsAre(
+                                      "peek reads what make writes", "spoil writes what peek reads",
+                                      "spoil writes what change writes"));
+  order.finish(std::vector{first});
+  order.launch(second, "again", std::vector{Access::write(all)});
+  EXPECT_EQ(order.violations().size(), 3u) << "the host has waited";
+}
+
+}  // namespace
+}  // namespace tandem

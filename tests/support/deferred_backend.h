@@ -1,0 +1,390 @@
+#pragma once
+// A device that behaves as a GPU does, computed by the CPU: a task is taken up as soon as it is
+// given, its kernels only wait in their streams, and the host goes on. They run late, the streams
+// of a device in an order drawn by a seed, and compute what the CPU computes. All that streams are
+// given is held against StreamOrder. So a run that equals the CPU's, with no violation, shows that
+// nothing relies on the host's order, whatever the timing.
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "executor/arena.h"
+#include "executor/backend.h"
+#include "executor/cpu/backend.h"
+#include "executor/cpu/kernels.h"
+#include "executor/doorbell.h"
+#include "tests/support/stream_order.h"
+
+namespace tandem::testing {
+
+/// What the deferred devices of a run share.
+struct DeferredWorld {
+  StreamOrder order;
+  std::uint64_t seed = 0;
+  /// Faults: of all follows of a fence, that many are left out from number `first` on.
+  std::int64_t first_left_out = 0, left_out = 0;
+
+  void ring_all() {
+    const std::lock_guard lock(mutex_);
+    for (Doorbell* bell : bells_) bell->ring();
+  }
+  void add(Doorbell& bell) {
+    const std::lock_guard lock(mutex_);
+    bells_.push_back(&bell);
+  }
+  /// Whether this follow is to be made.
+  bool follows() {
+    const std::int64_t number = followed_.fetch_add(1);
+    return number < first_left_out || number >= first_left_out + left_out;
+  }
+  std::int64_t followed() const { return followed_; }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Doorbell*> bells_;
+  std::atomic<std::int64_t> followed_{0};
+};
+
+/// Recorded by one device at a time; waited for by any.
+class DeferredEvent {
+ private:
+  template <class>
+  friend class DeferredBackend;
+  std::uint64_t issued_ = 0;
+  std::atomic<std::uint64_t> completed_{0};
+  StreamClock clock_;
+};
+
+template <class T>
+class DeferredKernels;
+
+template <class T>
+class DeferredBackend {
+ public:
+  using Scalar = T;
+  using Kernels = DeferredKernels<T>;
+  using Buffer = typename Arena<T>::Buffer;
+  using Event = DeferredEvent;
+  using Fence = DeferredEvent;
+  using Mark = cpu::Mark;
+  class Stream {
+   private:
+    friend class DeferredBackend;
+    struct Task {
+      std::function<bool()> ready;  // empty: at once
+      std::function<void()> run;    // empty: nothing
+    };
+    StreamOrder::Stream number = 0;
+    std::deque<Task> tasks;
+  };
+
+  DeferredBackend(DeferredWorld& world, std::uint64_t device, Doorbell& bell, std::stop_token stop)
+      : world_(world), bell_(bell), stop_(std::move(stop)), random_(world.seed * 1009 + device) {
+    world_.add(bell);
+  }
+
+  Buffer allocate(std::int64_t elements) { return arena_.place(elements); }
+  void commit() {
+    memory_ =
+        cpu::Buffer<T>(static_cast<std::int64_t>(arena_.size() / static_cast<Bytes>(sizeof(T))));
+    arena_.put_at(std::as_writable_bytes(memory_.elements()).data());
+  }
+  template <class U>
+  std::shared_ptr<U[]> results(std::size_t count) {
+    return std::make_shared<U[]>(count);
+  }
+  template <class Fill>
+  void write(std::span<T> memory, const Fill& fill) {
+    fill(memory);
+  }
+  struct Fetched {
+    std::vector<T> values;
+    std::span<const T> span() const { return values; }
+  };
+  Fetched fetch(std::span<const T> values) {
+    finish();
+    return {{values.begin(), values.end()}};
+  }
+  template <class U>
+  std::span<const U> readable(Stream&, std::span<const U> values) {
+    const auto copy = std::make_shared<std::vector<U>>(values.begin(), values.end());
+    kept_.push_back(copy);
+    return *copy;
+  }
+
+  Stream& add_stream() {
+    Stream& stream = streams_.emplace_back();
+    stream.number = world_.order.add_stream();
+    return stream;
+  }
+  Kernels kernels(Stream& stream) { return Kernels(*this, stream); }
+
+  void enqueue(Stream&, const std::function<void()>& run) { run(); }
+  void enqueue_when(Stream&, const std::function<bool()>& ready, const std::function<void()>& run) {
+    while (true) {
+      const std::uint32_t seen = bell_.rings();
+      if (ready()) break;
+      run_one_or_wait(seen);
+    }
+    if (run) run();
+  }
+  void record(Stream& stream, Event& event) {
+    event.clock_ = world_.order.record(stream.number);
+    const std::uint64_t ticket = ++event.issued_;
+    queue(stream, {}, [this, &event, ticket] {
+      event.completed_.store(ticket, std::memory_order_release);
+      world_.ring_all();
+    });
+  }
+  void wait(Stream& stream, Event& event) {
+    world_.order.wait(stream.number, event.clock_);
+    const std::uint64_t ticket = event.issued_;
+    queue(stream,
+          [&event, ticket] { return event.completed_.load(std::memory_order_acquire) >= ticket; },
+          {});
+  }
+  void raise(Stream& stream, Fence& fence) { record(stream, fence); }
+  void follow(Stream& stream, Fence& fence) {
+    if (world_.follows()) return wait(stream, fence);
+    world_.order.leave_out(stream.number, fence.clock_);
+  }
+  void when_done(Stream& stream, std::function<void()> call) {
+    const auto ended = std::make_shared<bool>(false);
+    queue(stream, {}, [ended] { *ended = true; });
+    calls_.push_back({ended, std::move(call)});
+  }
+  void finish() {
+    while (true) {
+      const std::uint32_t seen = bell_.rings();
+      if (queued_ == 0) break;
+      run_one_or_wait(seen);
+    }
+    std::vector<StreamOrder::Stream> numbers;
+    for (const Stream& stream : streams_) numbers.push_back(stream.number);
+    world_.order.finish(numbers);
+  }
+  Mark mark(Stream&) const { return Mark::at(std::chrono::steady_clock::now()); }
+  bool slept() { return false; }
+
+  /// As lazy as it may be: nothing runs while few enough are left.
+  void progress(std::size_t most) {
+    while (queued_ + calls_.size() > most) {
+      const std::uint32_t seen = bell_.rings();
+      run_one_or_wait(seen);
+    }
+  }
+
+  void launch(Stream& stream, const char* what, std::span<const Access> accesses,
+              std::function<void(const cpu::Kernels<T>&)> run) {
+    world_.order.launch(stream.number, what, accesses);
+    queue(stream, {}, [this, run = std::move(run)] { run(kernels_); });
+  }
+
+ private:
+  void queue(Stream& stream, std::function<bool()> ready, std::function<void()> run) {
+    stream.tasks.push_back({std::move(ready), std::move(run)});
+    ++queued_;
+  }
+
+  void run_one_or_wait(std::uint32_t seen) {
+    if (stop_.stop_requested()) throw Stopped{};
+    if (call_one() || run_one()) return;
+    bell_.wait_beyond(seen);
+  }
+  bool call_one() {
+    if (calls_.empty() || !*calls_.front().first) return false;
+    const auto call = std::move(calls_.front().second);
+    calls_.pop_front();
+    call();
+    return true;
+  }
+  /// Of a stream drawn among those whose first task may run.
+  bool run_one() {
+    const std::size_t first = random_();
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      Stream& stream = streams_[(first + i) % streams_.size()];
+      if (stream.tasks.empty()) continue;
+      const auto& ready = stream.tasks.front().ready;
+      if (ready && !ready()) continue;
+      const auto task = std::move(stream.tasks.front());
+      stream.tasks.pop_front();
+      --queued_;
+      if (task.run) task.run();
+      return true;
+    }
+    return false;
+  }
+
+  DeferredWorld& world_;
+  Doorbell& bell_;
+  std::stop_token stop_;
+  std::mt19937_64 random_;
+  Arena<T> arena_;
+  cpu::Buffer<T> memory_;
+  std::deque<Stream> streams_;
+  std::deque<std::pair<std::shared_ptr<bool>, std::function<void()>>> calls_;
+  std::deque<std::shared_ptr<const void>> kept_;  // what kernels read of the host's memory
+  std::size_t queued_ = 0;
+  const cpu::Kernels<T> kernels_{};
+};
+
+/// Launches: says what it will read and write, and computes when its stream comes there.
+template <class T>
+class DeferredKernels {
+ public:
+  using Scalar = T;
+  using In = std::span<const T>;
+  using Out = std::span<T>;
+  using Ids = std::span<const std::int32_t>;
+
+  DeferredKernels(DeferredBackend<T>& device, typename DeferredBackend<T>::Stream& stream)
+      : device_(&device), stream_(&stream) {}
+
+  void fill(Out y, double value) const {
+    launch("fill", {write(y)}, [=](const K& k) { k.fill(y, value); });
+  }
+  void copy(In x, Out y) const {
+    launch("copy", {read(x), write(y)}, [=](const K& k) { k.copy(x, y); });
+  }
+  void add(In a, In b, Out y) const {
+    launch("add", {read(a), read(b), write(y)}, [=](const K& k) { k.add(a, b, y); });
+  }
+  void sum_of_squares(In x, double factor, double* sum) const {
+    launch("sum_of_squares", {read(x), write(std::span(sum, 1))},
+           [=](const K& k) { k.sum_of_squares(x, factor, sum); });
+  }
+  void matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
+    launch("matmul", {read(x), read(w), read(bias), write(y)},
+           [=](const K& k) { k.matmul(shape, x, w, bias, y); });
+  }
+  void matmul_transposed(MatmulShape shape, In x, In w, Out y) const {
+    launch("matmul_transposed", {read(x), read(w), write(y)},
+           [=](const K& k) { k.matmul_transposed(shape, x, w, y); });
+  }
+  void accumulate_product(MatmulShape shape, In x, In dy, Out dw) const {
+    launch("accumulate_product", {read(x), read(dy), write(dw)},
+           [=](const K& k) { k.accumulate_product(shape, x, dy, dw); });
+  }
+  void accumulate_rows(RowShape shape, In dy, Out db) const {
+    launch("accumulate_rows", {read(dy), write(db)},
+           [=](const K& k) { k.accumulate_rows(shape, dy, db); });
+  }
+  void layer_norm(RowShape shape, const NormForward<T>& s) const {
+    launch("layer_norm",
+           {read(s.x), read(s.gain), read(s.bias), write(s.mean), write(s.inverse_deviation),
+            write(s.y)},
+           [=](const K& k) { k.layer_norm(shape, s); });
+  }
+  void layer_norm_backward(RowShape shape, const NormBackward<T>& s) const {
+    launch("layer_norm_backward",
+           {read(s.x), read(s.mean), read(s.inverse_deviation), read(s.gain), read(s.dy),
+            read(s.residual), write(s.dx)},
+           [=](const K& k) { k.layer_norm_backward(shape, s); });
+  }
+  void layer_norm_backward_weight(RowShape shape, const NormBackwardWeight<T>& s) const {
+    launch("layer_norm_backward_weight",
+           {read(s.x), read(s.mean), read(s.inverse_deviation), read(s.dy), write(s.dgain),
+            write(s.dbias)},
+           [=](const K& k) { k.layer_norm_backward_weight(shape, s); });
+  }
+  void gelu(In x, Out y) const {
+    launch("gelu", {read(x), write(y)}, [=](const K& k) { k.gelu(x, y); });
+  }
+  void gelu_backward(In x, In dy, Out dx) const {
+    launch("gelu_backward", {read(x), read(dy), write(dx)},
+           [=](const K& k) { k.gelu_backward(x, dy, dx); });
+  }
+  void attention(AttentionShape shape, const AttentionForward<T>& s) const {
+    launch("attention", {read(s.qkv), write(s.log_sum), write(s.y)},
+           [=](const K& k) { k.attention(shape, s); });
+  }
+  void attention_backward(AttentionShape shape, const AttentionBackward<T>& s) const {
+    launch("attention_backward",
+           {read(s.qkv), read(s.log_sum), read(s.y), read(s.dy), write(s.dqkv)},
+           [=](const K& k) { k.attention_backward(shape, s); });
+  }
+  void keep_tokens(Ids tokens, Out kept) const {
+    launch("keep_tokens", {read(tokens), write(kept)},
+           [=](const K& k) { k.keep_tokens(tokens, kept); });
+  }
+  void embed(AttentionShape shape, In tokens, In table, In positions, Out y) const {
+    launch("embed", {read(tokens), read(table), read(positions), write(y)},
+           [=](const K& k) { k.embed(shape, tokens, table, positions, y); });
+  }
+  void embed_backward(AttentionShape shape, In tokens, In dy, Out dtable, Out dpositions) const {
+    launch("embed_backward", {read(tokens), read(dy), write(dtable), write(dpositions)},
+           [=](const K& k) { k.embed_backward(shape, tokens, dy, dtable, dpositions); });
+  }
+  void cross_entropy(RowShape shape, Ids targets, double scale, Out logits, double* loss) const {
+    launch("cross_entropy", {read(targets), write(logits), write(one(loss))},
+           [=](const K& k) { k.cross_entropy(shape, targets, scale, logits, loss); });
+  }
+  void squared_error(RowShape shape, In y, In expected, double scale, Out gradient,
+                     double* loss) const {
+    launch("squared_error", {read(y), read(expected), write(gradient), write(one(loss))},
+           [=](const K& k) { k.squared_error(shape, y, expected, scale, gradient, loss); });
+  }
+  void decide(std::span<const double> squares, const DecideNumbers& numbers,
+              const UpdateDecision* before, UpdateDecision* decision) const {
+    launch("decide", {read(squares), read(one(before)), write(one(decision))},
+           [=](const K& k) { k.decide(squares, numbers, before, decision); });
+  }
+  void step_sgd(const StepSpans<T>& s, const StepNumbers& numbers) const {
+    step("step_sgd", s, numbers, [=](const K& k) { k.step_sgd(s, numbers); });
+  }
+  void step_momentum(const StepSpans<T>& s, const StepNumbers& numbers) const {
+    step("step_momentum", s, numbers, [=](const K& k) { k.step_momentum(s, numbers); });
+  }
+  void step_adamw(const StepSpans<T>& s, const StepNumbers& numbers) const {
+    step("step_adamw", s, numbers, [=](const K& k) { k.step_adamw(s, numbers); });
+  }
+
+ private:
+  using K = cpu::Kernels<T>;
+
+  template <class U>
+  static Access read(std::span<U> memory) {
+    return Access::read(memory);
+  }
+  template <class U>
+  static Access write(std::span<U> memory) {
+    return Access::write(memory);
+  }
+  template <class U>
+  static std::span<U> one(U* value) {
+    return {value, value == nullptr ? std::size_t{0} : std::size_t{1}};
+  }
+  static Access state(std::span<T> memory, bool kept) {
+    return kept ? Access::read(memory) : Access::write(memory);
+  }
+  template <class Run>
+  void step(const char* what, const StepSpans<T>& s, const StepNumbers& numbers, Run run) const {
+    launch(what,
+           {read(s.weights), read(s.gradient), read(one(numbers.decision)),
+            state(s.first, s.keeps_state), state(s.second, s.keeps_state), write(s.weights_out)},
+           std::move(run));
+  }
+  template <class Run>
+  void launch(const char* what, std::initializer_list<Access> accesses, Run run) const {
+    device_->launch(*stream_, what, std::span(accesses.begin(), accesses.size()), std::move(run));
+  }
+
+  DeferredBackend<T>* device_;
+  typename DeferredBackend<T>::Stream* stream_;
+};
+
+static_assert(Backend<DeferredBackend<float>>);
+
+}  // namespace tandem::testing
