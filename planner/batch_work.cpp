@@ -7,27 +7,6 @@
 
 namespace tandem {
 
-LayerTimes::LayerTimes(const Profile& profile, const ModelSpec& model, std::int32_t microbatch_size,
-                       Recompute recompute)
-    : overhead_(profile.instruction_overhead) {
-  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
-  const StageCosts costs =
-      costs_from_profile(profile, model, {{0, layers}}, microbatch_size, recompute);
-  sums_.emplace_back();
-  for (const StageTimes& times : costs.layers) {
-    StageTimes sum = sums_.back();
-    for (const auto member : kOpTimes) sum.*member += times.*member;
-    sums_.push_back(sum);
-  }
-}
-
-StageTimes LayerTimes::of(LayerRange range) const {
-  const StageTimes& before = sums_[static_cast<std::size_t>(range.first)];
-  StageTimes times = sums_[static_cast<std::size_t>(range.last)];
-  for (const auto member : kOpTimes) times.*member += overhead_ - before.*member;
-  return times;
-}
-
 BatchWork::BatchWork(const Schedule& schedule)
     : placement_(schedule.placement), counts_(schedule.placement.stages()) {
   for (const std::vector<Op>& order : schedule.order) {

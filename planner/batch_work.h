@@ -7,23 +7,9 @@
 
 #include "core/model.h"
 #include "core/schedule.h"
-#include "simulator/cost/stage_costs.h"
+#include "simulator/cost/layer_times.h"
 
 namespace tandem {
-
-/// Times of layer ranges as costs_from_profile() gives them, from prefix sums.
-class LayerTimes {
- public:
-  /// Throws InputError as costs_from_profile() does.
-  LayerTimes(const Profile& profile, const ModelSpec& model, std::int32_t microbatch_size,
-             Recompute recompute);
-  StageTimes of(LayerRange range) const;
-  std::int32_t layers() const { return static_cast<std::int32_t>(sums_.size()) - 1; }
-
- private:
-  Duration overhead_{};
-  std::vector<StageTimes> sums_;  // of the layers before
-};
 
 /// How often each stage runs each kind of op in one batch: all that occupies its compute lane.
 class BatchWork {

@@ -12,6 +12,7 @@
 #include "planner/explain.h"
 #include "planner/partition.h"
 #include "planner/stage_memory.h"
+#include "simulator/cost/measured_layers.h"
 #include "simulator/simulate.h"
 
 namespace tandem {
@@ -39,7 +40,7 @@ class Search {
 
   PlanResult run() {
     // Of another model: said at once, however little of the profile is of use.
-    costs_from_profile(request_.profile, request_.model, {}, 1, Recompute::none);
+    check_same_layers(request_.profile, request_.model);
     SearchSpace space = search_space(request_);
     result_.rejected = std::move(space.rejected);
     result_.shapes = space.shapes.size();
@@ -62,7 +63,9 @@ class Search {
     const std::pair key(microbatch_size, recompute);
     const auto found = times_.find(key);
     if (found != times_.end()) return found->second;
-    return times_.try_emplace(key, request_.profile, request_.model, microbatch_size, recompute)
+    return times_
+        .try_emplace(key,
+                     measured_layers(request_.profile, request_.model, microbatch_size, recompute))
         .first->second;
   }
 

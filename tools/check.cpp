@@ -173,6 +173,11 @@ int check_plan(const Options& options) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem check: the plan says --{} already", name));
   }
+  if (options.has("profile")) {
+    throw UsageError(
+        "tandem check: --profile is for a model on a cluster, whose stages it cuts: a plan has "
+        "its stages");
+  }
   const std::string& path = options.words()[0];
   const std::optional<Bytes> limit = options.bytes("memory");
   const PreparedPlan prepared =
@@ -212,6 +217,7 @@ int check_cluster(const Options& options) {
                      },
                  .config = setup.config(),
                  .assumptions = setup.stated(),
+                 .warnings = setup.warnings(),
                  .cluster = &setup},
                 options.has("json"));
 }

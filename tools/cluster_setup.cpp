@@ -4,19 +4,18 @@
 #include <array>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/catalog.h"
 #include "core/io/collectives_file.h"
 #include "core/io/files.h"
 #include "core/io/json_document.h"
 #include "core/io/read.h"
+#include "core/io/tensor_profiles.h"
 #include "core/io/topology.h"
 #include "tools/cost_options.h"
 #include "tools/optimizer_options.h"
@@ -75,6 +74,10 @@ ModelSpec model_of(const Options& options) {
 }
 
 }  // namespace
+
+std::shared_ptr<const TensorProfiles> tensor_profiles_at(const std::string& path) {
+  return std::make_shared<const TensorProfiles>(read_tensor_profiles(path));
+}
 
 std::string cluster_text_at(const std::string& path) { return read_file(path, kLargestJson); }
 
@@ -138,6 +141,8 @@ AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluste
   if (options.has("collectives"))
     assumptions.collectives = read_collectives(options.text("collectives"));
   assumptions.sharded_optimizer = options.choice("zero", {"0", "1"}) == "1";
+  if (options.has("profile"))
+    assumptions.measured = read_once<tensor_profiles_at>(options.text("profile"));
   if (!calibration) return assumptions;
   if (!options.has("dtype")) assumptions.format = calibration->format;
   if (!options.has("attention")) assumptions.attention = calibration->attention;
@@ -150,12 +155,18 @@ void check_options(const Options& options) {
       refuse(options,
              fmt::format("a model on a cluster has analytic costs: --{} is not taken", name));
   }
-  for (const char* name : {"devices", "schedule-file", "profile", "link-rate"}) {
+  for (const char* name : {"devices", "schedule-file", "link-rate"}) {
     if (options.has(name))
       refuse(options, fmt::format("--{} is not for a model on a cluster", name));
   }
   if (options.has("collectives") && options.has("contention"))
     refuse(options, "--contention shares links, which --collectives does not know: give one");
+  if (options.has("profile")) {
+    for (const char* name : {"calibration", "product-fraction"}) {
+      if (options.has(name))
+        refuse(options, fmt::format("--profile says what layers take: --{} is not taken", name));
+    }
+  }
   if (options.has("calibration")) {
     for (const char* name : kCalibrated) {
       if (options.has(name))
@@ -199,6 +210,15 @@ Plan plan_of(const Options& options, ModelSpec model) {
             .predicted = {}};
   plan.optimizer = optimizer_kind(options);
   return plan;
+}
+
+/// Of an update that was measured.
+void check_optimizer(const Plan& plan, const AnalyticAssumptions& assumptions) {
+  if (!assumptions.measured) return;
+  const OptimizerKind measured = assumptions.measured->begin()->second.optimizer;
+  if (measured == plan.optimizer) return;
+  throw InputError(fmt::format("the profile measured updates of {}, not {}: --optimizer {}",
+                               name(measured), name(plan.optimizer), name(measured)));
 }
 
 /// The depth that is given, or that the replicas of all parts add up to; empty: neither.
@@ -264,7 +284,10 @@ void add_cluster_options(Options& options) {
       .value("collectives", "FILE",
              "on a cluster: sums by the constants of tandem import --from nccl-tests")
       .value("calibration", "FILE",
-             "on a cluster: constants of tandem calibrate, instead of the fractions");
+             "on a cluster: constants of tandem calibrate, instead of the fractions")
+      .value("profile", "FILE",
+             "measured times of layers: of a plan, instead of its own profile's; on a cluster, at "
+             "the degree of --tensor");
 }
 
 bool names_a_cluster(const Options& options) {
@@ -283,6 +306,7 @@ ClusterSetup make_cluster_setup(const Options& options) {
   std::optional<CalibrationFile> calibration;
   if (options.has("calibration")) calibration = read_calibration(options.text("calibration"));
   const AnalyticAssumptions assumptions = assumptions_of(options, cluster, calibration);
+  check_optimizer(plan, assumptions);
   const DeviceOrder order =
       options.choice("device-order", {"replicas-first", "stages-first"}) == "stages-first"
           ? DeviceOrder::stages_first
@@ -321,124 +345,6 @@ ClusterSetup make_cluster_setup(const Options& options) {
           .order = order,
           .made = std::move(chosen.plan),
           .tried = std::move(chosen.tried)};
-}
-
-std::size_t ClusterSetup::devices_used() const {
-  return std::size_t{made.plan.width} * made.plan.depth *
-         static_cast<std::size_t>(assumptions.tensor);
-}
-
-std::string ClusterSetup::summary() const {
-  std::set<std::string> kinds;
-  for (std::size_t i = 0; i < devices_used(); ++i) kinds.insert(cluster[id_at<DeviceId>(i)].name);
-  const Plan& plan = made.plan;
-  std::string text = fmt::format(
-      "{} ({:.4g} G parameters, sequence {}) on {} of {} devices of {}: {}\n"
-      "width {}, depth {}{}; batches of {} = {} x {} microbatches of {}",
-      plan.model.name, static_cast<double>(parameter_count(plan.model)) / 1e9, plan.model.sequence,
-      devices_used(), cluster.size(), cluster.name(), fmt::join(kinds, ", "), plan.width,
-      plan.depth, assumptions.tensor > 1 ? fmt::format(", tensor {}", assumptions.tensor) : "",
-      std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size, plan.width,
-      plan.microbatches, plan.microbatch_size);
-  if (tried.size() > 1) {
-    text +=
-        fmt::format("; {} {} shapes that use all devices",
-                    tried.front().fits ? "the fastest that fits of" : "none fits, the nearest of",
-                    tried.size());
-  }
-  return text;
-}
-
-Json ClusterSetup::config() const {
-  const Plan& plan = made.plan;
-  Json stages = Json::array(), shapes = Json::array();
-  for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
-  for (const TriedShape& one : tried) {
-    Json row{{"width", one.width}, {"depth", one.depth}};
-    if (one.refusal.empty()) {
-      row["throughput_samples_per_s"] = one.samples_per_s;
-      row["fits"] = one.fits;
-    } else {
-      row["refused"] = one.refusal;
-    }
-    shapes.push_back(std::move(row));
-  }
-  return {{"model", plan.model.name},
-          {"parameters", parameter_count(plan.model)},
-          {"sequence", plan.model.sequence},
-          {"cluster", cluster.name()},
-          {"cluster_devices", cluster.size()},
-          {"devices_used", devices_used()},
-          {"schedule", plan.schedule},
-          {"depth", plan.depth},
-          {"tensor", assumptions.tensor},
-          {"microbatch_size", plan.microbatch_size},
-          {"global_batch", std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size},
-          {"optimizer", name(plan.optimizer)},
-          {"stages", std::move(stages)},
-          {"shapes", std::move(shapes)}};
-}
-
-Json ClusterSetup::stated() const {
-  Json json{{"costs", "analytic"},
-            {"dtype", name(assumptions.format)},
-            {"attention", name(assumptions.attention)},
-            {"product_fraction", assumptions.product_fraction},
-            {"memory_fraction", assumptions.memory_fraction},
-            {"link_fraction", assumptions.link_fraction},
-            {"zero", assumptions.sharded_optimizer ? 1 : 0},
-            {"device_order", name(order)},
-            {"notes", assumption_lines()}};
-  if (assumptions.collectives)
-    json["collectives"] = Json::parse(collectives_text(*assumptions.collectives));
-  if (calibration) json["calibration"] = Json::parse(calibration_text(*calibration));
-  return json;
-}
-
-static std::string rates_line(const AnalyticAssumptions& assumptions,
-                              const std::optional<CalibrationFile>& calibration) {
-  const std::string rates = fmt::format(
-      "products in {} at {:.4g} % of peak, memory at {:.4g} %, links at {:.4g} %; {} attention",
-      name(assumptions.format), 100 * assumptions.product_fraction,
-      100 * assumptions.memory_fraction, 100 * assumptions.link_fraction,
-      name(assumptions.attention));
-  if (!calibration) return rates + "; nothing for launches, hosts and data";
-  return fmt::format(
-      "{}; {:.3g} us of the host for a kernel: constants fitted to iterations on {} "
-      "in {}, {} attention",
-      rates, 1e6 * calibration->constants.launch_s, calibration->device, name(calibration->format),
-      name(calibration->attention));
-}
-
-std::vector<std::string> ClusterSetup::assumption_lines() const {
-  const Bytes element = bytes_of(assumptions.format);
-  const Bytes states = 4 * (optimizer_states(made.plan.optimizer) + (element < 4 ? 1 : 0));
-  std::vector<std::string> lines{
-      rates_line(assumptions, calibration),
-      fmt::format("bytes a parameter: weights {} a version, gradients {}, optimizer {}; "
-                  "activations {} dropout, logits in fp32; the allocator and the driver take "
-                  "nothing",
-                  element, element, states, shape_of(made.plan.model).dropout ? "with" : "without"),
-      fmt::format("devices {}; {}", name(order),
-                  contention
-                      ? "transfers and gradient rings share links at max-min fair rates while they "
-                        "last, all pipelines in step"
-                  : assumptions.collectives
-                      ? "transfers of all pipelines at once share the links they cross; sums by "
-                        "measured constants, each device with its part of its node's way out"
-                      : "transfers of all pipelines at once, and the gradient rings of all stages "
-                        "at once, share the links they cross; nothing else does")};
-  if (assumptions.sharded_optimizer) {
-    lines.emplace_back(
-        "the optimizer's state shared out over the width: gradients scattered, updated weights "
-        "gathered, which hides behind nothing");
-  }
-  if (assumptions.tensor > 1) {
-    lines.push_back(
-        fmt::format("each layer shared by {} devices; its sums, one each way, hide behind nothing",
-                    assumptions.tensor));
-  }
-  return lines;
 }
 
 }  // namespace tandem::tools

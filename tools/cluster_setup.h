@@ -45,6 +45,8 @@ struct ClusterSetup {
   Json config() const, stated() const;
   /// The same for people, a line each.
   std::vector<std::string> assumption_lines() const;
+  /// What of a profile lies between what was measured.
+  std::vector<std::string> warnings() const;
 };
 
 /// Throws UsageError, InputError.

@@ -13,6 +13,7 @@
 #include "core/io/files.h"
 #include "core/io/graph_file.h"
 #include "core/io/json_document.h"
+#include "core/io/piper_file.h"
 #include "core/io/read.h"
 #include "core/io/topology.h"
 #include "core/notation.h"
@@ -46,10 +47,21 @@ std::string import_cluster(ClusterFormat format, const std::string& path, const 
       parse_cluster_as(format, path, read_file(path, kLargestJson), named_gpu(options)));
 }
 
+/// As --tensor devices that share each layer see it.
+LayerGraph piper_graph(const std::string& path, const Options& options) {
+  const auto tensor = static_cast<std::int32_t>(options.integer("tensor", 1, kMostStages, 1));
+  PiperGraph found = read_piper_graph(path, tensor);
+  if (found.interpolated) {
+    fmt::print(stderr,
+               "warning: tensor degree {} was not measured: layers take a + b / T, as at the "
+               "degrees around it\n",
+               tensor);
+  }
+  return std::move(found.graph);
+}
+
 /// Stages of layers in a row whose busiest one computes least.
-std::string import_graph(const std::string& path, const Options& options) {
-  if (!options.has("stages")) throw UsageError("tandem import: --stages is missing");
-  const LayerGraph graph = read_layer_graph(path);
+std::string import_graph(const LayerGraph& graph, const std::string& path, const Options& options) {
   const auto layers = static_cast<std::int32_t>(graph.layers.size());
   const auto depth = static_cast<std::int32_t>(options.integer("stages", 1, kMostStages, 1));
   std::vector<std::int64_t> before{0};
@@ -77,10 +89,11 @@ void refuse_options(const Options& options, const std::string& from) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem import: --{} is for {}, not for {}", name, what, from));
   };
-  if (from != "pipedream") {
-    refuse("stages", "pipedream");
-    refuse("link-rate", "pipedream");
+  if (from != "pipedream" && from != "piper") {
+    refuse("stages", "graphs of layers");
+    refuse("link-rate", "graphs of layers");
   }
+  if (from != "piper") refuse("tensor", "piper");
   if (!is_cluster(from)) refuse("gpu", "clusters");
 }
 
@@ -89,7 +102,12 @@ std::string imported(const std::string& from, const std::string& path, const Opt
   for (const auto& [name, format] : kClusters) {
     if (name == from) return import_cluster(format, path, options);
   }
-  if (from == "pipedream") return import_graph(path, options);
+  if (from == "pipedream" || from == "piper") {
+    if (!options.has("stages")) throw UsageError("tandem import: --stages is missing");
+    const bool is_piper = from == "piper";
+    return import_graph(is_piper ? piper_graph(path, options) : read_layer_graph(path), path,
+                        options);
+  }
   if (from == "hugging-face" || from == "megatron") return import_model(path);
   return print_schedule(read_pytorch_csv(path));
 }
@@ -106,18 +124,20 @@ int run_import(const Arguments& arguments) {
       .value("from", "FORMAT",
              "pytorch-csv: PyTorch's pipelining CSV, old and new; hugging-face: a model's "
              "config.json; megatron: its arguments; pipedream: graph.txt, as costs of --stages; "
+             "piper: layers at tensor degrees, the same; "
              "nvidia-smi: topo -m; nccl-xml: NCCL_TOPO_DUMP_FILE; astra-sim: network "
              "yml; nccl-tests: logs of all_reduce_perf")
       .value("gpu", "NAME", "the devices of a cluster whose file does not say")
-      .value("stages", "N", "of pipedream: into how many the graph is cut")
+      .value("stages", "N", "of pipedream and piper: into how many the graph is cut")
       .value("link-rate", "RATE",
-             "of pipedream: links between stages (default: transfers are free)")
+             "of pipedream and piper: links between stages (default: transfers are free)")
+      .value("tensor", "T", "of piper: devices that share each layer (default 1)")
       .value("output", "FILE", "where to write it (default: standard output; constants: nowhere)");
   options.parse(arguments);
   if (!options.has("from")) throw UsageError("tandem import: --from is missing");
   const std::string from =
-      options.choice("from", {"pytorch-csv", "hugging-face", "megatron", "pipedream", "nvidia-smi",
-                              "nccl-xml", "astra-sim", "nccl-tests"});
+      options.choice("from", {"pytorch-csv", "hugging-face", "megatron", "pipedream", "piper",
+                              "nvidia-smi", "nccl-xml", "astra-sim", "nccl-tests"});
   if (from == "nccl-tests") {
     refuse_options(options, from);
     import_collectives(options);

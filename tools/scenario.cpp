@@ -8,6 +8,7 @@
 #include "core/lower.h"
 #include "simulator/contended.h"
 #include "simulator/cost/cluster_network.h"
+#include "simulator/cost/measured_layers.h"
 #include "simulator/cost/stage_costs.h"
 #include "tools/cluster_setup.h"
 #include "tools/cost_options.h"
@@ -129,7 +130,7 @@ Priced priced_schedule(const Options& options, TransferLanes lanes) {
 
 Scenario from_names(const Options& options, TransferLanes lanes) {
   if (options.has("profile")) {
-    refuse(options, "--profile is for a plan, which says what the layers are");
+    refuse(options, "--profile is for a plan or a --model, which say what the layers are");
   }
   if (options.has("link-rate")) {
     refuse(options,
@@ -227,11 +228,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
   if (options.has("link-rate")) scenario.config["link_bytes_per_s"] = *options.rate("link-rate");
   scenario.assumptions["profile"] = {
       {"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
-  if (const auto sizes = interpolated(profile, plan.model, plan.microbatch_size)) {
-    scenario.warnings.push_back(
-        fmt::format("microbatches of {} were not measured: costs are on the line between {} and {}",
-                    plan.microbatch_size, sizes->below, sizes->above));
-  }
+  scenario.warnings = interpolations({{1, profile}}, plan.model, plan.microbatch_size, 1);
   return scenario;
 }
 
@@ -267,6 +264,7 @@ Scenario from_cluster(const Options& options, TransferLanes lanes) {
     (*scenario.stash)[stage] = made.bytes[stage][SlotKind::stash];
   scenario.costs = price(scenario.program, cost_model(made.schedule.placement, made.costs));
   scenario.layers = layer_shares(plan, made.costs);
+  scenario.warnings = setup.warnings();
   scenario.config.update(as_json(schedule_request(plan)));
   if (setup.contention) {
     const ClusterLayout layout(setup.cluster, plan.width, plan.depth, setup.order,
@@ -294,7 +292,6 @@ void add_scenario_options(Options& options) {
   add_schedule_options(options);
   add_cost_options(options);
   options.value("link-rate", "RATE", "for a plan: links between devices this fast, such as 1Gb/s")
-      .value("profile", "FILE", "for a plan: measured costs, instead of the plan's own profile")
       .value("lanes", "KIND", "shared|ideal: whether a transfer occupies a link (default shared)")
       .value("microbatch-size", "B", "samples of a microbatch (default 1)")
       .value("memory", "SIZE", "capacity of each device, such as 16GiB")

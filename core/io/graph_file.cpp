@@ -51,14 +51,13 @@ class GraphParser {
   LayerGraph graph() {
     join();
     finish();
-    LayerGraph graph;
-    std::vector<std::size_t> place(layers_.size());
-    for (const std::size_t layer : in_order()) {
-      place[layer] = graph.layers.size();
-      graph.layers.push_back(std::move(layers_[layer]));
+    std::vector<std::size_t> stuck;
+    LayerGraph graph = sorted_graph(std::move(layers_), joined_, stuck);
+    for (const std::size_t layer : stuck) {
+      in_.complain(places_[layer], fmt::format("{} feeds itself, or is fed by what does: a cycle",
+                                               shorten(places_[layer].word, kShown)));
     }
-    for (const auto& [from, to] : joined_) graph.edges.emplace_back(place[from], place[to]);
-    std::sort(graph.edges.begin(), graph.edges.end());
+    finish();
     return graph;
   }
 
@@ -165,37 +164,6 @@ class GraphParser {
     }
   }
 
-  /// Each behind those that feed it, else as the file has them. Complains of a cycle.
-  std::vector<std::size_t> in_order() {
-    std::vector<std::vector<std::size_t>> next(layers_.size());
-    std::vector<std::size_t> waits(layers_.size());
-    for (const auto& [from, to] : joined_) {
-      next[from].push_back(to);
-      ++waits[to];
-    }
-    std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
-    for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
-      if (waits[layer] == 0) ready.push(layer);
-    }
-    std::vector<std::size_t> order;
-    while (!ready.empty()) {
-      const std::size_t layer = ready.top();
-      ready.pop();
-      order.push_back(layer);
-      for (const std::size_t one : next[layer]) {
-        if (--waits[one] == 0) ready.push(one);
-      }
-    }
-    for (std::size_t layer = 0; order.size() < layers_.size() && layer < layers_.size(); ++layer) {
-      if (waits[layer] > 0) {
-        in_.complain(places_[layer], fmt::format("{} feeds itself, or is fed by what does: a cycle",
-                                                 shorten(layers_[layer].name, kShown)));
-      }
-    }
-    finish();
-    return order;
-  }
-
   WordReader in_;
   std::vector<ProfiledLayer> layers_;
   std::vector<WordPlace> places_;
@@ -205,6 +173,40 @@ class GraphParser {
 };
 
 }  // namespace
+
+LayerGraph sorted_graph(std::vector<ProfiledLayer> layers,
+                        const std::vector<std::pair<std::size_t, std::size_t>>& edges,
+                        std::vector<std::size_t>& stuck) {
+  std::vector<std::vector<std::size_t>> next(layers.size());
+  std::vector<std::size_t> waits(layers.size());
+  for (const auto& [from, to] : edges) {
+    next[from].push_back(to);
+    ++waits[to];
+  }
+  std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    if (waits[layer] == 0) ready.push(layer);
+  }
+  LayerGraph graph;
+  std::vector<std::size_t> place(layers.size());
+  while (!ready.empty()) {
+    const std::size_t layer = ready.top();
+    ready.pop();
+    place[layer] = graph.layers.size();
+    graph.layers.push_back(std::move(layers[layer]));
+    for (const std::size_t one : next[layer]) {
+      if (--waits[one] == 0) ready.push(one);
+    }
+  }
+  for (std::size_t layer = 0; layer < waits.size(); ++layer) {
+    if (waits[layer] > 0) stuck.push_back(layer);
+  }
+  for (const auto& [from, to] : edges) {
+    if (waits[from] == 0 && waits[to] == 0) graph.edges.emplace_back(place[from], place[to]);
+  }
+  std::sort(graph.edges.begin(), graph.edges.end());
+  return graph;
+}
 
 LayerGraph parse_layer_graph(const std::string& file, std::string_view text) {
   return GraphParser(text, file).graph();
@@ -231,11 +233,12 @@ StageCostFile stage_costs_of(const LayerGraph& graph, const std::vector<LayerRan
   for (const LayerRange& range : stages) {
     StageCostRow row;
     const auto first = static_cast<std::size_t>(range.first);
-    Bytes held = bytes_across(graph, first);
+    const bool known = graph.layers[first].held.has_value();
+    Bytes held = known ? 0 : bytes_across(graph, first);
     for (std::size_t layer = first; layer < static_cast<std::size_t>(range.last); ++layer) {
       row.forward += graph.layers[layer].forward;
       row.backward += graph.layers[layer].backward;
-      held += graph.layers[layer].output;
+      held += graph.layers[layer].held.value_or(graph.layers[layer].output);
     }
     if (std::max(row.forward, row.backward) > kLongestDuration)
       throw InputError("a stage would take more than a day");

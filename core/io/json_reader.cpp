@@ -173,6 +173,16 @@ std::vector<JsonReader> JsonReader::array() const {
   return elements;
 }
 
+std::vector<std::pair<std::string, JsonReader>> JsonReader::members() const {
+  std::vector<std::pair<std::string, JsonReader>> members;
+  if (kind() != JsonKind::object) return members;
+  const JsonDocument& document = file_->document();
+  const std::size_t end = document[node_].next;
+  for (std::size_t node = node_ + 1; node < end; node = document[node + 1].next)
+    members.emplace_back(document.string(node), JsonReader(*file_, node + 1));
+  return members;
+}
+
 std::int64_t JsonReader::int64(std::int64_t low, std::int64_t high) const {
   TANDEM_CHECK(low <= high, low, high);
   if (absent()) return low;

@@ -89,6 +89,8 @@ class JsonReader {
   bool has(std::string_view key) const { return !optional(key).absent(); }
   /// The elements; complains of what isn't an array.
   std::vector<JsonReader> array() const;
+  /// The keys of an object and their values, in order; none of what isn't one.
+  std::vector<std::pair<std::string, JsonReader>> members() const;
 
   /// An integer in [low, high], written as one: 3.0 and "3" are refused.
   template <class Int = std::int64_t>

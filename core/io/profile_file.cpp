@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "core/io/json_text.h"
 #include "core/io/model_file.h"
 #include "core/io/read.h"
+#include "core/io/tensor_profiles.h"
 
 namespace tandem {
 namespace {
@@ -23,6 +26,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kVersion = 1;
 constexpr std::int32_t kMostDevices = 65'535;
 constexpr std::int32_t kLargestMicrobatch = 1'048'576;
+constexpr std::size_t kMostDegrees = 64;
 
 LayerKind read_kind(const JsonReader& reader) {
   std::array<std::pair<std::string_view, LayerKind>, kLayerKinds> kinds;
@@ -33,12 +37,19 @@ LayerKind read_kind(const JsonReader& reader) {
   return reader.one_of(kinds);
 }
 
-LayerCost read_layer(const JsonReader& reader) {
+/// What is measured, and by how many devices that share it.
+struct LayerRow {
   LayerCost cost;
-  if (!reader.object({"kind", "microbatch_size", "forward_ns", "backward_input_ns",
+  std::int32_t tensor = 1;
+};
+
+LayerRow read_layer(const JsonReader& reader) {
+  LayerRow row;
+  LayerCost& cost = row.cost;
+  if (!reader.object({"kind", "microbatch_size", "tensor", "forward_ns", "backward_input_ns",
                       "backward_weight_ns", "backward_ns", "selective_recompute_ns",
                       "update_ns"})) {
-    return cost;
+    return row;
   }
   cost.kind = read_kind(reader["kind"]);
   cost.microbatch_size = reader["microbatch_size"].integer<std::int32_t>(1, kLargestMicrobatch);
@@ -48,7 +59,9 @@ LayerCost read_layer(const JsonReader& reader) {
   cost.backward = reader["backward_ns"].duration();
   cost.selective_recompute = reader["selective_recompute_ns"].duration();
   cost.update = reader["update_ns"].duration();
-  return cost;
+  const JsonReader tensor = reader.optional("tensor");
+  if (!tensor.absent()) row.tensor = tensor.integer<std::int32_t>(1, kMostDevices);
+  return row;
 }
 
 TransferCost read_transfer(const JsonReader& reader) {
@@ -77,26 +90,44 @@ void check_distinct(const std::vector<JsonReader>& readers, const std::vector<Ro
   }
 }
 
-void read_layers(const JsonReader& reader, bool model_sound, Profile& profile) {
+/// What `profile` is beside its layers, at each tensor degree with those of that degree; at degree
+/// 1 in any case, or where there are none.
+TensorProfiles read_layers(const JsonReader& reader, bool model_sound, const Profile& profile,
+                           bool whole) {
   const std::size_t before = reader.complaints();
-  const std::vector<JsonReader> rows = reader.array();
-  for (const JsonReader& row : rows) profile.layers.push_back(read_layer(row));
-  if (reader.complaints() != before) return;
+  const std::vector<JsonReader> readers = reader.array();
+  std::vector<LayerRow> rows;
+  for (const JsonReader& one : readers) rows.push_back(read_layer(one));
+  TensorProfiles profiles;
+  if (whole || rows.empty()) profiles.try_emplace(1, profile);
+  std::set<std::int32_t> degrees;
+  for (const LayerRow& row : rows) degrees.insert(row.tensor);
+  if (degrees.size() > kMostDegrees)
+    reader.complain(
+        fmt::format("expected at most {} tensor degrees, found {}", kMostDegrees, degrees.size()));
+  if (reader.complaints() != before) return profiles;
+  for (const LayerRow& row : rows)
+    profiles.try_emplace(row.tensor, profile).first->second.layers.push_back(row.cost);
   check_distinct(
-      rows, profile.layers,
-      [](const LayerCost& cost) { return std::pair(cost.kind, cost.microbatch_size); },
-      "kind and microbatch size");
-  if (!model_sound) return;
+      readers, rows,
+      [](const LayerRow& row) {
+        return std::tuple(row.cost.kind, row.cost.microbatch_size, row.tensor);
+      },
+      "kind, microbatch size and tensor degree");
+  if (!model_sound) return profiles;
   std::vector<LayerKind> needed = layers_of(profile.model);
   std::sort(needed.begin(), needed.end());
   needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
-  for (const LayerKind kind : needed) {
-    const bool measured = std::any_of(profile.layers.begin(), profile.layers.end(),
-                                      [kind](const LayerCost& cost) { return cost.kind == kind; });
-    if (!measured) {
-      reader.complain(fmt::format("no entry of kind \"{}\", which the model has", name(kind)));
+  for (const auto& [tensor, at] : profiles) {
+    for (const LayerKind kind : needed) {
+      if (std::ranges::find(at.layers, kind, &LayerCost::kind) != at.layers.end()) continue;
+      reader.complain(fmt::format("no entry of kind \"{}\"{}, which the model has", name(kind),
+                                  profiles.size() == 1 && tensor == 1
+                                      ? std::string()
+                                      : fmt::format(" at tensor degree {}", tensor)));
     }
   }
+  return profiles;
 }
 
 void read_transfers(const JsonReader& reader, Profile& profile) {
@@ -108,12 +139,13 @@ void read_transfers(const JsonReader& reader, Profile& profile) {
       rows, profile.transfers, [](const TransferCost& cost) { return cost.bytes; }, "size");
 }
 
-Profile read_profile_object(const JsonReader& root) {
+/// `trained`: of a model that can be, whose layers one device computes alone.
+TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
   Profile profile;
   if (!root.object({"version", "machine", "date", "command", "backend", "kernels", "model",
                     "optimizer", "busy_devices", "instruction_overhead_ns", "layers",
                     "transfers"})) {
-    return profile;
+    return {{1, profile}};
   }
   read_version(root, kVersion);
   profile.machine = root["machine"].string();
@@ -122,23 +154,33 @@ Profile read_profile_object(const JsonReader& root) {
   profile.backend = root["backend"].string();
   profile.kernels = root.optional("kernels").string();
   const std::size_t before_model = root.complaints();
-  profile.model = read_trainable_model(root["model"]);
+  profile.model = trained ? read_trainable_model(root["model"]) : read_model_object(root["model"]);
   const bool model_sound = root.complaints() == before_model;
   profile.optimizer = read_optimizer(root["optimizer"]);
   profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostDevices);
   profile.instruction_overhead = root["instruction_overhead_ns"].duration();
-  read_layers(root["layers"], model_sound, profile);
   read_transfers(root["transfers"], profile);
-  return profile;
+  return read_layers(root["layers"], model_sound, profile, trained);
 }
 
 }  // namespace
 
 Profile parse_profile(const std::string& file, std::string text) {
   JsonFile json(file, std::move(text));
-  Profile profile = read_profile_object(json.root());
+  TensorProfiles profiles = read_profile_object(json.root(), true);
   json.finish();
-  return profile;
+  return std::move(profiles.at(1));
+}
+
+TensorProfiles parse_tensor_profiles(const std::string& file, std::string text) {
+  JsonFile json(file, std::move(text));
+  TensorProfiles profiles = read_profile_object(json.root(), false);
+  json.finish();
+  return profiles;
+}
+
+TensorProfiles read_tensor_profiles(const std::string& path) {
+  return parse_tensor_profiles(path, read_file(path, kLargestJson));
 }
 
 Profile read_profile(const std::string& path) {

@@ -246,17 +246,16 @@ AnalyticAssumptions calibrated(AnalyticAssumptions assumptions, const Calibratio
   return assumptions;
 }
 
-AnalyticLayers::AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_size,
-                               Recompute recompute, OptimizerKind optimizer,
-                               const DeviceSpec& device, const AnalyticAssumptions& assumptions,
-                               Duration tensor_sum) {
+LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
+                           Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
+                           const AnalyticAssumptions& assumptions, Duration tensor_sum) {
   check_tensor(model, assumptions);
   if (device.flops(assumptions.format) == 0.0) {
     throw InputError(fmt::format("{} has no peak for {}: --dtype with a format that it has",
                                  device.name, name(assumptions.format)));
   }
   std::array<std::optional<StageTimes>, kLayerKinds> known;
-  sums_.emplace_back();
+  std::vector<StageTimes> layers;
   for (const LayerKind kind : layers_of(model)) {
     std::optional<StageTimes>& times = known[static_cast<std::size_t>(kind)];
     if (!times) {
@@ -264,17 +263,9 @@ AnalyticLayers::AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_s
           layer_kernels(model, kind, microbatch_size, recompute, optimizer, device, assumptions),
           kind, tensor_sum, overheads_of(assumptions));
     }
-    StageTimes sum = sums_.back();
-    for (const auto member : kOpTimes) sum.*member += (*times).*member;
-    sums_.push_back(sum);
+    layers.push_back(*times);
   }
-}
-
-StageTimes AnalyticLayers::of(LayerRange range) const {
-  const StageTimes& before = sums_[static_cast<std::size_t>(range.first)];
-  StageTimes times = sums_[static_cast<std::size_t>(range.last)];
-  for (const auto member : kOpTimes) times.*member -= before.*member;
-  return times;
+  return LayerTimes(layers);
 }
 
 double forward_flops(const ModelSpec& model) {

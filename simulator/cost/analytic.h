@@ -4,15 +4,16 @@
 // costs").
 
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <vector>
 
 #include "core/calibration.h"
 #include "core/cluster.h"
 #include "core/collectives.h"
 #include "core/memory.h"
 #include "core/model.h"
-#include "simulator/cost/stage_costs.h"
+#include "core/tensor_degrees.h"
+#include "simulator/cost/layer_times.h"
 
 namespace tandem {
 
@@ -29,28 +30,23 @@ struct AnalyticAssumptions {
   std::optional<CollectiveConstants> collectives = {};  // measured: sums by these, not by links
   /// What data sheets don't say; its fractions are those above. Empty: nothing.
   std::optional<Calibration> calibration = {};
+  /// Layers take what was measured, the sums of those that share them included; on one kind of
+  /// device. Null: what data sheets say.
+  std::shared_ptr<const TensorProfiles> measured = {};
 };
 
 /// The same, with a calibration and its fractions.
 AnalyticAssumptions calibrated(AnalyticAssumptions assumptions, const Calibration& calibration);
 
-/// Time of layers on one kind of device.
-class AnalyticLayers {
- public:
-  /// Of each layer a device has the share that `assumptions.tensor` leaves it; `tensor_sum` is the
-  /// time to sum a boundary's values over those that share it. Throws InputError where the device
-  /// has no peak for the format, the model is no transformer, its heads can't be shared evenly, or
-  /// a layer would take more than a day.
-  AnalyticLayers(const ModelSpec& model, std::int32_t microbatch_size, Recompute recompute,
-                 OptimizerKind optimizer, const DeviceSpec& device,
-                 const AnalyticAssumptions& assumptions, Duration tensor_sum = {});
-  /// The sum of its layers. A whole backward is the sum of its halves, or less, where the host's
-  /// launches hold up one half and not the other; `recompute` is the forward.
-  StageTimes of(LayerRange range) const;
-
- private:
-  std::vector<StageTimes> sums_;  // of the layers before
-};
+/// Time of layers on one kind of device. Of each layer a device has the share that
+/// `assumptions.tensor` leaves it; `tensor_sum` is the time to sum a boundary's values over those
+/// that share it. A whole backward is the sum of its halves, or less, where the host's launches
+/// hold up one half and not the other; `recompute` is the forward. Throws InputError where the
+/// device has no peak for the format, the model is no transformer, its heads can't be shared
+/// evenly, or a layer would take more than a day.
+LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
+                           Recompute recompute, OptimizerKind optimizer, const DeviceSpec& device,
+                           const AnalyticAssumptions& assumptions, Duration tensor_sum = {});
 
 /// Bytes of a stage of layers on each of the devices that share it. With 16-bit numbers weights and
 /// gradients take 2 bytes a parameter, and the optimizer keeps a master copy of 4 beside its states

@@ -9,8 +9,12 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/check.h"
+#include "core/error.h"
 #include "simulator/cost/collective_model.h"
+#include "simulator/cost/measured_layers.h"
 
 namespace tandem {
 
@@ -223,6 +227,16 @@ std::vector<Duration> tensor_sums(const Plan& plan, const ClusterLayout& layout,
 
 }  // namespace
 
+static LayerTimes layer_times(const Plan& plan, const DeviceSpec& device,
+                              const AnalyticAssumptions& assumptions, Duration tensor_sum) {
+  if (assumptions.measured) {
+    return measured_layers(*assumptions.measured, plan.model, plan.microbatch_size, plan.recompute,
+                           assumptions.tensor);
+  }
+  return analytic_layers(plan.model, plan.microbatch_size, plan.recompute, plan.optimizer, device,
+                         assumptions, tensor_sum);
+}
+
 ClusterLayers::ClusterLayers(const Plan& plan, const ClusterLayout& layout,
                              const AnalyticAssumptions& assumptions)
     : tensor_sums_(tensor_sums(plan, layout, assumptions)), of_device_(layout.depth()) {
@@ -233,10 +247,14 @@ ClusterLayers::ClusterLayers(const Plan& plan, const ClusterLayout& layout,
     for (std::size_t replica = 0; replica < layout.width(); ++replica) {
       for (std::size_t member = 0; member < layout.tensor(); ++member) {
         const DeviceSpec& spec = layout.cluster()[layout.at(device, replica, member)];
+        if (assumptions.measured && !known.empty() && known.begin()->first.first != spec.name) {
+          throw InputError(fmt::format("a profile is of one kind of device: {} has {} and {}",
+                                       layout.cluster().name(), known.begin()->first.first,
+                                       spec.name));
+        }
         const auto [place, first] = known.try_emplace({spec.name, sum}, kinds_.size());
         if (first) {
-          kinds_.emplace_back(plan.model, plan.microbatch_size, plan.recompute, plan.optimizer,
-                              spec, assumptions, sum);
+          kinds_.push_back(layer_times(plan, spec, assumptions, sum));
         }
         kinds.insert(place->second);
       }
@@ -249,7 +267,7 @@ static Duration forward_and_backward(const StageTimes& times) {
   return times.forward + times.backward;
 }
 
-const AnalyticLayers& ClusterLayers::slowest(DeviceId device, LayerRange range) const {
+const LayerTimes& ClusterLayers::slowest(DeviceId device, LayerRange range) const {
   return kinds_[*std::ranges::max_element(of_device_[device], {}, [&](std::size_t kind) {
     return forward_and_backward(kinds_[kind].of(range));
   })];
@@ -303,9 +321,9 @@ class Pricing {
   }
 
   /// On the slowest of the devices that hold it.
-  const AnalyticLayers& slowest_layers(PartId part, LayerRange range) const {
+  const LayerTimes& slowest_layers(PartId part, LayerRange range) const {
     const std::vector<StageId> replicas = placement_.replicas_of(part);
-    const auto slowest = [&](StageId stage) -> const AnalyticLayers& {
+    const auto slowest = [&](StageId stage) -> const LayerTimes& {
       return layers_.slowest(placement_.device[stage], range);
     };
     return slowest(*std::ranges::max_element(replicas, {}, [&](StageId stage) {
@@ -317,14 +335,14 @@ class Pricing {
     const std::int32_t shards = optimizer_shards(plan_, assumptions_);
     for (const PartId part : all_ids<PartId>(placement_.parts())) {
       const LayerRange range = plan_.stages[index(part)];
-      const AnalyticLayers& layers = slowest_layers(part, range);
+      const LayerTimes& layers = slowest_layers(part, range);
       StageTimes slowest = layers.of(range);
       // Stages of one device share what it does for a batch.
       const std::int64_t stages =
           (std::ssize(placement_.device) + placement_.devices - 1) / placement_.devices;
       slowest.update /= shards;
       for (std::int32_t layer = range.first; layer < range.last; ++layer) {
-        costs_.layers.push_back(layers.of({layer, layer + 1}));
+        costs_.layers.push_back(layers.alone(layer));
         costs_.layers.back().update /= shards;
       }
       slowest.update += overhead(assumptions_, &Calibration::batch_s) / stages;

@@ -83,7 +83,7 @@ class ClusterLayers {
   ClusterLayers(const Plan& plan, const ClusterLayout& layout,
                 const AnalyticAssumptions& assumptions);
   /// Layers as the slowest of the devices that stand for it computes them: slowest for that range.
-  const AnalyticLayers& slowest(DeviceId device, LayerRange range) const;
+  const LayerTimes& slowest(DeviceId device, LayerRange range) const;
   StageTimes of(DeviceId device, LayerRange range) const {
     return slowest(device, range).of(range);
   }
@@ -92,7 +92,7 @@ class ClusterLayers {
 
  private:
   std::vector<Duration> tensor_sums_;
-  std::vector<AnalyticLayers> kinds_;
+  std::vector<LayerTimes> kinds_;
   Table<DeviceId, std::vector<std::size_t>> of_device_;  // into kinds_
 };
 

@@ -4,10 +4,9 @@
 #include <cmath>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "core/check.h"
 #include "core/error.h"
+#include "simulator/cost/measured_layers.h"
 
 namespace tandem {
 
@@ -103,58 +102,6 @@ CostModel cost_model(const Placement& placement, StageCosts costs) {
 
 namespace {
 
-/// The rows of a layer kind nearest to a microbatch size, from below and from above; null where
-/// there is none.
-struct Around {
-  const LayerCost *below = nullptr, *above = nullptr;
-};
-
-Around around(const Profile& profile, LayerKind kind, std::int32_t microbatch_size) {
-  Around found;
-  for (const LayerCost& row : profile.layers) {
-    if (row.kind != kind) continue;
-    const std::int32_t size = row.microbatch_size;
-    if (size <= microbatch_size && (!found.below || size > found.below->microbatch_size))
-      found.below = &row;
-    if (size >= microbatch_size && (!found.above || size < found.above->microbatch_size))
-      found.above = &row;
-  }
-  return found;
-}
-
-/// As measured, or on the line between the sizes around.
-LayerCost find_cost(const Profile& profile, LayerKind kind, std::int32_t microbatch_size) {
-  const auto [below, above] = around(profile, kind, microbatch_size);
-  if (!below || !above) {
-    throw InputError(
-        fmt::format("the profile has no layer \"{}\" at microbatch size {}: measure it with "
-                    "tandem profile --microbatch-size {}",
-                    name(kind), microbatch_size, microbatch_size));
-  }
-  if (below == above || below->microbatch_size == above->microbatch_size) return *below;
-  LayerCost between = *below;
-  between.microbatch_size = microbatch_size;
-  const double share = static_cast<double>(microbatch_size - below->microbatch_size) /
-                       static_cast<double>(above->microbatch_size - below->microbatch_size);
-  for (const auto time :
-       {&LayerCost::forward, &LayerCost::backward_input, &LayerCost::backward_weight,
-        &LayerCost::backward, &LayerCost::update, &LayerCost::selective_recompute}) {
-    const auto apart = static_cast<double>((above->*time - below->*time).count());
-    between.*time += Duration(std::llround(share * apart));
-  }
-  return between;
-}
-
-StageTimes layer_times(const LayerCost& cost, Recompute recompute) {
-  const Duration again = recompute == Recompute::selective ? cost.selective_recompute : Duration{};
-  return {.forward = cost.forward,
-          .recompute = cost.forward,
-          .backward = cost.backward + again,
-          .backward_input = cost.backward_input + again,
-          .backward_weight = cost.backward_weight,
-          .update = cost.update};
-}
-
 /// Time for `bytes`: measured, or on the line through the two sizes nearest to it.
 Duration transfer_time(const Profile& profile, Bytes bytes) {
   if (profile.transfers.empty()) throw InputError("the profile has no transfers");
@@ -189,47 +136,19 @@ Bytes stash_bytes(const ModelSpec& model, LayerRange range, std::int32_t microba
 
 }  // namespace
 
-std::optional<MicrobatchSizes> interpolated(const Profile& profile, const ModelSpec& model,
-                                            std::int32_t microbatch_size) {
-  for (const LayerKind kind : layers_of(model)) {
-    const auto [below, above] = around(profile, kind, microbatch_size);
-    if (below && above && below->microbatch_size != above->microbatch_size)
-      return MicrobatchSizes{below->microbatch_size, above->microbatch_size};
-  }
-  return std::nullopt;
-}
-
 StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
                               const std::vector<LayerRange>& stages, std::int32_t microbatch_size,
                               Recompute recompute, const std::vector<std::int32_t>& summed) {
-  const bool same = profile.model.architecture == model.architecture &&
-                    profile.model.width == model.width && profile.model.heads == model.heads &&
-                    profile.model.sequence == model.sequence &&
-                    profile.model.vocabulary == model.vocabulary;
-  if (!same) {
-    const auto shape = [](const ModelSpec& of) {
-      return fmt::format("\"{}\" ({}, width {}, {} heads, sequence {}, vocabulary {})", of.name,
-                         of.architecture == Architecture::gpt2 ? "gpt2" : "linear", of.width,
-                         of.heads, of.sequence, of.vocabulary);
-    };
-    throw InputError(
-        fmt::format("the profile measured model {}, not {}", shape(profile.model), shape(model)));
-  }
-  const std::vector<LayerKind> layers = layers_of(model);
+  const LayerTimes layers = measured_layers(profile, model, microbatch_size, recompute);
   StageCosts costs;
   costs.transfer = transfer_time(profile, boundary_bytes(model, microbatch_size));
   costs.reduce_tied = transfer_time(profile, 2 * static_cast<Bytes>(model.vocabulary) *
                                                  model.width * static_cast<Bytes>(sizeof(float)));
   for (std::size_t part = 0; part < stages.size(); ++part) {
     const LayerRange& range = stages[part];
-    StageTimes times;
-    for (const auto time : kOpTimes) times.*time = profile.instruction_overhead;
-    for (std::int32_t layer = range.first; layer < range.last; ++layer) {
-      const LayerKind kind = layers[static_cast<std::size_t>(layer)];
-      const StageTimes one = layer_times(find_cost(profile, kind, microbatch_size), recompute);
-      for (const auto time : kOpTimes) times.*time += one.*time;
-      costs.layers.push_back(one);
-    }
+    StageTimes times = layers.of(range);
+    for (std::int32_t layer = range.first; layer < range.last; ++layer)
+      costs.layers.push_back(layers.alone(layer));
     times.move = transfer_time(profile, stash_bytes(model, range, microbatch_size, recompute));
     const Bytes gradients = gradient_bytes(model, range);
     const std::int32_t devices = summed.empty() ? 1 : summed[part];

@@ -52,26 +52,16 @@ struct StageCosts {
 StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration transfer);
 
 /// Costs of the layer ranges `stages` from a measured profile; layers are measured alone, so a
-/// stage is their sum plus the executor's own overhead. A microbatch size that was not measured is
-/// on the line between the sizes around it. Throws InputError when the profile lacks a layer kind
-/// at this microbatch size and on either side of it, or is of another model. Selective
-/// recomputation is part of the backward's price; full recomputation is an op, priced whether it is
-/// used or not. Sums and the norm are priced as the passes over the gradients that they are, each
-/// as fast as a hand-over of as many bytes: of `summed` devices (one each, if empty) 2 (summed −
-/// 1), of the norm one over the largest stage, and a hand-over of nothing.
+/// stage is their sum plus the executor's own overhead. Throws InputError as measured_layers()
+/// does. Full recomputation is an op, priced whether it is used or not. Sums and the norm are
+/// priced as the passes over the gradients that they are, each as fast as a hand-over of as many
+/// bytes: of `summed` devices (one each, if empty) 2 (summed − 1), of the norm one over the largest
+/// stage, and a hand-over of nothing.
 StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
                               const std::vector<LayerRange>& stages, std::int32_t microbatch_size,
                               Recompute recompute, const std::vector<std::int32_t>& summed = {});
 /// The same for all that a plan says.
 StageCosts costs_from_profile(const Profile& profile, const Plan& plan);
-
-/// Measured sizes around one that was not measured.
-struct MicrobatchSizes {
-  std::int32_t below = 0, above = 0;
-};
-/// Those that costs_from_profile() takes a line between; empty: none, all is as measured.
-std::optional<MicrobatchSizes> interpolated(const Profile& profile, const ModelSpec& model,
-                                            std::int32_t microbatch_size);
 
 /// What an automatic schedule orders by. A full recomputation counts with the gradient of the
 /// input, which it stands before.

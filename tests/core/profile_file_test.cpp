@@ -1,15 +1,20 @@
 #include <cstddef>
 #include <string>
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/io/read.h"
+#include "core/io/tensor_profiles.h"
 #include "tests/core/error_of.h"
 
 namespace tandem {
 namespace {
 
+using ::testing::AllOf;
 using testing::error_of;
+using ::testing::HasSubstr;
 
 constexpr const char* kProfile = R"({
   "version": 1,
@@ -89,8 +94,8 @@ TEST(ProfileFile, HasARowForEachKindAndSize) {
       "p.json:8:13: error: /layers: no entry of kind \"squared_error\", which the model has\n"
       "  \"layers\": [\n"
       "            ^\n"
-      "p.json:12:5: error: /layers/1: expected one entry for each kind and microbatch size, "
-      "found a second one; the first is entry 0\n"
+      "p.json:12:5: error: /layers/1: expected one entry for each kind, microbatch size and "
+      "tensor degree, found a second one; the first is entry 0\n"
       "    {\"kind\": \"linear\", \"microbatch_size\": 1, \"forward_ns\": 1, "
       "\"backward_input_ns\": 2,\n"
       "    ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~");
@@ -100,6 +105,65 @@ TEST(ProfileFile, HasARowForEachKindAndSize) {
       "one; the first is entry 0\n"
       "  \"transfers\": [{\"bytes\": 0, \"time_ns\": 100}, {\"bytes\": 0, \"time_ns\": 900}]\n"
       "                                              ^~~~~~~~~~~~~~~~~~~~~~~~~~~~");
+}
+
+/// The same layers as two devices share them, and as four.
+std::string profile_at_degrees() {
+  const auto rows = [](int tensor, int forward) {
+    std::string text;
+    for (const char* kind : {"linear", "squared_error"}) {
+      text += fmt::format(
+          R"(,
+    {{"kind": "{}", "microbatch_size": 1, "tensor": {}, "forward_ns": {}, "backward_input_ns": 2,
+     "backward_weight_ns": 0, "backward_ns": 2, "selective_recompute_ns": 0, "update_ns": 0}})",
+          kind, tensor, forward);
+    }
+    return text;
+  };
+  std::string text = kProfile;
+  const std::size_t end = text.find("\n  ],");
+  return text.insert(end, rows(2, 7) + rows(4, 5));
+}
+
+TEST(ProfileFile, HasAProfileForEachTensorDegree) {
+  const TensorProfiles profiles = parse_tensor_profiles("p.json", profile_at_degrees());
+  ASSERT_EQ(profiles.size(), 3U);
+  EXPECT_EQ(profiles.at(1).layers[0].forward, Duration{10});
+  EXPECT_EQ(profiles.at(2).layers[0].forward, Duration{7});
+  EXPECT_EQ(profiles.at(4).layers[1].forward, Duration{5});
+  EXPECT_EQ(profiles.at(4).transfers.size(), 2U);
+  EXPECT_EQ(profiles.at(2).instruction_overhead, Duration{450});
+  // Plans are made from what one device takes; a file of before has nothing else.
+  EXPECT_EQ(profile_text(parse_profile("p.json", profile_at_degrees())),
+            profile_text(parse_profile("p.json", kProfile)));
+  EXPECT_EQ(parse_tensor_profiles("p.json", kProfile).size(), 1U);
+}
+
+TEST(ProfileFile, HasEachKindAtEachTensorDegree) {
+  const auto error_at_degrees = [](const std::string& from, const std::string& to) {
+    std::string text = profile_at_degrees();
+    const std::size_t at = text.rfind(from);
+    text.replace(at, from.size(), to);
+    return error_of([&text] { parse_tensor_profiles("p.json", text); });
+  };
+  const std::string last = R"("squared_error", "microbatch_size": 1, "tensor": 4)";
+  EXPECT_THAT(error_at_degrees(last, R"("squared_error", "microbatch_size": 1, "tensor": 8)"),
+              AllOf(HasSubstr("no entry of kind \"squared_error\" at tensor degree 4, which the"),
+                    HasSubstr("no entry of kind \"linear\" at tensor degree 8, which the")));
+  EXPECT_THAT(error_at_degrees(last, R"("squared_error", "microbatch_size": 1, "tensor": 2)"),
+              HasSubstr("/layers/5: expected one entry for each kind, microbatch size and tensor "
+                        "degree, found a second one; the first is entry 3"));
+  EXPECT_THAT(error_at_degrees(last, R"("squared_error", "microbatch_size": 1, "tensor": 0)"),
+              HasSubstr("/layers/5/tensor: expected an integer from 1 to 65535, found 0"));
+}
+
+TEST(ProfileFile, OfWhatNoDeviceComputesAloneIsNoneToPlanFrom) {
+  std::string text = kProfile;
+  for (std::size_t at = 0; (at = text.find("\"microbatch_size\": 1,", at)) != std::string::npos;
+       ++at)
+    text.replace(at, 21, "\"microbatch_size\": 1, \"tensor\": 2,");
+  EXPECT_EQ(parse_tensor_profiles("p.json", text).begin()->first, 2);
+  EXPECT_THAT(error_in(text), HasSubstr("no entry of kind \"linear\" at tensor degree 1, which"));
 }
 
 TEST(ProfileFile, ReportsEveryMistake) {

@@ -11,6 +11,7 @@
 #include "core/io/collectives_file.h"
 #include "core/io/json_position.h"
 #include "core/io/read.h"
+#include "core/io/tensor_profiles.h"
 
 namespace tandem {
 namespace {
@@ -51,6 +52,20 @@ void check_cluster(const std::string& text) {
   }
 }
 
+/// At degree 1 the profile that plans are made from, where its model can be trained.
+void check_tensor_profiles(const std::string& text) {
+  try {
+    const TensorProfiles profiles = parse_tensor_profiles("f.json", text);
+    TANDEM_CHECK(!profiles.empty());
+    const auto alone = profiles.find(1);
+    if (alone == profiles.end()) return;
+    if (alone->second.model.architecture == Architecture::transformer) return;
+    TANDEM_CHECK(profile_text(parse_profile("again.json", text)) == profile_text(alone->second));
+  } catch (const InputError& error) {
+    check_complaints(error, text);
+  }
+}
+
 }  // namespace
 }  // namespace tandem
 
@@ -60,6 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   tandem::check_cluster(text);
   tandem::check_reader(text, tandem::parse_plan, tandem::plan_text);
   tandem::check_reader(text, tandem::parse_profile, tandem::profile_text);
+  tandem::check_tensor_profiles(text);
   tandem::check_reader(text, tandem::parse_costs, tandem::costs_text);
   tandem::check_reader(text, tandem::parse_collectives, tandem::collectives_text);
   tandem::check_reader(text, tandem::parse_calibration, tandem::calibration_text);

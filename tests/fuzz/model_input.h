@@ -18,8 +18,8 @@ inline void check_price(const ModelSpec& model) {
   const AnalyticAssumptions assumptions;
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
   try {
-    const AnalyticLayers times(model, 1, Recompute::none, OptimizerKind::adamw,
-                               *find_device("V100-SXM2-16GB"), assumptions);
+    const LayerTimes times = analytic_layers(model, 1, Recompute::none, OptimizerKind::adamw,
+                                             *find_device("V100-SXM2-16GB"), assumptions);
     const StageTimes all = times.of({0, layers});
     TANDEM_CHECK(all.backward == all.backward_input + all.backward_weight, model.name);
     analytic_stage_bytes(model, {0, layers}, 1, OptimizerKind::adamw, Recompute::none, assumptions);

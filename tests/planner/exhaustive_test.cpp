@@ -13,6 +13,7 @@
 #include "core/lower.h"
 #include "planner/batch_work.h"
 #include "planner/search.h"
+#include "simulator/cost/measured_layers.h"
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
 #include "tests/planner/synthetic.h"
@@ -284,7 +285,7 @@ TEST(Exhaustive, StageTimesAreThoseOfTheCostModel) {
   std::mt19937 random(14);
   for (int round = 0; round < 20; ++round) {
     const PlanRequest request = random_request(random);
-    const LayerTimes times(request.profile, request.model, 2, Recompute::none);
+    const LayerTimes times = measured_layers(request.profile, request.model, 2, Recompute::none);
     for (std::int32_t first = 0; first < times.layers(); ++first) {
       for (std::int32_t last = first + 1; last <= times.layers(); ++last) {
         const StageTimes expected =

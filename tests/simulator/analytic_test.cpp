@@ -39,14 +39,14 @@ AnalyticAssumptions exactly(NumberFormat format = NumberFormat::fp32,
 
 StageTimes by_flops(LayerRange range, const AnalyticAssumptions& assumptions = exactly(),
                     Recompute recompute = Recompute::none) {
-  return AnalyticLayers(kModel, 1, recompute, OptimizerKind::adamw, device(1e6, kWhatever),
-                        assumptions)
+  return analytic_layers(kModel, 1, recompute, OptimizerKind::adamw, device(1e6, kWhatever),
+                         assumptions)
       .of(range);
 }
 
 StageTimes by_bytes(LayerRange range, std::int32_t microbatch_size = 1) {
-  return AnalyticLayers(kModel, microbatch_size, Recompute::none, OptimizerKind::adamw,
-                        device(kWhatever, 1e6), exactly())
+  return analytic_layers(kModel, microbatch_size, Recompute::none, OptimizerKind::adamw,
+                         device(kWhatever, 1e6), exactly())
       .of(range);
 }
 
@@ -75,8 +75,8 @@ TEST(Analytic, FlashComputesTheCausalHalfAndAgainInTheBackward) {
 TEST(Analytic, ASharedLayerIsSplitAndSummed) {
   AnalyticAssumptions two = exactly();
   two.tensor = 2;
-  const AnalyticLayers layers(kModel, 1, Recompute::none, OptimizerKind::adamw,
-                              device(1e6, kWhatever), two, microseconds(7));
+  const LayerTimes layers = analytic_layers(kModel, 1, Recompute::none, OptimizerKind::adamw,
+                                            device(1e6, kWhatever), two, microseconds(7));
   expect_times(layers.of(kEmbedding), 7, 0, 0);
   expect_times(layers.of(kAttention), 1024 + 7, 512 + 1024 + 7, 512);
   expect_times(layers.of(kMlp), 1024 + 7, 1024 + 7, 1024);
@@ -113,7 +113,7 @@ TEST(Analytic, CountsTheBytesThatMove) {
 TEST(Analytic, AKernelTakesTheLongerOfBoth) {
   // 2 t d V = 1024 flops beside 4 (t d + d V + t V) = 896 bytes: 1024; the rest is bytes.
   const StageTimes both =
-      AnalyticLayers(kModel, 1, Recompute::none, OptimizerKind::adamw, device(1e6, 1e6), exactly())
+      analytic_layers(kModel, 1, Recompute::none, OptimizerKind::adamw, device(1e6, 1e6), exactly())
           .of(kHead);
   EXPECT_EQ(both.forward, microseconds(8 * 32 + 1024 + 8 * 128));
 }
@@ -125,7 +125,7 @@ TEST(Analytic, UpdatesMoveTheOptimizersState) {
   DeviceSpec half = device(kWhatever, 1e6);
   half.flops_per_s[static_cast<std::size_t>(NumberFormat::fp16)] = kWhatever;
   const auto update = [&](OptimizerKind optimizer) {
-    return AnalyticLayers(kModel, 1, Recompute::none, optimizer, half, exactly(NumberFormat::fp16))
+    return analytic_layers(kModel, 1, Recompute::none, optimizer, half, exactly(NumberFormat::fp16))
         .of(kMlp)
         .update;
   };
@@ -168,8 +168,8 @@ TEST(Analytic, TheHostLaunchesWhileTheDeviceWorks) {
   // Of a shared layer also the sum, which is work of the device.
   AnalyticAssumptions two = with_overheads({.launch_s = 1e-3});
   two.tensor = 2;
-  const AnalyticLayers layers(kModel, 1, Recompute::none, OptimizerKind::adamw,
-                              device(1e6, kWhatever), two, microseconds(5500));
+  const LayerTimes layers = analytic_layers(kModel, 1, Recompute::none, OptimizerKind::adamw,
+                                            device(1e6, kWhatever), two, microseconds(5500));
   EXPECT_EQ(layers.of(kMlp).forward, microseconds(1024 + 5500));
   EXPECT_EQ(layers.of(kMlp).backward_weight, microseconds(2000));
   EXPECT_EQ(layers.of(kMlp).backward, microseconds(8000)) << "8 launches";
@@ -181,8 +181,8 @@ TEST(Analytic, SoftmaxIsFusedForFourMatricesOfScores) {
   const auto times = [&](std::int32_t samples, AttentionKernel kernel) {
     AnalyticAssumptions with = assumptions;
     with.attention = kernel;
-    return AnalyticLayers(kModel, samples, Recompute::none, OptimizerKind::adamw,
-                          device(1e6, kWhatever), with)
+    return analytic_layers(kModel, samples, Recompute::none, OptimizerKind::adamw,
+                           device(1e6, kWhatever), with)
         .of(kAttention);
   };
   using std::chrono::seconds;
@@ -195,8 +195,8 @@ TEST(Analytic, SoftmaxIsFusedForFourMatricesOfScores) {
 
 TEST(Analytic, TheLossMayPassOverItsLogitsMoreThanOnce) {
   const auto forward = [](double passes) {
-    return AnalyticLayers(kModel, 1, Recompute::none, OptimizerKind::adamw, device(kWhatever, 1e6),
-                          with_overheads({.loss_passes = passes}))
+    return analytic_layers(kModel, 1, Recompute::none, OptimizerKind::adamw, device(kWhatever, 1e6),
+                           with_overheads({.loss_passes = passes}))
         .of(kHead)
         .forward;
   };
@@ -209,9 +209,9 @@ TEST(Analytic, AchievedFractionsStretchTime) {
   expect_times(by_flops(kMlp, half), 4096, 4096, 4096);
   half = exactly();
   half.memory_fraction = 0.25;
-  const StageTimes slow =
-      AnalyticLayers(kModel, 1, Recompute::none, OptimizerKind::adamw, device(kWhatever, 1e6), half)
-          .of(kEmbedding);
+  const StageTimes slow = analytic_layers(kModel, 1, Recompute::none, OptimizerKind::adamw,
+                                          device(kWhatever, 1e6), half)
+                              .of(kEmbedding);
   EXPECT_EQ(slow.forward, microseconds(4 * 13 * 32));
 }
 
@@ -289,8 +289,8 @@ const ModelSpec kLlama{.architecture = Architecture::transformer,
 
 StageTimes times_of(const ModelSpec& model, LayerRange range, double flops_per_s,
                     double bytes_per_s, AttentionKernel attention = AttentionKernel::plain) {
-  return AnalyticLayers(model, 1, Recompute::none, OptimizerKind::adamw,
-                        device(flops_per_s, bytes_per_s), exactly(NumberFormat::fp32, attention))
+  return analytic_layers(model, 1, Recompute::none, OptimizerKind::adamw,
+                         device(flops_per_s, bytes_per_s), exactly(NumberFormat::fp32, attention))
       .of(range);
 }
 
@@ -383,8 +383,8 @@ TEST(Analytic, ARingTakesTwiceItsDevicesLessOneSteps) {
 TEST(Analytic, WhatItCannotPriceItSays) {
   const auto error = [](const ModelSpec& model, NumberFormat format) -> std::string {
     try {
-      AnalyticLayers(model, 1, Recompute::none, OptimizerKind::adamw, device(1e-3, 1),
-                     exactly(format));
+      analytic_layers(model, 1, Recompute::none, OptimizerKind::adamw, device(1e-3, 1),
+                      exactly(format));
     } catch (const InputError& thrown) {
       return thrown.what();
     }

@@ -3,6 +3,7 @@
 #include "simulator/cost/cluster_costs.h"
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -173,7 +174,7 @@ TEST(ClusterCosts, PriceEveryOpOfAProgram) {
   const StageCosts costs = cluster_costs(plan, program.placement(), layout, exactly());
   const CostTable prices = price(program, cost_model(program.placement(), costs));
   const StageTimes first =
-      AnalyticLayers(plan.model, 1, plan.recompute, plan.optimizer, cluster[d(0)], exactly())
+      analytic_layers(plan.model, 1, plan.recompute, plan.optimizer, cluster[d(0)], exactly())
           .of({0, 2});
   for (const CostId id : ids(prices)) {
     const CostKey& key = program.cost_keys()[id];
@@ -206,7 +207,7 @@ TEST(ClusterCosts, AGroupSumsWhatItsLayersMakeAndGathersWhatItIsSent) {
   const StageCosts costs = cluster_costs(plan, schedule.placement, layout, shared);
   // 128 bytes around two devices at 100 a second: 1.28 s for the embedding and for attention.
   const StageTimes alone =
-      AnalyticLayers(plan.model, 1, plan.recompute, plan.optimizer, cluster[d(0)], shared)
+      analytic_layers(plan.model, 1, plan.recompute, plan.optimizer, cluster[d(0)], shared)
           .of({0, 2});
   EXPECT_EQ(costs.parts[PartId{0}].forward, alone.forward + 2 * microseconds(1'280'000));
   // 64 bytes of each member's over 5 bytes/s, and half of a sum.
@@ -310,6 +311,19 @@ TEST(ClusterCosts, AStageIsAsSlowAsItsSlowestReplica) {
   // Each stage has a replica on an old device; or the second stage has both.
   EXPECT_EQ(forward(DeviceOrder::replicas_first), (std::vector<bool>{true, true}));
   EXPECT_EQ(forward(DeviceOrder::stages_first), (std::vector<bool>{false, true}));
+  // What was measured was measured on one of them.
+  Profile profile;
+  profile.model = plan.model;
+  for (const LayerKind kind : layers_of(plan.model))
+    profile.layers.push_back({.kind = kind, .microbatch_size = plan.microbatch_size});
+  AnalyticAssumptions measured = exactly();
+  measured.measured = std::make_shared<const TensorProfiles>(TensorProfiles{{1, profile}});
+  const auto costs_on = [&](const Cluster& one_of) {
+    const ClusterLayout layout(one_of, 2, 2, DeviceOrder::replicas_first);
+    return cluster_costs(plan, schedule.placement, layout, measured);
+  };
+  EXPECT_THROW(costs_on(cluster), InputError);
+  EXPECT_NO_THROW(costs_on(Cluster(two_nodes())));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/placement.h"
+#include "simulator/cost/measured_layers.h"
 #include "tests/support/pipelines.h"
 
 namespace tandem::testing {
@@ -235,11 +236,10 @@ TEST(CostsFromProfile, TakesALineBetweenMeasuredMicrobatchSizes) {
   EXPECT_EQ(at(8).forward, ns(10 + 320 + 5)) << "the nearest sizes count";
   EXPECT_THAT(complaint(profile, small_model(), 1), HasSubstr("at microbatch size 1"));
   EXPECT_THAT(complaint(profile, small_model(), 11), HasSubstr("at microbatch size 11"));
-  EXPECT_FALSE(interpolated(profile, small_model(), 6));
-  const auto sizes = interpolated(profile, small_model(), 8);
-  ASSERT_TRUE(sizes);
-  EXPECT_EQ(sizes->below, 6);
-  EXPECT_EQ(sizes->above, 10);
+  EXPECT_EQ(interpolations({{1, profile}}, small_model(), 6, 1), std::vector<std::string>{});
+  EXPECT_EQ(interpolations({{1, profile}}, small_model(), 8, 1),
+            (std::vector<std::string>{
+                "microbatches of 8 were not measured: costs are on the line between 6 and 10"}));
 }
 
 TEST(CostsFromProfile, RefusesAProfileOfAnotherModel) {

@@ -184,6 +184,94 @@ TEST_F(OnCluster, CheckSaysWhetherItFits) {
       0);
 }
 
+/// gpt2's layers, of which one device takes a + b milliseconds, and T of them a + b / T.
+std::string measured_layers(std::string_view optimizer = "adamw") {
+  std::string layers;
+  for (const int tensor : {1, 2, 8}) {
+    for (const char* kind : {"embedding", "attention", "mlp", "head"}) {
+      for (const int size : {1, 4}) {
+        const int forward = size * (100'000 + 2'400'000 / tensor);
+        layers += fmt::format(
+            R"({}{{"kind": "{}", "microbatch_size": {}, "tensor": {}, "forward_ns": {},
+            "backward_input_ns": {}, "backward_weight_ns": {}, "backward_ns": {},
+            "selective_recompute_ns": 0, "update_ns": 1000}})",
+            layers.empty() ? "" : ",\n", kind, size, tensor, forward, forward, forward,
+            2 * forward);
+      }
+    }
+  }
+  return fmt::format(
+      R"({{"version": 1, "machine": "a node", "date": "2026-11-22", "command": "by hand",
+      "backend": "other", "model": {{"version": 1, "name": "gpt2", "blocks": 12, "width": 768,
+      "heads": 12, "sequence": 1024, "vocabulary": 50257}}, "optimizer": "{}", "busy_devices": 8,
+      "instruction_overhead_ns": 0, "layers": [{}], "transfers": []}})",
+      optimizer, layers);
+}
+
+TEST_F(OnCluster, LayersMeasuredAtTensorDegreesTakeThePlaceOfRooflines) {
+  write("profile.json", measured_layers());
+  const std::string line =
+      "simulate --model gpt2 --cluster p3.16xlarge --schedule 1f1b --width 1 "
+      "--depth 1 --microbatches 1 --json --profile profile.json ";
+  const auto busy = [&](const std::string& more) {
+    const Ran ran = tandem(line + more);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return Json::parse(ran.out)["result"]["devices"][0]["busy_s"].get<double>();
+  };
+  // 26 layers, forward and two backwards, and their updates.
+  const auto law = [](int size, int tensor) {
+    return 26 * (3e-9 * size * (100'000 + 2'400'000 / tensor) + 1e-6);
+  };
+  EXPECT_NEAR(busy("--tensor 2"), law(1, 2), 1e-9);
+  EXPECT_NEAR(busy("--tensor 4 --microbatch-size 3"), law(3, 4), 1e-6);
+  EXPECT_NEAR(busy("--tensor 6 --microbatch-size 2"), law(2, 6), 1e-6);
+  const Json json = Json::parse(tandem(line + "--tensor 4 --microbatch-size 3").out);
+  EXPECT_EQ(
+      json["warnings"],
+      Json::array({"microbatches of 3 were not measured: costs are on the line between 1 "
+                   "and 4",
+                   "tensor degree 4 was not measured: layers take a + b / T, as at 2 and 8"}));
+  EXPECT_EQ(json["assumptions"]["costs"], "measured layers");
+  EXPECT_EQ(json["assumptions"]["profile"]["machine"], "a node");
+  // Memory is the model's, whatever its layers take.
+  EXPECT_EQ(json["result"]["devices"][0]["peak_bytes"],
+            json_of("simulate --model gpt2 --cluster p3.16xlarge --schedule 1f1b --width 1 --depth "
+                    "1 --microbatches 1 --json --tensor 4 --microbatch-size 3")["result"]["devices"]
+                                                                               [0]["peak_bytes"]);
+  const Ran check = tandem(
+      "check --model gpt2 --cluster p3.16xlarge --schedule 1f1b --width 1 "
+      "--depth 2 --profile profile.json --tensor 4");
+  EXPECT_EQ(check.code, 0);
+  EXPECT_THAT(check.out, HasSubstr("layers as measured on a node, 2026-11-22"));
+  EXPECT_EQ(check.err,
+            "warning: tensor degree 4 was not measured: layers take a + b / T, as at 2 and 8\n");
+}
+
+TEST_F(OnCluster, WhatAProfileDoesNotSayIsRefused) {
+  write("profile.json", measured_layers());
+  const std::string names =
+      "simulate --model gpt2 --cluster 2xp3.16xlarge --schedule 1f1b --width "
+      "1 --depth 1 --profile profile.json ";
+  expect_error(names + "--tensor 12", 3,
+               "error: the profile has tensor degrees 1, 2, 8, not 12: what lies between them is "
+               "interpolated, what lies beyond is not known");
+  expect_error(names + "--tensor 2 --microbatch-size 8", 3,
+               "error: the profile has no layer \"embedding\" at microbatch size 8, nor below and "
+               "above it, at tensor degree 2");
+  expect_error(names + "--product-fraction 0.5", 2,
+               "error: tandem simulate: --profile says what layers take: --product-fraction is not "
+               "taken");
+  EXPECT_THAT(tandem(names + "--sequence 512").err,
+              HasSubstr("(gpt2, width 768, 12 heads, sequence 1024, vocabulary 50257), not"));
+  write("profile.json", measured_layers("sgd"));
+  expect_error(names, 3, "error: the profile measured updates of sgd, not adamw: --optimizer sgd");
+  write_plan();
+  expect_error(
+      "check plan.json --profile profile.json", 2,
+      "error: tandem check: --profile is for a model on a cluster, whose stages it cuts: a "
+      "plan has its stages");
+}
+
 TEST_F(OnCluster, WhatDoesNotGoTogetherIsSaid) {
   expect_error("simulate --schedule 2bw --model gpt2", 2,
                "error: tandem simulate: --cluster is missing: nodes of the catalogue, such as "

@@ -101,7 +101,33 @@ TEST_F(Foreign, AGraphIsCutIntoStages) {
   expect_error("import --from pipedream graph.txt --stages 6", 3,
                "error: graph.txt: 5 layers can't be cut into 6 stages");
   expect_error("import --from hugging-face graph.txt --stages 6", 2,
-               "error: tandem import: --stages is for pipedream, not for hugging-face");
+               "error: tandem import: --stages is for graphs of layers, not for hugging-face");
+}
+
+TEST_F(Foreign, APiperGraphIsCutAtAnyTensorDegreeBetweenThoseMeasured) {
+  take("piper/three.json", "piper.json");
+  const std::string line = "import --from piper piper.json --stages 2 --link-rate 1GB/s ";
+  const auto stages = [&](const std::string& more) {
+    const Ran ran = tandem(line + "--output costs.json" + more);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return std::pair(Json::parse(read("costs.json")), ran.err);
+  };
+  const auto [one, nothing] = stages("");
+  EXPECT_EQ(nothing, "");
+  EXPECT_EQ(one["stages"][0]["forward_ns"], 10250000);
+  EXPECT_EQ(one["stages"][1]["activation_bytes"], 1000);
+  const auto [four, warning] = stages(" --tensor 4");
+  EXPECT_EQ(four["stages"][0]["forward_ns"], 4250000);
+  EXPECT_EQ(warning,
+            "warning: tensor degree 4 was not measured: layers take a + b / T, as at the degrees "
+            "around it\n");
+  EXPECT_EQ(tandem("simulate --schedule 1f1b --devices 2 --microbatches 4 --costs costs.json").code,
+            0);
+  const Ran beyond = tandem(line + "--tensor 16");
+  EXPECT_EQ(beyond.code, 3);
+  EXPECT_THAT(beyond.err, HasSubstr("tensor degrees 1, 2, 8, not 16"));
+  expect_error("import --from pipedream piper.json --stages 2 --tensor 2", 2,
+               "error: tandem import: --tensor is for piper, not for pipedream");
 }
 
 TEST_F(Foreign, BadFilesEndWithTheirPlace) {

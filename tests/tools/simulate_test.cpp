@@ -297,7 +297,8 @@ TEST_F(Simulate, SaysWhatIsMissing) {
                "costs");
   expect_error("simulate --schedule 1f1b --microbatches 1", 2, "error: --devices is missing");
   expect_error(kGolden + " --profile profile.json", 2,
-               "error: tandem simulate: --profile is for a plan, which says what the layers are");
+               "error: tandem simulate: --profile is for a plan or a --model, which say what the "
+               "layers are");
   expect_error(kGolden + " plan.json", 2,
                "error: tandem simulate: the plan says --schedule already");
 }

@@ -16,6 +16,7 @@
 #include "executor/train.h"
 #include "planner/batch_work.h"
 #include "planner/partition.h"
+#include "simulator/cost/measured_layers.h"
 #include "simulator/simulate.h"
 #include "tools/benchmarks/benchmark.h"
 
@@ -57,7 +58,8 @@ Plan plan_of(const Case& run, const Profile& profile) {
             .profile = {},
             .predicted = {}};
   const BatchWork work(make_schedule(find_schedule(run.schedule), schedule_request(plan)));
-  const LayerTimes times(profile, plan.model, plan.microbatch_size, plan.recompute);
+  const LayerTimes times =
+      measured_layers(profile, plan.model, plan.microbatch_size, plan.recompute);
   const auto cut = partition(
       {.layers = times.layers(), .depth = 2, .cost = [&](LayerRange range, std::size_t stage) {
          return work.of(id_at<StageId>(stage), times.of(range)).count();
