@@ -114,12 +114,16 @@ class CpuGrid {
   template <class T>
   T* workspace(std::int64_t count) {
     workspace_.resize(static_cast<std::size_t>(count) * sizeof(T));
+    most_workspace_ = std::max(most_workspace_, std::ssize(workspace_));
     std::fill(workspace_.begin(), workspace_.end(), static_cast<std::byte>(kPoison));
     return reinterpret_cast<T*>(workspace_.data());
   }
+  /// Bytes that were asked for at once, at most.
+  std::int64_t most_workspace() const { return most_workspace_; }
 
  private:
   Order order_;
+  std::int64_t most_workspace_ = 0;
   std::vector<std::byte> workspace_;
 };
 

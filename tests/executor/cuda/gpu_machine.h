@@ -20,12 +20,14 @@ struct FreeOfDevice {
   void operator()(void* memory) const { cudaFree(memory); }
 };
 
+/// Which the host may read, too, as it does tokens.
 template <class T>
 class GpuMemory {
  public:
   explicit GpuMemory(std::size_t size) : size_(size) {
     void* first = nullptr;
-    check(cudaMalloc(&first, size * sizeof(T)), "cudaMalloc");
+    if (size == 0) return;
+    check(cudaMallocManaged(&first, size * sizeof(T)), "cudaMallocManaged");
     memory_.reset(first);
     check(cudaMemset(first, kPoison, size * sizeof(T)), "cudaMemset");
   }

@@ -18,6 +18,7 @@
 #include "executor/cuda/kernels/loss.h"
 #include "executor/cuda/kernels/norm.h"
 #include "executor/cuda/kernels/product.h"
+#include "executor/cuda/kernels/steps.h"
 #include "tests/executor/cuda/machines.h"
 
 namespace tandem::cuda::testing {
@@ -436,8 +437,140 @@ TYPED_TEST_P(CudaKernels, PlainProducts) {
   }
 }
 
-REGISTER_TYPED_TEST_SUITE_P(CudaKernels, Elementwise, GeluFarFromZero, CopiesRoundToTheNearest,
-                            LayerNorm, LayerNormBackward, SumsOverRowsAddToWhatIsThere, Attention,
+struct StepCase {
+  OptimizerKind kind;
+  bool keeps_state, makes_weights;
+};
+inline const std::vector<StepCase> kStepCases{
+    {OptimizerKind::sgd, false, true},     {OptimizerKind::momentum, false, true},
+    {OptimizerKind::momentum, true, true}, {OptimizerKind::adamw, false, true},
+    {OptimizerKind::adamw, true, true},    {OptimizerKind::adamw, false, false}};
+
+template <class Grid>
+void step_of(OptimizerKind kind, Grid& grid, const StepSpans<float>& spans,
+             const StepNumbers& numbers, std::span<Bf16> rounded = {}) {
+  switch (kind) {
+    case OptimizerKind::sgd:
+      return step<SgdRule>(grid, spans, numbers, rounded);
+    case OptimizerKind::momentum:
+      return step<MomentumRule>(grid, spans, numbers, rounded);
+    case OptimizerKind::adamw:
+      return step<AdamwRule>(grid, spans, numbers, rounded);
+  }
+}
+template <class T>
+void step_of(OptimizerKind kind, const cpu::Kernels<T>& kernels, const StepSpans<T>& spans,
+             const StepNumbers& numbers) {
+  switch (kind) {
+    case OptimizerKind::sgd:
+      return kernels.step_sgd(spans, numbers);
+    case OptimizerKind::momentum:
+      return kernels.step_momentum(spans, numbers);
+    case OptimizerKind::adamw:
+      return kernels.step_adamw(spans, numbers);
+  }
+}
+
+inline const StepNumbers kStepNumbers{.learning_rate = 0.01,
+                                      .gradient_scale = 0.5,
+                                      .weight_decay = 0.1,
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.95,
+                                      .epsilon = 1e-8,
+                                      .correction1 = 0.271,
+                                      .correction2 = 0.142};
+
+TYPED_TEST_P(CudaKernels, OptimizerSteps) {
+  for (const auto& [kind, keeps_state, makes_weights] : kStepCases) {
+    const std::size_t size = 777, states = static_cast<std::size_t>(optimizer_states(kind));
+    const auto count = static_cast<std::int64_t>(size);
+    const auto weights0 = random_numbers<float>(count, 1),
+               gradient0 = random_numbers<float>(count, 2);
+    auto first0 = random_numbers<float>(count, 3), second0 = random_numbers<float>(count, 4);
+    for (float& value : second0) value *= value;
+    std::vector<double> made0(size), first_after = widen(first0), second_after = widen(second0);
+    step_of<double>(kind, this->oracle,
+                    {.weights = widen(weights0),
+                     .gradient = widen(gradient0),
+                     .first = std::span(first_after).first(states > 0 ? size : 0),
+                     .second = std::span(second_after).first(states > 1 ? size : 0),
+                     .weights_out = std::span(made0).first(makes_weights ? size : 0),
+                     .keeps_state = keeps_state},
+                    kStepNumbers);
+    this->run([&](auto& machine, Outputs& outputs) {
+      auto weights = machine.put(weights0), gradient = machine.put(gradient0);
+      auto first = machine.put(first0), second = machine.put(second0);
+      auto made = machine.template poisoned<float>(count);
+      auto rounded_made = machine.template poisoned<Bf16>(count);
+      step_of(kind, machine.grid(),
+              {.weights = weights.in(),
+               .gradient = gradient.in(),
+               .first = first.out().first(states > 0 ? size : 0),
+               .second = second.out().first(states > 1 ? size : 0),
+               .weights_out = made.out().first(makes_weights ? size : 0),
+               .keeps_state = keeps_state},
+              kStepNumbers, rounded_made.out().first(makes_weights ? size : 0));
+      if (makes_weights) {
+        this->expect_near(machine.get(made), made0);
+        EXPECT_EQ(machine.get(rounded_made), rounded<Bf16>(machine.get(made)));
+      }
+      this->expect_near(machine.get(first), first_after);
+      this->expect_near(machine.get(second), second_after);
+      outputs.keep(machine.get(made));
+      outputs.keep(machine.get(first));
+    });
+  }
+}
+
+TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
+  const auto weights0 = random_numbers<float>(300, 1), gradient0 = random_numbers<float>(300, 2);
+  const std::vector<float> zeros(300);
+  // Sums of squares that are clipped, then others that are not finite.
+  const std::vector<double> large{9.0, 16.0}, broken{1.0, std::nan("")};
+  const DecideNumbers limits{.clips = true, .most_norm = 2.0, .beta1 = 0.9, .beta2 = 0.95};
+  StepNumbers numbers = kStepNumbers;
+  numbers.gradient_scale *= 2.0 / 5.0;
+  numbers.correction1 = 1.0 - 0.9;
+  numbers.correction2 = 1.0 - 0.95;
+  std::vector<double> first0(300), second0(300), made0(300);
+  this->oracle.step_adamw({widen(weights0), widen(gradient0), first0, second0, made0}, numbers);
+  this->run([&](auto& machine, Outputs& outputs) {
+    auto weights = machine.put(weights0), gradient = machine.put(gradient0);
+    auto first = machine.put(zeros), second = machine.put(zeros);
+    auto made = machine.template poisoned<float>(300), kept = machine.template poisoned<float>(300);
+    auto squares = machine.put(large), bad_squares = machine.put(broken);
+    auto decisions = machine.put(std::vector<UpdateDecision>(2));
+    UpdateDecision* const decided = decisions.out().data();
+    decide(machine.grid(), squares.in(), limits, static_cast<const UpdateDecision*>(nullptr),
+           decided);
+    decide(machine.grid(), bad_squares.in(), limits, decided, decided + 1);
+    StepNumbers with_decision = kStepNumbers;
+    with_decision.decision = decided;
+    step_of(OptimizerKind::adamw, machine.grid(),
+            {weights.in(), gradient.in(), first.out(), second.out(), made.out()}, with_decision);
+    with_decision.decision = decided + 1;
+    step_of(OptimizerKind::adamw, machine.grid(),
+            {made.in(), gradient.in(), first.out(), second.out(), kept.out()}, with_decision);
+    this->expect_near(machine.get(made), made0);
+    this->expect_near(machine.get(first), first0);
+    EXPECT_EQ(machine.get(kept), machine.get(made));
+    const std::vector<UpdateDecision> got = machine.get(decisions);
+    EXPECT_EQ(got[0].norm, 5.0);
+    EXPECT_EQ(got[0].scale, 0.4);
+    EXPECT_EQ(got[0].skip, 0.0);
+    EXPECT_EQ(got[0].steps, 1.0);
+    EXPECT_NEAR(got[0].correction1, numbers.correction1, 1e-15);
+    EXPECT_NEAR(got[0].correction2, numbers.correction2, 1e-15);
+    EXPECT_TRUE(std::isnan(got[1].norm));
+    EXPECT_EQ(got[1].skip, 1.0);
+    EXPECT_EQ(got[1].steps, 1.0);
+    outputs.keep(machine.get(kept));
+  });
+}
+
+REGISTER_TYPED_TEST_SUITE_P(CudaKernels, OptimizerSteps, StepsHeedTheDecisionWhenTheyRun,
+                            Elementwise, GeluFarFromZero, CopiesRoundToTheNearest, LayerNorm,
+                            LayerNormBackward, SumsOverRowsAddToWhatIsThere, Attention,
                             AttentionSurvivesHugeScores, Embedding,
                             TokensThatTheTableDoesNotHaveShow, CrossEntropy,
                             CrossEntropySurvivesHugeLogitsAndShowsAWrongTarget,

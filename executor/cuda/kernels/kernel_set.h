@@ -1,0 +1,238 @@
+#pragma once
+// All kernels in float over one context, as tandem::Kernels asks for them. A context is a grid
+// (block.h) that multiplies: context.multiply(ProductSpans<float, float>).
+
+#include <cstdint>
+#include <span>
+
+#include "core/check.h"
+#include "executor/backend.h"
+#include "executor/cuda/kernels/attention.h"
+#include "executor/cuda/kernels/column_sums.h"
+#include "executor/cuda/kernels/elementwise.h"
+#include "executor/cuda/kernels/embedding.h"
+#include "executor/cuda/kernels/loss.h"
+#include "executor/cuda/kernels/norm.h"
+#include "executor/cuda/kernels/product.h"
+#include "executor/cuda/kernels/steps.h"
+
+namespace tandem::cuda {
+
+/// A pointer to its context: cheap to copy. Calls queue their work and return.
+template <class Context>
+class KernelSet {
+ public:
+  using Scalar = float;
+  using In = std::span<const float>;
+  using Out = std::span<float>;
+  using Ids = std::span<const std::int32_t>;  // the host reads them, too
+
+  explicit KernelSet(Context& context) : context_(&context) {}
+
+  void fill(Out y, double value) const;
+  void copy(In x, Out y) const;
+  void add(In a, In b, Out y) const;
+  void sum_of_squares(In x, double factor, double* sum) const;
+
+  void matmul(MatmulShape shape, In x, In w, In bias, Out y) const;
+  void matmul_transposed(MatmulShape shape, In x, In w, Out y) const;
+  void accumulate_product(MatmulShape shape, In x, In dy, Out dw) const;
+  void accumulate_rows(RowShape shape, In dy, Out db) const;
+
+  void layer_norm(RowShape shape, const NormForward<float>& spans) const;
+  void layer_norm_backward(RowShape shape, const NormBackward<float>& spans) const;
+  void layer_norm_backward_weight(RowShape shape, const NormBackwardWeight<float>& spans) const;
+
+  void gelu(In x, Out y) const;
+  void gelu_backward(In x, In dy, Out dx) const;
+
+  void attention(AttentionShape shape, const AttentionForward<float>& spans) const;
+  void attention_backward(AttentionShape shape, const AttentionBackward<float>& spans) const;
+
+  void keep_tokens(Ids tokens, Out kept) const;
+  void embed(AttentionShape shape, In tokens, In table, In positions, Out y) const;
+  void embed_backward(AttentionShape shape, In tokens, In dy, Out dtable, Out dpositions) const;
+
+  void cross_entropy(RowShape shape, Ids targets, double scale, Out logits, double* loss) const;
+  void squared_error(RowShape shape, In y, In expected, double scale, Out gradient,
+                     double* loss) const;
+
+  void decide(std::span<const double> squares, const DecideNumbers& numbers,
+              const UpdateDecision* before, UpdateDecision* decision) const;
+  void step_sgd(const StepSpans<float>& spans, const StepNumbers& numbers) const;
+  void step_momentum(const StepSpans<float>& spans, const StepNumbers& numbers) const;
+  void step_adamw(const StepSpans<float>& spans, const StepNumbers& numbers) const;
+
+ private:
+  Context* context_;
+};
+
+// Not in the class, for there they would be inline: a compiler that knows no GPU must leave them to
+// the one that does.
+
+template <class Context>
+void KernelSet<Context>::fill(Out y, double value) const {
+  cuda::fill(*context_, y, value);
+}
+
+template <class Context>
+void KernelSet<Context>::copy(In x, Out y) const {
+  cuda::copy(*context_, x, y);
+}
+
+template <class Context>
+void KernelSet<Context>::add(In a, In b, Out y) const {
+  cuda::add(*context_, a, b, y);
+}
+
+template <class Context>
+void KernelSet<Context>::sum_of_squares(In x, double factor, double* sum) const {
+  cuda::sum_of_squares(*context_, x, factor, sum);
+}
+
+template <class Context>
+void KernelSet<Context>::matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
+  context_->multiply(matmul_spans(shape, x, w, bias, y));
+}
+
+template <class Context>
+void KernelSet<Context>::matmul_transposed(MatmulShape shape, In x, In w, Out y) const {
+  context_->multiply(matmul_transposed_spans(shape, x, w, y));
+}
+
+template <class Context>
+void KernelSet<Context>::accumulate_product(MatmulShape shape, In x, In dy, Out dw) const {
+  context_->multiply(accumulate_product_spans(shape, x, dy, dw));
+}
+
+template <class Context>
+void KernelSet<Context>::accumulate_rows(RowShape shape, In dy, Out db) const {
+  cuda::accumulate_rows(*context_, shape, dy, db);
+}
+
+template <class Context>
+void KernelSet<Context>::layer_norm(RowShape shape, const NormForward<float>& spans) const {
+  cuda::layer_norm(*context_, shape,
+                   NormForwardSpans<float>{.x = spans.x,
+                                           .gain = spans.gain,
+                                           .bias = spans.bias,
+                                           .mean = spans.mean,
+                                           .inverse_deviation = spans.inverse_deviation,
+                                           .y = spans.y});
+}
+
+template <class Context>
+void KernelSet<Context>::layer_norm_backward(RowShape shape,
+                                             const NormBackward<float>& spans) const {
+  cuda::layer_norm_backward(*context_, shape,
+                            NormBackwardSpans<float>{.x = spans.x,
+                                                     .mean = spans.mean,
+                                                     .inverse_deviation = spans.inverse_deviation,
+                                                     .gain = spans.gain,
+                                                     .dy = spans.dy,
+                                                     .residual = spans.residual,
+                                                     .dx = spans.dx});
+}
+
+template <class Context>
+void KernelSet<Context>::layer_norm_backward_weight(RowShape shape,
+                                                    const NormBackwardWeight<float>& spans) const {
+  cuda::layer_norm_backward_weight(
+      *context_, shape,
+      NormBackwardWeightSpans<float>{.x = spans.x,
+                                     .mean = spans.mean,
+                                     .inverse_deviation = spans.inverse_deviation,
+                                     .dy = spans.dy,
+                                     .dgain = spans.dgain,
+                                     .dbias = spans.dbias});
+}
+
+template <class Context>
+void KernelSet<Context>::gelu(In x, Out y) const {
+  cuda::gelu(*context_, x, y);
+}
+
+template <class Context>
+void KernelSet<Context>::gelu_backward(In x, In dy, Out dx) const {
+  cuda::gelu_backward(*context_, x, dy, dx);
+}
+
+template <class Context>
+void KernelSet<Context>::attention(AttentionShape shape,
+                                   const AttentionForward<float>& spans) const {
+  cuda::attention(
+      *context_, shape,
+      AttentionForwardSpans<float>{.qkv = spans.qkv, .log_sum = spans.log_sum, .y = spans.y});
+}
+
+template <class Context>
+void KernelSet<Context>::attention_backward(AttentionShape shape,
+                                            const AttentionBackward<float>& spans) const {
+  cuda::attention_backward(*context_, shape,
+                           AttentionBackwardSpans<float>{.qkv = spans.qkv,
+                                                         .log_sum = spans.log_sum,
+                                                         .y = spans.y,
+                                                         .dy = spans.dy,
+                                                         .dqkv = spans.dqkv});
+}
+
+template <class Context>
+void KernelSet<Context>::keep_tokens(Ids tokens, Out kept) const {
+  constexpr std::int32_t kTokenLimit = 1 << 24;  // beyond, float skips integers
+  for (const std::int32_t token : tokens) {
+    TANDEM_CHECK(token >= 0 && token < kTokenLimit, token);
+  }
+  cuda::keep_tokens(*context_, tokens, kept);
+}
+
+template <class Context>
+void KernelSet<Context>::embed(AttentionShape shape, In tokens, In table, In positions,
+                               Out y) const {
+  cuda::embed(*context_, shape, tokens, table, positions, y);
+}
+
+template <class Context>
+void KernelSet<Context>::embed_backward(AttentionShape shape, In tokens, In dy, Out dtable,
+                                        Out dpositions) const {
+  cuda::embed_backward(*context_, shape, tokens, dy, dtable, dpositions);
+}
+
+template <class Context>
+void KernelSet<Context>::cross_entropy(RowShape shape, Ids targets, double scale, Out logits,
+                                       double* loss) const {
+  for (const std::int32_t target : targets) {
+    TANDEM_CHECK(target >= 0 && target < shape.width, target, shape.width);
+  }
+  cuda::cross_entropy(*context_, shape, targets, scale, logits, loss);
+}
+
+template <class Context>
+void KernelSet<Context>::squared_error(RowShape shape, In y, In expected, double scale,
+                                       Out gradient, double* loss) const {
+  cuda::squared_error(*context_, shape, y, expected, scale, gradient, loss);
+}
+
+template <class Context>
+void KernelSet<Context>::decide(std::span<const double> squares, const DecideNumbers& numbers,
+                                const UpdateDecision* before, UpdateDecision* decision) const {
+  cuda::decide(*context_, squares, numbers, before, decision);
+}
+
+template <class Context>
+void KernelSet<Context>::step_sgd(const StepSpans<float>& spans, const StepNumbers& numbers) const {
+  cuda::step<SgdRule>(*context_, spans, numbers);
+}
+
+template <class Context>
+void KernelSet<Context>::step_momentum(const StepSpans<float>& spans,
+                                       const StepNumbers& numbers) const {
+  cuda::step<MomentumRule>(*context_, spans, numbers);
+}
+
+template <class Context>
+void KernelSet<Context>::step_adamw(const StepSpans<float>& spans,
+                                    const StepNumbers& numbers) const {
+  cuda::step<AdamwRule>(*context_, spans, numbers);
+}
+
+}  // namespace tandem::cuda

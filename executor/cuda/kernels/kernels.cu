@@ -1,0 +1,66 @@
+#include <span>
+#include <string>
+#include <utility>
+
+#include <cuda_runtime.h>
+
+#include "core/error.h"
+#include "executor/cuda/check.h"
+#include "executor/cuda/kernels/gpu_grid.cuh"
+#include "executor/cuda/kernels/kernels.h"
+
+namespace tandem::cuda {
+namespace {
+
+// Comes first in memory, so that all begins at a multiple of 256 bytes.
+constexpr Bytes kProductWorkspace = Bytes{32} << 20;
+
+bool is_portable(const KernelSettings& settings) {
+  const std::string& engine = settings.products.engine;
+  if (engine != "auto" && engine != "cublaslt" && engine != "portable") {
+    throw UsageError("products on a GPU: \"" + engine + "\": expected auto, cublaslt or portable");
+  }
+  return engine == "portable";
+}
+
+}  // namespace
+
+void KernelContext::Free::operator()(std::byte* memory) const { cudaFree(memory); }
+
+KernelContext::Memory KernelContext::allocate(const KernelSettings& settings) {
+  const Bytes size = settings.workspace + (is_portable(settings) ? 0 : kProductWorkspace);
+  void* first = nullptr;
+  check(cudaMalloc(&first, static_cast<std::size_t>(size)), "cudaMalloc of a workspace");
+  return {std::unique_ptr<std::byte, Free>(static_cast<std::byte*>(first)), size};
+}
+
+KernelContext::KernelContext(cudaStream_t stream, const KernelSettings& settings, Memory memory)
+    : GpuGrid(stream, {memory.first.get() + (memory.size - settings.workspace),
+                       static_cast<std::size_t>(settings.workspace)}),
+      memory_(std::move(memory)),
+      rounds_(settings.products.precision == cpu::Precision::bf16) {
+  if (is_portable(settings)) return;
+  products_.emplace(std::span(memory_.first.get(), static_cast<std::size_t>(kProductWorkspace)));
+}
+
+KernelContext::KernelContext(cudaStream_t stream, const KernelSettings& settings)
+    : KernelContext(stream, settings, allocate(settings)) {}
+
+void KernelContext::multiply(const ProductSpans<float, float>& spans) {
+  const auto run = [this](const auto& factors) {
+    if (products_) {
+      products_->multiply(stream(), factors);
+    } else {
+      product(static_cast<GpuGrid&>(*this), factors);
+    }
+  };
+  if (rounds_) {
+    run(round_factors(static_cast<GpuGrid&>(*this), spans));
+  } else {
+    run(spans);
+  }
+}
+
+template class KernelSet<KernelContext>;
+
+}  // namespace tandem::cuda

@@ -1,0 +1,65 @@
+#pragma once
+// The kernels of a GPU for the executor: float, on one stream. What they compute with, besides
+// their arguments, a context owns. Compiled by any compiler; kernels.cu holds what only nvcc can.
+
+#include <concepts>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include <cuda_runtime_api.h>
+
+#include "core/units.h"
+#include "executor/cpu/products.h"
+#include "executor/cuda/kernels/gpu_grid.h"
+#include "executor/cuda/kernels/kernel_set.h"
+#include "executor/cuda/kernels/products.h"
+
+namespace tandem::cuda {
+
+struct KernelSettings {
+  /// Engine: auto or cublaslt, or portable, a slow kernel that needs no library. With bf16, factors
+  /// of products are rounded as they are copied to the workspace; all else is float.
+  cpu::ProductRequest products;
+  /// Of partial sums, and of rounded factors: workspace_needed() in workspace.h.
+  Bytes workspace = Bytes{64} << 20;
+};
+
+/// One a stream, and used by one thread. Allocates all it ever needs when it is made, on the device
+/// that is then current.
+class KernelContext : public GpuGrid {
+ public:
+  /// Throws UsageError for an unknown engine, AbsentError without cublasLt, DeviceError.
+  explicit KernelContext(cudaStream_t stream, const KernelSettings& settings = {});
+
+  /// Memory of the device that it holds.
+  Bytes bytes() const { return memory_.size; }
+
+  /// Queues a product.
+  void multiply(const ProductSpans<float, float>& product);
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  struct Memory {
+    std::unique_ptr<std::byte, Free> first;
+    Bytes size = 0;
+  };
+  static Memory allocate(const KernelSettings& settings);
+  KernelContext(cudaStream_t stream, const KernelSettings& settings, Memory memory);
+
+  Memory memory_;
+  bool rounds_;
+  std::optional<Products> products_;  // none: the portable kernel
+};
+
+extern template class KernelSet<KernelContext>;
+
+template <class T>
+  requires std::same_as<T, float>
+using Kernels = KernelSet<KernelContext>;
+
+static_assert(tandem::Kernels<Kernels<float>>);
+
+}  // namespace tandem::cuda

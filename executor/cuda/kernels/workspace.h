@@ -1,0 +1,43 @@
+#pragma once
+// How much memory kernels ask of their grid: for partial sums, and for rounded factors of products.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/model.h"
+#include "core/units.h"
+#include "executor/backend.h"
+#include "executor/cuda/kernels/attention.h"
+#include "executor/cuda/kernels/column_sums.h"
+#include "executor/cuda/kernels/loss.h"
+#include "executor/cuda/kernels/product.h"
+
+namespace tandem::cuda {
+
+/// What kernels of any stage of a model need at most.
+inline Bytes workspace_needed(const ModelSpec& model, std::int32_t microbatch_size,
+                              bool rounds_factors) {
+  const std::int64_t rows = std::int64_t{microbatch_size} * model.sequence;
+  const std::int64_t d = model.width, vocabulary = model.vocabulary;
+  const auto bytes_of = []<class T>(T /*of*/, std::int64_t count) {
+    return count * static_cast<std::int64_t>(sizeof(T));
+  };
+  Bytes most = bytes_of(0.0F, column_sums_workspace({.rows = rows, .width = 4 * d}));
+  most = std::max(most, bytes_of(0.0F, attention_backward_workspace({.batch = microbatch_size,
+                                                                     .sequence = model.sequence,
+                                                                     .heads = model.heads,
+                                                                     .width = d})));
+  most = std::max(most, bytes_of(0.0, rows));  // losses
+  const std::int64_t largest_tensor =
+      std::max({std::max(vocabulary, std::int64_t{model.sequence}) * d, 4 * d * d, rows * d});
+  most = std::max(most, bytes_of(0.0, sum_workspace(largest_tensor)));
+  if (rounds_factors) {
+    for (const std::int64_t columns : {4 * d, vocabulary}) {
+      most = std::max(most, bytes_of(Bf16{}, rounded_factors_workspace(
+                                                 {.rows = rows, .inner = d, .columns = columns})));
+    }
+  }
+  return most;
+}
+
+}  // namespace tandem::cuda

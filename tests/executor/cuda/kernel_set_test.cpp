@@ -1,0 +1,84 @@
+// A whole model over the kernels of a GPU, run on the CPU: what they are given by layers and
+// optimizers, and how much workspace they ask for.
+
+#include "executor/cuda/kernels/kernel_set.h"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "executor/cpu/kernels.h"
+#include "executor/cuda/kernels/workspace.h"
+#include "tests/executor/cuda/machines.h"
+#include "tests/executor/cuda/training_step.h"
+
+namespace tandem::cuda::testing {
+namespace {
+
+/// As a GPU's context, with the portable product.
+class CpuContext : public CpuGrid {
+ public:
+  explicit CpuContext(bool rounds) : CpuGrid(Order::shuffled), rounds_(rounds) {}
+  void multiply(const ProductSpans<float, float>& spans) {
+    if (rounds_) {
+      product(*this, round_factors(*this, spans));
+    } else {
+      product(*this, spans);
+    }
+  }
+
+ private:
+  bool rounds_;
+};
+
+using GpuKernels = KernelSet<CpuContext>;
+static_assert(tandem::Kernels<GpuKernels>);
+
+void expect_trains_alike(const ModelSpec& model, Recompute recompute, bool rounds) {
+  CpuMachine machine(Order::ascending);
+  CpuContext context(rounds);
+  expect_near(train(model, recompute, GpuKernels(context), machine),
+              train(model, recompute, cpu::Kernels<double>(), machine), rounds);
+  const Bytes needed = workspace_needed(model, kMicrobatchSize, rounds);
+  EXPECT_LE(context.most_workspace(), needed);
+  EXPECT_GT(context.most_workspace(), needed - 300);  // what alignment may take
+}
+
+TEST(KernelSet, TrainsATransformer) {
+  const ModelSpec model = tandem::testing::tiny_gpt();
+  expect_trains_alike(model, Recompute::none, false);
+  expect_trains_alike(model, Recompute::selective, false);
+  expect_trains_alike(model, Recompute::none, true);
+}
+
+TEST(KernelSet, TrainsALinearModel) {
+  expect_trains_alike(tandem::testing::tiny_linear(), Recompute::none, false);
+}
+
+TEST(KernelSet, AsksForWorkspaceByTheModel) {
+  ModelSpec model = tandem::testing::tiny_gpt();
+  for (const auto& [vocabulary, sequence, heads] :
+       std::vector<std::array<std::int32_t, 3>>{{300, 6, 2}, {11, 70, 8}, {11, 200, 1}}) {
+    model.vocabulary = vocabulary;
+    model.sequence = sequence;
+    model.heads = heads;
+    expect_trains_alike(model, Recompute::none, false);
+    expect_trains_alike(model, Recompute::none, true);
+  }
+}
+
+TEST(KernelSetDeathTest, AbortsOnTokensThatCannotBe) {
+  CpuContext context(false);
+  const GpuKernels kernels(context);
+  const std::vector<std::int32_t> tokens{-1}, targets{3};
+  std::vector<float> x(3);
+  EXPECT_DEATH(kernels.keep_tokens(tokens, std::span(x).first(1)), "check failed.*values: -1");
+  EXPECT_DEATH(kernels.cross_entropy({.rows = 1, .width = 3}, targets, 1.0, x, nullptr),
+               "check failed.*values: 3 3");
+}
+
+}  // namespace
+}  // namespace tandem::cuda::testing
