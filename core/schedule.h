@@ -72,7 +72,7 @@ struct ScheduleRequest {
   std::uint16_t devices = 1;
   std::int32_t microbatches = 1;
   std::uint16_t chunks = 1;  // stages a device
-  std::int32_t group = 0;    // interleaved: microbatches of a chunk in a row; 0: as many as devices
+  std::int32_t group = 0;    // microbatches in a row: interleaved, of a chunk; gpipe, of all; or 0
   std::int32_t extra_in_flight =
       0;  // beyond the minimum, on the first stage, falling to 0 on the last; only the
           // slope hides latency (facts: 2BW and link latency)

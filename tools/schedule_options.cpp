@@ -57,7 +57,8 @@ void add_schedule_options(Options& options) {
       .value("chunks", "V", "interleaved, looped-bfs: stages on each device (default 2)")
       .value("group", "G",
              "interleaved: microbatches of a chunk in a row (default: the fewest that work, P "
-             "where M is a multiple of it)")
+             "where M is a multiple of it); gpipe: microbatches until the pipeline is drained "
+             "(default: M)")
       .value("extra-in-flight", "N",
              "2bw: microbatches in flight beyond the minimum on the first stage")
       .value("replicas", "A-B-C", "pipedream: replicas of each stage, such as 2-1-1")

@@ -28,8 +28,9 @@ Rows baseline_rows() {
       {.name = "gpipe",
        .summary = "all forwards, then all backwards, flush",
        .source = "GPipe, arXiv 1811.06965",
-       .bubble = "(p-1)(F+B)",
-       .activations = "m",
+       .bubble = "(p-1)(F+B) a group",
+       .activations = "min(m, g)",
+       .options = {"group"},
        .make = make_gpipe},
   };
 }

@@ -1,4 +1,7 @@
-// GPipe (arXiv 1811.06965): all forwards, then all backwards, one update, one weight version.
+// GPipe (arXiv 1811.06965): all forwards, then all backwards, one update, one weight version. In
+// groups, for devices that can't hold a batch: those of a group, drained before the next one.
+
+#include <algorithm>
 
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
@@ -7,11 +10,15 @@ namespace tandem {
 
 Schedule make_gpipe(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule("gpipe", request, linear_placement(request.devices));
+  const std::int32_t m = request.microbatches, group = request.group > 0 ? request.group : m;
   for (const StageId stage : ids(schedule.placement.device)) {
     std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
-    for (std::int32_t i = 0; i < request.microbatches; ++i) order.push_back(forward(stage, i));
-    for (std::int32_t i = 0; i < request.microbatches; ++i) order.push_back(backward(stage, i));
-    order.push_back(update(stage, request.microbatches - 1, request.microbatches));
+    for (std::int32_t first = 0; first < m; first += group) {
+      const std::int32_t end = std::min(first + group, m);
+      for (std::int32_t i = first; i < end; ++i) order.push_back(forward(stage, i));
+      for (std::int32_t i = first; i < end; ++i) order.push_back(backward(stage, i));
+    }
+    order.push_back(update(stage, m - 1, m));
   }
   return schedule;
 }

@@ -102,6 +102,9 @@ TEST(PeakActivations, ReleaseAtTheInputGradientWhatTheWeightGradientDoesNotNeed)
 
 TEST(CountSlots, StashesWhatIsInFlight) {
   EXPECT_THAT(slots_of(pipeline("gpipe", 3, 5), SlotKind::stash), ElementsAre(5, 5, 5));
+  Pipeline grouped = pipeline("gpipe", 3, 5);
+  grouped.request.group = 2;
+  EXPECT_THAT(slots_of(grouped, SlotKind::stash), ElementsAre(2, 2, 2));
   EXPECT_THAT(slots_of(pipeline("1f1b", 4, 8), SlotKind::stash), ElementsAre(4, 3, 2, 1));
   EXPECT_THAT(slots_of(pipeline("1f1b", 4, 2), SlotKind::stash), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(slots_of(pipeline("2bw", 4, 4), SlotKind::stash), ElementsAre(4, 3, 2, 1));

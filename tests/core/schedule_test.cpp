@@ -89,9 +89,10 @@ TEST(Registry, OffersOptionsOnlyWhereTheyMeanSomething) {
   EXPECT_THAT(find_schedule("pipedream").options, ElementsAre("replicas", "vertical-sync"));
   EXPECT_THAT(find_schedule("interleaved").options, ElementsAre("chunks", "group"));
   EXPECT_THAT(find_schedule("looped-bfs").options, ElementsAre("chunks"));
+  EXPECT_THAT(find_schedule("gpipe").options, ElementsAre("group"));
   EXPECT_THAT(find_schedule("chimera").options, ElementsAre("directions"));
   EXPECT_THAT(find_schedule("hanayo").options, ElementsAre("waves"));
-  for (const char* plain : {"model-parallel", "data-parallel", "gpipe", "1f1b", "probe-v"}) {
+  for (const char* plain : {"model-parallel", "data-parallel", "1f1b", "probe-v"}) {
     EXPECT_THAT(find_schedule(plain).options, IsEmpty());
   }
 }

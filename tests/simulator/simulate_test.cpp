@@ -111,6 +111,19 @@ TEST(Simulate, AgreesWithTheClosedFormsOfBubbles) {
   }
 }
 
+TEST(Simulate, GPipeDrainsAfterEachGroup) {
+  for (const int p : {1, 3, 4}) {
+    for (const std::int32_t group : {1, 3, 7, 9}) {
+      Pipeline wanted = pipeline("gpipe", p, 7);
+      wanted.request.group = group;
+      const std::int64_t groups = (7 + group - 1) / group;
+      EXPECT_EQ(simulated(wanted, {.forward = 1, .backward = 2}).makespan.count(),
+                3 * (7 + groups * (p - 1)))
+          << p << " " << group;
+    }
+  }
+}
+
 TEST(Simulate, AgreesWithTheLatencyTermsOfFlushedSchedules) {
   const PlainCosts costs{.forward = 1000, .backward = 2000, .transfer = 7};
   for (const int p : {2, 3, 4, 8}) {
