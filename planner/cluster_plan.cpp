@@ -11,6 +11,8 @@
 #include "core/lower.h"
 #include "planner/batch_work.h"
 #include "planner/partition.h"
+#include "simulator/blocking_transfers.h"
+#include "simulator/cost/iteration_model.h"
 #include "simulator/simulate.h"
 
 namespace tandem {
@@ -58,8 +60,9 @@ std::optional<std::vector<LayerRange>> balanced_cut(
                     .fits = std::move(fits)});
 }
 
-std::vector<LayerRange> cut(const Plan& plan, const Schedule& schedule, const SlotCounts& slots,
-                            const ClusterLayout& layout, const AnalyticAssumptions& assumptions) {
+std::vector<LayerRange> balanced_stages(const Plan& plan, const Schedule& schedule,
+                                        const SlotCounts& slots, const ClusterLayout& layout,
+                                        const AnalyticAssumptions& assumptions) {
   const Placement& placement = schedule.placement;
   const BatchWork work(schedule);
   const ClusterLayers layers(plan, layout, assumptions);
@@ -81,6 +84,12 @@ std::vector<LayerRange> cut(const Plan& plan, const Schedule& schedule, const Sl
   auto found = balanced_cut(plan, placement, work, layers, {});
   TANDEM_CHECK(found.has_value(), placement.parts());
   return std::move(*found);
+}
+
+void check_blocks(const ModelSpec& model, std::size_t parts) {
+  if (static_cast<std::int64_t>(parts) <= model.blocks) return;
+  throw InputError(fmt::format("an even cut into {} stages needs as many blocks: {} has {}", parts,
+                               model.name, model.blocks));
 }
 
 /// Bytes that no device has would leave the range of integers when they are multiplied.
@@ -131,7 +140,7 @@ std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan) {
 }
 
 ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
-                            const AnalyticAssumptions& assumptions) {
+                            const AnalyticAssumptions& assumptions, StageCut cut) {
   TANDEM_CHECK(plan.depth == layout.depth() && plan.width == layout.width(), plan.depth,
                plan.width);
   check_size(plan);
@@ -145,7 +154,12 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
   }
   Program program = lower(schedule);
   SlotCounts slots = count_slots(program);
-  plan.stages = cut(plan, schedule, slots, layout, assumptions);
+  if (cut == StageCut::even) {
+    check_blocks(plan.model, placement.parts());
+    plan.stages = even_stages(plan.model, placement.parts());
+  } else {
+    plan.stages = balanced_stages(plan, schedule, slots, layout, assumptions);
+  }
   StageCosts costs = cluster_costs(plan, schedule.placement, layout, assumptions);
   if (find_schedule(plan.schedule).orders_by_costs) {
     plan.order_costs = order_costs(costs, plan.recompute);
@@ -215,9 +229,12 @@ ChosenShape choose_shape(const ShapeRequest& request, const Cluster& cluster,
       const std::int64_t samples =
           std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size;
       const ClusterLayout layout(cluster, shape.width, shape.depth, request.order, tensor);
-      ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions);
+      ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions, request.cut);
       const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));
-      const double period = simulate(made.program, prices, {}).period_s();
+      const double period =
+          request.blocking_transfers
+              ? simulate(with_blocking_transfers(made.program), prices, {}).period_s()
+              : simulate(made.program, prices, {}).period_s();
       shape.samples_per_s = static_cast<double>(samples) / period;
       shape.fits = made.fits();
       if (best && !better(made, shape.samples_per_s, *best, tried[best_row].samples_per_s))

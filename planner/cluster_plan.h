@@ -2,6 +2,7 @@
 // A model on a cluster, with nothing measured: stages cut by analytic times, the memory of each
 // device, and the shape that is fastest where none is asked for.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,13 +35,20 @@ RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& ass
 /// InputError where it does not come out even.
 std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan);
 
-/// Cuts the model so that the busiest stage computes as little as can be, of the cuts in which each
-/// stage fits its device if there are any, and prices the schedule. A schedule that is ordered by
+/// How a model is cut into stages.
+enum class StageCut : std::uint8_t {
+  balanced,  // the busiest stage computes as little as can be, of the cuts in which each stage fits
+             // its device if there are any
+  even,      // as many blocks in each, as Megatron does
+};
+
+/// Cuts the model and prices the schedule. A schedule that is ordered by
 /// costs is ordered by these. Throws InputError where the schedule can't serve the plan, there are
 /// more stages than layers, or the program would be absurdly large. REQUIRES: plan.depth and width
 /// are the layout's; a registered schedule.
 ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
-                            const AnalyticAssumptions& assumptions);
+                            const AnalyticAssumptions& assumptions,
+                            StageCut cut = StageCut::balanced);
 
 /// What is to be decided: all of `plan` but width, depth, stages and, of a global batch, the
 /// microbatches.
@@ -50,6 +58,8 @@ struct ShapeRequest {
                                                   // microbatches as `plan` says
   std::optional<std::uint16_t> width = {};        // given; else any that divides the devices
   DeviceOrder order = DeviceOrder::replicas_first;
+  StageCut cut = StageCut::balanced;
+  bool blocking_transfers = false;  // devices don't compute while they send or receive
 };
 
 /// How one width did that was tried.

@@ -238,6 +238,8 @@ int run_check(const Arguments& arguments) {
   const bool on_cluster = names_a_cluster(options);
   if (on_cluster == !options.words().empty())
     throw UsageError("tandem check: give a plan, or a --model on a --cluster");
+  if (!on_cluster && options.has("transfers"))
+    throw UsageError("tandem check: --transfers is for a --model on a --cluster");
   return on_cluster ? check_cluster(options) : check_plan(options);
 }
 

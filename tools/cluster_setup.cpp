@@ -32,23 +32,12 @@ constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevi
 constexpr std::int32_t kMicrobatchesADevice = 4;  // by default
 constexpr double kLeastFraction = 0.001;
 
-constexpr const char* kClusterOptions[] = {"model",
-                                           "cluster",
-                                           "gpu",
-                                           "depth",
-                                           "global-batch",
-                                           "sequence",
-                                           "dtype",
-                                           "optimizer",
-                                           "attention",
-                                           "device-order",
-                                           "product-fraction",
-                                           "memory-fraction",
-                                           "link-fraction",
-                                           "tensor",
-                                           "collectives",
-                                           "calibration",
-                                           "zero"};
+constexpr const char* kClusterOptions[] = {"model",           "cluster",       "gpu",
+                                           "depth",           "global-batch",  "sequence",
+                                           "dtype",           "optimizer",     "attention",
+                                           "device-order",    "cut",           "product-fraction",
+                                           "memory-fraction", "link-fraction", "tensor",
+                                           "collectives",     "calibration",   "zero"};
 /// What a calibration says.
 constexpr const char* kCalibrated[] = {"product-fraction", "memory-fraction", "link-fraction"};
 
@@ -254,6 +243,10 @@ const DeviceSpec* named_gpu(const Options& options) {
   return options.has("gpu") ? &gpu_of_name(options.text("gpu")) : nullptr;
 }
 
+bool blocks_transfers(const Options& options) {
+  return options.choice("transfers", {"overlapped", "blocking"}) == "blocking";
+}
+
 void add_cluster_options(Options& options) {
   options
       .value("model", "NAME",
@@ -278,7 +271,14 @@ void add_cluster_options(Options& options) {
       .value("device-order", "KIND",
              "replicas-first|stages-first: what stands on neighbouring devices (default "
              "replicas-first)")
-      .value("product-fraction", "X", "of a device's peak that products achieve (default 0.6)")
+      .value(
+          "cut", "KIND",
+          "on a cluster: stages balanced (default: the busiest computes as little as can be), or "
+          "even: as many blocks in each")
+      .value("transfers", "KIND",
+             "overlapped|blocking: whether devices compute while they send or receive (default "
+             "overlapped)")
+      .value("product-fraction", "X", "of a device's peak that products achieve (default 0.65)")
       .value("memory-fraction", "X", "of its memory's rate (default 0.8)")
       .value("link-fraction", "X", "of a link's rate (default 0.8)")
       .value("collectives", "FILE",
@@ -311,6 +311,8 @@ ClusterSetup make_cluster_setup(const Options& options) {
       options.choice("device-order", {"replicas-first", "stages-first"}) == "stages-first"
           ? DeviceOrder::stages_first
           : DeviceOrder::replicas_first;
+  const StageCut cut =
+      options.choice("cut", {"balanced", "even"}) == "even" ? StageCut::even : StageCut::balanced;
   const bool by_microbatches = options.has("microbatches");
   const auto samples = [&](std::int64_t devices) {
     return options.integer("global-batch", 1, 1'000'000'000,
@@ -322,15 +324,18 @@ ClusterSetup make_cluster_setup(const Options& options) {
       plan.microbatches = microbatches_of(samples(std::int64_t{plan.width} * plan.depth), plan);
     const ClusterLayout layout(cluster, plan.width, plan.depth, order,
                                static_cast<std::size_t>(assumptions.tensor));
-    ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions);
+    ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions, cut);
     return {.cluster = std::move(cluster),
             .assumptions = assumptions,
             .calibration = std::move(calibration),
             .order = order,
+            .cut = cut,
+            .blocking_transfers = blocks_transfers(options),
             .made = std::move(made),
             .tried = {}};
   }
-  ShapeRequest request{.plan = plan, .order = order};
+  ShapeRequest request{
+      .plan = plan, .order = order, .cut = cut, .blocking_transfers = blocks_transfers(options)};
   std::int64_t devices = static_cast<std::int64_t>(cluster.size()) / assumptions.tensor;
   if (options.has("width")) {
     request.width = static_cast<std::uint16_t>(
@@ -343,6 +348,8 @@ ClusterSetup make_cluster_setup(const Options& options) {
           .assumptions = assumptions,
           .calibration = std::move(calibration),
           .order = order,
+          .cut = cut,
+          .blocking_transfers = request.blocking_transfers,
           .made = std::move(chosen.plan),
           .tried = std::move(chosen.tried)};
 }

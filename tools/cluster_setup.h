@@ -19,6 +19,8 @@ namespace tandem::tools {
 void add_cluster_options(Options& options);
 /// --gpu, of the catalogue; null: not given. Throws UsageError.
 const DeviceSpec* named_gpu(const Options& options);
+/// --transfers: whether devices stop computing while they send or receive. Throws UsageError.
+bool blocks_transfers(const Options& options);
 /// Whether a model or a cluster is named.
 bool names_a_cluster(const Options& options);
 
@@ -34,6 +36,8 @@ struct ClusterSetup {
   AnalyticAssumptions assumptions;
   std::optional<CalibrationFile> calibration = {};  // that they are of
   DeviceOrder order = DeviceOrder::replicas_first;
+  StageCut cut = StageCut::balanced;
+  bool blocking_transfers = false;
   ClusterPlan made;
   std::vector<TriedShape> tried;  // where the shape was chosen: the chosen one, then the others
   bool contention = false;        // links are shared through time, for what is assumed

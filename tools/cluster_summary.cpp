@@ -77,6 +77,7 @@ Json ClusterSetup::stated() const {
             {"link_fraction", assumptions.link_fraction},
             {"zero", assumptions.sharded_optimizer ? 1 : 0},
             {"device_order", name(order)},
+            {"cut", cut == StageCut::even ? "even" : "balanced"},
             {"notes", assumption_lines()}};
   if (assumptions.collectives)
     json["collectives"] = Json::parse(collectives_text(*assumptions.collectives));
@@ -130,6 +131,10 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
                         "measured constants, each device with its part of its node's way out"
                       : "transfers of all pipelines at once, and the gradient rings of all stages "
                         "at once, share the links they cross; nothing else does")};
+  if (cut == StageCut::even)
+    lines.emplace_back("as many blocks in each stage, the head with the last");
+  if (blocking_transfers)
+    lines.emplace_back("a device that sends or receives does not compute meanwhile");
   if (assumptions.sharded_optimizer) {
     lines.emplace_back(
         "the optimizer's state shared out over the width: gradients scattered, updated weights "

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/lower.h"
+#include "simulator/blocking_transfers.h"
 #include "simulator/contended.h"
 #include "simulator/cost/cluster_network.h"
 #include "simulator/cost/measured_layers.h"
@@ -309,6 +310,9 @@ std::int64_t batches_of(const Options& options, std::int64_t most) {
 Scenario make_scenario(const Options& options) {
   const bool ideal = options.choice("lanes", {"shared", "ideal"}) == "ideal";
   const TransferLanes lanes = ideal ? TransferLanes::ideal : TransferLanes::shared;
+  const bool blocking = blocks_transfers(options);
+  if (blocking && ideal)
+    refuse(options, "--lanes ideal and --transfers blocking exclude each other");
   const bool on_cluster = names_a_cluster(options);
   if (options.has("contention") && !on_cluster)
     refuse(options, "--contention is for a --model on a --cluster");
@@ -322,8 +326,10 @@ Scenario make_scenario(const Options& options) {
            "--degraded-link and --contention exclude each other: with contention links are the "
            "cluster's, in whose file their rates stand");
   }
+  if (blocking) scenario.program = with_blocking_transfers(scenario.program);
   scenario.costs = perturbed(options, scenario.program, std::move(scenario.costs), scenario.config);
   scenario.assumptions["lanes"] = ideal ? "ideal" : "shared";
+  scenario.assumptions["transfers"] = blocking ? "blocking" : "overlapped";
   scenario.assumptions["contention"] =
       scenario.network ? "max-min fair shares of every link, all pipelines in step"
       : on_cluster     ? "replicas share links; nothing else does"

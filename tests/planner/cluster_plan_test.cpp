@@ -59,6 +59,48 @@ TEST(ClusterPlan, NoOtherCutHasALessBusyStage) {
   }
 }
 
+TEST(ClusterPlan, AnEvenCutHasAsManyBlocksInEachStage) {
+  const Cluster cluster(cluster_of_nodes("p3dn.24xlarge"));
+  const auto cut = [&](std::uint16_t depth, StageCut kind) {
+    const Plan plan = plan_of("gpt2-large", "1f1b", 1, depth, 1, 8);  // 36 blocks
+    return plan_on_cluster(plan, ClusterLayout(cluster, 1, depth, {}), {}, kind);
+  };
+  const ClusterPlan even = cut(4, StageCut::even), balanced = cut(4, StageCut::balanced);
+  EXPECT_EQ(even.plan.stages, (std::vector<LayerRange>{{0, 19}, {19, 37}, {37, 55}, {55, 74}}));
+  EXPECT_NE(balanced.plan.stages, even.plan.stages);
+  EXPECT_GT(busiest(even, cluster, even.plan.stages),
+            busiest(balanced, cluster, balanced.plan.stages));
+  Plan shallow = plan_of("gpt2", "1f1b", 1, 8, 1, 8);
+  shallow.model.blocks = 7;
+  const ClusterLayout layout(cluster, 1, 8, {});
+  EXPECT_TRUE(plan_on_cluster(shallow, layout, {}).fits());
+  try {
+    plan_on_cluster(shallow, layout, {}, StageCut::even);
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "an even cut into 8 stages needs as many blocks: gpt2 has 7");
+  }
+}
+
+TEST(ClusterPlan, TheShapeIsChosenAsItsTransfersAre) {
+  const Cluster cluster(cluster_of_nodes("2xp3.16xlarge"));
+  ShapeRequest request{.plan = plan_of("gpt2-large", "1f1b", 1, 1, 1, 8), .global_batch = 64};
+  const auto rates = [&] {
+    std::vector<double> of_width(17);
+    for (const TriedShape& one : choose_shape(request, cluster, {}).tried)
+      of_width[one.width] = one.samples_per_s;
+    return of_width;
+  };
+  const std::vector<double> overlapped = rates();
+  request.blocking_transfers = true;
+  const std::vector<double> blocking = rates();
+  for (const std::size_t width : {1u, 2u, 4u, 8u}) {
+    EXPECT_GT(blocking[width], 0.0) << width;
+    EXPECT_LT(blocking[width], overlapped[width]) << width;
+  }
+}
+
 TEST(ClusterPlan, MemoryOf2bwIsThatOfThePaper) {
   // 2 |W| / d + d · |A| / d on the first of d stages (arXiv 2006.09503, section 4), with the bytes
   // of gradients and optimizer that the paper leaves out.

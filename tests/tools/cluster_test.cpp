@@ -128,6 +128,44 @@ TEST_F(OnCluster, ContentionIsFollowedThroughTime) {
       2, "error: tandem simulate: --contention is for a --model on a --cluster");
 }
 
+TEST_F(OnCluster, TransfersMayBlock) {
+  const std::string costs =
+      " --schedule 1f1b --devices 4 --microbatches 8 --forward 1ms --backward 2ms --transfer 0.5ms";
+  const Json plain = json_of("simulate --transfers blocking --json" + costs);
+  EXPECT_EQ(plain["assumptions"]["transfers"], "blocking");
+  EXPECT_DOUBLE_EQ(plain["result"]["makespan_s"], 42.5e-3);
+  const Json beside = json_of("simulate --transfers overlapped --json" + costs);
+  EXPECT_EQ(beside["result"], json_of("simulate --json" + costs)["result"]);
+  EXPECT_LT(beside["result"]["makespan_s"], 42.5e-3);
+  expect_error("simulate --transfers blocking --lanes ideal" + costs, 2,
+               "error: tandem simulate: --lanes ideal and --transfers blocking exclude each other");
+
+  const std::string names = kNames + " --width 1 --depth 8 --transfers blocking";
+  for (const char* command : {"simulate ", "check "}) {
+    EXPECT_THAT(tandem(command + names).out,
+                HasSubstr("\n  a device that sends or receives does not compute meanwhile\n"));
+    EXPECT_THAT(tandem(command + kNames).out, Not(HasSubstr("does not compute meanwhile")));
+  }
+  write("plan.json", plan_text());
+  write("profile.json", profile_text());
+  expect_error("check plan.json --transfers blocking", 2,
+               "error: tandem check: --transfers is for a --model on a --cluster");
+}
+
+TEST_F(OnCluster, StagesMayBeEven) {
+  const auto stages = [&](const std::string& more) {
+    const Json json = json_of("simulate --width 1 --depth 4 --json " + kNames + more);
+    EXPECT_EQ(json["assumptions"]["cut"], more.empty() ? "balanced" : "even");
+    return json["config"]["stages"].dump();
+  };
+  EXPECT_EQ(stages(" --cut even"), "[[0,7],[7,13],[13,19],[19,26]]");
+  EXPECT_NE(stages(""), stages(" --cut even"));
+  EXPECT_THAT(tandem("check --width 1 --depth 4 --cut even " + kNames).out,
+              HasSubstr("\n  as many blocks in each stage, the head with the last\n"));
+  expect_error("simulate --schedule 1f1b --devices 2 --microbatches 2 --cut even", 2,
+               "error: tandem simulate: --cut is for a --model on a --cluster");
+}
+
 TEST_F(OnCluster, TakesFilesForNames) {
   write("model.json",
         R"({"version": 1, "name": "mine", "blocks": 2, "width": 64, "heads": 2, "sequence": 32})");
