@@ -24,7 +24,7 @@ struct AnalyticAssumptions {
   AttentionKernel attention = AttentionKernel::plain;
   std::int32_t tensor = 1;         // devices that share each layer: Megatron's split
   bool sharded_optimizer = false;  // its state is shared out over the width (ZeRO-1)
-  double product_fraction = 0.6;   // of the peak, by matrix products
+  double product_fraction = 0.65;  // of the peak, by matrix products
   double memory_fraction = 0.8;    // of the memory's rate
   double link_fraction = 0.8;      // of a link's rate
   std::optional<CollectiveConstants> collectives = {};  // measured: sums by these, not by links
