@@ -3,8 +3,10 @@
 // and a grid for each run. Kernels are compared with the double kernels of executor/cpu, fed with
 // the same numbers as the kernel's type of storage rounds them.
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
@@ -87,8 +89,7 @@ class CpuMachine {
   template <class T>
   CpuMemory<T> poisoned(std::int64_t size) const {
     CpuMemory<T> memory{std::vector<T>(static_cast<std::size_t>(size))};
-    std::memset(static_cast<void*>(memory.values.data()), kPoison,
-                memory.values.size() * sizeof(T));
+    std::ranges::fill(std::as_writable_bytes(memory.out()), static_cast<std::byte>(kPoison));
     return memory;
   }
   template <class T>
