@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/sanitizers.h"
 #include "tests/tools/tandem.h"
 
 namespace tandem::testing {
@@ -43,7 +44,10 @@ TEST_F(Published, MegatronsThroughputsComeOutWithinTenPercent) {
     return flops / (row.tflops * 1e12) - 1;
   };
   for (const Row& row : kRows) {
+    const bool large = row.depth > 2;  // seconds of a plain build
+    if (large && kSanitized) continue;
     EXPECT_LT(std::abs(off(row, "")), 0.10) << row.model << " " << off(row, "");
+    if (large) continue;
     EXPECT_LT(off(row, " --product-fraction 0.5"), -0.10) << row.model;
   }
 }
