@@ -36,37 +36,46 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
-/// One string a column. A tab or control character takes one column, and never reaches a terminal.
-std::vector<std::string> columns_of(std::string_view line) {
-  std::vector<std::string> columns;
-  for (const char c : line) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (is_continuation(c) && !columns.empty()) {
-      columns.back() += c;
-    } else if (byte == '\t') {
-      columns.emplace_back(" ");
-    } else if (byte < 0x20 || byte == 0x7F) {
-      columns.emplace_back("?");
-    } else {
-      columns.emplace_back(1, c);
-    }
+/// Starts a column: what continues a character shares its column, but at the line's beginning.
+bool starts_column(std::string_view line, std::size_t at) {
+  return at == 0 || !is_continuation(line[at]);
+}
+
+std::size_t count_columns(std::string_view line) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < line.size(); ++at) count += starts_column(line, at) ? 1u : 0u;
+  return count;
+}
+
+/// The columns from `first` to before `last`. A tab or control character takes one, and never
+/// reaches a terminal.
+std::string shown_columns(std::string_view line, std::size_t first, std::size_t last) {
+  std::string text;
+  std::size_t begun = 0;
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    begun += starts_column(line, at) ? 1u : 0u;
+    if (begun > last) break;
+    if (begun <= first) continue;
+    const auto byte = static_cast<unsigned char>(line[at]);
+    text += byte == '\t' ? ' ' : byte < 0x20 || byte == 0x7F ? '?' : line[at];
   }
-  return columns;
+  return text;
 }
 
 /// The source line, cut to a window around the culprit where it is long, and the caret below.
 std::string picture(const Complaint& complaint) {
-  const std::vector<std::string> columns = columns_of(complaint.place.source_line);
+  const std::string_view line = complaint.place.source_line;
+  const std::size_t columns = count_columns(line);
   const std::size_t column = complaint.place.column > 0 ? complaint.place.column - 1 : 0;
-  std::size_t first = 0, last = columns.size();
+  std::size_t first = 0, last = columns;
   if (last > kShownColumns) {
     first = column > kShownColumns / 2 ? std::min(column, last) - kShownColumns / 2 : 0;
     last = std::min(last, first + kShownColumns);
   }
   std::string text = "\n";
   if (first > 0) text += "…";
-  for (std::size_t i = first; i < last; ++i) text += columns[i];
-  if (last < columns.size()) text += "…";
+  text += shown_columns(line, first, last);
+  if (last < columns) text += "…";
 
   const std::size_t indent = column - first + (first > 0 ? 1 : 0);
   const std::size_t room = last > column ? last - column : 1;

@@ -11,6 +11,7 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kMostComplaints = 100;
+constexpr std::size_t kLongestShownLine = std::size_t{1} << 14;  // each complaint has a copy
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -24,6 +25,11 @@ std::uint32_t columns(std::string_view text) {
 }
 
 }  // namespace
+
+WordReader::WordReader(std::string_view text, std::string_view file) : text_(text), file_(file) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // spreadsheets write one
+  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
+}
 
 bool WordReader::next_line() {
   if (next_ >= text_.size() || given_up_) return false;
@@ -83,7 +89,7 @@ void WordReader::complain(std::string_view at, std::string message, std::string 
                     .line = line_number_,
                     .column = columns(line_.substr(0, offset)) + 1,
                     .pointer = "",
-                    .source_line = std::string(line_),
+                    .source_line = line_.size() > kLongestShownLine ? "" : std::string(line_),
                     .width = std::max(1U, columns(at))};
   complaints_.push_back({std::move(message), std::move(place), std::move(hint)});
 }

@@ -24,7 +24,8 @@ struct WordPlace {
 /// INVARIANT: words lie within their line, lines within the text, which outlives the reader.
 class WordReader {
  public:
-  WordReader(std::string_view text, std::string_view file) : text_(text), file_(file) {}
+  /// A byte order mark at the beginning is none of the text.
+  WordReader(std::string_view text, std::string_view file);
 
   /// Goes to the next line; false: there is none.
   bool next_line();

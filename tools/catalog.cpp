@@ -152,8 +152,9 @@ int run_catalog(const Arguments& arguments) {
   const std::vector<std::string>& words = options.words();
   if (words[0] == "list" && words.size() == 1) return list(options.has("json"));
   if (words[0] == "show" && words.size() == 2) return show(words[1], options.has("json"));
-  throw UsageError(fmt::format("tandem catalog: expected list, or show NAME, found \"{}\"",
-                               fmt::join(words, " ")));
+  throw UsageError(fmt::format(
+      "tandem catalog: expected list, or show NAME, found \"{}\"{}", fmt::join(words, " "),
+      did_you_mean(words[0] == "list" || words[0] == "show" ? "" : words[0], {"list", "show"})));
 }
 
 }  // namespace tandem::tools

@@ -1,6 +1,7 @@
 #include "tools/sweep_report.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
 
@@ -35,10 +36,25 @@ std::optional<std::size_t> axis_named(const SweepIdentity& sweep, const char* op
   if (name.empty()) return std::nullopt;
   const auto found = std::find(sweep.axes.begin(), sweep.axes.end(), name);
   if (found != sweep.axes.end()) return static_cast<std::size_t>(found - sweep.axes.begin());
+  if (sweep.axes.empty()) {
+    throw UsageError(
+        fmt::format("tandem sweep: --{} {}: no option has several values", option, name));
+  }
   throw UsageError(
       fmt::format("tandem sweep: --{}: expected an option of several values ({}), found "
                   "\"{}\"{}",
                   option, fmt::join(sweep.axes, ", "), name, did_you_mean(name, sweep.axes)));
+}
+
+void check_files_differ(const Options& options) {
+  std::map<std::string, const char*> files;
+  for (const char* name : {"csv", "svg", "json-lines", "resume"}) {
+    if (!options.has(name)) continue;
+    const auto [other, fresh] = files.emplace(options.text(name), name);
+    if (fresh) continue;
+    throw UsageError(fmt::format("tandem sweep: --{} and --{} would both write {}", other->second,
+                                 name, other->first));
+  }
 }
 
 }  // namespace
@@ -70,6 +86,7 @@ SweepReport::SweepReport(const Options& options, const Shard& shard)
   for (const std::string& path : {csv_, svg_}) {
     if (!path.empty()) check_can_write(path);
   }
+  check_files_differ(options);
   if (picture_ && !table_) throw UsageError("tandem sweep: give --picture or --json, not both");
   for (const char* name : {"over", "by"}) {
     if (options.has(name) && !picture_ && svg_.empty())

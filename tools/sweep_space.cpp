@@ -23,7 +23,6 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr std::size_t kMostConfigurations = 1'000'000;
 constexpr std::int64_t kMostOfARange = 100'000;
 
 [[noreturn]] void refuse(const std::string& option, const std::string& why) {

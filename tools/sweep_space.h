@@ -12,6 +12,8 @@
 
 namespace tandem::tools {
 
+inline constexpr std::size_t kMostConfigurations = 1'000'000;  // of a sweep
+
 /// The values of one option in a product: `a,b,c`; or `a,b;c` where they have commas themselves,
 /// cut at semicolons, of which a last one may end the list. `1..4`, `2..8+2` and `1..64*2` stand
 /// for the numbers that they count, each with its unit where there is one: `1ms..8ms*2`. Throws

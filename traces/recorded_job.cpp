@@ -63,6 +63,7 @@ class JobParser {
   }
 
   RecordedJob finish() {
+    if (seen_.empty() && complaints_.empty()) complain(1, "expected lines of `key: value`");
     if (complaints_.empty()) check_world();
     if (!complaints_.empty()) throw InputError(std::move(complaints_));
     return job_;
@@ -115,6 +116,8 @@ class JobParser {
 }  // namespace
 
 RecordedJob parse_recorded_job(std::string_view text, const std::string& name) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   JobParser parser(name);
   for (std::uint32_t number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());

@@ -67,6 +67,13 @@ TEST(Iterations, ReadsVTrainsColumns) {
   EXPECT_EQ(rows[0].time, nanoseconds(727'973'351));
 }
 
+/// As spreadsheets write it.
+TEST(Iterations, AByteOrderMarkIsNoneOfTheNames) {
+  const std::string text = "devices,time_ms\n";
+  EXPECT_EQ(error("\xef\xbb\xbf" + text), error(text));
+  EXPECT_NE(error("\xef\xbb\xbf\xef\xbb\xbf" + text), error(text));  // one is
+}
+
 TEST(Iterations, WrongColumnsAreNamed) {
   EXPECT_THAT(error(""), HasSubstr("no column names"));
   const std::string wrong = error("blocks,hidden,blocks,depht\n");

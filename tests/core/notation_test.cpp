@@ -313,5 +313,22 @@ TEST(Notation, GivesUpAfterAHundredComplaints) {
   }
 }
 
+/// A copy of a line with each complaint about it: of a megabyte of one line that would be too much.
+TEST(Notation, DoesNotShowEndlessLines) {
+  for (const int words : {4'000, 40'000}) {
+    std::string text = "# s devices 1 microbatches 2\n0 |";
+    for (int i = 0; i < words; ++i) text += " x";
+    try {
+      parse_schedule(text);
+      FAIL();
+    } catch (const InputError& thrown) {
+      for (const Complaint& complaint : thrown.complaints()) {
+        EXPECT_EQ(complaint.place.source_line.empty(), words == 40'000);
+        EXPECT_GT(complaint.place.column, 0u);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::testing

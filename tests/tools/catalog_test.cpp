@@ -56,6 +56,9 @@ TEST_F(CatalogCommand, WhatItHasNotIsSaid) {
                "NAME)");
   expect_error("catalog show", 2,
                "error: tandem catalog: expected list, or show NAME, found \"show\"");
+  expect_error("catalog shwo A100", 2,
+               "error: tandem catalog: expected list, or show NAME, found \"shwo A100\"; did you "
+               "mean \"show\"?");
   expect_error("catalog list all", 2,
                "error: tandem catalog: expected list, or show NAME, found \"list all\"");
 }

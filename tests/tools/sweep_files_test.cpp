@@ -95,6 +95,52 @@ TEST_F(SweepFiles, ResumingRefusesWhatIsNotOfThisSweep) {
                "error: tandem sweep: --resume FILE goes on with FILE: --json-lines is not taken");
 }
 
+/// What follows the last newline is cut off, and goes: of a file of something else that is all of
+/// it.
+TEST_F(SweepFiles, ResumingKeepsAFileOfSomethingElse) {
+  for (const char* text : {"my notes", "{", "{\"schema_version\":1,\"command\":\"simulate\""}) {
+    write("notes.txt", text);
+    const Ran ran = tandem(kPlain + " --resume notes.txt");
+    const bool beginning = std::string(text) == "{";
+    EXPECT_EQ(ran.code, beginning ? 0 : 3) << text;
+    if (beginning) continue;
+    EXPECT_THAT(ran.err, StartsWith("notes.txt:1:1: error: not a line of a sweep, and no "
+                                    "beginning of one"));
+    EXPECT_EQ(read("notes.txt"), text);
+  }
+}
+
+TEST_F(SweepFiles, LinesOfAbsurdNumbersAreRefused) {
+  const std::string all = whole();
+  const auto refused = [&](const std::string& part, const std::string& instead,
+                           const std::string& why) {
+    write("bad.jsonl", with(all, part, instead));
+    for (const std::string& line :
+         {std::string("sweep merge bad.jsonl"), kPlain + " --resume bad.jsonl"}) {
+      const Ran ran = tandem(line);
+      EXPECT_EQ(ran.code, 3) << line;
+      EXPECT_THAT(ran.err, StartsWith("bad.jsonl:1:1: error: " + why)) << line;
+    }
+  };
+  const std::string size = "\"configurations\":8";
+  refused(size, "\"configurations\":100000000000000",
+          "a sweep of 100000000000000 configurations: 1000000 at most");
+  refused(size, "\"configurations\":-8", "configurations: expected a whole number");
+  refused(size, "\"configurations\":8.5", "configurations: expected a whole number");
+  refused("\"index\":0", "\"index\":0.5", "index: expected a whole number");
+  refused("\"schema_version\":1", "\"schema_version\":2",
+          "of schema version 2: this tandem reads 1");
+  refused("\"index\":0", "\"indez\":0", "not a line of a sweep: key 'index' not found");
+}
+
+TEST_F(SweepFiles, TwoOptionsDoNotWriteOneFile) {
+  expect_error(kPlain + " --csv a --json-lines a", 2,
+               "error: tandem sweep: --csv and --json-lines would both write a");
+  expect_error(kPlain + " --resume a --svg a", 2,
+               "error: tandem sweep: --svg and --resume would both write a");
+  EXPECT_EQ(tandem(kPlain + " --csv a --json-lines b").code, 0);
+}
+
 TEST_F(SweepFiles, AnInputFileOfOtherContentIsAnotherSweep) {
   const std::string model =
       R"({"version": 1, "name": "m", "blocks": 2, "width": 64, "heads": 2, "sequence": 32})";

@@ -211,6 +211,10 @@ TEST_F(Sweep, PicturesShowTheFrontierAndTheLines) {
   expect_error(line + "--svg x.svg --over forward", 2,
                "error: tandem sweep: --over: expected an option of several values (schedule, "
                "devices, microbatches), found \"forward\"");
+  expect_error(
+      "sweep --schedule 1f1b --devices 2 --microbatches 4 --forward 1ms --backward 2ms "
+      "--picture --by devices",
+      2, "error: tandem sweep: --by devices: no option has several values");
   expect_error(line + "--over devices", 2, "error: tandem sweep: --over is for --picture or --svg");
 }
 

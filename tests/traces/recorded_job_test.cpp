@@ -34,6 +34,10 @@ TEST(RecordedJob, IsReadLineByLine) {
 TEST(RecordedJob, IsRefusedWhereItIsWrong) {
   EXPECT_EQ(error("dp_size: 2\npp_sice: 4"),
             "m.yaml:2:1: error: unknown key \"pp_sice\"; did you mean \"pp_size\"?");
+  EXPECT_EQ(error(""), "m.yaml:1:1: error: expected lines of `key: value`");
+  EXPECT_EQ(error("# pp_size: 4\n"), "m.yaml:1:1: error: expected lines of `key: value`");
+  EXPECT_EQ(error("\xef\xbb\xbfpp_sise: 4"),
+            "m.yaml:1:1: error: unknown key \"pp_sise\"; did you mean \"pp_size\"?");
   EXPECT_EQ(error("pp_size 4"), "m.yaml:1:1: error: expected `key: value`");
   EXPECT_EQ(error("pp_size: 4\npp_size: 4"), "m.yaml:2:1: error: pp_size is there twice");
   EXPECT_EQ(error("dp_size: 2\npp_size: 4\nworld_size: 16\ntp_size: 4"),
