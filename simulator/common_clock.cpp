@@ -86,6 +86,11 @@ class Meetings {
     for (const std::vector<SeenOp>& ops : seen) ready_.push_back(ready_times(ops));
   }
 
+  /// When both had done what came before, on the common clock.
+  Duration ready_of(const End& sent, const End& received) const {
+    return std::max(own_ready(sent), own_ready(received));
+  }
+
   Duration start_of(const End& sent, const End& received) const {
     constexpr Duration kSame = std::chrono::microseconds(1);  // as rounded in files
     const Duration by_sender = own_start(sent), by_receiver = own_start(received);
@@ -128,8 +133,11 @@ void align_clocks(SeenOps& seen, std::size_t instructions, bool blocking) {
   const std::vector<Ends> pairs = pair_ends(seen, instructions);
   const std::vector<Duration> offsets = offsets_of(seen, pairs);
   const Meetings meetings(seen, offsets, blocking);
-  std::vector<Duration> starts;
-  for (const auto& [sent, received] : pairs) starts.push_back(meetings.start_of(sent, received));
+  std::vector<Duration> starts, ready;
+  for (const auto& [sent, received] : pairs) {
+    starts.push_back(meetings.start_of(sent, received));
+    ready.push_back(meetings.ready_of(sent, received));
+  }
   for (std::size_t device = 0; device < seen.size(); ++device) {
     for (SeenOp& op : seen[device]) {
       op.end -= offsets[device];
@@ -140,6 +148,7 @@ void align_clocks(SeenOps& seen, std::size_t instructions, bool blocking) {
     for (const End& end : {pairs[i].first, pairs[i].second}) {
       SeenOp& op = seen[end.device][end.place];
       op.start = std::min(starts[i], op.end);
+      op.ready = std::min(ready[i], op.start);
     }
   }
 }

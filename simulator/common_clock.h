@@ -14,6 +14,8 @@ struct SeenOp {
   std::uint32_t instruction = 0;
   bool transfer = false, receives = false;
   Duration start{}, end{};
+  Duration ready{};  // of a transfer, when what both devices did before it had ended; by
+                     // align_clocks(), where `blocking`
 };
 
 /// Whether transfers of a device, `next` ending after `last`, were begun as one.

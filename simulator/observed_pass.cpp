@@ -326,8 +326,9 @@ class Observer {
                  ObservedPass& observed) const {
     std::optional<Duration> before;  // the end of what the device did last
     for (const SeenOp& op : ops) {
-      const bool paused = pauses && !op.transfer && before && *before < op.start;
-      const Duration begun = paused ? *before : op.start;
+      Duration begun = op.start;
+      if (pauses && op.transfer) begun = op.ready;
+      if (pauses && !op.transfer && before) begun = std::min(*before, begun);
       before = op.end;
       if (op.transfer && !op.receives) continue;
       const Number number = place[op.instruction];

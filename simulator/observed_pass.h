@@ -23,8 +23,9 @@ std::string_view name(RecordedTransfers transfers);
 
 struct ReplayModel {
   RecordedTransfers transfers = RecordedTransfers::blocking;
-  /// With blocking transfers a device computes again as soon as it can: what passes before it does,
-  /// by its own clock, is its host's, and belongs to the op that follows.
+  /// With blocking transfers a device goes on as soon as it can: what passes before it does, by its
+  /// own clock, is its host's, and belongs to the op that follows; to a transfer what passes once
+  /// both its devices could.
   bool pauses = true;
 };
 

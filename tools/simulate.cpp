@@ -69,6 +69,10 @@ int run_simulate(const Arguments& arguments) {
   if (names_several_schedules(options)) return compare_schedules(options, request.batches);
   if (options.has("trace")) check_can_write(options.text("trace"));
   if (options.has("report")) check_can_report(options.text("report"));
+  if (options.has("trace") && options.text("trace") == options.text("report")) {
+    throw UsageError("tandem simulate: --trace and --report would both write " +
+                     options.text("trace"));
+  }
   request.record = options.has("picture") || options.has("trace") || options.has("report");
   const std::optional<UncertaintyRequest> uncertainty = uncertainty_of(options);
   Scenario scenario = make_scenario(options);

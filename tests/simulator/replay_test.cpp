@@ -215,6 +215,18 @@ TEST_P(MegatronReplay, IsExact) {
   EXPECT_LT(expected_usual, replay.steps().front().measured);
 }
 
+/// Before computation and before transfers, of which only the rank that comes later holds up both.
+TEST_P(MegatronReplay, CountsWhatHostsPause) {
+  const auto pauses = [](std::size_t stage, std::size_t done) {
+    return Duration(static_cast<std::int64_t>(split_mix(stage * 1000 + done + 1) % 5'000'000));
+  };
+  MegatronPipeline pipeline(GetParam().stages, GetParam().microbatches, costs(0, 0), pauses);
+  const RecordedPass pass = pipeline.run();
+  EXPECT_GT(phase_of(pass), phase(costs(0, 0)));
+  EXPECT_EQ(replayed(pass), phase_of(pass));
+  EXPECT_LT(Replay(recording_of({pass}), {}, false).steps().front().replayed, phase_of(pass));
+}
+
 /// Of a transfer that begins by one rank's clock and ends by another's it is told which rank came
 /// later.
 TEST_P(MegatronReplay, NeedsNoCommonClock) {

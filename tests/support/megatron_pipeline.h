@@ -25,8 +25,10 @@ using MegatronCosts = std::function<Duration(OpKind, std::size_t stage, std::int
 
 class MegatronPipeline {
  public:
-  MegatronPipeline(std::size_t stages, std::int64_t microbatches, MegatronCosts costs)
-      : stages_(stages), costs_(std::move(costs)), devices_(stages) {
+  /// `pauses`: of a device's host before what it does next, by how much it has done; none: none.
+  MegatronPipeline(std::size_t stages, std::int64_t microbatches, MegatronCosts costs,
+                   std::function<Duration(std::size_t stage, std::size_t done)> pauses = {})
+      : stages_(stages), costs_(std::move(costs)), pauses_(std::move(pauses)), devices_(stages) {
     for (std::size_t stage = 0; stage < stages; ++stage) plan(stage, microbatches);
   }
 
@@ -60,7 +62,7 @@ class MegatronPipeline {
   using Group = std::vector<Part>;  // begun together
   struct Device {
     std::vector<Group> plan;
-    std::size_t next = 0;
+    std::size_t next = 0, paused = 0;  // of its plan: to be done, and the host's pauses before
     Duration now{};
   };
   using Transfer = std::tuple<OpKind, std::size_t, std::int64_t>;
@@ -121,6 +123,10 @@ class MegatronPipeline {
     Device& device = devices_[stage];
     if (device.next == device.plan.size()) return false;
     const Group& group = device.plan[device.next];
+    if (device.paused == device.next && pauses_) {
+      device.now += pauses_(stage, device.next);
+      ++device.paused;
+    }
     if (!is_transfer(group.front().kind)) {
       const Part& part = group.front();
       const Duration end = device.now + costs_(part.kind, stage, part.microbatch);
@@ -161,6 +167,7 @@ class MegatronPipeline {
 
   std::size_t stages_;
   MegatronCosts costs_;
+  std::function<Duration(std::size_t, std::size_t)> pauses_;
   std::vector<Device> devices_;
   std::map<Transfer, Ends> ends_;
   std::vector<Duration> ahead_;

@@ -161,6 +161,8 @@ TEST_F(ReportFile, IsRefusedBeforeTheWork) {
   expect_error(kRun + " --report r.pdf", 2,
                "error: tandem simulate: --report: expected a name that ends in .html or .svg, "
                "found \"r.pdf\"");
+  expect_error(kRun + " --report r.html --trace r.html", 2,
+               "error: tandem simulate: --trace and --report would both write r.html");
   expect_error(kRun + " --report no/r.html", 1,
                "error: no/r.html: cannot write: No such file or directory");
   expect_error(with(kRun, "2bw", "2bw,gpipe") + " --report r.html", 2,
