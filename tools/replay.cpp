@@ -22,7 +22,9 @@
 #include "tools/machine.h"
 #include "tools/options.h"
 #include "tools/output_file.h"
+#include "tools/replay_page.h"
 #include "tools/replay_report.h"
+#include "tools/report.h"
 #include "traces/chrome_trace.h"
 #include "traces/pytorch_pipeline.h"
 #include "traces/recorded_job.h"
@@ -144,7 +146,10 @@ void add_options(Options& options) {
       .value("trace", "FILE",
              "write a step, measured, replayed and as it could have been, as a "
              "Chrome trace")
-      .value("step", "N", "the step that --trace writes (default: the first)");
+      .value("report", "FILE",
+             "write a step, measured, replayed and as it could have been, as a page (.html); as "
+             "a picture (.svg) as it was measured")
+      .value("step", "N", "the step that --trace and --report write (default: the first)");
 }
 
 }  // namespace
@@ -156,8 +161,13 @@ int run_replay(const Arguments& arguments) {
                   "PyTorch's profiler, one for each rank of a pipeline.");
   add_options(options);
   options.parse(arguments);
-  if (options.has("step") && !options.has("trace")) {
-    throw UsageError("tandem replay: --step is that of --trace, which is missing");
+  if (options.has("step") && !options.has("trace") && !options.has("report")) {
+    throw UsageError("tandem replay: --step is that of --trace or --report, which are missing");
+  }
+  if (options.has("report")) check_can_report(options.text("report"), "replay");
+  if (options.has("trace") && options.text("trace") == options.text("report")) {
+    throw UsageError("tandem replay: --trace and --report would both write " +
+                     options.text("trace"));
   }
   if (options.has("trace")) check_can_write(options.text("trace"));
   const std::optional<RecordedTransfers> transfers = transfers_of(options);
@@ -174,6 +184,9 @@ int run_replay(const Arguments& arguments) {
   const Replay plain(recording, transfers, false);
   const ReplayReport report = make_replay_report(replay, plain, recording, without, asked);
   if (options.has("trace")) write_trace(options.text("trace"), replay, report, traced);
+  if (options.has("report")) {
+    write_replay_page(options.text("report"), arguments, replay, report, traced);
+  }
   if (options.has("json")) {
     print_result("replay",
                  {{"timeline", files.size() > 1 ? Json(files) : Json(files[0])},

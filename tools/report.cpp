@@ -25,12 +25,6 @@ namespace {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
 
-std::string command_line(const Arguments& arguments) {
-  std::string line = "tandem simulate";
-  for (const std::string& word : arguments) line += " " + shell_word(word);
-  return line;
-}
-
 std::optional<ChartMemory> chart_memory(const Scenario& scenario, const Timeline& timeline) {
   if (!scenario.memory) return std::nullopt;
   ChartMemory memory{.peak = *scenario.memory, .activations = {}, .capacity = scenario.capacity};
@@ -173,12 +167,18 @@ void add_what_ifs(WhatIfs& what_ifs, const std::stop_token& stop, Report& report
 
 }  // namespace
 
-void check_can_report(const std::string& path) {
+std::string command_line(std::string_view command, const Arguments& arguments) {
+  std::string line = fmt::format("tandem {}", command);
+  for (const std::string& word : arguments) line += " " + shell_word(word);
+  return line;
+}
+
+void check_can_report(const std::string& path, std::string_view command) {
   const std::string ending = std::filesystem::path(path).extension();
   if (ending != ".html" && ending != ".svg") {
-    throw UsageError(fmt::format(
-        "tandem simulate: --report: expected a name that ends in .html or .svg, found \"{}\"",
-        path));
+    throw UsageError(
+        fmt::format("tandem {}: --report: expected a name that ends in .html or .svg, found \"{}\"",
+                    command, path));
   }
   check_can_write(path);
 }
@@ -189,7 +189,7 @@ void write_report(const Options& options, const Arguments& arguments, const Scen
   const InterruptGuard interrupt;
   Report report{.title = title_of(scenario),
                 .summary = scenario.use ? scenario.use->summary : std::string(),
-                .command = command_line(arguments),
+                .command = command_line("simulate", arguments),
                 .tool = tool_name(),
                 .assumptions = assumptions_of(scenario, result),
                 .frames = {},

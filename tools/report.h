@@ -3,6 +3,7 @@
 // with.
 
 #include <string>
+#include <string_view>
 
 #include "tools/command.h"
 #include "tools/scenario.h"
@@ -10,8 +11,11 @@
 namespace tandem::tools {
 
 /// Throws UsageError unless the file's name ends in .html or .svg, DeviceError when it can't be
-/// written; changes nothing.
-void check_can_report(const std::string& path);
+/// written; changes nothing. `command` is whose --report it is.
+void check_can_report(const std::string& path, std::string_view command = "simulate");
+
+/// A command as it was given.
+std::string command_line(std::string_view command, const Arguments& arguments);
 
 /// Writes --report FILE. A page also holds what-ifs: the same run with other times of transfers,
 /// and, where names say what is run, other microbatches or samples a batch and other schedules;

@@ -156,9 +156,37 @@ TEST_F(ReplayCommand, WritesAStepAsATrace) {
   EXPECT_EQ(compared["matched"], 12);  // 8 computations, 4 transfers
   EXPECT_EQ(compared["makespan"]["error_percent"], 0.0);
   expect_error("replay t.json --step 4", 2,
-               "error: tandem replay: --step is that of --trace, which is missing");
+               "error: tandem replay: --step is that of --trace or --report, which are missing");
   expect_error("replay t.json --trace out.json --step 9", 3,
                "error: --step 9: the timeline has no such step");
+}
+
+TEST_F(ReplayCommand, ShowsAStepOnAPage) {
+  ASSERT_EQ(tandem("replay t.json --report page.html --step 4 --without stage:1").code, 0);
+  const std::string page = read("page.html");
+  constexpr std::string_view kOpen = R"(<script type="application/json" id="data">)";
+  const std::size_t first = page.find(kOpen) + kOpen.size();
+  const Json data = Json::parse(page.substr(first, page.find("</script>", first) - first));
+  EXPECT_EQ(data["title"], "step 4, replica 0");
+  EXPECT_THAT(data["command"],
+              "tandem replay t.json --report page.html --step 4 --without stage:1");
+  ASSERT_EQ(data["frames"].size(), 5u);
+  EXPECT_EQ(data["what_if"][0]["frames"], Json::array({0, 1, 2, 3, 4}));
+  EXPECT_EQ(data["frames"][4]["label"], "without stage:1");
+  for (const Json& frame : data["frames"]) {
+    const bool measured = frame["label"] == "measured";
+    EXPECT_EQ(frame["boxes"]["type"].size(), measured ? 12u : 14u);  // and updates
+    EXPECT_EQ(frame["boxes"]["critical"].empty(), measured);
+    EXPECT_EQ(frame["table"]["rows"].size(), 2u);
+  }
+  EXPECT_EQ(data["frames"][0]["facts"][0]["number"], 0.093);
+  EXPECT_EQ(tandem("replay t.json --report picture.svg").code, 0);
+  EXPECT_THAT(read("picture.svg"), StartsWith("<svg "));
+  expect_error("replay t.json --report r.pdf", 2,
+               "error: tandem replay: --report: expected a name that ends in .html or .svg, found "
+               "\"r.pdf\"");
+  expect_error("replay t.json --report r.html --trace r.html", 2,
+               "error: tandem replay: --trace and --report would both write r.html");
 }
 
 TEST_F(ReplayCommand, RefusesWhatItCannotDo) {
