@@ -227,7 +227,8 @@ concept Backend =
       b.follow(stream, fence);
       /// Calls when what the stream was given so far has ended. Calls are made in the order given.
       b.when_done(stream, call);
-      /// When the stream comes there; the time is known in what when_done() calls.
+      /// When the stream comes there; the time is known in what when_done() calls later, also on a
+      /// stream that follows a fence raised later.
       { b.mark(stream) } -> std::same_as<typename B::Mark>;
       { mark.time() } -> std::same_as<std::chrono::steady_clock::time_point>;
       B::Mark::at(time);

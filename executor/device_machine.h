@@ -197,12 +197,13 @@ class DeviceMachine {
   /// rate would have brought it.
   void deliver(InstructionId id, const Arrival& arrival, const Mark& start, Bytes bytes,
                Stream& stream) {
+    const Mark sent = backend_.mark(stream);  // known to whoever follows the fence
     backend_.raise(stream, arrival.into.fence(arrival.use));
     const auto land = [this, arrival](const Mark& begin, const Mark& end) {
       arrival.into.land(arrival.use, begin, end);
       world_.ring(world_.device_of(pipeline_, arrival.device));
     };
-    if (world_.courier == nullptr) return land(start, backend_.mark(stream));
+    if (world_.courier == nullptr) return land(start, sent);
     Duration& lane_end = lane_end_[program_.lanes(program_[id]).front()];
     const Duration leaves = std::max<Duration>(start.time() - world_.start, lane_end);
     lane_end = std::max(log_.now(), lane_end) + world_.courier->time_of(bytes);

@@ -3,9 +3,7 @@
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "core/error.h"
+#include "core/check.h"
 #include "executor/cpu/backend.h"
 #include "executor/training_run.h"
 
@@ -42,8 +40,8 @@ template TrainingReport<double> train_on_cpu(const Program&, const TrainingSetup
 
 std::unique_ptr<Trainer> make_trainer(std::string_view backend) {
   if (backend == "cpu") return std::make_unique<CpuTrainer>();
-  throw AbsentError(
-      fmt::format("backend {}: this version has no code for it; use --backend cpu", backend));
+  TANDEM_CHECK(backend == "cuda", backend);
+  return make_cuda_trainer();
 }
 
 }  // namespace tandem

@@ -89,7 +89,13 @@ class Trainer {
                                       const TrainingSetup<float>& setup) = 0;
 };
 
-/// "cpu". Throws AbsentError for "cuda", which this version has no code for.
+/// "cpu" or "cuda". Throws AbsentError for "cuda" where there is no GPU, or no code for one.
 std::unique_ptr<Trainer> make_trainer(std::string_view backend);
+
+// In executor/cuda/, or in cuda_absent.cpp where the build found no CUDA.
+/// Why nothing can be trained on GPUs; empty: it can.
+std::string why_no_cuda();
+/// Throws AbsentError where nothing can be trained on GPUs.
+std::unique_ptr<Trainer> make_cuda_trainer();
 
 }  // namespace tandem

@@ -32,6 +32,9 @@ class Progress {
     ended_.fetch_add(1, std::memory_order_release);
   }
 
+  /// Some work that was launched before has run.
+  void get_on() { ended_.fetch_add(1, std::memory_order_release); }
+
   bool working() const { return since_.load(std::memory_order_acquire) != kIdle; }
   Duration since() const { return Duration(since_.load(std::memory_order_acquire)); }
   Duration longest() const { return Duration(longest_.load(std::memory_order_relaxed)); }

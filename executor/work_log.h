@@ -48,9 +48,9 @@ class WorkLog {
 
   /// Of work on the stream that began and ended at these marks, once that is known.
   void note(Instance instance, const Mark& start, const Mark& end, Stream& stream) {
-    if (!keeps_) return;
     backend_.when_done(stream, [this, instance, start, end] {
-      add(instance, start.time() - start_, end.time() - start_);
+      progress_.get_on();
+      if (keeps_) add(instance, start.time() - start_, end.time() - start_);
     });
   }
 
@@ -59,11 +59,12 @@ class WorkLog {
   /// lane that comes after. `lane_end`: of the one before.
   void note_transfer(Instance instance, const Mark& start, const Mark& end, bool waited,
                      Duration& lane_end, Stream& stream) {
+    if (!keeps_) return;
     const Mark here = backend_.mark(stream);
     backend_.when_done(stream, [this, instance, start, end, here, waited, &lane_end] {
       const Duration begin = std::max<Duration>(start.time() - start_, lane_end);
       lane_end = std::max<Duration>(begin, (waited ? here : end).time() - start_);
-      if (keeps_) add(instance, begin, lane_end);
+      add(instance, begin, lane_end);
     });
   }
 

@@ -279,7 +279,7 @@ void add_options(Options& options) {
       .value("data", "FILE",
              "text to train on, as bytes, or token file (.bin; default: the shipped text)")
       .value("backend", "NAME", "cpu|cuda (default cpu)")
-      .value("transport", "NAME", "threads (default)")
+      .value("transport", "NAME", "threads (cpu), peer (cuda)")
       .value("watchdog", "TIME", "end a run in which no device gets on for this long (default 30s)")
       .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite")
       .value("link-rate", "RATE",
@@ -304,6 +304,18 @@ void check_trainable(const Plan& plan) {
     throw InputError(
         fmt::format("schedule {} is simulated but not trained in this version", plan.schedule));
   }
+}
+
+/// Throws UsageError for what a backend does not do.
+void check_backend(const Options& options) {
+  const bool on_gpus = options.choice("backend", {"cpu", "cuda"}) == "cuda";
+  const auto transport = options.choice("transport", {"threads", "tcp", "mpi", "peer", "nccl"});
+  if (transport != "threads" && transport != "peer")
+    throw UsageError(fmt::format("tandem train: --transport {} is not in this version", transport));
+  if (options.has("transport") && on_gpus != (transport == "peer"))
+    throw UsageError("tandem train: --transport threads is for --backend cpu, peer for cuda");
+  if (on_gpus && options.has("verify"))
+    throw UsageError("tandem train: --verify compares bits, and a GPU rounds otherwise");
 }
 
 /// What --clip and --on-nan say.
@@ -401,11 +413,7 @@ int run_train(const Arguments& arguments) {
                   "Trains the plan's model for real, by the program that was simulated.");
   add_options(options);
   options.parse(arguments);
-  const std::string transport =
-      options.choice("transport", {"threads", "tcp", "mpi", "peer", "nccl"});
-  if (transport != "threads") {
-    throw UsageError(fmt::format("tandem train: --transport {} is not in this version", transport));
-  }
+  check_backend(options);
   if (options.has("reference") && (options.has("verify") || options.has("trace"))) {
     throw UsageError("tandem train: --reference is serial: it has no trace, and nothing to verify");
   }

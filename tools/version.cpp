@@ -7,6 +7,7 @@
 
 #include "executor/cpu/onednn.h"
 #include "executor/cpu/products.h"
+#include "executor/train.h"
 #include "tandem_build_info.h"
 #include "tools/command.h"
 #include "tools/json_output.h"
@@ -52,7 +53,8 @@ int run_doctor(const Arguments& arguments) {
                   {"cpu_kernels_reason", products.reason},
                   {"onednn", onednn.empty() ? "no" : onednn},
                   {"bf16_products", no_bf16.empty() ? "yes" : no_bf16},
-                  {"backends", {"cpu"}},
+                  {"backends", why_no_cuda().empty() ? Json{"cpu", "cuda"} : Json{"cpu"}},
+                  {"backend_cuda", why_no_cuda().empty() ? "yes" : why_no_cuda()},
                   {"transports", {"threads"}}});
     return 0;
   }
@@ -60,7 +62,9 @@ int run_doctor(const Arguments& arguments) {
   fmt::print("  built with   {}, {}, sanitizers: {}\n", build_info::kCompiler,
              build_info::kBuildType, build_info::kSanitizers);
   fmt::print("  cores        {}\n", cores);
-  fmt::print("  backends     cpu; cuda is not in this version\n");
+  const std::string no_cuda = why_no_cuda();
+  fmt::print("  backends     cpu{}\n",
+             no_cuda.empty() ? ", cuda" : fmt::format("; cuda: {}", no_cuda));
   fmt::print("  products     {} ({})\n", cpu::describe(products.engine), products.reason);
   fmt::print("  oneDNN       {}; bf16 products: {}\n", onednn.empty() ? "no" : onednn,
              no_bf16.empty() ? "yes" : no_bf16);

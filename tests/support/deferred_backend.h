@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/check.h"
 #include "executor/arena.h"
 #include "executor/backend.h"
 #include "executor/cpu/backend.h"
@@ -67,6 +68,26 @@ class DeferredEvent {
   StreamClock clock_;
 };
 
+/// A moment that is not known before its stream has been there.
+class DeferredMark {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  static DeferredMark at(Time time) {
+    DeferredMark mark;
+    mark.passed_->store(time.time_since_epoch().count());
+    return mark;
+  }
+  Time time() const {
+    const auto ticks = passed_->load();
+    TANDEM_CHECK(ticks != 0);
+    return Time(Time::duration(ticks));
+  }
+  void pass() const { passed_->store(std::chrono::steady_clock::now().time_since_epoch().count()); }
+
+ private:
+  std::shared_ptr<std::atomic<Time::rep>> passed_ = std::make_shared<std::atomic<Time::rep>>(0);
+};
+
 template <class T>
 class DeferredKernels;
 
@@ -78,7 +99,7 @@ class DeferredBackend {
   using Buffer = typename Arena<T>::Buffer;
   using Event = DeferredEvent;
   using Fence = DeferredEvent;
-  using Mark = cpu::Mark;
+  using Mark = DeferredMark;
   class Stream {
    private:
     friend class DeferredBackend;
@@ -175,7 +196,11 @@ class DeferredBackend {
     for (const Stream& stream : streams_) numbers.push_back(stream.number);
     world_.order.finish(numbers);
   }
-  Mark mark(Stream&) const { return Mark::at(std::chrono::steady_clock::now()); }
+  Mark mark(Stream& stream) {
+    Mark mark;
+    queue(stream, {}, [mark] { mark.pass(); });
+    return mark;
+  }
   bool slept() { return false; }
 
   /// As lazy as it may be: nothing runs while few enough are left.

@@ -108,10 +108,14 @@ TEST_F(OptionsOfCommands, OptionsOfTheContractAreNotUnknown) {
         "train plan.json --" + option, 2,
         "error: tandem train: --" + option.substr(0, option.find(' ')) + " is not in this version");
   }
-  for (const std::string transport : {"tcp", "mpi", "peer", "nccl"}) {
+  for (const std::string transport : {"tcp", "mpi", "nccl"}) {
     expect_error("train plan.json --transport " + transport, 2,
                  "error: tandem train: --transport " + transport + " is not in this version");
   }
+  expect_error("train plan.json --transport peer", 2,
+               "error: tandem train: --transport threads is for --backend cpu, peer for cuda");
+  expect_error("train plan.json --backend cuda --verify", 2,
+               "error: tandem train: --verify compares bits, and a GPU rounds otherwise");
   expect_error("train plan.json --transport http", 2,
                "error: tandem train: --transport: expected threads|tcp|mpi|peer|nccl, found "
                "\"http\"");
@@ -120,7 +124,11 @@ TEST_F(OptionsOfCommands, OptionsOfTheContractAreNotUnknown) {
 TEST_F(OptionsOfCommands, ABackendThatIsAbsentIsTheEnvironment) {
   write_plan();
   write("model.json", kModel);
-  EXPECT_EQ(tandem("train plan.json --steps 1 --backend cuda").code, 5);
+  if (json_of("doctor --json")["result"]["backend_cuda"] != "yes") {
+    const Ran ran = tandem("train plan.json --steps 1 --backend cuda");
+    EXPECT_EQ(ran.code, 5);
+    EXPECT_THAT(ran.err, HasSubstr("error: backend cuda: "));
+  }
   expect_error("profile --model model.json --output p.json --backend cuda", 5,
                "error: backend cuda is not in this version");
 }

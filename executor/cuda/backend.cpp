@@ -1,0 +1,189 @@
+#include "executor/cuda/backend.h"
+
+#include <algorithm>
+#include <bit>
+#include <thread>
+
+namespace tandem::cuda {
+namespace {
+
+/// How long a thread that waits for its GPU sleeps between two looks.
+constexpr auto kLook = std::chrono::microseconds(20);
+/// Float tells a second to 0.1 us.
+constexpr float kRebaseMs = 1000.0F;
+
+constexpr std::size_t kFewestPinned = 64;
+
+}  // namespace
+
+EventClock::EventClock() : event_(std::make_shared<OwnedEvent>(make_event(cudaEventDefault))) {
+  check(cudaEventRecord(event_->get(), nullptr), "cudaEventRecord");
+  check(cudaEventSynchronize(event_->get()), "cudaEventSynchronize");
+  time_ = std::chrono::steady_clock::now();
+}
+
+std::chrono::steady_clock::time_point EventClock::time_of(
+    const std::shared_ptr<OwnedEvent>& event) {
+  const std::lock_guard lock(mutex_);
+  float ms = 0.0F;
+  check(cudaEventElapsedTime(&ms, event_->get(), event->get()), "cudaEventElapsedTime");
+  const std::chrono::duration<double, std::milli> since(ms);
+  const auto time = time_ + std::chrono::duration_cast<std::chrono::nanoseconds>(since);
+  if (ms > kRebaseMs) {
+    event_ = event;
+    time_ = time;
+  }
+  return time;
+}
+
+std::chrono::steady_clock::time_point Mark::time() const {
+  return clock_ ? clock_->time_of(event_) : time_;
+}
+
+Backend::Backend(BackendSetup setup, Doorbell& bell, std::stop_token stop)
+    : setup_(std::move(setup)),
+      bell_(bell),
+      stop_(std::move(stop)),
+      events_([] { return make_event(cudaEventDisableTiming); }),
+      timed_events_([] { return make_event(cudaEventDefault); }) {
+  enter();
+  clock_ = std::make_shared<EventClock>();
+  for (std::size_t bytes = kFewestPinned; bytes != 0; bytes *= 2)
+    pinned_.emplace_back([bytes] { return allocate_pinned(bytes); });
+}
+
+Backend::~Backend() {
+  // What is still running reads and writes memory that is freed next.
+  cudaSetDevice(setup_.partition->gpu());
+  for (const Stream& stream : streams_) cudaStreamSynchronize(stream.stream.get());
+}
+
+/// The calling thread works on this GPU from now on.
+void Backend::enter() const { check(cudaSetDevice(setup_.partition->gpu()), "cudaSetDevice"); }
+
+void Backend::commit() {
+  enter();
+  memory_ = allocate_zeros(arena_.size());
+  arena_.put_at(memory_.get());
+}
+
+Bytes Backend::workspace_bytes() const {
+  Bytes bytes = 0;
+  for (const Stream& stream : streams_) bytes += stream.context->bytes();
+  return bytes;
+}
+
+std::shared_ptr<std::byte[]> Backend::pinned(std::size_t bytes) {
+  const std::size_t size = std::bit_ceil(std::max(bytes, kFewestPinned));
+  const std::size_t row =
+      static_cast<std::size_t>(std::countr_zero(size) - std::countr_zero(kFewestPinned));
+  const std::shared_ptr<PinnedMemory> lent = pinned_[row].lend();
+  return {lent, lent->get()};
+}
+
+void Backend::upload(std::span<const float> values, std::span<float> memory) {
+  enter();
+  check(cudaMemcpy(memory.data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice),
+        "cudaMemcpy to the device");
+}
+
+Backend::Fetched Backend::fetch(std::span<const float> values) {
+  enter();
+  for (const Stream& stream : streams_)
+    check(cudaStreamSynchronize(stream.stream.get()), "cudaStreamSynchronize");
+  Fetched fetched{std::vector<float>(values.size())};
+  check(
+      cudaMemcpy(fetched.values.data(), values.data(), values.size_bytes(), cudaMemcpyDeviceToHost),
+      "cudaMemcpy from the device");
+  return fetched;
+}
+
+Backend::Stream& Backend::add_stream() {
+  Stream& stream = streams_.emplace_back();
+  stream.stream = setup_.partition->make_stream();
+  enter();
+  stream.context = std::make_unique<KernelContext>(stream.stream.get(), setup_.kernels);
+  return stream;
+}
+
+void Backend::enqueue(Stream& stream, const std::function<void()>& run) {
+  enter();
+  if (run) run();
+  if (stream.read.empty()) return;
+  when_done(stream, [held = std::exchange(stream.read, {})] {});
+}
+
+void Backend::enqueue_when(Stream& stream, const std::function<bool()>& ready,
+                           const std::function<void()>& run) {
+  while (true) {
+    const std::uint32_t seen = bell_.rings();
+    if (stop_.stop_requested()) throw Stopped{};
+    if (ready()) break;
+    if (!call_one()) bell_.wait_beyond(seen);
+  }
+  enqueue(stream, run);
+}
+
+void Backend::record(Stream& stream, Event& event) {
+  if (!event.event_ || event.gpu_ != setup_.partition->gpu()) {
+    event.event_ = make_event(cudaEventDisableTiming);
+    event.gpu_ = setup_.partition->gpu();
+  }
+  check(cudaEventRecord(event.event_.get(), stream.stream.get()), "cudaEventRecord");
+}
+
+void Backend::wait(Stream& stream, Event& event) {
+  if (!event.event_) return;
+  check(cudaStreamWaitEvent(stream.stream.get(), event.event_.get(), cudaEventWaitDefault),
+        "cudaStreamWaitEvent");
+}
+
+void Backend::when_done(Stream& stream, std::function<void()> call) {
+  std::shared_ptr<OwnedEvent> event = events_.lend();
+  check(cudaEventRecord(event->get(), stream.stream.get()), "cudaEventRecord");
+  calls_.push_back({std::move(event), std::move(call)});
+}
+
+Mark Backend::mark(Stream& stream) {
+  if (!setup_.keeps_times) return Mark::at(std::chrono::steady_clock::now());
+  std::shared_ptr<OwnedEvent> event = timed_events_.lend();
+  check(cudaEventRecord(event->get(), stream.stream.get()), "cudaEventRecord");
+  return {clock_, std::move(event)};
+}
+
+bool Backend::has_ended(cudaError_t status, const char* call) {
+  if (status == cudaErrorNotReady) return false;
+  check(status, call);
+  return true;
+}
+
+/// Whether there was one to be called.
+bool Backend::call_one() {
+  if (calls_.empty() || !has_ended(cudaEventQuery(calls_.front().event->get()), "cudaEventQuery"))
+    return false;
+  const Call first = std::move(calls_.front());
+  calls_.pop_front();
+  first.call();
+  return true;
+}
+
+void Backend::pause() const {
+  if (stop_.stop_requested()) throw Stopped{};
+  std::this_thread::sleep_for(kLook);
+}
+
+void Backend::progress(std::size_t most_left) {
+  enter();
+  while (true) {
+    if (call_one()) continue;
+    if (calls_.size() <= most_left) break;
+    pause();
+  }
+  if (stop_.stop_requested()) throw Stopped{};
+  if (most_left > 0) return;
+  for (const Stream& stream : streams_) {
+    while (!has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery")) pause();
+  }
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,176 @@
+#pragma once
+// A GPU, or a part of one, as a device: the contract is tandem::Backend. Tasks are taken up as soon
+// as they are given, and only launch; the host waits for what other devices have not been given
+// yet, and for nothing that runs.
+
+#include <atomic>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "executor/arena.h"
+#include "executor/backend.h"
+#include "executor/cuda/kernels/kernels.h"
+#include "executor/cuda/partition.h"
+#include "executor/cuda/pool.h"
+#include "executor/cuda/raii.h"
+#include "executor/doorbell.h"
+
+namespace tandem::cuda {
+
+/// When the events of one GPU were, by the host's clock. Used by several threads.
+class EventClock {
+ public:
+  /// Of the current device; waits for it.
+  EventClock();
+  /// REQUIRES: the event is of the same GPU, and has come.
+  std::chrono::steady_clock::time_point time_of(const std::shared_ptr<OwnedEvent>& event);
+
+ private:
+  std::mutex mutex_;
+  // Events tell the time between two of them in float: so a new one is taken now and then.
+  std::shared_ptr<OwnedEvent> event_;
+  std::chrono::steady_clock::time_point time_;
+};
+
+/// A moment at which a stream was somewhere.
+class Mark {
+ public:
+  Mark() = default;
+  Mark(std::shared_ptr<EventClock> clock, std::shared_ptr<OwnedEvent> event)
+      : clock_(std::move(clock)), event_(std::move(event)) {}
+  static Mark at(std::chrono::steady_clock::time_point time) {
+    Mark mark;
+    mark.time_ = time;
+    return mark;
+  }
+  /// REQUIRES: the stream has come there.
+  std::chrono::steady_clock::time_point time() const;
+
+ private:
+  std::shared_ptr<EventClock> clock_;  // null: the time is known
+  std::shared_ptr<OwnedEvent> event_;
+  std::chrono::steady_clock::time_point time_{};
+};
+
+/// Made when it is first recorded, by the device that records it; waited for by streams of any.
+class Event {
+ private:
+  friend class Backend;
+  OwnedEvent event_;
+  int gpu_ = -1;
+};
+
+struct BackendSetup {
+  std::shared_ptr<Partition> partition;
+  KernelSettings kernels;
+  bool keeps_times = true;  // marks: two timed events a piece of work
+};
+
+/// Used by its own thread only, but before and after the run.
+class Backend {
+ public:
+  using Scalar = float;
+  using Kernels = cuda::Kernels<float>;
+  using Buffer = Arena<float>::Buffer;
+  using Event = cuda::Event;
+  using Fence = cuda::Event;
+  using Mark = cuda::Mark;
+  class Stream {
+   private:
+    friend class Backend;
+    OwnedStream stream;
+    std::unique_ptr<KernelContext> context;
+    std::vector<std::shared_ptr<void>> read;  // host memory that the task at hand reads
+  };
+
+  Backend(BackendSetup setup, Doorbell& bell, std::stop_token stop);
+  ~Backend();
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+
+  Buffer allocate(std::int64_t elements) { return arena_.place(elements); }
+  void commit();
+  /// Beside the arena: what kernels work with.
+  Bytes workspace_bytes() const;
+  template <class U>
+  std::shared_ptr<U[]> results(std::size_t count) {
+    std::shared_ptr<std::byte[]> memory = pinned(count * sizeof(U));
+    auto* first = new (memory.get()) U[count]();
+    return {std::move(memory), first};
+  }
+  template <std::invocable<std::span<float>> Fill>
+  void write(std::span<float> memory, const Fill& fill) {
+    std::vector<float> values(memory.size());
+    fill(std::span<float>(values));
+    upload(values, memory);
+  }
+  struct Fetched {
+    std::vector<float> values;
+    std::span<const float> span() const { return values; }
+  };
+  Fetched fetch(std::span<const float> values);
+  template <class U>
+  std::span<const U> readable(Stream& stream, std::span<const U> values) {
+    if (values.empty()) return {};
+    std::shared_ptr<std::byte[]> memory = pinned(values.size_bytes());
+    std::memcpy(memory.get(), values.data(), values.size_bytes());
+    const auto* first = reinterpret_cast<const U*>(memory.get());
+    stream.read.push_back(std::move(memory));
+    return {first, values.size()};
+  }
+
+  Stream& add_stream();
+  Kernels kernels(Stream& stream) { return Kernels(*stream.context); }
+
+  void enqueue(Stream& stream, const std::function<void()>& run);
+  void enqueue_when(Stream& stream, const std::function<bool()>& ready,
+                    const std::function<void()>& run);
+  void wait(Stream& stream, Event& event);
+  void record(Stream& stream, Event& event);
+  void raise(Stream& stream, Fence& fence) { record(stream, fence); }
+  void follow(Stream& stream, Fence& fence) { wait(stream, fence); }
+  void when_done(Stream& stream, std::function<void()> call);
+  Mark mark(Stream& stream);
+  bool slept() { return false; }
+  void progress(std::size_t most_left);
+
+ private:
+  struct Call {
+    std::shared_ptr<OwnedEvent> event;
+    std::function<void()> call;
+  };
+
+  void enter() const;
+  std::shared_ptr<std::byte[]> pinned(std::size_t bytes);
+  void upload(std::span<const float> values, std::span<float> memory);
+  /// Whether all before it has ended.
+  static bool has_ended(cudaError_t status, const char* call);
+  bool call_one();
+  void pause() const;
+
+  BackendSetup setup_;
+  Doorbell& bell_;
+  std::stop_token stop_;
+  Arena<float> arena_;
+  DeviceMemory memory_;
+  Pool<OwnedEvent> events_, timed_events_;
+  std::vector<Pool<PinnedMemory>> pinned_;  // by the power of two of their size
+  std::shared_ptr<EventClock> clock_;
+  std::deque<Stream> streams_;
+  std::deque<Call> calls_;
+};
+
+static_assert(tandem::Backend<Backend>);
+
+}  // namespace tandem::cuda

@@ -1,0 +1,129 @@
+#include "executor/cuda/partition.h"
+
+#include <utility>
+
+#include <cuda.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace tandem::cuda {
+namespace {
+
+class Whole : public Partition {
+ public:
+  explicit Whole(int gpu) : gpu_(gpu) {}
+  OwnedStream make_stream() override {
+    cudaStream_t stream = nullptr;
+    check(cudaSetDevice(gpu_), "cudaSetDevice");
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    return OwnedStream(stream);
+  }
+  int gpu() const override { return gpu_; }
+
+ private:
+  int gpu_;
+};
+
+/// The driver's functions, found when needed: nothing of it is linked. Null where it has none.
+struct Driver {
+  decltype(&cuDeviceGetDevResource) get_resource = find("cuDeviceGetDevResource", get_resource);
+  decltype(&cuDevSmResourceSplitByCount) split = find("cuDevSmResourceSplitByCount", split);
+  decltype(&cuDevResourceGenerateDesc) describe = find("cuDevResourceGenerateDesc", describe);
+  decltype(&cuGreenCtxCreate) create = find("cuGreenCtxCreate", create);
+  decltype(&cuGreenCtxDestroy) destroy = find("cuGreenCtxDestroy", destroy);
+  decltype(&cuGreenCtxStreamCreate) make_stream = find("cuGreenCtxStreamCreate", make_stream);
+
+  bool is_whole() const {
+    return get_resource && split && describe && create && destroy && make_stream;
+  }
+
+ private:
+  template <class Function>
+  static Function find(const char* name, const Function& /*type*/) {
+    constexpr unsigned kSince = 12050;  // of the stream's function; the others are of 12.4
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    const cudaError_t status =
+        cudaGetDriverEntryPointByVersion(name, &found, kSince, cudaEnableDefault, &result);
+    if (status != cudaSuccess || result != cudaDriverEntryPointSuccess) return nullptr;
+    return reinterpret_cast<Function>(found);
+  }
+};
+
+void check_driver(CUresult result, const char* call) {
+  if (result != CUDA_SUCCESS)
+    throw DeviceError(fmt::format("{}: driver error {}", call, static_cast<int>(result)));
+}
+
+class Green : public Partition {
+ public:
+  Green(int gpu, const Driver& driver, CUdevResource resource) : gpu_(gpu), driver_(driver) {
+    CUdevResourceDesc description = nullptr;
+    check_driver(driver_.describe(&description, &resource, 1), "cuDevResourceGenerateDesc");
+    check_driver(driver_.create(&context_, description, gpu, CU_GREEN_CTX_DEFAULT_STREAM),
+                 "cuGreenCtxCreate");
+  }
+  ~Green() override { driver_.destroy(context_); }
+  Green(const Green&) = delete;
+  Green& operator=(const Green&) = delete;
+
+  OwnedStream make_stream() override {
+    CUstream stream = nullptr;
+    check_driver(driver_.make_stream(&stream, context_, CU_STREAM_NON_BLOCKING, 0),
+                 "cuGreenCtxStreamCreate");
+    return OwnedStream(stream);
+  }
+  int gpu() const override { return gpu_; }
+
+ private:
+  int gpu_;
+  Driver driver_;
+  CUgreenCtx context_ = nullptr;
+};
+
+/// Equal groups of multiprocessors, as many as wanted; empty, with the reason, where there are not.
+std::pair<std::vector<CUdevResource>, std::string> split(const Driver& driver, int gpu,
+                                                         std::size_t parts) {
+  CUdevResource all{};
+  if (driver.get_resource(gpu, &all, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS)
+    return {{}, "the driver does not divide this GPU"};
+  const auto each = all.sm.smCount / static_cast<unsigned>(parts);
+  // Groups are a multiple of 8 on GPUs of capability 9.0, which suits the older ones, too.
+  const unsigned wanted = each / 8 * 8;
+  if (wanted == 0)
+    return {{}, fmt::format("{} multiprocessors are too few for {}", all.sm.smCount, parts)};
+  std::vector<CUdevResource> groups(parts);
+  auto count = static_cast<unsigned>(parts);
+  CUdevResource rest{};
+  const CUresult result = driver.split(groups.data(), &count, &all, &rest, 0, wanted);
+  if (result != CUDA_SUCCESS || count < parts) {
+    return {{},
+            fmt::format("{} multiprocessors can't be divided into {} groups of {}", all.sm.smCount,
+                        parts, wanted)};
+  }
+  return {std::move(groups), ""};
+}
+
+}  // namespace
+
+Partitions divide(int gpu, std::size_t parts) {
+  Partitions result;
+  check(cudaSetDevice(gpu), "cudaSetDevice");
+  check(cudaFree(nullptr), "cudaFree");  // makes the primary context
+  const auto share = [&](std::string why) {
+    for (std::size_t i = 0; i < parts; ++i) result.parts.push_back(std::make_shared<Whole>(gpu));
+    result.why_shared = std::move(why);
+    return result;
+  };
+  if (parts == 1) return share("");
+  const Driver driver;
+  if (!driver.is_whole()) return share("the driver has no green contexts (12.5 and newer have)");
+  const auto [groups, why] = split(driver, gpu, parts);
+  if (groups.empty()) return share(why);
+  for (const CUdevResource& group : groups)
+    result.parts.push_back(std::make_shared<Green>(gpu, driver, group));
+  return result;
+}
+
+}  // namespace tandem::cuda

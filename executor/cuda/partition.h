@@ -1,0 +1,31 @@
+#pragma once
+// Partition: a share of a GPU's multiprocessors, so that several devices of a run on one GPU do not
+// take them from one another. By green contexts where driver and GPU have them (12.4 on); else
+// streams share the GPU. Memory bandwidth and caches are shared in any case.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "executor/cuda/raii.h"
+
+namespace tandem::cuda {
+
+/// Makes streams.
+class Partition {
+ public:
+  virtual ~Partition() = default;
+  virtual OwnedStream make_stream() = 0;
+  virtual int gpu() const = 0;
+};
+
+/// `parts` of the GPU, and why they are not apart; empty where they are, or there is but one.
+struct Partitions {
+  std::vector<std::shared_ptr<Partition>> parts;
+  std::string why_shared;
+};
+Partitions divide(int gpu, std::size_t parts);
+
+}  // namespace tandem::cuda

@@ -1,0 +1,65 @@
+#pragma once
+// What CUDA gives, owned: memory of a device, memory of the host that devices reach, streams and
+// events. Errors while freeing are not reported: there is nothing left to do.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include "core/units.h"
+#include "executor/cuda/check.h"
+
+namespace tandem::cuda {
+
+struct FreeDeviceMemory {
+  void operator()(std::byte* memory) const { cudaFree(memory); }
+};
+using DeviceMemory = std::unique_ptr<std::byte, FreeDeviceMemory>;
+
+/// On the current device, zeros.
+inline DeviceMemory allocate_zeros(Bytes bytes) {
+  if (bytes == 0) return {};
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), "cudaMalloc");
+  DeviceMemory owned(static_cast<std::byte*>(memory));
+  check(cudaMemset(memory, 0, static_cast<std::size_t>(bytes)), "cudaMemset");
+  // For memset may return before it has run, and streams of ours do not wait for it.
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  return owned;
+}
+
+struct FreePinnedMemory {
+  void operator()(std::byte* memory) const { cudaFreeHost(memory); }
+};
+using PinnedMemory = std::unique_ptr<std::byte, FreePinnedMemory>;
+
+/// Of the host, at the same address for it and for every device.
+inline PinnedMemory allocate_pinned(std::size_t bytes) {
+  void* memory = nullptr;
+  check(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable),
+        "cudaHostAlloc");
+  return PinnedMemory(static_cast<std::byte*>(memory));
+}
+
+struct DestroyStream {
+  void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+};
+using OwnedStream = std::unique_ptr<CUstream_st, DestroyStream>;
+
+struct DestroyEvent {
+  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+};
+using OwnedEvent = std::unique_ptr<CUevent_st, DestroyEvent>;
+
+/// Of the current device. `flags`: cudaEventDisableTiming where only order counts.
+inline OwnedEvent make_event(unsigned flags) {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
+  return OwnedEvent(event);
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,129 @@
+// Training on GPUs, and whether there are any.
+
+#include "executor/train.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "executor/cpu/products.h"
+#include "executor/cuda/backend.h"
+#include "executor/cuda/kernels/workspace.h"
+#include "executor/stage_functions.h"
+#include "executor/training_run.h"
+
+namespace tandem {
+
+template class Stage<cuda::Kernels<float>>;
+
+namespace {
+
+using cuda::check;
+
+int count_gpus() {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  return count;
+}
+
+/// Devices of the run are spread over the GPUs in order; those of one GPU get a part of it each.
+std::vector<std::shared_ptr<cuda::Partition>> place(std::size_t devices, std::size_t gpus) {
+  std::vector<std::shared_ptr<cuda::Partition>> places;
+  const std::size_t used = std::min(devices, gpus);
+  for (std::size_t gpu = 0; gpu < used; ++gpu) {
+    const std::size_t parts = devices * (gpu + 1) / used - devices * gpu / used;
+    cuda::Partitions divided = cuda::divide(static_cast<int>(gpu), parts);
+    if (!divided.why_shared.empty()) {
+      fmt::print(stderr, "note: {} devices share GPU {} whole: {}\n", parts, gpu,
+                 divided.why_shared);
+    }
+    std::ranges::move(divided.parts, std::back_inserter(places));
+  }
+  return places;
+}
+
+/// Transfers and sums reach the memory of other GPUs. Throws AbsentError where they can't.
+void connect(int gpus) {
+  for (int here = 0; here < gpus; ++here) {
+    check(cudaSetDevice(here), "cudaSetDevice");
+    for (int there = 0; there < gpus; ++there) {
+      if (here == there) continue;
+      int reaches = 0;
+      check(cudaDeviceCanAccessPeer(&reaches, here, there), "cudaDeviceCanAccessPeer");
+      if (reaches == 0)
+        throw AbsentError(fmt::format("GPU {} cannot reach the memory of GPU {}", here, there));
+      const cudaError_t status = cudaDeviceEnablePeerAccess(there, 0);
+      if (status == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();  // or the next kernel would be blamed
+      } else {
+        check(status, "cudaDeviceEnablePeerAccess");
+      }
+    }
+  }
+}
+
+void check_supported(const Program& program, const TrainingSetup<float>& setup) {
+  if (setup.link_rate) {
+    throw InputError(
+        "links of a chosen rate are the CPU's: on GPUs what is sent takes as long as it takes");
+  }
+  const auto validates = [](const auto& each) { return each.op.kind == OpKind::validate; };
+  if (std::ranges::any_of(program.instructions(), validates)) {
+    throw InputError(
+        "post-validation is not for GPUs in this version: the host would have to wait for every "
+        "decision");
+  }
+}
+
+class CudaTrainer : public Trainer {
+ public:
+  TrainingReport<float> train(const Program& program, const TrainingSetup<float>& setup) override {
+    check_trainable(setup.stage.model);
+    check_supported(program, setup);
+    const std::size_t devices = std::size_t{program.placement().devices} * width_of(program);
+    const auto gpus = static_cast<std::size_t>(count_gpus());
+    const auto places = place(devices, gpus);
+    connect(static_cast<int>(std::min(devices, gpus)));
+    const cpu::ProductRequest products{.precision = cpu::products().engine.precision};
+    const cuda::KernelSettings kernels{
+        .products = products,
+        .workspace = cuda::workspace_needed(setup.stage.model, setup.stage.microbatch_size,
+                                            products.precision == cpu::Precision::bf16)};
+    const auto make = [&](DeviceId device, Doorbell& bell, std::stop_token stop) {
+      return std::make_unique<cuda::Backend>(cuda::BackendSetup{.partition = places[index(device)],
+                                                                .kernels = kernels,
+                                                                .keeps_times = setup.keep_timeline},
+                                             bell, std::move(stop));
+    };
+    return TrainingRun<cuda::Backend>(program, setup, make).run();
+  }
+};
+
+}  // namespace
+
+std::string why_no_cuda() {
+  int driver = 0, runtime = 0, count = 0;
+  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  if (driver == 0) return "no GPU: there is no driver of NVIDIA's";
+  check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) {
+    return fmt::format("the driver knows CUDA {}.{}, this build is of {}.{}", driver / 1000,
+                       driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+  }
+  if (status != cudaSuccess) return fmt::format("no GPU: {}", cudaGetErrorString(status));
+  return count > 0 ? "" : "no GPU";
+}
+
+std::unique_ptr<Trainer> make_cuda_trainer() {
+  if (const std::string reason = why_no_cuda(); !reason.empty())
+    throw AbsentError(fmt::format("backend cuda: {}; use --backend cpu", reason));
+  return std::make_unique<CudaTrainer>();
+}
+
+}  // namespace tandem
