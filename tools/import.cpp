@@ -145,9 +145,13 @@ int run_import(const Arguments& arguments) {
   }
   if (options.words().size() > 1)
     throw UsageError(fmt::format("tandem import: {} is read from one FILE", from));
-  const std::string output = options.text("output", "/dev/stdout");
-  check_can_write(output);
-  write_file(output, imported(from, options.words()[0], options));
+  if (options.has("output")) check_can_write(options.text("output"));
+  const std::string text = imported(from, options.words()[0], options);
+  if (options.has("output")) {
+    write_file(options.text("output"), text);
+  } else {
+    fmt::print("{}", text);
+  }
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/io/output_place.h"
 
 namespace tandem::tools {
 
@@ -21,14 +22,16 @@ namespace {
 }  // namespace
 
 void check_can_write(const std::string& path) {
+  const OutputPlace place = output_place(path);
+  if (place.descriptor >= 0) return;  // it is open, whoever may open it anew
   struct stat status{};
-  if (::stat(path.c_str(), &status) == 0) {
+  if (::stat(place.path.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) fail(path, EISDIR);
-    if (::access(path.c_str(), W_OK) != 0) fail(path, errno);
-    if (!S_ISREG(status.st_mode)) return;
+    if (::access(place.path.c_str(), W_OK) != 0) fail(path, errno);
+    if (place.as_it_stands) return;
   }
   // The file is made beside and renamed.
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::filesystem::path parent = std::filesystem::path(place.path).parent_path();
   const std::string folder = parent.empty() ? "." : parent.string();
   if (::stat(folder.c_str(), &status) != 0) fail(path, errno);
   if (!S_ISDIR(status.st_mode)) fail(path, ENOTDIR);

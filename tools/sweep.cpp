@@ -4,10 +4,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/io/output_place.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
 #include "tools/keep_memory.h"
@@ -53,7 +52,8 @@ class Sweep {
     report_.check(space_.identity());
     if (path_.empty()) return;
     check_can_write(path_);
-    file_.emplace(path_, options.has("resume") ? read_rows() : 0);
+    file_.emplace(path_);
+    file_->keep(options.has("resume") ? read_rows() : 0);
   }
 
   /// Returns the exit code.
@@ -76,8 +76,6 @@ class Sweep {
  private:
   /// Those that the file has. Returns the bytes to keep.
   std::int64_t read_rows() {
-    std::error_code ignored;
-    if (!std::filesystem::exists(path_, ignored)) return 0;
     std::vector<bool> seen(space_.size());
     return read_sweep_file(path_, [&](const StoredLine& line) {
       if (line.identity != space_.identity())
@@ -142,7 +140,7 @@ class Sweep {
   int threads_;
   std::string path_;  // of the JSON Lines; empty: none
   std::vector<SweepRow> rows_;
-  std::optional<SweepWriter> file_;
+  std::optional<GrowingFile> file_;
 
   std::vector<std::size_t> which_;  // to be computed
   std::size_t computed_ = 0, refused_ = 0;

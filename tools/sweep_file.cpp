@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -86,28 +87,6 @@ std::int64_t read_sweep_file(const std::string& path,
   if (!text.starts_with(kBeginning.substr(0, text.size())))
     reject_line(path, line.number, "not a line of a sweep, and no beginning of one");
   return line.offset;
-}
-
-SweepWriter::SweepWriter(std::string path, std::int64_t kept) : path_(std::move(path)) {
-  errno = 0;
-  if (kept > 0) {
-    std::error_code error;
-    std::filesystem::resize_file(path_, static_cast<std::uintmax_t>(kept), error);
-    if (error) fail(error.value());
-  }
-  file_.open(path_, std::ios::binary | (kept > 0 ? std::ios::app : std::ios::trunc));
-  if (!file_) fail(errno);
-}
-
-void SweepWriter::write(const std::string& line) {
-  errno = 0;
-  file_ << line << std::flush;
-  if (!file_) fail(errno);
-}
-
-void SweepWriter::fail(int error) const {
-  throw DeviceError(fmt::format("{}: cannot write: {}", path_,
-                                error == 0 ? "input/output error" : std::strerror(error)));
 }
 
 }  // namespace tandem::tools

@@ -1,10 +1,8 @@
 #pragma once
-// The JSON Lines file of a sweep: read to go on with it or to merge it, and written line by line.
+// The JSON Lines file of a sweep, read to go on with it or to merge it.
 
 #include <cstdint>
-#include <fstream>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,19 +28,5 @@ std::int64_t read_sweep_file(const std::string& path,
 
 /// Throws the InputError of a line that is not as it should be.
 [[noreturn]] void reject_line(const std::string& path, std::int64_t number, const std::string& why);
-
-/// Each line reaches the file whole, as soon as it is written.
-class SweepWriter {
- public:
-  /// Keeps the first `kept` bytes of the file, or makes it. Throws DeviceError, as write() does.
-  SweepWriter(std::string path, std::int64_t kept);
-  void write(const std::string& line);
-
- private:
-  [[noreturn]] void fail(int error) const;
-
-  std::string path_;
-  std::ofstream file_;
-};
 
 }  // namespace tandem::tools

@@ -1,21 +1,13 @@
 #include "tools/training_log.h"
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "core/error.h"
 #include "tools/json_output.h"
 #include "tools/machine.h"
 
 namespace tandem::tools {
 
-TrainingLog::TrainingLog(std::string path)
-    : path_(std::move(path)), file_(path_, std::ios::binary | std::ios::trunc) {
-  if (!file_) throw DeviceError(fmt::format("{}: {}", path_, std::strerror(errno)));
-}
+TrainingLog::TrainingLog(std::string path) : file_(std::move(path)) { file_.keep(0); }
 
 void TrainingLog::write(const StepRecord& record) {
   Json line{{"step", record.step}, {"loss", record.loss}};
@@ -30,8 +22,7 @@ void TrainingLog::write(const StepRecord& record) {
   line["foreign_cpu"] = record.others.foreign;
   line["stolen_cpu"] = record.others.stolen;
   line["time"] = utc_now();
-  file_ << line.dump() + "\n" << std::flush;
-  if (!file_) throw DeviceError(fmt::format("{}: {}", path_, std::strerror(errno)));
+  file_.write(line.dump() + "\n");
 }
 
 }  // namespace tandem::tools

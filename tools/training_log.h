@@ -2,10 +2,10 @@
 // The log of a training run: JSON Lines, one object a step (executor/README.md, "The log").
 
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 
+#include "core/io/output_place.h"
 #include "tools/processor_use.h"
 
 namespace tandem::tools {
@@ -28,13 +28,13 @@ struct StepRecord {
 /// however the run ends.
 class TrainingLog {
  public:
-  /// Replaces the file. Throws DeviceError when it can't be written, as write() does.
+  /// Replaces the file. Throws DeviceError when it can't be written or another process writes it,
+  /// as write() does.
   explicit TrainingLog(std::string path);
   void write(const StepRecord& record);
 
  private:
-  std::string path_;
-  std::ofstream file_;
+  GrowingFile file_;
 };
 
 }  // namespace tandem::tools

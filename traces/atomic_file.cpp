@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -11,6 +10,7 @@
 #include <zlib.h>
 
 #include "core/error.h"
+#include "core/io/output_place.h"
 
 namespace tandem {
 namespace {
@@ -22,19 +22,21 @@ gzFile gz_of(void* handle) { return static_cast<gzFile>(handle); }
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), written_(path_) {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path_, ignored);
-  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) {
-    written_ += ".tmp";
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  const OutputPlace place = output_place(path_.string());
+  target_ = place.path;
+  if (place.as_it_stands) {
+    descriptor_ = open_as_it_stands(place);
+  } else {
+    written_ = target_ + ".tmp";
+    descriptor_ = ::open(written_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   }
-  descriptor_ = ::open(written_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail("open", errno);
   if (path_.extension() != ".gz") return;
   gz_ = gzdopen(descriptor_, "wb1");
   if (gz_ == nullptr) {
     ::close(descriptor_);
-    if (written_ != path_) ::unlink(written_.c_str());
+    if (!written_.empty()) ::unlink(written_.c_str());
     fail("compress", ENOMEM);
   }
   gzbuffer(gz_of(gz_), kBufferBytes);
@@ -47,7 +49,7 @@ AtomicFile::~AtomicFile() {
   } else {
     ::close(descriptor_);
   }
-  if (written_ != path_) ::unlink(written_.c_str());
+  if (!written_.empty()) ::unlink(written_.c_str());
 }
 
 void AtomicFile::write(std::string_view text) {
@@ -76,8 +78,8 @@ void AtomicFile::write_all(std::string_view text) {
 
 void AtomicFile::finish() {
   close();
-  if (written_ == path_) return;
-  if (::rename(written_.c_str(), path_.c_str()) != 0) {
+  if (written_.empty()) return;
+  if (::rename(written_.c_str(), target_.c_str()) != 0) {
     const int error = errno;
     ::unlink(written_.c_str());
     fail("rename", error);
@@ -91,7 +93,7 @@ void AtomicFile::close() {
   const bool closed = gz_ != nullptr ? gzclose(gz_of(gz_)) == Z_OK : ::close(descriptor) == 0;
   const int error = errno;
   if (closed) return;
-  if (written_ != path_) ::unlink(written_.c_str());
+  if (!written_.empty()) ::unlink(written_.c_str());
   fail("write", error);
 }
 

@@ -8,8 +8,8 @@
 namespace tandem {
 
 /// Writes NAME.tmp and renames it to NAME in finish(); one that is not finished leaves nothing
-/// behind. A name that ends in .gz is compressed on the way (zlib level 1). A NAME that exists and
-/// is no regular file, such as a pipe, is written to directly. Every failure throws DeviceError
+/// behind. A name that ends in .gz is compressed on the way (zlib level 1). Links, pipes and
+/// /dev/stdout are as for write_file (core/io/output_place.h). Every failure throws DeviceError
 /// with the path and the reason.
 class AtomicFile {
  public:
@@ -27,7 +27,8 @@ class AtomicFile {
   void write_all(std::string_view text);
   void close();
 
-  std::filesystem::path path_, written_;  // written_ is path_ or its .tmp
+  std::filesystem::path path_;
+  std::string target_, written_;  // behind links, and its .tmp; empty: none
   int descriptor_ = -1;
   void* gz_ = nullptr;  // zlib's, which owns the descriptor then
 };

@@ -5,12 +5,14 @@
 #include <filesystem>
 #include <string>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/io/output_place.h"
 #include "tests/core/error_of.h"
 
 namespace tandem {
@@ -142,6 +144,74 @@ TEST_F(Files, AFullDeviceSaysSoAndStaysADevice) {
 TEST_F(Files, DevicesAndPipesAreWrittenDirectly) {
   write_file("/dev/null", "gone");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+/// A file open in this process, as a shell's redirect is.
+class Redirect {
+ public:
+  Redirect(const std::string& path, int flags)
+      : descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | flags, 0600)) {}
+  ~Redirect() { ::close(descriptor_); }
+  Redirect(const Redirect&) = delete;
+  Redirect& operator=(const Redirect&) = delete;
+  std::string name() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+TEST_F(Files, WhatAProcessHasOpenGoesOnWhereItIs) {
+  for (const int flags : {O_APPEND, O_TRUNC}) {
+    write_file(path("k"), "old ");
+    const Redirect redirect(path("k"), flags);
+    fs::remove(path("stdout"));
+    fs::create_symlink(redirect.name(), path("stdout"));
+    write_file(path("stdout"), "one ");
+    write_file(path("stdout"), "two ");
+    GrowingFile rows(path("stdout"));
+    rows.keep(0);
+    rows.write("three");
+    EXPECT_EQ(read_file(path("k"), kPlenty),
+              flags == O_APPEND ? "old one two three" : "one two three");
+    EXPECT_TRUE(fs::is_symlink(path("stdout")));
+    EXPECT_FALSE(fs::exists(path("k.tmp")));
+  }
+}
+
+TEST_F(Files, APipeStaysOne) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const int reader = ::open(path("pipe").c_str(), O_RDWR);
+  ASSERT_GE(reader, 0);
+  write_file(path("pipe"), "through");
+  GrowingFile(path("pipe")).write(" it");
+  std::string arrived(10, ' ');
+  EXPECT_EQ(::read(reader, arrived.data(), arrived.size()), 10);
+  EXPECT_EQ(arrived, "through it");
+  EXPECT_TRUE(fs::is_fifo(path("pipe")));
+  ::close(reader);
+}
+
+TEST_F(Files, AGrowingOneIsOfOneWriter) {
+  write_file(path("rows"), "kept cut");
+  {
+    GrowingFile first(path("rows"));
+    EXPECT_EQ(error_of<DeviceError>([this] { GrowingFile second(path("rows")); }),
+              path("rows") + ": is being written by another tandem");
+    first.keep(4);
+    first.write(" more");
+  }
+  EXPECT_EQ(read_file(path("rows"), kPlenty), "kept more");
+  GrowingFile(path("rows")).write(" again");
+  EXPECT_EQ(read_file(path("rows"), kPlenty), "kept more again");
+  EXPECT_EQ(error_of<DeviceError>([] { GrowingFile("/dev/full").write("x"); }),
+            "/dev/full: cannot write: No space left on device");
+}
+
+TEST_F(Files, ALinkToNoFileYetStaysALink) {
+  fs::create_symlink("later", path("link"));
+  write_file(path("link"), "made");
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(read_file(path("later"), kPlenty), "made");
 }
 
 TEST_F(Files, KeepPermissionsAndLinks) {

@@ -83,6 +83,44 @@ TEST_F(Output, StandardOutputOnAFullDisk) {
   EXPECT_EQ(ran.err, "missing.json: error: cannot open: No such file or directory\n" + message);
 }
 
+/// A link stands for /dev/stdout, which is one to the same place.
+TEST_F(Output, RedirectsAreAddedTo) {
+  std::filesystem::create_symlink("/proc/self/fd/1", folder() / "stdout");
+  RunOptions options;
+  options.folder = folder();
+  const auto in_shell = [&](const std::string& lines) {
+    const Ran ran = run_command({"/bin/sh", "-c", "t=" TANDEM_BINARY "; " + lines}, options);
+    EXPECT_EQ(ran.code, 0) << lines << ran.err;
+    EXPECT_TRUE(std::filesystem::is_symlink(folder() / "stdout")) << lines;
+    const std::string written = read("k");
+    std::filesystem::remove(folder() / "k");
+    return written;
+  };
+  const auto has_twice = [](const std::string& text, const std::string& part) {
+    const std::size_t first = text.find(part);
+    return first != std::string::npos && text.find(part, first + 1) != std::string::npos;
+  };
+  for (const std::string& line :
+       {std::string("import --from hugging-face model.json"),
+        std::string("import --from hugging-face model.json --output stdout"), kPlan + "stdout",
+        kGolden + " --trace stdout",
+        std::string(
+            "sweep --schedule 1f1b --devices 4 --microbatches 8,9 --forward 1ms --backward 2ms "
+            "--json-lines stdout --csv stdout2")}) {
+    std::filesystem::remove(folder() / "stdout2");
+    std::filesystem::create_symlink("stdout", folder() / "stdout2");
+    const std::string once = in_shell("$t " + line + " > k");
+    ASSERT_GT(once.size(), 20U) << line;
+    const std::string part = once.substr(0, 20);
+    const std::string added = in_shell("echo old > k; $t " + line + " >> k");
+    EXPECT_THAT(added, StartsWith("old\n" + part)) << line;
+    EXPECT_TRUE(has_twice(in_shell("{ $t " + line + "; $t " + line + "; } > k"), part)) << line;
+  }
+  std::filesystem::remove(folder() / "stdout");
+  std::filesystem::remove(folder() / "stdout2");
+  EXPECT_EQ(onto("import --from hugging-face model.json", "/dev/full").code, 1);
+}
+
 TEST_F(Output, StandardErrorOnAFullDisk) {
   for (const std::string err : {"/dev/full", "-"}) {
     EXPECT_EQ(onto("check missing.json", "", err).code, 3);

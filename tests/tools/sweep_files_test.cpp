@@ -4,6 +4,10 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include "tests/tools/sweep.h"
 
 namespace tandem::testing {
@@ -108,6 +112,20 @@ TEST_F(SweepFiles, ResumingKeepsAFileOfSomethingElse) {
                                     "beginning of one"));
     EXPECT_EQ(read("notes.txt"), text);
   }
+}
+
+TEST_F(SweepFiles, AFileIsOfOneSweepAtATime) {
+  const std::string all = whole();
+  for (const char* option : {" --resume ", " --json-lines "}) {
+    const int other = ::open((folder() / "whole.jsonl").c_str(), O_WRONLY);
+    ASSERT_EQ(::flock(other, LOCK_EX), 0);
+    expect_error(kPlain + option + "whole.jsonl", 1,
+                 "error: whole.jsonl: is being written by another tandem");
+    EXPECT_EQ(read("whole.jsonl"), all);
+    ::close(other);
+  }
+  EXPECT_EQ(tandem(kPlain + " --json-lines whole.jsonl").code, 0);
+  EXPECT_EQ(read("whole.jsonl"), all);
 }
 
 TEST_F(SweepFiles, LinesOfAbsurdNumbersAreRefused) {

@@ -275,7 +275,7 @@ TEST_F(Train, SaysWhatIsWrongWithItsData) {
                "\"3\"");
   EXPECT_EQ(tandem(train + "--validate-every 1 --validation-data text.txt").code, 0);
   expect_error(train + "--log nowhere/run.jsonl", 1,
-               "error: nowhere/run.jsonl: No such file or directory");
+               "error: nowhere/run.jsonl: cannot write: No such file or directory");
   expect_error("tokens text.txt", 2, "error: tandem tokens: --output is missing");
   expect_error("tokens text.txt --output text", 2,
                "error: tandem tokens: --output: expected a name that ends in .bin, found \"text\"");

@@ -4,9 +4,10 @@
 #include <fstream>
 #include <string>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "tests/traces/trace_files.h"
@@ -82,6 +83,25 @@ TEST(AtomicFile, ReportsAFullDiskEvenWhenOnlyClosingShowsIt) {
   });
   EXPECT_THAT(message, HasSubstr("No space left on device"));
   EXPECT_TRUE(folder.empty());
+}
+
+TEST(AtomicFile, KeepsLinksAndWhatAProcessHasOpen) {
+  const Folder folder;
+  std::ofstream(folder / "real") << "old";
+  fs::create_symlink("real", folder / "link");
+  AtomicFile replaced(folder / "link");
+  replaced.write("new ");
+  replaced.finish();
+  EXPECT_EQ(text_of(folder / "real"), "new ");
+  const int open = ::open((folder / "real").c_str(), O_WRONLY | O_APPEND);
+  fs::create_symlink("/proc/self/fd/" + std::to_string(open), folder / "stdout");
+  AtomicFile added(folder / "stdout");
+  added.write("and more");
+  added.finish();
+  ::close(open);
+  EXPECT_EQ(text_of(folder / "real"), "new and more");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_TRUE(fs::is_symlink(folder / "stdout"));
 }
 
 TEST(AtomicFile, WritesToADeviceDirectly) {
