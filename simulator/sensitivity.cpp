@@ -9,6 +9,12 @@ namespace tandem {
 
 namespace {
 
+/// Whether it may be a bottleneck: no kind of op, and no group.
+bool stands_alone(const Resource& resource) {
+  return resource.kind == Resource::Kind::device || resource.kind == Resource::Kind::link ||
+         resource.kind == Resource::Kind::sums;
+}
+
 /// A cycle of the endless run, once it is steady.
 Timeline recorded_cycle(const Program& program, const CostTable& costs,
                         const SimulationResult& result) {
@@ -70,14 +76,24 @@ CriticalShare CriticalPaths::spent_on(const CostTable& share) const {
   return spent;
 }
 
+Sensitivity CriticalPaths::spent_on(const Resource& resource) const {
+  CostTable share(costs_->size());
+  for (const CostId cost : ids(share)) {
+    if (uses(resource, program_->cost_keys()[cost])) share[cost] = (*costs_)[cost];
+  }
+  return {spent_on(share), resource};
+}
+
 std::vector<Sensitivity> CriticalPaths::spent_on_resources() const {
   std::vector<Sensitivity> rows;
+  for (const Resource& resource : resources(*program_)) rows.push_back(spent_on(resource));
+  return rows;
+}
+
+std::vector<Sensitivity> CriticalPaths::spent_on_suspects() const {
+  std::vector<Sensitivity> rows;
   for (const Resource& resource : resources(*program_)) {
-    CostTable share(costs_->size());
-    for (const CostId cost : ids(share)) {
-      if (uses(resource, program_->cost_keys()[cost])) share[cost] = (*costs_)[cost];
-    }
-    rows.push_back({spent_on(share), resource});
+    if (stands_alone(resource)) rows.push_back(spent_on(resource));
   }
   return rows;
 }
@@ -105,10 +121,7 @@ std::vector<CriticalShare> CriticalPaths::spent_on_layers(const LayerShares& sha
 std::vector<Sensitivity> bottlenecks(const std::vector<Sensitivity>& rows) {
   std::vector<Sensitivity> found;
   for (const Sensitivity& row : rows) {
-    const Resource::Kind kind = row.resource.kind;
-    const bool stands_alone = kind == Resource::Kind::device || kind == Resource::Kind::link ||
-                              kind == Resource::Kind::sums;
-    if (stands_alone && row.most.time.count() > 0) found.push_back(row);
+    if (stands_alone(row.resource) && row.most.time.count() > 0) found.push_back(row);
   }
   const auto key = [](const Sensitivity& row) {
     return std::pair(row.least.seconds_a_batch(), row.most.seconds_a_batch());
@@ -144,7 +157,7 @@ std::optional<NextBottleneck> next_bottleneck(const Program& program, const Cost
   const SimulationResult beyond = simulate(program, fast, {});
   if (!beyond.exact_cycle) return std::nullopt;
   const auto paths = CriticalPaths::of_endless_run(program, fast, beyond);
-  for (const Sensitivity& row : bottlenecks(paths.spent_on_resources())) {
+  for (const Sensitivity& row : bottlenecks(paths.spent_on_suspects())) {
     if (row.resource != bottleneck.resource) return NextBottleneck{row.resource, off};
   }
   return std::nullopt;

@@ -54,6 +54,8 @@ class CriticalPaths {
   CriticalShare spent_on(const CostTable& share) const;
   /// A row for each of resources(program), in that order.
   std::vector<Sensitivity> spent_on_resources() const;
+  /// A row for each of them that may be a bottleneck: devices, links and the sums. Much cheaper.
+  std::vector<Sensitivity> spent_on_suspects() const;
   /// On all of these layers together.
   CriticalShare spent_on(const LayerShares& shares, const std::vector<std::size_t>& layers) const;
   /// On each layer.
@@ -64,6 +66,7 @@ class CriticalPaths {
     Duration time{};
     std::int64_t batches = 1;
   };
+  Sensitivity spent_on(const Resource& resource) const;
   CriticalPaths(const Program& program, const CostTable& costs, CriticalGraph graph,
                 std::optional<Cycle> cycle)
       : program_(&program), costs_(&costs), graph_(std::move(graph)), cycle_(cycle) {}

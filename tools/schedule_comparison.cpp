@@ -14,6 +14,7 @@
 #include "tools/cluster_setup.h"
 #include "tools/scenario.h"
 #include "tools/schedule_options.h"
+#include "tools/sensitivity_report.h"
 #include "tools/simulation_report.h"
 
 namespace tandem::tools {
@@ -210,6 +211,8 @@ void print_as_json(const std::vector<Outcome>& outcomes,
     Json row{{"schedule", one.schedule}};
     if (one.refusal.empty()) {
       row.update(result_json(*one.scenario, one.result));
+      const auto bottlenecks = bottlenecks_of(*one.scenario, one.result);
+      row["bottlenecks"] = bottlenecks ? bottlenecks_json(*bottlenecks) : Json();
     } else {
       row["refused"] = one.refusal;
     }

@@ -12,10 +12,9 @@ namespace tandem::tools {
 
 namespace {
 
-/// Of the period where it is known, or else of the makespan.
-const std::vector<Sensitivity>& ruling(const Sensitivities& all) {
-  return all.period ? *all.period : all.makespan;
-}
+/// Instances of a cycle times devices, links and sums that may be its bottleneck: a quarter of a
+/// second at the most.
+constexpr double kMostWork = 2e6;
 
 /// How much of `whole` a change of 1 % is, in percent.
 double percent(const CriticalTime& time, double whole_s) {
@@ -24,34 +23,25 @@ double percent(const CriticalTime& time, double whole_s) {
 
 bool is_on_all(const Sensitivity& row) { return row.least.time.count() > 0; }
 
-std::string next_text(const Sensitivities& all, const std::vector<Sensitivity>& rows,
-                      double whole_s) {
-  if (rows.size() > 1 && is_on_all(rows[1])) {
-    return fmt::format("{}, {:.3f} %", name(rows[1].resource), percent(rows[1].least, whole_s));
+std::string next_text(const Bottlenecks& all) {
+  if (all.order.size() > 1 && is_on_all(all.order[1])) {
+    return fmt::format("{}, {:.3f} %", name(all.order[1].resource),
+                       percent(all.order[1].least, all.whole_s));
   }
   if (!all.next) return "none";
   return fmt::format("{}, once the first takes {:.1f} % less", name(all.next->resource),
                      100.0 * all.next->from);
 }
 
-void print_bottleneck(const Sensitivities& all, double whole_s) {
-  const char* const of = all.period ? "the endless run" : "this run";
-  const std::vector<Sensitivity> rows = bottlenecks(ruling(all));
-  if (rows.empty()) return fmt::print("\nno bottleneck: {} takes no time\n", of);
-  if (is_on_all(rows.front())) {
-    return fmt::print("\nbottleneck of {}: {}, which 1 % faster saves {:.3f} % of it\nnext: {}\n",
-                      of, name(rows.front().resource), percent(rows.front().least, whole_s),
-                      next_text(all, rows, whole_s));
-  }
-  constexpr std::size_t kMostNamed = 4;
-  std::string names;
-  for (std::size_t i = 0; i < rows.size() && i < kMostNamed; ++i)
-    names += fmt::format("{}{}", i == 0 ? "" : ", ", name(rows[i].resource));
-  if (rows.size() > kMostNamed) names += fmt::format(" and {} more", rows.size() - kMostNamed);
-  fmt::print(
-      "\nno single bottleneck of {}: no device, link or sum is on all of its critical paths; on "
-      "some are {}\n",
-      of, names);
+/// The next one is looked for where one alone limits the run.
+Bottlenecks of_endless_run(const Scenario& scenario, const SimulationResult& result,
+                           const std::vector<Sensitivity>& rows) {
+  Bottlenecks all{.whole_s = result.period_s(), .order = bottlenecks(rows)};
+  const auto& order = all.order;
+  const bool alone =
+      !order.empty() && is_on_all(order[0]) && (order.size() == 1 || !is_on_all(order[1]));
+  if (alone) all.next = next_bottleneck(scenario.program, scenario.costs, order.front());
+  return all;
 }
 
 std::string signed_percent(double value) {
@@ -89,6 +79,51 @@ void print_layers(const LayerGains& gains, const SimulationResult& result) {
 
 }  // namespace
 
+std::optional<Bottlenecks> bottlenecks_of(const Scenario& scenario,
+                                          const SimulationResult& result) {
+  if (scenario.network || !result.exact_cycle) return std::nullopt;
+  const double work = static_cast<double>(scenario.program.size()) *
+                      static_cast<double>(result.cycle_batches) *
+                      static_cast<double>(scenario.program.placement().devices);
+  if (work > kMostWork) return std::nullopt;
+  try {
+    const auto paths = CriticalPaths::of_endless_run(scenario.program, scenario.costs, result);
+    return of_endless_run(scenario, result, paths.spent_on_suspects());
+  } catch (const InputError&) {  // times too long for circuits to be compared
+    return std::nullopt;
+  }
+}
+
+void print_bottlenecks(const Bottlenecks& all) {
+  const char* const of = all.endless ? "the endless run" : "this run";
+  const std::vector<Sensitivity>& rows = all.order;
+  if (rows.empty()) return fmt::print("\nno bottleneck: {} takes no time\n", of);
+  if (is_on_all(rows.front())) {
+    return fmt::print("\nbottleneck of {}: {}, which 1 % faster saves {:.3f} % of it\nnext: {}\n",
+                      of, name(rows.front().resource), percent(rows.front().least, all.whole_s),
+                      next_text(all));
+  }
+  constexpr std::size_t kMostNamed = 4;
+  std::string names;
+  for (std::size_t i = 0; i < rows.size() && i < kMostNamed; ++i)
+    names += fmt::format("{}{}", i == 0 ? "" : ", ", name(rows[i].resource));
+  if (rows.size() > kMostNamed) names += fmt::format(" and {} more", rows.size() - kMostNamed);
+  fmt::print(
+      "\nno single bottleneck of {}: no device, link or sum is on all of its critical paths; on "
+      "some are {}\n",
+      of, names);
+}
+
+Json bottlenecks_json(const Bottlenecks& all) {
+  const auto nth = [&](std::size_t i) {
+    return i < all.order.size() && is_on_all(all.order[i]) ? Json(name(all.order[i].resource))
+                                                           : Json();
+  };
+  return {{"bottleneck", nth(0)},
+          {"next", all.next ? Json(name(all.next->resource)) : nth(1)},
+          {"next_once_less", all.next ? Json(all.next->from) : Json()}};
+}
+
 Sensitivities sensitivities_of(const Scenario& scenario, const SimulationResult& result,
                                std::int64_t batches) {
   if (scenario.network) {
@@ -103,18 +138,19 @@ Sensitivities sensitivities_of(const Scenario& scenario, const SimulationResult&
   Sensitivities all{.period = {}, .makespan = run.spent_on_resources()};
   if (scenario.layers)
     all.layers = layer_gains(*scenario.layers, endless ? &*endless : nullptr, run);
-  if (!endless) return all;
-  all.period = endless->spent_on_resources();
-  const std::vector<Sensitivity> rows = bottlenecks(*all.period);
-  const bool alone =
-      !rows.empty() && is_on_all(rows[0]) && (rows.size() == 1 || !is_on_all(rows[1]));
-  if (alone) all.next = next_bottleneck(scenario.program, scenario.costs, rows.front());
+  if (endless) {
+    all.period = endless->spent_on_resources();
+    all.bottlenecks = of_endless_run(scenario, result, *all.period);
+  } else {
+    all.bottlenecks = {.endless = false,
+                       .whole_s = to_seconds(result.makespan),
+                       .order = bottlenecks(all.makespan)};
+  }
   return all;
 }
 
 void print_sensitivity(const Sensitivities& all, const SimulationResult& result) {
-  const double makespan_s = to_seconds(result.makespan);
-  print_bottleneck(all, all.period ? result.period_s() : makespan_s);
+  print_bottlenecks(all.bottlenecks);
   fmt::print("\n{:<28} {:<23}  {}\n{:<28} {:>11} {:>11}  {:>11} {:>11}\n", "1 % of",
              all.period ? "a batch, endless" : "", "this run", "", all.period ? "faster" : "",
              all.period ? "slower" : "", "faster", "slower");
@@ -129,10 +165,6 @@ void print_sensitivity(const Sensitivities& all, const SimulationResult& result)
 }
 
 Json sensitivity_json(const Sensitivities& all) {
-  const std::vector<Sensitivity> order = bottlenecks(ruling(all));
-  const auto nth = [&](std::size_t i) {
-    return i < order.size() && is_on_all(order[i]) ? Json(name(order[i].resource)) : Json();
-  };
   Json rows = Json::array();
   for (std::size_t i = 0; i < all.makespan.size(); ++i) {
     const Sensitivity& run = all.makespan[i];
@@ -141,12 +173,11 @@ Json sensitivity_json(const Sensitivities& all) {
     row["makespan_critical_s"] = as_json(run);
     rows.push_back(std::move(row));
   }
-  return {{"bottleneck", nth(0)},
-          {"next", all.next ? Json(name(all.next->resource)) : nth(1)},
-          {"next_once_less", all.next ? Json(all.next->from) : Json()},
-          {"rows", std::move(rows)},
-          {"layers", all.layers ? layers_json(*all.layers) : Json()},
-          {"layer_kinds", all.layers ? kinds_json(*all.layers) : Json()}};
+  Json json = bottlenecks_json(all.bottlenecks);
+  json["rows"] = std::move(rows);
+  json["layers"] = all.layers ? layers_json(*all.layers) : Json();
+  json["layer_kinds"] = all.layers ? kinds_json(*all.layers) : Json();
+  return json;
 }
 
 }  // namespace tandem::tools

@@ -82,6 +82,8 @@ int run_simulate(const Arguments& arguments) {
   std::optional<Sensitivities> sensitivities;
   if (options.has("sensitivity"))
     sensitivities = sensitivities_of(scenario, result, request.batches);
+  const std::optional<Bottlenecks> bottlenecks =
+      sensitivities ? sensitivities->bottlenecks : bottlenecks_of(scenario, result);
   std::optional<Spread> spread;
   if (uncertainty) spread = spread_of(scenario, *uncertainty, request.batches);
   if (options.has("trace")) write_trace(options.text("trace"), scenario, *result.timeline);
@@ -90,6 +92,7 @@ int run_simulate(const Arguments& arguments) {
   const auto exit_code = [&] { return scenario.search ? search_exit_code(*scenario.search) : 0; };
   if (options.has("json")) {
     Json json = result_json(scenario, result);
+    json["bottlenecks"] = bottlenecks ? bottlenecks_json(*bottlenecks) : Json();
     if (sensitivities) json["sensitivity"] = sensitivity_json(*sensitivities);
     if (spread) json["uncertainty"] = spread_json(*spread);
     print_result("simulate", scenario.config, scenario.assumptions, std::move(json),
@@ -99,7 +102,11 @@ int run_simulate(const Arguments& arguments) {
   if (options.has("picture"))
     fmt::print("{}", picture(scenario.program, *result.timeline, picture_options()));
   print_summary(scenario, result, request.batches);
-  if (sensitivities) print_sensitivity(*sensitivities, result);
+  if (sensitivities) {
+    print_sensitivity(*sensitivities, result);
+  } else if (bottlenecks) {
+    print_bottlenecks(*bottlenecks);
+  }
   if (spread) print_spread(*spread);
   return exit_code();
 }

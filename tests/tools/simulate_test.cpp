@@ -28,7 +28,7 @@ TEST_F(Simulate, JsonHasTheKeysOfTheContract) {
       keys_of(json["result"]),
       (std::vector<std::string>{"makespan_s", "span_s", "ideal_s", "period_s", "period_batches",
                                 "steady_from_batch", "throughput_samples_per_s", "bubble_of_total",
-                                "bubble_of_span", "bubble_of_ideal", "devices"}));
+                                "bubble_of_span", "bubble_of_ideal", "devices", "bottlenecks"}));
   EXPECT_EQ(keys_of(json["result"]["devices"][0]),
             (std::vector<std::string>{"device", "busy_s", "bubble_s", "exposed_communication_s",
                                       "peak_activations", "weight_versions", "peak_bytes",
@@ -85,6 +85,42 @@ TEST_F(Simulate, SummarySaysTheSame) {
   EXPECT_THAT(ran.out,
               StartsWith("1f1b: 1 batch of 8 microbatches in 33 ms; bubble 27.3 % of it\n"
                          "endless run: 33 ms a batch, 242.4 samples/s, steady from batch "));
+}
+
+TEST_F(Simulate, NamesTheBottleneckAndTheNextOne) {
+  const std::string slow =
+      "simulate --schedule 2bw --devices 4 --microbatches 8 --forward 1ms "
+      "--backward 2ms --slow-device 2:0.5";
+  const Ran ran = tandem(slow);
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out,
+              HasSubstr("\nbottleneck of the endless run: device 2, which 1 % faster saves "
+                        "1.000 % of it\nnext: device "));
+  EXPECT_THAT(ran.out, ::testing::ContainsRegex(", once the first takes 50.[01] % less\n"));
+  const Json all = result_of(slow)["bottlenecks"];
+  EXPECT_EQ(all["bottleneck"], "device 2");
+  EXPECT_NEAR(all["next_once_less"].get<double>(), 0.5, 2e-3);
+  // As --sensitivity says, which says it once.
+  const std::string both = tandem(slow + " --sensitivity").out;
+  EXPECT_EQ(both.find("bottleneck of"), both.rfind("bottleneck of"));
+  const Json whole = result_of(slow + " --sensitivity");
+  EXPECT_EQ(whole["bottlenecks"], all);
+  for (const char* key : {"bottleneck", "next", "next_once_less"})
+    EXPECT_EQ(whole["sensitivity"][key], all[key]) << key;
+  // Equal devices: none alone.
+  const std::string equal = slow.substr(0, slow.find(" --slow-device"));
+  EXPECT_THAT(tandem(equal).out, HasSubstr("\nno single bottleneck of the endless run: "));
+  EXPECT_TRUE(result_of(equal)["bottlenecks"]["bottleneck"].is_null());
+}
+
+TEST_F(Simulate, NamesNoBottleneckWhereNoneIsKnown) {
+  const std::string shared =
+      "simulate --model gpt2 --cluster 2xp3.16xlarge --schedule 1f1b --depth 8";
+  EXPECT_THAT(tandem(shared).out, HasSubstr("bottleneck"));
+  EXPECT_THAT(tandem(shared + " --contention").out, ::testing::Not(HasSubstr("bottleneck")));
+  const std::string large =
+      "simulate --schedule 2bw --devices 64 --microbatches 512 --forward 1ms --backward 2ms";
+  EXPECT_TRUE(result_of(large)["bottlenecks"].is_null());
 }
 
 TEST_F(Simulate, DrawsAPicture) {
