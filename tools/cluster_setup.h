@@ -41,6 +41,7 @@ struct ClusterSetup {
   ClusterPlan made;
   std::vector<TriedShape> tried;  // where the shape was chosen: the chosen one, then the others
   bool contention = false;        // links are shared through time, for what is assumed
+  double compute_slowdown = 1.0;  // of what is computed while data moves, then
 
   std::size_t devices_used() const;
   /// "gpt2-xl (1.558 G parameters) on 64 of 64 devices of 8xp3.16xlarge: …".

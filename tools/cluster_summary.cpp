@@ -131,6 +131,12 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
                         "measured constants, each device with its part of its node's way out"
                       : "transfers of all pipelines at once, and the gradient rings of all stages "
                         "at once, share the links they cross; nothing else does")};
+  if (compute_slowdown > 1.0) {
+    lines.push_back(fmt::format(
+        "a device computes {:.4g} times as long while a transfer or a sum of its own is under way, "
+        "its latency included; moving data is not slowed",
+        compute_slowdown));
+  }
   if (cut == StageCut::even)
     lines.emplace_back("as many blocks in each stage, the head with the last");
   if (blocking_transfers)

@@ -23,6 +23,8 @@ namespace tandem::tools {
 
 namespace {
 
+constexpr double kMostSlowdown = 1000.0;
+
 [[noreturn]] void refuse(const Options& options, const std::string& why) {
   throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
 }
@@ -236,6 +238,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
 Scenario from_cluster(const Options& options, TransferLanes lanes) {
   ClusterSetup setup = make_cluster_setup(options);
   setup.contention = options.has("contention");
+  setup.compute_slowdown = options.number("compute-slowdown", 1.0, kMostSlowdown, 1.0);
   ClusterPlan& made = setup.made;
   const Plan& plan = made.plan;
   Program program =
@@ -271,6 +274,9 @@ Scenario from_cluster(const Options& options, TransferLanes lanes) {
     const ClusterLayout layout(setup.cluster, plan.width, plan.depth, setup.order,
                                static_cast<std::size_t>(setup.assumptions.tensor));
     scenario.network = cluster_network(scenario.program, plan, layout, setup.assumptions);
+    scenario.network->compute_slowdown =
+        Table<DeviceId, double>(plan.depth, setup.compute_slowdown);
+    scenario.config["compute_slowdown"] = setup.compute_slowdown;
   }
   return scenario;
 }
@@ -301,6 +307,9 @@ void add_scenario_options(Options& options) {
   add_perturbation_options(options);
   options.flag("contention",
                "on a cluster: transfers and sums share links at max-min fair rates, through time");
+  options.value("compute-slowdown", "F",
+                "with --contention: a device computes F times as long while a transfer or a sum "
+                "of its own is under way (default 1)");
 }
 
 std::int64_t batches_of(const Options& options, std::int64_t most) {
@@ -316,6 +325,11 @@ Scenario make_scenario(const Options& options) {
   const bool on_cluster = names_a_cluster(options);
   if (options.has("contention") && !on_cluster)
     refuse(options, "--contention is for a --model on a --cluster");
+  if (options.has("compute-slowdown") && !options.has("contention")) {
+    refuse(options,
+           "--compute-slowdown needs --contention: without it a price is the same whenever its op "
+           "runs, and what overlaps is not known");
+  }
   if (on_cluster && !options.words().empty())
     refuse(options, "give a plan, or a --model on a --cluster");
   Scenario scenario = on_cluster                ? from_cluster(options, lanes)

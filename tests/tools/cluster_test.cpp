@@ -128,6 +128,29 @@ TEST_F(OnCluster, ContentionIsFollowedThroughTime) {
       2, "error: tandem simulate: --contention is for a --model on a --cluster");
 }
 
+TEST_F(OnCluster, ComputeIsSlowedWhileDataMoves) {
+  const std::string line =
+      "simulate --model gpt2 --cluster 2xp3.16xlarge --schedule 1f1b --depth 8";
+  const Json plain = json_of(line + " --json --contention");
+  const Json none = json_of(line + " --json --contention --compute-slowdown 1");
+  const Json slowed = json_of(line + " --json --contention --compute-slowdown 1.25");
+  const auto busy = [](const Json& json) {
+    return json["result"]["devices"][3]["busy_s"].get<double>();
+  };
+  EXPECT_EQ(none, plain);
+  EXPECT_GT(busy(slowed), busy(plain));
+  EXPECT_LT(busy(slowed), 1.25 * busy(plain));  // data moves only part of the time
+  EXPECT_EQ(slowed["config"]["compute_slowdown"], 1.25);
+  EXPECT_THAT(slowed["assumptions"]["notes"].dump(), HasSubstr("computes 1.25 times as long"));
+  EXPECT_THAT(plain["assumptions"]["notes"].dump(), ::testing::Not(HasSubstr("times as long")));
+  expect_error(line + " --compute-slowdown 1.25", 2,
+               "error: tandem simulate: --compute-slowdown needs --contention: without it a price "
+               "is the same whenever its op runs, and what overlaps is not known");
+  const Ran ran = tandem(line + " --contention --compute-slowdown 0.5");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("--compute-slowdown: expected"));
+}
+
 TEST_F(OnCluster, TransfersMayBlock) {
   const std::string costs =
       " --schedule 1f1b --devices 4 --microbatches 8 --forward 1ms --backward 2ms --transfer 0.5ms";
