@@ -54,7 +54,7 @@ std::vector<std::string> describe_changes(unsigned changes, const Plan& to) {
 }
 
 /// Each combination of changes but for the cut; `from` itself among them.
-std::vector<Plan> combinations(const Plan& from, std::size_t most_depth) {
+std::vector<Plan> combinations(const Plan& from) {
   std::vector<Plan> all{from};
   const auto vary = [&all](auto change) {
     std::vector<Plan> more;
@@ -94,8 +94,8 @@ std::vector<Plan> combinations(const Plan& from, std::size_t most_depth) {
     }
   });
   const std::size_t layers = layers_of(from.model).size();
-  vary([layers, most_depth](const Plan& plan, std::vector<Plan>& more) {
-    const std::size_t most = std::min({layers, most_depth, std::size_t{2} * plan.depth});
+  vary([layers](const Plan& plan, std::vector<Plan>& more) {
+    const std::size_t most = std::min(layers, std::size_t{2} * plan.depth);
     for (std::size_t depth = plan.depth + std::size_t{1}; depth <= most; ++depth) {
       if (depth > kMostPlannedDevices) break;
       more.push_back(plan);
@@ -138,14 +138,10 @@ auto mildness(const Alternative& alternative) {
 }  // namespace
 
 std::vector<Alternative> nearest_fits(const Plan& plan, Bytes limit) {
-  return nearest_fits(plan, limit, RangeBytes(plan.model, plan.optimizer), kMostPlannedDevices);
-}
-
-std::vector<Alternative> nearest_fits(const Plan& plan, Bytes limit, RangeBytes bytes,
-                                      std::size_t most_depth) {
   if (plan.own_schedule != nullptr) return {};
+  RangeBytes bytes(plan.model, plan.optimizer);
   std::map<int, std::vector<Plan>> by_changes;  // how many, besides the cut
-  for (Plan& one : combinations(plan, most_depth)) {
+  for (Plan& one : combinations(plan)) {
     by_changes[std::popcount(changed(plan, one))].push_back(std::move(one));
   }
   std::map<unsigned, Alternative> found;

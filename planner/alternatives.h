@@ -22,8 +22,5 @@ struct Alternative {
 /// change the mildest: the largest microbatch, the fewest stages, then the schedule that keeps most
 /// in memory. Empty: none fits. REQUIRES: one stage a device.
 std::vector<Alternative> nearest_fits(const Plan& plan, Bytes limit);
-/// The same with bytes from elsewhere, and at most `most_depth` stages.
-std::vector<Alternative> nearest_fits(const Plan& plan, Bytes limit, RangeBytes bytes,
-                                      std::size_t most_depth);
 
 }  // namespace tandem

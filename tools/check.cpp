@@ -11,6 +11,7 @@
 #include "core/verify.h"
 #include "planner/alternatives.h"
 #include "planner/candidates.h"
+#include "planner/cluster_alternatives.h"
 #include "planner/stage_memory.h"
 #include "tools/cluster_setup.h"
 #include "tools/command.h"
@@ -35,6 +36,12 @@ constexpr const char* kOptionsOfNames[] = {
 using DeviceMemory = Table<DeviceId, MemoryByClass>;
 using Capacity = std::optional<Table<DeviceId, Bytes>>;
 
+/// What fits instead: what is to be changed, and what the fullest device then needs.
+struct Fit {
+  std::string changes;
+  std::string fullest;
+};
+
 /// What is checked, wherever it comes from.
 struct Subject {
   std::string name;  // for messages: the plan's file, or the model and the cluster
@@ -43,7 +50,8 @@ struct Subject {
   SlotCounts slots;
   DeviceMemory memory;
   Capacity capacity;
-  std::vector<Alternative> (*nearest)(const Subject& subject, Bytes limit);
+  std::vector<Fit> (*nearest)(const Subject& subject, const Options& options);
+  const Options& options;
   Json config;
   Json assumptions = Json::object();
   std::vector<std::string> warnings = {};
@@ -117,17 +125,69 @@ std::string explain_misfit(const Subject& subject, const MemoryMiss& miss) {
       "{}: does not fit in {} a device: device {} needs {}, {} too much (largest: {}, {})",
       subject.name, print_bytes(limit), index(miss.device), print_bytes(miss.needed),
       print_bytes(miss.excess), miss.largest, print_bytes(miss.largest_bytes));
-  const Placement& placement = subject.program.placement();
-  if (placement.stages() != placement.devices) return text;
-  const auto least = std::min_element(subject.capacity->begin(), subject.capacity->end());
-  const std::vector<Alternative> nearest = subject.nearest(subject, *least);
+  const std::vector<Fit> nearest = subject.nearest(subject, subject.options);
   if (nearest.empty()) return text + "; no plan near to it fits";
-  text += "; these fit:";
-  for (const Alternative& one : nearest) {
-    text += fmt::format("\n  {} ({} on the fullest device)", fmt::join(one.changes, ", "),
-                        print_bytes(one.peak_bytes));
-  }
+  text += subject.cluster == nullptr ? "; these fit:" : "; these fit, with these options instead:";
+  for (const Fit& one : nearest) text += fmt::format("\n  {} ({})", one.changes, one.fullest);
   return text;
+}
+
+/// Plans near to the plan.
+std::vector<Fit> nearest_plans(const Subject& subject, const Options&) {
+  const Placement& placement = subject.program.placement();
+  if (placement.stages() != placement.devices) return {};
+  std::vector<Fit> fits;
+  for (const Alternative& one : nearest_fits(subject.plan, (*subject.capacity)[DeviceId{}])) {
+    fits.push_back({fmt::format("{}", fmt::join(one.changes, ", ")),
+                    fmt::format("{} on the fullest device", print_bytes(one.peak_bytes))});
+  }
+  return fits;
+}
+
+/// Options that make the alternative of what `given` makes: those that say something else, and
+/// those whose defaults would.
+std::string options_of(const ClusterAlternative& one, const Subject& subject,
+                       const Options& given) {
+  std::vector<std::string> words;
+  const auto say = [&](const char* option, const auto& value, const auto& otherwise) {
+    const std::string text = fmt::format("{}", value);
+    if (text != given.text(option, fmt::format("{}", otherwise)))
+      words.push_back(fmt::format("--{} {}", option, text));
+  };
+  const Plan& plan = one.request.plan;
+  const AnalyticAssumptions& assumptions = one.request.assumptions;
+  const auto group = std::size_t{plan.depth} * static_cast<std::size_t>(assumptions.tensor);
+  const std::int64_t at_once = std::int64_t{plan.width} * plan.microbatch_size;
+  if (plan.schedule != subject.plan.schedule) say("schedule", plan.schedule, "");
+  if (plan.replicas.empty()) say("depth", plan.depth, "");
+  say("width", plan.width, subject.cluster->cluster.size() / group);
+  say("tensor", assumptions.tensor, 1);
+  say("microbatch-size", plan.microbatch_size, 1);
+  if (given.has("microbatches")) {
+    say("microbatches", plan.microbatches, "");
+  } else {
+    say("global-batch", at_once * plan.microbatches, kMicrobatchesADevice * at_once * plan.depth);
+  }
+  say("recompute", name(plan.recompute), "none");
+  say("zero", assumptions.sharded_optimizer ? 1 : 0, 0);
+  say("cut", one.request.cut == StageCut::even ? "even" : "balanced", "balanced");
+  if (plan.schedule == "gpipe") say("group", plan.group, 0);
+  say("extra-in-flight", plan.extra_in_flight, 0);
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+/// Plans near to the one on the cluster.
+std::vector<Fit> nearest_on_cluster(const Subject& subject, const Options& options) {
+  const ClusterSetup& on = *subject.cluster;
+  std::vector<Fit> fits;
+  for (const ClusterAlternative& one : nearest_cluster_fits(
+           {.plan = subject.plan, .assumptions = on.assumptions, .order = on.order, .cut = on.cut},
+           on.cluster)) {
+    fits.push_back({options_of(one, subject, options),
+                    fmt::format("{} on the fullest device, {}", print_bytes(one.peak_bytes),
+                                index(one.fullest))});
+  }
+  return fits;
 }
 
 int report(const Subject& subject, bool json) {
@@ -192,8 +252,8 @@ int check_plan(const Options& options) {
                  .slots = prepared.slots,
                  .memory = std::move(memory),
                  .capacity = std::move(capacity),
-                 .nearest = [](const Subject& subject,
-                               Bytes bytes) { return nearest_fits(subject.plan, bytes); },
+                 .nearest = nearest_plans,
+                 .options = options,
                  .config = {{"plan", path}, {"memory_bytes", limit ? Json(*limit) : Json(nullptr)}},
                  .warnings = std::move(warnings)},
                 options.has("json"));
@@ -208,13 +268,8 @@ int check_cluster(const Options& options) {
                  .slots = count_slots(made.program),
                  .memory = made.memory,
                  .capacity = made.capacity,
-                 .nearest =
-                     [](const Subject& subject, Bytes bytes) {
-                       const ClusterSetup& on = *subject.cluster;
-                       return nearest_fits(
-                           subject.plan, bytes, analytic_range_bytes(subject.plan, on.assumptions),
-                           on.cluster.size() * subject.plan.depth / on.devices_used());
-                     },
+                 .nearest = nearest_on_cluster,
+                 .options = options,
                  .config = setup.config(),
                  .assumptions = setup.stated(),
                  .warnings = setup.warnings(),

@@ -29,7 +29,6 @@ namespace {
 
 constexpr std::int64_t kMostSamples = 1'000'000;
 constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevices);
-constexpr std::int32_t kMicrobatchesADevice = 4;  // by default
 constexpr double kLeastFraction = 0.001;
 
 constexpr const char* kClusterOptions[] = {"model",           "cluster",       "gpu",

@@ -15,6 +15,9 @@
 
 namespace tandem::tools {
 
+/// Of a batch, where nothing says how large it is.
+inline constexpr std::int32_t kMicrobatchesADevice = 4;
+
 /// --model, --cluster and what belongs to them; not those of schedules.
 void add_cluster_options(Options& options);
 /// --gpu, of the catalogue; null: not given. Throws UsageError.

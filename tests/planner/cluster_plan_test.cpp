@@ -9,7 +9,6 @@
 
 #include "core/catalog.h"
 #include "core/error.h"
-#include "planner/alternatives.h"
 #include "planner/batch_work.h"
 
 namespace tandem {
@@ -250,24 +249,6 @@ TEST(ChooseShape, SaysWhyThereIsNone) {
   small.model.blocks = 1;
   EXPECT_EQ(error({.plan = small, .width = 1}),
             "schedule 1f1b cuts the model into 8 stages, but gpt2 has 4 layers");
-}
-
-TEST(NearestFits, StaysWithinTheCluster) {
-  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
-  const ClusterPlan made = make(plan_of("gpt2-xl", "1f1b", 2, 4, 1, 8), cluster);
-  Bytes most = 0;
-  for (const MemoryByClass& of : made.memory) most = std::max(most, of.total());
-  const auto deepest = [&](std::size_t most_depth) {
-    std::size_t depth = 0;
-    for (const Alternative& one :
-         nearest_fits(made.plan, most / 2, analytic_range_bytes(made.plan, {}), most_depth)) {
-      EXPECT_LE(one.peak_bytes, most / 2);
-      depth = std::max<std::size_t>(depth, one.plan.depth);
-    }
-    return depth;
-  };
-  EXPECT_EQ(deepest(4), 0u);  // no plan of four stages fits, and no more devices are there
-  EXPECT_GT(deepest(8), 4u);
 }
 
 }  // namespace

@@ -167,7 +167,8 @@ TEST_F(OnCluster, TransfersMayBlock) {
   for (const char* command : {"simulate ", "check "}) {
     EXPECT_THAT(tandem(command + names).out,
                 HasSubstr("\n  a device that sends or receives does not compute meanwhile\n"));
-    EXPECT_THAT(tandem(command + kNames).out, Not(HasSubstr("does not compute meanwhile")));
+    EXPECT_THAT(tandem(command + kNames).out,
+                ::testing::Not(HasSubstr("does not compute meanwhile")));
   }
   write("plan.json", plan_text());
   write("profile.json", profile_text());
@@ -239,10 +240,52 @@ TEST_F(OnCluster, CheckSaysWhetherItFits) {
   EXPECT_EQ(misfit.code, 4);
   EXPECT_THAT(misfit.out, HasSubstr("  NO\n"));
   EXPECT_THAT(misfit.err, HasSubstr("gpt2-xl on p3.16xlarge: does not fit in 16.0 GiB a device"));
-  EXPECT_THAT(misfit.err, HasSubstr("these fit:\n  recompute full ("));
+  EXPECT_THAT(misfit.err, HasSubstr("these fit, with these options instead:\n  --"));
   EXPECT_EQ(
       tandem("check --model gpt2-xl --cluster p3.16xlarge --schedule gpipe --memory 80GiB").code,
       0);
+}
+
+/// The options of a line and, in place of its own, those of a list such as "--depth 8 --zero 1".
+std::string with_options(const std::string& line, const std::string& instead) {
+  std::string result = line;
+  for (std::size_t at = 0; at < instead.size();) {
+    const std::size_t space = instead.find(' ', at);
+    const std::size_t end = std::min(instead.find(' ', space + 1), instead.size());
+    const std::string option = instead.substr(at, space - at + 1);
+    const std::size_t old = result.find(option);
+    if (old != std::string::npos)
+      result.erase(old, std::min(result.find(" --", old), result.size()) - old);
+    result += " " + instead.substr(at, end - at);
+    at = end + 1;
+  }
+  return result;
+}
+
+TEST_F(OnCluster, CheckNamesOptionsThatFit) {
+  const std::string names = "check --model gpt3-2.7b --cluster 4xp3.16xlarge --schedule ";
+  for (const std::string& line :
+       {names + "2bw --depth 4 --microbatch-size 4", names + "gpipe --depth 8 --global-batch 512",
+        names + "1f1b --depth 4 --width 4 --tensor 2 --microbatches 64 --microbatch-size 4",
+        names + "2bw --microbatch-size 4"}) {
+    const Ran misfit = tandem(line);
+    EXPECT_EQ(misfit.code, 4) << line;
+    const std::string head = "these fit, with these options instead:\n";
+    std::size_t at = misfit.err.find(head);
+    ASSERT_NE(at, std::string::npos) << misfit.err;
+    std::size_t listed = 0;
+    for (at += head.size(); at < misfit.err.size(); ++listed) {
+      const std::size_t end = misfit.err.find('\n', at), bracket = misfit.err.find(" (", at);
+      const std::string options = misfit.err.substr(at + 2, bracket - at - 2);
+      const std::string bytes =
+          misfit.err.substr(bracket + 2, misfit.err.find(" on the fullest", bracket) - bracket - 2);
+      const Ran fits = tandem(with_options(line, options));
+      EXPECT_EQ(fits.code, 0) << line << " " << options << fits.err;
+      EXPECT_THAT(fits.out, HasSubstr(", " + bytes + "; most of it")) << line << " " << options;
+      at = end + 1;
+    }
+    EXPECT_GE(listed, 2u) << line;
+  }
 }
 
 /// gpt2's layers, of which one device takes a + b milliseconds, and T of them a + b / T.
