@@ -38,8 +38,10 @@ DeviceId device_of(const Options& options, const std::string& name, std::string_
   if (text.empty() || error != std::errc{} || end != text.data() + text.size())
     refuse(options, name, expected);
   if (device >= program.placement().devices) {
-    throw UsageError(fmt::format("tandem {}: --{}: there is no device {}: there are {}",
-                                 options.command(), name, device, program.placement().devices));
+    throw UsageError(
+        fmt::format("tandem {}: --{}: there is no device {}: a pipeline has {}, numbered from 0; "
+                    "each stands for its replicas in all pipelines",
+                    options.command(), name, device, program.placement().devices));
   }
   return DeviceId{device};
 }
@@ -91,10 +93,13 @@ void check_has_transfers(const Program& program, const Resource& link) {
 void add_perturbation_options(Options& options) {
   options
       .value("slow-device", "D:F",
-             "device D computes at F times its speed: 3:0.8; several: 3:0.8,5:0.9")
-      .value("straggler", "D:F", "what device D computes takes F times as long: 3:1.3")
+             "device D of a pipeline, from 0, computes at F times its speed, in all pipelines: "
+             "3:0.8; several: 3:0.8,5:0.9")
+      .value("straggler", "D:F",
+             "what device D of a pipeline, from 0, computes takes F times as long: 3:1.3")
       .value("degraded-link", "A-B:F",
-             "transfers between devices A and B at F times their rate: 2-3:0.5");
+             "transfers between devices A and B of a pipeline, from 0, at F times their rate: "
+             "2-3:0.5");
 }
 
 double factor_of(const Options& options, const std::string& name, std::string_view text) {

@@ -220,7 +220,16 @@ TEST_F(Explain, ADegradedLinkSlowsTransfersBothWays) {
 TEST_F(Explain, WhatIsNoPerturbationIsRefused) {
   const std::string line = "simulate " + kFlush + kCosts;
   expect_error(line + " --slow-device 4:0.5", 2,
-               "error: tandem simulate: --slow-device: there is no device 4: there are 4");
+               "error: tandem simulate: --slow-device: there is no device 4: a pipeline has 4, "
+               "numbered from 0; each stands for its replicas in all pipelines");
+  expect_error(line + " --width 2 --straggler 7:2", 2,
+               "error: tandem simulate: --straggler: there is no device 7: a pipeline has 4, "
+               "numbered from 0; each stands for its replicas in all pipelines");
+  const std::string help = tandem("simulate --help").out;
+  for (const char* option : {"slow-device D:F", "straggler D:F", "degraded-link A-B:F"}) {
+    const std::string text = help.substr(help.find(option), 200);
+    EXPECT_THAT(text, HasSubstr("of a pipeline")) << option;
+  }
   for (const std::string text : {"0.5", "x:0.5", ":0.5", "-1:0.5"}) {
     expect_error(line + " --slow-device " + text, 2,
                  "error: tandem simulate: --slow-device: expected devices and factors, such as "
