@@ -99,22 +99,55 @@ int list(bool json) {
   fmt::print("\nModels: parameters in millions.\n\n{:<18} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11}\n",
              "model", "size", "blocks", "width", "heads", "sequence", "vocabulary");
   for (const CatalogModel& row : catalog().models) print_row(row);
-  fmt::print("\ntandem catalog show NAME: every figure with its unit, and where it comes from.\n");
+  fmt::print(
+      "\ntandem catalog show NAME: every figure with its unit, and its source; --json as a file "
+      "has it.\n");
   return 0;
 }
 
-/// Every figure by its key, which ends in the unit.
-void print_figures(const Json& json, std::size_t indent) {
+void print_figures(const DeviceSpec& device) {
+  fmt::print("device: {}\n", device.name);
+  for (std::size_t i = 0; i < kNumberFormats; ++i) {
+    if (device.flops_per_s[i] == 0.0) continue;
+    fmt::print("{}: {} TFLOP/s, dense\n", name(static_cast<NumberFormat>(i)),
+               print_flops(device.flops_per_s[i]));
+  }
+  fmt::print("memory: {} at {}\nsource: {}\n", print_bytes(device.memory_bytes),
+             print_rate(device.memory_bytes_per_s), device.source);
+}
+
+/// "18 NVLinks, 450 GB/s one way, latency 1.7 us", of a link as a cluster file has it.
+std::string print_link(const Json& link) {
+  return fmt::format("{}, {} one way, latency {:g} us", link["name"].get<std::string>(),
+                     print_rate(link["bytes_per_s_one_way"]),
+                     link["latency_ns"].get<double>() / 1e3);
+}
+
+void print_figures(const GroupSpec& node) {
+  const Json json = as_json(node);
+  fmt::print("node: {}\nmembers:\n", node.name);
+  for (const Json& member : json["members"]) {
+    fmt::print(
+        "  {} x {}{}\n", member["count"].get<int>(), member["name"].get<std::string>(),
+        member.contains("device") ? fmt::format(" ({})", member["device"].get<std::string>()) : "");
+  }
+  fmt::print("links:\n");
+  for (const Json& link : json["links"]) {
+    fmt::print("  {} - {}: {}\n", link["between"][0].get<std::string>(),
+               link["between"][1].get<std::string>(), print_link(link));
+  }
+  if (json.contains("network")) {
+    fmt::print("network, of each {}: {}\n", json["port"].get<std::string>(),
+               print_link(json["network"]));
+  }
+  fmt::print("source: {}\n", node.source);
+}
+
+void print_figures(const CatalogModel& row) {
+  const Json json = as_json(row);
   for (const auto& item : json.items()) {
-    const std::string lead(indent, ' ');
-    if (item.value().is_array() && !item.value().empty() && item.value()[0].is_object()) {
-      fmt::print("{}{}:\n", lead, item.key());
-      for (const Json& row : item.value()) fmt::print("{}  {}\n", lead, row.dump());
-    } else if (item.value().is_string()) {
-      fmt::print("{}{}: {}\n", lead, item.key(), item.value().get<std::string>());
-    } else {
-      fmt::print("{}{}: {}\n", lead, item.key(), item.value().dump());
-    }
+    const Json& value = item.value();
+    fmt::print("{}: {}\n", item.key(), value.is_string() ? value.get<std::string>() : value.dump());
   }
 }
 
@@ -130,14 +163,18 @@ int show(const std::string& name, bool json) {
     throw UsageError(fmt::format("the catalogue has no {}{} (tandem catalog list shows all)", name,
                                  did_you_mean(name, names)));
   }
-  Json figures = device != nullptr ? as_json(*device)
-                 : node != nullptr ? as_json(*node)
-                                   : as_json(*model);
-  const std::string_view kind = device != nullptr ? "device" : node != nullptr ? "node" : "model";
   if (json) {
+    Json figures = device != nullptr ? as_json(*device)
+                   : node != nullptr ? as_json(*node)
+                                     : as_json(*model);
+    const std::string_view kind = device != nullptr ? "device" : node != nullptr ? "node" : "model";
     print_result("catalog", {{"show", name}}, Json::object(), {{kind, std::move(figures)}});
+  } else if (device != nullptr) {
+    print_figures(*device);
+  } else if (node != nullptr) {
+    print_figures(*node);
   } else {
-    print_figures(figures, 0);
+    print_figures(*model);
   }
   return 0;
 }

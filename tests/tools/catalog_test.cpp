@@ -28,11 +28,10 @@ TEST_F(CatalogCommand, ShowsFiguresWithUnitAndSource) {
   const Ran ran = tandem("catalog show V100-SXM2-16GB");
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(ran.out,
-            "name: V100-SXM2-16GB\n"
-            "fp32_flops_per_s: 15700000000000.0\n"
-            "fp16_flops_per_s: 125000000000000.0\n"
-            "memory_bytes: 17179869184\n"
-            "memory_bytes_per_s: 900000000000.0\n"
+            "device: V100-SXM2-16GB\n"
+            "fp32: 15.7 TFLOP/s, dense\n"
+            "fp16: 125 TFLOP/s, dense\n"
+            "memory: 16.0 GiB at 900 GB/s\n"
             "source: NVIDIA Tesla V100 data sheet (SXM2): 125 TFLOP/s, 15.7 TFLOP/s, 16 GB, 900 "
             "GB/s\n");
   EXPECT_EQ(json_of("catalog show gpt2-xl --json")["result"]["model"]["parameters"], 1557611200);
@@ -44,7 +43,35 @@ TEST_F(CatalogCommand, ANodeIsShownAsAClusterFileHasIt) {
   const Json node = json_of("catalog show p4d.24xlarge --json")["result"]["node"];
   EXPECT_EQ(keys_of(node),
             (std::vector<std::string>{"name", "members", "links", "port", "network", "source"}));
-  EXPECT_THAT(tandem("catalog show p4d.24xlarge").out, HasSubstr("\"between\":[\"gpu\",\"pcie\"]"));
+  EXPECT_EQ(node["links"][1]["between"], Json::array({"gpu", "pcie"}));
+}
+
+TEST_F(CatalogCommand, ANodesFiguresHaveUnits) {
+  const Ran ran = tandem("catalog show DGX-H100");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out, StartsWith("node: DGX-H100\n"
+                                  "members:\n"
+                                  "  8 x gpu (H100-SXM5-80GB)\n"
+                                  "  1 x nvswitch\n"
+                                  "  8 x nic\n"
+                                  "links:\n"
+                                  "  gpu - nvswitch: 18 NVLinks, 450 GB/s one way, latency 1.7 us\n"
+                                  "  gpu - nic: PCIe 5.0 x16, 63 GB/s one way, latency 2.85 us\n"
+                                  "network, of each nic: NDR, 50 GB/s one way, latency 4.15 us\n"
+                                  "source: NVIDIA DGX H100 data sheet: "));
+}
+
+/// Data sheets of nodes say neither latencies nor what PCIe carries.
+TEST_F(CatalogCommand, LatenciesAndPciHaveTheirOwnSources) {
+  const Json nodes = json_of("catalog list --json")["result"]["nodes"];
+  for (const Json& node : nodes) {
+    const std::string source = node["source"], text = node.dump();
+    EXPECT_THAT(source, HasSubstr("latencies: NCCL, src/graph/tuning.cc"));
+    for (const char* kind : {"NVLink", "PCIe 3.0", "PCIe 4.0", "PCIe 5.0"}) {
+      if (text.substr(0, text.find("\"source\"")).find(kind) == std::string::npos) continue;
+      EXPECT_THAT(source, HasSubstr(kind)) << node["name"];
+    }
+  }
 }
 
 TEST_F(CatalogCommand, WhatItHasNotIsSaid) {
