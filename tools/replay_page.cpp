@@ -25,7 +25,7 @@ ReportFrame frame_of(std::string label, const Program& program, const Timeline& 
       .label = std::move(label),
       .chart = chart_of(program, timeline, {}, critical),
       .facts = {},
-      .table = {.columns = {"stage's rank", "computes", "bubble", "of the phase"}, .rows = {}}};
+      .table = {.columns = {"stage's rank", "computes", "idle", "of the phase"}, .rows = {}}};
   const double phase = to_seconds(frame.chart.end - frame.chart.start);
   double all_idle = 0.0;
   for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
@@ -41,8 +41,8 @@ ReportFrame frame_of(std::string label, const Program& program, const Timeline& 
   const double devices = program.placement().devices;
   frame.facts = {
       {"pipeline phase of this step", print_duration(frame.chart.end - frame.chart.start), phase},
-      {"bubble of it", share(all_idle, devices * phase),
-       phase > 0.0 ? all_idle / (devices * phase) : 0.0}};
+      {"idle, mean of the ranks", share(all_idle, devices * phase),
+       phase > 0.0 ? all_idle / (devices * phase) : 0.0, true}};
   return frame;
 }
 

@@ -1,6 +1,7 @@
 #include "tools/report.h"
 
 #include <filesystem>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -36,11 +37,12 @@ std::optional<ChartMemory> chart_memory(const Scenario& scenario, const Timeline
 
 std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResult& result) {
   const double makespan = to_seconds(result.makespan);
-  const double bubble = makespan > 0.0 ? 1.0 - to_seconds(result.ideal) / makespan : 0.0;
+  const BubbleRate bubble = bubble_rate(result);
   const double rate = samples_per_s(scenario, result);
   std::vector<ReportFact> facts{
       {"this run", print_duration(result.makespan), makespan},
-      {"bubble of it", percent(bubble), bubble},
+      {"bubble rate", percent(bubble.of_run), bubble.of_run, true},
+      {"of it idle", percent(bubble.idle), bubble.idle, true},
       {"a batch, endless run", print_duration(result.cycle / result.cycle_batches),
        result.period_s()},
       {"samples/s, endless run", fmt::format("{:.4g}", rate), rate}};
@@ -66,47 +68,59 @@ std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResul
   return facts;
 }
 
-ReportTable table_of(const Scenario& scenario, const SimulationResult& result) {
-  ReportTable table{.columns = {"device", "stages", "busy", "bubble", "of the run",
-                                "exposed transfer", "activations", "versions"},
-                    .rows = {}};
+std::string stages_on(const Placement& placement, DeviceId device) {
+  std::string stages;
+  for (const StageId stage : placement.stages_on(device))
+    stages += fmt::format("{}{}", stages.empty() ? "" : ", ", index(stage));
+  return stages;
+}
+
+std::vector<std::string> row_of(const Scenario& scenario, const SimulationResult& result,
+                                DeviceId device) {
+  const DeviceUse& use = result.devices[device];
+  const double run = to_seconds(result.makespan);
+  std::vector<std::string> row{fmt::format("{}", index(device)), print_duration(use.busy),
+                               print_duration(use.bubble),
+                               percent(run > 0.0 ? to_seconds(use.bubble) / run : 0.0)};
+  if (scenario.memory) row.push_back(print_bytes((*scenario.memory)[device].total()));
+  if (scenario.memory && scenario.capacity) {
+    const Bytes capacity = (*scenario.capacity)[device];
+    row.push_back(print_bytes(capacity));
+    row.emplace_back((*scenario.memory)[device].total() <= capacity ? "yes" : "NO");
+  }
+  row.insert(
+      row.end(),
+      {stages_on(scenario.program.placement(), device), print_duration(use.exposed_communication),
+       fmt::format("{:.4g}", use.peak_activations), fmt::format("{}", use.weight_versions)});
   if (scenario.memory) {
-    for (const char* column : {"weights", "further versions", "gradients", "optimizer",
-                               "activations held", "buffers", "peak"}) {
-      table.columns.emplace_back(column);
-    }
+    const MemoryByClass& of = (*scenario.memory)[device];
+    for (const Bytes bytes :
+         {of.weights, of.versions, of.gradients, of.optimizer, of.activations, of.buffers})
+      row.push_back(print_bytes(bytes));
   }
+  return row;
+}
+
+/// What people look for first: who is busy, who is full.
+ReportTable table_of(const Scenario& scenario, const SimulationResult& result) {
   const bool limited = scenario.memory && scenario.capacity;
-  if (limited) table.columns.insert(table.columns.end(), {"capacity", "fits"});
-  for (const DeviceId device : ids(result.devices)) {
-    const DeviceUse& use = result.devices[device];
-    std::string stages;
-    for (const StageId stage : scenario.program.placement().stages_on(device))
-      stages += fmt::format("{}{}", stages.empty() ? "" : ", ", index(stage));
-    std::vector<std::string> row{
-        fmt::format("{}", index(device)),
-        stages,
-        print_duration(use.busy),
-        print_duration(use.bubble),
-        percent(result.makespan.count() == 0
-                    ? 0.0
-                    : to_seconds(use.bubble) / to_seconds(result.makespan)),
-        print_duration(use.exposed_communication),
-        fmt::format("{:.4g}", use.peak_activations),
-        fmt::format("{}", use.weight_versions)};
-    if (scenario.memory) {
-      const MemoryByClass& of = (*scenario.memory)[device];
-      for (const Bytes bytes : {of.weights, of.versions, of.gradients, of.optimizer, of.activations,
-                                of.buffers, of.total()})
-        row.push_back(print_bytes(bytes));
-    }
-    if (limited) {
-      const Bytes capacity = (*scenario.capacity)[device];
-      row.push_back(print_bytes(capacity));
-      row.emplace_back((*scenario.memory)[device].total() <= capacity ? "yes" : "NO");
-    }
-    table.rows.push_back(std::move(row));
+  ReportTable table{.columns = {"device", "busy", "idle", "of the run"},
+                    .rows = {},
+                    .note =
+                        "Idle is the run less what is busy. The bubble rate is the busiest "
+                        "device's: its idle time, recomputation and updates."};
+  const auto add_columns = [&](std::initializer_list<const char*> names) {
+    table.columns.insert(table.columns.end(), names.begin(), names.end());
+  };
+  if (scenario.memory) add_columns({"peak memory"});
+  if (limited) add_columns({"capacity", "fits"});
+  add_columns({"stages", "exposed transfer", "activations", "versions"});
+  if (scenario.memory) {
+    add_columns(
+        {"weights", "further versions", "gradients", "optimizer", "activations held", "buffers"});
   }
+  for (const DeviceId device : ids(result.devices))
+    table.rows.push_back(row_of(scenario, result, device));
   return table;
 }
 
@@ -163,6 +177,7 @@ void add_what_ifs(WhatIfs& what_ifs, const std::stop_token& stop, Report& report
     }
     if (asked.frames.size() > 1) report.what_if.push_back(std::move(asked));
   }
+  report.what_if_note = what_ifs.left_out();
 }
 
 }  // namespace

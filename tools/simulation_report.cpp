@@ -1,5 +1,7 @@
 #include "tools/simulation_report.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace tandem::tools {
@@ -39,6 +41,14 @@ double flops_per_device(const ClusterUse& use, double flops, double samples_per_
   return samples_per_s * flops / static_cast<double>(use.devices);
 }
 
+std::string bubble_text(const BubbleRate& bubble) {
+  const double work = bubble.of_run - bubble.idle;
+  std::string text = fmt::format("bubble rate {:.1f} %", 100.0 * bubble.of_run);
+  if (work < 0.0005) return text;
+  return text + fmt::format(": {:.1f} % idle, {:.1f} % recomputation and updates",
+                            100.0 * bubble.idle, 100.0 * work);
+}
+
 void print_rates(const ClusterUse& use, double samples_per_s) {
   const double rate = flops_per_device(use, use.flops, samples_per_s);
   const double peak = use.peak_flops_per_s / static_cast<double>(use.devices);
@@ -59,13 +69,19 @@ double samples_per_s(const Scenario& scenario, const SimulationResult& result) {
   return result.cycle.count() == 0 ? 0.0 : samples / result.period_s();
 }
 
+BubbleRate bubble_rate(const SimulationResult& result) {
+  Duration busy{};
+  for (const DeviceUse& use : result.devices) busy = std::max(busy, use.busy);
+  return {.of_run = ratio(result.makespan - result.ideal, result.makespan),
+          .idle = ratio(result.makespan - busy, result.makespan)};
+}
+
 void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches) {
   const Program& program = scenario.program;
   if (scenario.use) fmt::print("{}\n\n", scenario.use->summary);
-  fmt::print("{}: {} batch{} of {} microbatches in {}; bubble {:.1f} % of it\n", program.schedule(),
-             batches, batches == 1 ? "" : "es", program.microbatches(),
-             print_duration(result.makespan),
-             100.0 * ratio(result.makespan - result.ideal, result.makespan));
+  fmt::print("{}: {} batch{} of {} microbatches in {}; {}\n", program.schedule(), batches,
+             batches == 1 ? "" : "es", program.microbatches(), print_duration(result.makespan),
+             bubble_text(bubble_rate(result)));
   fmt::print("endless run: {} a batch, {:.4g} samples/s, steady from batch {}{}\n",
              print_duration(result.cycle / result.cycle_batches), samples_per_s(scenario, result),
              result.steady_from_batch,
@@ -73,7 +89,7 @@ void print_summary(const Scenario& scenario, const SimulationResult& result, std
                  ? ""
                  : fmt::format(", repeating every {} batches", result.cycle_batches));
   if (scenario.use) print_rates(*scenario.use, samples_per_s(scenario, result));
-  fmt::print("\n{:>6} {:>11} {:>11} {:>16} {:>11} {:>9}\n", "device", "busy", "bubble",
+  fmt::print("\n{:>6} {:>11} {:>11} {:>16} {:>11} {:>9}\n", "device", "busy", "idle",
              "exposed transfer", "activations", "versions");
   for (const DeviceId device : ids(result.devices)) {
     const DeviceUse& use = result.devices[device];
@@ -124,7 +140,7 @@ Json result_json(const Scenario& scenario, const SimulationResult& result) {
             {"period_batches", result.cycle_batches},
             {"steady_from_batch", result.steady_from_batch},
             {"throughput_samples_per_s", samples_per_s(scenario, result)},
-            {"bubble_of_total", ratio(result.makespan - result.ideal, result.makespan)},
+            {"bubble_of_total", bubble_rate(result).of_run},
             {"bubble_of_span", ratio(result.span - result.ideal, result.span)},
             {"bubble_of_ideal", ratio(result.makespan - result.ideal, result.ideal)},
             {"devices", std::move(devices)}};

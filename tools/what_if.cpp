@@ -152,7 +152,10 @@ void WhatIfs::ask_about_schedules() {
 
 std::optional<WhatIfs::Run> WhatIfs::at(const Position& position) {
   const double boxes = boxes_ * position.boxes;
-  if (drawn_ + boxes > kMostBoxes) return std::nullopt;
+  if (drawn_ + boxes > kMostBoxes) {
+    ++too_large_;
+    return std::nullopt;
+  }
   try {
     Scenario scenario = position.scenario();
     SimulationRequest request = request_;
@@ -168,6 +171,15 @@ std::optional<WhatIfs::Run> WhatIfs::at(const Position& position) {
   } catch (const InfeasibleError&) {
     return std::nullopt;
   }
+}
+
+std::string WhatIfs::left_out() const {
+  if (too_large_ == 0) return {};
+  return fmt::format(
+      "{} other run{} left out: the runs of a page have at most {:.0f} boxes together, and the one "
+      "asked for has {:.0f}. Fewer batches or microbatches leave room; tandem sweep compares runs "
+      "of any size.",
+      too_large_, too_large_ == 1 ? " is" : "s are", kMostBoxes, boxes_);
 }
 
 }  // namespace tandem::tools

@@ -40,6 +40,9 @@ class WhatIfs {
   /// those before it.
   std::optional<Run> at(const Position& position);
 
+  /// How many of those asked for so far were too large, why, and what to do; empty where none was.
+  std::string left_out() const;
+
  private:
   void ask_about_links();
   void ask_about_amount(const std::string& option, const std::string& name);
@@ -49,6 +52,7 @@ class WhatIfs {
   const Scenario& scenario_;
   SimulationRequest request_;
   double boxes_, drawn_;
+  std::size_t too_large_ = 0;
   std::vector<Question> questions_;
 };
 

@@ -16,11 +16,13 @@ namespace tandem {
 struct ReportFact {
   std::string name, text;
   double number = 0.0;
+  bool share = false;  // of a whole: it changes by percentage points, others in percent
 };
 
 struct ReportTable {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;  // a cell a column (checked)
+  std::string note{};                          // beneath it; may be empty
 };
 
 /// One run of what is asked about.
@@ -44,13 +46,15 @@ struct Report {
   std::vector<std::string> assumptions;
   std::vector<ReportFrame> frames;  // the first is what was asked for
   std::vector<ReportSlider> what_if;
+  std::string what_if_note{};  // what is missing there, and why; may be empty
 };
 
 /// The page. All text of the report is data in it, none is markup.
 std::string report_page(const Report& report);
 
 /// The first frame's timeline and what devices hold, to scale. Boxes too narrow to see are drawn as
-/// one, so that a picture stays small.
+/// one. Where that is over a megabyte, links, details and at last devices are left out until it is
+/// not, and the picture says so.
 std::string report_picture(const Report& report);
 
 /// By the name's ending, .html or .svg (checked). The file appears whole or not at all. Throws

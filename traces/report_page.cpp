@@ -151,20 +151,23 @@ Json memory_json(const Chart& chart) {
 Json frame_json(const ReportFrame& frame) {
   Json facts = Json::array();
   for (const ReportFact& fact : frame.facts) {
-    facts.push_back({{"name", fact.name}, {"text", fact.text}, {"number", fact.number}});
+    facts.push_back(
+        {{"name", fact.name}, {"text", fact.text}, {"number", fact.number}, {"share", fact.share}});
   }
   const Chart& chart = frame.chart;
-  return {{"label", frame.label},
-          {"devices", chart.devices},
-          {"chunks", chart.chunks},
-          {"several_versions", chart.several_versions},
-          {"length", (chart.end - chart.start).count()},
-          {"facts", std::move(facts)},
-          {"table", {{"columns", frame.table.columns}, {"rows", frame.table.rows}}},
-          {"rows", rows_json(chart)},
-          {"boxes", boxes_json(chart)},
-          {"idle", idle_json(chart)},
-          {"memory", memory_json(chart)}};
+  return {
+      {"label", frame.label},
+      {"devices", chart.devices},
+      {"chunks", chart.chunks},
+      {"several_versions", chart.several_versions},
+      {"length", (chart.end - chart.start).count()},
+      {"facts", std::move(facts)},
+      {"table",
+       {{"columns", frame.table.columns}, {"rows", frame.table.rows}, {"note", frame.table.note}}},
+      {"rows", rows_json(chart)},
+      {"boxes", boxes_json(chart)},
+      {"idle", idle_json(chart)},
+      {"memory", memory_json(chart)}};
 }
 
 /// Within a script element: no "<" may stand in it, for "</script" would end it.
@@ -176,6 +179,7 @@ std::string data_of(const Report& report) {
             {"tool", report.tool},
             {"assumptions", report.assumptions},
             {"what_if", Json::array()},
+            {"what_if_note", report.what_if_note},
             {"frames", Json::array()}};
   for (const ReportSlider& question : report.what_if) {
     json["what_if"].push_back(

@@ -2,10 +2,10 @@
 // converter reads: no script, no variables; only the ground's colours change in the dark.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,51 +15,15 @@
 #include "core/check.h"
 #include "core/units.h"
 #include "traces/report.h"
+#include "traces/report_looks.h"
 
 namespace tandem {
 namespace {
 
-constexpr double kWidth = 1000, kGutter = 92, kRight = 12, kTop = 54, kAxis = 20;
+constexpr double kWidth = 1000, kGutter = 108, kRight = 12, kTop = 54, kAxis = 20;
 constexpr double kCompute = 24, kLink = 6, kLinkGap = 2, kGap = 8;
 constexpr double kStrip = 42, kStripGap = 10, kLegendRow = 18;
-constexpr double kSmallest = 0.8;  // a box narrower than this is drawn with its neighbours
-
-/// As on the page (report/data.js): the palette of Okabe and Ito.
-struct Look {
-  OpKind kind;
-  std::string_view title, colour;
-};
-constexpr std::array<Look, kOpKinds> kLooks{{
-    {OpKind::forward, "forward", "#56b4e9"},
-    {OpKind::recompute, "recomputation", "#f0e442"},
-    {OpKind::backward, "backward", "#e69f00"},
-    {OpKind::backward_input, "input-gradient", "#e69f00"},
-    {OpKind::backward_weight, "weight-gradient", "#009e73"},
-    {OpKind::send_activation, "activation on a link", "#0072b2"},
-    {OpKind::send_gradient, "gradient on a link", "#d55e00"},
-    {OpKind::reduce_tied, "sum of tied gradients", "#a05195"},
-    {OpKind::reduce_gradient, "sum over replicas", "#a05195"},
-    {OpKind::reduce_norm, "norm of all gradients", "#6b4c9a"},
-    {OpKind::update, "update", "#cc79a7"},
-    {OpKind::validate, "validation", "#cc79a7"},
-    {OpKind::evict, "stash to the partner", "#8a8f98"},
-    {OpKind::load, "stash back", "#8a8f98"},
-}};
-
-const Look& look_of(OpKind kind) { return kLooks[index(kind)]; }
-
-struct Band {
-  std::string_view title, colour;
-  Bytes MemoryByClass::* bytes;
-};
-constexpr std::array<Band, 5> kBands{{
-    {"weights", "#0072b2", &MemoryByClass::weights},
-    {"further versions", "#56b4e9", &MemoryByClass::versions},
-    {"gradients", "#d55e00", &MemoryByClass::gradients},
-    {"optimizer", "#cc79a7", &MemoryByClass::optimizer},
-    {"buffers", "#9aa0a8", &MemoryByClass::buffers},
-}};
-constexpr std::string_view kActivations = "#009e73", kInFlight = "#56b4e9";
+constexpr std::size_t kMostBytes = 1'000'000;
 
 /// Text that XML can hold: markup and control characters can't stand in it as they are, nor bytes
 /// that aren't UTF-8.
@@ -85,22 +49,46 @@ std::string xml(std::string_view text) {
 
 class Picture {
  public:
-  explicit Picture(const Report& report) : report_(report), chart_(report.frames.front().chart) {
+  Picture(const Report& report, const PictureDetail& detail)
+      : report_(report), chart_(report.frames.front().chart), detail_(detail) {
     const auto length = static_cast<double>((chart_.end - chart_.start).count());
     scale_ = (kWidth - kGutter - kRight) / std::max(length, 1.0);
   }
 
   std::string text() {
     double y = kTop;
-    draw_axis(y);
-    y += kAxis;
-    y = draw_rows(y);
+    if (const std::string lack = left_out(); !lack.empty()) {
+      add("<text class=\"m\" x=\"12\" y=\"{:g}\">{}</text>\n", y, lack);
+      y += kLegendRow;
+    }
+    y = draw_rows(draw_axis(y));
     y = draw_legend(y + 4);
     y = draw_memory(y + 10);
     return head(y + 8) + body_ + "</svg>\n";
   }
 
  private:
+  std::string left_out() const {
+    std::string text;
+    const auto lack = [&](std::string_view what) {
+      text +=
+          fmt::format("{}{}", text.empty() ? "Left out, to stay under a megabyte: " : "; ", what);
+    };
+    if (detail_.devices < chart_.devices) {
+      lack(fmt::format("devices {} to {}", detail_.devices, chart_.devices - 1));
+    }
+    if (!detail_.links) lack("links and collectives");
+    if (detail_.smallest > PictureDetail{0}.smallest) {
+      const Duration shortest(std::llround(detail_.smallest / scale_));
+      lack(fmt::format("boxes shorter than {} are drawn with their neighbours",
+                       print_duration(shortest)));
+    }
+    return text;
+  }
+
+  /// Nobody will see it: the next one is coarser.
+  bool too_large() const { return body_.size() > kMostBytes; }
+
   template <class... Values>
   void add(fmt::format_string<Values...> format, Values&&... values) {
     fmt::format_to(std::back_inserter(body_), format, std::forward<Values>(values)...);
@@ -122,7 +110,8 @@ class Picture {
 <desc id="description">{3}</desc>
 <style>
 text {{ font-family: system-ui, "DejaVu Sans", sans-serif; font-size: 11px; fill: #16191d; }}
-.t {{ font-size: 15px; font-weight: 600; }} .s {{ font-size: 8.5px; }} .n {{ fill: #000; }}
+.t {{ font-size: 15px; font-weight: 600; }} .s {{ font-size: 8.5px; }} .f {{ font-size: 10px; }}
+.n {{ fill: #000; }}
 .m {{ fill: #5a6472; }} .g {{ fill: #fff; }} .i {{ fill: #eceff3; }} .l {{ stroke: #c3cad4; }}
 .p {{ fill: none; stroke: #16191d; stroke-width: 1.3; }}
 .c {{ stroke: #b3261e; stroke-width: 1.3; stroke-dasharray: 6 4; }}
@@ -138,14 +127,14 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
 </pattern></defs>
 <rect class="g" width="100%" height="100%"/>
 <text class="t" x="12" y="22">{2}</text>
-<text class="m" x="12" y="40">{4}</text>
+<text class="m f" x="12" y="40">{4}</text>
 )",
         kWidth, std::ceil(height), xml(report_.title), xml(report_.command), xml(facts));
   }
 
-  void draw_axis(double y) {
+  double draw_axis(double y) {
     const auto length = static_cast<double>((chart_.end - chart_.start).count());
-    if (length <= 0.0) return;
+    if (length <= 0.0) return y + kAxis;
     const double wanted = length / 10.0, power = std::pow(10.0, std::floor(std::log10(wanted)));
     double step = 10.0 * power;
     for (const double digit : {5.0, 2.0, 1.0}) {
@@ -158,6 +147,7 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
           y + kAxis - 9, at > kWidth - 40 ? "end" : "middle",
           tick == 0.0 ? "0" : print_duration(Duration(std::llround(tick))));
     }
+    return y + kAxis;
   }
 
   double draw_rows(double y) {
@@ -165,11 +155,15 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
     for (std::size_t row = 0; row < chart_.rows.size(); ++row) {
       const ChartRow& of = chart_.rows[row];
       const bool compute = row == 0 || chart_.rows[row - 1].device != of.device;
+      if (index(of.device) >= detail_.devices || too_large()) break;
+      if (!compute && !detail_.links) continue;
       const double height = compute ? kCompute : kLink;
       if (compute) {
         if (row > 0) y += kGap - kLinkGap;
         add("<text x=\"12\" y=\"{:g}\">device {}</text>\n", y + 16, index(of.device));
-        for (; idle != chart_.idle.end() && idle->device == of.device; ++idle) draw_idle(*idle, y);
+        const auto first = idle;
+        while (idle != chart_.idle.end() && idle->device == of.device) ++idle;
+        draw_idle({first, idle}, y);
       }
       draw_boxes(row, compute, y, height);
       y += height + kLinkGap;
@@ -177,14 +171,18 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
     return y + kGap;
   }
 
-  void draw_idle(const ChartIdle& idle, double y) {
-    const double width = x(idle.end) - x(idle.start);
-    if (width < kSmallest) return;
-    add("<rect class=\"i\" x=\"{:.2f}\" y=\"{:g}\" width=\"{:.2f}\" height=\"{:g}\"/>",
-        x(idle.start), y, width, kCompute);
-    if (width < 44) return;
-    add("<text class=\"m s\" x=\"{:.1f}\" y=\"{:g}\" text-anchor=\"middle\">{}</text>\n",
-        x(idle.start) + width / 2, y + 15, print_duration(idle.end - idle.start));
+  void draw_idle(std::span<const ChartIdle> all, double y) {
+    std::string ground, texts;
+    for (const ChartIdle& idle : all) {
+      const double from = x(idle.start), width = x(idle.end) - from;
+      if (width < detail_.smallest) continue;
+      ground += fmt::format("M{:.2f} {:g}h{:.2f}v{:g}h-{:.2f}z", from, y, width, kCompute, width);
+      if (width < 44) continue;
+      texts += fmt::format(
+          "<text class=\"m s\" x=\"{:.1f}\" y=\"{:g}\" text-anchor=\"middle\">{}</text>\n",
+          from + width / 2, y + 15, print_duration(idle.end - idle.start));
+    }
+    if (!ground.empty()) add("<path class=\"i\" d=\"{}\"/>\n{}", ground, texts);
   }
 
   /// Boxes in a row that are too narrow to see, side by side.
@@ -198,31 +196,47 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
     for (std::size_t i = chart_.rows[row].first_box; i < chart_.row_end(row); ++i) {
       const ChartBox& box = chart_.boxes[i];
       const double from = x(box.start), to = x(box.end);
-      if (to - from >= kSmallest || box.end == box.start) {
-        flush(narrow, y, height);
+      if (to - from >= detail_.smallest || box.end == box.start) {
+        flush(narrow);
         draw_box(box, compute, y, height);
         continue;
       }
-      if (narrow.to >= 0.0 && (from > narrow.to + 0.5 || to - narrow.from > 2.0)) {
-        flush(narrow, y, height);
+      if (narrow.to >= 0.0 &&
+          (from > narrow.to + 0.5 || to - narrow.from > 2.5 * detail_.smallest)) {
+        flush(narrow);
       }
       if (narrow.to < 0.0) narrow.from = from;
       narrow.to = to;
       narrow.widths[box.kind] += to - from;
     }
-    flush(narrow, y, height);
+    flush(narrow);
+    for (const auto& [colour, lines] : thin_) {
+      add("<path fill=\"none\" stroke=\"{}\" stroke-width=\"{:g}\" d=\"M0 {:g}{}\"/>\n", colour,
+          height, y + height / 2, lines.text);
+    }
+    thin_.clear();
   }
 
-  void flush(Narrow& narrow, double y, double height) {
+  void flush(Narrow& narrow) {
     if (narrow.to >= 0.0) {
       const auto most = std::max_element(
           narrow.widths.begin(), narrow.widths.end(),
           [](const auto& one, const auto& other) { return one.second < other.second; });
-      rectangle(look_of(most->first).colour, "", narrow.from, y,
-                std::max(narrow.to - narrow.from, kSmallest), height);
-      body_ += '\n';
+      thin(look_of(most->first).colour, narrow.from,
+           std::max(narrow.to - narrow.from, detail_.smallest));
     }
     narrow = {};
+  }
+
+  /// A box with nothing in or around it: a piece of a line as thick as the row, which takes a tenth
+  /// of the bytes of a rectangle. Moves are relative and in hundredths, so that errors don't add
+  /// up.
+  void thin(std::string_view colour, double from, double width) {
+    Thin& line = thin_[colour];
+    const std::int64_t start = std::llround(from * 100), end = std::llround((from + width) * 100);
+    line.text += fmt::format("m{:g} 0h{:g}", static_cast<double>(start - line.end) / 100,
+                             static_cast<double>(end - start) / 100);
+    line.end = end;
   }
 
   void rectangle(std::string_view fill, std::string_view more, double from, double y, double width,
@@ -238,6 +252,8 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
       body_ += '\n';
       return;
     }
+    if (width <= 3 && box.kind != OpKind::backward_weight)
+      return thin(look_of(box.kind).colour, from, width);
     const std::string_view edge = width > 3 ? R"( class="e")" : "";
     rectangle(look_of(box.kind).colour, edge, from, y, width, height);
     if (box.kind == OpKind::backward_weight) rectangle("url(#w)", "", from, y, width, height);
@@ -286,12 +302,12 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
 
   double draw_legend(double y) {
     Legend legend(*this, y);
-    for (const Look& look : kLooks) {
+    for (const OpLook& look : kLooks) {
       const bool there = std::any_of(chart_.boxes.begin(), chart_.boxes.end(),
                                      [&](const ChartBox& box) { return box.kind == look.kind; });
       if (there) legend.add(look.colour, look.title);
     }
-    if (!chart_.idle.empty()) legend.add("none", "bubble", R"( class="i")");
+    if (!chart_.idle.empty()) legend.add("none", "idle: a bubble", R"( class="i")");
     if (chart_.several_versions) legend.add("#000", "bar: odd version of the weights");
     return legend.end();
   }
@@ -314,9 +330,12 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
   }
 
   double draw_memory(double y) {
-    const double scale = kStrip / most();
+    const double most_held = most();
+    y = draw_axis(y);
     for (const DeviceId device : ids(chart_.in_flight)) {
-      draw_strip(device, y + kStrip, scale);
+      if (index(device) >= detail_.devices || too_large()) break;
+      draw_strip(device, y + kStrip, kStrip / most_held);
+      draw_ticks(y + kStrip, most_held);
       y += kStrip + kStripGap;
     }
     Legend legend(*this, y);
@@ -324,7 +343,7 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
       legend.add(kInFlight, "microbatches in flight");
       return legend.end();
     }
-    for (const Band& band : kBands) {
+    for (const MemoryBand& band : kBands) {
       const auto& peak = chart_.memory->peak;
       if (std::any_of(peak.begin(), peak.end(),
                       [&](const MemoryByClass& of) { return of.*band.bytes > 0; }))
@@ -333,6 +352,20 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
     legend.add(kActivations, "activations in use");
     if (chart_.memory->capacity) legend.add("none", "capacity", R"( class="c")");
     return legend.end();
+  }
+
+  /// Two or three values with their lines: halves of a power of two.
+  void draw_ticks(double bottom, double most) {
+    const double step = std::exp2(std::floor(std::log2(most))) / 2;
+    for (double value = step; value <= most; value += step) {
+      if (value < 1.0) continue;  // half a microbatch
+      const double y = bottom - kStrip * value / most;
+      add(R"(<path class="l" stroke-opacity="0.5" d="M{:g} {:.1f}H{:g}"/>)", kGutter - 3, y,
+          kWidth - kRight);
+      add("<text class=\"m s\" x=\"{:g}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
+          kGutter - 6, y + 3,
+          chart_.memory ? print_bytes(std::llround(value)) : fmt::format("{:g}", value));
+    }
   }
 
   void draw_strip(DeviceId device, double bottom, double scale) {
@@ -349,7 +382,7 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
     }
     const MemoryByClass& peak = chart_.memory->peak[device];
     double y = bottom;
-    for (const Band& band : kBands) {
+    for (const MemoryBand& band : kBands) {
       const double height = static_cast<double>(peak.*band.bytes) * scale;
       if (height > 0.0) rectangle(band.colour, "", kGutter, y - height, width, height);
       y -= height;
@@ -365,41 +398,43 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
         print_bytes(peak.total()));
   }
 
-  /// Steps closer than half a pixel are drawn as the highest of them.
+  /// Steps closer than half a pixel or so are drawn as the highest of them.
   void draw_curve(const Curve& curve, std::string_view colour, double bottom, double scale) {
     const double end = x(chart_.end);
     add(R"(<path fill="{}" d="M{:g} {:.2f})", colour, kGutter, bottom);
     for (std::size_t i = 0; i < curve.size(); ++i) {
       const double at = x(std::max(curve[i].time, chart_.start));
       std::int64_t highest = curve[i].value;
-      while (i + 1 < curve.size() && x(curve[i + 1].time) < at + 0.5) {
+      while (i + 1 < curve.size() && x(curve[i + 1].time) < at + 0.625 * detail_.smallest) {
         highest = std::max(highest, curve[++i].value);
       }
-      add("H{:.2f}V{:.2f}", at, bottom - static_cast<double>(highest) * scale);
-      if (highest != curve[i].value) add("V{:.2f}", bottom - double(curve[i].value) * scale);
+      add("H{:.1f}V{:.1f}", at, bottom - static_cast<double>(highest) * scale);
+      if (highest != curve[i].value) add("V{:.1f}", bottom - double(curve[i].value) * scale);
     }
     add("H{:.2f}V{:.2f}Z\"/>\n", end, bottom);
   }
 
+  struct Thin {
+    std::string text;
+    std::int64_t end = 0;  // in hundredths of a pixel
+  };
+
   const Report& report_;
   const Chart& chart_;
+  const PictureDetail detail_;
   double scale_;  // pixels a nanosecond
   std::string body_;
+  std::map<std::string_view, Thin> thin_;  // of the row that is being drawn, by colour
 };
-
-consteval bool looks_in_order() {
-  for (std::size_t i = 0; i < kOpKinds; ++i) {
-    if (index(kLooks[i].kind) != i) return false;
-  }
-  return true;
-}
-static_assert(looks_in_order());
 
 }  // namespace
 
 std::string report_picture(const Report& report) {
   TANDEM_CHECK(!report.frames.empty());
-  return Picture(report).text();
+  PictureDetail detail{.devices = report.frames.front().chart.devices};
+  std::string text = Picture(report, detail).text();
+  while (text.size() > kMostBytes && detail.make_coarser()) text = Picture(report, detail).text();
+  return text;
 }
 
 }  // namespace tandem

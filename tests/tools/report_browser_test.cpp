@@ -117,6 +117,16 @@ for (let i = 0; i < 9; i++) {
   times.push(performance.now() - begin);
 }
 seen.median = times.sort((a, b) => a - b)[4].toFixed(1);
+
+// All devices at once, or lanes of full height; the table is as wide as the page.
+seen.lowLane = current.frame.rows[0].height.toFixed(2);
+seen.allSeen = timeline.height <= timeline.scroller.clientHeight;
+element("overview").click();
+seen.fullLane = current.frame.rows[0].height;
+seen.allSeenInFull = timeline.height <= timeline.scroller.clientHeight;
+const scroller = element("table").parentElement;
+seen.tableBeyond = scroller.scrollWidth - scroller.clientWidth;
+seen.tableNote = element("table-note").textContent;
 seen.columns = document.querySelectorAll("#table thead th").length;
 seen.cells = document.querySelectorAll("#table tbody td").length;
 }
@@ -152,7 +162,7 @@ class ReportInABrowser : public CommandLine {
     options.folder = folder();
     const Ran ran = run_command(
         {kBrowser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-         "--no-first-run", "--window-size=1280,1000", "--enable-logging=stderr",
+         "--no-first-run", "--window-size=1400,1000", "--enable-logging=stderr",
          "--user-data-dir=" + (folder() / "profile").string(), "--dump-dom",
          "file://" + (folder() / "driven.html").string()},
         options);
@@ -208,6 +218,29 @@ TEST_F(ReportInABrowser, DrawsAndAnswers) {
   EXPECT_EQ(page["back-frame"], "0");
   EXPECT_EQ(page.number("cells"), 4 * page.number("columns"));
   EXPECT_GT(page.number("columns"), 10);
+}
+
+TEST_F(ReportInABrowser, ShowsManyDevicesAtOnce) {
+  const Page page =
+      open("simulate --schedule 2bw --devices 100 --microbatches 100 --forward 1ms --backward 2ms");
+  EXPECT_EQ(page["errors"], "0");
+  EXPECT_EQ(page["all-seen"], "true");
+  EXPECT_EQ(page["all-seen-in-full"], "false");
+  EXPECT_LT(page.number("low-lane"), 10);
+  EXPECT_EQ(page["full-lane"], "27");
+}
+
+// Memory classes and all, at the window's width of 1400.
+TEST_F(ReportInABrowser, TheTableOfAModelIsInSight) {
+  const Page page = open(
+      "simulate --model gpt-2.2b --cluster p3.16xlarge --schedule 2bw --depth 8 --width 1 "
+      "--microbatch-size 8 --recompute full --global-batch 64");
+  EXPECT_EQ(page["errors"], "0");
+  EXPECT_GT(page.number("columns"), 15);
+  EXPECT_EQ(page["table-beyond"], "0");
+  EXPECT_THAT(page["table-note"], HasSubstr("The bubble rate is the busiest device"));
+  EXPECT_THAT(page["changed-fact"], HasSubstr(" points"));
+  EXPECT_THAT(page["fact"], ::testing::Not(HasSubstr(" points")));
 }
 
 TEST_F(ReportInABrowser, DrawsTenThousandBoxesInTime) {

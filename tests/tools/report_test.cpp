@@ -130,6 +130,58 @@ TEST_F(ReportFile, OfManyBoxesLeavesWhatIfsOut) {
   EXPECT_GT(data["frames"].size(), 1U);
   EXPECT_LT(boxes, 220'000U);
   EXPECT_TRUE(frame(data, "Microbatches a batch", "6000").is_null());
+  EXPECT_THAT(data["what_if_note"].get<std::string>(),
+              ::testing::AllOf(
+                  HasSubstr("left out: the runs of a page have at most 200000 boxes together, and "
+                            "the one asked for has 30004"),
+                  HasSubstr("Fewer batches or microbatches leave room")));
+  EXPECT_EQ(page(kRun)["what_if_note"], "");
+}
+
+// The headline's rate counts work that the devices' idle time does not.
+TEST_F(ReportFile, TellsIdleTimeFromTheBubbleRate) {
+  const std::string line = kRun + " --update 5ms";
+  const Json result = json_of(line + " --json")["result"];
+  double least = 1e9;
+  for (const Json& device : result["devices"])
+    least = std::min(least, device["bubble_s"].get<double>() / result["makespan_s"].get<double>());
+  const Json facts = page(line)["frames"][0]["facts"];
+  EXPECT_EQ(facts[1]["name"], "bubble rate");
+  EXPECT_EQ(facts[1]["number"], result["bubble_of_total"]);
+  EXPECT_EQ(facts[2]["name"], "of it idle");
+  EXPECT_NEAR(facts[2]["number"].get<double>(), least, 1e-12);
+  EXPECT_GT(facts[1]["number"].get<double>(), least + 0.05);
+  EXPECT_TRUE(facts[1]["share"] && facts[2]["share"]);
+  EXPECT_FALSE(facts[0]["share"]);
+  EXPECT_THAT(tandem(line).out, HasSubstr("% recomputation and updates\n"));
+  EXPECT_THAT(tandem(kRun).out, ::testing::Not(HasSubstr("recomputation")));
+}
+
+TEST_F(ReportFile, ItsTableBeginsWithWhatMatters) {
+  const Json table = page(kRun)["frames"][0]["table"];
+  const Json first = {"device", "busy", "idle", "of the run", "peak memory", "capacity", "fits"};
+  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(table["columns"][i], first[i]);
+  EXPECT_EQ(table["rows"][0][6], "yes");
+  EXPECT_EQ(page(with(kRun, "64MiB", "1MiB"))["frames"][0]["table"]["rows"][0][6], "NO");
+}
+
+// Of a run that is too large to be drawn in full the picture says what is missing.
+TEST_F(ReportFile, APictureStaysUnderAMegabyte) {
+  const auto picture = [&](const std::string& shape) {
+    EXPECT_EQ(tandem("simulate --schedule 2bw --batches 3 --forward 1ms --backward 2ms --transfer "
+                     "100us --report r.svg " +
+                     shape)
+                  .code,
+              0);
+    return read("r.svg");
+  };
+  const std::string large = picture("--devices 200 --microbatches 200");
+  EXPECT_LT(large.size(), 1'000'000U);
+  EXPECT_THAT(large, HasSubstr("Left out, to stay under a megabyte: links and collectives; boxes "
+                               "shorter than "));
+  EXPECT_THAT(large, HasSubstr(">device 199<"));
+  const std::string small = picture("--devices 4 --microbatches 8");
+  EXPECT_THAT(small, ::testing::Not(HasSubstr("Left out")));
 }
 
 TEST_F(ReportFile, IsAPictureByItsName) {

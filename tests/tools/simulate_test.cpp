@@ -83,7 +83,7 @@ TEST_F(Simulate, SummarySaysTheSame) {
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(ran.err, "");
   EXPECT_THAT(ran.out,
-              StartsWith("1f1b: 1 batch of 8 microbatches in 33 ms; bubble 27.3 % of it\n"
+              StartsWith("1f1b: 1 batch of 8 microbatches in 33 ms; bubble rate 27.3 %\n"
                          "endless run: 33 ms a batch, 242.4 samples/s, steady from batch "));
 }
 

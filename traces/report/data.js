@@ -143,6 +143,6 @@ function describeIdle(frame, device, idle) {
     ? `waits for the ${nameOf(frame, idle.cause)}, on device ${
       frame.rows[rowOf(frame, idle.cause)].device}`
     : last ? "nothing left to do" : "waits for its turn";
-  return [`bubble: ${duration(idle.end - idle.start)}`, `device ${device}, from ${
+  return [`idle: ${duration(idle.end - idle.start)}`, `device ${device}, from ${
     duration(idle.start)} to ${duration(idle.end)}`, reason];
 }

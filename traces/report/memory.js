@@ -1,7 +1,7 @@
 // What each device holds through time, on the timeline's scale: what stands all run long, and on it
 // what the curve adds.
 
-const strips = { height: 58, gap: 12, top: 8, all: 400 };
+const strips = { height: 58, gap: 12, top: layout.axis + 8, all: 400 };
 
 class Memory {
   constructor(scroller) {
@@ -16,6 +16,7 @@ class Memory {
       of.most = of.curve.value.reduce((most, value) => Math.max(most, value), 0);
       this.most = Math.max(this.most, this.base(of) + of.most, of.peak || 0, of.capacity || 0);
     }
+    this.tick = 2 ** Math.floor(Math.log2(this.most)) / 2;
     strips.height = Math.min(Math.max(strips.all / frame.devices - strips.gap, 44), 88);
     this.height = strips.top + frame.devices * (strips.height + strips.gap);
     this.resize();
@@ -39,6 +40,7 @@ class Memory {
       if (y + strips.height < 0 || y > height) return;
       this.drawStrip(context, colours, of, device, y);
     });
+    drawAxis(context, colours, height);
   }
 
   drawStrip(context, colours, of, device, y) {
@@ -61,13 +63,14 @@ class Memory {
     this.drawCurve(context, of, base, up);
     this.drawLimits(context, colours, of, up);
     context.restore();
+    this.drawTicks(context, colours, of, up);
     context.font = layout.font;
     context.fillStyle = colours.ink;
-    context.fillText(`device ${device}`, 8, y + strips.height / 2 - 8);
+    context.fillText(`device ${device}`, 8, y + strips.height / 2 - 8, layout.gutter - 54);
     context.font = layout.small;
     context.fillStyle = colours.muted;
     const peak = of.bands ? bytes(of.peak) : `at most ${of.most}`;
-    context.fillText(peak, 8, y + strips.height / 2 + 8, layout.gutter - 12);
+    context.fillText(peak, 8, y + strips.height / 2 + 8, layout.gutter - 54);
   }
 
   drawCurve(context, of, base, up) {
@@ -92,6 +95,21 @@ class Memory {
     context.lineTo(end, up(base));
     context.fillStyle = of.bands ? memoryClasses.at(-1).colour : kinds.forward.colour;
     context.fill();
+  }
+
+  /// Two or three values with their lines: halves of a power of two.
+  drawTicks(context, colours, of, up) {
+    context.font = layout.small;
+    for (let value = this.tick; value <= this.most; value += this.tick) {
+      if (value < 1) continue;  // half a microbatch
+      const text = of.bands ? bytes(value) : String(value), y = up(value);
+      context.globalAlpha = 0.35;
+      context.fillStyle = colours.ink;
+      context.fillRect(layout.gutter - 4, y, view.width - layout.gutter + 4, 1);
+      context.globalAlpha = 1;
+      context.fillStyle = colours.muted;
+      context.fillText(text, layout.gutter - 7 - context.measureText(text).width, y);
+    }
   }
 
   /// What is allocated, and what there is.

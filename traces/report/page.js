@@ -54,16 +54,21 @@ function fit() {
 }
 
 function measure() {
-  timeline.resize();
+  timeline.place();
   memory.resize();
   view.width = element("timeline").clientWidth;
 }
 
 // ---- Texts ----
 
-function signed(percent) {
-  const text = percent.toFixed(1);
-  return `${percent > 0 ? "+" : "\u2212"}${text.replace("-", "")} %`;
+/// Against what was asked for: a share in percentage points, all else in percent; empty where it is
+/// too little to tell.
+function changeOf(fact, asked) {
+  const change = 100 * (fact.share ? fact.number - asked
+    : asked === 0 ? 0 : fact.number / asked - 1);
+  if (Math.abs(change) < 0.05) return "";
+  const size = Math.abs(change).toFixed(1);
+  return `${change > 0 ? "+" : "\u2212"}${size} ${fact.share ? "points" : "%"}`;
 }
 
 function showFacts(frame) {
@@ -73,9 +78,9 @@ function showFacts(frame) {
     const tile = make("div", undefined, list);
     make("dt", fact.name, tile);
     const value = make("dd", fact.text, tile);
-    const asked = report.frames[0].facts[i].number;
-    const change = asked === 0 ? 0 : 100 * (fact.number / asked - 1);
-    if (Math.abs(change) >= 0.05) make("span", signed(change), value).className = "change";
+    if (report.what_if.length === 0) return;
+    const change = changeOf(fact, report.frames[0].facts[i].number);
+    make("span", change, value).className = "change";
   });
 }
 
@@ -90,6 +95,7 @@ function showTable(frame) {
     return row;
   });
   table.tBodies[0].replaceChildren(...rows);
+  element("table-note").textContent = frame.table.note;
 }
 
 function legendItem(list, text, paint) {
@@ -117,7 +123,7 @@ function showLegends(frame) {
     if (!present.has(kind) || (!letter && !timeline.show.links)) continue;
     legendItem(list, title, filled((context) => fillOf(context, kind)));
   }
-  legendItem(list, "bubble", filled((context) =>
+  legendItem(list, "idle: a bubble", filled((context) =>
     hatched(context, colours.idle, colours.idleLine, 7)));
   if (timeline.marks()) {
     legendItem(list, "critical: a longest path through the run", (context) => {
@@ -181,6 +187,7 @@ function show(position) {
   showLegends(frame);
   showChosen();
   element("versions-label").hidden = !frame.several_versions;
+  element("overview-label").hidden = frame.devices <= 8;
   element("critical-label").hidden = frame.boxes.critical.length === 0;
   const { dataset } = document.documentElement;
   dataset.frame = position;
@@ -219,7 +226,9 @@ function makeSliders() {
       show(slider.frames[at]);
     });
   }
-  element("what-if").hidden = sliders.length === 0;
+  element("what-if").hidden = sliders.length === 0 && !report.what_if_note;
+  element("what-if-hint").hidden = sliders.length === 0;
+  element("what-if-note").textContent = report.what_if_note;
 }
 
 // ---- Pointer and keys ----
@@ -330,11 +339,10 @@ function listen() {
   element("zoom-in").addEventListener("click", () => zoom(1 / 1.4, middle()));
   element("zoom-out").addEventListener("click", () => zoom(1.4, middle()));
   element("fit").addEventListener("click", fit);
-  for (const id of ["links", "versions", "idle", "critical"]) {
+  for (const id of ["links", "versions", "idle", "critical", "overview"]) {
     element(id).checked = timeline.show[id];
     element(id).addEventListener("change", () => {
       timeline.show[id] = element(id).checked;
-      timeline.place();
       showLegends(current.frame);
       measure();
       draw();
@@ -355,6 +363,7 @@ function begin() {
   element("assumptions-section").hidden = report.assumptions.length === 0;
   document.documentElement.dataset.frames = report.frames.length;
   timeline.show.links = report.frames[0].devices <= 8;
+  timeline.show.overview = !timeline.show.links;
   makeSliders();
   listen();
   show(0);

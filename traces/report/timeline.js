@@ -3,6 +3,7 @@
 
 const layout = {
   gutter: 104, axis: 26, compute: 27, link: 11, linkGap: 2, gap: 9,
+  lowest: 13,  // a lane with text in it
   font: '12px system-ui, "DejaVu Sans", sans-serif',
   narrow: '10px system-ui, "DejaVu Sans", sans-serif',
   small: '9px system-ui, "DejaVu Sans", sans-serif',
@@ -121,7 +122,7 @@ class Timeline {
   constructor(scroller) {
     this.scroller = scroller;
     this.canvas = scroller.querySelector("canvas");
-    this.show = { links: true, versions: true, idle: true, critical: false };
+    this.show = { links: true, versions: true, idle: true, critical: false, overview: false };
     this.chosen = -1;
   }
 
@@ -131,23 +132,31 @@ class Timeline {
     this.place();
   }
 
-  /// Where the rows stand.
+  /// Where the rows stand: in the overview so low that all are seen at once.
   place() {
-    let y = layout.axis + 5;
+    const top = layout.axis + 5;
+    let y = this.placeRows(top, 1);
+    if (this.show.overview) {
+      const seen = parseFloat(getComputedStyle(this.scroller).maxHeight) - 2;  // its frame
+      if (y > seen) y = this.placeRows(top, (seen - top) / (y - top));
+    }
+    const pitch = (y - top) / this.frame.devices;
+    this.titled = [1, 2, 5, 10, 20, 50, 100].find((of) => of * pitch >= layout.lowest) || 1000;
+    this.height = Math.floor(y);
+    this.seen = seenOf(this.scroller, this.height);
+  }
+
+  placeRows(top, scale) {
+    let y = top;
     this.frame.rows.forEach((row, i, rows) => {
       row.shown = row.compute || this.show.links;
       row.y = y;
       if (!row.shown) return;
-      row.height = row.compute ? layout.compute : layout.link;
+      row.height = (row.compute ? layout.compute : layout.link) * scale;
       const more = rows[i + 1]?.device === row.device && this.show.links;
-      y += row.height + (more ? layout.linkGap : layout.gap);
+      y += row.height + (more ? layout.linkGap : layout.gap) * scale;
     });
-    this.height = y;
-    this.resize();
-  }
-
-  resize() {
-    this.seen = seenOf(this.scroller, this.height);
+    return y;
   }
 
   /// Whether the critical path is shown.
@@ -169,7 +178,8 @@ class Timeline {
       if (!row.shown || y + row.height < layout.axis || y > height) continue;
       context.save();
       context.beginPath();
-      context.rect(layout.gutter, y - 1, view.width - layout.gutter, row.height + 2);
+      const room = Math.min(1, row.height / 10);
+      context.rect(layout.gutter, y - room, view.width - layout.gutter, row.height + 2 * room);
       context.clip();
       if (row.compute && this.show.idle) this.drawIdle(row, y);
       this.drawBoxes(row, y);
@@ -182,6 +192,8 @@ class Timeline {
 
   drawTitle(row, y) {
     const { context, colours } = this.pen;
+    if (row.height < layout.lowest && row.device % this.titled !== 0) return;
+    if (!row.compute && row.height < layout.link) return;
     context.font = row.compute ? layout.font : layout.small;
     context.fillStyle = row.compute ? colours.ink : colours.muted;
     const text = row.compute ? `device ${row.device}`
@@ -202,7 +214,7 @@ class Timeline {
       context.fillRect(from, y, width, row.height);
       const text = duration(all[i].end - all[i].start);
       const length = context.measureText(text).width;
-      if (length + 12 > width) continue;
+      if (length + 12 > width || row.height < layout.lowest) continue;
       const x = from + (width - length) / 2;
       context.fillStyle = colours.idle;
       context.fillRect(x - 3, y + row.height / 2 - 6, length + 6, 12);
@@ -271,14 +283,14 @@ class Timeline {
     context.fillStyle = fills[kind];
     context.fillRect(left, y, width, row.height);
     context.globalAlpha = 1;
-    if (critical && width > 5) {
+    if (critical && width > 5 && row.height > 6) {
       outline(context, left, y, width, row.height);
-    } else if (width > 4) {
+    } else if (width > 4 && row.height > 6) {
       context.strokeStyle = "rgba(0, 0, 0, 0.55)";
       context.lineWidth = 1;
       context.strokeRect(left + 0.5, y + 0.5, width - 1, row.height - 1);
     }
-    if (row.compute) this.drawNumber(row, box, left, width, y, alpha < 1 ? colours.muted : "#000000");
+    if (row.compute && row.height >= layout.lowest) this.drawNumber(row, box, left, width, y, alpha < 1 ? colours.muted : "#000000");
   }
 
   /// The microbatch, and which version of the weights it uses: a bar, dark for the odd ones.
