@@ -40,10 +40,10 @@ struct ClusterAlternative {
   Bytes peak_bytes = 0;  // there
 };
 
-/// At most six that fit, those with the fewest changes first, then those that change least, up to
-/// three changes each; none of which another one makes a milder part. All keep the batch's
-/// samples unless they say otherwise, and the devices in use, where these can be shared out so.
-/// A change that alone saves nothing is in none. Empty: none fits.
+/// At most six that fit, of up to three changes each: those with the fewest first, then those that
+/// change least. None of them changes all that another one does, as much or more. They keep the
+/// batch's samples unless they say otherwise, and the number of devices in use where these can be
+/// shared out so. A change that alone saves nothing is in none. Empty: none fits.
 std::vector<ClusterAlternative> nearest_cluster_fits(const ClusterRequest& request,
                                                      const Cluster& cluster);
 
