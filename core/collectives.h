@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// Of an all-reduce; all above 0.
+/// Of an all-reduce; all above 0, but both between nodes 0 (unknown) where one was measured.
 struct CollectiveConstants {
   double launch_s = 0.0;    // of a kernel by its host thread, and the least that a call takes
   double node_hop_s = 0.0;  // latency of a step from one node to another

@@ -25,7 +25,7 @@ struct Measured {
   std::vector<AllReduceMeasurement> out_of_place, in_place;
   std::vector<std::size_t> log, parity;  // of each out of place: its log, of its row there
   std::vector<CollectiveGroup> groups;   // of each log
-  std::vector<std::string> left_out;
+  std::vector<std::string> notes;
 };
 
 Measured measured(const std::vector<std::string>& paths) {
@@ -34,7 +34,7 @@ Measured measured(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     NcclTestsLog log = read_nccl_tests(path);
     if (log.group.devices == 1) {
-      all.left_out.push_back(fmt::format("{}: one device, which sums nothing: left out", path));
+      all.notes.push_back(fmt::format("{}: one device, which sums nothing: left out", path));
     } else {
       logs.push_back(std::move(log));
     }
@@ -53,6 +53,11 @@ Measured measured(const std::vector<std::string>& paths) {
     }
     all.groups.push_back(log.group);
   }
+  if (std::all_of(logs.begin(), logs.end(),
+                  [](const NcclTestsLog& log) { return log.group.nodes == 1; }))
+    all.notes.emplace_back(
+        "all within a node: what sums over several nodes take stays unknown, and simulate "
+        "--collectives refuses those");
   const std::string lack = lacking(all.out_of_place);
   if (!lack.empty())
     throw InputError(fmt::format("{} of {} or more in these logs", lack, print_bytes(kLeastBytes)));
@@ -84,7 +89,11 @@ Report report_of(const Measured& all) {
 
 void print_constants(const CollectiveConstants& constants) {
   const auto line = [](const char* what, double value, const char* unit) {
-    fmt::print("{:<46}{:>10.4g} {}\n", what, value, unit);
+    if (value > 0.0) {
+      fmt::print("{:<46}{:>10.4g} {}\n", what, value, unit);
+    } else {
+      fmt::print("{:<46}{:>10}\n", what, "unknown");
+    }
   };
   line("launch of a kernel", constants.launch_s * 1e6, "us");
   line("step from node to node", constants.node_hop_s * 1e6, "us");
@@ -116,7 +125,7 @@ void print_errors(const Measured& all, const Report& report) {
 }
 
 void print_report(const Measured& all, const Report& report) {
-  for (const std::string& line : all.left_out) fmt::print("{}\n", line);
+  for (const std::string& line : all.notes) fmt::print("{}\n", line);
   fmt::print("{} all-reduces of {} or more over {} to {} devices\n\n", all.out_of_place.size(),
              print_bytes(kLeastBytes), all.groups.front().devices, all.groups.back().devices);
   print_constants(report.constants);
@@ -153,7 +162,7 @@ void print_json(const Measured& all, const Report& report, const Options& option
                 {"held_out_sizes_mean_error", json_of(report.held_out_sizes)},
                 {"held_out_logs_mean_error", json_of(report.held_out_logs)},
                 {"measurements", std::move(rows)}},
-               all.left_out);
+               all.notes);
 }
 
 }  // namespace

@@ -27,11 +27,14 @@ CollectiveConstants parse_collectives(const std::string& file, std::string text)
                    "within_node_bytes_per_s", "between_nodes_bytes_per_s"})) {
     read_version(root, kVersion);
     constants.launch_s = root["launch_s"].number(kLeastTime);
-    constants.node_hop_s = root["node_hop_s"].number(kLeastTime);
     constants.simple_s = root["simple_s"].number(kLeastTime);
     constants.low_latency_bytes_per_s = root["low_latency_bytes_per_s"].number(kLeastRate);
     constants.within_node_bytes_per_s = root["within_node_bytes_per_s"].number(kLeastRate);
-    constants.between_nodes_bytes_per_s = root["between_nodes_bytes_per_s"].number(kLeastRate);
+    // Both, or neither where no sums over several nodes were measured.
+    if (root.has("node_hop_s") || root.has("between_nodes_bytes_per_s")) {
+      constants.node_hop_s = root["node_hop_s"].number(kLeastTime);
+      constants.between_nodes_bytes_per_s = root["between_nodes_bytes_per_s"].number(kLeastRate);
+    }
   }
   json.finish();
   return constants;
@@ -42,13 +45,18 @@ CollectiveConstants read_collectives(const std::string& path) {
 }
 
 std::string collectives_text(const CollectiveConstants& constants) {
-  return json_text(Json{{"version", kVersion},
-                        {"launch_s", constants.launch_s},
-                        {"node_hop_s", constants.node_hop_s},
-                        {"simple_s", constants.simple_s},
-                        {"low_latency_bytes_per_s", constants.low_latency_bytes_per_s},
-                        {"within_node_bytes_per_s", constants.within_node_bytes_per_s},
-                        {"between_nodes_bytes_per_s", constants.between_nodes_bytes_per_s}});
+  Json json{{"version", kVersion},
+            {"launch_s", constants.launch_s},
+            {"node_hop_s", constants.node_hop_s},
+            {"simple_s", constants.simple_s},
+            {"low_latency_bytes_per_s", constants.low_latency_bytes_per_s},
+            {"within_node_bytes_per_s", constants.within_node_bytes_per_s},
+            {"between_nodes_bytes_per_s", constants.between_nodes_bytes_per_s}};
+  if (constants.between_nodes_bytes_per_s == 0.0) {
+    json.erase("node_hop_s");
+    json.erase("between_nodes_bytes_per_s");
+  }
+  return json_text(json);
 }
 
 void write_collectives(const std::string& path, const CollectiveConstants& constants) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -109,7 +110,13 @@ class Simplex {
   std::array<Corner, kConstants + 1> corners_;  // of the best value first
 };
 
-/// What the extremes say: the least times and the highest rates.
+bool has_nodes(std::span<const AllReduceMeasurement> measurements) {
+  return std::any_of(measurements.begin(), measurements.end(),
+                     [](const AllReduceMeasurement& one) { return one.group.nodes > 1; });
+}
+
+/// What the extremes say: the least times and the highest rates. Where nothing is between nodes,
+/// its constants are any.
 CollectiveConstants first_guess(std::span<const AllReduceMeasurement> measurements) {
   CollectiveConstants guess{.launch_s = kMost, .node_hop_s = kMost};
   for (const AllReduceMeasurement& one : measurements) {
@@ -127,6 +134,8 @@ CollectiveConstants first_guess(std::span<const AllReduceMeasurement> measuremen
                                                  rate / static_cast<double>(group.least_per_node));
     }
   }
+  if (guess.between_nodes_bytes_per_s == 0.0)
+    guess.node_hop_s = guess.between_nodes_bytes_per_s = 1.0;
   guess.simple_s = 10.0 * guess.launch_s;
   guess.low_latency_bytes_per_s = guess.within_node_bytes_per_s / 100.0;
   return guess;
@@ -151,13 +160,13 @@ double mean_error(const CollectiveConstants& constants,
 }
 
 std::string lacking(std::span<const AllReduceMeasurement> measurements) {
+  constexpr std::string_view kWithin = "within a node", kAcross = "over several nodes";
   const auto inside = static_cast<std::size_t>(
       std::count_if(measurements.begin(), measurements.end(),
                     [](const AllReduceMeasurement& one) { return one.group.nodes == 1; }));
   const std::size_t across = measurements.size() - inside;
-  for (const auto& [count, where] :
-       {std::pair{inside, "within a node"}, std::pair{across, "over several nodes"}}) {
-    if (count < kLeastMeasurements)
+  for (const auto& [count, where] : {std::pair{inside, kWithin}, std::pair{across, kAcross}}) {
+    if (count < kLeastMeasurements && (count > 0 || where == kWithin))
       return fmt::format("{} all-reduces {}: expected at least {}", count, where,
                          kLeastMeasurements);
   }
@@ -175,7 +184,9 @@ CollectiveConstants fit_collectives(std::span<const AllReduceMeasurement> measur
   constexpr int kSteps = 500;
   for (const double step : {0.4, -0.4, 0.2, -0.2, 0.13, -0.13})
     best = Simplex(error, best, step).minimum(kSteps);
-  return constants_at(best);
+  CollectiveConstants constants = constants_at(best);
+  if (!has_nodes(measurements)) constants.node_hop_s = constants.between_nodes_bytes_per_s = 0.0;
+  return constants;
 }
 
 std::optional<double> held_out_error(std::span<const AllReduceMeasurement> measurements,
@@ -187,7 +198,7 @@ std::optional<double> held_out_error(std::span<const AllReduceMeasurement> measu
     std::vector<AllReduceMeasurement> seen, unseen;
     for (std::size_t i = 0; i < measurements.size(); ++i)
       (folds[i] == fold ? unseen : seen).push_back(measurements[i]);
-    if (!lacking(seen).empty()) continue;
+    if (!lacking(seen).empty() || (has_nodes(unseen) && !has_nodes(seen))) continue;
     sum += mean_error(fit_collectives(seen), unseen) * static_cast<double>(unseen.size());
     count += unseen.size();
   }

@@ -25,18 +25,19 @@ double relative_error(const CollectiveConstants& constants,
 double mean_error(const CollectiveConstants& constants,
                   std::span<const AllReduceMeasurement> measurements);
 
-/// What measurements lack to say all constants: those within a node, those over several, or enough
-/// of both. Empty: nothing.
+/// What measurements lack to say constants: enough within a node, or, where there are any, enough
+/// over several. Empty: nothing.
 std::string lacking(std::span<const AllReduceMeasurement> measurements);
 
 /// The constants of least mean error: the logarithms of all six by Nelder and Mead's simplex, six
 /// times anew around the best so far, from what the extremes of the measurements say. The same
-/// every time. REQUIRES: nothing is lacking.
+/// every time. Those between nodes are 0 where there are no measurements of them. REQUIRES: nothing
+/// is lacking.
 CollectiveConstants fit_collectives(std::span<const AllReduceMeasurement> measurements);
 
 /// Mean error of what no fit has seen: of each fold by constants fitted to the others. `folds` says
-/// which one each measurement is in. Folds without which something is lacking don't count; empty:
-/// that is all of them.
+/// which one each measurement is in. Folds without which something is lacking, or nothing is known
+/// of what they hold, don't count; empty: that is all of them.
 std::optional<double> held_out_error(std::span<const AllReduceMeasurement> measurements,
                                      std::span<const std::size_t> folds);
 

@@ -41,8 +41,8 @@ AlgorithmCost algorithm_cost(CollectiveAlgorithm algorithm, const CollectiveCons
     case CollectiveAlgorithm::hierarchical:
       break;
   }
-  return {2 * (nodes - 1),
-          around(group.least_per_node) * bytes / within + around(nodes) * bytes / between};
+  const double way_out_s = nodes > 1 ? around(nodes) * bytes / between : 0.0;
+  return {2 * (nodes - 1), around(group.least_per_node) * bytes / within + way_out_s};
 }
 
 double all_reduce_seconds(const CollectiveConstants& constants, const CollectiveGroup& group,
@@ -64,6 +64,12 @@ double all_reduce_seconds(const CollectiveConstants& constants, const Collective
 
 Duration all_reduce_time(const CollectiveConstants& constants, const CollectiveGroup& group,
                          Bytes bytes) {
+  if (group.nodes > 1 && constants.between_nodes_bytes_per_s == 0.0) {
+    throw InputError(fmt::format(
+        "an all-reduce of {} devices spans {} nodes: the constants of --collectives were measured "
+        "within one and say nothing of that",
+        group.devices, group.nodes));
+  }
   const double seconds = all_reduce_seconds(constants, group, static_cast<double>(bytes));
   if (!(seconds <= kLongest)) {
     throw InputError(fmt::format(

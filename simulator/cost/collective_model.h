@@ -31,11 +31,13 @@ AlgorithmCost algorithm_cost(CollectiveAlgorithm algorithm, const CollectiveCons
 /// Seconds of the fastest algorithm. Its bytes take x by the protocol of low latency and y by the
 /// one of full rate, and together xy / (x + y): NCCL does not go over from one to the other at
 /// once, but by a third between them and by channels that grow in number with the message. No call
-/// is shorter than its launches by one host thread. 0 for one device.
+/// is shorter than its launches by one host thread. 0 for one device. REQUIRES: one node, or
+/// constants that know several.
 double all_reduce_seconds(const CollectiveConstants& constants, const CollectiveGroup& group,
                           double bytes);
 
-/// The same in nanoseconds. Throws InputError where it is above a day.
+/// The same in nanoseconds. Throws InputError where it is above a day, and of several nodes where
+/// the constants know one alone.
 Duration all_reduce_time(const CollectiveConstants& constants, const CollectiveGroup& group,
                          Bytes bytes);
 

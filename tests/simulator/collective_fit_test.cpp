@@ -68,6 +68,28 @@ TEST(CollectiveFit, FindsTheConstantsThatWerePlanted) {
   EXPECT_EQ(fit_collectives(predicted()), found);
 }
 
+/// What one machine measures says what it does, and nothing of others.
+TEST(CollectiveFit, OneNodeSaysFourConstants) {
+  Measurements inside, across;
+  for (const AllReduceMeasurement& one : predicted())
+    (one.group.nodes == 1 && one.group.devices <= 8 ? inside : across).push_back(one);
+  const CollectiveConstants found = fit_collectives(inside);
+  EXPECT_LT(mean_error(found, inside), 1e-3);
+  constexpr double kTolerance = 0.01;
+  EXPECT_NEAR(found.launch_s / kPlanted.launch_s, 1.0, kTolerance);
+  EXPECT_NEAR(found.simple_s / kPlanted.simple_s, 1.0, kTolerance);
+  EXPECT_NEAR(found.low_latency_bytes_per_s / kPlanted.low_latency_bytes_per_s, 1.0, kTolerance);
+  EXPECT_NEAR(found.within_node_bytes_per_s / kPlanted.within_node_bytes_per_s, 1.0, kTolerance);
+  EXPECT_EQ(found.between_nodes_bytes_per_s, 0.0);
+  EXPECT_EQ(found.node_hop_s, 0.0);
+  EXPECT_GT(fit_collectives(predicted()).between_nodes_bytes_per_s, 0.0);
+  // Left out, what is over several nodes is predicted by nobody.
+  const Measurements all = predicted();
+  std::vector<std::size_t> by_nodes;
+  for (const AllReduceMeasurement& one : all) by_nodes.push_back(one.group.nodes > 1 ? 1 : 0);
+  EXPECT_FALSE(held_out_error(all, by_nodes).has_value());
+}
+
 TEST(CollectiveFit, ErrorsAreToldAsTheyAre) {
   const Measurements slower = predicted(2.0);
   EXPECT_NEAR(relative_error(kPlanted, slower[0]), 0.0, 1e-3);
@@ -95,7 +117,10 @@ TEST(CollectiveFit, SaysWhatItLacks) {
   Measurements inside, across;
   for (const AllReduceMeasurement& one : predicted())
     (one.group.nodes == 1 ? inside : across).push_back(one);
-  EXPECT_EQ(lacking(inside), "0 all-reduces over several nodes: expected at least 12");
+  EXPECT_EQ(lacking(inside), "");
+  Measurements one_across = inside;
+  one_across.push_back(across.front());
+  EXPECT_EQ(lacking(one_across), "1 all-reduces over several nodes: expected at least 12");
   EXPECT_EQ(lacking(across), "0 all-reduces within a node: expected at least 12");
   EXPECT_EQ(lacking(predicted()), "");
 }

@@ -70,8 +70,8 @@ TEST_F(Collectives, LogsBecomeConstants) {
 
 TEST_F(Collectives, LogsThatSayTooLittleAreRefused) {
   write_logs();
-  expect_error("import --from nccl-tests 2.log 4.log", 3,
-               "error: 0 all-reduces over several nodes: expected at least 12 of 1.0 KiB or more "
+  expect_error("import --from nccl-tests 8.log 16.log", 3,
+               "error: 0 all-reduces within a node: expected at least 12 of 1.0 KiB or more "
                "in these logs");
   write("cut.log", log_of(2).substr(0, 500));
   const Ran cut = tandem("import --from nccl-tests 2.log cut.log 16.log --output found.json");
@@ -97,6 +97,31 @@ TEST_F(Collectives, PriceSumsOnACluster) {
   const Json assumptions = json_of(names + " --collectives slow.json")["assumptions"];
   EXPECT_EQ(assumptions["collectives"]["between_nodes_bytes_per_s"], 1e9);
   EXPECT_THAT(assumptions["notes"].dump(), HasSubstr("sums by measured constants"));
+}
+
+TEST_F(Collectives, LogsOfOneMachinePriceItsSumsAndNoOthers) {
+  write_logs();
+  const Ran ran = tandem("import --from nccl-tests 2.log 4.log --output found.json");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, StartsWith("all within a node: what sums over several nodes take stays "
+                                  "unknown, and simulate --collectives refuses those\n34 all-"));
+  EXPECT_THAT(ran.out, HasSubstr("\nstep from node to node                           unknown\n"));
+  const Json found = Json::parse(read("found.json"));
+  EXPECT_EQ(keys_of(found),
+            (std::vector<std::string>{"version", "launch_s", "simple_s", "low_latency_bytes_per_s",
+                                      "within_node_bytes_per_s"}));
+  EXPECT_NEAR(found["within_node_bytes_per_s"].get<double>(), 100e9, 5e9);
+  const std::string names = "simulate --model gpt2 --schedule data-parallel --collectives ";
+  const Json known = json_of(names + "found.json --cluster p3.16xlarge --json");
+  EXPECT_EQ(known["assumptions"]["collectives"], found);
+  expect_error(names + "found.json --cluster 2xp3.16xlarge", 3,
+               "error: an all-reduce of 16 devices spans 2 nodes: the constants of --collectives "
+               "were measured within one and say nothing of that");
+  write("half.json",
+        with(read("found.json"), "\"simple_s\"", "\"node_hop_s\": 1e-6, \"simple_s\""));
+  const Ran half = tandem(names + "half.json --cluster p3.16xlarge");
+  EXPECT_EQ(half.code, 3);
+  EXPECT_THAT(half.err, HasSubstr("between_nodes_bytes_per_s"));
 }
 
 TEST_F(Collectives, ConstantsThatAreNoneAreRefused) {
