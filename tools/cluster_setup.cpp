@@ -14,6 +14,7 @@
 #include "core/io/collectives_file.h"
 #include "core/io/files.h"
 #include "core/io/json_document.h"
+#include "core/io/model_file.h"
 #include "core/io/read.h"
 #include "core/io/tensor_profiles.h"
 #include "core/io/topology.h"
@@ -58,7 +59,26 @@ ModelSpec model_of(const Options& options) {
                                                                  : model_of_name(name);
   model.sequence =
       static_cast<std::int32_t>(options.integer("sequence", 1, 1'048'576, model.sequence));
+  if (model.architecture != Architecture::transformer) return model;
+  if (const std::string fault = shape_fault(model); !fault.empty())
+    throw InputError(fmt::format("model {}: {}", name, fault));
   return model;
+}
+
+/// "4" "x" FILE: the joints between its copies nobody has said.
+void refuse_copies_of_file(const std::string& name) {
+  const std::size_t digits = name.find_first_not_of("0123456789");
+  if (digits == 0 || digits == std::string::npos || name[digits] != 'x') return;
+  const std::string file = name.substr(digits + 1);
+  std::error_code unreadable;
+  if (std::filesystem::exists(name, unreadable) ||
+      !std::filesystem::is_regular_file(file, unreadable)) {
+    return;
+  }
+  throw UsageError(fmt::format(
+      "cluster {}: only nodes of the catalogue are counted so; {} does not say what joins several: "
+      "tandem import writes it as cluster.json, which takes a group of them and their network",
+      name, file));
 }
 
 }  // namespace
@@ -78,6 +98,7 @@ Cluster cluster_of(const Options& options) {
   if (!options.has("cluster"))
     refuse(options, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
   const std::string name = options.text("cluster");
+  refuse_copies_of_file(name);
   const bool by_name = !is_file(name) || find_node(name) != nullptr;
   if (by_name && options.has("gpu"))
     refuse(options, "--gpu is for a --cluster file that does not say what its devices are");

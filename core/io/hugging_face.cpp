@@ -125,6 +125,11 @@ const Family* family_of(const JsonReader& root, const std::string& class_name) {
     for (const Family& family : kFamilies) {
       if (is_class_of(class_name, family)) return &family;
     }
+    if (!root.has("architectures")) {
+      root.complain("\"model_type\" is missing: it names the family of a config.json",
+                    "such as \"model_type\": \"llama\"");
+      return nullptr;
+    }
     root["architectures"].expected("a class of a family that is known, or \"model_type\" besides");
     return nullptr;
   }
@@ -213,7 +218,9 @@ std::string name_of(const JsonReader& root, const Family& family) {
 }  // namespace
 
 bool is_hugging_face(const JsonReader& root) {
-  return root.has("model_type") || root.has("architectures");
+  const bool of_another = root.has("hidden_size") || root.has("n_embd");  // it says not of whom
+  return root.has("model_type") || root.has("architectures") ||
+         (of_another && !root.has("version"));
 }
 
 ModelSpec read_hugging_face(const JsonReader& root) {

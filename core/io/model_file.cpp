@@ -101,6 +101,10 @@ std::string shape_fault(const ModelSpec& model) {
     return fmt::format("{} heads of {} channels: expected at most {} in all", model.heads,
                        shape.head_width, kWidest);
   }
+  if (shape.positions > 0 && model.sequence > shape.positions) {
+    return fmt::format("a sequence of {} tokens, for which {} learned positions are too few",
+                       model.sequence, shape.positions);
+  }
   return {};
 }
 

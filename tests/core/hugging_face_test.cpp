@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/io/model_file.h"
 #include "core/io/read.h"
 #include "tests/core/error_of.h"
 
@@ -138,6 +139,24 @@ TEST(HuggingFace, WhatCannotBePricedIsRefusedWithTheReason) {
               HasSubstr("/do_layer_norm_before: a norm behind each layer of OPT"));
   EXPECT_THAT(error_in(R"({"model_type": "opt", "word_embed_proj_dim": 512})"),
               HasSubstr("/word_embed_proj_dim: an embedding of another width"));
+}
+
+TEST(HuggingFace, AFileWithoutAModelTypeIsToldSoOnce) {
+  const std::string error = error_in(R"({"hidden_size": 64, "num_hidden_layers": 2})");
+  EXPECT_THAT(error, ::testing::StartsWith(
+                         "config.json:1:1: error: \"model_type\" is missing: it names the family "
+                         "of a config.json"));
+  EXPECT_EQ(error.find("error: ", error.find("error: ") + 1), std::string::npos) << error;
+  EXPECT_THAT(error_in(R"({"version": 1, "hidden_size": 64})"), ::testing::HasSubstr("blocks"));
+}
+
+TEST(HuggingFace, LearnedPositionsAreEnoughForTheSequence) {
+  ModelSpec model = model_of(R"({"model_type": "opt"})");
+  model.sequence = model.shape.positions;
+  EXPECT_EQ(shape_fault(model), "");
+  ++model.sequence;
+  EXPECT_EQ(shape_fault(model),
+            "a sequence of 2051 tokens, for which 2050 learned positions are too few");
 }
 
 TEST(HuggingFace, NumbersAreChecked) {

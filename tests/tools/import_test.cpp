@@ -34,6 +34,26 @@ TEST_F(Foreign, AConfigIsAModel) {
   EXPECT_EQ(json_of("simulate --model model.json" + line)["result"], json["result"]);
 }
 
+TEST_F(Foreign, LearnedPositionsBoundTheSequence) {
+  write("opt.json", R"({"model_type": "opt"})");
+  const std::string line = "check --model opt.json --cluster DGX-H100 --schedule 1f1b --sequence ";
+  EXPECT_EQ(tandem(line + "2048").code, 0);
+  expect_error(line + "5000", 3,
+               "error: model opt.json: a sequence of 5000 tokens, for which 2050 learned positions "
+               "are too few");
+}
+
+TEST_F(Foreign, AFileOfOneNodeIsNotCounted) {
+  take("nccl_xml/h200", "n.xml");
+  const std::string line = "simulate --model gpt2 --schedule 1f1b --cluster ";
+  expect_error(line + "4xn.xml", 2,
+               "error: cluster 4xn.xml: only nodes of the catalogue are counted so; n.xml does not "
+               "say what joins several: tandem import writes it as cluster.json, which takes a "
+               "group of them and their network");
+  std::filesystem::rename(folder() / "n.xml", folder() / "4xn.xml");
+  EXPECT_EQ(tandem(line + "4xn.xml --depth 3").code, 0);
+}
+
 TEST_F(Foreign, WhatIsOnlyPricedIsNotMeasuredOrTrained) {
   take("hugging_face/llama.json", "config.json");
   write_plan();
