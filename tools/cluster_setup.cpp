@@ -51,12 +51,15 @@ bool is_file(const std::string& name) {
          std::filesystem::exists(name, unreadable);
 }
 
+bool is_of_catalog(const std::string& model) {
+  return !is_file(model) || find_model(model) != nullptr;
+}
+
 ModelSpec model_of(const Options& options) {
   if (!options.has("model"))
     refuse(options, "--model is missing: a name of the catalogue or a file");
   const std::string name = options.text("model");
-  ModelSpec model = is_file(name) && find_model(name) == nullptr ? read_once<read_model>(name)
-                                                                 : model_of_name(name);
+  ModelSpec model = is_of_catalog(name) ? model_of_name(name) : read_once<read_model>(name);
   model.sequence =
       static_cast<std::int32_t>(options.integer("sequence", 1, 1'048'576, model.sequence));
   if (model.architecture != Architecture::transformer) return model;
@@ -259,6 +262,12 @@ void set_shape(const Options& options, const Cluster& cluster, std::int32_t tens
 
 }  // namespace
 
+std::string long_sequence_note(const ModelSpec& model, const std::string& file) {
+  constexpr std::int32_t kUsual = 8192;
+  if (model.sequence <= kUsual) return {};
+  return fmt::format("sequence {} from {}; --sequence shortens it", model.sequence, file);
+}
+
 const DeviceSpec* named_gpu(const Options& options) {
   return options.has("gpu") ? &gpu_of_name(options.text("gpu")) : nullptr;
 }
@@ -322,6 +331,9 @@ bool names_a_cluster(const Options& options) {
 ClusterSetup make_cluster_setup(const Options& options) {
   check_options(options);
   Plan plan = plan_of(options, model_of(options));
+  const std::string sequence_note = options.has("sequence") || is_of_catalog(options.text("model"))
+                                        ? std::string()
+                                        : long_sequence_note(plan.model, options.text("model"));
   Cluster cluster = cluster_of(options);
   std::optional<CalibrationFile> calibration;
   if (options.has("calibration")) calibration = read_calibration(options.text("calibration"));
@@ -352,7 +364,8 @@ ClusterSetup make_cluster_setup(const Options& options) {
             .cut = cut,
             .blocking_transfers = blocks_transfers(options),
             .made = std::move(made),
-            .tried = {}};
+            .tried = {},
+            .sequence_note = sequence_note};
   }
   ShapeRequest request{
       .plan = plan, .order = order, .cut = cut, .blocking_transfers = blocks_transfers(options)};
@@ -371,7 +384,8 @@ ClusterSetup make_cluster_setup(const Options& options) {
           .cut = cut,
           .blocking_transfers = request.blocking_transfers,
           .made = std::move(chosen.plan),
-          .tried = std::move(chosen.tried)};
+          .tried = std::move(chosen.tried),
+          .sequence_note = sequence_note};
 }
 
 }  // namespace tandem::tools

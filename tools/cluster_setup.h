@@ -44,6 +44,7 @@ struct ClusterSetup {
   ClusterPlan made;
   std::vector<TriedShape> tried;  // where the shape was chosen: the chosen one, then the others
   bool contention = false;        // links are shared through time, for what is assumed
+  std::string sequence_note = {};
   double compute_slowdown = 1.0;  // of what is computed while data moves, then
 
   std::size_t devices_used() const;
@@ -56,6 +57,10 @@ struct ClusterSetup {
   /// What of a profile lies between what was measured.
   std::vector<std::string> warnings() const;
 };
+
+/// Says where a sequence comes from that is longer than most train with, as the most that a
+/// config.json allows is read as what is trained; empty: it is not so long.
+std::string long_sequence_note(const ModelSpec& model, const std::string& file);
 
 /// Throws UsageError, InputError.
 ClusterSetup make_cluster_setup(const Options& options);

@@ -137,6 +137,7 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
         "its latency included; moving data is not slowed",
         compute_slowdown));
   }
+  if (!sequence_note.empty()) lines.push_back(sequence_note);
   if (cut == StageCut::even)
     lines.emplace_back("as many blocks in each stage, the head with the last");
   if (blocking_transfers)

@@ -39,6 +39,8 @@ constexpr std::array<std::pair<std::string_view, ClusterFormat>, 3> kClusters{
 std::string import_model(const std::string& path) {
   const ModelSpec model = read_model(path);
   fmt::print(stderr, "{}: {} parameters\n", model.name, parameter_count(model));
+  if (const std::string note = long_sequence_note(model, path); !note.empty())
+    fmt::print(stderr, "{}\n", note);
   return model_text(model);
 }
 

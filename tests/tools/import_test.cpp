@@ -9,6 +9,8 @@
 namespace tandem::testing {
 namespace {
 
+using ::testing::Not;
+
 class Foreign : public CommandLine {
  protected:
   /// An input that the fuzzers start from, into the folder.
@@ -32,6 +34,22 @@ TEST_F(Foreign, AConfigIsAModel) {
   EXPECT_EQ(ran.out, "");
   EXPECT_EQ(ran.err, "Llama-2-7b-hf: 6738415616 parameters\n");
   EXPECT_EQ(json_of("simulate --model model.json" + line)["result"], json["result"]);
+}
+
+TEST_F(Foreign, ALongSequenceIsToldOf) {
+  take("hugging_face/llama.json", "config.json");
+  write("long.json", with(read("config.json"), "\"max_position_embeddings\": 4096",
+                          "\"max_position_embeddings\": 131072"));
+  const std::string line = " --cluster DGX-H100 --schedule 1f1b --depth 8 --width 1 --json";
+  const auto notes = [&](const std::string& model) {
+    return json_of("simulate --model " + model + line)["assumptions"]["notes"].dump();
+  };
+  const std::string note = "sequence 131072 from long.json; --sequence shortens it";
+  EXPECT_THAT(notes("long.json"), HasSubstr(note));
+  for (const char* model : {"long.json --sequence 16384", "config.json", "llama-2-7b"})
+    EXPECT_THAT(notes(model), Not(HasSubstr("shortens it"))) << model;
+  EXPECT_THAT(tandem("import --from hugging-face long.json").err, HasSubstr("\n" + note + "\n"));
+  EXPECT_THAT(tandem("import --from hugging-face config.json").err, Not(HasSubstr("shortens")));
 }
 
 TEST_F(Foreign, LearnedPositionsBoundTheSequence) {
