@@ -1,5 +1,6 @@
 #include "core/model.h"
 
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -83,13 +84,15 @@ LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind) {
       const std::int64_t made =
           queries + 2 * std::int64_t{shape.key_value_heads} * shape.head_width;
       return {.shared = d * (made + queries) + if_any(shape.query_bias, made),
-              .whole = norm + if_any(shape.attention_bias, d) +
+              .whole = norm + if_any(shape.output_norm, norm) + if_any(shape.attention_bias, d) +
                        if_any(shape.head_norm, 2 * std::int64_t{shape.head_width})};
     }
     case LayerKind::mlp: {
       const std::int64_t wide = shape.mlp_width, inner = shape.gated ? 2 * wide : wide;
-      return {.shared = d * (inner + wide) + if_any(shape.mlp_bias, inner),
-              .whole = norm + if_any(shape.mlp_bias, d)};
+      const std::int64_t mlps = std::max(1, shape.experts);
+      return {.shared = mlps * (d * (inner + wide) + if_any(shape.mlp_bias, inner)),
+              .whole = norm + if_any(shape.output_norm, norm) + d * shape.experts +
+                       if_any(shape.mlp_bias, mlps * d)};
     }
     case LayerKind::head:
       return {.shared = table + if_any(shape.masked_head, model.vocabulary),
@@ -112,6 +115,14 @@ std::int64_t parameter_count(const ModelSpec& model) {
   std::int64_t count = 0;
   for (const LayerKind kind : layers_of(model)) count += parameters_of(model, kind);
   return has_tied_ends(model) ? count - std::int64_t{model.vocabulary} * model.width : count;
+}
+
+std::int64_t active_parameter_count(const ModelSpec& model) {
+  ModelSpec taken = model;
+  taken.shape.experts = model.shape.experts_per_token;
+  const std::int64_t choice = std::int64_t{model.width} * model.blocks *
+                              (model.shape.experts - model.shape.experts_per_token);
+  return parameter_count(taken) + choice;
 }
 
 LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,

@@ -37,10 +37,13 @@ struct TransformerShape {
   std::int32_t mlp_width = 1;
   std::int32_t positions = 0;  // rows of the table of learned positions; 0: rotary ones
   std::int32_t segments = 0;   // rows of BERT's table of token types
-  bool causal = true;          // else each token attends to all
-  bool rms_norm = false;       // norms scale; else they shift too
+  std::int32_t experts = 0;    // that each mlp is made of, each of them mlp_width wide; 0: one mlp
+  std::int32_t experts_per_token = 0;  // that compute; a product d × experts chooses them
+  bool causal = true;                  // else each token attends to all
+  bool rms_norm = false;               // norms scale; else they shift too
   bool norm_first = true;      // before attention and mlp and in the head; else behind each of
                                // them and the embedding
+  bool output_norm = false;    // what attention and mlp make has a norm too, as in Gemma 2
   bool head_norm = false;      // queries and keys have a norm for each head's channels
   bool query_bias = true;      // queries, keys and values have
   bool attention_bias = true;  // the projection behind attention has
@@ -100,6 +103,8 @@ std::int64_t parameters_of(const ModelSpec& model, LayerKind kind);
 
 /// Parameters of the whole model, tied ones once: what a model card says.
 std::int64_t parameter_count(const ModelSpec& model);
+/// Of them those that compute for one token: without the experts that it does not take.
+std::int64_t active_parameter_count(const ModelSpec& model);
 
 enum class OptimizerKind : std::uint8_t { sgd, momentum, adamw };
 std::string_view name(OptimizerKind kind);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -59,7 +60,7 @@ ModelSpec model_of(const Options& options) {
   if (!options.has("model"))
     refuse(options, "--model is missing: a name of the catalogue or a file");
   const std::string name = options.text("model");
-  ModelSpec model = is_of_catalog(name) ? model_of_name(name) : read_once<read_model>(name);
+  ModelSpec model = is_of_catalog(name) ? model_of_name(name) : read_once<model_at>(name);
   model.sequence =
       static_cast<std::int32_t>(options.integer("sequence", 1, 1'048'576, model.sequence));
   if (model.architecture != Architecture::transformer) return model;
@@ -85,6 +86,12 @@ void refuse_copies_of_file(const std::string& name) {
 }
 
 }  // namespace
+
+ModelSpec model_at(const std::string& path) {
+  NotedModel read = read_noted_model(path);
+  for (const std::string& note : read.notes) fmt::print(stderr, "warning: {}: {}\n", path, note);
+  return std::move(read.model);
+}
 
 std::shared_ptr<const TensorProfiles> tensor_profiles_at(const std::string& path) {
   return std::make_shared<const TensorProfiles>(read_tensor_profiles(path));

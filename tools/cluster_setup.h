@@ -22,6 +22,8 @@ inline constexpr std::int32_t kMicrobatchesADevice = 4;
 void add_cluster_options(Options& options);
 /// --gpu, of the catalogue; null: not given. Throws UsageError.
 const DeviceSpec* named_gpu(const Options& options);
+/// Of a file; says on stderr what was left out of it or guessed.
+ModelSpec model_at(const std::string& path);
 /// --transfers: whether devices stop computing while they send or receive. Throws UsageError.
 bool blocks_transfers(const Options& options);
 /// Whether a model or a cluster is named.

@@ -138,6 +138,11 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
         compute_slowdown));
   }
   if (!sequence_note.empty()) lines.push_back(sequence_note);
+  if (made.plan.model.shape.experts > 0) {
+    lines.emplace_back(
+        "tokens fall evenly on all experts of a layer, which are on the devices of its stage: no "
+        "expert parallelism");
+  }
   if (cut == StageCut::even)
     lines.emplace_back("as many blocks in each stage, the head with the last");
   if (blocking_transfers)

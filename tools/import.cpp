@@ -37,8 +37,10 @@ constexpr std::array<std::pair<std::string_view, ClusterFormat>, 3> kClusters{
      {"astra-sim", ClusterFormat::astra_sim}}};
 
 std::string import_model(const std::string& path) {
-  const ModelSpec model = read_model(path);
-  fmt::print(stderr, "{}: {} parameters\n", model.name, parameter_count(model));
+  const ModelSpec model = model_at(path);
+  const std::int64_t all = parameter_count(model), active = active_parameter_count(model);
+  fmt::print(stderr, "{}: {} parameters{}\n", model.name, all,
+             active < all ? fmt::format(", {} of them active for a token", active) : "");
   if (const std::string note = long_sequence_note(model, path); !note.empty())
     fmt::print(stderr, "{}\n", note);
   return model_text(model);

@@ -1,6 +1,9 @@
 #pragma once
 // Models from the config.json of Hugging Face Transformers (core/README.md, "config.json").
 
+#include <string>
+#include <vector>
+
 #include "core/io/json_reader.h"
 #include "core/model.h"
 
@@ -10,7 +13,8 @@ namespace tandem {
 bool is_hugging_face(const JsonReader& root);
 
 /// What a file does not say is its class's default. Complains of families that have no analytic
-/// costs, with the reason.
-ModelSpec read_hugging_face(const JsonReader& root);
+/// costs, with the reason and, where they can be counted, their parameters. Adds to `notes` what
+/// was left out or guessed.
+ModelSpec read_hugging_face(const JsonReader& root, std::vector<std::string>& notes);
 
 }  // namespace tandem

@@ -25,10 +25,11 @@ constexpr std::array<std::pair<std::string_view, Architecture>, 3> kArchitecture
      {"linear", Architecture::linear},
      {"transformer", Architecture::transformer}}};
 
-constexpr std::array<std::pair<std::string_view, bool TransformerShape::*>, 12> kFlags{
+constexpr std::array<std::pair<std::string_view, bool TransformerShape::*>, 13> kFlags{
     {{"causal", &TransformerShape::causal},
      {"rms_norm", &TransformerShape::rms_norm},
      {"norm_first", &TransformerShape::norm_first},
+     {"output_norm", &TransformerShape::output_norm},
      {"head_norm", &TransformerShape::head_norm},
      {"query_bias", &TransformerShape::query_bias},
      {"attention_bias", &TransformerShape::attention_bias},
@@ -58,9 +59,25 @@ void read_width_and_heads(const JsonReader& reader, ModelSpec& model) {
 
 void read_shape(const JsonReader& reader, ModelSpec& model) {
   TransformerShape& shape = model.shape;
-  if (!reader.object({"key_value_heads", "head_width", "mlp_width", "positions", "segments",
-                      "causal", "rms_norm", "norm_first", "head_norm", "query_bias",
-                      "attention_bias", "mlp_bias", "gated", "dropout", "masked_head", "pooler",
+  if (!reader.object({"key_value_heads",
+                      "head_width",
+                      "mlp_width",
+                      "positions",
+                      "segments",
+                      "experts",
+                      "experts_per_token",
+                      "causal",
+                      "rms_norm",
+                      "norm_first",
+                      "output_norm",
+                      "head_norm",
+                      "query_bias",
+                      "attention_bias",
+                      "mlp_bias",
+                      "gated",
+                      "dropout",
+                      "masked_head",
+                      "pooler",
                       "sentence_head"})) {
     return;
   }
@@ -72,6 +89,8 @@ void read_shape(const JsonReader& reader, ModelSpec& model) {
   shape.mlp_width = count(reader["mlp_width"], 1, kWidest);
   shape.positions = count(reader.optional("positions"), 0, 2 * kLongestSequence);
   shape.segments = count(reader.optional("segments"), 0, kLongestSequence);
+  shape.experts = count(reader.optional("experts"), 0, kMostExperts);
+  shape.experts_per_token = count(reader.optional("experts_per_token"), 0, kMostExperts);
   for (const auto& [key, flag] : kFlags) {
     if (reader.has(key)) shape.*flag = reader[key].boolean();
   }
@@ -85,6 +104,10 @@ nlohmann::ordered_json shape_json(const TransformerShape& shape) {
                               {"mlp_width", shape.mlp_width},
                               {"positions", shape.positions},
                               {"segments", shape.segments}};
+  if (shape.experts > 0) {
+    json["experts"] = shape.experts;
+    json["experts_per_token"] = shape.experts_per_token;
+  }
   for (const auto& [key, flag] : kFlags) json[std::string(key)] = shape.*flag;
   return json;
 }
@@ -104,6 +127,15 @@ std::string shape_fault(const ModelSpec& model) {
   if (shape.positions > 0 && model.sequence > shape.positions) {
     return fmt::format("a sequence of {} tokens, for which {} learned positions are too few",
                        model.sequence, shape.positions);
+  }
+  if (shape.experts_per_token > shape.experts ||
+      (shape.experts > 0 && shape.experts_per_token == 0)) {
+    return fmt::format("a token can't take {} of {} experts", shape.experts_per_token,
+                       shape.experts);
+  }
+  if (std::int64_t{shape.experts} * shape.mlp_width > kWidestExperts) {
+    return fmt::format("{} experts of {} channels: expected at most {} in all", shape.experts,
+                       shape.mlp_width, kWidestExperts);
   }
   return {};
 }
@@ -174,18 +206,26 @@ OptimizerKind read_optimizer(const JsonReader& reader) {
   return reader.one_of(kKinds);
 }
 
-ModelSpec parse_model(const std::string& file, std::string text) {
-  if (is_megatron(text)) return parse_megatron(file, text);
+NotedModel parse_noted_model(const std::string& file, std::string text) {
+  if (is_megatron(text)) return {.model = parse_megatron(file, text)};
   JsonFile json(file, std::move(text));
   const JsonReader root = json.root();
-  ModelSpec model = is_hugging_face(root) ? read_hugging_face(root) : read_model_object(root);
+  NotedModel read;
+  read.model =
+      is_hugging_face(root) ? read_hugging_face(root, read.notes) : read_model_object(root);
   json.finish();
-  return model;
+  return read;
 }
 
-ModelSpec read_model(const std::string& path) {
-  return parse_model(path, read_file(path, kLargestJson));
+NotedModel read_noted_model(const std::string& path) {
+  return parse_noted_model(path, read_file(path, kLargestJson));
 }
+
+ModelSpec parse_model(const std::string& file, std::string text) {
+  return parse_noted_model(file, std::move(text)).model;
+}
+
+ModelSpec read_model(const std::string& path) { return read_noted_model(path).model; }
 
 std::string model_text(const ModelSpec& model) { return json_text(model_json(model)); }
 

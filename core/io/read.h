@@ -20,6 +20,13 @@ namespace tandem {
 
 ModelSpec read_model(const std::string& path);
 ModelSpec parse_model(const std::string& file, std::string text);
+/// The same with what of another program's file was left out or guessed: lines for people.
+struct NotedModel {
+  ModelSpec model = {};
+  std::vector<std::string> notes = {};
+};
+NotedModel read_noted_model(const std::string& path);
+NotedModel parse_noted_model(const std::string& file, std::string text);
 std::string model_text(const ModelSpec& model);
 void write_model(const std::string& path, const ModelSpec& model);
 

@@ -45,13 +45,14 @@ class Kernels {
     launches.*op += 1;
   }
 
-  /// y = xW, of (rows × in) and (in × out), with both gradients; that of W is added to a sum.
-  void product(double rows, double in, double out) {
-    const double flops = 2 * rows * in * out;
-    const double moved = element_ * (rows * in + in * out + rows * out);
+  /// y = xW, of (rows × in) and (in × out), with both gradients; that of W is added to a sum. Of
+  /// several W's, each row meets one.
+  void product(double rows, double in, double out, double matrices = 1) {
+    const double flops = 2 * rows * in * out, weights = matrices * in * out;
+    const double moved = element_ * (rows * in + weights + rows * out);
     run(&OpSums::forward, flops, moved);
     run(&OpSums::backward_input, flops, moved);
-    run(&OpSums::backward_weight, flops, moved + element_ * in * out);
+    run(&OpSums::backward_weight, flops, moved + element_ * weights);
   }
 
   /// What only moves bytes.
@@ -120,17 +121,28 @@ void attention(Kernels& kernels, const TransformerShare& shape,
     kernels.pass(2 * kernels.element() * turned, 2 * kernels.element() * turned);
   attention_core(kernels, shape, assumptions, recompute);
   kernels.product(shape.tokens, shape.queries, shape.width);
+  if (shape.built.output_norm) kernels.norm(elements);
   kernels.residual(elements, shape.built.dropout);
 }
 
 void mlp(Kernels& kernels, const TransformerShare& shape) {
   const double element = kernels.element(), elements = shape.tokens * shape.width;
-  const double read = element * shape.tokens * shape.inner,
-               written = element * shape.tokens * shape.mlp;
+  const double read = element * shape.mlp_rows * shape.inner,
+               written = element * shape.mlp_rows * shape.mlp;
+  // Tokens are copied in the order of their experts, and what these make is added up for each.
+  const double spread = element * (elements + shape.mlp_rows * shape.width);
   kernels.norm(elements);
-  kernels.product(shape.tokens, shape.width, shape.inner);
+  if (shape.built.experts > 0) {
+    const double scores = element * shape.tokens * shape.built.experts;
+    kernels.product(shape.tokens, shape.width, shape.built.experts);
+    kernels.pass(2 * scores, 3 * scores);
+    kernels.pass(spread, spread);
+  }
+  kernels.product(shape.mlp_rows, shape.width, shape.inner, shape.mlps);
   kernels.pass(read + written, 2 * read + written);
-  kernels.product(shape.tokens, shape.mlp, shape.width);
+  kernels.product(shape.mlp_rows, shape.mlp, shape.width, shape.mlps);
+  if (shape.built.experts > 0) kernels.pass(spread, spread);
+  if (shape.built.output_norm) kernels.norm(elements);
   kernels.residual(elements, shape.built.dropout);
 }
 
@@ -272,7 +284,9 @@ double forward_flops(const ModelSpec& model) {
   const TransformerShare shape = share_of(model, 1, 1);
   const double s = shape.sequence, d = shape.width;
   const double projections = 2 * s * d * (2 * shape.queries + 2 * shape.keys);
-  const double core = 4 * s * s * shape.queries, wide = 2 * s * d * (shape.inner + shape.mlp);
+  const double core = 4 * s * s * shape.queries;
+  const double wide =
+      2 * d * (shape.mlp_rows * (shape.inner + shape.mlp) + s * shape.built.experts);
   return model.blocks * (projections + core + wide) + 2 * s * d * shape.vocabulary +
          (shape.built.masked_head ? 2 * s * d * d : 0);
 }

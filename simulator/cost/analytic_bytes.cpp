@@ -37,14 +37,22 @@ LayerBytes layer_bytes(const ModelSpec& model, LayerKind kind, const Transformer
       // Output of the norm, q, k, v, weighted values; mask of the output.
       stash = (wide + mask) * elements + 2 * wide * shape.tokens * (shape.queries + shape.keys);
       if (shape.built.head_norm) stash += wide * shape.tokens * (shape.queries + shape.keys);
+      if (shape.built.output_norm) stash += wide * elements;
       if (stores_scores) stash += (2 * wide + mask) * shape.scores;
       kept = scratch = wide * elements + wide * shape.tokens * (shape.queries + 2 * shape.keys);
       if (assumptions.attention == AttentionKernel::plain) scratch += 2 * wide * shape.scores;
       break;
     case LayerKind::mlp:
       // Output of the norm, input and output of the activation; mask of the output.
-      stash = (wide + mask) * elements + wide * shape.tokens * (shape.inner + shape.mlp);
-      kept = scratch = wide * elements + wide * shape.tokens * shape.inner;
+      stash = (wide + mask) * elements + wide * shape.mlp_rows * (shape.inner + shape.mlp);
+      if (shape.built.output_norm) stash += wide * elements;
+      kept = scratch = wide * elements + wide * shape.mlp_rows * shape.inner;
+      if (shape.built.experts > 0) {
+        // What chose the experts, the tokens' copies and what the experts made of them.
+        stash += wide * shape.tokens * shape.built.experts;
+        stash += 2 * wide * shape.mlp_rows * shape.width;
+        kept = scratch += wide * shape.mlp_rows * shape.width;
+      }
       break;
     case LayerKind::head:
       stash = (shape.built.norm_first ? wide : 0) * elements +

@@ -1,5 +1,6 @@
 #include "simulator/cost/transformer_share.h"
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -35,6 +36,7 @@ TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size,
   check_transformer(model);
   const TransformerShape built = shape_of(model);
   const double samples = microbatch_size, sequence = model.sequence, head = built.head_width;
+  const double rows = samples * sequence * std::max(1, built.experts_per_token);
   const double mlp = static_cast<double>(built.mlp_width) / tensor;
   return {.samples = samples,
           .tokens = samples * sequence,
@@ -47,6 +49,8 @@ TransformerShare share_of(const ModelSpec& model, std::int32_t microbatch_size,
           .keys = built.key_value_heads * head / tensor,
           .mlp = mlp,
           .inner = built.gated ? 2 * mlp : mlp,
+          .mlp_rows = rows,
+          .mlps = built.experts > 0 ? std::min<double>(built.experts, rows) : 1,
           .built = built};
 }
 

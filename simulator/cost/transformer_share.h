@@ -28,6 +28,8 @@ struct TransformerShare {
   double matrices, scores;  // of all pairs of tokens, and their elements
   double queries, keys;     // channels; values have as many as keys
   double mlp, inner;        // the latter into its activation, which the gate doubles
+  double mlp_rows;          // tokens that enter an mlp: one once for each expert that it takes
+  double mlps;              // whose matrices those tokens need
   TransformerShape built;
 };
 

@@ -69,7 +69,26 @@ TEST(HuggingFace, ModelsHaveTheirPublishedParameters) {
        596'049'920},
       {R"({"model_type": "gemma", "hidden_size": 2048, "num_hidden_layers": 18,
         "num_attention_heads": 8, "num_key_value_heads": 1, "intermediate_size": 16384})",
-       2'506'172'416}};
+       2'506'172'416},
+      {R"({"model_type": "gemma2"})", 2'614'341'888},
+      {R"({"model_type": "gemma2", "hidden_size": 3584, "num_hidden_layers": 42,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "intermediate_size": 14336})",
+       9'241'705'984},
+      {R"({"model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 1152,
+        "num_attention_heads": 4, "num_key_value_heads": 1, "intermediate_size": 6912})",
+       999'885'952},
+      // Without the pictures' part, as the text models of the same sizes.
+      {R"({"model_type": "qwen2_5_vl", "vision_config": {"hidden_size": 1280},
+        "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28,
+        "num_key_value_heads": 4, "intermediate_size": 18944})",
+       7'615'616'512},
+      {R"({"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text",
+        "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16,
+        "num_key_value_heads": 8, "intermediate_size": 3072}, "tie_word_embeddings": true})",
+       596'049'920},
+      {R"({"model_type": "llava", "text_config": {"model_type": "llama"}})", 6'738'415'616},
+      {R"({"model_type": "mixtral", "num_key_value_heads": 8})", 46'702'792'704},
+      {R"({"model_type": "qwen3_moe", "num_hidden_layers": 48, "head_dim": 128})", 30'532'122'624}};
   for (const auto& [text, parameters] : published)
     EXPECT_EQ(parameter_count(model_of(text)), parameters) << text;
 }
@@ -119,19 +138,25 @@ TEST(HuggingFace, TheClassStandsInForTheModelType) {
 }
 
 TEST(HuggingFace, WhatCannotBePricedIsRefusedWithTheReason) {
-  EXPECT_EQ(
-      error_in(R"({"model_type": "mixtral"})"),
-      "config.json:1:16: error: /model_type: model type \"mixtral\" has layers of experts, of "
-      "which a token takes a few: there are no analytic costs of that\n"
-      "{\"model_type\": \"mixtral\"}\n"
-      "               ^~~~~~~~~");
-  EXPECT_THAT(error_in(R"({"model_type": "t5"})"), HasSubstr("has an encoder and a decoder"));
+  EXPECT_EQ(error_in(R"({"model_type": "qwen2_moe"})"),
+            "config.json:1:16: error: /model_type: model type \"qwen2_moe\" has layers of experts "
+            "beside others: there are no analytic costs of that\n"
+            "{\"model_type\": \"qwen2_moe\"}\n"
+            "               ^~~~~~~~~~~");
+  EXPECT_THAT(error_in(R"({"model_type": "qwen3_moe", "mlp_only_layers": [0]})"),
+              HasSubstr("/mlp_only_layers: layers of experts beside others"));
+  EXPECT_THAT(error_in(R"({"model_type": "qwen3_moe", "decoder_sparse_step": 2})"),
+              HasSubstr("/decoder_sparse_step: layers of experts beside others"));
+  EXPECT_THAT(error_in(R"({"model_type": "mixtral", "num_experts_per_tok": 9})"),
+              HasSubstr("a token can't take 9 of 8 experts"));
+  EXPECT_THAT(error_in(R"({"model_type": "mixtral", "num_local_experts": 65536})"),
+              HasSubstr("65536 experts of 14336 channels: expected at most 16777216 in all"));
   EXPECT_EQ(error_in(R"({"model_type": "lama"})"),
             "config.json:1:16: error: /model_type: unknown model type \"lama\"; did you mean "
             "\"llama\"?\n"
             "{\"model_type\": \"lama\"}\n"
             "               ^~~~~~ known are gpt2, bert, opt, gpt_neox, llama, mistral, qwen2, "
-            "qwen3, gemma");
+            "qwen3, gemma, gemma2, gemma3, qwen2_vl, qwen2_5_vl, qwen3_vl, mixtral, qwen3_moe");
   EXPECT_THAT(error_in(R"({"model_type": 3})"), HasSubstr("expected a string, found 3"));
   EXPECT_THAT(error_in(R"({"model_type": "bert", "is_decoder": true})"),
               HasSubstr("/is_decoder: a decoder of BERT's layers has no analytic costs"));
@@ -159,6 +184,82 @@ TEST(HuggingFace, LearnedPositionsAreEnoughForTheSequence) {
             "a sequence of 2051 tokens, for which 2050 learned positions are too few");
 }
 
+TEST(HuggingFace, WhatIsRefusedIsCountedAllTheSame) {
+  const auto has = [](const std::string& text, const std::string& count) {
+    EXPECT_THAT(error_in(text), HasSubstr("there are no analytic costs of that: " + count + "\n"))
+        << text;
+  };
+  has(R"({"model_type": "deepseek_v3", "num_nextn_predict_layers": 1})",
+      "671026419200 parameters, 37552297472 of them active for a token");
+  has(R"({"model_type": "t5"})", "60506624 parameters");
+  has(R"({"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12})",
+      "222903552 parameters");
+  has(R"({"model_type": "t5", "d_model": 768, "d_ff": 2048, "num_layers": 12, "num_heads": 12,
+    "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false})",
+      "247577856 parameters");
+  EXPECT_THAT(error_in(R"({"model_type": "t5", "d_ff": 0})"),
+              HasSubstr("/d_ff: expected an integer from 1 to 1048576, found 0"));
+  const std::string absurd = error_in(
+      R"({"model_type": "deepseek_v3", "num_attention_heads": 1048576, "q_lora_rank": 1048576})");
+  EXPECT_THAT(absurd, HasSubstr("there are no analytic costs of that\n"));
+}
+
+// Published are 108,641,793,536 and 401,583,781,376, both with the same 871,932,416 that see, and
+// 17 G active.
+TEST(HuggingFace, LlamaFourIsCountedWithItsDenseLayersAndSharedExperts) {
+  EXPECT_THAT(error_in(R"({"model_type": "llama4", "text_config": {"model_type": "llama4_text"}})"),
+              HasSubstr("107769861120 parameters, 17172894720 of them active"));
+  const std::string maverick =
+      R"({"model_type": "llama4_text", "num_local_experts": 128, "interleave_moe_layer_step": 2)";
+  EXPECT_THAT(error_in(maverick + "}"),
+              HasSubstr("400711848960 parameters, 17184691200 of them active"));
+  EXPECT_THAT(error_in(maverick + R"(, "moe_layers": [1]})"),
+              HasSubstr("33149916160 parameters, 17169617920 of them active"));
+}
+
+TEST(HuggingFace, ExpertsThatATokenDoesNotTakeAreNotActive) {
+  EXPECT_EQ(active_parameter_count(model_of(R"({"model_type": "mixtral"})")), 12'879'925'248);
+  EXPECT_EQ(active_parameter_count(model_of(kLlama)), 6'738'415'616);
+}
+
+std::vector<std::string> notes_of(const std::string& text) {
+  return parse_noted_model("config.json", text).notes;
+}
+
+TEST(HuggingFace, WhatIsLeftOutOrGuessedIsNoted) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(notes_of(kLlama), ElementsAre());
+  EXPECT_THAT(notes_of(R"({"model_type": "gemma3", "text_config": {"hidden_size": 2560}})"),
+              ElementsAre("the language model alone is read: what sees or hears is left out"));
+  const std::string other = with(kLlama, "\"llama\"", "\"cohere\"");
+  EXPECT_THAT(notes_of(other),
+              ElementsAre("model type \"cohere\" is not known: read as \"llama\", whose keys it "
+                          "has; compare the number of parameters with the model's"));
+  EXPECT_EQ(parameter_count(model_of(other)), 6'738'415'616);
+  EXPECT_THAT(error_in(with(other, "{", "{\"n_routed_experts\": 8,")),
+              HasSubstr("unknown model type \"cohere\""));
+  EXPECT_THAT(error_in(with(other, "\"vocab_size\"", "\"vocabulary\"")),
+              HasSubstr("unknown model type \"cohere\""));
+}
+
+TEST(HuggingFace, ThePartOfATextSaysItsType) {
+  // The table and the rest, of which 3209 M are published.
+  const ModelSpec model = model_of(R"({"model_type": "gemma3", "text_config": {"model_type":
+    "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34, "intermediate_size": 10240}})");
+  EXPECT_EQ(model.name, "gemma3");
+  EXPECT_EQ(parameter_count(model), 671'252'480 + 3'209'010'688);
+  EXPECT_TRUE(model.shape.output_norm);
+  EXPECT_THAT(
+      error_in(R"({"model_type": "mllama", "text_config": {"model_type": "mllama_text_model",
+    "vocab_size": 9, "hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 1,
+    "num_hidden_layers": 1}})"),
+      HasSubstr("has layers that attend to pictures"));
+  EXPECT_THAT(error_in(R"({"model_type": "x", "text_config": {"model_type": "t5"}})"),
+              HasSubstr("/text_config/model_type: model type \"t5\""));
+  EXPECT_THAT(error_in(R"({"model_type": "gemma3", "text_config": 3})"),
+              HasSubstr("/text_config: expected"));
+}
+
 TEST(HuggingFace, NumbersAreChecked) {
   EXPECT_EQ(error_in(with(kLlama, "\"num_attention_heads\": 32", "\"num_attention_heads\": 0")),
             "config.json:5:47: error: /num_attention_heads: expected an integer from 1 to 1048576, "
@@ -181,6 +282,8 @@ TEST(HuggingFace, AModelIsWrittenAsOurs) {
   const ModelSpec model = model_of(kLlama);
   EXPECT_EQ(parse_model("model.json", model_text(model)), model);
   EXPECT_THAT(model_text(model), HasSubstr("\"architecture\": \"transformer\""));
+  const ModelSpec mixtral = model_of(R"({"model_type": "mixtral"})");
+  EXPECT_EQ(parse_model("model.json", model_text(mixtral)), mixtral);
 }
 
 TEST(HuggingFace, PlansAreOfModelsThatTrain) {

@@ -321,6 +321,58 @@ TEST(Analytic, LlamaStashesNoMasks) {
                                            parameters_of(kLlama, LayerKind::mlp)));
 }
 
+TEST(Analytic, ANormBehindCostsAsTheOneBefore) {
+  ModelSpec gemma = kLlama;
+  gemma.shape.output_norm = true;
+  for (const LayerRange layer : {kAttention, kMlp}) {
+    const StageTimes one = times_of(kLlama, layer, kWhatever, 1e6),
+                     two = times_of(gemma, layer, kWhatever, 1e6);
+    EXPECT_EQ(two.forward - one.forward, microseconds(8 * 32));
+    EXPECT_EQ(two.backward_input - one.backward_input, microseconds(12 * 32));
+    EXPECT_EQ(two.backward_weight, one.backward_weight);
+  }
+  const auto stash = [](const ModelSpec& model) {
+    return analytic_stage_bytes(
+        model, {1, 3}, 1, OptimizerKind::adamw, Recompute::none,
+        exactly(NumberFormat::bf16, AttentionKernel::flash))[SlotKind::stash];
+  };
+  EXPECT_EQ(stash(gemma) - stash(kLlama), 2 * 2 * 32);
+}
+
+TEST(Analytic, ATokenIsComputedByItsExpertsAndAllOfThemAreKept) {
+  ModelSpec sparse = kLlama;
+  sparse.shape.experts = 5;
+  sparse.shape.experts_per_token = 2;
+  // Twice kLlama's products, and 2 t d · 5 that choose.
+  const int all = 2 * 1152 + 320;
+  expect_times(times_of(sparse, kMlp, 1e6, kWhatever), all, all, all);
+  EXPECT_EQ(forward_flops(sparse) - forward_flops(kLlama), 1152 + 320);
+  // Bytes: norm, what chooses and its softmax, copies of 8 tokens as 16 and back, products of 16
+  // rows with five matrices, activation, sum.
+  const int choose = 4 * (32 + 20 + 40), spread = 4 * 3 * 32, up = 4 * (64 + 5 * 48 + 192),
+            down = 4 * (96 + 5 * 24 + 64);
+  expect_times(times_of(sparse, kMlp, kWhatever, 1e6),
+               8 * 32 + choose + 8 * 40 + 2 * spread + up + 2 * 12 * 48 + down + 12 * 32,
+               12 * 32 + choose + 12 * 40 + 2 * spread + up + 2 * 20 * 48 + down + 8 * 32,
+               choose + 4 * 20 + up + 4 * 5 * 48 + down + 4 * 5 * 24);
+  // Two tokens meet at most four of the five.
+  ModelSpec few = sparse, dense = kLlama;
+  few.sequence = dense.sequence = 2;
+  EXPECT_EQ(times_of(few, kMlp, kWhatever, 1e6).backward_weight,
+            microseconds(4 * (8 + 20 + 10) + 4 * 20 + 4 * (16 + 2 * 4 * 48 + 48) +
+                         4 * (24 + 2 * 4 * 24 + 16)));
+  EXPECT_EQ(parameters_of(sparse, LayerKind::mlp), 5 * 72 + 4 + 20);
+  const auto bytes = [](const ModelSpec& model) {
+    return analytic_stage_bytes(model, kMlp, 1, OptimizerKind::adamw, Recompute::none,
+                                exactly(NumberFormat::bf16, AttentionKernel::flash));
+  };
+  EXPECT_EQ(bytes(sparse)[SlotKind::weights], 2 * (5 * 72 + 4 + 20));
+  EXPECT_EQ(bytes(sparse).optimizer, 12 * (5 * 72 + 4 + 20));
+  // Gate, up and product a second time; scores; the copies and what was made of them.
+  EXPECT_EQ(bytes(sparse)[SlotKind::stash] - bytes(kLlama)[SlotKind::stash],
+            2 * (8 * 18 + 8 * 5 + 2 * 64));
+}
+
 TEST(Analytic, FlopsOfAForwardAreTwoForEachWeightAndTheCore) {
   for (const char* name : {"llama-2-7b", "llama-2-70b", "mistral-7b"}) {
     const ModelSpec& model = find_model(name)->model;

@@ -72,6 +72,31 @@ TEST_F(Foreign, AFileOfOneNodeIsNotCounted) {
   EXPECT_EQ(tandem(line + "4xn.xml --depth 3").code, 0);
 }
 
+TEST_F(Foreign, AConfigOfMoreThanAModelIsSaidToBe) {
+  take("hugging_face/gemma3.json", "config.json");
+  const Ran ran = tandem("import --from hugging-face config.json --output model.json");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.err,
+            "warning: config.json: the language model alone is read: what sees or hears is left "
+            "out\ngemma3: 3880263168 parameters\n"
+            "sequence 131072 from config.json; --sequence shortens it\n");
+  take("hugging_face/mixtral.json", "mixtral.json");
+  EXPECT_EQ(tandem("import --from hugging-face mixtral.json --output model.json").err,
+            "mixtral: 46702792704 parameters, 12879925248 of them active for a token\n"
+            "sequence 131072 from mixtral.json; --sequence shortens it\n");
+  const std::string line =
+      "simulate --cluster 2xDGX-H100 --schedule 1f1b --depth 16 --json --model ";
+  EXPECT_THAT(json_of(line + "mixtral.json")["assumptions"]["notes"].dump(),
+              HasSubstr("no expert parallelism"));
+  EXPECT_THAT(json_of(line + "llama-2-7b")["assumptions"]["notes"].dump(),
+              Not(HasSubstr("expert")));
+  take("hugging_face/deepseek_v3.json", "deepseek.json");
+  const Ran refused = tandem("import --from hugging-face deepseek.json");
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_THAT(refused.err, HasSubstr("671026419200 parameters"));
+}
+
 TEST_F(Foreign, WhatIsOnlyPricedIsNotMeasuredOrTrained) {
   take("hugging_face/llama.json", "config.json");
   write_plan();
