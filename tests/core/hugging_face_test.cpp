@@ -204,8 +204,8 @@ TEST(HuggingFace, WhatIsRefusedIsCountedAllTheSame) {
   EXPECT_THAT(absurd, HasSubstr("there are no analytic costs of that\n"));
 }
 
-// Published are 108,641,793,536 and 401,583,781,376, both with the same 871,932,416 that see, and
-// 17 G active.
+// By the shapes: Scout is known as 109 G and Maverick as 400 G with what sees, both with 17 G
+// active.
 TEST(HuggingFace, LlamaFourIsCountedWithItsDenseLayersAndSharedExperts) {
   EXPECT_THAT(error_in(R"({"model_type": "llama4", "text_config": {"model_type": "llama4_text"}})"),
               HasSubstr("107769861120 parameters, 17172894720 of them active"));
