@@ -260,8 +260,10 @@ void set_shape(const Options& options, const Cluster& cluster, std::int32_t tens
   const std::int64_t width = options.integer("width", 1, kMostDevices,
                                              std::max<std::int64_t>(1, devices / depth / tensor));
   if (width * depth * tensor > devices) {
-    throw InputError(fmt::format("{} pipelines of {} stages take {} devices: cluster {} has {}",
-                                 width, depth, width * depth * tensor, cluster.name(), devices));
+    throw InputError(fmt::format("{} pipeline{} of {} stage{} take{} {} devices: cluster {} has {}",
+                                 width, width == 1 ? "" : "s", depth, depth == 1 ? "" : "s",
+                                 width == 1 ? "s" : "", width * depth * tensor, cluster.name(),
+                                 devices));
   }
   plan.width = static_cast<std::uint16_t>(width);
   plan.depth = depth;
