@@ -41,11 +41,7 @@ class DeviceMachine {
         world_(world),
         backend_(backend),
         stages_(world, pipeline, backend, std::move(scratch)),
-        log_(backend, world.start, world.keep_timeline,
-             [this](const Instance& instance) {
-               const auto& before = world_.before_work;
-               if (before) before(world_.device_of(pipeline_, me_), instance);
-             }),
+        log_(backend, world, world.device_of(pipeline, me)),
         slice_(program_.on(me)),
         awaited_(awaited(program_)),
         most_queued_(64 + 8 * slice_.size()),
@@ -82,17 +78,11 @@ class DeviceMachine {
   /// Returns when all that was issued has run.
   void drain() { backend_.progress(0); }
 
-  const std::vector<Span>& spans() const { return log_.spans(); }
+  const WorkLog<B>& log() const { return log_; }
   const std::vector<LedgerEntry>& ledger() const { return stages_.ledger(); }
   DeviceId device() const { return me_; }
   /// What it is to run: the program's instructions that occupy a lane of the device.
   const std::vector<InstructionId>& slice() const { return slice_; }
-  const Progress& progress() const { return log_.progress(); }
-  /// "device 2, f9 (microbatch 17)": this device and the work it began last, for error messages.
-  std::string describe_last_work() const {
-    return fmt::format("device {}, {} (microbatch {})", index(world_.device_of(pipeline_, me_)),
-                       describe(program_, progress().id()), progress().microbatch());
-  }
 
  private:
   bool runs_here(InstructionId id) const {

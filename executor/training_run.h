@@ -323,8 +323,7 @@ class TrainingRun {
       machine.drain();
     } catch (const Stopped&) {
     } catch (const DeviceError& error) {
-      keep_failure(std::make_exception_ptr(
-          DeviceError(fmt::format("{}: {}", machine.describe_last_work(), error.what()))));
+      keep_failure(std::make_exception_ptr(DeviceError(machine.log().describe_failure(error))));
     } catch (...) {
       keep_failure(std::current_exception());
     }
@@ -333,7 +332,7 @@ class TrainingRun {
   std::optional<Watchdog> watch() {
     if (setup_.watchdog <= Duration::zero()) return std::nullopt;
     std::vector<const Progress*> progress;
-    for (const auto& device : devices_) progress.push_back(&device->machine->progress());
+    for (const auto& device : devices_) progress.push_back(&device->machine->log().progress());
     return std::optional<Watchdog>(
         std::in_place,
         Watchdog::Setup{.devices = std::move(progress),
@@ -347,8 +346,8 @@ class TrainingRun {
   void stall(const Progress* culprit, Duration waited) {
     std::string who = "no device is at work, and each waits for another";
     for (const auto& device : devices_) {
-      if (&device->machine->progress() == culprit)
-        who = device->machine->describe_last_work() + ": does not end";
+      if (&device->machine->log().progress() == culprit)
+        who = device->machine->log().describe_last_work() + ": does not end";
     }
     stall_ = fmt::format("{}; nothing has ended anywhere for {:.1f} s", who, to_seconds(waited));
     keep_failure(std::make_exception_ptr(DeviceError(stall_)));
@@ -405,7 +404,7 @@ class TrainingRun {
       const Device& device = *devices_[i];
       Timeline& timeline = report_.timelines[i / devices()];
       timeline.clock = Clock::measured;
-      const std::vector<Span>& spans = device.machine->spans();
+      const std::vector<Span>& spans = device.machine->log().spans();
       timeline.spans.insert(timeline.spans.end(), spans.begin(), spans.end());
       const std::vector<LedgerEntry>& ledger = device.machine->ledger();
       report_.ledger.insert(report_.ledger.end(), ledger.begin(), ledger.end());

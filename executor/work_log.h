@@ -3,13 +3,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
-#include <utility>
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "core/run.h"
 #include "core/timeline.h"
+#include "executor/late_error.h"
 #include "executor/watchdog.h"
+#include "executor/world.h"
 
 namespace tandem {
 
@@ -20,23 +25,18 @@ class WorkLog {
   using Stream = typename B::Stream;
   using Mark = typename B::Mark;
 
-  /// `start`: of the run; may still change. `before_work` is called as work begins. REQUIRES: the
-  /// former two outlive this.
-  WorkLog(B& backend, const std::chrono::steady_clock::time_point& start, bool keep_timeline,
-          std::function<void(const Instance&)> before_work)
-      : backend_(backend),
-        start_(start),
-        keeps_(keep_timeline),
-        before_work_(std::move(before_work)) {}
+  /// `device`: numbered through all pipelines. REQUIRES: backend and world outlive this.
+  WorkLog(B& backend, const World<B>& world, DeviceId device)
+      : backend_(backend), world_(world), device_(device) {}
 
-  Duration now() const { return std::chrono::steady_clock::now() - start_; }
+  Duration now() const { return std::chrono::steady_clock::now() - world_.start; }
 
   /// While it lives the device is at this instance's work.
   class AtWork {
    public:
     AtWork(WorkLog& log, const Instance& instance) : log_(log) {
       log_.progress_.begin(instance.id, instance.microbatch, log_.now());
-      log_.before_work_(instance);
+      if (log_.world_.before_work) log_.world_.before_work(log_.device_, instance);
     }
     ~AtWork() { log_.progress_.end(log_.now()); }
     AtWork(const AtWork&) = delete;
@@ -50,7 +50,9 @@ class WorkLog {
   void note(Instance instance, const Mark& start, const Mark& end, Stream& stream) {
     backend_.when_done(stream, [this, instance, start, end] {
       progress_.get_on();
-      if (keeps_) add(instance, start.time() - start_, end.time() - start_);
+      ended_ = instance;
+      if (world_.keep_timeline)
+        add(instance, start.time() - world_.start, end.time() - world_.start);
     });
   }
 
@@ -59,11 +61,12 @@ class WorkLog {
   /// lane that comes after. `lane_end`: of the one before.
   void note_transfer(Instance instance, const Mark& start, const Mark& end, bool waited,
                      Duration& lane_end, Stream& stream) {
-    if (!keeps_) return;
+    if (!world_.keep_timeline) return;
     const Mark here = backend_.mark(stream);
     backend_.when_done(stream, [this, instance, start, end, here, waited, &lane_end] {
-      const Duration begin = std::max<Duration>(start.time() - start_, lane_end);
-      lane_end = std::max<Duration>(begin, (waited ? here : end).time() - start_);
+      const Duration begin = std::max<Duration>(start.time() - world_.start, lane_end);
+      ended_ = instance;
+      lane_end = std::max<Duration>(begin, (waited ? here : end).time() - world_.start);
       add(instance, begin, lane_end);
     });
   }
@@ -71,16 +74,36 @@ class WorkLog {
   const std::vector<Span>& spans() const { return spans_; }
   const Progress& progress() const { return progress_; }
 
+  /// "device 2, f9 (microbatch 17)": this device and the work it began last, for error messages.
+  std::string describe_last_work() const {
+    return fmt::format("device {}, {}", index(device_),
+                       describe_work(progress_.id(), progress_.microbatch()));
+  }
+  /// Where an error showed, on the device's own thread; and what is known where it may be of
+  /// earlier work.
+  std::string describe_failure(const DeviceError& error) const {
+    std::string text = fmt::format("{}: {}", describe_last_work(), error.what());
+    if (dynamic_cast<const LateError*>(&error) == nullptr) return text;
+    return text + fmt::format("; it showed here, but earlier work may have failed: {}",
+                              ended_ ? fmt::format("of what has ended, {} is the last known",
+                                                   describe_work(ended_->id, ended_->microbatch))
+                                     : "none is known to have ended");
+  }
+
  private:
   void add(Instance instance, Duration start, Duration end) {
     spans_.push_back({instance.id, instance.body, start, end});
   }
 
+  std::string describe_work(InstructionId id, std::int64_t microbatch) const {
+    return fmt::format("{} (microbatch {})", describe(world_.program, id), microbatch);
+  }
+
   B& backend_;
-  const std::chrono::steady_clock::time_point& start_;
-  const bool keeps_;
-  const std::function<void(const Instance&)> before_work_;
+  const World<B>& world_;
+  const DeviceId device_;
   std::vector<Span> spans_;
+  std::optional<Instance> ended_;  // of all that is known to have ended, what was found last
   Progress progress_;
 };
 

@@ -1,15 +1,51 @@
 #include "executor/cuda/check.h"
 
+#include <string>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "executor/late_error.h"
 
 namespace tandem::cuda {
+namespace {
+
+/// Of kernels and copies on their way, whatever call it is that returns it. From then on the GPU
+/// refuses all calls of this process.
+bool is_of_running_work(cudaError_t status) {
+  switch (status) {
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorNvlinkUncorrectable:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// " on GPU 1": the calling thread's; nothing where there is none.
+std::string where() {
+  int gpu = -1;
+  return cudaGetDevice(&gpu) == cudaSuccess ? fmt::format(" on GPU {}", gpu) : std::string();
+}
+
+}  // namespace
 
 void check(cudaError_t status, const char* call) {
-  if (status != cudaSuccess) {
-    throw DeviceError(fmt::format("{}: {}", call, cudaGetErrorString(status)));
-  }
+  if (status == cudaSuccess) return;
+  std::string what = fmt::format("{}{}: {} ({})", call, where(), cudaGetErrorString(status),
+                                 cudaGetErrorName(status));
+  if (is_of_running_work(status)) throw LateError(std::move(what));
+  throw DeviceError(std::move(what));
 }
 
 }  // namespace tandem::cuda

@@ -2,9 +2,11 @@
 // once, as GPUs do, and compute late. Every access to memory comes behind what it depends on, and
 // what is trained is what the CPU trains, bit for bit.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <regex>
 #include <set>
 #include <string>
 #include <tuple>
@@ -272,6 +274,63 @@ TEST(Streams, EndARunWhoseGradientsAreNotFinite) {
   } catch (const DeviceError& error) {
     EXPECT_THAT(error.what(), HasSubstr("is not finite"));
   }
+}
+
+/// Of a run in which one kernel fails, as it is told.
+std::string failure_of(const TrainingCase& test, const Program& program, DeferredWorld& world,
+                       const Change& change = {}) {
+  try {
+    train_deferred(test, program, world, change);
+  } catch (const DeviceError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+// It fails when it runs, and by then the host has given more: what began last comes no sooner than
+// the work that failed, and what is known to have ended comes before.
+TEST(Streams, SayWhereAKernelThatFailedMayHaveBeen) {
+  const TrainingCase test{.schedule = "2bw", .devices = 1};
+  const Program program = lower(test.make());
+  std::vector<std::string> begun;      // the device's work in its order
+  std::vector<std::int64_t> first_of;  // kernel of each
+  DeferredWorld whole;
+  ASSERT_EQ(failure_of(test, program, whole,
+                       [&](TrainingSetup<float>& setup) {
+                         setup.before_work = [&](DeviceId, Instance at) {
+                           begun.push_back(fmt::format("{} (microbatch {})",
+                                                       describe(program, at.id), at.microbatch));
+                           first_of.push_back(static_cast<std::int64_t>(whole.order.launches()));
+                         };
+                       }),
+            "none");
+  const auto place_of = [&](const std::string& work) {
+    return std::ranges::find(begun, work) - begun.begin();
+  };
+  const auto kernels = static_cast<std::int64_t>(whole.order.launches());
+  std::int64_t later = 0, nothing = 0;
+  for (std::int64_t kernel = 0; kernel < kernels; kernel += 7) {
+    DeferredWorld world;
+    world.failing = kernel;
+    const std::string failure = failure_of(test, program, world);
+    const auto failed = std::ranges::upper_bound(first_of, kernel) - first_of.begin() - 1;
+    const std::regex words(
+        "device 0, (.*): a kernel has failed; it showed here, but earlier work may have failed: "
+        "(?:none is known to have ended|of what has ended, (.*) is the last known)");
+    std::smatch said;
+    ASSERT_TRUE(std::regex_match(failure, said, words)) << failure;
+    ASSERT_LT(place_of(said[1]), std::ssize(begun)) << failure;
+    EXPECT_GE(place_of(said[1]), failed) << failure;
+    if (place_of(said[1]) > failed) ++later;
+    if (!said[2].matched) {
+      ++nothing;
+      continue;
+    }
+    EXPECT_LT(place_of(said[2]), failed) << failure;
+  }
+  EXPECT_GT(later, 0) << "all showed where they were";
+  EXPECT_GT(nothing, 0);
+  EXPECT_LT(nothing, kernels / 7 / 2);
 }
 
 TEST(StreamOrder, KnowsWhatComesBehindWhat) {

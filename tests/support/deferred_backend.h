@@ -26,6 +26,7 @@
 #include "executor/cpu/backend.h"
 #include "executor/cpu/kernels.h"
 #include "executor/doorbell.h"
+#include "executor/late_error.h"
 #include "tests/support/stream_order.h"
 
 namespace tandem::testing {
@@ -36,6 +37,8 @@ struct DeferredWorld {
   std::uint64_t seed = 0;
   /// Faults: of all follows of a fence, that many are left out from number `first` on.
   std::int64_t first_left_out = 0, left_out = 0;
+  /// A fault: the kernel that was launched as this number, from 0, fails when it runs. -1: none.
+  std::int64_t failing = -1;
 
   void ring_all() {
     const std::lock_guard lock(mutex_);
@@ -51,11 +54,13 @@ struct DeferredWorld {
     return number < first_left_out || number >= first_left_out + left_out;
   }
   std::int64_t followed() const { return followed_; }
+  /// A further kernel's number.
+  std::int64_t launched() { return launched_.fetch_add(1); }
 
  private:
   std::mutex mutex_;
   std::vector<Doorbell*> bells_;
-  std::atomic<std::int64_t> followed_{0};
+  std::atomic<std::int64_t> followed_{0}, launched_{0};
 };
 
 /// Recorded by one device at a time; waited for by any.
@@ -213,8 +218,12 @@ class DeferredBackend {
 
   void launch(Stream& stream, const char* what, std::span<const Access> accesses,
               std::function<void(const cpu::Kernels<T>&)> run) {
+    const std::int64_t number = world_.launched();
     world_.order.launch(stream.number, what, accesses);
-    queue(stream, {}, [this, run = std::move(run)] { run(kernels_); });
+    queue(stream, {}, [this, number, run = std::move(run)] {
+      if (number == world_.failing) throw LateError("a kernel has failed");
+      run(kernels_);
+    });
   }
 
  private:
