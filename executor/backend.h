@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "core/units.h"
 
@@ -171,6 +172,12 @@ concept Kernels =
       k.step_adamw(StepSpans<T>{}, StepNumbers{});
     };
 
+/// What a backend shows to profilers that knows of none.
+struct NoRange {
+  template <std::invocable Name>
+  explicit NoRange(const Name& /*name*/) {}
+};
+
 /// Another device failed, or the user interrupted: a device's thread has nothing to say.
 struct Stopped {};
 
@@ -232,6 +239,9 @@ concept Backend =
       { b.mark(stream) } -> std::same_as<typename B::Mark>;
       { mark.time() } -> std::same_as<std::chrono::steady_clock::time_point>;
       B::Mark::at(time);
+      /// While it lives a profiler, if one is attached, shows the thread at what the argument
+      /// names.
+      requires std::constructible_from<typename B::Range, std::function<std::string()>>;
       /// Since this was asked last the device's thread had nothing to do, and slept.
       { b.slept() } -> std::same_as<bool>;
 

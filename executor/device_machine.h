@@ -236,7 +236,7 @@ class DeviceMachine {
         stream, [&into, q] { return into.has_landed(q); },
         [this, &into, q, lane, instance, &stream] {
           const bool waited = backend_.slept();
-          const AtWork at_work(log_, instance);
+          const AtWork at_work(log_, instance, program_.lanes()[lane].kind);
           backend_.follow(stream, into.fence(q));
           log_.note_transfer(instance, into.sent_start(q), into.sent_end(q), waited,
                              lane_end_[lane], stream);

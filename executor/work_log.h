@@ -12,6 +12,7 @@
 
 #include "core/run.h"
 #include "core/timeline.h"
+#include "core/title.h"
 #include "executor/late_error.h"
 #include "executor/watchdog.h"
 #include "executor/world.h"
@@ -31,10 +32,14 @@ class WorkLog {
 
   Duration now() const { return std::chrono::steady_clock::now() - world_.start; }
 
-  /// While it lives the device is at this instance's work.
+  /// While it lives the device is at this instance's work, and a profiler is told so. `lane`: what
+  /// the work is on, where a transfer is either sent or received.
   class AtWork {
    public:
-    AtWork(WorkLog& log, const Instance& instance) : log_(log) {
+    AtWork(WorkLog& log, const Instance& instance, LaneKind lane = LaneKind::compute)
+        : log_(log), shown_([&log, &instance, lane] {
+            return title_of(log.world_.program, log.world_.versions, instance, lane);
+          }) {
       log_.progress_.begin(instance.id, instance.microbatch, log_.now());
       if (log_.world_.before_work) log_.world_.before_work(log_.device_, instance);
     }
@@ -44,6 +49,7 @@ class WorkLog {
 
    private:
     WorkLog& log_;
+    [[no_unique_address]] typename B::Range shown_;
   };
 
   /// Of work on the stream that began and ended at these marks, once that is known.

@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/title.h"
 #include "core/versions.h"
 #include "traces/atomic_file.h"
 #include "traces/chart.h"
@@ -34,47 +35,12 @@ std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-std::string words(std::string_view identifier) {
-  std::string text(identifier);
-  std::replace(text.begin(), text.end(), '_', ' ');
-  return text;
-}
-
 std::string_view clock_name(Clock clock) {
   return clock == Clock::simulated ? "simulated" : "measured";
 }
 
 std::string label_of(const TraceRun& run) {
   return run.label.empty() ? std::string(clock_name(run.timeline->clock)) : run.label;
-}
-
-/// "F", "send activation": a slice's name up to the number. Viewers colour by it.
-std::string title(OpKind kind) {
-  switch (kind) {
-    case OpKind::forward:
-      return "F";
-    case OpKind::recompute:
-      return "R";
-    case OpKind::backward:
-      return "B";
-    case OpKind::backward_input:
-      return "I";
-    case OpKind::backward_weight:
-      return "W";
-    case OpKind::update:
-      return "U";
-    case OpKind::validate:
-      return "V";
-    case OpKind::send_activation:
-    case OpKind::send_gradient:
-    case OpKind::evict:
-    case OpKind::load:
-    case OpKind::reduce_tied:
-    case OpKind::reduce_gradient:
-    case OpKind::reduce_norm:
-      return words(name(kind));
-  }
-  return {};
 }
 
 std::string_view category(OpKind kind) {
@@ -134,17 +100,16 @@ class TraceWriter {
   void write_metadata(std::string_view what, std::size_t pid, std::int64_t tid,
                       const std::string& args);
   void write_span(const Span& span);
-  void write_slice(const Span& span, LaneId lane, const std::string& label,
-                   const std::string& args);
+  void write_slice(const Span& span, LaneId lane, const std::string& args);
   void write_flow(const Span& span, LaneId from, LaneId to);
-  void write_laneless(const Span& span, const std::string& label, const std::string& args);
+  void write_laneless(const Span& span, const std::string& args);
   void write_counters();
   void write_memory(DeviceId device, const Curve& activations, Duration end);
   void write_counter(std::string_view name, DeviceId device, Duration time,
                      const std::string& args);
   void write_curve(std::string_view name, std::string_view key, DeviceId device, const Curve& curve,
                    Duration end);
-  std::string label_of_span(const Span& span) const;
+  std::string title_on(const Span& span, LaneKind lane) const;
   std::string args_of(const Span& span) const;
   std::int64_t microbatch_of(const Span& span) const {
     return span.body * program_.microbatches() + program_[span.instruction].op.microbatch;
@@ -220,11 +185,8 @@ void TraceWriter::write_names() {
   }
 }
 
-std::string TraceWriter::label_of_span(const Span& span) const {
-  const Op& op = program_[span.instruction].op;
-  const std::int64_t number =
-      op.kind == OpKind::update ? version_of(span).value_or(0) : microbatch_of(span);
-  return fmt::format("{} {}", title(op.kind), number);
+std::string TraceWriter::title_on(const Span& span, LaneKind lane) const {
+  return title_of(program_, version_of_, {span.instruction, span.body, microbatch_of(span)}, lane);
 }
 
 std::string TraceWriter::args_of(const Span& span) const {
@@ -251,9 +213,9 @@ void TraceWriter::write_span(const Span& span) {
   TANDEM_CHECK(index(span.instruction) < program_.size(), index(span.instruction));
   const Instruction& instruction = program_[span.instruction];
   const auto lanes = program_.lanes(instruction);
-  const std::string label = label_of_span(span), args = args_of(span);
-  if (lanes.empty()) return write_laneless(span, label, args);
-  for (const LaneId lane : lanes) write_slice(span, lane, label, args);
+  const std::string args = args_of(span);
+  if (lanes.empty()) return write_laneless(span, args);
+  for (const LaneId lane : lanes) write_slice(span, lane, args);
   if (is_transfer(instruction.op.kind) && lanes.size() == 2 && options_.flows) {
     const bool fetched = instruction.op.kind == OpKind::load;
     write_flow(span, lanes[fetched ? 1 : 0], lanes[fetched ? 0 : 1]);
@@ -267,18 +229,12 @@ void TraceWriter::write_span(const Span& span) {
   }
 }
 
-void TraceWriter::write_slice(const Span& span, LaneId lane, const std::string& label,
-                              const std::string& args) {
+void TraceWriter::write_slice(const Span& span, LaneId lane, const std::string& args) {
   const Op& op = program_[span.instruction].op;
   const Lane& row = program_.lanes()[lane];
-  // On a receiver's lane a transfer is something received.
-  std::string shown = label;
-  if (row.kind == LaneKind::receive_activation || row.kind == LaneKind::receive_gradient) {
-    shown.replace(0, std::string_view("send").size(), "receive");
-  }
   begin_event();
-  append(R"({{"ph":"X","name":"{}","cat":"{},{}","pid":{},"tid":{},)", shown, category(op.kind),
-         name(op.kind), process(row.device), thread(index(lane)));
+  append(R"({{"ph":"X","name":"{}","cat":"{},{}","pid":{},"tid":{},)", title_on(span, row.kind),
+         category(op.kind), name(op.kind), process(row.device), thread(index(lane)));
   append(R"("ts":{},"dur":{},"args":{{{}}}}})", microseconds(span.start),
          microseconds(span.end - span.start), args);
 }
@@ -298,14 +254,14 @@ void TraceWriter::write_flow(const Span& span, LaneId from, LaneId to) {
 }
 
 /// A transfer that occupies no lane may overlap others: only asynchronous events may.
-void TraceWriter::write_laneless(const Span& span, const std::string& label,
-                                 const std::string& args) {
+void TraceWriter::write_laneless(const Span& span, const std::string& args) {
   const Op& op = program_[span.instruction].op;
   const DeviceId device = program_.placement().device[op.stage];
   std::size_t lane = 0;
   while (lane < program_.lanes().size() && program_.lanes()[id_at<LaneId>(lane)].device != device) {
     ++lane;
   }
+  const std::string label = title_on(span, LaneKind::compute);
   const std::int64_t id = next_id_++;
   const auto end = [&](char phase, Duration time, const std::string& arguments) {
     begin_event();

@@ -1,6 +1,5 @@
 #include "traces/timeline_file.h"
 
-#include <algorithm>
 #include <limits>
 #include <map>
 #include <utility>
@@ -10,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/title.h"
 #include "core/versions.h"
 #include "traces/trace_cursor.h"
 #include "traces/trace_events.h"
@@ -51,9 +51,7 @@ std::optional<LaneTitle> parse_lane(std::string_view title) {
     }
   }
   for (std::size_t i = 0; i < kLaneKinds; ++i) {
-    std::string words(name(static_cast<LaneKind>(i)));
-    std::replace(words.begin(), words.end(), '_', ' ');
-    if (words != title) continue;
+    if (words(name(static_cast<LaneKind>(i))) != title) continue;
     lane.kind = static_cast<LaneKind>(i);
     return lane;
   }

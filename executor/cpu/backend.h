@@ -77,6 +77,7 @@ class Backend {
   using Event = cpu::Event;
   using Mark = cpu::Mark;
   struct Fence {};
+  using Range = NoRange;
   /// An in-order queue. REQUIRES: outlives its tasks.
   class Stream {
    private:

@@ -23,6 +23,7 @@
 #include "executor/cuda/kernels/kernels.h"
 #include "executor/cuda/partition.h"
 #include "executor/cuda/pool.h"
+#include "executor/cuda/profiler_range.h"
 #include "executor/cuda/raii.h"
 #include "executor/doorbell.h"
 
@@ -86,6 +87,7 @@ class Backend {
   using Event = cuda::Event;
   using Fence = cuda::Event;
   using Mark = cuda::Mark;
+  using Range = ProfilerRange;
   class Stream {
    private:
     friend class Backend;

@@ -17,6 +17,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/title.h"
 #include "executor/stage_functions.h"
 #include "executor/training_run.h"
 #include "tests/support/deferred_backend.h"
@@ -331,6 +332,30 @@ TEST(Streams, SayWhereAKernelThatFailedMayHaveBeen) {
   EXPECT_GT(later, 0) << "all showed where they were";
   EXPECT_GT(nothing, 0);
   EXPECT_LT(nothing, kernels / 7 / 2);
+}
+
+// Profilers show the work of each lane by the name that it has in traces.
+TEST(Streams, AreShownToProfilersAsTracesShowThem) {
+  TrainingCase test{.schedule = "2bw", .devices = 3};
+  test.model.tied = false;
+  test.batches = 2;
+  const Program program = lower(test.make());
+  const WeightVersions versions(program);
+  DeferredWorld world;
+  testing::RecordedRange::take();
+  const TrainingReport<float> report = train_deferred(test, program, world);
+  std::vector<std::string> expected;
+  for (const Span& span : report.timelines.at(0).spans) {
+    const Instruction& instruction = program[span.instruction];
+    const std::int64_t microbatch = span.body * program.microbatches() + instruction.op.microbatch;
+    for (const LaneId lane : program.lanes(instruction)) {
+      expected.push_back(title_of(program, versions, {span.instruction, span.body, microbatch},
+                                  program.lanes()[lane].kind));
+    }
+  }
+  EXPECT_THAT(testing::RecordedRange::take(), ::testing::UnorderedElementsAreArray(expected));
+  EXPECT_THAT(expected, ::testing::IsSupersetOf({"F 7", "B 0", "U 2", "send activation 3",
+                                                 "receive activation 3", "receive gradient 7"}));
 }
 
 TEST(StreamOrder, KnowsWhatComesBehindWhat) {

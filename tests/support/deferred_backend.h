@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -93,6 +94,25 @@ class DeferredMark {
   std::shared_ptr<std::atomic<Time::rep>> passed_ = std::make_shared<std::atomic<Time::rep>>(0);
 };
 
+/// Every profiler's: what the threads of all devices were at, whatever the run.
+class RecordedRange {
+ public:
+  template <std::invocable Name>
+  explicit RecordedRange(const Name& name) {
+    const std::lock_guard lock(mutex_);
+    names_.push_back(name());
+  }
+  /// Since this was asked last.
+  static std::vector<std::string> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(names_, {});
+  }
+
+ private:
+  static inline std::mutex mutex_;
+  static inline std::vector<std::string> names_;
+};
+
 template <class T>
 class DeferredKernels;
 
@@ -105,6 +125,7 @@ class DeferredBackend {
   using Event = DeferredEvent;
   using Fence = DeferredEvent;
   using Mark = DeferredMark;
+  using Range = RecordedRange;
   class Stream {
    private:
     friend class DeferredBackend;
