@@ -20,6 +20,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/source_folder.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -390,7 +392,7 @@ std::string read_file(const fs::path& path) {
 }
 
 std::vector<Source> read_tree() {
-  const fs::path root = TANDEM_SOURCE_DIR;
+  const fs::path root = tandem::testing::source_folder();
   std::vector<Source> sources;
   const auto add = [&](const fs::directory_entry& entry) {
     if (entry.is_regular_file()) {
@@ -460,7 +462,7 @@ TEST_P(TidyTree, KeepsTheRule) {
       findings.insert(findings.end(), more.begin(), more.end());
     }
   }
-  EXPECT_GT(looked_at, 10U) << "no sources in " << TANDEM_SOURCE_DIR;
+  EXPECT_GT(looked_at, 10U) << "no sources in " << tandem::testing::source_folder();
   EXPECT_TRUE(findings.empty()) << print(findings);
 }
 
@@ -468,7 +470,7 @@ constexpr auto kName = [](const auto& test) { return test.param.name; };
 INSTANTIATE_TEST_SUITE_P(Tree, TidyTree, testing::ValuesIn(rules()), kName);
 
 TEST(Tidy, EachFolderHasAReadme) {
-  const fs::path root = TANDEM_SOURCE_DIR;
+  const fs::path root = tandem::testing::source_folder();
   EXPECT_TRUE(fs::exists(root / "README.md")) << "README.md:1: error: missing";
   for (const auto& [folder, allowed] : may_include()) {
     EXPECT_TRUE(fs::exists(root / folder / "README.md"))

@@ -12,6 +12,7 @@
 #include "core/io/files.h"
 #include "tests/core/error_of.h"
 #include "tests/support/data.h"
+#include "tests/support/source_folder.h"
 
 namespace tandem {
 namespace {
@@ -22,8 +23,8 @@ using ::testing::HasSubstr;
 
 LayerGraph kept() {
   return parse_layer_graph(
-      "g",
-      read_file(TANDEM_SOURCE_DIR "/tests/fuzz/corpus/pipedream_graph/branches.txt", 1'000'000));
+      "g", read_file(testing::source_folder() / "tests/fuzz/corpus/pipedream_graph/branches.txt",
+                     1'000'000));
 }
 
 std::string error_in(const std::string& text) {

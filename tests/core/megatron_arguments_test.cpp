@@ -11,6 +11,7 @@
 #include "core/io/files.h"
 #include "core/io/read.h"
 #include "tests/core/error_of.h"
+#include "tests/support/source_folder.h"
 
 namespace tandem {
 namespace {
@@ -19,7 +20,7 @@ using testing::error_of;
 using ::testing::HasSubstr;
 
 std::string kept(const std::string& name) {
-  return read_file(TANDEM_SOURCE_DIR "/tests/fuzz/corpus/megatron/" + name, 1'000'000);
+  return read_file(testing::source_folder() / ("tests/fuzz/corpus/megatron/" + name), 1'000'000);
 }
 
 std::string error_in(const std::string& text) {

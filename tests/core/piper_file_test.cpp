@@ -16,6 +16,7 @@
 #include "core/tensor_degrees.h"
 #include "tests/core/error_of.h"
 #include "tests/support/data.h"
+#include "tests/support/source_folder.h"
 
 namespace tandem {
 namespace {
@@ -25,7 +26,7 @@ using testing::error_of;
 using ::testing::HasSubstr;
 
 std::string corpus(const std::string& name) {
-  return read_file(TANDEM_SOURCE_DIR "/tests/fuzz/corpus/piper/" + name, 1'000'000);
+  return read_file(testing::source_folder() / ("tests/fuzz/corpus/piper/" + name), 1'000'000);
 }
 
 LayerGraph graph_of(const std::string& text, std::int32_t tensor) {

@@ -13,6 +13,7 @@
 #include "core/io/collectives_file.h"
 #include "core/io/files.h"
 #include "core/io/read.h"
+#include "tests/support/source_folder.h"
 
 namespace tandem {
 namespace {
@@ -30,7 +31,7 @@ std::string example_of(const std::string& readme, const std::string& file) {
 
 TEST(Readme, ExamplesAreRead) {
   constexpr std::size_t kMost = 1'000'000;
-  const std::string readme = read_file(TANDEM_SOURCE_DIR "/core/README.md", kMost);
+  const std::string readme = read_file(testing::source_folder() / "core/README.md", kMost);
   const std::vector<std::pair<std::string, std::function<void(const std::string&)>>> formats{
       {"model.json", [](const std::string& text) { parse_model("model.json", text); }},
       {"cluster.json", [](const std::string& text) { parse_cluster("cluster.json", text); }},
@@ -48,7 +49,7 @@ TEST(Readme, ExamplesAreRead) {
 }
 
 TEST(Readme, ShowsAPlanAsItIsWritten) {
-  const std::string readme = read_file(TANDEM_SOURCE_DIR "/core/README.md", 1'000'000);
+  const std::string readme = read_file(testing::source_folder() / "core/README.md", 1'000'000);
   const std::string example = example_of(readme, "plan.json");
   EXPECT_EQ(plan_text(parse_plan("plan.json", example)), example);
 }

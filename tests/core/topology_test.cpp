@@ -14,6 +14,7 @@
 #include "core/io/read.h"
 #include "core/io/topology_parts.h"
 #include "tests/core/error_of.h"
+#include "tests/support/source_folder.h"
 
 namespace tandem {
 namespace {
@@ -26,7 +27,7 @@ constexpr DeviceId d(std::size_t i) { return id_at<DeviceId>(i); }
 
 /// An input that the fuzzers start from.
 std::string kept(const std::string& name) {
-  return read_file(TANDEM_SOURCE_DIR "/tests/fuzz/corpus/" + name, 1'000'000);
+  return read_file(testing::source_folder() / ("tests/fuzz/corpus/" + name), 1'000'000);
 }
 
 ClusterSpec spec_of(const std::string& text, const char* gpu = nullptr) {

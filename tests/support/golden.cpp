@@ -9,12 +9,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/source_folder.h"
+
 namespace tandem::testing {
 namespace {
 
-std::filesystem::path golden_folder() {
-  return std::filesystem::path(__FILE__).parent_path().parent_path() / "golden";
-}
+std::filesystem::path golden_folder() { return source_folder() / "tests/golden"; }
 
 std::string first_difference(const std::string& expected, const std::string& actual) {
   std::istringstream left(expected), right(actual);

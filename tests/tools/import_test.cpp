@@ -4,6 +4,7 @@
 #include <string>
 #include <tuple>
 
+#include "tests/support/source_folder.h"
 #include "tests/tools/tandem.h"
 
 namespace tandem::testing {
@@ -15,7 +16,8 @@ class Foreign : public CommandLine {
  protected:
   /// An input that the fuzzers start from, into the folder.
   void take(const std::string& kept, const std::string& name) const {
-    std::filesystem::copy_file(TANDEM_SOURCE_DIR "/tests/fuzz/corpus/" + kept, folder() / name);
+    std::filesystem::copy_file(testing::source_folder() / ("tests/fuzz/corpus/" + kept),
+                               folder() / name);
   }
 };
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "tests/support/source_folder.h"
 #include "tests/tools/tandem.h"
 
 namespace tandem::testing {
@@ -11,7 +12,7 @@ namespace {
 class Pictures : public CommandLine {};
 
 std::string schedules_readme() {
-  std::ifstream file(TANDEM_SOURCE_DIR "/core/schedules/README.md");
+  std::ifstream file(testing::source_folder() / "core/schedules/README.md");
   return {std::istreambuf_iterator<char>(file), {}};
 }
 

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 
+#include "tests/support/source_folder.h"
 #include "tests/tools/tandem.h"
 
 namespace tandem::testing {
@@ -192,7 +193,7 @@ TEST_F(ReportFile, IsAPictureByItsName) {
 
 // UPDATE=1 draws it anew.
 TEST_F(ReportFile, OfTheReadmeIsWhatTheToolDraws) {
-  const std::filesystem::path root = TANDEM_SOURCE_DIR, drawn = root / "tools/report.svg";
+  const std::filesystem::path root = testing::source_folder(), drawn = root / "tools/report.svg";
   const auto text = [](const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     return std::string{std::istreambuf_iterator<char>(file), {}};
