@@ -139,6 +139,11 @@ concept Kernels =
       k.matmul_transposed(matmul, in, in, out);   // x, w (columns × inner), y
       k.accumulate_product(matmul, in, in, out);  // x (rows × inner), dy (rows × columns), dw
       k.accumulate_rows(rows, in, out);           // dy, db
+      /// Two of the calls in one, for hardware that gains by it: y = gelu(before), before = x·w +
+      /// bias; dx = the gradient through GELU of `before`, of dy = x·wᵀ; dw += xᵀ·dy, db += Σ rows.
+      k.matmul_gelu(matmul, in, in, in, out, out);                 // x, w, bias, before, y
+      k.matmul_transposed_gelu_backward(matmul, in, in, in, out);  // x, w, before, dx
+      k.accumulate_product_and_rows(matmul, in, in, out, out);     // x, dy, dw, db
 
       k.layer_norm(rows, NormForward<T>{});
       k.layer_norm_backward(rows, NormBackward<T>{});

@@ -33,6 +33,18 @@ class Kernels {
   void matmul_transposed(MatmulShape shape, In x, In w, Out y) const;
   void accumulate_product(MatmulShape shape, In x, In dy, Out dw) const;
   void accumulate_rows(RowShape shape, In dy, Out db) const;
+  void matmul_gelu(MatmulShape shape, In x, In w, In bias, Out before, Out y) const {
+    matmul(shape, x, w, bias, before);
+    gelu(before, y);
+  }
+  void matmul_transposed_gelu_backward(MatmulShape shape, In x, In w, In before, Out dx) const {
+    matmul_transposed(shape, x, w, dx);
+    gelu_backward(before, dx, dx);
+  }
+  void accumulate_product_and_rows(MatmulShape shape, In x, In dy, Out dw, Out db) const {
+    accumulate_product(shape, x, dy, dw);
+    accumulate_rows({.rows = shape.rows, .width = shape.columns}, dy, db);
+  }
 
   void layer_norm(RowShape shape, const NormForward<T>& spans) const;
   void layer_norm_backward(RowShape shape, const NormBackward<T>& spans) const;

@@ -85,12 +85,10 @@ class Attention {
     const auto stash = cut_stash(spans.stash);
     const auto normed = cut_normed<const T>(spans.stash, spans.scratch);
     const auto scratch = cut_scratch(std::span<const T>(spans.scratch));
-    kernels.accumulate_product(to_output(), stash.attended, spans.output_gradient,
-                               gradients.projection);
-    kernels.accumulate_rows(shape_.norm(), spans.output_gradient, gradients.projection_bias);
-    kernels.accumulate_product(to_qkv(), normed.y, scratch.qkv, gradients.qkv);
-    kernels.accumulate_rows({.rows = shape_.rows(), .width = 3 * d_}, scratch.qkv,
-                            gradients.qkv_bias);
+    kernels.accumulate_product_and_rows(to_output(), stash.attended, spans.output_gradient,
+                                        gradients.projection, gradients.projection_bias);
+    kernels.accumulate_product_and_rows(to_qkv(), normed.y, scratch.qkv, gradients.qkv,
+                                        gradients.qkv_bias);
     kernels.layer_norm_backward_weight(
         shape_.norm(), NormBackwardWeight<T>{.x = spans.input,
                                              .mean = normed.mean,

@@ -33,8 +33,8 @@ class Mlp {
     const auto before = cut_before(spans.stash);
     const auto cheap = cut_cheap(spans.stash, spans.scratch);
     normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias, cheap.normed);
-    kernels.matmul(expand(), cheap.normed.y, weights.expand, weights.expand_bias, before);
-    kernels.gelu(before, cheap.after);
+    kernels.matmul_gelu(expand(), cheap.normed.y, weights.expand, weights.expand_bias, before,
+                        cheap.after);
     if (spans.output.empty()) return;
     kernels.matmul(project(), cheap.after, weights.projection, weights.projection_bias,
                    spans.output);
@@ -56,8 +56,8 @@ class Mlp {
     const auto cheap = cut_cheap<const T>(spans.stash, spans.scratch);
     const auto scratch = cut_scratch(spans.scratch);
     const MatmulShape to_inside{.rows = shape_.rows(), .inner = d_, .columns = inside_};
-    kernels.matmul_transposed(to_inside, spans.output_gradient, weights.projection, scratch.before);
-    kernels.gelu_backward(before, scratch.before, scratch.before);
+    kernels.matmul_transposed_gelu_backward(to_inside, spans.output_gradient, weights.projection,
+                                            before, scratch.before);
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = inside_, .columns = d_};
     kernels.matmul_transposed(to_norm, scratch.before, weights.expand, scratch.normed);
     kernels.layer_norm_backward(shape_.norm(),
@@ -74,11 +74,10 @@ class Mlp {
     const auto gradients = cut_weights(spans.gradients);
     const auto cheap = cut_cheap<const T>(spans.stash, spans.scratch);
     const auto scratch = cut_scratch(std::span<const T>(spans.scratch));
-    kernels.accumulate_product(project(), cheap.after, spans.output_gradient, gradients.projection);
-    kernels.accumulate_rows(shape_.norm(), spans.output_gradient, gradients.projection_bias);
-    kernels.accumulate_product(expand(), cheap.normed.y, scratch.before, gradients.expand);
-    kernels.accumulate_rows({.rows = shape_.rows(), .width = inside_}, scratch.before,
-                            gradients.expand_bias);
+    kernels.accumulate_product_and_rows(project(), cheap.after, spans.output_gradient,
+                                        gradients.projection, gradients.projection_bias);
+    kernels.accumulate_product_and_rows(expand(), cheap.normed.y, scratch.before, gradients.expand,
+                                        gradients.expand_bias);
     kernels.layer_norm_backward_weight(
         shape_.norm(), NormBackwardWeight<T>{.x = spans.input,
                                              .mean = cheap.normed.mean,

@@ -336,6 +336,18 @@ class DeferredKernels {
     launch("accumulate_rows", {read(dy), write(db)},
            [=](const K& k) { k.accumulate_rows(shape, dy, db); });
   }
+  void matmul_gelu(MatmulShape shape, In x, In w, In bias, Out before, Out y) const {
+    launch("matmul_gelu", {read(x), read(w), read(bias), write(before), write(y)},
+           [=](const K& k) { k.matmul_gelu(shape, x, w, bias, before, y); });
+  }
+  void matmul_transposed_gelu_backward(MatmulShape shape, In x, In w, In before, Out dx) const {
+    launch("matmul_transposed_gelu_backward", {read(x), read(w), read(before), write(dx)},
+           [=](const K& k) { k.matmul_transposed_gelu_backward(shape, x, w, before, dx); });
+  }
+  void accumulate_product_and_rows(MatmulShape shape, In x, In dy, Out dw, Out db) const {
+    launch("accumulate_product_and_rows", {read(x), read(dy), write(dw), write(db)},
+           [=](const K& k) { k.accumulate_product_and_rows(shape, x, dy, dw, db); });
+  }
   void layer_norm(RowShape shape, const NormForward<T>& s) const {
     launch("layer_norm",
            {read(s.x), read(s.gain), read(s.bias), write(s.mean), write(s.inverse_deviation),

@@ -52,15 +52,18 @@ struct Gelu {
   }
 };
 
+TANDEM_DEVICE inline float gelu_slope(float x) {
+  const float gate = gelu_gate(x);
+  const float slope = std::fma(3 * kGeluCubic * x, x, kGeluSlope);
+  return std::fma(x * gate * (1.0F - gate), slope, gate);
+}
+
 template <class A>
 struct GeluBackward {
   const A *x, *dy;
   A* dx;
   TANDEM_DEVICE void operator()(std::int64_t i) const {
-    const float from = to_float(x[i]);
-    const float gate = gelu_gate(from);
-    const float slope = std::fma(3 * kGeluCubic * from, from, kGeluSlope);
-    dx[i] = narrow<A>(to_float(dy[i]) * std::fma(from * gate * (1.0F - gate), slope, gate));
+    dx[i] = narrow<A>(to_float(dy[i]) * gelu_slope(to_float(x[i])));
   }
 };
 

@@ -38,6 +38,9 @@ class KernelSet {
   void matmul_transposed(MatmulShape shape, In x, In w, Out y) const;
   void accumulate_product(MatmulShape shape, In x, In dy, Out dw) const;
   void accumulate_rows(RowShape shape, In dy, Out db) const;
+  void matmul_gelu(MatmulShape shape, In x, In w, In bias, Out before, Out y) const;
+  void matmul_transposed_gelu_backward(MatmulShape shape, In x, In w, In before, Out dx) const;
+  void accumulate_product_and_rows(MatmulShape shape, In x, In dy, Out dw, Out db) const;
 
   void layer_norm(RowShape shape, const NormForward<float>& spans) const;
   void layer_norm_backward(RowShape shape, const NormBackward<float>& spans) const;
@@ -108,6 +111,33 @@ void KernelSet<Context>::accumulate_product(MatmulShape shape, In x, In dy, Out 
 template <class Context>
 void KernelSet<Context>::accumulate_rows(RowShape shape, In dy, Out db) const {
   cuda::accumulate_rows(*context_, shape, dy, db);
+}
+
+template <class Context>
+void KernelSet<Context>::matmul_gelu(MatmulShape shape, In x, In w, In bias, Out before,
+                                     Out y) const {
+  TANDEM_CHECK(before.size() == y.size(), before.size(), y.size());
+  auto spans = matmul_spans(shape, x, w, bias, y);
+  spans.before_gelu = before.data();
+  context_->multiply(spans);
+}
+
+template <class Context>
+void KernelSet<Context>::matmul_transposed_gelu_backward(MatmulShape shape, In x, In w, In before,
+                                                         Out dx) const {
+  TANDEM_CHECK(before.size() == dx.size(), before.size(), dx.size());
+  auto spans = matmul_transposed_spans(shape, x, w, dx);
+  spans.gelu_input = before.data();
+  context_->multiply(spans);
+}
+
+template <class Context>
+void KernelSet<Context>::accumulate_product_and_rows(MatmulShape shape, In x, In dy, Out dw,
+                                                     Out db) const {
+  TANDEM_CHECK(std::ssize(db) == shape.columns, db.size(), shape.columns);
+  auto spans = accumulate_product_spans(shape, x, dy, dw);
+  spans.column_sums = db.data();
+  context_->multiply(spans);
 }
 
 template <class Context>

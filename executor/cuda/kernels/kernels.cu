@@ -46,18 +46,22 @@ KernelContext::KernelContext(cudaStream_t stream, const KernelSettings& settings
 KernelContext::KernelContext(cudaStream_t stream, const KernelSettings& settings)
     : KernelContext(stream, settings, allocate(settings)) {}
 
+template <class A, class C>
+void KernelContext::multiply_factors(const ProductSpans<A, C>& spans) {
+  GpuGrid& grid = *this;
+  if (!products_) return product(grid, spans);
+  const ProductRest rest = products_->multiply(stream(), spans);
+  if (rest.epilogue) finish(grid, spans);
+  if (rest.column_sums.empty()) return;
+  const std::span<float> sums(spans.column_sums, rest.column_sums.size());
+  add(grid, rest.column_sums, std::span<const float>(sums), sums);
+}
+
 void KernelContext::multiply(const ProductSpans<float, float>& spans) {
-  const auto run = [this](const auto& factors) {
-    if (products_) {
-      products_->multiply(stream(), factors);
-    } else {
-      product(static_cast<GpuGrid&>(*this), factors);
-    }
-  };
   if (rounds_) {
-    run(round_factors(static_cast<GpuGrid&>(*this), spans));
+    multiply_factors(round_factors(static_cast<GpuGrid&>(*this), spans));
   } else {
-    run(spans);
+    multiply_factors(spans);
   }
 }
 

@@ -48,6 +48,8 @@ class KernelContext : public GpuGrid {
   };
   static Memory allocate(const KernelSettings& settings);
   KernelContext(cudaStream_t stream, const KernelSettings& settings, Memory memory);
+  template <class A, class C>
+  void multiply_factors(const ProductSpans<A, C>& spans);
 
   Memory memory_;
   bool rounds_;

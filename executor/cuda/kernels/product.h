@@ -12,11 +12,13 @@
 #include "executor/backend.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
+#include "executor/cuda/kernels/column_sums.h"
 #include "executor/cuda/kernels/elementwise.h"
 
 namespace tandem::cuda {
 
-/// C = A·B + bias, or C += A·B. Strides are in elements; `A` is what factors are stored as.
+/// C = A·B + bias, or C += A·B. Strides are in elements; `A` is what factors are stored as. At most
+/// one of the last three, which are made along the way, is there.
 template <class A, class C>
 struct ProductSpans {
   std::int64_t rows = 0, inner = 0, columns = 0;
@@ -27,6 +29,9 @@ struct ProductSpans {
   C* c = nullptr;  // rows are `columns` apart
   bool adds = false;
   const C* bias = nullptr;
+  C* before_gelu = nullptr;       // takes A·B + bias, and C its GELU
+  const C* gelu_input = nullptr;  // C = A·B, each element times the slope of GELU here
+  float* column_sums = nullptr;   // += Σ rows of B, whose columns are side by side
 };
 
 /// A matrix in the workspace begins at 256 bytes, as libraries like it.
@@ -47,8 +52,10 @@ struct ProductTile {
     const std::int64_t first_column = block.index() % tiles_across * kTile;
     float* a = block.template shared<float>(kThreads);
     float* b = block.template shared<float>(kThreads);
-    const auto sum = block.template per_thread<float>();
-    block.each_thread([&](int thread) { sum[thread] = 0.0F; });
+    const auto sum = block.template per_thread<float>(),
+               column_sum = block.template per_thread<float>();
+    const bool sums_columns = p.column_sums != nullptr && first_row == 0;
+    block.each_thread([&](int thread) { sum[thread] = column_sum[thread] = 0.0F; });
     for (std::int64_t k = 0; k < p.inner; k += kTile) {
       block.each_thread([&](int thread) {
         // Neighbours read neighbours, whichever way the factor lies.
@@ -70,17 +77,32 @@ struct ProductTile {
         for (int i = 0; i < kTile; ++i) {
           sum[thread] = std::fma(a[row * kTile + i], b[i * kTile + column], sum[thread]);
         }
+        if (!sums_columns || row > 0) return;
+        for (int i = 0; i < kTile; ++i) column_sum[thread] += b[i * kTile + column];
       });
     }
     block.each_thread([&](int thread) {
       const std::int64_t row = first_row + thread / kTile, column = first_column + thread % kTile;
       if (row >= p.rows || column >= p.columns) return;
-      C& c = p.c[row * p.columns + column];
-      const float before = p.adds              ? to_float(c)
-                           : p.bias != nullptr ? to_float(p.bias[column])
-                                               : 0.0F;
-      c = narrow<C>(before + sum[thread]);
+      store(row * p.columns + column, column, sum[thread]);
+      if (sums_columns && row == 0) p.column_sums[column] += column_sum[thread];
     });
+  }
+
+ private:
+  /// Element `i` of C, in a column.
+  TANDEM_DEVICE void store(std::int64_t i, std::int64_t column, float sum) const {
+    const float start = p.adds              ? to_float(p.c[i])
+                        : p.bias != nullptr ? to_float(p.bias[column])
+                                            : 0.0F;
+    float made = start + sum;
+    if (p.before_gelu != nullptr) {
+      p.before_gelu[i] = narrow<C>(made);
+      made = to_float(p.before_gelu[i]);  // as finish(), and who makes it again, will read it
+      made *= gelu_gate(made);
+    }
+    if (p.gelu_input != nullptr) made *= gelu_slope(to_float(p.gelu_input[i]));
+    p.c[i] = narrow<C>(made);
   }
 };
 
@@ -89,6 +111,30 @@ void product(Grid& grid, const ProductSpans<A, C>& spans) {
   const std::int64_t tiles = divide_up(spans.rows, kTile) * divide_up(spans.columns, kTile);
   grid.run({.blocks = tiles, .shared_bytes = 2 * shared_bytes<float>(kThreads)},
            ProductTile<A, C>{spans});
+}
+
+/// A product without what is made along the way: finish() makes that of the result.
+template <class A, class C>
+ProductSpans<A, C> without_epilogue(ProductSpans<A, C> p) {
+  if (p.before_gelu != nullptr) p.c = p.before_gelu;
+  p.before_gelu = nullptr;
+  p.gelu_input = nullptr;
+  p.column_sums = nullptr;
+  return p;
+}
+
+template <class Grid, class A, class C>
+void finish(Grid& grid, const ProductSpans<A, C>& p) {
+  const auto size = static_cast<std::size_t>(p.rows * p.columns);
+  const std::span<C> c(p.c, size);
+  if (p.before_gelu != nullptr) gelu(grid, std::span<const C>(p.before_gelu, size), c);
+  if (p.gelu_input != nullptr)
+    gelu_backward(grid, std::span(p.gelu_input, size), std::span<const C>(c), c);
+  if (p.column_sums == nullptr) return;
+  TANDEM_CHECK(p.b_column == 1 && p.b_inner == p.columns, p.b_column, p.b_inner);
+  accumulate_rows(grid, {.rows = p.inner, .width = p.columns},
+                  std::span(p.b, static_cast<std::size_t>(p.inner * p.columns)),
+                  std::span(p.column_sums, static_cast<std::size_t>(p.columns)));
 }
 
 /// y = x·w + bias; `bias` may be empty.
@@ -158,9 +204,11 @@ constexpr std::int64_t rounded_factors_workspace(MatmulShape shape) {
   return std::max({x + w, y + w, x + y}) + kAlignedBf16;
 }
 
-/// The same product of rounded factors, which then lie in the grid's workspace.
+/// The same product of rounded factors, which then lie in the grid's workspace. Sums of columns are
+/// made here, of what is not rounded.
 template <class Grid>
 ProductSpans<Bf16, float> round_factors(Grid& grid, const ProductSpans<float, float>& p) {
+  if (p.column_sums != nullptr) finish(grid, p);
   const std::int64_t a_size = p.rows * p.inner, b_size = p.inner * p.columns;
   const std::int64_t b_first = divide_up(a_size, kAlignedBf16) * kAlignedBf16;
   Bf16* const a = grid.template workspace<Bf16>(b_first + b_size);
@@ -178,7 +226,9 @@ ProductSpans<Bf16, float> round_factors(Grid& grid, const ProductSpans<float, fl
           .b_column = p.b_column,
           .c = p.c,
           .adds = p.adds,
-          .bias = p.bias};
+          .bias = p.bias,
+          .before_gelu = p.before_gelu,
+          .gelu_input = p.gelu_input};
 }
 
 }  // namespace tandem::cuda

@@ -1,7 +1,10 @@
 #include "executor/cuda/kernels/products.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "core/check.h"
 #include "core/error.h"
 
 namespace tandem::cuda {
@@ -23,6 +26,31 @@ cublasOperation_t operation_of(const ColumnMajor& factor) {
   return factor.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
+template <class A, class C>
+cublasLtEpilogue_t epilogue_of(const ProductSpans<A, C>& product) {
+  const bool has_bias = product.bias != nullptr;
+  if (product.before_gelu != nullptr)
+    return has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  if (product.gelu_input != nullptr) return CUBLASLT_EPILOGUE_DGELU;
+  // B is the library's first factor.
+  if (product.column_sums != nullptr) return CUBLASLT_EPILOGUE_BGRADA;
+  return has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+bool is_of_gelu(cublasLtEpilogue_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+         epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
+/// Whether finish() can do what the epilogue does.
+bool can_be_left_out(cublasLtEpilogue_t epilogue) {
+  return epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_BIAS;
+}
+
+/// The library asks for it of what GELU reads: cublasLt.h, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD.
+constexpr std::int64_t kGeluLeadingMultiple = 8;
+constexpr std::uintptr_t kGeluAlignment = 16;
+
 }  // namespace
 
 void Products::check(cublasStatus_t status, const char* call) const {
@@ -31,8 +59,8 @@ void Products::check(cublasStatus_t status, const char* call) const {
   }
 }
 
-Products::Products(std::span<std::byte> workspace)
-    : library_(cublaslt()), handle_(nullptr, library_.destroy), workspace_(workspace) {
+Products::Products(std::span<std::byte> workspace, const CublasLt& library)
+    : library_(library), handle_(nullptr, library_.destroy), workspace_(workspace) {
   cublasLtHandle_t handle = nullptr;
   check(library_.create(&handle), "cublasLtCreate");
   handle_.reset(handle);
@@ -47,20 +75,46 @@ Products::Owned<cublasLtMatrixLayoutOpaque_t> Products::make_layout(const Column
   return {layout, library_.destroy_layout};
 }
 
-void Products::set_bias(const Plan& plan, const float* bias) const {
-  check(library_.set_of_operation(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                  sizeof bias),
-        "cublasLtMatmulDescSetAttribute(bias)");
+std::span<float> Products::sums_workspace(const Key& key) const {
+  if (key.epilogue != CUBLASLT_EPILOGUE_BGRADA) return {};
+  constexpr std::size_t kAligned = 256;
+  const auto count = static_cast<std::size_t>(key.layout.result.rows);
+  const std::size_t bytes = (count * sizeof(float) + kAligned - 1) / kAligned * kAligned;
+  TANDEM_CHECK(bytes <= workspace_.size(), bytes, workspace_.size());
+  return {reinterpret_cast<float*>(workspace_.last(bytes).data()), count};
 }
 
-Products::Plan Products::make_plan(const Key& key, const float* bias) const {
+std::span<std::byte> Products::algorithm_workspace(const Key& key) const {
+  const std::span<float> sums = sums_workspace(key);
+  if (sums.empty()) return workspace_;
+  return {workspace_.data(), reinterpret_cast<std::byte*>(sums.data())};
+}
+
+void Products::set_memory(const Plan& plan, const EpilogueMemory& memory) const {
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* address,
+                       const char* call) {
+    if (address == nullptr) return;
+    check(library_.set_of_operation(plan.operation.get(), attribute, &address, sizeof address),
+          call);
+  };
+  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, memory.bias, "cublasLtMatmulDescSetAttribute(bias)");
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, memory.gelu_input,
+      "cublasLtMatmulDescSetAttribute(input of GELU)");
+}
+
+std::optional<Products::Plan> Products::make_plan(const Key& key,
+                                                  const EpilogueMemory& memory) const {
+  if (is_of_gelu(key.epilogue) && (key.layout.result.leading % kGeluLeadingMultiple != 0 ||
+                                   key.epilogue_alignment < kGeluAlignment)) {
+    return std::nullopt;
+  }
   cublasLtMatmulDesc_t operation = nullptr;
   check(library_.create_operation(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         "cublasLtMatmulDescCreate");
   Plan plan{.operation = {operation, library_.destroy_operation},
             .left = make_layout(key.layout.left, key.factors),
             .right = make_layout(key.layout.right, key.factors),
-            .result = make_layout(key.layout.result, CUDA_R_32F)};
+            .result = make_layout(key.layout.result, key.result)};
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value, const char* call) {
     check(library_.set_of_operation(operation, attribute, &value, sizeof value), call);
   };
@@ -68,17 +122,23 @@ Products::Plan Products::make_plan(const Key& key, const float* bias) const {
       "cublasLtMatmulDescSetAttribute(left factor)");
   set(CUBLASLT_MATMUL_DESC_TRANSB, operation_of(key.layout.right),
       "cublasLtMatmulDescSetAttribute(right factor)");
-  if (key.has_bias) {
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS,
-        "cublasLtMatmulDescSetAttribute(epilogue)");
-    set_bias(plan, bias);
+  if (key.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, key.epilogue, "cublasLtMatmulDescSetAttribute(epilogue)");
+    set_memory(plan, memory);
   }
-  plan.algorithm = choose_algorithm(key, plan);
+  if (is_of_gelu(key.epilogue)) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.layout.result.leading,
+        "cublasLtMatmulDescSetAttribute(leading dimension of GELU's input)");
+  }
+  const auto algorithm = choose_algorithm(key, plan);
+  if (!algorithm) return std::nullopt;
+  plan.algorithm = *algorithm;
   return plan;
 }
 
 /// The one that the library expects to be the fastest. Who times several asks for as many here.
-cublasLtMatmulAlgo_t Products::choose_algorithm(const Key& key, const Plan& plan) const {
+std::optional<cublasLtMatmulAlgo_t> Products::choose_algorithm(const Key& key,
+                                                               const Plan& plan) const {
   cublasLtMatmulPreference_t created = nullptr;
   check(library_.create_preference(&created), "cublasLtMatmulPreferenceCreate");
   const Owned<cublasLtMatmulPreferenceOpaque_t> preference(created, library_.destroy_preference);
@@ -86,7 +146,8 @@ cublasLtMatmulAlgo_t Products::choose_algorithm(const Key& key, const Plan& plan
     check(library_.set_of_preference(preference.get(), attribute, &value, sizeof value),
           "cublasLtMatmulPreferenceSetAttribute");
   };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace_.size()));
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+      static_cast<std::uint64_t>(algorithm_workspace(key).size()));
   // Parts of a sum meet in the workspace, in float, in a fixed order.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -96,41 +157,54 @@ cublasLtMatmulAlgo_t Products::choose_algorithm(const Key& key, const Plan& plan
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.result_alignment));
   cublasLtMatmulHeuristicResult_t found = {};
   int count = 0;
-  check(library_.find_algorithms(handle_.get(), plan.operation.get(), plan.left.get(),
-                                 plan.right.get(), plan.result.get(), plan.result.get(),
-                                 preference.get(), 1, &found, &count),
-        "cublasLtMatmulAlgoGetHeuristic");
-  if (count == 0) {
-    throw DeviceError(fmt::format(
-        "cublasLt has no algorithm for a product of {} x {} x {}", key.layout.result.columns,
-        key.layout.right.transposed ? key.layout.right.columns : key.layout.right.rows,
-        key.layout.result.rows));
-  }
+  const cublasStatus_t status = library_.find_algorithms(
+      handle_.get(), plan.operation.get(), plan.left.get(), plan.right.get(), plan.result.get(),
+      plan.result.get(), preference.get(), 1, &found, &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
+  check(status, "cublasLtMatmulAlgoGetHeuristic");
+  if (count == 0) return std::nullopt;
   return found.algo;
 }
 
-template <class A>
-void Products::multiply(cudaStream_t stream, const ProductSpans<A, float>& product) {
-  const Key key{.layout = layout_of(product),
-                .factors = kType<A>,
-                .adds = product.adds,
-                .has_bias = product.bias != nullptr,
-                .left_alignment = alignment_of(product.b),
-                .right_alignment = alignment_of(product.a),
-                .result_alignment = alignment_of(product.c)};
+template <class A, class C>
+ProductRest Products::multiply(cudaStream_t stream, const ProductSpans<A, C>& product) {
+  Key key{.layout = layout_of(product),
+          .factors = kType<A>,
+          .result = kType<C>,
+          .epilogue = epilogue_of(product),
+          .adds = product.adds,
+          .left_alignment = alignment_of(product.b),
+          .right_alignment = alignment_of(product.a),
+          .result_alignment = alignment_of(product.c)};
+  const std::span<float> sums = sums_workspace(key);
+  const EpilogueMemory memory{
+      .bias = sums.empty() ? static_cast<const void*>(product.bias) : sums.data(),
+      .gelu_input = product.before_gelu != nullptr ? product.before_gelu : product.gelu_input};
+  key.epilogue_alignment = std::min(alignment_of(memory.bias), alignment_of(memory.gelu_input));
   auto place = plans_.find(key);
-  if (place == plans_.end()) place = plans_.emplace(key, make_plan(key, product.bias)).first;
-  const Plan& plan = place->second;
-  if (key.has_bias) set_bias(plan, product.bias);
+  if (place == plans_.end()) place = plans_.emplace(key, make_plan(key, memory)).first;
+  if (!place->second) {
+    if (!can_be_left_out(key.epilogue)) {
+      throw DeviceError(fmt::format("cublasLt has no algorithm for a product of {} x {} x {}",
+                                    product.rows, product.inner, product.columns));
+    }
+    multiply(stream, without_epilogue(product));
+    return {.epilogue = true, .column_sums = {}};
+  }
+  const Plan& plan = *place->second;
+  set_memory(plan, memory);
   const float one = 1.0F, before = product.adds ? 1.0F : 0.0F;
+  const std::span<std::byte> workspace = algorithm_workspace(key);
   check(library_.multiply(handle_.get(), plan.operation.get(), &one, product.b, plan.left.get(),
                           product.a, plan.right.get(), &before, product.c, plan.result.get(),
-                          product.c, plan.result.get(), &plan.algorithm, workspace_.data(),
-                          workspace_.size(), stream),
+                          product.c, plan.result.get(), &plan.algorithm, workspace.data(),
+                          workspace.size(), stream),
         "cublasLtMatmul");
+  return {.epilogue = false, .column_sums = sums};
 }
 
-template void Products::multiply(cudaStream_t, const ProductSpans<float, float>&);
-template void Products::multiply(cudaStream_t, const ProductSpans<Bf16, float>&);
+template ProductRest Products::multiply(cudaStream_t, const ProductSpans<float, float>&);
+template ProductRest Products::multiply(cudaStream_t, const ProductSpans<Bf16, float>&);
+template ProductRest Products::multiply(cudaStream_t, const ProductSpans<Bf16, Bf16>&);
 
 }  // namespace tandem::cuda

@@ -1,6 +1,7 @@
 #pragma once
 // Products of matrices by cublasLt: of float factors in float (no TF32), or of bfloat16 ones, with
-// sums in float.
+// sums in float. What is made along the way of a product (product.h) its epilogue makes where the
+// library has an algorithm that does; else kernels of their own, for that shape from then on.
 //
 // How a product is computed is chosen once for its shape, strides, types and alignment, and kept:
 // so equal products give equal bits for the life of the process. Algorithms whose parts of a sum
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include <cuda_runtime_api.h>
@@ -21,17 +23,23 @@
 
 namespace tandem::cuda {
 
+/// What of a product its caller has to do.
+struct ProductRest {
+  bool epilogue = false;               // finish()
+  std::span<const float> column_sums;  // to be added to the product's; valid until the next one
+};
+
 /// Of the device that is current when it is made. Used by one thread, for one stream: products
 /// share the workspace.
 class Products {
  public:
   /// `workspace`: memory of the device, aligned as cudaMalloc() does. Throws AbsentError without
   /// the library, DeviceError where it fails.
-  explicit Products(std::span<std::byte> workspace);
+  explicit Products(std::span<std::byte> workspace, const CublasLt& library = cublaslt());
 
-  /// Queues a product of what `A` is: float or Bf16.
-  template <class A>
-  void multiply(cudaStream_t stream, const ProductSpans<A, float>& product);
+  /// Queues a product of what `A` is, float or Bf16, into what `C` is.
+  template <class A, class C>
+  ProductRest multiply(cudaStream_t stream, const ProductSpans<A, C>& product);
 
  private:
   template <class Handle>
@@ -42,10 +50,17 @@ class Products {
   /// All that an algorithm is chosen by.
   struct Key {
     ProductLayout layout;
-    cudaDataType_t factors = CUDA_R_32F;
-    bool adds = false, has_bias = false;
-    std::uintptr_t left_alignment = 0, right_alignment = 0, result_alignment = 0;
+    cudaDataType_t factors = CUDA_R_32F, result = CUDA_R_32F;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    bool adds = false;
+    std::uintptr_t left_alignment = 0, right_alignment = 0, result_alignment = 0,
+                   epilogue_alignment = 0;
     friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  /// What an epilogue reads or writes.
+  struct EpilogueMemory {
+    const void* bias = nullptr;  // sums of columns go there, too
+    const void* gelu_input = nullptr;
   };
   struct Plan {
     Owned<cublasLtMatmulDescOpaque_t> operation;
@@ -56,17 +71,22 @@ class Products {
   void check(cublasStatus_t status, const char* call) const;
   Owned<cublasLtMatrixLayoutOpaque_t> make_layout(const ColumnMajor& matrix,
                                                   cudaDataType_t type) const;
-  Plan make_plan(const Key& key, const float* bias) const;
-  cublasLtMatmulAlgo_t choose_algorithm(const Key& key, const Plan& plan) const;
-  void set_bias(const Plan& plan, const float* bias) const;
+  /// None where the library has no algorithm.
+  std::optional<Plan> make_plan(const Key& key, const EpilogueMemory& memory) const;
+  std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Key& key, const Plan& plan) const;
+  void set_memory(const Plan& plan, const EpilogueMemory& memory) const;
+  /// Of the workspace what algorithms may use, and behind it sums of columns.
+  std::span<std::byte> algorithm_workspace(const Key& key) const;
+  std::span<float> sums_workspace(const Key& key) const;
 
   const CublasLt& library_;
   Owned<cublasLtContext> handle_;
   std::span<std::byte> workspace_;
-  std::map<Key, Plan> plans_;
+  std::map<Key, std::optional<Plan>> plans_;
 };
 
-extern template void Products::multiply(cudaStream_t, const ProductSpans<float, float>&);
-extern template void Products::multiply(cudaStream_t, const ProductSpans<Bf16, float>&);
+extern template ProductRest Products::multiply(cudaStream_t, const ProductSpans<float, float>&);
+extern template ProductRest Products::multiply(cudaStream_t, const ProductSpans<Bf16, float>&);
+extern template ProductRest Products::multiply(cudaStream_t, const ProductSpans<Bf16, Bf16>&);
 
 }  // namespace tandem::cuda

@@ -18,7 +18,7 @@ namespace {
 using Settings = ::testing::Types<Setting<GpuMachine, float>, Setting<GpuMachine, Bf16>>;
 INSTANTIATE_TYPED_TEST_SUITE_P(OnGpu, CudaKernels, Settings);
 
-/// What becomes of three products, `multiply` calls one.
+/// What becomes of products, `multiply` calls one.
 template <class A, class Multiply>
 std::vector<std::vector<float>> products_of(GpuMachine& machine, const MatmulShape& shape,
                                             const Multiply& multiply) {
@@ -34,7 +34,23 @@ std::vector<std::vector<float>> products_of(GpuMachine& machine, const MatmulSha
   multiply(matmul_spans(shape, x.in(), w.in(), std::span<const float>{}, z.out()));
   multiply(matmul_transposed_spans(shape, x.in(), w.in(), t.out()));
   multiply(accumulate_product_spans(shape, x.in(), dy.in(), dw.out()));
-  return {machine.get(y), machine.get(z), machine.get(t), machine.get(dw)};
+  auto read = machine.poisoned<float>(shape.rows * shape.columns),
+       after = machine.poisoned<float>(shape.rows * shape.columns),
+       dx = machine.poisoned<float>(shape.rows * shape.columns);
+  auto summed = machine.put(random_numbers<float>(shape.inner * shape.columns, 5)),
+       db = machine.put(random_numbers<float>(shape.columns, 6));
+  auto forward = matmul_spans(shape, x.in(), w.in(), bias.in(), after.out());
+  forward.before_gelu = read.out().data();
+  multiply(forward);
+  auto backward = matmul_transposed_spans(shape, x.in(), w.in(), dx.out());
+  backward.gelu_input = z.in().data();
+  multiply(backward);
+  auto weights = accumulate_product_spans(shape, x.in(), dy.in(), summed.out());
+  weights.column_sums = db.out().data();
+  multiply(weights);
+  return {machine.get(y),  machine.get(z),      machine.get(t),
+          machine.get(dw), machine.get(read),   machine.get(after),
+          machine.get(dx), machine.get(summed), machine.get(db)};
 }
 
 template <class A>
@@ -44,7 +60,13 @@ void expect_products_of_the_portable_kernel() {
   Products library(workspace.out());
   for (const MatmulShape shape :
        {MatmulShape{1, 1, 1}, {5, 3, 7}, {64, 256, 768}, {1000, 64, 50}}) {
-    const auto by_library = [&](const auto& spans) { library.multiply(nullptr, spans); };
+    const auto by_library = [&](const auto& spans) {
+      const ProductRest rest = library.multiply(nullptr, spans);
+      if (rest.epilogue) finish(machine.grid(), spans);
+      if (rest.column_sums.empty()) return;
+      const std::span<float> sums(spans.column_sums, rest.column_sums.size());
+      add(machine.grid(), rest.column_sums, std::span<const float>(sums), sums);
+    };
     const auto got = products_of<A>(machine, shape, by_library);
     const auto expected =
         products_of<A>(machine, shape, [&](const auto& spans) { product(machine.grid(), spans); });

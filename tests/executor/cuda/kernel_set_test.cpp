@@ -17,20 +17,28 @@
 namespace tandem::cuda::testing {
 namespace {
 
-/// As a GPU's context, with the portable product.
+/// As a GPU's context, with the portable product. `fuses`: which makes more along the way.
 class CpuContext : public CpuGrid {
  public:
-  explicit CpuContext(bool rounds) : CpuGrid(Order::shuffled), rounds_(rounds) {}
+  explicit CpuContext(bool rounds, bool fuses = true)
+      : CpuGrid(Order::shuffled), rounds_(rounds), fuses_(fuses) {}
   void multiply(const ProductSpans<float, float>& spans) {
     if (rounds_) {
-      product(*this, round_factors(*this, spans));
+      multiply_factors(round_factors(*this, spans));
     } else {
-      product(*this, spans);
+      multiply_factors(spans);
     }
   }
 
  private:
-  bool rounds_;
+  template <class A>
+  void multiply_factors(const ProductSpans<A, float>& spans) {
+    if (fuses_) return product(*this, spans);
+    product(*this, without_epilogue(spans));
+    finish(*this, spans);
+  }
+
+  bool rounds_, fuses_;
 };
 
 using GpuKernels = KernelSet<CpuContext>;
@@ -38,12 +46,15 @@ static_assert(tandem::Kernels<GpuKernels>);
 
 void expect_trains_alike(const ModelSpec& model, Recompute recompute, bool rounds) {
   CpuMachine machine(Order::ascending);
-  CpuContext context(rounds);
-  expect_near(train(model, recompute, GpuKernels(context), machine),
-              train(model, recompute, cpu::Kernels<double>(), machine), rounds);
+  const auto expected = train(model, recompute, cpu::Kernels<double>(), machine);
   const Bytes needed = workspace_needed(model, kMicrobatchSize, rounds);
-  EXPECT_LE(context.most_workspace(), needed);
-  EXPECT_GT(context.most_workspace(), needed - 300);  // what alignment may take
+  for (const bool fuses : {true, false}) {
+    CpuContext context(rounds, fuses);
+    expect_near(train(model, recompute, GpuKernels(context), machine), expected, rounds);
+    EXPECT_LE(context.most_workspace(), needed);
+    // Separate kernels need what is needed, but for what alignment may take.
+    if (!fuses) EXPECT_GT(context.most_workspace(), needed - 300);
+  }
 }
 
 TEST(KernelSet, TrainsATransformer) {

@@ -437,6 +437,56 @@ TYPED_TEST_P(CudaKernels, PlainProducts) {
   }
 }
 
+// What is made along the way of a product: in one kernel, and by kernels of their own afterwards.
+TYPED_TEST_P(CudaKernels, ProductsWithMoreMadeAlongTheWay) {
+  using A = typename TypeParam::Activation;
+  for (const MatmulShape shape : kProductShapes) {
+    const std::int64_t size = shape.rows * shape.columns;
+    const auto x0 = numbers_of<A>(shape.rows * shape.inner, 1, 0.3),
+               w0 = numbers_of<A>(shape.inner * shape.columns, 2, 0.3),
+               bias0 = numbers_of<A>(shape.columns, 3), before0 = numbers_of<A>(size, 4),
+               dy0 = numbers_of<A>(size, 6);
+    const auto start = random_numbers<float>(shape.inner * shape.columns, 5),
+               begin = random_numbers<float>(shape.columns, 7);
+    std::vector<double> read0(at(size)), y0(at(size)), dx0(at(size)), dw0 = widen(start),
+                                                                      db0 = widen(begin);
+    this->oracle.matmul_gelu(shape, widen(x0), widen(w0), widen(bias0), read0, y0);
+    this->oracle.matmul_transposed_gelu_backward(shape, widen(x0), widen(w0), widen(before0), dx0);
+    this->oracle.accumulate_product_and_rows(shape, widen(x0), widen(dy0), dw0, db0);
+    for (const bool fused : {true, false}) {
+      this->run([&](auto& machine, Outputs& outputs) {
+        auto x = machine.put(x0), w = machine.put(w0), bias = machine.put(bias0),
+             before = machine.put(before0), dy = machine.put(dy0);
+        auto read = machine.template poisoned<A>(size), y = machine.template poisoned<A>(size),
+             dx = machine.template poisoned<A>(size);
+        auto dw = machine.put(start), db = machine.put(begin);
+        auto forward = matmul_spans(shape, x.in(), w.in(), bias.in(), y.out());
+        forward.before_gelu = read.out().data();
+        auto backward = matmul_transposed_spans(shape, x.in(), w.in(), dx.out());
+        backward.gelu_input = before.in().data();
+        auto weights = accumulate_product_spans(shape, x.in(), dy.in(), dw.out());
+        weights.column_sums = db.out().data();
+        const auto multiply = [&](const auto& spans) {
+          if (fused) return product(machine.grid(), spans);
+          product(machine.grid(), without_epilogue(spans));
+          finish(machine.grid(), spans);
+        };
+        multiply(forward);
+        multiply(backward);
+        multiply(weights);
+        this->expect_near(machine.get(read), read0);
+        this->expect_near(machine.get(y), y0);
+        this->expect_near(machine.get(dx), dx0);
+        this->expect_near(machine.get(dw), dw0);
+        this->expect_near(machine.get(db), db0);
+        outputs.keep(machine.get(y));
+        outputs.keep(machine.get(dx));
+        outputs.keep(machine.get(db));
+      });
+    }
+  }
+}
+
 struct StepCase {
   OptimizerKind kind;
   bool keeps_state, makes_weights;
@@ -574,6 +624,7 @@ REGISTER_TYPED_TEST_SUITE_P(CudaKernels, OptimizerSteps, StepsHeedTheDecisionWhe
                             AttentionSurvivesHugeScores, Embedding,
                             TokensThatTheTableDoesNotHaveShow, CrossEntropy,
                             CrossEntropySurvivesHugeLogitsAndShowsAWrongTarget,
-                            SquaredErrorAndSumOfSquares, PlainProducts);
+                            SquaredErrorAndSumOfSquares, PlainProducts,
+                            ProductsWithMoreMadeAlongTheWay);
 
 }  // namespace tandem::cuda::testing

@@ -1,0 +1,314 @@
+// What products ask of cublasLt: a library that computes on the CPU what its descriptors say, as
+// the manual has it, stands in for it. It has algorithms for some epilogues or for none.
+
+#include "executor/cuda/kernels/products.h"
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "executor/cpu/kernels.h"
+#include "tests/executor/cuda/machines.h"
+
+namespace tandem::cuda::testing {
+namespace {
+
+using Attributes = std::map<int, std::vector<std::byte>>;
+
+template <class T>
+T value_of(const Attributes& attributes, int name, T otherwise) {
+  const auto place = attributes.find(name);
+  if (place == attributes.end()) return otherwise;
+  T value;
+  EXPECT_EQ(place->second.size(), sizeof value);
+  std::memcpy(&value, place->second.data(), sizeof value);
+  return value;
+}
+
+struct Layout {
+  cudaDataType type;
+  std::int64_t rows, columns, leading;
+};
+
+/// Of the library that the test at hand plays with.
+struct FakeState {
+  std::set<int> epilogues;  // that there are algorithms for
+  int asked = 0, multiplied = 0;
+};
+FakeState fake;
+
+template <class T>
+T* make(T value) {
+  return new T(std::move(value));
+}
+
+float load(const void* memory, cudaDataType type, std::int64_t i) {
+  return type == CUDA_R_16BF ? to_float(static_cast<const Bf16*>(memory)[i])
+                             : static_cast<const float*>(memory)[i];
+}
+void store(void* memory, cudaDataType type, std::int64_t i, double value) {
+  const auto number = static_cast<float>(value);
+  if (type == CUDA_R_16BF) {
+    static_cast<Bf16*>(memory)[i] = narrow<Bf16>(number);
+  } else {
+    static_cast<float*>(memory)[i] = number;
+  }
+}
+
+const Layout& layout_from(cublasLtMatrixLayout_t layout) {
+  return *reinterpret_cast<const Layout*>(layout);
+}
+
+struct Epilogue {
+  int kind;
+  void *bias, *aux;
+  std::int64_t aux_leading;
+};
+
+double gelu_of(double x, bool slope) {
+  const cpu::Kernels<double> kernels;
+  double result = 0.0, one = 1.0;
+  const std::span<const double> in(&x, 1);
+  if (slope) {
+    kernels.gelu_backward(in, std::span<const double>(&one, 1), std::span(&result, 1));
+  } else {
+    kernels.gelu(in, std::span(&result, 1));
+  }
+  return result;
+}
+
+double apply(const Epilogue& epilogue, cudaDataType type, std::int64_t i, std::int64_t j,
+             double sum) {
+  const std::int64_t aux = i + j * epilogue.aux_leading;
+  if ((epilogue.kind & CUBLASLT_EPILOGUE_BIAS) != 0)
+    sum += static_cast<double>(load(epilogue.bias, type, i));
+  if ((epilogue.kind & CUBLASLT_EPILOGUE_DGELU) == CUBLASLT_EPILOGUE_DGELU)
+    return sum * gelu_of(static_cast<double>(load(epilogue.aux, type, aux)), true);
+  if ((epilogue.kind & CUBLASLT_EPILOGUE_GELU_AUX) != CUBLASLT_EPILOGUE_GELU_AUX) return sum;
+  store(epilogue.aux, type, aux, sum);
+  return gelu_of(sum, false);
+}
+
+cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void*,
+                        const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                        cublasLtMatrixLayout_t b_layout, const void* beta, const void*,
+                        cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t d_layout,
+                        const cublasLtMatmulAlgo_t*, void*, std::size_t, cudaStream_t) {
+  ++fake.multiplied;
+  const auto& attributes = *reinterpret_cast<const Attributes*>(operation);
+  const Layout &left = layout_from(a_layout), &right = layout_from(b_layout),
+               &result = layout_from(d_layout);
+  const Epilogue epilogue{
+      value_of(attributes, CUBLASLT_MATMUL_DESC_EPILOGUE, int{CUBLASLT_EPILOGUE_DEFAULT}),
+      value_of<void*>(attributes, CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr),
+      value_of<void*>(attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, nullptr),
+      value_of(attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, std::int64_t{0})};
+  const auto op = [&](int name) { return value_of(attributes, name, int{CUBLAS_OP_N}); };
+  const bool a_turned = op(CUBLASLT_MATMUL_DESC_TRANSA) == CUBLAS_OP_T,
+             b_turned = op(CUBLASLT_MATMUL_DESC_TRANSB) == CUBLAS_OP_T;
+  const auto of_a = [&](std::int64_t i, std::int64_t k) {
+    return static_cast<double>(
+        load(a, left.type, a_turned ? k + i * left.leading : i + k * left.leading));
+  };
+  const std::int64_t inner = a_turned ? left.rows : left.columns;
+  for (std::int64_t i = 0; i < result.rows; ++i) {
+    double row_sum = 0.0;
+    for (std::int64_t k = 0; k < inner; ++k) row_sum += of_a(i, k);
+    if (epilogue.kind == CUBLASLT_EPILOGUE_BGRADA) store(epilogue.bias, result.type, i, row_sum);
+    for (std::int64_t j = 0; j < result.columns; ++j) {
+      const std::int64_t at = i + j * result.leading;
+      double sum = 0.0;
+      if (*static_cast<const float*>(beta) == 1.0F)
+        sum += static_cast<double>(load(d, result.type, at));
+      for (std::int64_t k = 0; k < inner; ++k) {
+        const std::int64_t from = b_turned ? j + k * right.leading : k + j * right.leading;
+        sum += of_a(i, k) * static_cast<double>(load(b, right.type, from));
+      }
+      store(d, result.type, at, apply(epilogue, result.type, i, j, sum));
+    }
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t find(cublasLtHandle_t, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t,
+                    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                    cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t*, int* count) {
+  ++fake.asked;
+  const int epilogue = value_of(*reinterpret_cast<const Attributes*>(operation),
+                                CUBLASLT_MATMUL_DESC_EPILOGUE, int{CUBLASLT_EPILOGUE_DEFAULT});
+  *count = fake.epilogues.contains(epilogue) ? 1 : 0;
+  return *count == 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+CublasLt make_fake() {
+  CublasLt library;
+  library.status_name = [](cublasStatus_t) -> const char* { return "?"; };
+  library.create = [](cublasLtHandle_t* handle) {
+    *handle = reinterpret_cast<cublasLtHandle_t>(make(0));
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  library.destroy = [](cublasLtHandle_t handle) {
+    delete reinterpret_cast<int*>(handle);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  library.create_operation = [](cublasLtMatmulDesc_t* made, cublasComputeType_t, cudaDataType_t) {
+    *made = reinterpret_cast<cublasLtMatmulDesc_t>(make(Attributes{}));
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  library.destroy_operation = [](cublasLtMatmulDesc_t operation) {
+    delete reinterpret_cast<Attributes*>(operation);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  library.set_of_operation = [](cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t name,
+                                const void* value, std::size_t size) {
+    const auto* first = static_cast<const std::byte*>(value);
+    (*reinterpret_cast<Attributes*>(operation))[name] = {first, first + size};
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  library.create_layout = [](cublasLtMatrixLayout_t* made, cudaDataType type, std::uint64_t rows,
+                             std::uint64_t columns, std::int64_t leading) {
+    *made = reinterpret_cast<cublasLtMatrixLayout_t>(make(Layout{
+        type, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns), leading}));
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  library.destroy_layout = [](cublasLtMatrixLayout_t layout) {
+    delete reinterpret_cast<Layout*>(layout);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  library.create_preference = [](cublasLtMatmulPreference_t* made) {
+    *made = reinterpret_cast<cublasLtMatmulPreference_t>(make(0));
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  library.destroy_preference = [](cublasLtMatmulPreference_t preference) {
+    delete reinterpret_cast<int*>(preference);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  library.set_of_preference = [](cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
+                                 const void*, std::size_t) { return CUBLAS_STATUS_SUCCESS; };
+  library.find_algorithms = find;
+  library.multiply = multiply;
+  return library;
+}
+
+const std::set<int> kPlain{CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS};
+const std::set<int> kAll{CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS,
+                         CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
+                         CUBLASLT_EPILOGUE_BGRADA};
+
+/// As a GPU's context does it. Whether the library did the whole.
+template <class A, class C>
+bool multiply_whole(Products& products, CpuGrid& grid, const ProductSpans<A, C>& spans) {
+  const ProductRest rest = products.multiply(nullptr, spans);
+  if (rest.epilogue) finish(grid, spans);
+  if (!rest.column_sums.empty()) {
+    const std::span<float> sums(spans.column_sums, rest.column_sums.size());
+    add(grid, rest.column_sums, std::span<const float>(sums), sums);
+  }
+  return !rest.epilogue;
+}
+
+struct alignas(256) Workspace {
+  std::byte bytes[1 << 16];
+};
+
+/// The three products with more made along the way, into what `C` is; whether all were fused.
+template <class A, class C>
+bool are_fused_and_right(Products& products, MatmulShape shape) {
+  CpuGrid grid(Order::ascending);
+  const cpu::Kernels<double> oracle;
+  const std::int64_t size = shape.rows * shape.columns;
+  const auto x = numbers_of<A>(shape.rows * shape.inner, 1, 0.3),
+             w = numbers_of<A>(shape.inner * shape.columns, 2, 0.3), dy = numbers_of<A>(size, 6);
+  const auto bias = numbers_of<C>(shape.columns, 3), before = numbers_of<C>(size, 4);
+  std::vector<C> read(before.size()), y(before.size()), dx(before.size());
+  auto dw = random_numbers<float>(shape.inner * shape.columns, 5),
+       db = random_numbers<float>(shape.columns, 7);
+  std::vector<double> read0(y.size()), y0(y.size()), dx0(y.size()), dw0 = widen(dw),
+                                                                    db0 = widen(db);
+  oracle.matmul_gelu(shape, widen(x), widen(w), widen(bias), read0, y0);
+  oracle.matmul_transposed_gelu_backward(shape, widen(x), widen(w), widen(before), dx0);
+  oracle.accumulate_product_and_rows(shape, widen(x), widen(dy), dw0, db0);
+  auto forward = matmul_spans(shape, std::span(x), std::span(w), std::span(bias), std::span(y));
+  forward.before_gelu = read.data();
+  auto backward = matmul_transposed_spans(shape, std::span(x), std::span(w), std::span(dx));
+  backward.gelu_input = before.data();
+  auto weights = accumulate_product_spans(shape, std::span(x), std::span(dy), std::span(dw));
+  weights.column_sums = db.data();
+  const bool fused = multiply_whole(products, grid, forward);
+  EXPECT_EQ(multiply_whole(products, grid, backward), fused);
+  const bool sums_fused = multiply_whole(products, grid, weights);
+  EXPECT_TRUE(sums_fused || !fused);
+  EXPECT_LT(relative_error(read, read0), kTolerance<C>);
+  EXPECT_LT(relative_error(y, y0), kTolerance<C>);
+  EXPECT_LT(relative_error(dx, dx0), kTolerance<C>);
+  EXPECT_LT(relative_error(dw, dw0), 1e-5);
+  EXPECT_LT(relative_error(db, db0), 1e-5);
+  return fused;
+}
+
+constexpr MatmulShape kShape{.rows = 6, .inner = 5, .columns = 16};
+
+TEST(Products, AskForEpiloguesAndDoWithoutThem) {
+  const CublasLt library = make_fake();
+  const auto workspace = std::make_unique<Workspace>();
+  for (const bool has_them : {true, false}) {
+    fake = {.epilogues = has_them ? kAll : kPlain};
+    Products products(workspace->bytes, library);
+    EXPECT_EQ((are_fused_and_right<float, float>(products, kShape)), has_them);
+    EXPECT_EQ((are_fused_and_right<Bf16, float>(products, kShape)), has_them);
+    EXPECT_EQ((are_fused_and_right<Bf16, Bf16>(products, kShape)), has_them);
+  }
+}
+
+TEST(Products, AskOnceAShape) {
+  const CublasLt library = make_fake();
+  const auto workspace = std::make_unique<Workspace>();
+  for (const auto& [epilogues, asked] : {std::pair{kAll, 3}, {kPlain, 6}}) {
+    fake = {.epilogues = epilogues};
+    Products products(workspace->bytes, library);
+    are_fused_and_right<Bf16, Bf16>(products, kShape);
+    EXPECT_LE(fake.asked, asked);  // other addresses may be aligned otherwise
+    std::vector<Bf16> x(30), w(80), bias(16), y(96);
+    const auto spans = matmul_spans(kShape, std::span<const Bf16>(x), std::span<const Bf16>(w),
+                                    std::span<const Bf16>(bias), std::span(y));
+    products.multiply(nullptr, spans);
+    const int once = fake.asked;
+    products.multiply(nullptr, spans);
+    EXPECT_EQ(fake.asked, once);
+  }
+}
+
+// The library refuses what GELU reads where rows are no multiple of eight apart.
+TEST(Products, DoNotAskForGeluOfOddRows) {
+  const CublasLt library = make_fake();
+  const auto workspace = std::make_unique<Workspace>();
+  fake = {.epilogues = kAll};
+  Products products(workspace->bytes, library);
+  EXPECT_FALSE((are_fused_and_right<float, float>(products, {6, 5, 7})));
+}
+
+TEST(Products, SayWhichProductCannotBe) {
+  const CublasLt library = make_fake();
+  const auto workspace = std::make_unique<Workspace>();
+  fake = {};
+  Products products(workspace->bytes, library);
+  std::vector<float> x(30), w(80), y(96);
+  const auto spans = matmul_spans(kShape, std::span<const float>(x), std::span<const float>(w),
+                                  std::span<const float>(), std::span(y));
+  try {
+    products.multiply(nullptr, spans);
+    FAIL();
+  } catch (const DeviceError& error) {
+    EXPECT_STREQ(error.what(), "cublasLt has no algorithm for a product of 6 x 5 x 16");
+  }
+}
+
+}  // namespace
+}  // namespace tandem::cuda::testing
