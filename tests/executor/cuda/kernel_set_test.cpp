@@ -53,7 +53,9 @@ void expect_trains_alike(const ModelSpec& model, Recompute recompute, bool round
     expect_near(train(model, recompute, GpuKernels(context), machine), expected, rounds);
     EXPECT_LE(context.most_workspace(), needed);
     // Separate kernels need what is needed, but for what alignment may take.
-    if (!fuses) EXPECT_GT(context.most_workspace(), needed - 300);
+    if (!fuses) {
+      EXPECT_GT(context.most_workspace(), needed - 300);
+    }
   }
 }
 
