@@ -16,6 +16,7 @@
 #include "core/cost.h"
 #include "core/lower.h"
 #include "core/schedule.h"
+#include "tests/support/sanitizers.h"
 
 namespace tandem::testing {
 
@@ -148,8 +149,11 @@ inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, st
   return variants;
 }
 
+inline const std::vector<int> kOptions{0, 1, 2, 4, 5, 7, 8, 14, 24, 31}, kSomeOptions{0, 7, 31};
+
 /// Every request of the grid that the schedule accepts: its own options; recomputation, tied
-/// embeddings, width, the global norm and post-validation, alone and together.
+/// embeddings, width, the global norm and post-validation, alone and together; with a sanitizer
+/// none, some and all of these.
 inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
                                             const std::vector<int>& devices,
                                             const std::vector<std::int32_t>& microbatches) {
@@ -157,7 +161,7 @@ inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
   for (const int p : devices) {
     for (const std::int32_t m : microbatches) {
       for (const Pipeline& variant : variants_of(find_schedule(schedule), p, m)) {
-        for (const int bits : {0, 1, 2, 4, 5, 7, 8, 14, 24, 31}) {
+        for (const int bits : kSanitized ? kSomeOptions : kOptions) {
           Pipeline one = variant;
           if ((bits & 1) != 0) one.request.recompute = Recompute::full;
           if ((bits & 2) != 0) one.request.tied_embeddings = true;
