@@ -21,6 +21,7 @@
 #include <string>
 
 #include "core/units.h"
+#include "executor/stream_use.h"
 
 namespace tandem {
 
@@ -209,11 +210,13 @@ concept Backend =
              std::span<const std::int32_t> ids, std::chrono::steady_clock::time_point time) {
       requires Kernels<typename B::Kernels>;
 
-      /// Memory is laid out by allocate() and is there, all zeros, after commit().
+      /// Memory is laid out by allocate() and is there, all zeros, after commit(), and so is what
+      /// the kernels of its streams work with besides.
       { b.allocate(elements) } -> std::same_as<typename B::Buffer>;
       b.commit();
       { buffer.elements() } -> std::same_as<std::span<typename B::Scalar>>;
       { buffer.bytes() } -> std::same_as<Bytes>;
+      { b.workspace_bytes() } -> std::same_as<Bytes>;  // of all its streams
       /// Memory that kernels write and the host reads, zeros; free again when nobody holds it.
       { b.template results<double>(count) } -> std::same_as<std::shared_ptr<double[]>>;
       {
@@ -227,7 +230,7 @@ concept Backend =
       { b.readable(stream, ids) } -> std::same_as<std::span<const std::int32_t>>;
       { b.readable(stream, values) } -> std::same_as<std::span<const typename B::Scalar>>;
 
-      { b.add_stream() } -> std::same_as<typename B::Stream&>;
+      { b.add_stream(StreamUse{}) } -> std::same_as<typename B::Stream&>;  // before commit()
       { b.kernels(stream) } -> std::same_as<typename B::Kernels>;  // in a task
       b.enqueue(stream, call);
       b.enqueue_when(stream, ready, call);  // `ready` is asked again whenever the doorbell rings

@@ -53,9 +53,9 @@ class DeviceMachine {
     for (const bool computes : {false, true}) {
       for (const LaneId lane : ids(program_.lanes())) {
         const Lane& row = program_.lanes()[lane];
-        if (row.device == me && (row.kind == LaneKind::compute) == computes) {
-          streams_[lane] = &backend.add_stream();
-        }
+        const StreamUse use = stream_use(row.kind);
+        if (row.device == me && (use == StreamUse::computation) == computes)
+          streams_[lane] = &backend.add_stream(use);
       }
     }
   }

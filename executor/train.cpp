@@ -16,6 +16,10 @@ class CpuTrainer : public Trainer {
   TrainingReport<float> train(const Program& program, const TrainingSetup<float>& setup) override {
     return train_on_cpu(program, setup);
   }
+  Table<DeviceId, Bytes> planned_workspace(const Program& program,
+                                           const StageSetup& /*stage*/) const override {
+    return Table<DeviceId, Bytes>(program.placement().devices, 0);
+  }
 };
 
 }  // namespace

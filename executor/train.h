@@ -65,6 +65,7 @@ struct TrainingReport {
   std::vector<double> losses;       // of each microbatch; the mean over its tokens
   std::vector<Timeline> timelines;  // of each pipeline, measured; in no order across devices
   Table<DeviceId, MemoryByClass> high_water, peak_held;  // through all pipelines
+  Table<DeviceId, Bytes> workspace;  // beside them: what kernels work with
   std::vector<LedgerEntry> ledger;
   std::vector<NamedTensor<T>> weights;  // the newest version of every tensor, in model order
   bool interrupted = false;
@@ -87,6 +88,9 @@ class Trainer {
   virtual ~Trainer() = default;
   virtual TrainingReport<float> train(const Program& program,
                                       const TrainingSetup<float>& setup) = 0;
+  /// What the kernels of each device of a pipeline work with, beside its slots.
+  virtual Table<DeviceId, Bytes> planned_workspace(const Program& program,
+                                                   const StageSetup& stage) const = 0;
 };
 
 /// "cpu" or "cuda". Throws AbsentError for "cuda" where there is no GPU, or no code for one.

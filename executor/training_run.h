@@ -410,6 +410,7 @@ class TrainingRun {
       report_.ledger.insert(report_.ledger.end(), ledger.begin(), ledger.end());
       report_.high_water.push_back(device.meter.high_water());
       report_.peak_held.push_back(device.meter.peak_held());
+      report_.workspace.push_back(device.backend->workspace_bytes());
     }
     if (report_.interrupted) return;
     for (const auto& [layers, fetched] : newest_weights(setup_.batches)) {

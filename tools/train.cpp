@@ -31,6 +31,7 @@
 #include "tools/progress_report.h"
 #include "tools/schedule_options.h"
 #include "tools/terminal.h"
+#include "tools/training_memory.h"
 #include "tools/validation.h"
 #include "traces/chrome_trace.h"
 
@@ -132,19 +133,24 @@ std::vector<double> train_reference(const Training& training, ProgressReport& st
   return losses;
 }
 
-TrainingReport<float> train_pipeline(const Training& training, const Options& options,
-                                     ProgressReport& steps, History* history,
-                                     const std::stop_token& stop) {
+StageSetup stage_setup(const Training& training) {
+  const Plan& plan = training.prepared.plan;
+  return {.model = plan.model,
+          .microbatch_size = plan.microbatch_size,
+          .recompute = plan.recompute,
+          .optimizer = training.optimizer,
+          .guard = training.guard,
+          .seed = training.seed,
+          .data = &training.data};
+}
+
+TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
+                                     const Options& options, ProgressReport& steps,
+                                     History* history, const std::stop_token& stop) {
   const PreparedPlan& prepared = training.prepared;
   const Plan& plan = prepared.plan;
   TrainingSetup<float> setup;
-  setup.stage = {.model = plan.model,
-                 .microbatch_size = plan.microbatch_size,
-                 .recompute = plan.recompute,
-                 .optimizer = training.optimizer,
-                 .guard = training.guard,
-                 .seed = training.seed,
-                 .data = &training.data};
+  setup.stage = stage_setup(training);
   setup.layers = plan.stages;
   setup.slots = prepared.slots;
   setup.batches = training.steps;
@@ -174,7 +180,7 @@ TrainingReport<float> train_pipeline(const Training& training, const Options& op
   setup.link_rate = training.link_rate;
   setup.watchdog = training.watchdog;
   setup.stop = stop;
-  return make_trainer(options.choice("backend", {"cpu", "cuda"}))->train(prepared.program, setup);
+  return trainer.train(prepared.program, setup);
 }
 
 /// Throws DifferenceError naming the first difference.
@@ -237,39 +243,11 @@ void write_trace(const Training& training, const Options& options,
       {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
 }
 
-/// Of a device numbered through all pipelines: they are planned alike.
-const MemoryByClass& plan_of(const Table<DeviceId, MemoryByClass>& planned, DeviceId device) {
-  return planned[id_at<DeviceId>(index(device) % planned.size())];
-}
-
 Json validation_json(const ProgressReport& steps) {
   Json rows = Json::array();
   for (const auto& [step, loss] : steps.validations())
     rows.push_back({{"step", step}, {"loss", loss}});
   return rows;
-}
-
-Json memory_json(const Table<DeviceId, MemoryByClass>& measured,
-                 const Table<DeviceId, MemoryByClass>& planned) {
-  Json rows = Json::array();
-  for (const DeviceId device : ids(measured)) {
-    rows.push_back({{"device", index(device)},
-                    {"planned_bytes", plan_of(planned, device).total()},
-                    {"high_water_bytes", measured[device].total()},
-                    {"equal", measured[device] == plan_of(planned, device)}});
-  }
-  return rows;
-}
-
-void print_memory(const Table<DeviceId, MemoryByClass>& measured,
-                  const Table<DeviceId, MemoryByClass>& planned) {
-  for (const DeviceId device : ids(measured)) {
-    const bool equal = measured[device] == plan_of(planned, device);
-    fmt::print("device {}: high-water mark {} of memory, {}\n", index(device),
-               print_bytes(measured[device].total()),
-               equal ? "as planned to the byte"
-                     : fmt::format("planned {}", print_bytes(plan_of(planned, device).total())));
-  }
 }
 
 void add_options(Options& options) {
@@ -306,9 +284,13 @@ void check_trainable(const Plan& plan) {
   }
 }
 
+std::string backend_of(const Options& options) {
+  return options.choice("backend", {"cpu", "cuda"});
+}
+
 /// Throws UsageError for what a backend does not do.
 void check_backend(const Options& options) {
-  const bool on_gpus = options.choice("backend", {"cpu", "cuda"}) == "cuda";
+  const bool on_gpus = backend_of(options) == "cuda";
   const auto transport = options.choice("transport", {"threads", "tcp", "mpi", "peer", "nccl"});
   if (transport != "threads" && transport != "peer")
     throw UsageError(fmt::format("tandem train: --transport {} is not in this version", transport));
@@ -341,7 +323,7 @@ Training prepare(const Options& options) {
   Bytes needed = 0;
   for (const MemoryByClass& device : planned_memory(prepared))
     needed += device.total() * plan.width;
-  check_fits_memory(needed, "training this plan");
+  if (backend_of(options) == "cpu") check_fits_memory(needed, "training this plan");
   Data data(
       plan.model, plan.microbatch_size, seed,
       options.has("data") ? Tokens::of_file(options.text("data")) : shipped_training_tokens());
@@ -365,11 +347,10 @@ Training prepare(const Options& options) {
 }
 
 int finish(const Training& training, const Options& options, const ProgressReport& steps,
-           const Table<DeviceId, MemoryByClass>& measured) {
+           const std::vector<MemoryUse>& memory) {
   const Plan& plan = training.prepared.plan;
   const double step_s = steps.median_step_s();
   const double predicted_s = plan.predicted.period_s;
-  const Table<DeviceId, MemoryByClass> planned = planned_memory(training.prepared);
   if (options.has("json")) {
     Json result{{"losses", steps.losses()},
                 {"step_s", step_s},
@@ -377,7 +358,7 @@ int finish(const Training& training, const Options& options, const ProgressRepor
                 {"tokens_per_s", step_s > 0 ? steps.tokens() / step_s : 0.0},
                 {"rollbacks", steps.rollbacks()},
                 {"validation", validation_json(steps)},
-                {"memory", memory_json(measured, planned)},
+                {"memory", memory_json(memory)},
                 {"peak_resident_bytes", peak_resident_memory()},
                 {"verified", options.has("verify")}};
     print_result("train",
@@ -399,7 +380,7 @@ int finish(const Training& training, const Options& options, const ProgressRepor
   fmt::print("\n");
   if (plan.post_validation)
     fmt::print("{} of {} updates were rolled back\n", steps.rollbacks(), training.steps);
-  print_memory(measured, planned);
+  print_memory(memory);
   if (options.has("verify"))
     fmt::print(
         "verified: every weight after every update equals the serial reference, bit for bit\n");
@@ -435,16 +416,22 @@ int run_train(const Arguments& arguments) {
     train_reference(training, steps, training.validation.get(), nullptr, interrupt.token());
     return finish(training, options, steps, {});
   }
+  const std::unique_ptr<Trainer> trainer = make_trainer(backend_of(options));
   History history;
-  const TrainingReport<float> report = train_pipeline(
-      training, options, steps, options.has("verify") ? &history : nullptr, interrupt.token());
+  const TrainingReport<float> report =
+      train_pipeline(*trainer, training, options, steps, options.has("verify") ? &history : nullptr,
+                     interrupt.token());
   steps.close();
   if (options.has("trace")) write_trace(training, options, report);
   if (report.interrupted)
     throw Interrupted(fmt::format("interrupted after {} steps", steps.losses().size()));
   if (options.has("verify"))
     compare_with_reference(training, report.losses, history, interrupt.token());
-  return finish(training, options, steps, report.high_water);
+  return finish(
+      training, options, steps,
+      memory_use(planned_memory(training.prepared),
+                 trainer->planned_workspace(training.prepared.program, stage_setup(training)),
+                 report));
 }
 
 }  // namespace tandem::tools

@@ -93,9 +93,10 @@ class Backend {
       : bell_(bell), stop_(std::move(stop)), spin_(spin) {}
 
   /// A further stream; earlier ones go first when several are ready.
-  Stream& add_stream() { return streams_.emplace_back(); }
+  Stream& add_stream(StreamUse /*use*/) { return streams_.emplace_back(); }
   Buffer allocate(std::int64_t elements) { return Buffer(elements); }
   void commit() {}
+  static constexpr Bytes workspace_bytes() { return 0; }
   template <class U>
   std::shared_ptr<U[]> results(std::size_t count) {
     return std::make_shared<U[]>(count);

@@ -65,6 +65,10 @@ void Backend::commit() {
   enter();
   memory_ = allocate_zeros(arena_.size());
   arena_.put_at(memory_.get());
+  for (Stream& stream : streams_) {
+    stream.context =
+        std::make_unique<KernelContext>(stream.stream.get(), setup_.kernels.of(stream.use));
+  }
 }
 
 Bytes Backend::workspace_bytes() const {
@@ -98,11 +102,10 @@ Backend::Fetched Backend::fetch(std::span<const float> values) {
   return fetched;
 }
 
-Backend::Stream& Backend::add_stream() {
+Backend::Stream& Backend::add_stream(StreamUse use) {
   Stream& stream = streams_.emplace_back();
-  stream.stream = setup_.partition->make_stream();
-  enter();
-  stream.context = std::make_unique<KernelContext>(stream.stream.get(), setup_.kernels);
+  stream.use = use;
+  stream.stream = setup_.partition->make_stream(use);
   return stream;
 }
 

@@ -72,9 +72,22 @@ class Event {
   int gpu_ = -1;
 };
 
+/// What the kernels of a device's streams work with.
+struct StreamKernels {
+  KernelSettings computation;
+  Bytes sums_workspace = 0;
+
+  /// Sums multiply nothing, and copies need no memory besides.
+  KernelSettings of(StreamUse use) const {
+    if (use == StreamUse::computation) return computation;
+    return {.products = {.engine = "portable", .precision = {}},
+            .workspace = use == StreamUse::sums ? sums_workspace : 0};
+  }
+};
+
 struct BackendSetup {
   std::shared_ptr<Partition> partition;
-  KernelSettings kernels;
+  StreamKernels kernels;
   bool keeps_times = true;  // marks: two timed events a piece of work
 };
 
@@ -91,6 +104,7 @@ class Backend {
   class Stream {
    private:
     friend class Backend;
+    StreamUse use{};
     OwnedStream stream;
     std::unique_ptr<KernelContext> context;
     std::vector<std::shared_ptr<void>> read;  // host memory that the task at hand reads
@@ -103,7 +117,6 @@ class Backend {
 
   Buffer allocate(std::int64_t elements) { return arena_.place(elements); }
   void commit();
-  /// Beside the arena: what kernels work with.
   Bytes workspace_bytes() const;
   template <class U>
   std::shared_ptr<U[]> results(std::size_t count) {
@@ -132,7 +145,7 @@ class Backend {
     return {first, values.size()};
   }
 
-  Stream& add_stream();
+  Stream& add_stream(StreamUse use);
   Kernels kernels(Stream& stream) { return Kernels(*stream.context); }
 
   void enqueue(Stream& stream, const std::function<void()>& run);

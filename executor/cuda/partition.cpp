@@ -10,13 +10,21 @@
 namespace tandem::cuda {
 namespace {
 
+/// Of a stream on the current device: numerically lower is higher.
+int priority_of(StreamUse use) {
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+  return use == StreamUse::computation ? least : greatest;
+}
+
 class Whole : public Partition {
  public:
   explicit Whole(int gpu) : gpu_(gpu) {}
-  OwnedStream make_stream() override {
+  OwnedStream make_stream(StreamUse use) override {
     cudaStream_t stream = nullptr;
     check(cudaSetDevice(gpu_), "cudaSetDevice");
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority_of(use)),
+          "cudaStreamCreateWithPriority");
     return OwnedStream(stream);
   }
   int gpu() const override { return gpu_; }
@@ -68,9 +76,10 @@ class Green : public Partition {
   Green(const Green&) = delete;
   Green& operator=(const Green&) = delete;
 
-  OwnedStream make_stream() override {
+  OwnedStream make_stream(StreamUse use) override {
     CUstream stream = nullptr;
-    check_driver(driver_.make_stream(&stream, context_, CU_STREAM_NON_BLOCKING, 0),
+    check(cudaSetDevice(gpu_), "cudaSetDevice");
+    check_driver(driver_.make_stream(&stream, context_, CU_STREAM_NON_BLOCKING, priority_of(use)),
                  "cuGreenCtxStreamCreate");
     return OwnedStream(stream);
   }

@@ -10,14 +10,15 @@
 #include <cuda_runtime_api.h>
 
 #include "executor/cuda/raii.h"
+#include "executor/stream_use.h"
 
 namespace tandem::cuda {
 
-/// Makes streams.
+/// Makes streams. Those of transfers and sums have the higher priority.
 class Partition {
  public:
   virtual ~Partition() = default;
-  virtual OwnedStream make_stream() = 0;
+  virtual OwnedStream make_stream(StreamUse use) = 0;
   virtual int gpu() const = 0;
 };
 

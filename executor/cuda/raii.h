@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <cuda_runtime_api.h>
@@ -24,12 +25,21 @@ using DeviceMemory = std::unique_ptr<std::byte, FreeDeviceMemory>;
 inline DeviceMemory allocate_zeros(Bytes bytes) {
   if (bytes == 0) return {};
   void* memory = nullptr;
-  check(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), "cudaMalloc");
+  const std::string call = "cudaMalloc of " + print_bytes(bytes);
+  check(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), call.c_str());
   DeviceMemory owned(static_cast<std::byte*>(memory));
   check(cudaMemset(memory, 0, static_cast<std::size_t>(bytes)), "cudaMemset");
   // For memset may return before it has run, and streams of ours do not wait for it.
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   return owned;
+}
+
+/// Of a GPU, which becomes the current device; its context is made if it has none.
+inline Bytes free_memory(int gpu) {
+  std::size_t free = 0, total = 0;
+  check(cudaSetDevice(gpu), "cudaSetDevice");
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return static_cast<Bytes>(free);
 }
 
 struct FreePinnedMemory {
@@ -40,8 +50,8 @@ using PinnedMemory = std::unique_ptr<std::byte, FreePinnedMemory>;
 /// Of the host, at the same address for it and for every device.
 inline PinnedMemory allocate_pinned(std::size_t bytes) {
   void* memory = nullptr;
-  check(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable),
-        "cudaHostAlloc");
+  const std::string call = "cudaHostAlloc of " + print_bytes(static_cast<Bytes>(bytes));
+  check(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable), call.c_str());
   return PinnedMemory(static_cast<std::byte*>(memory));
 }
 

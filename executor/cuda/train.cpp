@@ -11,9 +11,12 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/memory.h"
+#include "core/model.h"
 #include "executor/cpu/products.h"
 #include "executor/cuda/backend.h"
 #include "executor/cuda/kernels/workspace.h"
+#include "executor/cuda/memory_plan.h"
 #include "executor/stage_functions.h"
 #include "executor/training_run.h"
 
@@ -24,6 +27,7 @@ template class Stage<cuda::Kernels<float>>;
 namespace {
 
 using cuda::check;
+using Places = std::vector<std::shared_ptr<cuda::Partition>>;
 
 int count_gpus() {
   int count = 0;
@@ -32,8 +36,8 @@ int count_gpus() {
 }
 
 /// Devices of the run are spread over the GPUs in order; those of one GPU get a part of it each.
-std::vector<std::shared_ptr<cuda::Partition>> place(std::size_t devices, std::size_t gpus) {
-  std::vector<std::shared_ptr<cuda::Partition>> places;
+Places place(std::size_t devices, std::size_t gpus) {
+  Places places;
   const std::size_t used = std::min(devices, gpus);
   for (std::size_t gpu = 0; gpu < used; ++gpu) {
     const std::size_t parts = devices * (gpu + 1) / used - devices * gpu / used;
@@ -80,6 +84,45 @@ void check_supported(const Program& program, const TrainingSetup<float>& setup) 
   }
 }
 
+cuda::StreamKernels stream_kernels(const StageSetup& stage) {
+  const cpu::ProductRequest products{.precision = cpu::products().engine.precision};
+  return {.computation = {.products = products,
+                          .workspace =
+                              cuda::workspace_needed(stage.model, stage.microbatch_size,
+                                                     products.precision == cpu::Precision::bf16)},
+          .sums_workspace = cuda::sums_workspace_needed(stage.model)};
+}
+
+Table<DeviceId, Bytes> workspace_of(const Program& program, const cuda::StreamKernels& kernels) {
+  using cuda::KernelContext;
+  return cuda::planned_workspace(
+      program, {.sums = KernelContext::bytes_of(kernels.of(StreamUse::sums)),
+                .computation = KernelContext::bytes_of(kernels.of(StreamUse::computation))});
+}
+
+/// Throws InfeasibleError where the run does not fit into what is free now.
+void check_room(const Program& program, const TrainingSetup<float>& setup, const Places& places,
+                const Table<DeviceId, Bytes>& workspace) {
+  Table<StageId, StageBytes> bytes;
+  for (const PartId part : program.placement().part) {
+    bytes.push_back(stage_bytes(setup.stage.model, setup.layers[index(part)],
+                                setup.stage.microbatch_size, setup.stage.optimizer.kind,
+                                setup.stage.recompute));
+  }
+  const Table<DeviceId, MemoryByClass> slots = memory_by_class(program, setup.slots, bytes);
+  std::vector<cuda::PlannedDevice> devices;
+  std::vector<Bytes> free;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const auto gpu = static_cast<std::size_t>(places[i]->gpu());
+    const auto device = id_at<DeviceId>(i % slots.size());
+    devices.push_back({.gpu = gpu, .slots = slots[device], .workspace = workspace[device]});
+    if (gpu < free.size()) continue;
+    free.resize(gpu + 1);
+    free[gpu] = cuda::free_memory(places[i]->gpu());
+  }
+  cuda::check_room(devices, free);
+}
+
 class CudaTrainer : public Trainer {
  public:
   TrainingReport<float> train(const Program& program, const TrainingSetup<float>& setup) override {
@@ -87,13 +130,10 @@ class CudaTrainer : public Trainer {
     check_supported(program, setup);
     const std::size_t devices = std::size_t{program.placement().devices} * width_of(program);
     const auto gpus = static_cast<std::size_t>(count_gpus());
-    const auto places = place(devices, gpus);
+    const Places places = place(devices, gpus);
     connect(static_cast<int>(std::min(devices, gpus)));
-    const cpu::ProductRequest products{.precision = cpu::products().engine.precision};
-    const cuda::KernelSettings kernels{
-        .products = products,
-        .workspace = cuda::workspace_needed(setup.stage.model, setup.stage.microbatch_size,
-                                            products.precision == cpu::Precision::bf16)};
+    const cuda::StreamKernels kernels = stream_kernels(setup.stage);
+    check_room(program, setup, places, workspace_of(program, kernels));
     const auto make = [&](DeviceId device, Doorbell& bell, std::stop_token stop) {
       return std::make_unique<cuda::Backend>(cuda::BackendSetup{.partition = places[index(device)],
                                                                 .kernels = kernels,
@@ -101,6 +141,10 @@ class CudaTrainer : public Trainer {
                                              bell, std::move(stop));
     };
     return TrainingRun<cuda::Backend>(program, setup, make).run();
+  }
+  Table<DeviceId, Bytes> planned_workspace(const Program& program,
+                                           const StageSetup& stage) const override {
+    return workspace_of(program, stream_kernels(stage));
   }
 };
 

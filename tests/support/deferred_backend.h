@@ -148,6 +148,7 @@ class DeferredBackend {
         cpu::Buffer<T>(static_cast<std::int64_t>(arena_.size() / static_cast<Bytes>(sizeof(T))));
     arena_.put_at(std::as_writable_bytes(memory_.elements()).data());
   }
+  static constexpr Bytes workspace_bytes() { return 0; }
   template <class U>
   std::shared_ptr<U[]> results(std::size_t count) {
     return std::make_shared<U[]>(count);
@@ -171,7 +172,7 @@ class DeferredBackend {
     return *copy;
   }
 
-  Stream& add_stream() {
+  Stream& add_stream(StreamUse /*use*/) {
     Stream& stream = streams_.emplace_back();
     stream.number = world_.order.add_stream();
     return stream;

@@ -27,10 +27,16 @@ bool is_portable(const KernelSettings& settings) {
 
 void KernelContext::Free::operator()(std::byte* memory) const { cudaFree(memory); }
 
+Bytes KernelContext::bytes_of(const KernelSettings& settings) {
+  return settings.workspace + (is_portable(settings) ? 0 : kProductWorkspace);
+}
+
 KernelContext::Memory KernelContext::allocate(const KernelSettings& settings) {
-  const Bytes size = settings.workspace + (is_portable(settings) ? 0 : kProductWorkspace);
+  const Bytes size = bytes_of(settings);
+  if (size == 0) return {};
   void* first = nullptr;
-  check(cudaMalloc(&first, static_cast<std::size_t>(size)), "cudaMalloc of a workspace");
+  const std::string call = "cudaMalloc of a workspace of " + print_bytes(size);
+  check(cudaMalloc(&first, static_cast<std::size_t>(size)), call.c_str());
   return {std::unique_ptr<std::byte, Free>(static_cast<std::byte*>(first)), size};
 }
 

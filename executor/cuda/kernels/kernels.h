@@ -32,8 +32,9 @@ class KernelContext : public GpuGrid {
   /// Throws UsageError for an unknown engine, AbsentError without cublasLt, DeviceError.
   explicit KernelContext(cudaStream_t stream, const KernelSettings& settings = {});
 
-  /// Memory of the device that it holds.
+  /// Memory of the device that it holds, and that one of these settings would.
   Bytes bytes() const { return memory_.size; }
+  static Bytes bytes_of(const KernelSettings& settings);
 
   /// Queues a product.
   void multiply(const ProductSpans<float, float>& product);

@@ -14,6 +14,12 @@
 
 namespace tandem::cuda {
 
+/// What sums of squares need: those of the largest parameter tensor of a model.
+inline Bytes sums_workspace_needed(const ModelSpec& model) {
+  const std::int64_t d = model.width, rows = std::max(model.vocabulary, model.sequence);
+  return sum_workspace(std::max(rows, 4 * d) * d) * static_cast<Bytes>(sizeof(double));
+}
+
 /// What kernels of any stage of a model need at most.
 inline Bytes workspace_needed(const ModelSpec& model, std::int32_t microbatch_size,
                               bool rounds_factors) {
@@ -28,9 +34,7 @@ inline Bytes workspace_needed(const ModelSpec& model, std::int32_t microbatch_si
                                                                      .heads = model.heads,
                                                                      .width = d})));
   most = std::max(most, bytes_of(0.0, rows));  // losses
-  const std::int64_t largest_tensor =
-      std::max({std::max(vocabulary, std::int64_t{model.sequence}) * d, 4 * d * d, rows * d});
-  most = std::max(most, bytes_of(0.0, sum_workspace(largest_tensor)));
+  most = std::max({most, sums_workspace_needed(model), bytes_of(0.0, sum_workspace(rows * d))});
   if (rounds_factors) {
     for (const std::int64_t columns : {4 * d, vocabulary}) {
       most = std::max(most, bytes_of(Bf16{}, rounded_factors_workspace(

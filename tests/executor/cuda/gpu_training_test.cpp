@@ -1,7 +1,9 @@
 // Training on a GPU: the same programs, against the CPU. What is rounded otherwise drifts, so it is
 // a few updates, and a tolerance.
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/cuda/memory_plan.h"
+#include "executor/cuda/raii.h"
 #include "executor/train.h"
 #include "tests/support/training.h"
 
@@ -55,6 +59,67 @@ TEST(GpuTraining, IsTheCpusButForRounding) {
       ASSERT_EQ(gpu.timelines.size(), width);
       for (const Span& span : gpu.timelines[0].spans) EXPECT_LE(span.start, span.end);
     }
+  }
+}
+
+/// Large enough for what is allocated to be seen in what is free.
+TrainingCase large_case(std::uint16_t devices) {
+  TrainingCase test = TrainingCase::on("1f1b", devices);
+  test.model = {.name = "large",
+                .blocks = 4,
+                .width = 768,
+                .heads = 8,
+                .sequence = 128,
+                .vocabulary = 8192,
+                .tied = false};
+  test.guard = {.clip = ClipScope::global, .most_norm = 0.5};
+  test.microbatch_size = 4;
+  test.batches = 2;
+  return test;
+}
+
+Bytes free_of_all_gpus() {
+  int gpus = 0;
+  cuda::check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
+  Bytes free = 0;
+  for (int gpu = 0; gpu < gpus; ++gpu) free += cuda::free_memory(gpu);
+  return free;
+}
+
+TEST(GpuTraining, TakesTheMemoryThatIsPlanned) {
+  if (const std::string why = why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
+  for (const std::uint16_t devices : {std::uint16_t{1}, std::uint16_t{2}}) {
+    SCOPED_TRACE(devices);
+    const TrainingCase test = large_case(devices);
+    const Program program = lower(test.make());
+    const Data data = testing::data_of(test);
+    TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
+    const Bytes before = free_of_all_gpus();
+    Bytes least = before;
+    setup.on_step = [&least](const StepReport&) { least = std::min(least, free_of_all_gpus()); };
+    const std::unique_ptr<Trainer> trainer = make_trainer("cuda");
+    const TrainingReport<float> report = trainer->train(program, setup);
+    EXPECT_EQ(report.high_water, testing::planned_memory(test, program, setup.slots));
+    EXPECT_EQ(report.workspace, trainer->planned_workspace(program, setup.stage));
+    Bytes planned = 0;
+    for (const DeviceId device : ids(report.high_water))
+      planned += report.high_water[device].total() + report.workspace[device];
+    EXPECT_GE(before - least, planned);
+    EXPECT_LE(before - least, planned + devices * cuda::kBesidePlan);
+  }
+}
+
+TEST(GpuTraining, RefusesWhatDoesNotFitBeforeItAllocates) {
+  if (const std::string why = why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
+  TrainingCase test = large_case(2);
+  test.model.width = 1 << 15;
+  test.model.blocks = 256;
+  const Program program = lower(test.make());
+  try {
+    train_on("cuda", test, program);
+    ADD_FAILURE() << "12 TiB";
+  } catch (const InfeasibleError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("workspace"));
   }
 }
 
