@@ -151,7 +151,9 @@ class DeferredBackend {
   static constexpr Bytes workspace_bytes() { return 0; }
   template <class U>
   std::shared_ptr<U[]> results(std::size_t count) {
-    return std::make_shared<U[]>(count);
+    auto memory = std::make_shared<U[]>(count);
+    kept_.push_back(memory);  // or another device is given it anew, behind no event
+    return memory;
   }
   template <class Fill>
   void write(std::span<T> memory, const Fill& fill) {
@@ -291,7 +293,7 @@ class DeferredBackend {
   cpu::Buffer<T> memory_;
   std::deque<Stream> streams_;
   std::deque<std::pair<std::shared_ptr<bool>, std::function<void()>>> calls_;
-  std::deque<std::shared_ptr<const void>> kept_;  // what kernels read of the host's memory
+  std::deque<std::shared_ptr<const void>> kept_;  // memory of the host that kernels touch
   std::size_t queued_ = 0;
   const cpu::Kernels<T> kernels_{};
 };
