@@ -1,6 +1,7 @@
 // In place of executor/cuda/, where the build found no CUDA.
 
 #include "core/error.h"
+#include "executor/profile.h"
 #include "executor/train.h"
 
 namespace tandem {
@@ -8,6 +9,10 @@ namespace tandem {
 std::string why_no_cuda() { return "this build has no code for it (CUDA, below, says why)"; }
 
 std::unique_ptr<Trainer> make_cuda_trainer() {
+  throw AbsentError("backend cuda: this build has no code for it; use --backend cpu");
+}
+
+Profile measure_cuda_profile(ProfileRequest) {
   throw AbsentError("backend cuda: this build has no code for it; use --backend cpu");
 }
 

@@ -16,6 +16,7 @@
 #include "executor/gradient_guard.h"
 #include "executor/norm_meeting.h"
 #include "executor/optimizer.h"
+#include "executor/readable_sample.h"
 #include "executor/slot_ring.h"
 #include "executor/stage.h"
 
@@ -104,14 +105,7 @@ class StageState {
   SampleSpans<T> sample(std::int64_t k, B& backend, typename B::Stream& stream) {
     if (!stage.is_first() && !stage.is_last()) return {};
     data->fill(k, sample_);
-    const auto ids = [&](const std::vector<std::int32_t>& values) {
-      return backend.readable(stream, std::span<const std::int32_t>(values));
-    };
-    const auto numbers = [&](const std::vector<T>& values) {
-      return backend.readable(stream, std::span<const T>(values));
-    };
-    return {ids(sample_.tokens), ids(sample_.targets), numbers(sample_.inputs),
-            numbers(sample_.expected)};
+    return readable_sample(backend, stream, sample_);
   }
 
   /// Neighbours along the model for a microbatch; null at the model's ends.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/io/read.h"
+#include "executor/train.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
 #include "tools/json_output.h"
@@ -43,13 +44,13 @@ std::vector<std::int32_t> parse_sizes(const std::string& text) {
   return sizes;
 }
 
-/// Each device holds the whole model, with two microbatches of the largest size. Beyond int64,
-/// 2^62.
+/// Of each device: the whole model, with two microbatches of the largest size. At most 2^52, so
+/// that it can be multiplied.
 Bytes bytes_to_profile(const ProfileRequest& request) {
   const ModelSpec& model = request.model;
   const std::int32_t largest =
       *std::max_element(request.microbatch_sizes.begin(), request.microbatch_sizes.end());
-  constexpr double kMost = 0x1p62, kBytesPerChannel = 64.0;
+  constexpr double kMost = 0x1p52, kBytesPerChannel = 64.0;
   const double tokens = 1.0 * largest * model.sequence;
   const double held = tokens * (kBytesPerChannel * model.width * model.blocks + model.vocabulary);
   // With fewer, the exact count below stays within int64.
@@ -64,7 +65,7 @@ Bytes bytes_to_profile(const ProfileRequest& request) {
       2.0 * real(bytes[SlotKind::weights]) + real(bytes[SlotKind::gradients]) +
       real(bytes.optimizer) + real(workspace) +
       2.0 * (real(bytes[SlotKind::stash]) + real(bytes[SlotKind::kept_gradients]));
-  return static_cast<Bytes>(std::min(request.busy_devices * needed, kMost));
+  return static_cast<Bytes>(std::min(needed, kMost));
 }
 
 void print_table(const Profile& profile) {
@@ -87,6 +88,14 @@ void print_table(const Profile& profile) {
   fmt::print("the executor's own time: {} an op\n", print_duration(profile.instruction_overhead));
 }
 
+void show_progress(ProfileRequest& request) {
+  if (!progress_is_shown()) return;
+  request.on_progress = [](std::int32_t done, std::int32_t all) {
+    fmt::print(stderr, "\rprofiling: pass {} of {}{}", done, all, done == all ? "\r\033[K" : "");
+    std::fflush(stderr);
+  };
+}
+
 }  // namespace
 
 int run_profile(const Arguments& arguments) {
@@ -96,7 +105,8 @@ int run_profile(const Arguments& arguments) {
   options.value("model", "FILE", "the model (JSON)")
       .value("microbatch-size", "B,…",
              "samples of a microbatch; several, separated by commas (default 1)")
-      .value("devices", "N", "devices that compute at the same time (default: all cores)")
+      .value("devices", "N",
+             "devices that compute at the same time (default: all cores, or all GPUs)")
       .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
       .value("repetitions", "N", "timed passes over the model (default 30)")
       .value("backend", "NAME", "cpu|cuda (default cpu)")
@@ -105,38 +115,38 @@ int run_profile(const Arguments& arguments) {
   options.parse(arguments);
   if (!options.has("model") || !options.has("output"))
     throw UsageError("tandem profile: --model and --output are needed");
-  if (options.choice("backend", {"cpu", "cuda"}) == "cuda")
-    throw AbsentError("backend cuda is not in this version");
+  const bool on_gpus = options.choice("backend", {"cpu", "cuda"}) == "cuda";
+  if (const std::string reason = on_gpus ? why_no_cuda() : ""; !reason.empty())
+    throw AbsentError(fmt::format("backend cuda: {}; use --backend cpu", reason));
   ProfileRequest request;
   request.model = read_model(options.text("model"));
   check_trainable(request.model);
   request.microbatch_sizes = parse_sizes(options.text("microbatch-size", "1"));
   request.repetitions = static_cast<std::int32_t>(options.integer("repetitions", 1, 100'000, 30));
-  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  request.busy_devices = static_cast<std::int32_t>(options.integer("devices", 1, 1024, cores));
+  // None: as many as there are GPUs.
+  const std::int64_t usual = on_gpus ? 0 : std::max(1u, std::thread::hardware_concurrency());
+  request.busy_devices = static_cast<std::int32_t>(options.integer("devices", 1, 1024, usual));
   request.optimizer = optimizer_kind(options);
-  check_fits_memory(bytes_to_profile(request), "profiling this model");
+  request.device_bytes = bytes_to_profile(request);
+  if (!on_gpus)
+    check_fits_memory(request.busy_devices * request.device_bytes, "profiling this model");
   check_can_write(options.text("output"));
-  if (progress_is_shown()) {
-    request.on_progress = [](std::int32_t done, std::int32_t all) {
-      fmt::print(stderr, "\rprofiling: pass {} of {}{}", done, all, done == all ? "\r\033[K" : "");
-      std::fflush(stderr);
-    };
-  }
+  show_progress(request);
   choose_kernels(options);
   const InterruptGuard interrupt;
   request.stop = interrupt.token();
   ProcessorWatch watch;
   std::int64_t visits = 0, disturbed = 0;
   request.disturbed = [&] {
+    if (on_gpus) return false;  // what others take of the processors hardly slows them
     const ProcessorUse use = watch.since_last();
     const bool too_much = use.foreign + use.stolen > kMostForeign;
     ++visits;
     disturbed += too_much;
     return too_much;
   };
-  Profile profile = measure_profile(request);
-  profile.machine = machine_name();
+  Profile profile = on_gpus ? measure_cuda_profile(request) : measure_profile(request);
+  profile.machine += (on_gpus ? "; " : "") + machine_name();
   profile.date = utc_now();
   profile.command = "tandem profile";
   for (const std::string& argument : arguments) profile.command += " " + argument;

@@ -15,6 +15,7 @@
 #include "core/model.h"
 #include "executor/cpu/products.h"
 #include "executor/cuda/backend.h"
+#include "executor/cuda/gpus.h"
 #include "executor/cuda/kernels/workspace.h"
 #include "executor/cuda/memory_plan.h"
 #include "executor/stage_functions.h"
@@ -28,48 +29,6 @@ namespace {
 
 using cuda::check;
 using Places = std::vector<std::shared_ptr<cuda::Partition>>;
-
-int count_gpus() {
-  int count = 0;
-  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-  return count;
-}
-
-/// Devices of the run are spread over the GPUs in order; those of one GPU get a part of it each.
-Places place(std::size_t devices, std::size_t gpus) {
-  Places places;
-  const std::size_t used = std::min(devices, gpus);
-  for (std::size_t gpu = 0; gpu < used; ++gpu) {
-    const std::size_t parts = devices * (gpu + 1) / used - devices * gpu / used;
-    cuda::Partitions divided = cuda::divide(static_cast<int>(gpu), parts);
-    if (!divided.why_shared.empty()) {
-      fmt::print(stderr, "note: {} devices share GPU {} whole: {}\n", parts, gpu,
-                 divided.why_shared);
-    }
-    std::ranges::move(divided.parts, std::back_inserter(places));
-  }
-  return places;
-}
-
-/// Transfers and sums reach the memory of other GPUs. Throws AbsentError where they can't.
-void connect(int gpus) {
-  for (int here = 0; here < gpus; ++here) {
-    check(cudaSetDevice(here), "cudaSetDevice");
-    for (int there = 0; there < gpus; ++there) {
-      if (here == there) continue;
-      int reaches = 0;
-      check(cudaDeviceCanAccessPeer(&reaches, here, there), "cudaDeviceCanAccessPeer");
-      if (reaches == 0)
-        throw AbsentError(fmt::format("GPU {} cannot reach the memory of GPU {}", here, there));
-      const cudaError_t status = cudaDeviceEnablePeerAccess(there, 0);
-      if (status == cudaErrorPeerAccessAlreadyEnabled) {
-        cudaGetLastError();  // or the next kernel would be blamed
-      } else {
-        check(status, "cudaDeviceEnablePeerAccess");
-      }
-    }
-  }
-}
 
 void check_supported(const Program& program, const TrainingSetup<float>& setup) {
   if (setup.link_rate) {
@@ -129,9 +88,9 @@ class CudaTrainer : public Trainer {
     check_trainable(setup.stage.model);
     check_supported(program, setup);
     const std::size_t devices = std::size_t{program.placement().devices} * width_of(program);
-    const auto gpus = static_cast<std::size_t>(count_gpus());
-    const Places places = place(devices, gpus);
-    connect(static_cast<int>(std::min(devices, gpus)));
+    const auto gpus = static_cast<std::size_t>(cuda::count_gpus());
+    const Places places = cuda::place(devices, gpus);
+    cuda::connect(static_cast<int>(std::min(devices, gpus)));
     const cuda::StreamKernels kernels = stream_kernels(setup.stage);
     check_room(program, setup, places, workspace_of(program, kernels));
     const auto make = [&](DeviceId device, Doorbell& bell, std::stop_token stop) {

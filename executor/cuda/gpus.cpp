@@ -1,0 +1,70 @@
+#include "executor/cuda/gpus.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+
+namespace tandem::cuda {
+
+int count_gpus() {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  return count;
+}
+
+std::vector<std::shared_ptr<Partition>> place(std::size_t devices, std::size_t gpus) {
+  std::vector<std::shared_ptr<Partition>> places;
+  const std::size_t used = std::min(devices, gpus);
+  for (std::size_t gpu = 0; gpu < used; ++gpu) {
+    const std::size_t parts = devices * (gpu + 1) / used - devices * gpu / used;
+    Partitions divided = divide(static_cast<int>(gpu), parts);
+    if (!divided.why_shared.empty()) {
+      fmt::print(stderr, "note: {} devices share GPU {} whole: {}\n", parts, gpu,
+                 divided.why_shared);
+    }
+    std::ranges::move(divided.parts, std::back_inserter(places));
+  }
+  return places;
+}
+
+void connect(int gpus) {
+  for (int here = 0; here < gpus; ++here) {
+    check(cudaSetDevice(here), "cudaSetDevice");
+    for (int there = 0; there < gpus; ++there) {
+      if (here == there) continue;
+      int reaches = 0;
+      check(cudaDeviceCanAccessPeer(&reaches, here, there), "cudaDeviceCanAccessPeer");
+      if (reaches == 0)
+        throw AbsentError(fmt::format("GPU {} cannot reach the memory of GPU {}", here, there));
+      const cudaError_t status = cudaDeviceEnablePeerAccess(there, 0);
+      if (status == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();  // or the next kernel would be blamed
+      } else {
+        check(status, "cudaDeviceEnablePeerAccess");
+      }
+    }
+  }
+}
+
+std::string describe_gpus(int gpus) {
+  std::map<std::string, int> counts;
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");
+    ++counts[properties.name];
+  }
+  std::vector<std::string> parts;
+  for (const auto& [name, count] : counts) parts.push_back(fmt::format("{} x {}", count, name));
+  int driver = 0;
+  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  return fmt::format("{}, driver of CUDA {}.{}", fmt::join(parts, ", "), driver / 1000,
+                     driver % 1000 / 10);
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,23 @@
+#pragma once
+// The GPUs that a run is spread over.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/cuda/partition.h"
+
+namespace tandem::cuda {
+
+int count_gpus();
+
+/// Devices of the run are spread over the GPUs in order; those of one GPU get a part of it each.
+std::vector<std::shared_ptr<Partition>> place(std::size_t devices, std::size_t gpus);
+
+/// Transfers and sums reach the memory of other GPUs. Throws AbsentError where they can't.
+void connect(int gpus);
+
+/// Such as "2 x NVIDIA H200, driver of CUDA 13.0".
+std::string describe_gpus(int gpus);
+
+}  // namespace tandem::cuda
