@@ -12,7 +12,7 @@ std::unique_ptr<Trainer> make_cuda_trainer() {
   throw AbsentError("backend cuda: this build has no code for it; use --backend cpu");
 }
 
-Profile measure_cuda_profile(ProfileRequest) {
+CudaProfile measure_cuda_profile(ProfileRequest) {
   throw AbsentError("backend cuda: this build has no code for it; use --backend cpu");
 }
 

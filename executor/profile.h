@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "core/io/product_algorithms.h"
 #include "core/model.h"
 
 namespace tandem {
@@ -36,8 +37,13 @@ Profile measure_profile(const ProfileRequest& request);
 
 // In executor/cuda/, or in cuda_absent.cpp where the build found no CUDA.
 /// The same on GPUs, timed by their events; `machine` names them. Zero busy devices: one a GPU;
-/// more than there are get a part of one each. Throws AbsentError where there is none.
-Profile measure_cuda_profile(ProfileRequest request);
+/// more than there are get a part of one each. Algorithms of products are chosen by timing first.
+/// Throws AbsentError where there is none.
+struct CudaProfile {
+  Profile profile;
+  std::vector<ProductAlgorithm> algorithms;
+};
+CudaProfile measure_cuda_profile(ProfileRequest request);
 
 /// What the executor adds to each op: a run of a model that computes next to nothing.
 Duration measure_overhead(Trainer& trainer);

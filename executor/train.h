@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/io/product_algorithms.h"
 #include "core/memory.h"
 #include "core/timeline.h"
 #include "executor/step_log.h"
@@ -43,6 +44,8 @@ struct TrainingSetup {
   /// never.
   std::int64_t pause_every = 0;
   std::function<void(std::int64_t batches, std::span<const PartWeights<T>>)> on_pause;
+  /// On GPUs: algorithms of products, as a profile keeps them.
+  std::vector<ProductAlgorithm> product_algorithms;
   /// One-way rate of every link between two devices, bytes/s. Empty: as fast as memory.
   std::optional<double> link_rate;
   std::stop_token stop;  // of the user

@@ -133,6 +133,14 @@ Profile profile_of(const std::string& plan_path, const Plan& plan,
   return read_once<read_profile>(beside(plan_path, plan.profile));
 }
 
+std::vector<ProductAlgorithm> product_algorithms_of(const Options& options, const Plan& plan) {
+  if (options.text("backend", "cpu") != "cuda" || plan.profile.empty()) return {};
+  const std::string path = beside(options.words()[0], plan.profile);
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {};
+  return read_product_algorithms(path);
+}
+
 StageCosts costs_of(const Plan& plan, const Profile& profile, std::optional<double> link_rate) {
   StageCosts costs = costs_from_profile(profile, plan);
   if (!link_rate) return costs;

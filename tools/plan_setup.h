@@ -4,11 +4,14 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "core/io/product_algorithms.h"
 #include "core/memory.h"
 #include "core/plan.h"
 #include "core/program.h"
 #include "simulator/cost/stage_costs.h"
+#include "tools/options.h"
 
 namespace tandem::tools {
 
@@ -30,6 +33,10 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
 /// The plan's own profile, or the one at `profile_path` when that is not empty. Throws InputError
 /// when there is none.
 Profile profile_of(const std::string& plan_path, const Plan& plan, const std::string& profile_path);
+
+/// With --backend cuda: the algorithms of products that the plan's own profile has; none where it
+/// names none, or is not there any more.
+std::vector<ProductAlgorithm> product_algorithms_of(const Options& options, const Plan& plan);
 
 /// Prices of the plan's ops. With a `link_rate` (bytes/s) a transfer takes, beside its measured
 /// hand-over, the time that its bytes need on such a link.

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/io/files.h"
 #include "core/io/read.h"
 #include "executor/train.h"
 #include "tools/command.h"
@@ -145,15 +146,16 @@ int run_profile(const Arguments& arguments) {
     disturbed += too_much;
     return too_much;
   };
-  Profile profile = on_gpus ? measure_cuda_profile(request) : measure_profile(request);
+  auto [profile, algorithms] =
+      on_gpus ? measure_cuda_profile(request) : CudaProfile{measure_profile(request), {}};
   profile.machine += (on_gpus ? "; " : "") + machine_name();
   profile.date = utc_now();
   profile.command = "tandem profile";
   for (const std::string& argument : arguments) profile.command += " " + argument;
-  write_profile(options.text("output"), profile);
+  write_file(options.text("output"), profile_text(profile, algorithms));
   if (options.has("json")) {
     print_result("profile", {{"model", profile.model.name}, {"output", options.text("output")}},
-                 Json::object(), Json::parse(profile_text(profile)));
+                 Json::object(), Json::parse(profile_text(profile, algorithms)));
   } else {
     print_table(profile);
     if (disturbed > 0) {

@@ -36,7 +36,6 @@
 #include "traces/chrome_trace.h"
 
 namespace tandem::tools {
-
 namespace {
 
 constexpr double kMostRecordedOps = 20e6;
@@ -177,6 +176,7 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
       }
     };
   }
+  setup.product_algorithms = product_algorithms_of(options, plan);
   setup.link_rate = training.link_rate;
   setup.watchdog = training.watchdog;
   setup.stop = stop;

@@ -15,6 +15,7 @@
 #include "core/io/json_reader.h"
 #include "core/io/json_text.h"
 #include "core/io/model_file.h"
+#include "core/io/product_algorithms.h"
 #include "core/io/read.h"
 #include "core/io/tensor_profiles.h"
 
@@ -139,12 +140,39 @@ void read_transfers(const JsonReader& reader, Profile& profile) {
       rows, profile.transfers, [](const TransferCost& cost) { return cost.bytes; }, "size");
 }
 
+ProductAlgorithm read_algorithm(const JsonReader& reader) {
+  ProductAlgorithm algorithm;
+  if (!reader.object({"product", "library", "algorithm", "time_ns", "first_time_ns", "measured"}))
+    return algorithm;
+  algorithm.product = reader["product"].string();
+  algorithm.library = reader["library"].string();
+  algorithm.algorithm = reader["algorithm"].string();
+  algorithm.time = reader["time_ns"].duration();
+  algorithm.first_time = reader["first_time_ns"].duration();
+  algorithm.measured = reader["measured"].integer<std::int32_t>(1, kMostDevices);
+  return algorithm;
+}
+
+/// None where the profile has none.
+std::vector<ProductAlgorithm> read_algorithms(const JsonReader& reader) {
+  std::vector<ProductAlgorithm> algorithms;
+  if (reader.absent()) return algorithms;
+  const std::size_t before = reader.complaints();
+  const std::vector<JsonReader> rows = reader.array();
+  for (const JsonReader& row : rows) algorithms.push_back(read_algorithm(row));
+  if (reader.complaints() == before) {
+    check_distinct(
+        rows, algorithms, [](const ProductAlgorithm& each) { return each.product; }, "product");
+  }
+  return algorithms;
+}
+
 /// `trained`: of a model that can be, whose layers one device computes alone.
 TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
   Profile profile;
   if (!root.object({"version", "machine", "date", "command", "backend", "kernels", "model",
-                    "optimizer", "busy_devices", "instruction_overhead_ns", "layers",
-                    "transfers"})) {
+                    "optimizer", "busy_devices", "instruction_overhead_ns", "layers", "transfers",
+                    "products"})) {
     return {{1, profile}};
   }
   read_version(root, kVersion);
@@ -160,6 +188,7 @@ TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
   profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostDevices);
   profile.instruction_overhead = root["instruction_overhead_ns"].duration();
   read_transfers(root["transfers"], profile);
+  read_algorithms(root.optional("products"));
   return read_layers(root["layers"], model_sound, profile, trained);
 }
 
@@ -187,7 +216,21 @@ Profile read_profile(const std::string& path) {
   return parse_profile(path, read_file(path, kLargestJson));
 }
 
-std::string profile_text(const Profile& profile) {
+std::vector<ProductAlgorithm> parse_product_algorithms(const std::string& file, std::string text) {
+  JsonFile json(file, std::move(text));
+  read_profile_object(json.root(), true);
+  std::vector<ProductAlgorithm> algorithms = read_algorithms(json.root().optional("products"));
+  json.finish();
+  return algorithms;
+}
+
+std::vector<ProductAlgorithm> read_product_algorithms(const std::string& path) {
+  return parse_product_algorithms(path, read_file(path, kLargestJson));
+}
+
+std::string profile_text(const Profile& profile) { return profile_text(profile, {}); }
+
+std::string profile_text(const Profile& profile, const std::vector<ProductAlgorithm>& algorithms) {
   Json layers = Json::array();
   for (const LayerCost& cost : profile.layers) {
     layers.push_back({{"kind", name(cost.kind)},
@@ -203,18 +246,26 @@ std::string profile_text(const Profile& profile) {
   for (const TransferCost& cost : profile.transfers) {
     transfers.push_back({{"bytes", cost.bytes}, {"time_ns", cost.time.count()}});
   }
-  const Json json = {{"version", kVersion},
-                     {"machine", profile.machine},
-                     {"date", profile.date},
-                     {"command", profile.command},
-                     {"backend", profile.backend},
-                     {"kernels", profile.kernels},
-                     {"model", model_json(profile.model)},
-                     {"optimizer", name(profile.optimizer)},
-                     {"busy_devices", profile.busy_devices},
-                     {"instruction_overhead_ns", profile.instruction_overhead.count()},
-                     {"layers", layers},
-                     {"transfers", transfers}};
+  Json json = {{"version", kVersion},
+               {"machine", profile.machine},
+               {"date", profile.date},
+               {"command", profile.command},
+               {"backend", profile.backend},
+               {"kernels", profile.kernels},
+               {"model", model_json(profile.model)},
+               {"optimizer", name(profile.optimizer)},
+               {"busy_devices", profile.busy_devices},
+               {"instruction_overhead_ns", profile.instruction_overhead.count()},
+               {"layers", layers},
+               {"transfers", transfers}};
+  for (const ProductAlgorithm& each : algorithms) {
+    json["products"].push_back({{"product", each.product},
+                                {"library", each.library},
+                                {"algorithm", each.algorithm},
+                                {"time_ns", each.time.count()},
+                                {"first_time_ns", each.first_time.count()},
+                                {"measured", each.measured}});
+  }
   return json_text(json);
 }
 

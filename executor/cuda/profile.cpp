@@ -36,7 +36,7 @@ void check_free(const std::vector<std::shared_ptr<cuda::Partition>>& places, Byt
 
 }  // namespace
 
-Profile measure_cuda_profile(ProfileRequest request) {
+CudaProfile measure_cuda_profile(ProfileRequest request) {
   if (const std::string reason = why_no_cuda(); !reason.empty())
     throw AbsentError(fmt::format("backend cuda: {}; use --backend cpu", reason));
   check_trainable(request.model);
@@ -46,11 +46,13 @@ Profile measure_cuda_profile(ProfileRequest request) {
   const auto used = static_cast<int>(std::min(devices, static_cast<std::size_t>(gpus)));
   const auto places = cuda::place(devices, static_cast<std::size_t>(gpus));
   cuda::connect(used);
+  const auto book = std::make_shared<cuda::AlgorithmBook>(std::vector<ProductAlgorithm>(), true);
   const cpu::Precision precision = cpu::products().engine.precision;
   const cuda::KernelSettings kernels{
       .products = {.precision = precision},
       .workspace = cuda::workspace_needed(request.model, std::ranges::max(request.microbatch_sizes),
-                                          precision == cpu::Precision::bf16)};
+                                          precision == cpu::Precision::bf16),
+      .algorithms = book};
   check_free(places, request.device_bytes + cuda::KernelContext::bytes_of(kernels));
   const auto make = [&](DeviceId device, Doorbell& bell, std::stop_token stop) {
     return std::make_unique<cuda::Backend>(
@@ -71,7 +73,7 @@ Profile measure_cuda_profile(ProfileRequest request) {
         {bytes, cuda::measure_hand_over(places.front(), places[devices > 1 ? 1 : 0], bytes)});
   }
   profile.instruction_overhead = measure_overhead(*make_cuda_trainer());
-  return profile;
+  return {std::move(profile), book->all()};
 }
 
 }  // namespace tandem

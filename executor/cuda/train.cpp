@@ -91,7 +91,9 @@ class CudaTrainer : public Trainer {
     const auto gpus = static_cast<std::size_t>(cuda::count_gpus());
     const Places places = cuda::place(devices, gpus);
     cuda::connect(static_cast<int>(std::min(devices, gpus)));
-    const cuda::StreamKernels kernels = stream_kernels(setup.stage);
+    cuda::StreamKernels kernels = stream_kernels(setup.stage);
+    kernels.computation.algorithms =
+        std::make_shared<cuda::AlgorithmBook>(setup.product_algorithms);
     check_room(program, setup, places, workspace_of(program, kernels));
     const auto make = [&](DeviceId device, Doorbell& bell, std::stop_token stop) {
       return std::make_unique<cuda::Backend>(cuda::BackendSetup{.partition = places[index(device)],

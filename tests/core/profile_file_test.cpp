@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/io/product_algorithms.h"
 #include "core/io/read.h"
 #include "core/io/tensor_profiles.h"
 #include "tests/core/error_of.h"
@@ -190,6 +191,32 @@ TEST(ProfileFile, ReportsEveryMistake) {
       "  \"transfers\": [{\"bytes\": 0, \"time_ns\": 100}, {\"bytes\": 4096, \"time_us\": "
       "0.9}]\n"
       "                                                              ^~~~~~~~~");
+}
+
+TEST(ProfileFile, KeepsTheAlgorithmsOfProducts) {
+  const std::vector<ProductAlgorithm> algorithms{{.product = "8 x 4 x 2, bf16",
+                                                  .library = "cublasLt 130002",
+                                                  .algorithm = "0042ff",
+                                                  .time = Duration(900),
+                                                  .first_time = Duration(1000),
+                                                  .measured = 8},
+                                                 {.product = "8 x 4 x 3, bf16"}};
+  const Profile profile = parse_profile("profile.json", kProfile);
+  const std::string text = profile_text(profile, algorithms);
+  EXPECT_EQ(parse_product_algorithms("profile.json", text), algorithms);
+  EXPECT_EQ(profile_text(parse_profile("profile.json", text)), profile_text(profile));
+  EXPECT_EQ(parse_product_algorithms("profile.json", kProfile), std::vector<ProductAlgorithm>());
+}
+
+TEST(ProfileFile, HasOneAlgorithmForEachProduct) {
+  const Profile profile = parse_profile("profile.json", kProfile);
+  const std::string twice = profile_text(profile, {{.product = "x"}, {.product = "x"}});
+  EXPECT_THAT(error_of([&] { parse_profile("profile.json", twice); }),
+              HasSubstr("expected one entry for each product, found a second one"));
+  std::string none = profile_text(profile, {{.product = "x"}});
+  none.replace(none.find("\"measured\": 1"), 13, "\"measured\": 0");
+  EXPECT_THAT(error_of([&] { parse_product_algorithms("profile.json", none); }),
+              HasSubstr("/products/0/measured"));
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
 #include "executor/cuda/kernels/cublaslt.h"
 
-#include <cstdlib>
-
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "executor/cuda/library_places.h"
 
 namespace tandem::cuda {
 namespace {
@@ -37,21 +36,16 @@ CublasLt load_cublaslt(std::span<const std::string> libraries) {
     find(library, path, "cublasLtMatmulPreferenceDestroy", found.destroy_preference);
     find(library, path, "cublasLtMatmulPreferenceSetAttribute", found.set_of_preference);
     find(library, path, "cublasLtMatmulAlgoGetHeuristic", found.find_algorithms);
+    find(library, path, "cublasLtMatmulAlgoCheck", found.check_algorithm);
     find(library, path, "cublasLtMatmul", found.multiply);
+    find(library, path, "cublasLtGetVersion", found.version);
     return found;
   }
   throw AbsentError(fmt::format("cublasLt can't be loaded: no {}", fmt::join(libraries, ", no ")));
 }
 
 std::vector<std::string> cublaslt_libraries() {
-  const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
-  std::vector<std::string> libraries{name};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    const char* const root = std::getenv(variable);
-    if (root != nullptr) libraries.push_back(fmt::format("{}/lib64/{}", root, name));
-  }
-  libraries.push_back("/usr/local/cuda/lib64/" + name);
-  return libraries;
+  return library_places(fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR));
 }
 
 const CublasLt& cublaslt() {

@@ -24,15 +24,16 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference = nullptr;
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_of_preference = nullptr;
   decltype(&cublasLtMatmulAlgoGetHeuristic) find_algorithms = nullptr;
+  decltype(&cublasLtMatmulAlgoCheck) check_algorithm = nullptr;
   decltype(&cublasLtMatmul) multiply = nullptr;
+  decltype(&cublasLtGetVersion) version = nullptr;
 };
 
 /// From the first of these libraries that is there; it stays loaded. Throws AbsentError, naming
 /// what was looked for, or the function that the library lacks.
 CublasLt load_cublaslt(std::span<const std::string> libraries);
 
-/// Where the version of the headers may be: where the system finds libraries, then in CUDA_HOME,
-/// CUDA_PATH and the usual place.
+/// Where the version of the headers may be: library_places.h.
 std::vector<std::string> cublaslt_libraries();
 
 /// The process's, loaded at the first call.

@@ -46,7 +46,8 @@ KernelContext::KernelContext(cudaStream_t stream, const KernelSettings& settings
       memory_(std::move(memory)),
       rounds_(settings.products.precision == cpu::Precision::bf16) {
   if (is_portable(settings)) return;
-  products_.emplace(std::span(memory_.first.get(), static_cast<std::size_t>(kProductWorkspace)));
+  products_.emplace(std::span(memory_.first.get(), static_cast<std::size_t>(kProductWorkspace)),
+                    cublaslt(), settings.algorithms);
 }
 
 KernelContext::KernelContext(cudaStream_t stream, const KernelSettings& settings)

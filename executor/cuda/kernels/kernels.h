@@ -23,6 +23,7 @@ struct KernelSettings {
   cpu::ProductRequest products;
   /// Of partial sums, and of rounded factors: workspace_needed() in workspace.h.
   Bytes workspace = Bytes{64} << 20;
+  std::shared_ptr<AlgorithmBook> algorithms = {};  // of the products; may be null
 };
 
 /// One a stream, and used by one thread. Allocates all it ever needs when it is made, on the device

@@ -1,6 +1,7 @@
 #include "executor/cuda/kernels/products.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -59,8 +60,13 @@ void Products::check(cublasStatus_t status, const char* call) const {
   }
 }
 
-Products::Products(std::span<std::byte> workspace, const CublasLt& library)
-    : library_(library), handle_(nullptr, library_.destroy), workspace_(workspace) {
+Products::Products(std::span<std::byte> workspace, const CublasLt& library,
+                   std::shared_ptr<AlgorithmBook> book, ProductTimer timer)
+    : library_(library),
+      handle_(nullptr, library_.destroy),
+      workspace_(workspace),
+      book_(std::move(book)),
+      timer_(timer) {
   cublasLtHandle_t handle = nullptr;
   check(library_.create(&handle), "cublasLtCreate");
   handle_.reset(handle);
@@ -130,15 +136,14 @@ std::optional<Products::Plan> Products::make_plan(const Key& key,
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.layout.result.leading,
         "cublasLtMatmulDescSetAttribute(leading dimension of GELU's input)");
   }
-  const auto algorithm = choose_algorithm(key, plan);
-  if (!algorithm) return std::nullopt;
-  plan.algorithm = *algorithm;
+  const std::vector<Algorithm> algorithms = find_algorithms(key, plan, 1);
+  if (algorithms.empty()) return std::nullopt;
+  plan.algorithm = algorithms.front();
   return plan;
 }
 
-/// The one that the library expects to be the fastest. Who times several asks for as many here.
-std::optional<cublasLtMatmulAlgo_t> Products::choose_algorithm(const Key& key,
-                                                               const Plan& plan) const {
+std::vector<Products::Algorithm> Products::find_algorithms(const Key& key, const Plan& plan,
+                                                           int most) const {
   cublasLtMatmulPreference_t created = nullptr;
   check(library_.create_preference(&created), "cublasLtMatmulPreferenceCreate");
   const Owned<cublasLtMatmulPreferenceOpaque_t> preference(created, library_.destroy_preference);
@@ -155,15 +160,18 @@ std::optional<cublasLtMatmulAlgo_t> Products::choose_algorithm(const Key& key,
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key.right_alignment));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key.result_alignment));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.result_alignment));
-  cublasLtMatmulHeuristicResult_t found = {};
+  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
   int count = 0;
   const cublasStatus_t status = library_.find_algorithms(
       handle_.get(), plan.operation.get(), plan.left.get(), plan.right.get(), plan.result.get(),
-      plan.result.get(), preference.get(), 1, &found, &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return std::nullopt;
+      plan.result.get(), preference.get(), most, found.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   check(status, "cublasLtMatmulAlgoGetHeuristic");
-  if (count == 0) return std::nullopt;
-  return found.algo;
+  std::vector<Algorithm> algorithms;
+  for (const auto& each : std::span(found).first(static_cast<std::size_t>(count))) {
+    if (each.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(each.algo);
+  }
+  return algorithms;
 }
 
 template <class A, class C>
@@ -181,8 +189,20 @@ ProductRest Products::multiply(cudaStream_t stream, const ProductSpans<A, C>& pr
       .bias = sums.empty() ? static_cast<const void*>(product.bias) : sums.data(),
       .gelu_input = product.before_gelu != nullptr ? product.before_gelu : product.gelu_input};
   key.epilogue_alignment = std::min(alignment_of(memory.bias), alignment_of(memory.gelu_input));
+  const float one = 1.0F, before = product.adds ? 1.0F : 0.0F;
+  const std::span<std::byte> workspace = algorithm_workspace(key);
+  const auto run = [&](const Plan& plan, const Algorithm& algorithm) {
+    return library_.multiply(handle_.get(), plan.operation.get(), &one, product.b, plan.left.get(),
+                             product.a, plan.right.get(), &before, product.c, plan.result.get(),
+                             product.c, plan.result.get(), &algorithm, workspace.data(),
+                             workspace.size(), stream);
+  };
   auto place = plans_.find(key);
-  if (place == plans_.end()) place = plans_.emplace(key, make_plan(key, memory)).first;
+  if (place == plans_.end()) {
+    place = plans_.emplace(key, make_plan(key, memory)).first;
+    if (std::optional<Plan>& made = place->second; made && book_)
+      settle(key, *made, [&](const Algorithm& each) { return run(*made, each); }, stream);
+  }
   if (!place->second) {
     if (!can_be_left_out(key.epilogue)) {
       throw DeviceError(fmt::format("cublasLt has no algorithm for a product of {} x {} x {}",
@@ -193,13 +213,7 @@ ProductRest Products::multiply(cudaStream_t stream, const ProductSpans<A, C>& pr
   }
   const Plan& plan = *place->second;
   set_memory(plan, memory);
-  const float one = 1.0F, before = product.adds ? 1.0F : 0.0F;
-  const std::span<std::byte> workspace = algorithm_workspace(key);
-  check(library_.multiply(handle_.get(), plan.operation.get(), &one, product.b, plan.left.get(),
-                          product.a, plan.right.get(), &before, product.c, plan.result.get(),
-                          product.c, plan.result.get(), &plan.algorithm, workspace.data(),
-                          workspace.size(), stream),
-        "cublasLtMatmul");
+  check(run(plan, plan.algorithm), "cublasLtMatmul");
   return {.epilogue = false, .column_sums = sums};
 }
 

@@ -5,18 +5,23 @@
 //
 // How a product is computed is chosen once for its shape, strides, types and alignment, and kept:
 // so equal products give equal bits for the life of the process. Algorithms whose parts of a sum
-// are added as they come are left out.
+// are added as they come are left out. Taken is what a book knows, or times; else what the library
+// names first.
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
+#include "executor/cuda/kernels/algorithm_book.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/cublaslt.h"
 #include "executor/cuda/kernels/product_layout.h"
@@ -29,13 +34,18 @@ struct ProductRest {
   std::span<const float> column_sums;  // to be added to the product's; valid until the next one
 };
 
+/// How long what `run` queues takes on the stream.
+using ProductTimer = Duration (*)(cudaStream_t stream, const std::function<void()>& run);
+Duration time_by_events(cudaStream_t stream, const std::function<void()>& run);
+
 /// Of the device that is current when it is made. Used by one thread, for one stream: products
 /// share the workspace.
 class Products {
  public:
   /// `workspace`: memory of the device, aligned as cudaMalloc() does. Throws AbsentError without
-  /// the library, DeviceError where it fails.
-  explicit Products(std::span<std::byte> workspace, const CublasLt& library = cublaslt());
+  /// the library, DeviceError where it fails. `book` may be null: what the library names first.
+  explicit Products(std::span<std::byte> workspace, const CublasLt& library = cublaslt(),
+                    std::shared_ptr<AlgorithmBook> book = {}, ProductTimer timer = time_by_events);
 
   /// Queues a product of what `A` is, float or Bf16, into what `C` is.
   template <class A, class C>
@@ -46,6 +56,10 @@ class Products {
   using Destroy = cublasStatus_t (*)(Handle*);
   template <class Handle>
   using Owned = std::unique_ptr<Handle, Destroy<Handle>>;
+
+  using Algorithm = cublasLtMatmulAlgo_t;
+  /// Queues the product at hand.
+  using Run = std::function<cublasStatus_t(const Algorithm&)>;
 
   /// All that an algorithm is chosen by.
   struct Key {
@@ -65,7 +79,7 @@ class Products {
   struct Plan {
     Owned<cublasLtMatmulDescOpaque_t> operation;
     Owned<cublasLtMatrixLayoutOpaque_t> left, right, result;
-    cublasLtMatmulAlgo_t algorithm = {};
+    Algorithm algorithm = {};
   };
 
   void check(cublasStatus_t status, const char* call) const;
@@ -73,7 +87,17 @@ class Products {
                                                   cudaDataType_t type) const;
   /// None where the library has no algorithm.
   std::optional<Plan> make_plan(const Key& key, const EpilogueMemory& memory) const;
-  std::optional<cublasLtMatmulAlgo_t> choose_algorithm(const Key& key, const Plan& plan) const;
+  /// As many as asked for, the one expected to be the quickest first.
+  std::vector<Algorithm> find_algorithms(const Key& key, const Plan& plan, int most) const;
+  // In product_choice.cpp:
+  /// Takes the algorithm that the book has for the product.
+  void settle(const Key& key, Plan& plan, const Run& run, cudaStream_t stream) const;
+  std::optional<ProductAlgorithm> measure(const Key& key, const Plan& plan, const Run& run,
+                                          cudaStream_t stream) const;
+  /// None where the library does not take it.
+  std::optional<Algorithm> accept(const Key& key, const Plan& plan,
+                                  const ProductAlgorithm& known) const;
+  std::string library_name() const;
   void set_memory(const Plan& plan, const EpilogueMemory& memory) const;
   /// Of the workspace what algorithms may use, and behind it sums of columns.
   std::span<std::byte> algorithm_workspace(const Key& key) const;
@@ -82,6 +106,8 @@ class Products {
   const CublasLt& library_;
   Owned<cublasLtContext> handle_;
   std::span<std::byte> workspace_;
+  std::shared_ptr<AlgorithmBook> book_;
+  ProductTimer timer_;
   std::map<Key, std::optional<Plan>> plans_;
 };
 

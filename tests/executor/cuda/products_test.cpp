@@ -3,9 +3,12 @@
 
 #include "executor/cuda/kernels/products.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -41,6 +44,9 @@ struct Layout {
 struct FakeState {
   std::set<int> epilogues;  // that there are algorithms for
   int asked = 0, multiplied = 0;
+  std::vector<int> takes{100};  // how long each of its algorithms takes; below 0: it can't run
+  std::uint64_t algorithm = 0;  // of the last product
+  std::size_t version = 130002;
 };
 FakeState fake;
 
@@ -100,8 +106,10 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const 
                         const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                         cublasLtMatrixLayout_t b_layout, const void* beta, const void*,
                         cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t d_layout,
-                        const cublasLtMatmulAlgo_t*, void*, std::size_t, cudaStream_t) {
+                        const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t, cudaStream_t) {
   ++fake.multiplied;
+  fake.algorithm = algorithm->data[0];
+  if (fake.takes.at(fake.algorithm) < 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto& attributes = *reinterpret_cast<const Attributes*>(operation);
   const Layout &left = layout_from(a_layout), &right = layout_from(b_layout),
                &result = layout_from(d_layout);
@@ -139,12 +147,19 @@ cublasStatus_t multiply(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const 
 
 cublasStatus_t find(cublasLtHandle_t, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t,
                     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                    cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t*, int* count) {
+                    cublasLtMatmulPreference_t, int most, cublasLtMatmulHeuristicResult_t* found,
+                    int* count) {
   ++fake.asked;
   const int epilogue = value_of(*reinterpret_cast<const Attributes*>(operation),
                                 CUBLASLT_MATMUL_DESC_EPILOGUE, int{CUBLASLT_EPILOGUE_DEFAULT});
-  *count = fake.epilogues.contains(epilogue) ? 1 : 0;
-  return *count == 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+  *count = 0;
+  if (!fake.epilogues.contains(epilogue)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *count = std::min(most, static_cast<int>(fake.takes.size()));
+  for (int i = 0; i < *count; ++i) {
+    found[i] = {};
+    found[i].algo.data[0] = static_cast<std::uint64_t>(i);
+  }
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 CublasLt make_fake() {
@@ -193,6 +208,14 @@ CublasLt make_fake() {
   library.set_of_preference = [](cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
                                  const void*, std::size_t) { return CUBLAS_STATUS_SUCCESS; };
   library.find_algorithms = find;
+  library.check_algorithm = [](cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                               cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t* algorithm,
+                               cublasLtMatmulHeuristicResult_t*) {
+    return algorithm->data[0] < fake.takes.size() ? CUBLAS_STATUS_SUCCESS
+                                                  : CUBLAS_STATUS_NOT_SUPPORTED;
+  };
+  library.version = [] { return fake.version; };
   library.multiply = multiply;
   return library;
 }
@@ -308,6 +331,94 @@ TEST(Products, SayWhichProductCannotBe) {
   } catch (const DeviceError& error) {
     EXPECT_STREQ(error.what(), "cublasLt has no algorithm for a product of 6 x 5 x 16");
   }
+}
+
+/// As long as the fake's last algorithm takes.
+Duration fake_timer(cudaStream_t, const std::function<void()>& run) {
+  run();
+  return Duration(fake.takes[fake.algorithm]);
+}
+
+/// A product of one shape, over and over.
+class OneProduct {
+ public:
+  void multiply(Products& products, std::int64_t columns = 16) {
+    const MatmulShape shape{6, 5, columns};
+    products.multiply(nullptr,
+                      matmul_spans(shape, std::span<const float>(numbers_, 30),
+                                   std::span<const float>(numbers_, 5 * shape.columns),
+                                   std::span<const float>(), std::span(y_, 6 * shape.columns)));
+  }
+
+ private:
+  alignas(256) float numbers_[80] = {};
+  alignas(256) float y_[96] = {};
+};
+
+class ChosenProducts : public ::testing::Test {
+ protected:
+  ChosenProducts() {
+    fake = {.epilogues = kPlain};
+    fake.takes = {100, -1, 70, 90};
+  }
+  std::uint64_t algorithm_of(const std::shared_ptr<AlgorithmBook>& book) {
+    Products products(workspace_->bytes, library_, book, fake_timer);
+    product_.multiply(products);
+    return fake.algorithm;
+  }
+  /// What a profile of this library would keep.
+  static std::vector<ProductAlgorithm> measured(ChosenProducts& test) {
+    const auto book = std::make_shared<AlgorithmBook>(std::vector<ProductAlgorithm>(), true);
+    EXPECT_EQ(test.algorithm_of(book), 2u);
+    return book->all();
+  }
+
+  const CublasLt library_ = make_fake();
+  std::unique_ptr<Workspace> workspace_ = std::make_unique<Workspace>();
+  OneProduct product_;
+};
+
+TEST_F(ChosenProducts, AreTheQuickestWhereTheyAreMeasured) {
+  const std::vector<ProductAlgorithm> all = measured(*this);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].library, "cublasLt 130002");
+  EXPECT_EQ(all[0].time, Duration(70));
+  EXPECT_EQ(all[0].first_time, Duration(100));
+  EXPECT_EQ(all[0].measured, 4);
+}
+
+TEST_F(ChosenProducts, AreThoseOfTheProfileAndTheFirstOtherwise) {
+  const std::vector<ProductAlgorithm> all = measured(*this);
+  EXPECT_EQ(algorithm_of(nullptr), 0u);
+  EXPECT_EQ(algorithm_of(std::make_shared<AlgorithmBook>()), 0u);
+  const int before = fake.multiplied;
+  EXPECT_EQ(algorithm_of(std::make_shared<AlgorithmBook>(all)), 2u);
+  EXPECT_EQ(fake.multiplied, before + 1);  // nothing was timed
+}
+
+TEST_F(ChosenProducts, AreMeasuredForEachShape) {
+  const auto book = std::make_shared<AlgorithmBook>(std::vector<ProductAlgorithm>(), true);
+  Products products(workspace_->bytes, library_, book, fake_timer);
+  for (const std::int64_t columns : {16, 8, 16}) product_.multiply(products, columns);
+  EXPECT_EQ(book->all().size(), 2u);
+}
+
+TEST_F(ChosenProducts, OfAnotherLibraryOrNoneOfItsAreRefused) {
+  const std::vector<ProductAlgorithm> all = measured(*this);
+  const auto refusing = [&](std::vector<ProductAlgorithm> known) {
+    const auto book = std::make_shared<AlgorithmBook>(std::move(known));
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(algorithm_of(book), 0u);
+    EXPECT_NE(::testing::internal::GetCapturedStderr(), "");
+    return book->refused();
+  };
+  std::vector<ProductAlgorithm> broken = all, unknown = all;
+  broken[0].algorithm = "zz";
+  EXPECT_EQ(refusing(broken), 1u);
+  unknown[0].algorithm[1] = '9';  // there is none of that number
+  EXPECT_EQ(refusing(unknown), 1u);
+  fake.version = 130003;
+  EXPECT_EQ(refusing(all), 1u);
 }
 
 }  // namespace
