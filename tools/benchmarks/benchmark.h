@@ -41,6 +41,10 @@ struct Benchmark {
 /// All of them, in the order in which they are listed.
 std::span<const Benchmark> benchmarks();
 
+/// No rows, and the reason, where there is no GPU.
+std::vector<Section> bench_gpu(const Settings& settings);
+std::vector<Section> bench_gpu_gpt2(const Settings& settings);
+std::vector<Section> bench_gpu_stage(const Settings& settings);
 std::vector<Section> bench_pipeline(const Settings& settings);
 std::vector<Section> bench_schedules(const Settings& settings);
 std::vector<Section> bench_simulator(const Settings& settings);

@@ -24,6 +24,9 @@ constexpr Benchmark kBenchmarks[] = {
     {"simulator", "rates of generating, lowering, verifying and simulating", bench_simulator},
     {"schedules", "seconds that automatic schedulers take", bench_schedules},
     {"pipeline", "two stages on two cores beside their simulated ideal", bench_pipeline},
+    {"gpu", "kernels of a GPU beside the best that it does", bench_gpu},
+    {"gpu-gpt2", "steps of GPT-2 124 M on a GPU, beside PyTorch", bench_gpu_gpt2},
+    {"gpu-stage", "steps of a stage of GPT 1.3 B on a GPU, beside PyTorch", bench_gpu_stage},
     {"training", "tokens a second on the CPU, beside PyTorch and the cores' peak", bench_training},
 };
 

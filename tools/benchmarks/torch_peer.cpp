@@ -41,13 +41,21 @@ std::filesystem::path make_folder() {
   return name;
 }
 
+/// Beside the program, where it was carried away; else in the sources.
+std::filesystem::path script() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path beside = program.parent_path() / "torch_train.py";
+  return std::filesystem::exists(beside, error) ? beside : TANDEM_TORCH_SCRIPT;
+}
+
 }  // namespace
 
 TorchPeer::TorchPeer(const TrainingTask& task, const Data& data, std::string python)
     : folder_(make_folder()), python_(std::move(python)) {
-  write_task(task, data);
   version_ = output_of(fmt::format(
       "'{}' -c 'import torch; print(torch.__version__, end=\"\")' 2>/dev/null", python_));
+  if (!version_.empty()) write_task(task, data);
 }
 
 TorchPeer::~TorchPeer() {
@@ -92,9 +100,10 @@ void TorchPeer::write_task(const TrainingTask& task, const Data& data) const {
 TrainingRun TorchPeer::run(const PeerSetting& setting, int steps) const {
   const std::string command = fmt::format(
       "{0} OMP_NUM_THREADS={1} OPENBLAS_NUM_THREADS={1} '{2}' '{3}' '{4}' --steps {5} "
-      "--threads {1}{6}",
-      setting.environment, setting.threads, python_, TANDEM_TORCH_SCRIPT, folder_.string(), steps,
-      setting.bf16 ? " --bf16" : "");
+      "--threads {1}{6}{7}{8}",
+      setting.environment, setting.threads, python_, script().string(), folder_.string(), steps,
+      setting.bf16 ? " --bf16" : "", setting.on_gpu ? " --gpu" : "",
+      setting.compiles ? " --compile" : "");
   const nlohmann::json result = nlohmann::json::parse(output_of(command), nullptr, false);
   if (result.is_discarded()) throw AbsentError("the peer failed: " + command);
   return {.losses = result["losses"], .seconds = result["seconds"]};

@@ -28,9 +28,10 @@ struct TrainingRun {
 
 /// How to run PyTorch: what a user who tunes it would try.
 struct PeerSetting {
-  std::string environment;  // such as "OMP_WAIT_POLICY=passive"
+  std::string environment = {};  // such as "OMP_WAIT_POLICY=passive"
   int threads = 1;
   bool bf16 = false;
+  bool on_gpu = false, compiles = false;  // compiles: torch.compile
 };
 
 class TorchPeer {

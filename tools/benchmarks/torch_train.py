@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The peer of tools/bench's training benchmark: the same model, data and first weights in PyTorch.
 
-usage: torch_train.py FOLDER --steps N --threads N [--bf16]
+usage: torch_train.py FOLDER --steps N --threads N [--bf16] [--gpu] [--compile]
 
 FOLDER holds what the benchmark wrote: task.json (the model, the optimizer, the tensors' names and
 shapes), weights.f32 (the tensors one after the other) and tokens.i32 (for each step the tokens,
@@ -26,6 +26,8 @@ def parse():
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--gpu", action="store_true", help="on the first GPU instead of the CPU")
+    parser.add_argument("--compile", action="store_true", help="by torch.compile")
     return parser.parse_args()
 
 
@@ -124,20 +126,28 @@ def main():
     options = parse()
     torch.set_num_threads(options.threads)
     task, tensors, tokens = read_task(options.folder)
-    model = Model(task, tensors)
+    device = "cuda" if options.gpu else "cpu"
+    # As --products f32 of ours: no TF32.
+    torch.backends.cuda.matmul.allow_tf32 = False
+    model = Model(task, tensors).to(device)
+    tokens = tokens.to(device)
+    fused = {"fused": True} if options.gpu else {}
     optimizer = torch.optim.AdamW(model.parameters(), lr=task["learning_rate"],
                                   betas=(task["beta1"], task["beta2"]), eps=task["epsilon"],
-                                  weight_decay=0.0)
+                                  weight_decay=0.0, **fused)
+    compute = torch.compile(model) if options.compile else model
     losses, seconds = [], []
     for step in range(options.steps):
         start = time.perf_counter()
         batch = tokens[step % task["steps"]]
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bf16):
-            loss = model(batch[0], batch[1])
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=options.bf16):
+            loss = compute(batch[0], batch[1])
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.item())
+        losses.append(loss.item())  # waits for what a GPU was given up to the loss
+        if options.gpu:
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
     json.dump({"torch": torch.__version__, "losses": losses, "seconds": seconds}, sys.stdout)
 

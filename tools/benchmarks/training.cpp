@@ -2,7 +2,6 @@
 // cores' fused multiply-adds.
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -11,14 +10,13 @@
 
 #include <fmt/format.h>
 
-#include "core/lower.h"
-#include "core/schedule.h"
 #include "executor/cpu/onednn.h"
 #include "executor/cpu/products.h"
 #include "executor/train.h"
 #include "tools/benchmarks/benchmark.h"
 #include "tools/benchmarks/fma_peak.h"
 #include "tools/benchmarks/torch_peer.h"
+#include "tools/benchmarks/training_task.h"
 
 namespace tandem::benchmarks {
 
@@ -39,52 +37,6 @@ TrainingTask task() {
           .batch = 8,
           .steps = kComparedSteps,
           .seed = 1};
-}
-
-/// The usual count of a model's work: 6 a parameter and token, and attention as if it were full.
-double flops_of_token(const ModelSpec& model) {
-  return 6.0 * static_cast<double>(parameter_count(model)) +
-         12.0 * model.blocks * model.sequence * model.width;
-}
-
-/// How tandem trains the task.
-struct Way {
-  std::uint16_t width = 1;        // devices, each with the whole model and its part of the batch
-  std::int32_t microbatches = 1;  // of each
-  cpu::Precision precision = cpu::Precision::f32;
-};
-
-TrainingRun train(const TrainingTask& task, const Way& way, int steps) {
-  cpu::set_products({.precision = way.precision});
-  const Program program = lower(make_schedule(
-      find_schedule("1f1b"),
-      {.devices = 1, .microbatches = way.microbatches, .replicas = {}, .width = way.width}));
-  const std::int32_t size = task.batch / (way.width * way.microbatches);
-  const Data data(task.model, size, task.seed);
-  TrainingRun run;
-  Duration last{};
-  TrainingSetup<float> setup;
-  setup.stage = {.model = task.model,
-                 .microbatch_size = size,
-                 .optimizer = task.optimizer,
-                 .seed = task.seed,
-                 .data = &data};
-  setup.layers = {{0, static_cast<std::int32_t>(layers_of(task.model).size())}};
-  setup.slots = count_slots(program);
-  setup.batches = steps;
-  setup.keep_timeline = false;
-  setup.on_step = [&](const StepReport& step) {
-    run.losses.push_back(step.loss);
-    run.seconds.push_back(to_seconds(step.since_start - last));
-    last = step.since_start;
-  };
-  train_on_cpu(program, setup);
-  return run;
-}
-
-/// Seconds of the quickest step but the first.
-double best_step(const TrainingRun& run) {
-  return *std::min_element(run.seconds.begin() + 1, run.seconds.end());
 }
 
 /// Largest difference of two runs' losses.
@@ -127,7 +79,8 @@ DuelResult fight(const TrainingTask& task, const Duel& duel, const TorchPeer& pe
     const FmaPeak peak = measure_fma_peak();
     result.peak.f32 = std::max(result.peak.f32, peak.f32);
     result.peak.bf16 = std::max(result.peak.bf16, peak.bf16);
-    result.seconds = std::min(result.seconds, best_step(train(task, duel.way, kTimedSteps)));
+    result.seconds = std::min(result.seconds,
+                              best_step(train(*make_trainer("cpu"), task, duel.way, kTimedSteps)));
     if (peer.version().empty()) continue;
     const bool bf16 = duel.way.precision == cpu::Precision::bf16;
     for (const PeerSetting& setting : peer_settings(duel.way.width, bf16)) {
@@ -177,7 +130,7 @@ Section rows_of(const TrainingTask& task, const Duel& duel, const TorchPeer& pee
 
 /// The first losses of both, for the comparison to be one.
 Section same_losses(const TrainingTask& task, const Way& way, const TorchPeer& peer) {
-  const TrainingRun own = train(task, way, kComparedSteps);
+  const TrainingRun own = train(*make_trainer("cpu"), task, way, kComparedSteps);
   const TrainingRun other = peer.run(peer_settings(1, false).front(), kComparedSteps);
   return {"the same training",
           {{.what = fmt::format("first loss, and loss {}", kComparedSteps),

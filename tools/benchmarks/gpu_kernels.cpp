@@ -1,0 +1,348 @@
+#include "tools/benchmarks/gpu_kernels.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "executor/cuda/kernels/kernels.h"
+#include "executor/cuda/kernels/workspace.h"
+#include "executor/cuda/raii.h"
+
+namespace tandem::benchmarks {
+namespace {
+
+using cuda::Bf16;
+using cuda::check;
+
+/// The layers of GPT-3 XL, 1.3 G parameters.
+constexpr std::int64_t kWidth = 2048, kHeads = 16, kSequence = 1024, kBatch = 8;
+constexpr std::int64_t kRows = kBatch * kSequence;
+constexpr std::int64_t kVocabulary = 50304;
+constexpr double kProductFloor = 0.45, kCopyFloor = 0.8;
+
+/// Numbers on the device, normal with deviation 1, or token ids. Products of zeros are quicker.
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(std::int64_t count)
+      : memory_(cuda::allocate_zeros(count * static_cast<std::int64_t>(sizeof(T)))),
+        count_(static_cast<std::size_t>(count)) {
+    constexpr std::size_t kPart = std::size_t{1} << 20;
+    std::vector<T> part(std::min(count_, kPart));
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    for (T& value : part) value = make(random, normal);
+    for (std::size_t at = 0; at < count_; at += part.size()) {
+      const std::size_t size = std::min(part.size(), count_ - at);
+      check(cudaMemcpy(out().data() + at, part.data(), size * sizeof(T), cudaMemcpyHostToDevice),
+            "cudaMemcpy to the device");
+    }
+  }
+  std::span<T> out() const { return {reinterpret_cast<T*>(memory_.get()), count_}; }
+  std::span<const T> in() const { return out(); }
+
+ private:
+  static T make(std::mt19937& random, std::normal_distribution<float>& normal) {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(random() % kVocabulary);
+    } else {
+      return cuda::narrow<T>(normal(random));
+    }
+  }
+  cuda::DeviceMemory memory_;
+  std::size_t count_;
+};
+
+using Floats = OnDevice<float>;
+
+cuda::OwnedStream make_stream() {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return cuda::OwnedStream(stream);
+}
+
+/// Runs on one stream, timed by events.
+class Bench {
+ public:
+  explicit Bench(int repetitions)
+      : repetitions_(repetitions),
+        stream_(make_stream()),
+        context_(stream_.get(), {.products = {}, .workspace = Bytes{256} << 20}),
+        kernels_(context_),
+        start_(cuda::make_event(cudaEventDefault)),
+        end_(cuda::make_event(cudaEventDefault)) {}
+
+  /// Of one run of `work`: the median over repetitions of as many runs in a row as take 10 ms.
+  double seconds(const std::function<void()>& work) {
+    time(work, 1);  // loads the kernel, chooses an algorithm
+    const double once = time(work, 1);
+    const int runs = std::clamp(static_cast<int>(0.01 / std::max(once, 1e-6)), 1, 200);
+    std::vector<double> times;
+    for (int i = 0; i < repetitions_; ++i) times.push_back(time(work, runs) / runs);
+    std::ranges::sort(times);
+    return times[times.size() / 2];
+  }
+  cuda::Kernels<float>& kernels() { return kernels_; }
+  cudaStream_t stream() const { return stream_.get(); }
+
+  /// Seconds of the host for a launch, while the GPU has others before it.
+  double launch_seconds() {
+    constexpr int kLaunches = 500;
+    const Floats small(1024);
+    seconds([&] { kernels_.fill(small.out(), 1.0); });
+    std::vector<double> times;
+    for (int i = 0; i < repetitions_; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int j = 0; j < kLaunches; ++j) kernels_.fill(small.out(), 1.0);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      times.push_back(took.count() / kLaunches);
+      check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
+    }
+    return *std::ranges::min_element(times);
+  }
+
+ private:
+  double time(const std::function<void()>& work, int runs) {
+    check(cudaEventRecord(start_.get(), stream()), "cudaEventRecord");
+    for (int i = 0; i < runs; ++i) work();
+    check(cudaEventRecord(end_.get(), stream()), "cudaEventRecord");
+    check(cudaEventSynchronize(end_.get()), "cudaEventSynchronize");
+    float ms = 0.0F;
+    check(cudaEventElapsedTime(&ms, start_.get(), end_.get()), "cudaEventElapsedTime");
+    return static_cast<double>(ms) / 1000.0;
+  }
+
+  int repetitions_;
+  cuda::OwnedStream stream_;
+  cuda::KernelContext context_;
+  cuda::Kernels<float> kernels_;
+  cuda::OwnedEvent start_, end_;
+};
+
+/// FLOP/s of (rows × inner)·(inner × columns).
+template <class A>
+double product_rate(Bench& bench, const MatmulShape& shape) {
+  const OnDevice<A> a(shape.rows * shape.inner), b(shape.inner * shape.columns);
+  const Floats c(shape.rows * shape.columns);
+  const OnDevice<float> workspace((Bytes{32} << 20) / 4);
+  cuda::Products products(std::as_writable_bytes(workspace.out()));
+  const cuda::ProductSpans<A, float> spans{.rows = shape.rows,
+                                           .inner = shape.inner,
+                                           .columns = shape.columns,
+                                           .a = a.in().data(),
+                                           .a_row = shape.inner,
+                                           .b = b.in().data(),
+                                           .b_inner = shape.columns,
+                                           .c = c.out().data()};
+  const double seconds = bench.seconds([&] { products.multiply(bench.stream(), spans); });
+  return 2.0 * static_cast<double>(shape.rows * shape.inner) * static_cast<double>(shape.columns) /
+         seconds;
+}
+
+template <class A>
+Section products_section(Bench& bench, const std::string& type, double peak) {
+  Section section{fmt::format("products of {} factors, {} rows", type, kRows), {}};
+  const std::pair<const char*, MatmulShape> shapes[] = {
+      {"query, key, value", {kRows, kWidth, 3 * kWidth}},
+      {"attention's projection", {kRows, kWidth, kWidth}},
+      {"expansion", {kRows, kWidth, 4 * kWidth}},
+      {"gradient of the expansion's weights", {kWidth, kRows, 4 * kWidth}},
+      {"projection", {kRows, 4 * kWidth, kWidth}}};
+  for (const auto& [what, shape] : shapes) {
+    const double rate = product_rate<A>(bench, shape);
+    section.rows.push_back(
+        {.what = fmt::format("{}: {} x {} x {}", what, shape.rows, shape.inner, shape.columns),
+         .value = rate / 1e12,
+         .unit = "TFLOP/s",
+         .of = fmt::format("peak of {:.1f}", peak / 1e12),
+         .ratio = rate / peak,
+         .floor = kProductFloor});
+  }
+  return section;
+}
+
+/// What moves `floats` numbers, and the work that does.
+struct Moving {
+  const char* what;
+  std::int64_t floats;
+  std::function<void()> work;
+};
+
+std::vector<Moving> moving_kernels(cuda::Kernels<float>& k, const Floats& x, const Floats& y,
+                                   const Floats& z, const Floats& more, const Floats& small) {
+  constexpr std::int64_t kAll = kRows * kWidth;
+  const auto part = [&](std::int64_t first, std::int64_t size) {
+    return small.out().subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
+  };
+  const std::span<float> gain = part(0, kWidth), bias = part(kWidth, kWidth),
+                         mean = part(2 * kWidth, kRows),
+                         deviation = part(2 * kWidth + kRows, kRows);
+  const RowShape rows{kRows, kWidth};
+  return {
+      {"fill", kAll, [=, &k, &x] { k.fill(x.out(), 1.0); }},
+      {"copy", 2 * kAll, [=, &k, &x, &y] { k.copy(x.in(), y.out()); }},
+      {"add", 3 * kAll, [=, &k, &x, &y, &z] { k.add(x.in(), y.in(), z.out()); }},
+      {"GELU", 2 * kAll, [=, &k, &x, &y] { k.gelu(x.in(), y.out()); }},
+      {"backward of GELU", 3 * kAll,
+       [=, &k, &x, &y, &z] { k.gelu_backward(x.in(), y.in(), z.out()); }},
+      {"layer norm", 2 * kAll,
+       [=, &k, &x, &y] {
+         k.layer_norm(rows, {.x = x.in(),
+                             .gain = gain,
+                             .bias = bias,
+                             .mean = mean,
+                             .inverse_deviation = deviation,
+                             .y = y.out()});
+       }},
+      {"its backward", 3 * kAll,
+       [=, &k, &x, &y, &z] {
+         k.layer_norm_backward(rows, {.x = x.in(),
+                                      .mean = mean,
+                                      .inverse_deviation = deviation,
+                                      .gain = gain,
+                                      .dy = y.in(),
+                                      .dx = z.out()});
+       }},
+      {"gradients of its weights", 2 * kAll,
+       [=, &k, &x, &y] {
+         k.layer_norm_backward_weight(rows, {.x = x.in(),
+                                             .mean = mean,
+                                             .inverse_deviation = deviation,
+                                             .dy = y.in(),
+                                             .dgain = gain,
+                                             .dbias = bias});
+       }},
+      {"gradient of a bias", kAll, [=, &k, &x] { k.accumulate_rows(rows, x.in(), bias); }},
+      {"AdamW", 7 * kAll,
+       [=, &k, &x, &y, &z, &more] {
+         k.step_adamw({.weights = x.in(),
+                       .gradient = y.in(),
+                       .first = z.out(),
+                       .second = more.out(),
+                       .weights_out = x.out()},
+                      {.learning_rate = 1e-6, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8});
+       }},
+  };
+}
+
+Section moving_section(Bench& bench, double copy) {
+  Section section{fmt::format("what memory bounds: {} x {} floats", kRows, kWidth), {}};
+  constexpr std::int64_t kAll = kRows * kWidth;
+  const Floats x(kAll), y(kAll), z(kAll), more(kAll), small(2 * (kRows + kWidth));
+  bench.kernels().fill(more.out(), 1.0);  // squares are no negative numbers
+  for (const Moving& each : moving_kernels(bench.kernels(), x, y, z, more, small)) {
+    const double rate = 4.0 * static_cast<double>(each.floats) / bench.seconds(each.work);
+    section.rows.push_back({.what = each.what,
+                            .value = rate / 1e9,
+                            .unit = "GB/s",
+                            .of = fmt::format("copy of {:.0f}", copy / 1e9),
+                            .ratio = rate / copy,
+                            .floor = kCopyFloor});
+  }
+  return section;
+}
+
+Section attention_section(Bench& bench, double peak) {
+  constexpr std::int64_t kAll = kRows * kWidth;
+  const Floats qkv(3 * kAll), log_sum(kBatch * kHeads * kSequence), y(kAll), dy(kAll),
+      dqkv(3 * kAll);
+  const AttentionShape shape{kBatch, kSequence, kHeads, kWidth};
+  const double forward = bench.seconds([&] {
+    bench.kernels().attention(shape, {.qkv = qkv.in(), .log_sum = log_sum.out(), .y = y.out()});
+  });
+  const double backward = bench.seconds([&] {
+    bench.kernels().attention_backward(
+        shape,
+        {.qkv = qkv.in(), .log_sum = log_sum.in(), .y = y.in(), .dy = dy.in(), .dqkv = dqkv.out()});
+  });
+  // Two products forward and five backward, of half the pairs.
+  const double product = static_cast<double>(kBatch * kSequence) * kSequence * kWidth;
+  const auto row = [&](const char* what, double flops, double seconds) {
+    return Row{.what = what,
+               .value = flops / seconds / 1e12,
+               .unit = "TFLOP/s",
+               .of = fmt::format("f32 peak of {:.1f}", peak / 1e12),
+               .ratio = flops / seconds / peak};
+  };
+  return {fmt::format("attention: {} x {} tokens, {} heads of {}", kBatch, kSequence, kHeads,
+                      kWidth / kHeads),
+          {row("forward", 2.0 * product, forward), row("backward", 5.0 * product, backward)}};
+}
+
+Section loss_section(Bench& bench, double copy) {
+  constexpr std::int64_t kLossRows = kSequence;
+  const Floats logits(kLossRows * kVocabulary);
+  std::vector<std::int32_t> targets(kLossRows);
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    targets[i] = static_cast<std::int32_t>(i * 49 % kVocabulary);
+  const cuda::PinnedMemory seen = cuda::allocate_pinned(targets.size() * sizeof(std::int32_t));
+  std::memcpy(seen.get(), targets.data(), targets.size() * sizeof(std::int32_t));
+  const std::span<const std::int32_t> ids(reinterpret_cast<const std::int32_t*>(seen.get()),
+                                          targets.size());
+  const cuda::PinnedMemory loss = cuda::allocate_pinned(sizeof(double));
+  const double seconds = bench.seconds([&] {
+    bench.kernels().cross_entropy({kLossRows, kVocabulary}, ids, 1.0, logits.out(),
+                                  reinterpret_cast<double*>(loss.get()));
+  });
+  const double rate = 8.0 * static_cast<double>(kLossRows * kVocabulary) / seconds;
+  return {fmt::format("cross-entropy: {} rows of {}", kLossRows, kVocabulary),
+          {{.what = "loss and gradient, each logit read and written once",
+            .value = rate / 1e9,
+            .unit = "GB/s",
+            .of = fmt::format("copy of {:.0f}", copy / 1e9),
+            .ratio = rate / copy,
+            .floor = kCopyFloor}}};
+}
+
+}  // namespace
+
+GpuPeaks measure_gpu_peaks(const Settings& settings) {
+  Bench bench(settings.repetitions);
+  GpuPeaks peaks{.bf16 = product_rate<Bf16>(bench, {8192, 8192, 8192}),
+                 .f32 = product_rate<float>(bench, {4096, 4096, 4096})};
+  constexpr std::int64_t kFloats = std::int64_t{1} << 28;
+  const Floats from(kFloats), to(kFloats);
+  const double seconds = bench.seconds([&] {
+    check(cudaMemcpyAsync(to.out().data(), from.in().data(), from.in().size_bytes(),
+                          cudaMemcpyDeviceToDevice, bench.stream()),
+          "cudaMemcpyAsync");
+  });
+  peaks.copy = 2.0 * 4.0 * static_cast<double>(kFloats) / seconds;
+  return peaks;
+}
+
+std::vector<Section> bench_gpu_kernels(const Settings& settings, const GpuPeaks& peaks) {
+  Bench bench(settings.repetitions);
+  std::vector<Section> sections;
+  sections.push_back(
+      {"this GPU at best, in this process",
+       {{.what = "product of bfloat16 factors, 8192 x 8192 x 8192",
+         .value = peaks.bf16 / 1e12,
+         .unit = "TFLOP/s"},
+        {.what = "product of float factors, 4096 x 4096 x 4096",
+         .value = peaks.f32 / 1e12,
+         .unit = "TFLOP/s"},
+        {.what = "copy of 1 GiB, read and written", .value = peaks.copy / 1e9, .unit = "GB/s"}}});
+  sections.push_back(products_section<Bf16>(bench, "bfloat16", peaks.bf16));
+  sections.push_back(products_section<float>(bench, "float", peaks.f32));
+  sections.push_back(moving_section(bench, peaks.copy));
+  sections.push_back(loss_section(bench, peaks.copy));
+  sections.push_back(attention_section(bench, peaks.f32));
+  sections.push_back({"the host",
+                      {{.what = "a launch of a kernel",
+                        .value = bench.launch_seconds() * 1e6,
+                        .unit = "us",
+                        .floor = 5.0,
+                        .at_most = true}}});
+  return sections;
+}
+
+}  // namespace tandem::benchmarks
