@@ -191,11 +191,11 @@ struct Stopped {};
 ///
 /// What a stream is given is a *task*: host code that launches kernels on the stream. The device
 /// takes up the tasks of a stream in order, each after what the stream waits for: the CPU when all
-/// of that has ended, a GPU as soon as it is given the task, for its kernels will wait by
+/// of that has ended, a GPU as soon as all of that has been taken up, for its kernels will wait by
 /// themselves. So a task may look at host state that the program's waits order, for these order the
-/// taking up, too, but never at what kernels have written. On a GPU the host waits in
-/// enqueue_when() alone, until another device has taken up what is waited for; that ends, since all
-/// devices take up their parts of one order of the whole program.
+/// taking up, too, but at what kernels have written only if it is not taken up before when_done()
+/// has said that they have. What holds back a stream's tasks holds back no other stream: the host
+/// waits in progress() alone. (TaskQueues is how.)
 ///
 /// Events order streams of one device: a wait is for the record that was issued last; without one,
 /// there is none. What is passed from device to device needs a Fence besides: the one raises it
@@ -231,7 +231,7 @@ concept Backend =
       { b.readable(stream, values) } -> std::same_as<std::span<const typename B::Scalar>>;
 
       { b.add_stream(StreamUse{}) } -> std::same_as<typename B::Stream&>;  // before commit()
-      { b.kernels(stream) } -> std::same_as<typename B::Kernels>;  // in a task
+      { b.kernels(stream) } -> std::same_as<typename B::Kernels>;          // in a task
       b.enqueue(stream, call);
       b.enqueue_when(stream, ready, call);  // `ready` is asked again whenever the doorbell rings
       b.wait(stream, event);
@@ -240,7 +240,8 @@ concept Backend =
       // In a task:
       b.raise(stream, fence);
       b.follow(stream, fence);
-      /// Calls when what the stream was given so far has ended. Calls are made in the order given.
+      /// Calls when what the stream was given so far has ended. A stream's calls are made in the
+      /// order given.
       b.when_done(stream, call);
       /// When the stream comes there; the time is known in what when_done() calls later, also on a
       /// stream that follows a fence raised later.

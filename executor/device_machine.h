@@ -19,6 +19,7 @@
 #include "core/run.h"
 #include "core/timeline.h"
 #include "executor/stage_work.h"
+#include "executor/validation.h"
 #include "executor/work_log.h"
 #include "executor/world.h"
 
@@ -46,7 +47,7 @@ class DeviceMachine {
         awaited_(awaited(program_)),
         most_queued_(64 + 8 * slice_.size()),
         events_(program_.depth() * program_.size()),
-        ahead_(program_.placement().stages()) {
+        validation_(world, pipeline, me, backend, stages_, log_) {
     streams_.resize(program_.lanes().size());
     lane_end_.resize(program_.lanes().size());
     // What others wait for goes first: transfers and sums, then computation.
@@ -99,9 +100,8 @@ class DeviceMachine {
   void queue_work(Stream& stream, LaneId lane, Instance instance) {
     const Instruction& instruction = program_[instance.id];
     if (instruction.op.kind == OpKind::reduce_norm) return queue_norm(stream, lane, instance);
-    if (instruction.op.kind == OpKind::validate) return queue_validate(stream, instance);
-    if (instruction.op.kind == OpKind::forward && stages_.state_of(instruction.op.stage).validates)
-      ahead_[instruction.op.stage].push_back(instance);
+    if (instruction.op.kind == OpKind::validate) return validation_.queue(stream, instance);
+    if (instruction.op.kind == OpKind::forward) validation_.note_forward(instance);
     if (is_collective(instruction.op.kind)) return queue_sum(stream, lane, instance);
     if (moves_stash(instruction.op.kind)) return queue_move(stream, lane, instance);
     if (is_transfer(instruction.op.kind)) {
@@ -168,6 +168,9 @@ class DeviceMachine {
     auto& into = activation ? target.input : target.output_gradient;
     const std::int64_t q = world_.sequence(s.id, instance.microbatch);
     const std::int64_t target_q = world_.sequence(target.id, instance.microbatch);
+    const bool again =
+        activation && s.rollback.redone.load(std::memory_order_relaxed) >= instance.microbatch;
+    if (again) backend_.follow(stream, s.rollback.output);
     const Mark start = backend_.mark(stream);
     auto kernels = backend_.kernels(stream);
     const std::span<const T> sent = from.held(q);
@@ -260,11 +263,10 @@ class DeviceMachine {
   /// last.
   void bring(Meeting<B>& meeting, Instance instance, Stream& stream) {
     const AtWork at_work(log_, instance);
-    auto kernels = backend_.kernels(stream);
     for (const StageId stage : program_.placement().stages_on(me_)) {
       if (!meets(program_[instance.id].op, stage)) continue;
       StageState<B>& s = stages_.state_of(stage);
-      std::span<T> gradients = stages_.finished_gradients(s, update_of(stage, instance), kernels);
+      std::span<T> gradients = stages_.finished_gradients(s, update_of(stage, instance), stream);
       if (program_[instance.id].op.kind == OpKind::reduce_tied) {
         const TiedRanges& ranges = s.stage.tied();
         gradients = stages_.part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
@@ -303,91 +305,11 @@ class DeviceMachine {
       if (!meeting.arrive(instance.microbatch, backend_, stream)) continue;
       stages_.check_finite(norm, number, 0, stream);
       ring_participants(instance);
+      backend_.when_done(stream, [this, norm, instance] {
+        norm->is_known.store(true, std::memory_order_release);
+        ring_participants(instance);
+      });
     }
-  }
-
-  /// What a rollback would do stands in the queue from the start, and is passed over where there is
-  /// none. A stage does its forwards again when the one above has done them, and writes into the
-  /// one below when that one's device has come to its first validate; it goes on when the one above
-  /// has ended. Nobody waits for itself: what is done again is fed by what is done again, all of it
-  /// has run before the first validate, and validates keep to the order of the model (verify()).
-  /// REQUIRES: tasks are taken up when all before has ended, for the host looks at the decision.
-  void queue_validate(Stream& stream, Instance instance) {
-    StageState<B>& s = stages_.state_of(program_[instance.id].op.stage);
-    const std::int64_t number = update_of(s.id, instance);
-    const auto start = std::make_shared<Mark>();
-    backend_.enqueue(stream, [this, &s, number, instance, start, &stream] {
-      *start = backend_.mark(stream);
-      reach(instance, stages_.is_wrong(s, number));
-      if (!stages_.is_wrong(s, number)) return;
-      const AtWork at_work(log_, instance);
-      stages_.redo_update(s, instance.microbatch, stream);
-    });
-    for (const Instance& forward : take_ahead(s.id, number)) {
-      backend_.enqueue_when(
-          stream,
-          [this, &s, number, k = forward.microbatch] {
-            return !stages_.is_wrong(s, number) || may_redo(s, number, k);
-          },
-          [this, &s, number, forward, &stream] {
-            if (stages_.is_wrong(s, number)) redo_forward(s, forward, stream);
-          });
-    }
-    backend_.enqueue_when(
-        stream,
-        [this, &s, number] { return !stages_.is_wrong(s, number) || s.fed_by_validated(number); },
-        [this, &s, number, instance, start, &stream] {
-          settle(s, number, instance, *start, stream);
-        });
-  }
-
-  /// The device has come to a validate, and so to that of each of its stages.
-  void reach(const Instance& instance, bool wrong) {
-    for (const StageId stage : program_.placement().stages_on(me_)) {
-      StageState<B>& s = stages_.state_of(stage);
-      s.rollback.reached.store(update_of(stage, instance), std::memory_order_release);
-      if (wrong) ring_neighbours(s);
-    }
-  }
-
-  /// The forwards queued so far that read what update `number` made, in ascending order.
-  std::vector<Instance> take_ahead(StageId stage, std::int64_t number) {
-    std::vector<Instance> forwards = std::exchange(ahead_[stage], {});
-    std::erase_if(forwards,
-                  [&](const Instance& each) { return *world_.versions(each) != number + 1; });
-    std::ranges::sort(forwards, {}, &Instance::microbatch);
-    return forwards;
-  }
-
-  static bool may_redo(const StageState<B>& s, std::int64_t number, std::int64_t microbatch) {
-    const StageState<B>*above = s.above(microbatch), *below = s.below(microbatch);
-    const bool fed =
-        above == nullptr || above->rollback.redone.load(std::memory_order_acquire) >= microbatch;
-    return fed && (below == nullptr || below->shares_device_with(s) ||
-                   below->rollback.reached.load(std::memory_order_acquire) >= number);
-  }
-
-  void redo_forward(StageState<B>& s, const Instance& forward, Stream& stream) {
-    const AtWork at_work(log_, forward);
-    stages_.redo_forward(forward, stream);
-    s.rollback.redone.store(forward.microbatch, std::memory_order_release);
-    ring_neighbours(s);
-  }
-
-  void settle(StageState<B>& s, std::int64_t number, const Instance& instance, const Mark& start,
-              Stream& stream) {
-    const AtWork at_work(log_, instance);
-    const bool wrong = stages_.is_wrong(s, number);
-    stages_.settle(s, instance.microbatch, wrong, stream);
-    s.rollback.ended.store(number, std::memory_order_release);
-    if (wrong) ring_neighbours(s);
-    log_.note(instance, start, backend_.mark(stream), stream);
-  }
-
-  void ring_neighbours(const StageState<B>& s) {
-    s.for_each_neighbour([this](const StageState<B>& neighbour) {
-      world_.ring(world_.device_of(pipeline_, neighbour.place.device));
-    });
   }
 
   std::int64_t update_of(StageId stage, const Instance& instance) const {
@@ -425,9 +347,9 @@ class DeviceMachine {
   const std::vector<bool> awaited_;
   const std::size_t most_queued_;
   std::vector<typename B::Event> events_;
-  Table<LaneId, Stream*> streams_;               // null: another device's
-  Table<LaneId, Duration> lane_end_;             // of lanes of transfers: of the last one
-  Table<StageId, std::vector<Instance>> ahead_;  // forwards queued since the last validate
+  Table<LaneId, Stream*> streams_;    // null: another device's
+  Table<LaneId, Duration> lane_end_;  // of lanes of transfers: of the last one
+  Validation<B> validation_;
 };
 
 }  // namespace tandem

@@ -23,6 +23,7 @@ struct UpdateNorm {
   std::size_t tensors = 0;
   std::shared_ptr<double[]> squares;  // of each tensor
   std::shared_ptr<UpdateDecision[]> decision;
+  std::atomic<bool> is_known{false};  // the decision has been made, so that any host may read it
 
   template <Backend B>
   UpdateNorm(B& backend, std::size_t tensors_of)

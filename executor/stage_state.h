@@ -80,6 +80,8 @@ class StageState {
     meter.acquire(MemoryClass::optimizer, state.bytes());
     readers.assign(static_cast<std::size_t>(versions), 0);
     norms.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
+    rollback.inputs =
+        std::vector<typename B::Fence>(static_cast<std::size_t>(slots[SlotKind::input]));
   }
 
   /// Makes version 0 of the weights, once the memory is there.
@@ -130,14 +132,13 @@ class StageState {
   }
   /// Each once or more.
   template <class Visit>
+  void for_each_above(const Visit& visit) const {
+    for_each(above_, visit);
+  }
+  template <class Visit>
   void for_each_neighbour(const Visit& visit) const {
-    for (const std::vector<StageState*>* side : {&above_, &below_}) {
-      const StageState* last = nullptr;
-      for (const StageState* neighbour : *side) {
-        if (neighbour != nullptr && neighbour != last) visit(*neighbour);
-        last = neighbour;
-      }
-    }
+    for_each(above_, visit);
+    for_each(below_, visit);
   }
   /// What passes between the two is not sent.
   bool shares_device_with(const StageState& other) const {
@@ -157,6 +158,7 @@ class StageState {
   std::vector<std::int64_t>
       readers;                 // microbatches in flight that use the version in each weight slot
   std::int64_t tied_sums = 0;  // updates whose tied gradients within this stage are summed
+  typename B::Fence tied_sum;  // behind the newest of these sums
   /// Of an update whose gradients lie in the slot of the same place; where stages decide together.
   /// The norm's tensors are those of the whole model.
   struct Decided {
@@ -175,15 +177,31 @@ class StageState {
   std::int64_t settled = 0;  // the newest version that stays
   std::vector<std::pair<std::int64_t, std::shared_ptr<double[]>>>
       open_losses;  // of microbatches whose forward read a newer one
-  /// What the neighbours along the model wait for in a rollback.
+  /// What the neighbours along the model wait for in a rollback, and the fences behind which it is
+  /// so on their streams.
   struct Rollback {
-    std::atomic<std::int64_t> reached{-1};  // the newest update at whose validate the device is
-    std::atomic<std::int64_t> redone{-1};   // the newest microbatch done again, and handed on
-    std::atomic<std::int64_t> ended{-1};    // the newest update validated
+    std::atomic<std::int64_t> reached{
+        -1};  // the newest wrong update at whose validate the device is
+    std::atomic<std::int64_t> redone{-1};        // the newest microbatch done again, and handed on
+    std::atomic<std::int64_t> ended{-1};         // the newest update validated
+    typename B::Fence at_validate, output, end;  // of `reached`; of `redone`, for its own sends
+    std::vector<typename B::Fence> inputs;       // of each input slot that was filled again
   };
   Rollback rollback;
+  /// Behind it the input of use `q`, handed on again, is in its slot.
+  typename B::Fence& input_again(std::int64_t q) {
+    return rollback.inputs[static_cast<std::size_t>(q) % rollback.inputs.size()];
+  }
 
  private:
+  template <class Visit>
+  static void for_each(const std::vector<StageState*>& side, const Visit& visit) {
+    StageState* last = nullptr;
+    for (StageState* neighbour : side) {
+      if (neighbour != nullptr && neighbour != last) visit(*neighbour);
+      last = neighbour;
+    }
+  }
   static StageState* neighbour(const std::vector<StageState*>& of, std::int64_t microbatch) {
     if (of.empty()) return nullptr;
     return of[static_cast<std::size_t>(microbatch) % of.size()];

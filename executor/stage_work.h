@@ -122,7 +122,7 @@ class StageWork {
     const std::span<const T> read = s.weights.held(number);
     auto kernels = backend_.kernels(stream);
     if (s.validates) {
-      finished_gradients(s, number, kernels);
+      finished_gradients(s, number, stream);
       const Versions versions{read, take_version(s, number + 1)};
       return step(s, instance.microbatch, versions,
                   {.number = s.steps + 1, .writes = StepWrites::weights}, kernels);
@@ -135,7 +135,12 @@ class StageWork {
 
   // ---- What a validate does, in this order ----
 
-  /// Whether the update stepped otherwise than all stages decided since.
+  /// Whether the host knows what all stages decided.
+  bool is_known(const State& s, std::int64_t number) const {
+    return kept_norm(s, number)->is_known.load(std::memory_order_acquire);
+  }
+
+  /// Whether the update stepped otherwise than all stages decided since. REQUIRES: is_known().
   bool is_wrong(const State& s, std::int64_t number) const {
     const UpdateDecision& decision = kept_norm(s, number)->decision[0];
     return decision.skip != 0.0 || decision.scale != 1.0;
@@ -149,8 +154,7 @@ class StageWork {
          kernels);
   }
 
-  /// Runs a forward again, whose input is made again. What the stage below holds of its output is
-  /// replaced; what it does not hold yet, the transfer will bring.
+  /// Runs a forward again, whose input is made again.
   void redo_forward(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k);
@@ -158,17 +162,13 @@ class StageWork {
     ForwardSpans<T> spans = forward_spans(s, instance, stream);
     if (!s.forwards_in_scratch)
       spans.stash = drops ? stash_of(s, k).acquire() : stash_of(s, k).held();
-    State* below = s.below(k);
-    if (below != nullptr) spans.output = s.output.held(q);
+    if (s.below(k) != nullptr) spans.output = s.output.held(q);
     for (auto& [microbatch, open] : s.open_losses) {
       if (microbatch == k) spans.loss = open.get();
     }
     auto kernels = backend_.kernels(stream);
     s.stage.forward(kernels, spans);
     if (drops) stash_of(s, k).release();
-    if (below == nullptr || below->shares_device_with(s)) return;
-    const std::int64_t taken = world_.sequence(below->id, k);
-    if (below->input.holds(taken)) kernels.copy(spans.output, below->input.held(taken));
   }
 
   /// The update stays as it now is.
@@ -188,16 +188,21 @@ class StageWork {
   }
 
   /// The gradients of update `number` of this stage alone, whole: where it holds both ends of a
-  /// tied embedding these are summed, embedding + head.
-  std::span<T> finished_gradients(State& s, std::int64_t number, Kernels& kernels) {
+  /// tied embedding these are summed, embedding + head, by the stream that asks first.
+  std::span<T> finished_gradients(State& s, std::int64_t number, Stream& stream) {
     const std::span<T> gradients = s.gradients.held(number);
     const TiedRanges& tied = s.stage.tied();
-    if (tied.embedding && tied.head && s.tied_sums == number) {
+    if (!tied.embedding || !tied.head) return gradients;
+    if (s.tied_sums == number) {
       const std::span<T> embedding = part(gradients, *tied.embedding);
       const std::span<T> head = part(gradients, *tied.head);
+      auto kernels = backend_.kernels(stream);
       kernels.add(embedding, head, embedding);
       kernels.copy(embedding, head);
+      backend_.raise(stream, s.tied_sum);
       s.tied_sums = number + 1;
+    } else {
+      backend_.follow(stream, s.tied_sum);
     }
     return gradients;
   }
@@ -205,9 +210,9 @@ class StageWork {
   /// Sums the squares of update `number`'s gradients, tensor by tensor.
   void square_gradients(State& s, std::int64_t number, std::span<double> squares, Stream& stream) {
     const bool tied = s.stage.tied().embedding || s.stage.tied().head;
-    auto kernels = backend_.kernels(stream);
-    const std::span<const T> gradients = finished_gradients(s, number, kernels);
+    const std::span<const T> gradients = finished_gradients(s, number, stream);
     if (!s.brings_squares) return;
+    auto kernels = backend_.kernels(stream);
     sum_squares(kernels, std::span<const Tensor>(s.stage.parameters()), tied,
                 s.place.gradient_factor, gradients, squares);
   }

@@ -68,7 +68,7 @@ struct TrainingReport {
   std::vector<double> losses;       // of each microbatch; the mean over its tokens
   std::vector<Timeline> timelines;  // of each pipeline, measured; in no order across devices
   Table<DeviceId, MemoryByClass> high_water, peak_held;  // through all pipelines
-  Table<DeviceId, Bytes> workspace;  // beside them: what kernels work with
+  Table<DeviceId, Bytes> workspace;                      // beside them: what kernels work with
   std::vector<LedgerEntry> ledger;
   std::vector<NamedTensor<T>> weights;  // the newest version of every tensor, in model order
   bool interrupted = false;

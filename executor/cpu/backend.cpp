@@ -37,52 +37,12 @@ Buffer<T>::Buffer(std::int64_t elements) : size_(static_cast<std::size_t>(elemen
 }
 
 template <class T>
-void Backend<T>::wait(Stream& stream, Event& event) {
-  const std::uint64_t ticket = event.issued_;
-  if (event.completed_ >= ticket) return;
-  enqueue_when(stream, [&event, ticket] { return event.completed_ >= ticket; }, {});
-}
-
-template <class T>
-void Backend<T>::record(Stream& stream, Event& event) {
-  const std::uint64_t ticket = ++event.issued_;
-  enqueue(stream, [&event, ticket] { event.completed_ = ticket; });
-}
-
-template <class T>
-void Backend<T>::enqueue(Stream& stream, std::function<void()> run) {
-  enqueue_when(stream, {}, std::move(run));
-}
-
-template <class T>
-void Backend<T>::enqueue_when(Stream& stream, std::function<bool()> ready,
-                              std::function<void()> run) {
-  stream.tasks_.push_back({std::move(ready), std::move(run)});
-  ++queued_;
-}
-
-template <class T>
-bool Backend<T>::run_one() {
-  for (Stream& stream : streams_) {
-    if (stream.tasks_.empty()) continue;
-    auto& head = stream.tasks_.front();
-    if (head.ready && !head.ready()) continue;
-    const auto task = std::move(head);
-    stream.tasks_.pop_front();
-    --queued_;
-    if (task.run) task.run();
-    return true;
-  }
-  return false;
-}
-
-template <class T>
 void Backend<T>::progress(std::size_t most_queued) {
   while (true) {
     const std::uint32_t seen = bell_.rings();
     if (stop_.stop_requested()) throw Stopped{};
-    if (run_one()) continue;
-    if (queued_ <= most_queued) return;
+    if (tasks_.take_up_one()) continue;
+    if (tasks_.size() <= most_queued) return;
     slept_ = true;
     bell_.wait_beyond(seen, spin_);
   }

@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <deque>
-#include <functional>
 #include <memory>
 #include <span>
 #include <stop_token>
@@ -19,6 +17,7 @@
 #include "executor/backend.h"
 #include "executor/cpu/kernels.h"
 #include "executor/doorbell.h"
+#include "executor/task_queues.h"
 
 namespace tandem::cpu {
 
@@ -47,14 +46,6 @@ class Buffer {
 extern template class Buffer<float>;
 extern template class Buffer<double>;
 
-/// Counts its records: a wait is for the last record issued before it, as on a GPU.
-class Event {
- private:
-  template <class>
-  friend class Backend;
-  std::uint64_t issued_ = 0, completed_ = 0;
-};
-
 /// A moment at which a stream was somewhere.
 class Mark {
  public:
@@ -74,26 +65,17 @@ class Backend {
   using Scalar = T;
   using Kernels = cpu::Kernels<T>;
   using Buffer = cpu::Buffer<T>;
-  using Event = cpu::Event;
+  using Event = TaskEvent;
   using Mark = cpu::Mark;
   struct Fence {};
   using Range = NoRange;
-  /// An in-order queue. REQUIRES: outlives its tasks.
-  class Stream {
-   private:
-    friend class Backend;
-    struct Task {
-      std::function<bool()> ready;  // empty: at once
-      std::function<void()> run;
-    };
-    std::deque<Task> tasks_;
-  };
+  using Stream = TaskQueues::Queue;
 
   Backend(Doorbell& bell, std::stop_token stop, Duration spin = {})
       : bell_(bell), stop_(std::move(stop)), spin_(spin) {}
 
   /// A further stream; earlier ones go first when several are ready.
-  Stream& add_stream(StreamUse /*use*/) { return streams_.emplace_back(); }
+  Stream& add_stream(StreamUse /*use*/) { return tasks_.add(); }
   Buffer allocate(std::int64_t elements) { return Buffer(elements); }
   void commit() {}
   static constexpr Bytes workspace_bytes() { return 0; }
@@ -117,13 +99,14 @@ class Backend {
   }
   Kernels kernels(Stream&) const { return kernels_; }
 
-  void wait(Stream& stream, Event& event);
-  void record(Stream& stream, Event& event);
-  void enqueue(Stream& stream, std::function<void()> run);
-  /// `ready` is asked again whenever the doorbell rings.
-  void enqueue_when(Stream& stream, std::function<bool()> ready, std::function<void()> run);
-
   // A task runs when all that is before it has ended.
+  void wait(Stream& stream, Event& event) { tasks_.wait(stream, event); }
+  void record(Stream& stream, Event& event) { tasks_.record(stream, event); }
+  void enqueue(Stream& stream, TaskQueues::Run run) { tasks_.enqueue(stream, std::move(run)); }
+  void enqueue_when(Stream& stream, TaskQueues::Ready ready, TaskQueues::Run run) {
+    tasks_.enqueue_when(stream, std::move(ready), std::move(run));
+  }
+
   void raise(Stream&, Fence&) const {}
   void follow(Stream&, Fence&) const {}
   template <std::invocable Call>
@@ -140,13 +123,10 @@ class Backend {
   bool slept() { return std::exchange(slept_, false); }
 
  private:
-  bool run_one();
-
   Doorbell& bell_;
   std::stop_token stop_;
   Duration spin_;
-  std::deque<Stream> streams_;
-  std::size_t queued_ = 0;
+  TaskQueues tasks_;
   const Kernels kernels_{};  // chosen, and checked, before any device starts
   bool slept_ = false;
 };

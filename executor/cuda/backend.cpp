@@ -105,46 +105,30 @@ Backend::Fetched Backend::fetch(std::span<const float> values) {
 Backend::Stream& Backend::add_stream(StreamUse use) {
   Stream& stream = streams_.emplace_back();
   stream.use = use;
+  stream.tasks = &tasks_.add();
   stream.stream = setup_.partition->make_stream(use);
   return stream;
 }
 
-void Backend::enqueue(Stream& stream, const std::function<void()>& run) {
-  enter();
-  if (run) run();
-  if (stream.read.empty()) return;
-  when_done(stream, [held = std::exchange(stream.read, {})] {});
-}
-
-void Backend::enqueue_when(Stream& stream, const std::function<bool()>& ready,
-                           const std::function<void()>& run) {
-  while (true) {
-    const std::uint32_t seen = bell_.rings();
-    if (stop_.stop_requested()) throw Stopped{};
-    if (ready()) break;
-    if (!call_one()) bell_.wait_beyond(seen);
+void Backend::raise(Stream& stream, Fence& fence) {
+  if (!fence.event_ || fence.gpu_ != setup_.partition->gpu()) {
+    fence.event_ = make_event(cudaEventDisableTiming);
+    fence.gpu_ = setup_.partition->gpu();
   }
-  enqueue(stream, run);
+  check(cudaEventRecord(fence.event_.get(), stream.stream.get()), "cudaEventRecord");
 }
 
-void Backend::record(Stream& stream, Event& event) {
-  if (!event.event_ || event.gpu_ != setup_.partition->gpu()) {
-    event.event_ = make_event(cudaEventDisableTiming);
-    event.gpu_ = setup_.partition->gpu();
-  }
-  check(cudaEventRecord(event.event_.get(), stream.stream.get()), "cudaEventRecord");
-}
-
-void Backend::wait(Stream& stream, Event& event) {
-  if (!event.event_) return;
-  check(cudaStreamWaitEvent(stream.stream.get(), event.event_.get(), cudaEventWaitDefault),
+void Backend::follow(Stream& stream, Fence& fence) {
+  if (!fence.event_) return;
+  check(cudaStreamWaitEvent(stream.stream.get(), fence.event_.get(), cudaEventWaitDefault),
         "cudaStreamWaitEvent");
 }
 
 void Backend::when_done(Stream& stream, std::function<void()> call) {
   std::shared_ptr<OwnedEvent> event = events_.lend();
   check(cudaEventRecord(event->get(), stream.stream.get()), "cudaEventRecord");
-  calls_.push_back({std::move(event), std::move(call)});
+  stream.calls.push_back({std::move(event), std::move(call)});
+  ++calls_;
 }
 
 Mark Backend::mark(Stream& stream) {
@@ -155,19 +139,35 @@ Mark Backend::mark(Stream& stream) {
 }
 
 bool Backend::has_ended(cudaError_t status, const char* call) {
-  if (status == cudaErrorNotReady) return false;
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();  // or the next kernel would be blamed
+    return false;
+  }
   check(status, call);
+  return true;
+}
+
+/// Whether there was one to be taken up.
+bool Backend::take_up_one() {
+  if (!tasks_.take_up_one()) return false;
+  for (Stream& stream : streams_) {
+    if (!stream.read.empty()) when_done(stream, [held = std::exchange(stream.read, {})] {});
+  }
   return true;
 }
 
 /// Whether there was one to be called.
 bool Backend::call_one() {
-  if (calls_.empty() || !has_ended(cudaEventQuery(calls_.front().event->get()), "cudaEventQuery"))
-    return false;
-  const Call first = std::move(calls_.front());
-  calls_.pop_front();
-  first.call();
-  return true;
+  for (Stream& stream : streams_) {
+    if (stream.calls.empty()) continue;
+    if (!has_ended(cudaEventQuery(stream.calls.front().event->get()), "cudaEventQuery")) continue;
+    const Call first = std::move(stream.calls.front());
+    stream.calls.pop_front();
+    --calls_;
+    first.call();
+    return true;
+  }
+  return false;
 }
 
 void Backend::pause() const {
@@ -178,11 +178,16 @@ void Backend::pause() const {
 void Backend::progress(std::size_t most_left) {
   enter();
   while (true) {
-    if (call_one()) continue;
-    if (calls_.size() <= most_left) break;
-    pause();
+    const std::uint32_t seen = bell_.rings();
+    if (stop_.stop_requested()) throw Stopped{};
+    if (take_up_one() || call_one()) continue;
+    if (tasks_.size() + calls_ <= most_left) break;
+    if (calls_ > 0) {
+      pause();  // a GPU does not ring
+    } else {
+      bell_.wait_beyond(seen);
+    }
   }
-  if (stop_.stop_requested()) throw Stopped{};
   if (most_left > 0) return;
   for (const Stream& stream : streams_) {
     while (!has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery")) pause();

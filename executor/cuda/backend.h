@@ -1,7 +1,6 @@
 #pragma once
 // A GPU, or a part of one, as a device: the contract is tandem::Backend. Tasks are taken up as soon
-// as they are given, and only launch; the host waits for what other devices have not been given
-// yet, and for nothing that runs.
+// as what they wait for is, and only launch: what runs, the host waits for only where a task asks.
 
 #include <atomic>
 #include <chrono>
@@ -26,6 +25,7 @@
 #include "executor/cuda/profiler_range.h"
 #include "executor/cuda/raii.h"
 #include "executor/doorbell.h"
+#include "executor/task_queues.h"
 
 namespace tandem::cuda {
 
@@ -65,11 +65,19 @@ class Mark {
 };
 
 /// Made when it is first recorded, by the device that records it; waited for by streams of any.
-class Event {
+class Fence {
  private:
   friend class Backend;
   OwnedEvent event_;
   int gpu_ = -1;
+};
+
+/// Its record is given to a GPU when it is taken up, which waits for it must be behind.
+class Event {
+ private:
+  friend class Backend;
+  TaskEvent tasks_;
+  Fence fence_;
 };
 
 /// What the kernels of a device's streams work with.
@@ -98,16 +106,23 @@ class Backend {
   using Kernels = cuda::Kernels<float>;
   using Buffer = Arena<float>::Buffer;
   using Event = cuda::Event;
-  using Fence = cuda::Event;
+  using Fence = cuda::Fence;
   using Mark = cuda::Mark;
   using Range = ProfilerRange;
+
+  struct Call {
+    std::shared_ptr<OwnedEvent> event;
+    std::function<void()> call;
+  };
   class Stream {
    private:
     friend class Backend;
     StreamUse use{};
+    TaskQueues::Queue* tasks = nullptr;
     OwnedStream stream;
     std::unique_ptr<KernelContext> context;
     std::vector<std::shared_ptr<void>> read;  // host memory that the task at hand reads
+    std::deque<Call> calls;
   };
 
   Backend(BackendSetup setup, Doorbell& bell, std::stop_token stop);
@@ -148,29 +163,34 @@ class Backend {
   Stream& add_stream(StreamUse use);
   Kernels kernels(Stream& stream) { return Kernels(*stream.context); }
 
-  void enqueue(Stream& stream, const std::function<void()>& run);
-  void enqueue_when(Stream& stream, const std::function<bool()>& ready,
-                    const std::function<void()>& run);
-  void wait(Stream& stream, Event& event);
-  void record(Stream& stream, Event& event);
-  void raise(Stream& stream, Fence& fence) { record(stream, fence); }
-  void follow(Stream& stream, Fence& fence) { wait(stream, fence); }
+  void enqueue(Stream& stream, TaskQueues::Run run) {
+    tasks_.enqueue(*stream.tasks, std::move(run));
+  }
+  void enqueue_when(Stream& stream, TaskQueues::Ready ready, TaskQueues::Run run) {
+    tasks_.enqueue_when(*stream.tasks, std::move(ready), std::move(run));
+  }
+  void wait(Stream& stream, Event& event) {
+    tasks_.wait(*stream.tasks, event.tasks_,
+                [this, &stream, &event] { follow(stream, event.fence_); });
+  }
+  void record(Stream& stream, Event& event) {
+    tasks_.record(*stream.tasks, event.tasks_,
+                  [this, &stream, &event] { raise(stream, event.fence_); });
+  }
+  void raise(Stream& stream, Fence& fence);
+  void follow(Stream& stream, Fence& fence);
   void when_done(Stream& stream, std::function<void()> call);
   Mark mark(Stream& stream);
   bool slept() { return false; }
   void progress(std::size_t most_left);
 
  private:
-  struct Call {
-    std::shared_ptr<OwnedEvent> event;
-    std::function<void()> call;
-  };
-
   void enter() const;
   std::shared_ptr<std::byte[]> pinned(std::size_t bytes);
   void upload(std::span<const float> values, std::span<float> memory);
   /// Whether all before it has ended.
   static bool has_ended(cudaError_t status, const char* call);
+  bool take_up_one();
   bool call_one();
   void pause() const;
 
@@ -183,7 +203,8 @@ class Backend {
   std::vector<Pool<PinnedMemory>> pinned_;  // by the power of two of their size
   std::shared_ptr<EventClock> clock_;
   std::deque<Stream> streams_;
-  std::deque<Call> calls_;
+  TaskQueues tasks_;
+  std::size_t calls_ = 0;  // of all streams
 };
 
 static_assert(tandem::Backend<Backend>);

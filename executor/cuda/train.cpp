@@ -30,16 +30,10 @@ namespace {
 using cuda::check;
 using Places = std::vector<std::shared_ptr<cuda::Partition>>;
 
-void check_supported(const Program& program, const TrainingSetup<float>& setup) {
+void check_supported(const TrainingSetup<float>& setup) {
   if (setup.link_rate) {
     throw InputError(
         "links of a chosen rate are the CPU's: on GPUs what is sent takes as long as it takes");
-  }
-  const auto validates = [](const auto& each) { return each.op.kind == OpKind::validate; };
-  if (std::ranges::any_of(program.instructions(), validates)) {
-    throw InputError(
-        "post-validation is not for GPUs in this version: the host would have to wait for every "
-        "decision");
   }
 }
 
@@ -86,7 +80,7 @@ class CudaTrainer : public Trainer {
  public:
   TrainingReport<float> train(const Program& program, const TrainingSetup<float>& setup) override {
     check_trainable(setup.stage.model);
-    check_supported(program, setup);
+    check_supported(setup);
     const std::size_t devices = std::size_t{program.placement().devices} * width_of(program);
     const auto gpus = static_cast<std::size_t>(cuda::count_gpus());
     const Places places = cuda::place(devices, gpus);

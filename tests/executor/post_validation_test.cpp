@@ -13,25 +13,19 @@
 #include "core/verify.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/trajectory.h"
+#include "tests/support/validated.h"
 
 namespace tandem {
 namespace {
 
 using testing::by_executor;
 using testing::by_reference;
+using testing::kAlways;
+using testing::kNever;
+using testing::kSometimes;
 using testing::TrainingCase;
+using testing::validated;
 using namespace std::chrono_literals;
-
-/// Norms of the tiny model's first gradients lie around them.
-constexpr double kNever = 1e30, kSometimes = 0.5, kAlways = 1e-3;
-
-TrainingCase validated(const std::string& schedule, std::uint16_t devices, double most_norm) {
-  TrainingCase test = TrainingCase::on(schedule, devices);
-  test.guard = {.clip = ClipScope::global, .most_norm = most_norm};
-  test.post_validation = true;
-  test.optimizer.kind = OptimizerKind::momentum;  // Adam hardly feels a scale
-  return test;
-}
 
 /// Trains, against the reference. The batches whose updates were rolled back.
 std::vector<std::int64_t> rolled_back(const TrainingCase& test, std::uint64_t delays = 0,
@@ -81,17 +75,8 @@ TEST(PostValidation, TrainsWhatWaitingForTheNormTrains) {
 
 class PostValidationOf : public ::testing::TestWithParam<std::string> {};
 
-std::vector<std::string> synchronous_schedules() {
-  std::vector<std::string> names;
-  for (const ScheduleTraits& traits : schedules()) {
-    if (!traits.trainable || traits.weights != WeightSemantics::vanilla) continue;
-    if (traits.name != "bpipe") names.emplace_back(traits.name);  // its stashes move
-  }
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Schedules, PostValidationOf, ::testing::ValuesIn(synchronous_schedules()),
-                         testing::test_name);
+INSTANTIATE_TEST_SUITE_P(Schedules, PostValidationOf,
+                         ::testing::ValuesIn(testing::synchronous_schedules()), testing::test_name);
 
 TEST_P(PostValidationOf, TrainsTheSame) {
   for (const std::uint16_t devices : {std::uint16_t{2}, std::uint16_t{4}}) {
@@ -152,22 +137,8 @@ TEST(PostValidation, KeepsTheStateOfEveryOptimizerAndEveryRecomputation) {
 
 TEST(PostValidation, SkipsWhatIsNotFinite) {
   for (const char* schedule : {"zb-h1", "zb-h2", "zbv"}) {
-    for (const double most_norm : {0.0, 1e3}) {
-      TrainingCase test = validated(schedule, 2, most_norm);
-      if (most_norm == 0.0) test.guard.clip = ClipScope::none;
-      test.guard.on_nan = NonFinite::skip;
-      // Grows in a few steps until gradients overflow.
-      test.batches = 12;
-      test.model = {.name = "linear",
-                    .architecture = Architecture::linear,
-                    .blocks = 4,
-                    .width = 4,
-                    .heads = 1,
-                    .sequence = 2,
-                    .vocabulary = 256,
-                    .tied = false};
-      test.optimizer = {.kind = OptimizerKind::sgd, .learning_rate = most_norm == 0.0 ? 1.0 : 1e30};
-      test.take_microbatches(5);
+    for (const bool clips : {false, true}) {
+      const TrainingCase test = testing::overflowing(schedule, clips);
       SCOPED_TRACE(test_name_of(test));
       const std::vector<std::int64_t> batches = rolled_back(test, 3);
       EXPECT_GT(batches.size(), 0u) << "the model never exploded";

@@ -1,9 +1,9 @@
 #pragma once
-// A device that behaves as a GPU does, computed by the CPU: a task is taken up as soon as it is
-// given, its kernels only wait in their streams, and the host goes on. They run late, the streams
-// of a device in an order drawn by a seed, and compute what the CPU computes. All that streams are
-// given is held against StreamOrder. So a run that equals the CPU's, with no violation, shows that
-// nothing relies on the host's order, whatever the timing.
+// A device that behaves as a GPU does, computed by the CPU: a task is taken up as soon as what it
+// waits for is, its kernels only wait in their streams, and the host goes on. They run late, the
+// streams of a device in an order drawn by a seed, and compute what the CPU computes. All that
+// streams are given is held against StreamOrder. So a run that equals the CPU's, with no violation,
+// shows that nothing relies on the host's order, whatever the timing.
 
 #include <atomic>
 #include <chrono>
@@ -28,6 +28,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/doorbell.h"
 #include "executor/late_error.h"
+#include "executor/task_queues.h"
 #include "tests/support/stream_order.h"
 
 namespace tandem::testing {
@@ -38,6 +39,11 @@ struct DeferredWorld {
   std::uint64_t seed = 0;
   /// Faults: of all follows of a fence, that many are left out from number `first` on.
   std::int64_t first_left_out = 0, left_out = 0;
+  /// A fault: a stream does not wait for records that are still to be taken up.
+  bool loses_waits = false;
+  /// The host takes up all in the order in which it is given, as it may if it is slow: so a device
+  /// whose waits are missing does not stumble over what its host finds.
+  bool takes_up_in_order = false;
   /// A fault: the kernel that was launched as this number, from 0, fails when it runs. -1: none.
   std::int64_t failing = -1;
 
@@ -64,14 +70,22 @@ struct DeferredWorld {
   std::atomic<std::int64_t> followed_{0}, launched_{0};
 };
 
-/// Recorded by one device at a time; waited for by any.
-class DeferredEvent {
+/// Raised by one device at a time; followed by any.
+class DeferredFence {
  private:
   template <class>
   friend class DeferredBackend;
   std::uint64_t issued_ = 0;
   std::atomic<std::uint64_t> completed_{0};
   StreamClock clock_;
+};
+
+class DeferredEvent {
+ private:
+  template <class>
+  friend class DeferredBackend;
+  TaskEvent tasks_;
+  DeferredFence fence_;
 };
 
 /// A moment that is not known before its stream has been there.
@@ -123,18 +137,22 @@ class DeferredBackend {
   using Kernels = DeferredKernels<T>;
   using Buffer = typename Arena<T>::Buffer;
   using Event = DeferredEvent;
-  using Fence = DeferredEvent;
+  using Fence = DeferredFence;
   using Mark = DeferredMark;
   using Range = RecordedRange;
   class Stream {
    private:
     friend class DeferredBackend;
-    struct Task {
+    /// What the host launched.
+    struct Launched {
       std::function<bool()> ready;  // empty: at once
       std::function<void()> run;    // empty: nothing
     };
     StreamOrder::Stream number = 0;
-    std::deque<Task> tasks;
+    TaskQueues tasks;  // of its own: the device takes them up in any order of its streams
+    TaskQueues::Queue& queue = tasks.add();
+    std::deque<Launched> launched;
+    std::deque<std::pair<std::shared_ptr<bool>, std::function<void()>>> calls;
   };
 
   DeferredBackend(DeferredWorld& world, std::uint64_t device, Doorbell& bell, std::stop_token stop)
@@ -181,45 +199,46 @@ class DeferredBackend {
   }
   Kernels kernels(Stream& stream) { return Kernels(*this, stream); }
 
-  void enqueue(Stream&, const std::function<void()>& run) { run(); }
-  void enqueue_when(Stream&, const std::function<bool()>& ready, const std::function<void()>& run) {
-    while (true) {
-      const std::uint32_t seen = bell_.rings();
-      if (ready()) break;
-      run_one_or_wait(seen);
-    }
-    if (run) run();
+  void enqueue(Stream& stream, TaskQueues::Run run) { enqueue_when(stream, {}, std::move(run)); }
+  void enqueue_when(Stream& stream, TaskQueues::Ready ready, TaskQueues::Run run) {
+    stream.tasks.enqueue_when(stream.queue, std::move(ready), std::move(run));
+    if (world_.takes_up_in_order) take_up_all();
   }
   void record(Stream& stream, Event& event) {
-    event.clock_ = world_.order.record(stream.number);
-    const std::uint64_t ticket = ++event.issued_;
-    queue(stream, {}, [this, &event, ticket] {
-      event.completed_.store(ticket, std::memory_order_release);
+    stream.tasks.record(stream.queue, event.tasks_,
+                        [this, &stream, &event] { raise(stream, event.fence_); });
+    if (world_.takes_up_in_order) take_up_all();
+  }
+  void wait(Stream& stream, Event& event) {
+    const auto run = [this, &stream, &event] { wait_for(stream, event.fence_); };
+    if (world_.loses_waits) return enqueue(stream, run);
+    stream.tasks.wait(stream.queue, event.tasks_, run);
+    if (world_.takes_up_in_order) take_up_all();
+  }
+  void raise(Stream& stream, Fence& fence) {
+    fence.clock_ = world_.order.record(stream.number);
+    const std::uint64_t ticket = ++fence.issued_;
+    queue(stream, {}, [this, &fence, ticket] {
+      fence.completed_.store(ticket, std::memory_order_release);
       world_.ring_all();
     });
   }
-  void wait(Stream& stream, Event& event) {
-    world_.order.wait(stream.number, event.clock_);
-    const std::uint64_t ticket = event.issued_;
-    queue(stream,
-          [&event, ticket] { return event.completed_.load(std::memory_order_acquire) >= ticket; },
-          {});
-  }
-  void raise(Stream& stream, Fence& fence) { record(stream, fence); }
   void follow(Stream& stream, Fence& fence) {
-    if (world_.follows()) return wait(stream, fence);
+    if (world_.follows()) return wait_for(stream, fence);
     world_.order.leave_out(stream.number, fence.clock_);
   }
   void when_done(Stream& stream, std::function<void()> call) {
     const auto ended = std::make_shared<bool>(false);
     queue(stream, {}, [ended] { *ended = true; });
-    calls_.push_back({ended, std::move(call)});
+    stream.calls.push_back({ended, std::move(call)});
+    ++calls_;
   }
   void finish() {
     while (true) {
       const std::uint32_t seen = bell_.rings();
-      if (queued_ == 0) break;
-      run_one_or_wait(seen);
+      if (launched_ == 0) break;
+      if (stop_.stop_requested()) throw Stopped{};
+      if (!run_one()) bell_.wait_beyond(seen);
     }
     std::vector<StreamOrder::Stream> numbers;
     for (const Stream& stream : streams_) numbers.push_back(stream.number);
@@ -232,11 +251,15 @@ class DeferredBackend {
   }
   bool slept() { return false; }
 
-  /// As lazy as it may be: nothing runs while few enough are left.
+  /// The host is as quick as it may be, and the device as lazy: nothing runs while few enough are
+  /// left.
   void progress(std::size_t most) {
-    while (queued_ + calls_.size() > most) {
+    while (true) {
       const std::uint32_t seen = bell_.rings();
-      run_one_or_wait(seen);
+      if (take_up_one()) continue;
+      if (not_taken_up() + launched_ + calls_ <= most) return;
+      if (stop_.stop_requested()) throw Stopped{};
+      if (!call_one() && !run_one()) bell_.wait_beyond(seen);
     }
   }
 
@@ -252,34 +275,61 @@ class DeferredBackend {
 
  private:
   void queue(Stream& stream, std::function<bool()> ready, std::function<void()> run) {
-    stream.tasks.push_back({std::move(ready), std::move(run)});
-    ++queued_;
+    stream.launched.push_back({std::move(ready), std::move(run)});
+    ++launched_;
+  }
+  void wait_for(Stream& stream, Fence& fence) {
+    world_.order.wait(stream.number, fence.clock_);
+    const std::uint64_t ticket = fence.issued_;
+    queue(stream,
+          [&fence, ticket] { return fence.completed_.load(std::memory_order_acquire) >= ticket; },
+          {});
   }
 
-  void run_one_or_wait(std::uint32_t seen) {
-    if (stop_.stop_requested()) throw Stopped{};
-    if (call_one() || run_one()) return;
-    bell_.wait_beyond(seen);
+  std::size_t not_taken_up() const {
+    std::size_t tasks = 0;
+    for (const Stream& stream : streams_) tasks += stream.tasks.size();
+    return tasks;
   }
+  bool take_up_one() {
+    const std::size_t first = random_();
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      if (streams_[(first + i) % streams_.size()].tasks.take_up_one()) return true;
+    }
+    return false;
+  }
+  void take_up_all() {
+    while (not_taken_up() > 0) {
+      const std::uint32_t seen = bell_.rings();
+      if (take_up_one()) continue;
+      if (stop_.stop_requested()) throw Stopped{};
+      if (!call_one() && !run_one()) bell_.wait_beyond(seen);
+    }
+  }
+
   bool call_one() {
-    if (calls_.empty() || !*calls_.front().first) return false;
-    const auto call = std::move(calls_.front().second);
-    calls_.pop_front();
-    call();
-    return true;
+    for (Stream& stream : streams_) {
+      if (stream.calls.empty() || !*stream.calls.front().first) continue;
+      const auto call = std::move(stream.calls.front().second);
+      stream.calls.pop_front();
+      --calls_;
+      call();
+      return true;
+    }
+    return false;
   }
   /// Of a stream drawn among those whose first task may run.
   bool run_one() {
     const std::size_t first = random_();
     for (std::size_t i = 0; i < streams_.size(); ++i) {
       Stream& stream = streams_[(first + i) % streams_.size()];
-      if (stream.tasks.empty()) continue;
-      const auto& ready = stream.tasks.front().ready;
+      if (stream.launched.empty()) continue;
+      const auto& ready = stream.launched.front().ready;
       if (ready && !ready()) continue;
-      const auto task = std::move(stream.tasks.front());
-      stream.tasks.pop_front();
-      --queued_;
-      if (task.run) task.run();
+      const auto next = std::move(stream.launched.front());
+      stream.launched.pop_front();
+      --launched_;
+      if (next.run) next.run();
       return true;
     }
     return false;
@@ -292,9 +342,8 @@ class DeferredBackend {
   Arena<T> arena_;
   cpu::Buffer<T> memory_;
   std::deque<Stream> streams_;
-  std::deque<std::pair<std::shared_ptr<bool>, std::function<void()>>> calls_;
   std::deque<std::shared_ptr<const void>> kept_;  // memory of the host that kernels touch
-  std::size_t queued_ = 0;
+  std::size_t launched_ = 0, calls_ = 0;          // of all streams
   const cpu::Kernels<T> kernels_{};
 };
 

@@ -15,6 +15,7 @@
 #include "executor/cuda/raii.h"
 #include "executor/train.h"
 #include "tests/support/training.h"
+#include "tests/support/validated.h"
 
 namespace tandem {
 namespace {
@@ -123,11 +124,29 @@ TEST(GpuTraining, RefusesWhatDoesNotFitBeforeItAllocates) {
   }
 }
 
+TEST(GpuTraining, RollsBackWhatWasClipped) {
+  if (const std::string why = why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
+  for (const double most_norm : {testing::kNever, testing::kAlways}) {
+    TrainingCase test = testing::validated("zb-h2", 3, most_norm);
+    test.optimizer.learning_rate = 1e-2;
+    const Program program = lower(test.make());
+    const Data data = testing::data_of(test);
+    TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
+    std::int64_t rolled_back = 0;
+    setup.on_step = [&rolled_back](const StepReport& step) { rolled_back += step.rolled_back; };
+    expect_close(make_trainer("cuda")->train(program, setup), train_on("cpu", test, program));
+    EXPECT_EQ(rolled_back, most_norm == testing::kAlways ? test.batches : 0);
+  }
+}
+
 TEST(GpuTraining, RefusesWhatItDoesNotDo) {
   if (const std::string why = why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
-  TrainingCase test{.schedule = "zb-h2", .devices = 2, .post_validation = true};
-  test.guard = {.clip = ClipScope::global, .most_norm = 0.5};
-  EXPECT_THROW(train_on("cuda", test, lower(test.make())), InputError);
+  const TrainingCase test{.schedule = "1f1b", .devices = 2};
+  const Program program = lower(test.make());
+  const Data data = testing::data_of(test);
+  TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
+  setup.link_rate = 1e9;
+  EXPECT_THROW(make_trainer("cuda")->train(program, setup), InputError);
 }
 
 }  // namespace
