@@ -8,6 +8,10 @@ namespace tandem {
 
 std::string why_no_cuda() { return "this build has no code for it (CUDA, below, says why)"; }
 
+FoundLibrary find_nccl() {
+  return {.why_absent = "this build has no code for GPUs (CUDA, below, says why)"};
+}
+
 std::unique_ptr<Trainer> make_cuda_trainer() {
   throw AbsentError("backend cuda: this build has no code for it; use --backend cpu");
 }

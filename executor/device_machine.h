@@ -18,7 +18,9 @@
 #include "core/program.h"
 #include "core/run.h"
 #include "core/timeline.h"
+#include "executor/message_work.h"
 #include "executor/stage_work.h"
+#include "executor/summed_gradients.h"
 #include "executor/validation.h"
 #include "executor/work_log.h"
 #include "executor/world.h"
@@ -43,6 +45,7 @@ class DeviceMachine {
         backend_(backend),
         stages_(world, pipeline, backend, std::move(scratch)),
         log_(backend, world, world.device_of(pipeline, me)),
+        messages_(world, pipeline, me, backend, stages_, log_),
         slice_(program_.on(me)),
         awaited_(awaited(program_)),
         most_queued_(64 + 8 * slice_.size()),
@@ -99,6 +102,7 @@ class DeviceMachine {
 
   void queue_work(Stream& stream, LaneId lane, Instance instance) {
     const Instruction& instruction = program_[instance.id];
+    if (messages_.takes(instruction.op.kind)) return messages_.queue(stream, lane, instance);
     if (instruction.op.kind == OpKind::reduce_norm) return queue_norm(stream, lane, instance);
     if (instruction.op.kind == OpKind::validate) return validation_.queue(stream, instance);
     if (instruction.op.kind == OpKind::forward) validation_.note_forward(instance);
@@ -264,13 +268,8 @@ class DeviceMachine {
   void bring(Meeting<B>& meeting, Instance instance, Stream& stream) {
     const AtWork at_work(log_, instance);
     for (const StageId stage : program_.placement().stages_on(me_)) {
-      if (!meets(program_[instance.id].op, stage)) continue;
-      StageState<B>& s = stages_.state_of(stage);
-      std::span<T> gradients = stages_.finished_gradients(s, update_of(stage, instance), stream);
-      if (program_[instance.id].op.kind == OpKind::reduce_tied) {
-        const TiedRanges& ranges = s.stage.tied();
-        gradients = stages_.part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
-      }
+      if (!world_.meets(program_[instance.id].op, stage)) continue;
+      const std::span<T> gradients = summed_gradients(world_, stages_, instance, stage, stream);
       const std::size_t rank =
           std::size_t{pipeline_} * program_.placement().stages() + index(stage);
       if (meeting.arrive(rank, gradients, instance.microbatch, backend_, stream))
@@ -316,15 +315,6 @@ class DeviceMachine {
     return world_.versions.covering_update(stage, instance.microbatch);
   }
 
-  /// Whether a stage of this device takes part in a sum.
-  bool meets(const Op& op, StageId stage) const {
-    const Placement& placement = program_.placement();
-    const PartId part = placement.part[op.stage];
-    if (op.kind == OpKind::reduce_gradient) return placement.part[stage] == part;
-    const std::vector<StageId> tied = placement.stages_tied_with(op.stage);
-    return std::find(tied.begin(), tied.end(), stage) != tied.end();
-  }
-
   void ring_participants(Instance instance) {
     const Instruction& instruction = program_[instance.id];
     const bool everywhere = instruction.op.kind == OpKind::reduce_gradient;
@@ -343,6 +333,7 @@ class DeviceMachine {
   B& backend_;
   StageWork<B> stages_;
   WorkLog<B> log_;
+  MessageWork<B> messages_;
   const std::vector<InstructionId> slice_;
   const std::vector<bool> awaited_;
   const std::size_t most_queued_;

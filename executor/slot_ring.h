@@ -59,6 +59,10 @@ class SlotRing {
     return slot.buffer.elements();
   }
 
+  /// Whether use `q` may acquire its slot.
+  bool is_free(std::int64_t q) const {
+    return of(q).holder.load(std::memory_order_acquire) == kFree;
+  }
   bool holds(std::int64_t q) const { return of(q).holder.load(std::memory_order_acquire) == q; }
 
   /// The slot that use `q` holds. Throws DeviceError when it does not.

@@ -48,6 +48,9 @@ struct TrainingSetup {
   std::vector<ProductAlgorithm> product_algorithms;
   /// One-way rate of every link between two devices, bytes/s. Empty: as fast as memory.
   std::optional<double> link_rate;
+  /// Between GPUs: by NCCL, instead of copies into one another's memory. For the CPU it says
+  /// nothing.
+  bool nccl = false;
   std::stop_token stop;  // of the user
   /// The run ends with an error that names the culprit when no device ends any work for this long,
   /// or for 20 times the longest work so far if that is longer. 0: never.
@@ -102,6 +105,12 @@ std::unique_ptr<Trainer> make_trainer(std::string_view backend);
 // In executor/cuda/, or in cuda_absent.cpp where the build found no CUDA.
 /// Why nothing can be trained on GPUs; empty: it can.
 std::string why_no_cuda();
+/// A library that is looked for while the program runs.
+struct FoundLibrary {
+  std::string version = {};
+  std::string why_absent = {};  // empty: it is there
+};
+FoundLibrary find_nccl();
 /// Throws AbsentError where nothing can be trained on GPUs.
 std::unique_ptr<Trainer> make_cuda_trainer();
 

@@ -89,7 +89,9 @@ class TrainingRun {
  public:
   using T = typename B::Scalar;
 
-  TrainingRun(const Program& program, const TrainingSetup<T>& setup, BackendMaker<B> make_backend)
+  /// `transport`: null where devices reach into one another's memory; else it outlives the run.
+  TrainingRun(const Program& program, const TrainingSetup<T>& setup, BackendMaker<B> make_backend,
+              Transport<B>* transport = nullptr)
       : program_(program),
         setup_(setup),
         make_backend_(std::move(make_backend)),
@@ -98,6 +100,7 @@ class TrainingRun {
         log_(std::int64_t{program.microbatches()} * world_.width, program.placement().parts(),
              name_tensors(), [this](StepReport step) { end_step(step); }) {
     check_guard(program, setup.stage);
+    world_.transport = transport;
     set_up_world();
     for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline) {
       world_.stages[pipeline].resize(program.placement().stages());
@@ -122,6 +125,8 @@ class TrainingRun {
     for (std::int64_t first = 0; first < setup_.batches && !stop_.stop_requested();) {
       const std::int64_t last = std::min(first + segment, setup_.batches);
       run_batches(first, last);
+      // Or devices that are to be destroyed would wait for messages that nobody sends.
+      if (world_.transport != nullptr && stop_.stop_requested()) world_.transport->abort();
       if (failure_) std::rethrow_exception(failure_);
       if (setup_.on_pause && last - first == setup_.pause_every && !stop_.stop_requested())
         show_weights(last);

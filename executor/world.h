@@ -3,6 +3,7 @@
 // whole program: pipeline r of w takes microbatches r·m … (r+1)·m − 1 of each batch of w·m, and
 // they meet where gradients are summed.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,7 @@
 #include "executor/meeting.h"
 #include "executor/norm_meeting.h"
 #include "executor/stage_state.h"
+#include "executor/transport.h"
 
 namespace tandem {
 
@@ -69,6 +71,15 @@ struct World {
     return *meetings.at({shared ? std::uint16_t{0} : pipeline, id});
   }
 
+  /// Whether a stage takes part in a sum of gradients.
+  bool meets(const Op& op, StageId stage) const {
+    const Placement& placement = program.placement();
+    if (op.kind == OpKind::reduce_gradient)
+      return placement.part[stage] == placement.part[op.stage];
+    const std::vector<StageId> tied = placement.stages_tied_with(op.stage);
+    return std::find(tied.begin(), tied.end(), stage) != tied.end();
+  }
+
   NormMeeting<B>& norm_meeting(std::uint16_t pipeline, InstructionId id) const {
     return *norm_meetings.at({pipeline, id});
   }
@@ -84,6 +95,7 @@ struct World {
   DecideNumbers decide_numbers;
   std::vector<std::string> tensors;    // names, in model order
   Courier* courier = nullptr;          // null: links are as fast as memory
+  Transport<B>* transport = nullptr;   // null: devices reach into one another's memory
   std::function<void(DeviceId)> ring;  // wakes a device, numbered through all pipelines
   std::chrono::steady_clock::time_point start;
   /// Called before each piece of work: seeded delays in tests. May be empty.

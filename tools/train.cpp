@@ -178,6 +178,7 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
   }
   setup.product_algorithms = product_algorithms_of(options, plan);
   setup.link_rate = training.link_rate;
+  setup.nccl = options.text("transport") == "nccl";
   setup.watchdog = training.watchdog;
   setup.stop = stop;
   return trainer.train(prepared.program, setup);
@@ -257,7 +258,7 @@ void add_options(Options& options) {
       .value("data", "FILE",
              "text to train on, as bytes, or token file (.bin; default: the shipped text)")
       .value("backend", "NAME", "cpu|cuda (default cpu)")
-      .value("transport", "NAME", "threads (cpu), peer (cuda)")
+      .value("transport", "NAME", "threads (cpu); peer, nccl (cuda)")
       .value("watchdog", "TIME", "end a run in which no device gets on for this long (default 30s)")
       .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite")
       .value("link-rate", "RATE",
@@ -292,10 +293,10 @@ std::string backend_of(const Options& options) {
 void check_backend(const Options& options) {
   const bool on_gpus = backend_of(options) == "cuda";
   const auto transport = options.choice("transport", {"threads", "tcp", "mpi", "peer", "nccl"});
-  if (transport != "threads" && transport != "peer")
+  if (transport == "tcp" || transport == "mpi")
     throw UsageError(fmt::format("tandem train: --transport {} is not in this version", transport));
-  if (options.has("transport") && on_gpus != (transport == "peer"))
-    throw UsageError("tandem train: --transport threads is for --backend cpu, peer for cuda");
+  if (options.has("transport") && on_gpus != (transport == "peer" || transport == "nccl"))
+    throw UsageError("tandem train: --transport threads is for --backend cpu, peer|nccl for cuda");
   if (on_gpus && options.has("verify"))
     throw UsageError("tandem train: --verify compares bits, and a GPU rounds otherwise");
 }

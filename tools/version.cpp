@@ -2,8 +2,10 @@
 
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "executor/cpu/onednn.h"
 #include "executor/cpu/products.h"
@@ -30,12 +32,31 @@ int run_version(const Arguments& arguments) {
   return 0;
 }
 
+namespace {
+
+/// Of training here, by the names of --transport.
+std::vector<std::string> transports(bool gpus, const FoundLibrary& nccl) {
+  std::vector<std::string> names{"threads"};
+  if (gpus) names.emplace_back("peer");
+  if (gpus && nccl.why_absent.empty()) names.emplace_back("nccl");
+  return names;
+}
+
+/// "2.28.9", or why there is none.
+const std::string& describe(const FoundLibrary& library) {
+  return library.why_absent.empty() ? library.version : library.why_absent;
+}
+
+}  // namespace
+
 int run_doctor(const Arguments& arguments) {
   Options options("doctor", "[--json]", "What this build and this machine can do.");
   options.parse(arguments);
   const unsigned cores = std::thread::hardware_concurrency();
   const cpu::ChosenProducts products = cpu::products();
   const std::string onednn = cpu::onednn_version(), no_bf16 = cpu::why_no_bf16();
+  const std::string no_cuda = why_no_cuda();
+  const FoundLibrary nccl = find_nccl();
   if (options.has("json")) {
     print_result("doctor", Json::object(), Json::object(),
                  {{"version", build_info::kVersion},
@@ -48,29 +69,30 @@ int run_doctor(const Arguments& arguments) {
                   {"cuda_reason", build_info::kCudaReason},
                   {"nccl", build_info::kNccl},
                   {"nccl_reason", build_info::kNcclReason},
+                  {"nccl_library", describe(nccl)},
                   {"mpi", "no"},
                   {"cpu_kernels", cpu::describe(products.engine)},
                   {"cpu_kernels_reason", products.reason},
                   {"onednn", onednn.empty() ? "no" : onednn},
                   {"bf16_products", no_bf16.empty() ? "yes" : no_bf16},
-                  {"backends", why_no_cuda().empty() ? Json{"cpu", "cuda"} : Json{"cpu"}},
-                  {"backend_cuda", why_no_cuda().empty() ? "yes" : why_no_cuda()},
-                  {"transports", {"threads"}}});
+                  {"backends", no_cuda.empty() ? Json{"cpu", "cuda"} : Json{"cpu"}},
+                  {"backend_cuda", no_cuda.empty() ? "yes" : no_cuda},
+                  {"transports", transports(no_cuda.empty(), nccl)}});
     return 0;
   }
   fmt::print("tandem {} ({})\n", build_info::kVersion, build_info::kRevision);
   fmt::print("  built with   {}, {}, sanitizers: {}\n", build_info::kCompiler,
              build_info::kBuildType, build_info::kSanitizers);
   fmt::print("  cores        {}\n", cores);
-  const std::string no_cuda = why_no_cuda();
   fmt::print("  backends     cpu{}\n",
              no_cuda.empty() ? ", cuda" : fmt::format("; cuda: {}", no_cuda));
   fmt::print("  products     {} ({})\n", cpu::describe(products.engine), products.reason);
   fmt::print("  oneDNN       {}; bf16 products: {}\n", onednn.empty() ? "no" : onednn,
              no_bf16.empty() ? "yes" : no_bf16);
-  fmt::print("  transports   threads\n");
+  fmt::print("  transports   {}\n", fmt::join(transports(no_cuda.empty(), nccl), ", "));
   fmt::print("  CUDA         {} ({})\n", build_info::kCuda, build_info::kCudaReason);
-  fmt::print("  NCCL         {} ({})\n", build_info::kNccl, build_info::kNcclReason);
+  fmt::print("  NCCL         {} ({}); found now: {}\n", build_info::kNccl, build_info::kNcclReason,
+             describe(nccl));
   return 0;
 }
 

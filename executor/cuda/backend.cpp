@@ -172,6 +172,7 @@ bool Backend::call_one() {
 
 void Backend::pause() const {
   if (stop_.stop_requested()) throw Stopped{};
+  if (setup_.look) setup_.look();
   std::this_thread::sleep_for(kLook);
 }
 

@@ -97,6 +97,8 @@ struct BackendSetup {
   std::shared_ptr<Partition> partition;
   StreamKernels kernels;
   bool keeps_times = true;  // marks: two timed events a piece of work
+  /// Called while the host waits; throws what has failed. Empty: nothing else can.
+  std::function<void()> look = {};
 };
 
 /// Used by its own thread only, but before and after the run.
@@ -159,6 +161,9 @@ class Backend {
     stream.read.push_back(std::move(memory));
     return {first, values.size()};
   }
+
+  /// For what launches on it besides kernels.
+  static cudaStream_t handle(const Stream& stream) { return stream.stream.get(); }
 
   Stream& add_stream(StreamUse use);
   Kernels kernels(Stream& stream) { return Kernels(*stream.context); }

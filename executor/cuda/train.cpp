@@ -15,6 +15,7 @@
 #include "core/model.h"
 #include "executor/cpu/products.h"
 #include "executor/cuda/backend.h"
+#include "executor/cuda/gpu_transport.h"
 #include "executor/cuda/gpus.h"
 #include "executor/cuda/kernels/workspace.h"
 #include "executor/cuda/memory_plan.h"
@@ -30,7 +31,15 @@ namespace {
 using cuda::check;
 using Places = std::vector<std::shared_ptr<cuda::Partition>>;
 
-void check_supported(const TrainingSetup<float>& setup) {
+void check_supported(const Program& program, const TrainingSetup<float>& setup) {
+  const auto reaches = [](const auto& each) {
+    return moves_stash(each.op.kind) || each.op.kind == OpKind::validate;
+  };
+  if (setup.nccl && std::ranges::any_of(program.instructions(), reaches)) {
+    throw InputError(
+        "evicted stashes and rollbacks are written into another device's memory, which is not for "
+        "--transport nccl; use --transport peer");
+  }
   if (setup.link_rate) {
     throw InputError(
         "links of a chosen rate are the CPU's: on GPUs what is sent takes as long as it takes");
@@ -76,27 +85,46 @@ void check_room(const Program& program, const TrainingSetup<float>& setup, const
   cuda::check_room(devices, free);
 }
 
+/// Null: devices reach into one another's memory.
+std::unique_ptr<cuda::GpuTransport> make_transport(const Program& program,
+                                                   const TrainingSetup<float>& setup,
+                                                   const Places& places) {
+  if (!setup.nccl) return nullptr;
+  Table<DeviceId, int> gpus;
+  for (const auto& place : places) gpus.push_back(place->gpu());
+  return cuda::make_nccl_transport(CommunicatorPlans(program, width_of(program)), gpus);
+}
+
 class CudaTrainer : public Trainer {
  public:
   TrainingReport<float> train(const Program& program, const TrainingSetup<float>& setup) override {
     check_trainable(setup.stage.model);
-    check_supported(setup);
+    check_supported(program, setup);
     const std::size_t devices = std::size_t{program.placement().devices} * width_of(program);
     const auto gpus = static_cast<std::size_t>(cuda::count_gpus());
     const Places places = cuda::place(devices, gpus);
-    cuda::connect(static_cast<int>(std::min(devices, gpus)));
+    if (!setup.nccl) cuda::connect(static_cast<int>(std::min(devices, gpus)));
     cuda::StreamKernels kernels = stream_kernels(setup.stage);
     kernels.computation.algorithms =
         std::make_shared<cuda::AlgorithmBook>(setup.product_algorithms);
     check_room(program, setup, places, workspace_of(program, kernels));
+    const std::unique_ptr<cuda::GpuTransport> transport = make_transport(program, setup, places);
     const auto make = [&](DeviceId device, Doorbell& bell, std::stop_token stop) {
-      return std::make_unique<cuda::Backend>(cuda::BackendSetup{.partition = places[index(device)],
-                                                                .kernels = kernels,
-                                                                .keeps_times = setup.keep_timeline},
-                                             bell, std::move(stop));
+      cuda::BackendSetup of_device{.partition = places[index(device)],
+                                   .kernels = kernels,
+                                   .keeps_times = setup.keep_timeline};
+      if (transport) {
+        transport->heed(stop);
+        of_device.look = [&transport, device] { transport->look(device); };
+      }
+      return std::make_unique<cuda::Backend>(std::move(of_device), bell, std::move(stop));
     };
-    return TrainingRun<cuda::Backend>(program, setup, make).run();
+    TrainingReport<float> report =
+        TrainingRun<cuda::Backend>(program, setup, make, transport.get()).run();
+    if (transport && !report.interrupted) transport->close();
+    return report;
   }
+
   Table<DeviceId, Bytes> planned_workspace(const Program& program,
                                            const StageSetup& stage) const override {
     return workspace_of(program, stream_kernels(stage));

@@ -23,6 +23,7 @@
 #include "executor/training_run.h"
 #include "tests/support/deferred_backend.h"
 #include "tests/support/pipelines.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/training.h"
 #include "tests/support/validated.h"
 
@@ -36,6 +37,7 @@ using testing::DeferredBackend;
 using testing::DeferredWorld;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::kRacesAreFound;
 using testing::TrainingCase;
 
 using Change = std::function<void(TrainingSetup<float>&)>;
@@ -182,13 +184,6 @@ std::vector<TrainingCase> cases_for_faults() {
   cases.push_back(std::move(validated));
   return cases;
 }
-
-// What is left out here makes threads race in earnest, and the thread sanitizer says so.
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kRacesAreFound = true;
-#else
-constexpr bool kRacesAreFound = false;
-#endif
 
 TEST(Streams, AreSeenToLackEveryKindOfWait) {
   if (kRacesAreFound) GTEST_SKIP() << "the thread sanitizer stops at the first";

@@ -273,6 +273,14 @@ class DeferredBackend {
     });
   }
 
+  /// What waits on the device itself, as kernels of communication do, for what `ready` says.
+  void launch_when(Stream& stream, std::function<bool()> ready, std::function<void()> run) {
+    queue(stream, std::move(ready), [this, run = std::move(run)] {
+      run();
+      world_.ring_all();
+    });
+  }
+
  private:
   void queue(Stream& stream, std::function<bool()> ready, std::function<void()> run) {
     stream.launched.push_back({std::move(ready), std::move(run)});

@@ -10,4 +10,11 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
+/// Faults that make threads race in earnest are said to.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kRacesAreFound = true;
+#else
+inline constexpr bool kRacesAreFound = false;
+#endif
+
 }  // namespace tandem::testing

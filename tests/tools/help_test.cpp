@@ -26,7 +26,8 @@ TEST_F(Help, DoctorSaysWhatThisBuildCanDo) {
   EXPECT_EQ(result["backends"][0], "cpu");
   EXPECT_EQ(result["backends"].size(), result["backend_cuda"] == "yes" ? 2u : 1u);
   EXPECT_GE(result["cores"], 1);
-  for (const char* key : {"version", "compiler", "build_type", "cuda", "cuda_reason", "nccl"}) {
+  for (const char* key :
+       {"version", "compiler", "build_type", "cuda", "cuda_reason", "nccl", "nccl_library"}) {
     EXPECT_TRUE(result.contains(key)) << key;
   }
 }

@@ -108,12 +108,16 @@ TEST_F(OptionsOfCommands, OptionsOfTheContractAreNotUnknown) {
         "train plan.json --" + option, 2,
         "error: tandem train: --" + option.substr(0, option.find(' ')) + " is not in this version");
   }
-  for (const std::string transport : {"tcp", "mpi", "nccl"}) {
+  for (const std::string transport : {"tcp", "mpi"}) {
     expect_error("train plan.json --transport " + transport, 2,
                  "error: tandem train: --transport " + transport + " is not in this version");
   }
-  expect_error("train plan.json --transport peer", 2,
-               "error: tandem train: --transport threads is for --backend cpu, peer for cuda");
+  for (const std::string wrong :
+       {"--transport peer", "--transport nccl", "--backend cuda --transport threads"}) {
+    expect_error(
+        "train plan.json " + wrong, 2,
+        "error: tandem train: --transport threads is for --backend cpu, peer|nccl for cuda");
+  }
   expect_error("train plan.json --backend cuda --verify", 2,
                "error: tandem train: --verify compares bits, and a GPU rounds otherwise");
   expect_error("train plan.json --transport http", 2,

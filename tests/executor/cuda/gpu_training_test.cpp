@@ -11,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/error.h"
+#include "executor/cuda/check.h"
 #include "executor/cuda/memory_plan.h"
 #include "executor/cuda/raii.h"
 #include "executor/train.h"
@@ -23,9 +25,11 @@ namespace {
 using testing::TrainingCase;
 
 TrainingReport<float> train_on(const char* backend, const TrainingCase& test,
-                               const Program& program) {
+                               const Program& program, bool nccl = false) {
   const Data data = testing::data_of(test);
-  return make_trainer(backend)->train(program, testing::setup_of<float>(test, program, data));
+  TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
+  setup.nccl = nccl;
+  return make_trainer(backend)->train(program, setup);
 }
 
 void expect_close(const TrainingReport<float>& gpu, const TrainingReport<float>& cpu) {
@@ -137,6 +141,36 @@ TEST(GpuTraining, RollsBackWhatWasClipped) {
     expect_close(make_trainer("cuda")->train(program, setup), train_on("cpu", test, program));
     EXPECT_EQ(rolled_back, most_norm == testing::kAlways ? test.batches : 0);
   }
+}
+
+std::string why_no_nccl(std::uint16_t gpus) {
+  if (std::string why = why_no_cuda(); !why.empty()) return why;
+  if (std::string why = find_nccl().why_absent; !why.empty()) return why;
+  int found = 0;
+  cuda::check(cudaGetDeviceCount(&found), "cudaGetDeviceCount");
+  return found < gpus ? fmt::format("{} GPUs, and {} are needed", found, gpus) : "";
+}
+
+// As many devices as GPUs: on one there is nobody to send to.
+TEST(GpuTraining, OverNcclIsTheCpusButForRounding) {
+  for (const std::uint16_t gpus : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{4}}) {
+    if (const std::string why = why_no_nccl(gpus); !why.empty()) GTEST_SKIP() << why;
+    for (const char* schedule : {"1f1b", "2bw", "chimera"}) {
+      TrainingCase test = TrainingCase::on(schedule, gpus);
+      if (!test.is_served()) continue;
+      test.optimizer = {.kind = OptimizerKind::momentum, .learning_rate = 1e-2};
+      SCOPED_TRACE(fmt::format("{} on {} GPUs", schedule, gpus));
+      const Program program = lower(test.make());
+      expect_close(train_on("cuda", test, program, true), train_on("cpu", test, program));
+    }
+  }
+}
+
+TEST(GpuTraining, RefusesTwoDevicesOfNcclOnAGpu) {
+  if (const std::string why = why_no_nccl(1); !why.empty()) GTEST_SKIP() << why;
+  if (why_no_nccl(2).empty()) GTEST_SKIP() << "each device has a GPU of its own";
+  const TrainingCase test{.schedule = "1f1b", .devices = 2};
+  EXPECT_THROW(train_on("cuda", test, lower(test.make()), true), AbsentError);
 }
 
 TEST(GpuTraining, RefusesWhatItDoesNotDo) {
