@@ -38,8 +38,7 @@ inline std::vector<std::int64_t> order_of(Order order, std::int64_t count, std::
 
 class CpuBlock {
  public:
-  CpuBlock(const GridShape& grid, std::int64_t index, Order order)
-      : grid_(grid), index_(index), order_(order) {
+  CpuBlock(const GridShape& grid, std::int64_t index, Order order) : grid_(grid), index_(index) {
     // What a shuffle costs would be most of a test, so phases take turns with a few of them.
     for (std::uint64_t key = 0; key < (order == Order::shuffled ? kShuffles : 1); ++key) {
       orders_.push_back(order_of(order, kThreads, key + static_cast<std::uint64_t>(index) * 7));
@@ -92,7 +91,6 @@ class CpuBlock {
 
   GridShape grid_;
   std::int64_t index_ = 0, used_ = 0;
-  Order order_ = Order::ascending;
   std::vector<std::vector<std::int64_t>> orders_;
   std::size_t phases_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> memory_;
