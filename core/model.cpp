@@ -7,7 +7,6 @@
 
 #include "core/check.h"
 #include "core/error.h"
-#include "core/stage_bytes.h"
 
 namespace tandem {
 namespace {
@@ -123,58 +122,6 @@ std::int64_t active_parameter_count(const ModelSpec& model) {
   const std::int64_t choice = std::int64_t{model.width} * model.blocks *
                               (model.shape.experts - model.shape.experts_per_token);
   return parameter_count(taken) + choice;
-}
-
-LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
-                         Recompute recompute) {
-  TANDEM_CHECK(model.architecture != Architecture::transformer);
-  const std::int64_t tokens = std::int64_t{microbatch_size} * model.sequence;
-  const std::int64_t d = model.width;
-  const bool drops = recompute == Recompute::selective;
-  const auto with = [drops](std::int64_t stash, std::int64_t scratch, std::int64_t cheap) {
-    return drops ? LayerFootprint{stash, scratch + cheap} : LayerFootprint{stash + cheap, scratch};
-  };
-  const std::int64_t norm = tokens * (d + 2);
-  switch (kind) {
-    case LayerKind::embedding:
-      return with(tokens, 0, 0);
-    case LayerKind::attention:
-      return with(tokens * (4 * d + model.heads), tokens * 4 * d, norm);
-    case LayerKind::mlp:
-      return with(tokens * 4 * d, tokens * 5 * d, norm + tokens * 4 * d);
-    case LayerKind::head:
-      return with(tokens * model.vocabulary, tokens * d, norm);
-    case LayerKind::linear:
-      return {};
-    case LayerKind::squared_error:
-      return with(tokens * d, 0, 0);
-  }
-  TANDEM_CHECK(false, static_cast<int>(kind));
-  return {};
-}
-
-StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
-                       OptimizerKind optimizer, Recompute recompute, Bytes element) {
-  const std::vector<LayerKind> kinds = layers_of(model);
-  TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
-                   layers.last <= static_cast<std::int32_t>(kinds.size()),
-               layers.first, layers.last, kinds.size());
-  std::vector<LayerBytes> of_layers;
-  for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
-    const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
-    const Bytes weights = parameters_of(model, kind) * element;
-    const LayerFootprint held = footprint(model, kind, microbatch_size, recompute);
-    of_layers.push_back({.weights = weights,
-                         .gradients = weights,
-                         .optimizer = optimizer_states(optimizer) * weights,
-                         .stash = held.stash * element,
-                         .kept = held.scratch * element,
-                         .scratch = held.scratch * element});
-  }
-  // Of a linear model's first layer: the numbers that the data gave it.
-  const bool reads_numbers = layers.first == 0 && model.architecture == Architecture::linear;
-  return stage_bytes(of_layers, boundary_bytes(model, microbatch_size, element), recompute,
-                     reads_numbers);
 }
 
 Bytes boundary_bytes(const ModelSpec& model, std::int32_t microbatch_size, Bytes element) {

@@ -12,12 +12,12 @@ namespace tandem {
 
 /// Places buffers one after another, each at a multiple of kAlignment; then it is put at memory of
 /// as many bytes. Outlives its buffers.
-template <class T>
 class Arena {
  public:
   static constexpr Bytes kAlignment = 256;  // as cudaMalloc's own
 
   /// REQUIRES of elements(): the arena has memory (checked).
+  template <class T>
   class Buffer {
    public:
     Buffer() = default;
@@ -42,9 +42,10 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   /// REQUIRES: it has no memory yet (checked).
-  Buffer place(std::int64_t elements) {
+  template <class T>
+  Buffer<T> place(std::int64_t elements) {
     TANDEM_CHECK(memory_ == nullptr && elements >= 0, elements);
-    const Buffer buffer(*this, size_, elements);
+    const Buffer<T> buffer(*this, size_, elements);
     size_ += (buffer.bytes() + kAlignment - 1) / kAlignment * kAlignment;
     return buffer;
   }

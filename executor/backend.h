@@ -2,7 +2,10 @@
 // What the executor needs of hardware: the kernels that layers are written over, and streams,
 // events and memory, which DeviceMachine is written over.
 //
-// Kernels compute on spans of one scalar type, row-major and dense. They own no tensors, allocate
+// Kernels compute on spans of two types, row-major and dense: Scalar, that activations and the
+// weights that products read are stored as, and Wide, for what must not be rounded: statistics,
+// gradients of weights, the weights that are trained and the optimizer's state. Mostly the two are
+// one; where Scalar is bfloat16, Wide is float. They own no tensors, allocate
 // nothing and keep no state between calls, so that a result depends on the arguments alone: not on
 // the thread, nor on what ran before. REQUIRES of every call: spans are exactly as long as the
 // shape says (checked), and outputs do not overlap inputs unless the comment allows it.
@@ -42,37 +45,45 @@ struct AttentionShape {
 
 /// y = gain · (x − mean) · inverse_deviation + bias, by rows; mean and inverse_deviation are
 /// outputs too.
-template <class T>
+template <class T, class W = T>
 struct NormForward {
   std::span<const T> x, gain, bias;
-  std::span<T> mean, inverse_deviation, y;
+  std::span<W> mean, inverse_deviation;
+  std::span<T> y;
 };
 
 /// dx = residual + the gradient through the norm. `residual` may be empty: none.
-template <class T>
+template <class T, class W = T>
 struct NormBackward {
-  std::span<const T> x = {}, mean = {}, inverse_deviation = {}, gain = {}, dy = {}, residual = {};
+  std::span<const T> x = {};
+  std::span<const W> mean = {}, inverse_deviation = {};
+  std::span<const T> gain = {}, dy = {}, residual = {};
   std::span<T> dx = {};
 };
 
 /// dgain += …, dbias += …
-template <class T>
+template <class T, class W = T>
 struct NormBackwardWeight {
-  std::span<const T> x, mean, inverse_deviation, dy;
-  std::span<T> dgain, dbias;
+  std::span<const T> x;
+  std::span<const W> mean, inverse_deviation;
+  std::span<const T> dy;
+  std::span<W> dgain, dbias;
 };
 
 /// qkv: rows of 3·width, query, key, value. log_sum: log of the softmax's denominator, (batch,
 /// heads, sequence).
-template <class T>
+template <class T, class W = T>
 struct AttentionForward {
   std::span<const T> qkv;
-  std::span<T> log_sum, y;
+  std::span<W> log_sum;
+  std::span<T> y;
 };
 
-template <class T>
+template <class T, class W = T>
 struct AttentionBackward {
-  std::span<const T> qkv, log_sum, y, dy;
+  std::span<const T> qkv;
+  std::span<const W> log_sum;
+  std::span<const T> y, dy;
   std::span<T> dqkv;
 };
 
@@ -95,12 +106,14 @@ struct DecideNumbers {
 
 /// One step of an optimizer on one tensor. `weights_out` may be `weights`; empty: only the state is
 /// stepped.
-template <class T>
+template <class T, class W = T>
 struct StepSpans {
-  std::span<const T> weights = {}, gradient = {};
-  std::span<T> first = {}, second = {};  // state; as many as the optimizer keeps
-  std::span<T> weights_out = {};
+  std::span<const W> weights = {}, gradient = {};
+  std::span<W> first = {}, second = {};  // state; as many as the optimizer keeps
+  std::span<W> weights_out = {};
   bool keeps_state = false;  // the state is read, but stays as it is
+  std::span<T> rounded =
+      {};  // a copy of the weights made, as products read them; empty: not wanted
 };
 
 /// Numbers of one step. `weight_decay` is decoupled: weights lose learning_rate · weight_decay of
@@ -119,64 +132,70 @@ struct StepNumbers {
 
 /// `K` computes all that layers and optimizers need. Deterministic: equal arguments give equal
 /// bits.
-template <class K, class T = typename K::Scalar>
-concept Kernels =
-    requires(K k, MatmulShape matmul, RowShape rows, AttentionShape attention,
-             std::span<const std::int32_t> ids, std::span<const T> in, std::span<T> out,
-             double number, double* result, std::span<const double> squares,
-             const UpdateDecision* before, UpdateDecision* decision) {
-      k.fill(out, number);
-      k.copy(in, out);
-      /// out = in + in; out may be either.
-      k.add(in, in, out);
-      /// Result: `number` · Σ x², in double, in an order of its own that depends on the length
-      /// alone.
-      k.sum_of_squares(in, number, result);
+template <class K, class T = typename K::Scalar, class W = typename K::Wide>
+concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShape attention,
+                           std::span<const std::int32_t> ids, std::span<const T> in,
+                           std::span<T> out, std::span<const W> wide_in, std::span<W> wide, W value,
+                           double number, double* result, std::span<const double> squares,
+                           const UpdateDecision* before, UpdateDecision* decision) {
+  /// As it is stored; on the host.
+  { K::rounded(value) } -> std::same_as<T>;
+  k.fill(wide, number);
+  k.copy(in, out);
+  k.store(wide_in, out);  // a copy, rounded
+  k.copy(wide_in, wide);
+  /// out = in + in; out may be either.
+  k.add(in, in, out);
+  k.add(wide_in, wide_in, wide);
+  /// Result: `number` · Σ x², in double, in an order of its own that depends on the length
+  /// alone.
+  k.sum_of_squares(wide_in, number, result);
 
-      /// y = x·w + bias (`bias` may be empty); y = x·wᵀ; dw += xᵀ·dy; db += Σ rows of dy. In
-      /// `accumulate_product` the contracted dimension is `rows`. Every sum adds in ascending order
-      /// of the contracted index.
-      k.matmul(matmul, in, in, in, out);          // x, w, bias, y
-      k.matmul_transposed(matmul, in, in, out);   // x, w (columns × inner), y
-      k.accumulate_product(matmul, in, in, out);  // x (rows × inner), dy (rows × columns), dw
-      k.accumulate_rows(rows, in, out);           // dy, db
-      /// Two of the calls in one, for hardware that gains by it: y = gelu(before), before = x·w +
-      /// bias; dx = the gradient through GELU of `before`, of dy = x·wᵀ; dw += xᵀ·dy, db += Σ rows.
-      k.matmul_gelu(matmul, in, in, in, out, out);                 // x, w, bias, before, y
-      k.matmul_transposed_gelu_backward(matmul, in, in, in, out);  // x, w, before, dx
-      k.accumulate_product_and_rows(matmul, in, in, out, out);     // x, dy, dw, db
+  /// y = x·w + bias (`bias` may be empty); y = x·wᵀ; dw += xᵀ·dy; db += Σ rows of dy. In
+  /// `accumulate_product` the contracted dimension is `rows`. Every sum adds in ascending order
+  /// of the contracted index.
+  k.matmul(matmul, in, in, in, out);           // x, w, bias, y
+  k.matmul_transposed(matmul, in, in, out);    // x, w (columns × inner), y
+  k.accumulate_product(matmul, in, in, wide);  // x (rows × inner), dy (rows × columns), dw
+  k.accumulate_rows(rows, in, wide);           // dy, db
+  /// Two of the calls in one, for hardware that gains by it: y = gelu(before), before = x·w +
+  /// bias; dx = the gradient through GELU of `before`, of dy = x·wᵀ; dw += xᵀ·dy, db += Σ rows.
+  k.matmul_gelu(matmul, in, in, in, out, out);                 // x, w, bias, before, y
+  k.matmul_transposed_gelu_backward(matmul, in, in, in, out);  // x, w, before, dx
+  k.accumulate_product_and_rows(matmul, in, in, wide, wide);   // x, dy, dw, db
 
-      k.layer_norm(rows, NormForward<T>{});
-      k.layer_norm_backward(rows, NormBackward<T>{});
-      k.layer_norm_backward_weight(rows, NormBackwardWeight<T>{});
+  k.layer_norm(rows, NormForward<T, W>{});
+  k.layer_norm_backward(rows, NormBackward<T, W>{});
+  k.layer_norm_backward_weight(rows, NormBackwardWeight<T, W>{});
 
-      /// The tanh form of GPT-2. dx may be dy.
-      k.gelu(in, out);
-      k.gelu_backward(in, in, out);  // x, dy, dx
+  /// The tanh form of GPT-2. dx may be dy.
+  k.gelu(in, out);
+  k.gelu_backward(in, in, out);  // x, dy, dx
 
-      /// Causal. Divides by the root of the head's width.
-      k.attention(attention, AttentionForward<T>{});
-      k.attention_backward(attention, AttentionBackward<T>{});
+  /// Causal. Divides by the root of the head's width.
+  k.attention(attention, AttentionForward<T, W>{});
+  k.attention_backward(attention, AttentionBackward<T, W>{});
 
-      /// Token ids become numbers, exactly (ids < 2²⁴), so that a stash can keep them.
-      k.keep_tokens(ids, out);
-      /// y = table[token] + positions[position].
-      k.embed(attention, in, in, in, out);            // kept tokens, table, positions, y
-      k.embed_backward(attention, in, in, out, out);  // kept tokens, dy, dtable +=, dpositions +=
+  /// Token ids become numbers, exactly (ids < 2²⁴), so that a stash can keep them.
+  k.keep_tokens(ids, wide);
+  /// y = table[token] + positions[position].
+  k.embed(attention, wide_in, in, in, out);  // kept tokens, table, positions, y
+  k.embed_backward(attention, wide_in, in, wide,
+                   wide);  // kept tokens, dy, dtable +=, dpositions +=
 
-      /// Replaces logits by scale · dloss/dlogits of the sum over rows. Result: the mean loss over
-      /// rows; null: not wanted.
-      k.cross_entropy(rows, ids, number, out, result);
-      /// gradient = scale · (y − expected). Result: ½·Σ(y − expected)² / rows; null: not wanted.
-      k.squared_error(rows, in, in, number, out, result);
+  /// Replaces logits by scale · dloss/dlogits of the sum over rows. Result: the mean loss over
+  /// rows; null: not wanted.
+  k.cross_entropy(rows, ids, number, out, result);
+  /// gradient = scale · (y − expected). Result: ½·Σ(y − expected)² / rows; null: not wanted.
+  k.squared_error(rows, in, wide_in, number, out, result);  // y, expected
 
-      /// From the sums of squares of the tensors that are decided on together, added in their
-      /// order. `before`: the decision on the update before this one; null: this is the first.
-      k.decide(squares, DecideNumbers{}, before, decision);
-      k.step_sgd(StepSpans<T>{}, StepNumbers{});
-      k.step_momentum(StepSpans<T>{}, StepNumbers{});
-      k.step_adamw(StepSpans<T>{}, StepNumbers{});
-    };
+  /// From the sums of squares of the tensors that are decided on together, added in their
+  /// order. `before`: the decision on the update before this one; null: this is the first.
+  k.decide(squares, DecideNumbers{}, before, decision);
+  k.step_sgd(StepSpans<T, W>{}, StepNumbers{});
+  k.step_momentum(StepSpans<T, W>{}, StepNumbers{});
+  k.step_adamw(StepSpans<T, W>{}, StepNumbers{});
+};
 
 /// What a backend shows to profilers that knows of none.
 struct NoRange {
@@ -201,20 +220,21 @@ struct Stopped {};
 /// there is none. What is passed from device to device needs a Fence besides: the one raises it
 /// behind the work, says so to the other's host (a flag, and its doorbell), and the other's stream
 /// follows it. To the CPU a fence is nothing: what another device has taken up has ended.
-template <class B>
+template <class B, class T = typename B::Scalar, class W = typename B::Kernels::Wide>
 concept Backend =
     requires(B& b, typename B::Stream& stream, typename B::Event& event, typename B::Fence& fence,
-             typename B::Mark& mark, typename B::Buffer& buffer, std::int64_t elements,
+             typename B::Mark& mark, typename B::template Buffer<W>& buffer, std::int64_t elements,
              std::size_t count, std::function<void()> call, std::function<bool()> ready,
-             std::span<typename B::Scalar> memory, std::span<const typename B::Scalar> values,
+             std::span<T> memory, std::span<W> wide, std::span<const W> values,
              std::span<const std::int32_t> ids, std::chrono::steady_clock::time_point time) {
       requires Kernels<typename B::Kernels>;
 
       /// Memory is laid out by allocate() and is there, all zeros, after commit(), and so is what
       /// the kernels of its streams work with besides.
-      { b.allocate(elements) } -> std::same_as<typename B::Buffer>;
+      { b.template allocate<T>(elements) } -> std::same_as<typename B::template Buffer<T>>;
+      { b.template allocate<W>(elements) } -> std::same_as<typename B::template Buffer<W>>;
       b.commit();
-      { buffer.elements() } -> std::same_as<std::span<typename B::Scalar>>;
+      { buffer.elements() } -> std::same_as<std::span<W>>;
       { buffer.bytes() } -> std::same_as<Bytes>;
       { b.workspace_bytes() } -> std::same_as<Bytes>;  // of all its streams
       /// Memory that kernels write and the host reads, zeros; free again when nobody holds it.
@@ -224,11 +244,12 @@ concept Backend =
       } -> std::same_as<std::shared_ptr<UpdateDecision[]>>;
       /// Device memory from host code, before the run; and in host memory what it holds when all
       /// that the device was given has ended.
-      b.write(memory, [](std::span<typename B::Scalar>) {});
-      { b.fetch(values).span() } -> std::same_as<std::span<const typename B::Scalar>>;
+      b.write(memory, [](std::span<T>) {});
+      b.write(wide, [](std::span<W>) {});
+      { b.fetch(values).span() } -> std::same_as<std::span<const W>>;
       /// In a task: host memory as its kernels can read it.
       { b.readable(stream, ids) } -> std::same_as<std::span<const std::int32_t>>;
-      { b.readable(stream, values) } -> std::same_as<std::span<const typename B::Scalar>>;
+      { b.readable(stream, values) } -> std::same_as<std::span<const W>>;
 
       { b.add_stream(StreamUse{}) } -> std::same_as<typename B::Stream&>;  // before commit()
       { b.kernels(stream) } -> std::same_as<typename B::Kernels>;          // in a task

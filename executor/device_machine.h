@@ -32,12 +32,13 @@ template <class B>
 class DeviceMachine {
  public:
   using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;
   using Stream = typename B::Stream;
   using Mark = typename B::Mark;
   using AtWork = typename WorkLog<B>::AtWork;
 
   DeviceMachine(World<B>& world, std::uint16_t pipeline, DeviceId me, B& backend,
-                typename B::Buffer scratch)
+                typename B::template Buffer<T> scratch)
       : program_(world.program),
         pipeline_(pipeline),
         me_(me),
@@ -269,7 +270,7 @@ class DeviceMachine {
     const AtWork at_work(log_, instance);
     for (const StageId stage : program_.placement().stages_on(me_)) {
       if (!world_.meets(program_[instance.id].op, stage)) continue;
-      const std::span<T> gradients = summed_gradients(world_, stages_, instance, stage, stream);
+      const std::span<W> gradients = summed_gradients(world_, stages_, instance, stage, stream);
       const std::size_t rank =
           std::size_t{pipeline_} * program_.placement().stages() + index(stage);
       if (meeting.arrive(rank, gradients, instance.microbatch, backend_, stream))

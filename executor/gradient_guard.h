@@ -69,7 +69,7 @@ inline std::optional<std::size_t> first_non_finite(std::span<const double> squar
 /// summed; offsets are set; `squares` begin as zeros.
 template <Kernels K>
 void sum_squares(K& kernels, std::span<const Tensor> tensors, bool tied, double factor,
-                 std::span<const typename K::Scalar> gradients, std::span<double> squares) {
+                 std::span<const typename K::Wide> gradients, std::span<double> squares) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tied && tensors[i].name == kHeadTable) continue;
     const auto gradient = gradients.subspan(static_cast<std::size_t>(tensors[i].offset),

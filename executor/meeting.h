@@ -16,14 +16,14 @@ namespace tandem {
 template <class B>
 class Meeting {
  public:
-  using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;
   using Stream = typename B::Stream;
 
   explicit Meeting(std::size_t participants) : fences_(participants) {}
 
   /// In a task. The last participant's call sums, then all of them find done(round), and go on
   /// behind the sum when their stream has followed it. Returns whether it summed.
-  bool arrive(std::size_t rank, std::span<T> gradients, std::int64_t round, B& backend,
+  bool arrive(std::size_t rank, std::span<W> gradients, std::int64_t round, B& backend,
               Stream& stream) {
     const std::lock_guard lock(mutex_);
     backend.raise(stream, fences_[brought_.size()]);
@@ -34,7 +34,7 @@ class Meeting {
     std::sort(brought_.begin(), brought_.end(),
               [](const Brought& a, const Brought& b) { return a.rank < b.rank; });
     auto kernels = backend.kernels(stream);
-    const std::span<T> sum = brought_.front().gradients;
+    const std::span<W> sum = brought_.front().gradients;
     for (std::size_t i = 1; i < brought_.size(); ++i) kernels.add(sum, brought_[i].gradients, sum);
     for (std::size_t i = 1; i < brought_.size(); ++i) kernels.copy(sum, brought_[i].gradients);
     brought_.clear();
@@ -54,7 +54,7 @@ class Meeting {
  private:
   struct Brought {
     std::size_t rank;
-    std::span<T> gradients;
+    std::span<W> gradients;
   };
   std::mutex mutex_;
   std::vector<typename B::Fence> fences_;  // a participant each, as they come

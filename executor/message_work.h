@@ -19,7 +19,7 @@ namespace tandem {
 template <class B>
 class MessageWork {
  public:
-  using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;
   using Stream = typename B::Stream;
   using Mark = typename B::Mark;
   using AtWork = typename WorkLog<B>::AtWork;
@@ -114,11 +114,11 @@ class MessageWork {
     const AtWork at_work(log_, instance);
     auto kernels = backend_.kernels(stream);
     const Mark start = backend_.mark(stream);
-    std::span<T> sum;
-    std::vector<std::span<T>> others;
+    std::span<W> sum;
+    std::vector<std::span<W>> others;
     for (const StageId stage : program_.placement().stages_on(me_)) {
       if (!world_.meets(program_[instance.id].op, stage)) continue;
-      const std::span<T> brought = summed_gradients(world_, stages_, instance, stage, stream);
+      const std::span<W> brought = summed_gradients(world_, stages_, instance, stage, stream);
       if (sum.empty()) {
         sum = brought;
         continue;
@@ -128,7 +128,7 @@ class MessageWork {
     }
     if (const auto over = world_.transport->plans().of(pipeline_, instance.id))
       world_.transport->sum(*over, world_.device_of(pipeline_, me_), sum, stream);
-    for (const std::span<T> other : others) kernels.copy(sum, other);
+    for (const std::span<W> other : others) kernels.copy(sum, other);
     if (program_.lanes(program_[instance.id]).front() == lane)
       log_.note(instance, start, backend_.mark(stream), stream);
   }

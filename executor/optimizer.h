@@ -25,10 +25,11 @@ struct OptimizerConfig {
 
 /// What the update of weights is handed. state: optimizer_states() times the weights' size, all
 /// first moments, then all second ones; zeros before the first update.
-template <class T>
+template <class T, class W = T>
 struct UpdateSpans {
-  std::span<const T> weights = {}, gradients = {};
-  std::span<T> state = {}, weights_out = {};
+  std::span<const W> weights = {}, gradients = {};
+  std::span<W> state = {}, weights_out = {};
+  std::span<T> rounded = {};  // a copy of the weights made; empty: not wanted
 };
 
 /// What a step writes. A step that may have to be taken back writes the weights elsewhere and
@@ -49,8 +50,10 @@ struct OptimizerStep {
 /// one another: equal weights, gradients and states give equal bits wherever they stand.
 template <Kernels K>
 void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step,
-            std::span<const Tensor> tensors, const UpdateSpans<typename K::Scalar>& spans) {
+            std::span<const Tensor> tensors,
+            const UpdateSpans<typename K::Scalar, typename K::Wide>& spans) {
   using T = typename K::Scalar;
+  using W = typename K::Wide;
   const auto size = static_cast<std::size_t>(total_size(tensors));
   const auto states = static_cast<std::size_t>(optimizer_states(config.kind));
   TANDEM_CHECK(
@@ -70,11 +73,12 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
   for (const Tensor& tensor : tensors) {
     const auto first = static_cast<std::size_t>(tensor.offset);
     const auto length = static_cast<std::size_t>(tensor.size());
-    StepSpans<T> part{.weights = spans.weights.subspan(first, length),
-                      .gradient = spans.gradients.subspan(first, length),
-                      .keeps_state = step.writes == StepWrites::weights};
+    StepSpans<T, W> part{.weights = spans.weights.subspan(first, length),
+                         .gradient = spans.gradients.subspan(first, length),
+                         .keeps_state = step.writes == StepWrites::weights};
     if (step.writes != StepWrites::state)
       part.weights_out = spans.weights_out.subspan(first, length);
+    if (!spans.rounded.empty()) part.rounded = spans.rounded.subspan(first, length);
     if (states > 0) part.first = spans.state.subspan(first, length);
     if (states > 1) part.second = spans.state.subspan(size + first, length);
     numbers.weight_decay = tensor.decayed ? config.weight_decay : 0.0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -57,13 +58,14 @@ class ModelPasses {
 
  private:
   using Kernel = typename B::Kernels;
-  using Buffer = typename B::Buffer;
+  using Buffer = typename B::template Buffer<T>;
+  static_assert(std::same_as<T, typename Kernel::Wide>);  // profiles are of float storage
 
   /// What a device holds of a microbatch.
   struct InFlight {
     InFlight(B& backend, const StageSizes& sizes)
-        : stash(backend.allocate(sizes.stash)),
-          kept_gradients(backend.allocate(sizes.kept_gradients)) {}
+        : stash(backend.template allocate<T>(sizes.stash)),
+          kept_gradients(backend.template allocate<T>(sizes.kept_gradients)) {}
     Buffer stash, kept_gradients;
   };
 
@@ -122,11 +124,12 @@ ModelPasses<B>::ModelPasses(B& backend, const ModelSpec& model, std::int32_t mic
       stage_(model, all_layers(model), microbatch_size, mean_loss_scale(model, microbatch_size, 1)),
       dropping_(model, all_layers(model), microbatch_size, 1.0, Recompute::selective),
       kinds_(layers_of(model)),
-      weights_(backend.allocate(stage_.sizes().parameters)),
-      next_weights_(backend.allocate(stage_.sizes().parameters)),
-      gradients_(backend.allocate(stage_.sizes().parameters)),
-      state_(backend.allocate(stage_.sizes().parameters * optimizer_states(optimizer))),
-      scratch_(backend.allocate(std::max(stage_.sizes().scratch, dropping_.sizes().scratch))),
+      weights_(backend.template allocate<T>(stage_.sizes().parameters)),
+      next_weights_(backend.template allocate<T>(stage_.sizes().parameters)),
+      gradients_(backend.template allocate<T>(stage_.sizes().parameters)),
+      state_(backend.template allocate<T>(stage_.sizes().parameters * optimizer_states(optimizer))),
+      scratch_(backend.template allocate<T>(
+          std::max(stage_.sizes().scratch, dropping_.sizes().scratch))),
       whole_(backend, stage_.sizes()),
       split_(backend, stage_.sizes()),
       loss_(backend.template results<double>(1)),

@@ -11,9 +11,8 @@
 namespace tandem {
 
 /// In a task of the stream whose kernels read it.
-template <class B>
-SampleSpans<typename B::Scalar> readable_sample(B& backend, typename B::Stream& stream,
-                                                const Sample<typename B::Scalar>& sample) {
+template <class B, class W>
+SampleSpans<W> readable_sample(B& backend, typename B::Stream& stream, const Sample<W>& sample) {
   const auto readable = [&]<class U>(const std::vector<U>& values) {
     return backend.readable(stream, std::span<const U>(values));
   };

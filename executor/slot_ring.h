@@ -18,11 +18,11 @@
 namespace tandem {
 
 /// One slot may be taken, landed and released by different threads; each of these happens-before
-/// what the program orders after it. `B` is the backend.
-template <class B>
+/// what the program orders after it. `B` is the backend, `U` what the slots hold.
+template <class B, class U = typename B::Scalar>
 class SlotRing {
  public:
-  using Elements = std::span<typename B::Scalar>;
+  using Elements = std::span<U>;
   using Mark = typename B::Mark;
 
   /// One use of a slot.
@@ -103,8 +103,9 @@ class SlotRing {
  private:
   static constexpr std::int64_t kFree = -1;
   struct Slot {
-    explicit Slot(typename B::Buffer memory) : buffer(std::move(memory)) {}
-    typename B::Buffer buffer;
+    using Buffer = typename B::template Buffer<U>;
+    explicit Slot(Buffer memory) : buffer(std::move(memory)) {}
+    Buffer buffer;
     typename B::Fence fence;
     std::atomic<std::int64_t> holder{kFree}, landed{kFree};
     bool committed = false;  // written only by the holder

@@ -44,6 +44,7 @@ template <Kernels K>
 class Stage {
  public:
   using T = typename K::Scalar;
+  using W = typename K::Wide;
 
   /// `loss_scale`: what the gradient of the loss summed over tokens is multiplied with; 1 / (B·T·m)
   /// for the mean over a batch. REQUIRES: layers non-empty and inside the model (checked).
@@ -59,29 +60,29 @@ class Stage {
   bool is_last() const { return last_; }
 
   /// The same numbers for every partition of the model.
-  void initialise(std::span<T> weights, std::uint64_t seed) const;
+  void initialise(std::span<W> weights, std::uint64_t seed) const;
 
   // Spans that a call does not name may be empty. A first stage reads the sample and no input, and
   // makes no input gradient; a last stage makes no output, and takes no output gradient.
 
   /// Reads weights, input, sample; writes stash, output, scratch; a last stage the microbatch's
   /// mean loss.
-  void forward(K& kernels, const ForwardSpans<T>& spans) const;
+  void forward(K& kernels, const ForwardSpans<T, W>& spans) const;
 
   /// Forward again into a stash, bit for bit, for a backward to follow: reads weights, input,
   /// sample; writes stash.
-  void recompute(K& kernels, ForwardSpans<T> spans) const;
+  void recompute(K& kernels, ForwardSpans<T, W> spans) const;
 
   /// Whole: reads weights, input, stash, output_gradient; writes scratch, input_gradient; adds to
   /// gradients. Its bits are those of backward_input() and backward_weight() in turn.
-  void backward(K& kernels, const BackwardSpans<T>& spans) const;
+  void backward(K& kernels, const BackwardSpans<T, W>& spans) const;
 
   /// Reads weights, input, stash, output_gradient; writes scratch (kept_gradients long),
   /// input_gradient.
-  void backward_input(K& kernels, const BackwardSpans<T>& spans) const;
+  void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const;
 
   /// Reads input, stash, output_gradient, scratch as backward_input() left it; adds to gradients.
-  void backward_weight(K& kernels, const BackwardSpans<T>& spans) const;
+  void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const;
 
   // The same for one layer, a position in the stage, with the spans of the whole stage: what each
   // of these functions does is to call one of these, layer by layer.
@@ -89,13 +90,13 @@ class Stage {
   std::size_t layers() const { return places_.size(); }
   /// Of a layer's weights in the stage's.
   ElementRange weights_of(std::size_t layer) const;
-  void forward_layer(K& kernels, const ForwardSpans<T>& spans, std::size_t layer) const;
-  void backward_layer(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const;
-  void backward_input_layer(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const;
-  void backward_weight_layer(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const;
+  void forward_layer(K& kernels, const ForwardSpans<T, W>& spans, std::size_t layer) const;
+  void backward_layer(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
+  void backward_input_layer(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
+  void backward_weight_layer(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
   /// What a layer's backward begins with where recomputation is selective; else nothing. Reads
   /// weights, input, stash; writes scratch.
-  void recompute_dropped(K& kernels, const BackwardSpans<T>& spans, std::size_t layer) const;
+  void recompute_dropped(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
 
  private:
   /// A layer and where its parts begin in the stage's spans.
@@ -117,15 +118,15 @@ class Stage {
     TANDEM_CHECK(static_cast<std::int64_t>(span.size()) == size, span.size(), size);
   }
 
-  void check(const ForwardSpans<T>& spans) const;
-  void check(const BackwardSpans<T>& spans, std::int64_t scratch) const;
+  void check(const ForwardSpans<T, W>& spans) const;
+  void check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const;
   /// The part of `layer` (a position in the stage) of the stage's spans, but for scratch and
   /// gradients between layers.
-  BackwardSpans<T> spans_of(std::size_t layer, const BackwardSpans<T>& spans) const;
+  BackwardSpans<T, W> spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
   /// With both, in scratch that layers take in turn.
-  BackwardSpans<T> passing_spans_of(std::size_t layer, const BackwardSpans<T>& spans) const;
+  BackwardSpans<T, W> passing_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
   /// With both, as kept between backward_input() and backward_weight().
-  BackwardSpans<T> kept_spans_of(std::size_t layer, const BackwardSpans<T>& spans) const;
+  BackwardSpans<T, W> kept_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
   std::span<const T> input_of(std::size_t layer, std::span<const T> input,
                               std::span<const T> stash) const;
   void lay_out(std::int64_t boundary);

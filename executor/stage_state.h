@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "core/memory.h"
+#include "core/program.h"
 #include "core/schedule.h"
+#include "core/storage.h"
 #include "executor/data.h"
 #include "executor/gradient_guard.h"
 #include "executor/norm_meeting.h"
@@ -27,6 +31,7 @@ struct StageSetup {
   ModelSpec model;
   std::int32_t microbatch_size = 1;
   Recompute recompute = Recompute::none;
+  Storage storage = Storage::f32;  // bf16: of GPUs alone
   OptimizerConfig optimizer;
   GradientGuard guard = {};
   std::uint64_t seed = 0;
@@ -44,11 +49,21 @@ struct StagePlace {
   double gradient_factor = 1.0;  // what its gradients lack to be the mean over its update
 };
 
+/// What is trained is one copy beside the versions of the weights, which can't be taken back.
+inline void check_master(const Program& program) {
+  const auto validates = [](const auto& each) { return each.op.kind == OpKind::validate; };
+  if (std::ranges::any_of(program.instructions(), validates))
+    throw InputError("post-validation needs weights stored as they are trained: --storage f32");
+}
+
 template <class B>
 class StageState {
  public:
   using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;
   using Ring = SlotRing<B>;
+  /// Versions of the weights are rounded: one further copy is what is trained.
+  static constexpr bool kHasMaster = !std::same_as<T, W>;
 
   /// Lays out all its memory.
   StageState(const StageSetup& setup, const StagePlace& where, const StageSlots& slots, B& backend,
@@ -61,13 +76,20 @@ class StageState {
         versions(slots[SlotKind::weights]),
         forwards_in_scratch(setup.recompute == Recompute::full &&
                             slots[SlotKind::kept_gradients] > 0) {
-    const auto allocate = [&](std::int64_t elements) { return backend.allocate(elements); };
+    const auto allocate = [&](std::int64_t elements) {
+      return backend.template allocate<T>(elements);
+    };
     const StageSizes& sizes = stage.sizes();
     const auto ring = [&](SlotKind kind, std::int64_t elements) {
       return Ring(kind, id, slots[kind], elements, meter, allocate);
     };
     weights = ring(SlotKind::weights, sizes.parameters);
-    gradients = ring(SlotKind::gradients, sizes.parameters);
+    gradients = {SlotKind::gradients,
+                 id,
+                 slots[SlotKind::gradients],
+                 sizes.parameters,
+                 meter,
+                 [&](std::int64_t elements) { return backend.template allocate<W>(elements); }};
     stash = ring(SlotKind::stash, sizes.stash);
     transit = ring(SlotKind::transit, sizes.stash);
     input = ring(SlotKind::input, sizes.boundary);
@@ -75,9 +97,11 @@ class StageState {
     output_gradient = ring(SlotKind::output_gradient, sizes.boundary);
     input_gradient = ring(SlotKind::input_gradient, sizes.boundary);
     kept_gradients = ring(SlotKind::kept_gradients, sizes.kept_gradients);
-    state = backend.allocate(sizes.parameters * optimizer_states(optimizer.kind));
-    meter.commit(MemoryClass::optimizer, state.bytes());
-    meter.acquire(MemoryClass::optimizer, state.bytes());
+    state = backend.template allocate<W>(sizes.parameters * optimizer_states(optimizer.kind));
+    if constexpr (kHasMaster) master = backend.template allocate<W>(sizes.parameters);
+    const Bytes kept = state.bytes() + master.bytes();
+    meter.commit(MemoryClass::optimizer, kept);
+    meter.acquire(MemoryClass::optimizer, kept);
     readers.assign(static_cast<std::size_t>(versions), 0);
     norms.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
     rollback.inputs =
@@ -86,14 +110,43 @@ class StageState {
 
   /// Makes version 0 of the weights, once the memory is there.
   void initialise(B& backend, std::uint64_t seed) {
-    backend.write(weights.acquire(0),
-                  [this, seed](std::span<T> values) { stage.initialise(values, seed); });
+    const auto initial = [this, seed](std::span<W> values) { stage.initialise(values, seed); };
+    if constexpr (kHasMaster) {
+      backend.write(master.elements(), initial);
+      backend.write(weights.acquire(0), [&initial](std::span<T> values) {
+        std::vector<W> exact(values.size());
+        initial(exact);
+        std::ranges::transform(exact, values.begin(), B::Kernels::rounded);
+      });
+    } else {
+      backend.write(weights.acquire(0), initial);
+    }
+  }
+
+  /// The weights that a step from one version to the next reads and writes.
+  UpdateSpans<T, W> step_spans(std::span<const T> read, std::span<T> made) {
+    if constexpr (kHasMaster) {
+      return {.weights = master.elements(), .weights_out = master.elements(), .rounded = made};
+    } else {
+      return {.weights = read, .weights_out = made};
+    }
+  }
+
+  /// The weights that are trained, when `version` is the newest. Throws DeviceError when it is
+  /// none.
+  std::span<W> trained(std::int64_t version) {
+    const std::span<T> newest = weights.held(version);
+    if constexpr (kHasMaster) {
+      return master.elements();
+    } else {
+      return newest;
+    }
   }
 
   /// Allocates what it has at its partner: the partner's memory.
   void add_guests(std::int32_t count, B& partner, MemoryMeter& meter) {
     guest = Ring(SlotKind::guest, id, count, stage.sizes().stash, meter,
-                 [&](std::int64_t elements) { return partner.allocate(elements); });
+                 [&](std::int64_t elements) { return partner.template allocate<T>(elements); });
   }
 
   /// Elements of the scratch that its work needs.
@@ -104,7 +157,7 @@ class StageState {
 
   /// Sample `k` of the data as this stage needs it: none where it is neither first nor last. In a
   /// task of the stream whose kernels read it.
-  SampleSpans<T> sample(std::int64_t k, B& backend, typename B::Stream& stream) {
+  SampleSpans<W> sample(std::int64_t k, B& backend, typename B::Stream& stream) {
     if (!stage.is_first() && !stage.is_last()) return {};
     data->fill(k, sample_);
     return readable_sample(backend, stream, sample_);
@@ -152,9 +205,11 @@ class StageState {
   const Data* data;
   const std::int32_t versions;
   const bool forwards_in_scratch;  // see StageBytes::forward_workspace
-  Ring weights, gradients, stash, input, output, output_gradient, input_gradient, kept_gradients;
-  Ring transit, guest;  // of stashes that are evicted
-  typename B::Buffer state;
+  SlotRing<B, W> gradients;
+  Ring weights, stash, input, output, output_gradient, input_gradient, kept_gradients;
+  Ring transit, guest;                    // of stashes that are evicted
+  typename B::template Buffer<W> state;   // of the optimizer
+  typename B::template Buffer<W> master;  // empty: the versions of the weights are not rounded
   std::vector<std::int64_t>
       readers;                 // microbatches in flight that use the version in each weight slot
   std::int64_t tied_sums = 0;  // updates whose tied gradients within this stage are summed
@@ -208,7 +263,7 @@ class StageState {
   }
 
   std::vector<StageState*> above_, below_;  // by residue modulo the batch; empty: none
-  Sample<T> sample_;
+  Sample<W> sample_;
 };
 
 }  // namespace tandem

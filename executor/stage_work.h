@@ -21,12 +21,14 @@ template <class B>
 class StageWork {
  public:
   using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;
   using State = StageState<B>;
   using Stream = typename B::Stream;
   using Kernels = typename B::Kernels;
   using Norm = std::shared_ptr<UpdateNorm>;
 
-  StageWork(World<B>& world, std::uint16_t pipeline, B& backend, typename B::Buffer scratch)
+  StageWork(World<B>& world, std::uint16_t pipeline, B& backend,
+            typename B::template Buffer<T> scratch)
       : world_(world), pipeline_(pipeline), backend_(backend), scratch_(std::move(scratch)) {}
 
   State& state_of(StageId stage) const { return *world_.stages[pipeline_][stage]; }
@@ -47,7 +49,7 @@ class StageWork {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k),
                        version = *world_.versions(instance);
-    ForwardSpans<T> spans = forward_spans(s, instance, stream);
+    ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
     if (!s.forwards_in_scratch) spans.stash = stash_of(s, k).acquire();
     if (s.below(k) != nullptr) spans.output = s.output.acquire(q);
     auto kernels = backend_.kernels(stream);
@@ -81,7 +83,7 @@ class StageWork {
   void backward(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t k = instance.microbatch;
-    BackwardSpans<T> spans = input_half_spans(s, instance);
+    BackwardSpans<T, W> spans = input_half_spans(s, instance);
     spans.scratch = scratch_for(s);
     auto kernels = backend_.kernels(stream);
     spans.gradients = gradients_for(s, k, kernels);
@@ -92,7 +94,7 @@ class StageWork {
 
   void backward_input(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
-    BackwardSpans<T> spans = input_half_spans(s, instance);
+    BackwardSpans<T, W> spans = input_half_spans(s, instance);
     spans.scratch = s.kept_gradients.acquire(world_.sequence(s.id, instance.microbatch));
     auto kernels = backend_.kernels(stream);
     s.stage.backward_input(kernels, spans);
@@ -106,7 +108,7 @@ class StageWork {
     // One after another, as ops of their own would: the sums are the same to the bit.
     for (std::int64_t k = instance.microbatch - op.span + 1; k <= instance.microbatch; ++k) {
       const std::int64_t q = world_.sequence(s.id, k);
-      BackwardSpans<T> spans = backward_spans(s, k);
+      BackwardSpans<T, W> spans = backward_spans(s, k);
       spans.scratch = s.kept_gradients.held(q);
       spans.gradients = gradients_for(s, k, kernels);
       s.stage.backward_weight(kernels, spans);
@@ -159,7 +161,7 @@ class StageWork {
     State& s = state_of(op_of(instance).stage);
     const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k);
     const bool drops = s.recomputes && !s.forwards_in_scratch;
-    ForwardSpans<T> spans = forward_spans(s, instance, stream);
+    ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
     if (!s.forwards_in_scratch)
       spans.stash = drops ? stash_of(s, k).acquire() : stash_of(s, k).held();
     if (s.below(k) != nullptr) spans.output = s.output.held(q);
@@ -189,13 +191,13 @@ class StageWork {
 
   /// The gradients of update `number` of this stage alone, whole: where it holds both ends of a
   /// tied embedding these are summed, embedding + head, by the stream that asks first.
-  std::span<T> finished_gradients(State& s, std::int64_t number, Stream& stream) {
-    const std::span<T> gradients = s.gradients.held(number);
+  std::span<W> finished_gradients(State& s, std::int64_t number, Stream& stream) {
+    const std::span<W> gradients = s.gradients.held(number);
     const TiedRanges& tied = s.stage.tied();
     if (!tied.embedding || !tied.head) return gradients;
     if (s.tied_sums == number) {
-      const std::span<T> embedding = part(gradients, *tied.embedding);
-      const std::span<T> head = part(gradients, *tied.head);
+      const std::span<W> embedding = part(gradients, *tied.embedding);
+      const std::span<W> head = part(gradients, *tied.head);
       auto kernels = backend_.kernels(stream);
       kernels.add(embedding, head, embedding);
       kernels.copy(embedding, head);
@@ -210,7 +212,7 @@ class StageWork {
   /// Sums the squares of update `number`'s gradients, tensor by tensor.
   void square_gradients(State& s, std::int64_t number, std::span<double> squares, Stream& stream) {
     const bool tied = s.stage.tied().embedding || s.stage.tied().head;
-    const std::span<const T> gradients = finished_gradients(s, number, stream);
+    const std::span<const W> gradients = finished_gradients(s, number, stream);
     if (!s.brings_squares) return;
     auto kernels = backend_.kernels(stream);
     sum_squares(kernels, std::span<const Tensor>(s.stage.parameters()), tied,
@@ -235,7 +237,7 @@ class StageWork {
     });
   }
 
-  static std::span<T> part(std::span<T> whole, const ElementRange& range) {
+  static std::span<W> part(std::span<W> whole, const ElementRange& range) {
     return whole.subspan(static_cast<std::size_t>(range.first),
                          static_cast<std::size_t>(range.size()));
   }
@@ -280,7 +282,7 @@ class StageWork {
   }
 
   /// What both halves of a backward read.
-  BackwardSpans<T> backward_spans(State& s, std::int64_t microbatch) {
+  BackwardSpans<T, W> backward_spans(State& s, std::int64_t microbatch) {
     return {.weights = {},
             .input = input_of(s, microbatch),
             .stash = stash_of(s, microbatch).held(),
@@ -291,9 +293,9 @@ class StageWork {
   }
 
   /// What making the gradient of the input reads, and where that goes.
-  BackwardSpans<T> input_half_spans(State& s, const Instance& instance) {
+  BackwardSpans<T, W> input_half_spans(State& s, const Instance& instance) {
     const std::int64_t k = instance.microbatch;
-    BackwardSpans<T> spans = backward_spans(s, k);
+    BackwardSpans<T, W> spans = backward_spans(s, k);
     spans.weights = s.weights.held(*world_.versions(instance));
     if (s.above(k) != nullptr)
       spans.input_gradient = s.input_gradient.acquire(world_.sequence(s.id, k));
@@ -308,10 +310,10 @@ class StageWork {
   }
 
   /// The sum that this microbatch adds to: zeroed at the first weight gradient of its update.
-  std::span<T> gradients_for(State& s, std::int64_t microbatch, Kernels& kernels) {
+  std::span<W> gradients_for(State& s, std::int64_t microbatch, Kernels& kernels) {
     const std::int64_t update = world_.versions.covering_update(s.id, microbatch);
     if (s.gradients.holds(update)) return s.gradients.held(update);
-    const std::span<T> sum = s.gradients.acquire(update);
+    const std::span<W> sum = s.gradients.acquire(update);
     kernels.fill(sum, 0.0);
     return sum;
   }
@@ -330,12 +332,12 @@ class StageWork {
       s.output_gradient.release(q);
   }
 
-  SampleSpans<T> sample_of(State& s, std::int64_t microbatch, Stream& stream) {
+  SampleSpans<W> sample_of(State& s, std::int64_t microbatch, Stream& stream) {
     return s.sample(world_.sample_of(pipeline_, microbatch), backend_, stream);
   }
 
   /// Of a forward; without stash, but where it is made in scratch, and without output.
-  ForwardSpans<T> forward_spans(State& s, const Instance& instance, Stream& stream) {
+  ForwardSpans<T, W> forward_spans(State& s, const Instance& instance, Stream& stream) {
     const std::int64_t k = instance.microbatch;
     return {
         .weights = s.weights.held(*world_.versions(instance)),
@@ -367,11 +369,10 @@ class StageWork {
             Kernels& kernels) {
     how.batch = microbatch / world_.program.microbatches() + 1;
     how.gradient_scale *= s.place.gradient_factor;
-    tandem::update(kernels, s.optimizer, how, s.stage.parameters(),
-                   {.weights = versions.read,
-                    .gradients = s.gradients.held(update_of(s, microbatch)),
-                    .state = s.state.elements(),
-                    .weights_out = versions.made});
+    UpdateSpans<T, W> spans = s.step_spans(versions.read, versions.made);
+    spans.gradients = s.gradients.held(update_of(s, microbatch));
+    spans.state = s.state.elements();
+    tandem::update(kernels, s.optimizer, how, s.stage.parameters(), spans);
   }
 
   void end_update(State& s, std::int64_t number, const Norm& norm, bool rolled_back,
@@ -385,8 +386,8 @@ class StageWork {
                      norm->decision[0].skip != 0.0, rolled_back);
     });
     if (!world_.on_update) return;
-    const auto weights = backend_.fetch(s.weights.held(number + 1));
-    const auto state = backend_.fetch(s.state.elements());
+    const auto weights = backend_.fetch(std::span<const W>(s.trained(number + 1)));
+    const auto state = backend_.fetch(std::span<const W>(s.state.elements()));
     world_.on_update({.pipeline = pipeline_,
                       .stage = s.id,
                       .version = number + 1,
@@ -442,7 +443,7 @@ class StageWork {
   World<B>& world_;
   const std::uint16_t pipeline_;
   B& backend_;
-  typename B::Buffer scratch_;
+  typename B::template Buffer<T> scratch_;
   std::vector<LedgerEntry> ledger_;
 };
 

@@ -12,12 +12,13 @@ namespace tandem {
 
 /// The gradients of the update that a sum serves: all of them, or of what is tied.
 template <class B>
-std::span<typename B::Scalar> summed_gradients(const World<B>& world, StageWork<B>& stages,
-                                               const Instance& instance, StageId stage,
-                                               typename B::Stream& stream) {
+std::span<typename B::Kernels::Wide> summed_gradients(const World<B>& world, StageWork<B>& stages,
+                                                      const Instance& instance, StageId stage,
+                                                      typename B::Stream& stream) {
   StageState<B>& s = stages.state_of(stage);
   const std::int64_t update = world.versions.covering_update(stage, instance.microbatch);
-  const std::span<typename B::Scalar> gradients = stages.finished_gradients(s, update, stream);
+  const std::span<typename B::Kernels::Wide> gradients =
+      stages.finished_gradients(s, update, stream);
   if (world.program[instance.id].op.kind != OpKind::reduce_tied) return gradients;
   const TiedRanges& ranges = s.stage.tied();
   return stages.part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);

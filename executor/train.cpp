@@ -27,6 +27,7 @@ class CpuTrainer : public Trainer {
 template <class T>
 TrainingReport<T> train_on_cpu(const Program& program, const TrainingSetup<T>& setup) {
   check_trainable(setup.stage.model);
+  TANDEM_CHECK(setup.stage.storage == Storage::f32);
   using B = cpu::Backend<T>;
   // Waking a thread takes as long as a small op: where each device has a core, it looks for work
   // for a while before it sleeps.

@@ -87,10 +87,10 @@ using BackendMaker = std::function<std::unique_ptr<B>(DeviceId, Doorbell&, std::
 template <class B>
 class TrainingRun {
  public:
-  using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;  // what is trained
 
   /// `transport`: null where devices reach into one another's memory; else it outlives the run.
-  TrainingRun(const Program& program, const TrainingSetup<T>& setup, BackendMaker<B> make_backend,
+  TrainingRun(const Program& program, const TrainingSetup<W>& setup, BackendMaker<B> make_backend,
               Transport<B>* transport = nullptr)
       : program_(program),
         setup_(setup),
@@ -101,6 +101,7 @@ class TrainingRun {
              name_tensors(), [this](StepReport step) { end_step(step); }) {
     check_guard(program, setup.stage);
     world_.transport = transport;
+    if constexpr (State::kHasMaster) check_master(program);
     set_up_world();
     for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline) {
       world_.stages[pipeline].resize(program.placement().stages());
@@ -118,7 +119,7 @@ class TrainingRun {
     if (setup.link_rate) world_.courier = &courier_.emplace(*setup.link_rate);
   }
 
-  TrainingReport<T> run() {
+  TrainingReport<W> run() {
     const std::stop_callback wake_all(stop_.get_token(), [this] { ring_all(); });
     const std::stop_callback user_stop(setup_.stop, [this] { stop_.request_stop(); });
     const std::int64_t segment = setup_.pause_every > 0 ? setup_.pause_every : setup_.batches;
@@ -172,7 +173,7 @@ class TrainingRun {
       world_.stages[pipeline][stage] = here.stages.back().get();
       scratch = std::max(scratch, here.stages.back()->scratch_size());
     }
-    typename B::Buffer memory = here.backend->allocate(scratch);
+    auto memory = here.backend->template allocate<typename B::Scalar>(scratch);
     here.meter.commit(MemoryClass::buffers, memory.bytes());
     here.meter.acquire(MemoryClass::buffers, memory.bytes());
     here.machine = std::make_unique<DeviceMachine<B>>(world_, pipeline, device, *here.backend,
@@ -273,7 +274,7 @@ class TrainingRun {
       log_.add_update(update / per_batch, state.place.first_tensor, squares, skipped, rolled_back);
     };
     if (!setup_.on_update) return;
-    world_.on_update = [this](const UpdateView<T>& update) {
+    world_.on_update = [this](const UpdateView<W>& update) {
       const std::lock_guard lock(mutex_);
       setup_.on_update(update);
     };
@@ -378,7 +379,7 @@ class TrainingRun {
     for (const auto& device : devices_) device->bell.ring();
   }
 
-  using Fetched = decltype(std::declval<B&>().fetch(std::span<const T>()));
+  using Fetched = decltype(std::declval<B&>().fetch(std::span<const W>()));
 
   /// Of each part, when `batches` have ended: all its replicas have the same.
   std::vector<std::pair<LayerRange, Fetched>> newest_weights(std::int64_t batches) const {
@@ -389,14 +390,15 @@ class TrainingRun {
       const std::int64_t last = batches * program_.microbatches() - 1;
       const std::int64_t newest = world_.versions.covering_update(state.id, last) + 1;
       B& backend = *devices_[index(state.place.device)]->backend;
-      parts.emplace_back(state.place.layers, backend.fetch(state.weights.held(newest)));
+      parts.emplace_back(state.place.layers,
+                         backend.fetch(std::span<const W>(state.trained(newest))));
     }
     return parts;
   }
 
   void show_weights(std::int64_t batches) const {
     const auto fetched = newest_weights(batches);
-    std::vector<PartWeights<T>> parts;
+    std::vector<PartWeights<W>> parts;
     for (const auto& [layers, values] : fetched) parts.push_back({layers, values.span()});
     setup_.on_pause(batches, parts);
   }
@@ -428,7 +430,7 @@ class TrainingRun {
   }
 
   const Program& program_;
-  const TrainingSetup<T>& setup_;
+  const TrainingSetup<W>& setup_;
   const BackendMaker<B> make_backend_;
   std::stop_source stop_;
   const Table<StageId, std::int32_t> covered_;
@@ -437,7 +439,7 @@ class TrainingRun {
   StepLog log_;
   std::vector<std::unique_ptr<Device>> devices_;  // of all pipelines, one after another
   std::optional<Courier> courier_;                // after the devices that it wakes: it ends first
-  TrainingReport<T> report_;
+  TrainingReport<W> report_;
   Duration trained_{};  // pauses apart
   std::string stall_;
   std::mutex mutex_;

@@ -17,6 +17,7 @@ template <class B>
 class Transport {
  public:
   using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;
   using Stream = typename B::Stream;
 
   explicit Transport(CommunicatorPlans plans) : plans_(std::move(plans)) {}
@@ -31,7 +32,7 @@ class Transport {
   virtual void receive(std::size_t communicator, std::span<T> values, Stream& stream) = 0;
   /// Replaces what each member gives by the sum over all of them. The order of the addition is the
   /// transport's: the same for equal runs, but not the order of ranks.
-  virtual void sum(std::size_t communicator, DeviceId device, std::span<T> values,
+  virtual void sum(std::size_t communicator, DeviceId device, std::span<W> values,
                    Stream& stream) = 0;
   /// Ends what will never end, for a member is gone. The devices' threads have stopped.
   virtual void abort() = 0;

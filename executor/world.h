@@ -51,7 +51,7 @@ using UpdateObserver = std::function<void(const UpdateView<T>&)>;
 /// Built before the threads start; then only what is atomic or guarded changes.
 template <class B>
 struct World {
-  using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;
   World(const Program& of, std::uint16_t pipelines)
       : program(of), width(pipelines), sequence(of), versions(of), stages(pipelines) {}
 
@@ -106,7 +106,7 @@ struct World {
   std::function<void(const StageState<B>&, std::int64_t update, std::span<const double> squares,
                      bool skipped, bool rolled_back)>
       on_norm;
-  UpdateObserver<T> on_update;
+  UpdateObserver<W> on_update;
   bool keep_ledger = false, keep_timeline = true;
 };
 

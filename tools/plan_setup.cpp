@@ -100,7 +100,7 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
 }  // namespace
 
 PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm,
-                          bool post_validation) {
+                          bool post_validation, Storage storage) {
   Plan plan = read_once<read_plan>(path);
   if (!plan.schedule_file.empty()) read_own_schedule(path, plan);
   plan.global_norm = global_norm.value_or(plan.global_norm);
@@ -117,10 +117,10 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
   Table<StageId, StageBytes> bytes;
   for (const PartId part : schedule.placement.part) {
     bytes.push_back(stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
-                                plan.optimizer, plan.recompute));
+                                plan.optimizer, plan.recompute, storage));
   }
-  return {std::move(plan), std::move(schedule), std::move(program), std::move(slots),
-          std::move(bytes)};
+  return {std::move(plan),  std::move(schedule), std::move(program),
+          std::move(slots), std::move(bytes),    storage};
 }
 
 Profile profile_of(const std::string& plan_path, const Plan& plan,

@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "core/plan.h"
 #include "core/program.h"
+#include "core/storage.h"
 #include "simulator/cost/stage_costs.h"
 #include "tools/options.h"
 
@@ -21,14 +22,16 @@ struct PreparedPlan {
   Program program;
   SlotCounts slots;
   Table<StageId, StageBytes> bytes;
+  Storage storage = Storage::f32;
 };
 
 /// Reads and lowers. `global_norm`: whether updates wait for the norm of all gradients, in place of
-/// what the plan says. `post_validation`: whether they do so later, whatever it says. Throws
+/// what the plan says. `post_validation`: whether they do so later, whatever it says. `storage`: of
+/// what it is to be trained in. Throws
 /// InputError at its place in the file when the schedule is unknown or can't serve the plan, or
 /// when the program would be absurdly large.
 PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm = {},
-                          bool post_validation = false);
+                          bool post_validation = false, Storage storage = Storage::f32);
 
 /// The plan's own profile, or the one at `profile_path` when that is not empty. Throws InputError
 /// when there is none.

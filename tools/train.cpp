@@ -18,6 +18,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/reference.h"
 #include "simulator/simulate.h"
+#include "tools/backend_options.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
 #include "tools/json_output.h"
@@ -137,6 +138,7 @@ StageSetup stage_setup(const Training& training) {
   return {.model = plan.model,
           .microbatch_size = plan.microbatch_size,
           .recompute = plan.recompute,
+          .storage = training.prepared.storage,
           .optimizer = training.optimizer,
           .guard = training.guard,
           .seed = training.seed,
@@ -257,8 +259,6 @@ void add_options(Options& options) {
       .value("seed", "N", "of weights and data (default 1)")
       .value("data", "FILE",
              "text to train on, as bytes, or token file (.bin; default: the shipped text)")
-      .value("backend", "NAME", "cpu|cuda (default cpu)")
-      .value("transport", "NAME", "threads (cpu); peer, nccl (cuda)")
       .value("watchdog", "TIME", "end a run in which no device gets on for this long (default 30s)")
       .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite")
       .value("link-rate", "RATE",
@@ -268,6 +268,7 @@ void add_options(Options& options) {
       .flag("with-prediction", "in the trace, the simulated timeline beside the measured one")
       .flag("reference", "train the serial reference of the same weight semantics instead")
       .flag("verify", "train both, and compare every weight after every update, bit for bit");
+  add_backend_options(options);
   add_optimizer_options(options);
   add_clip_option(options);
   add_post_validation_option(options);
@@ -285,22 +286,6 @@ void check_trainable(const Plan& plan) {
   }
 }
 
-std::string backend_of(const Options& options) {
-  return options.choice("backend", {"cpu", "cuda"});
-}
-
-/// Throws UsageError for what a backend does not do.
-void check_backend(const Options& options) {
-  const bool on_gpus = backend_of(options) == "cuda";
-  const auto transport = options.choice("transport", {"threads", "tcp", "mpi", "peer", "nccl"});
-  if (transport == "tcp" || transport == "mpi")
-    throw UsageError(fmt::format("tandem train: --transport {} is not in this version", transport));
-  if (options.has("transport") && on_gpus != (transport == "peer" || transport == "nccl"))
-    throw UsageError("tandem train: --transport threads is for --backend cpu, peer|nccl for cuda");
-  if (on_gpus && options.has("verify"))
-    throw UsageError("tandem train: --verify compares bits, and a GPU rounds otherwise");
-}
-
 /// What --clip and --on-nan say.
 GradientGuard guard_of(const Options& options) {
   GradientGuard guard;
@@ -316,7 +301,7 @@ Training prepare(const Options& options) {
   const GradientGuard guard = guard_of(options);
   PreparedPlan prepared = prepare_plan(
       options.words()[0], guard.is_global() ? std::optional(true) : global_norm(options),
-      options.has("post-validation"));
+      options.has("post-validation"), storage_of(options));
   const Plan& plan = prepared.plan;
   check_trainable(plan);
   const auto seed = static_cast<std::uint64_t>(

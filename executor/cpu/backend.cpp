@@ -14,9 +14,11 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{1} << 21;
 
+}  // namespace
+
 /// Asks for huge pages where whole ones fit: what would be a part of one stays small pages, so that
 /// no more is resident than is used.
-void* allocate(std::size_t bytes) {
+void* allocate_aligned(std::size_t bytes) {
   const std::size_t alignment = bytes < kHugePage ? 64 : kHugePage;
   void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
@@ -24,16 +26,6 @@ void* allocate(std::size_t bytes) {
   if (bytes >= kHugePage) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
 #endif
   return memory;
-}
-
-}  // namespace
-
-template <class T>
-Buffer<T>::Buffer(std::int64_t elements) : size_(static_cast<std::size_t>(elements)) {
-  if (elements == 0) return;
-  auto* memory = static_cast<T*>(allocate(size_ * sizeof(T)));
-  std::fill_n(memory, size_, T{});
-  data_.reset(memory);
 }
 
 template <class T>
@@ -48,8 +40,6 @@ void Backend<T>::progress(std::size_t most_queued) {
   }
 }
 
-template class Buffer<float>;
-template class Buffer<double>;
 template class Backend<float>;
 template class Backend<double>;
 

@@ -3,6 +3,7 @@
 // heads them is ready. Streams and events mean what they mean on a GPU: issuing is asynchronous, a
 // wait holds back only its own stream, and waiting for an event that was never recorded is no wait.
 
+#include <algorithm>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -25,12 +26,20 @@ namespace tandem::cpu {
 /// waits of a pipeline in its steady state, shorter than its bubbles.
 inline constexpr Duration kSpin = std::chrono::milliseconds(1);
 
+/// Memory for a buffer, 64-byte aligned, to be freed by std::free().
+void* allocate_aligned(std::size_t bytes);
+
 /// Memory of `T`, 64-byte aligned, zeroed. Empty: none.
 template <class T>
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(std::int64_t elements);
+  explicit Buffer(std::int64_t elements) : size_(static_cast<std::size_t>(elements)) {
+    if (elements == 0) return;
+    auto* memory = static_cast<T*>(allocate_aligned(size_ * sizeof(T)));
+    std::fill_n(memory, size_, T{});
+    data_.reset(memory);
+  }
   std::span<T> elements() { return {data_.get(), size_}; }
   std::span<const T> elements() const { return {data_.get(), size_}; }
   Bytes bytes() const { return static_cast<Bytes>(size_ * sizeof(T)); }
@@ -42,9 +51,6 @@ class Buffer {
   std::unique_ptr<T[], Free> data_;
   std::size_t size_ = 0;
 };
-
-extern template class Buffer<float>;
-extern template class Buffer<double>;
 
 /// A moment at which a stream was somewhere.
 class Mark {
@@ -64,7 +70,8 @@ class Backend {
  public:
   using Scalar = T;
   using Kernels = cpu::Kernels<T>;
-  using Buffer = cpu::Buffer<T>;
+  template <class U>
+  using Buffer = cpu::Buffer<U>;
   using Event = TaskEvent;
   using Mark = cpu::Mark;
   struct Fence {};
@@ -76,23 +83,30 @@ class Backend {
 
   /// A further stream; earlier ones go first when several are ready.
   Stream& add_stream(StreamUse /*use*/) { return tasks_.add(); }
-  Buffer allocate(std::int64_t elements) { return Buffer(elements); }
+  template <class U>
+  Buffer<U> allocate(std::int64_t elements) {
+    return Buffer<U>(elements);
+  }
   void commit() {}
   static constexpr Bytes workspace_bytes() { return 0; }
   template <class U>
   std::shared_ptr<U[]> results(std::size_t count) {
     return std::make_shared<U[]>(count);
   }
-  template <std::invocable<std::span<T>> Fill>
-  void write(std::span<T> memory, const Fill& fill) {
+  template <class U, std::invocable<std::span<U>> Fill>
+  void write(std::span<U> memory, const Fill& fill) {
     fill(memory);
   }
   /// The memory itself.
+  template <class U>
   struct Fetched {
-    std::span<const T> values;
-    std::span<const T> span() const { return values; }
+    std::span<const U> values;
+    std::span<const U> span() const { return values; }
   };
-  Fetched fetch(std::span<const T> values) const { return {values}; }
+  template <class U>
+  Fetched<U> fetch(std::span<const U> values) const {
+    return {values};
+  }
   template <class U>
   std::span<const U> readable(Stream&, std::span<const U> values) const {
     return values;

@@ -16,6 +16,7 @@ template <class T>
 class Kernels {
  public:
   using Scalar = T;
+  using Wide = T;
   using In = std::span<const T>;
   using Out = std::span<T>;
   using Product = void (*)(const Gemm<T>&);
@@ -24,8 +25,10 @@ class Kernels {
   Kernels();
   explicit Kernels(Product product) : product_(product), block_product_(gemm<T>) {}
 
+  static T rounded(T value) { return value; }
   void fill(Out y, double value) const;
   void copy(In x, Out y) const;
+  void store(In x, Out y) const { copy(x, y); }
   void add(In a, In b, Out y) const;
   void sum_of_squares(In x, double factor, double* sum) const;
 

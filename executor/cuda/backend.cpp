@@ -85,21 +85,18 @@ std::shared_ptr<std::byte[]> Backend::pinned(std::size_t bytes) {
   return {lent, lent->get()};
 }
 
-void Backend::upload(std::span<const float> values, std::span<float> memory) {
+void Backend::upload(std::span<const std::byte> values, void* memory) {
   enter();
-  check(cudaMemcpy(memory.data(), values.data(), values.size_bytes(), cudaMemcpyHostToDevice),
+  check(cudaMemcpy(memory, values.data(), values.size(), cudaMemcpyHostToDevice),
         "cudaMemcpy to the device");
 }
 
-Backend::Fetched Backend::fetch(std::span<const float> values) {
+void Backend::download(const void* memory, std::span<std::byte> values) {
   enter();
   for (const Stream& stream : streams_)
     check(cudaStreamSynchronize(stream.stream.get()), "cudaStreamSynchronize");
-  Fetched fetched{std::vector<float>(values.size())};
-  check(
-      cudaMemcpy(fetched.values.data(), values.data(), values.size_bytes(), cudaMemcpyDeviceToHost),
-      "cudaMemcpy from the device");
-  return fetched;
+  check(cudaMemcpy(values.data(), memory, values.size(), cudaMemcpyDeviceToHost),
+        "cudaMemcpy from the device");
 }
 
 Backend::Stream& Backend::add_stream(StreamUse use) {

@@ -106,7 +106,8 @@ class Backend {
  public:
   using Scalar = float;
   using Kernels = cuda::Kernels<float>;
-  using Buffer = Arena<float>::Buffer;
+  template <class U>
+  using Buffer = Arena::Buffer<U>;
   using Event = cuda::Event;
   using Fence = cuda::Fence;
   using Mark = cuda::Mark;
@@ -132,7 +133,10 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  Buffer allocate(std::int64_t elements) { return arena_.place(elements); }
+  template <class U>
+  Buffer<U> allocate(std::int64_t elements) {
+    return arena_.place<U>(elements);
+  }
   void commit();
   Bytes workspace_bytes() const;
   template <class U>
@@ -141,17 +145,23 @@ class Backend {
     auto* first = new (memory.get()) U[count]();
     return {std::move(memory), first};
   }
-  template <std::invocable<std::span<float>> Fill>
-  void write(std::span<float> memory, const Fill& fill) {
-    std::vector<float> values(memory.size());
-    fill(std::span<float>(values));
-    upload(values, memory);
+  template <class U, std::invocable<std::span<U>> Fill>
+  void write(std::span<U> memory, const Fill& fill) {
+    std::vector<U> values(memory.size());
+    fill(std::span<U>(values));
+    upload(std::as_bytes(std::span(values)), memory.data());
   }
+  template <class U>
   struct Fetched {
-    std::vector<float> values;
-    std::span<const float> span() const { return values; }
+    std::vector<U> values;
+    std::span<const U> span() const { return values; }
   };
-  Fetched fetch(std::span<const float> values);
+  template <class U>
+  Fetched<U> fetch(std::span<const U> values) {
+    Fetched<U> fetched{std::vector<U>(values.size())};
+    download(values.data(), std::as_writable_bytes(std::span(fetched.values)));
+    return fetched;
+  }
   template <class U>
   std::span<const U> readable(Stream& stream, std::span<const U> values) {
     if (values.empty()) return {};
@@ -189,10 +199,15 @@ class Backend {
   bool slept() { return false; }
   void progress(std::size_t most_left);
 
+ protected:
+  static KernelContext& context_of(Stream& stream) { return *stream.context; }
+
  private:
   void enter() const;
   std::shared_ptr<std::byte[]> pinned(std::size_t bytes);
-  void upload(std::span<const float> values, std::span<float> memory);
+  void upload(std::span<const std::byte> values, void* memory);
+  /// When all that the streams were given has ended.
+  void download(const void* memory, std::span<std::byte> values);
   /// Whether all before it has ended.
   static bool has_ended(cudaError_t status, const char* call);
   bool take_up_one();
@@ -202,7 +217,7 @@ class Backend {
   BackendSetup setup_;
   Doorbell& bell_;
   std::stop_token stop_;
-  Arena<float> arena_;
+  Arena arena_;
   DeviceMemory memory_;
   Pool<OwnedEvent> events_, timed_events_;
   std::vector<Pool<PinnedMemory>> pinned_;  // by the power of two of their size
@@ -212,6 +227,15 @@ class Backend {
   std::size_t calls_ = 0;  // of all streams
 };
 
-static_assert(tandem::Backend<Backend>);
+/// The same, with activations and the weights that products read stored in bfloat16.
+class Bf16Backend : public Backend {
+ public:
+  using Scalar = Bf16;
+  using Kernels = cuda::Kernels<Bf16>;
+  using Backend::Backend;
+  Kernels kernels(Stream& stream) { return Kernels(context_of(stream)); }
+};
+
+static_assert(tandem::Backend<Backend> && tandem::Backend<Bf16Backend>);
 
 }  // namespace tandem::cuda

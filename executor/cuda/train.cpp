@@ -25,6 +25,7 @@
 namespace tandem {
 
 template class Stage<cuda::Kernels<float>>;
+template class Stage<cuda::Kernels<cuda::Bf16>>;
 
 namespace {
 
@@ -40,6 +41,8 @@ void check_supported(const Program& program, const TrainingSetup<float>& setup) 
         "evicted stashes and rollbacks are written into another device's memory, which is not for "
         "--transport nccl; use --transport peer");
   }
+  if (setup.nccl && setup.stage.storage == Storage::bf16)
+    throw InputError("storage bf16 is not for --transport nccl; use --transport peer");
   if (setup.link_rate) {
     throw InputError(
         "links of a chosen rate are the CPU's: on GPUs what is sent takes as long as it takes");
@@ -69,7 +72,7 @@ void check_room(const Program& program, const TrainingSetup<float>& setup, const
   for (const PartId part : program.placement().part) {
     bytes.push_back(stage_bytes(setup.stage.model, setup.layers[index(part)],
                                 setup.stage.microbatch_size, setup.stage.optimizer.kind,
-                                setup.stage.recompute));
+                                setup.stage.recompute, setup.stage.storage));
   }
   const Table<DeviceId, MemoryByClass> slots = memory_by_class(program, setup.slots, bytes);
   std::vector<cuda::PlannedDevice> devices;
@@ -109,7 +112,7 @@ class CudaTrainer : public Trainer {
         std::make_shared<cuda::AlgorithmBook>(setup.product_algorithms);
     check_room(program, setup, places, workspace_of(program, kernels));
     const std::unique_ptr<cuda::GpuTransport> transport = make_transport(program, setup, places);
-    const auto make = [&](DeviceId device, Doorbell& bell, std::stop_token stop) {
+    const auto set_up = [&](DeviceId device, const std::stop_token& stop) {
       cuda::BackendSetup of_device{.partition = places[index(device)],
                                    .kernels = kernels,
                                    .keeps_times = setup.keep_timeline};
@@ -117,10 +120,11 @@ class CudaTrainer : public Trainer {
         transport->heed(stop);
         of_device.look = [&transport, device] { transport->look(device); };
       }
-      return std::make_unique<cuda::Backend>(std::move(of_device), bell, std::move(stop));
+      return of_device;
     };
-    TrainingReport<float> report =
-        TrainingRun<cuda::Backend>(program, setup, make, transport.get()).run();
+    if (setup.stage.storage == Storage::bf16)
+      return run<cuda::Bf16Backend>(program, setup, set_up, nullptr);
+    TrainingReport<float> report = run<cuda::Backend>(program, setup, set_up, transport.get());
     if (transport && !report.interrupted) transport->close();
     return report;
   }
@@ -128,6 +132,18 @@ class CudaTrainer : public Trainer {
   Table<DeviceId, Bytes> planned_workspace(const Program& program,
                                            const StageSetup& stage) const override {
     return workspace_of(program, stream_kernels(stage));
+  }
+
+ private:
+  /// `set_up`: of a device, and of what stops it, the setup of its backend.
+  template <class B>
+  static TrainingReport<float> run(const Program& program, const TrainingSetup<float>& setup,
+                                   const auto& set_up, Transport<B>* transport) {
+    const auto make = [&](DeviceId device, Doorbell& bell, std::stop_token stop) {
+      cuda::BackendSetup of_device = set_up(device, stop);
+      return std::make_unique<B>(std::move(of_device), bell, std::move(stop));
+    };
+    return TrainingRun<B>(program, setup, make, transport).run();
   }
 };
 

@@ -16,6 +16,7 @@ template <Kernels K>
 class AnyLayer {
  public:
   using T = typename K::Scalar;
+  using W = typename K::Wide;
 
   /// Layer `index` of shape.model. REQUIRES: index in range (checked).
   AnyLayer(const LayerShape& shape, std::int32_t index);
@@ -30,16 +31,16 @@ class AnyLayer {
   std::int64_t scratch_size() const {
     return std::visit([](const auto& layer) { return layer.scratch_size(); }, layer_);
   }
-  void forward(K& kernels, const ForwardSpans<T>& spans) const {
+  void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     std::visit([&](const auto& layer) { layer.forward(kernels, spans); }, layer_);
   }
-  void recompute(K& kernels, const BackwardSpans<T>& spans) const {
+  void recompute(K& kernels, const BackwardSpans<T, W>& spans) const {
     std::visit([&](const auto& layer) { layer.recompute(kernels, spans); }, layer_);
   }
-  void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
+  void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
     std::visit([&](const auto& layer) { layer.backward_input(kernels, spans); }, layer_);
   }
-  void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
+  void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
     std::visit([&](const auto& layer) { layer.backward_weight(kernels, spans); }, layer_);
   }
 

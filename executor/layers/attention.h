@@ -10,6 +10,7 @@ template <Kernels K>
 class Attention {
  public:
   using T = typename K::Scalar;
+  using W = typename K::Wide;
   explicit Attention(const LayerShape& shape) : shape_(shape), d_(shape.model.width) {}
 
   std::vector<Tensor> tensors(std::int32_t block) const {
@@ -23,14 +24,16 @@ class Attention {
     return tensors;
   }
   std::int64_t stash_size() const {
-    return shape_.rows() * (4 * d_ + shape_.model.heads) +
-           (shape_.drops() ? 0 : normed_size(shape_.norm()));
+    const std::int64_t rows = shape_.rows();
+    return room<T, W>(3 * rows * d_) + wide_room<T, W>(rows * shape_.model.heads) +
+           room<T, W>(rows * d_) + (shape_.drops() ? 0 : normed_size<T, W>(shape_.norm()));
   }
   std::int64_t scratch_size() const {
-    return shape_.rows() * 4 * d_ + (shape_.drops() ? normed_size(shape_.norm()) : 0);
+    return room<T, W>(3 * shape_.rows() * d_) + room<T, W>(shape_.rows() * d_) +
+           (shape_.drops() ? normed_size<T, W>(shape_.norm()) : 0);
   }
 
-  void forward(K& kernels, const ForwardSpans<T>& spans) const {
+  void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     const auto weights = cut_weights(spans.weights);
     const auto stash = cut_stash(spans.stash);
     const auto normed = cut_normed(spans.stash, spans.scratch);
@@ -38,21 +41,21 @@ class Attention {
     kernels.matmul(to_qkv(), normed.y, weights.qkv, weights.qkv_bias, stash.qkv);
     kernels.attention(
         shape_.attention(),
-        AttentionForward<T>{.qkv = stash.qkv, .log_sum = stash.log_sum, .y = stash.attended});
+        AttentionForward<T, W>{.qkv = stash.qkv, .log_sum = stash.log_sum, .y = stash.attended});
     if (spans.output.empty()) return;
     kernels.matmul(to_output(), stash.attended, weights.projection, weights.projection_bias,
                    spans.output);
     kernels.add(spans.input, spans.output, spans.output);
   }
 
-  void recompute(K& kernels, const BackwardSpans<T>& spans) const {
+  void recompute(K& kernels, const BackwardSpans<T, W>& spans) const {
     if (!shape_.drops()) return;
     const auto weights = cut_weights(spans.weights);
     normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias,
               cut_normed<T>({}, spans.scratch));
   }
 
-  void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
+  void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
     recompute(kernels, spans);
     const auto weights = cut_weights(spans.weights);
     const auto stash = cut_stash(spans.stash);
@@ -63,24 +66,24 @@ class Attention {
     const std::span<T> attended_gradient = scratch.normed;
     const MatmulShape back{.rows = shape_.rows(), .inner = d_, .columns = d_};
     kernels.matmul_transposed(back, spans.output_gradient, weights.projection, attended_gradient);
-    kernels.attention_backward(shape_.attention(), AttentionBackward<T>{.qkv = stash.qkv,
-                                                                        .log_sum = stash.log_sum,
-                                                                        .y = stash.attended,
-                                                                        .dy = attended_gradient,
-                                                                        .dqkv = scratch.qkv});
+    kernels.attention_backward(shape_.attention(), AttentionBackward<T, W>{.qkv = stash.qkv,
+                                                                           .log_sum = stash.log_sum,
+                                                                           .y = stash.attended,
+                                                                           .dy = attended_gradient,
+                                                                           .dqkv = scratch.qkv});
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = 3 * d_, .columns = d_};
     kernels.matmul_transposed(to_norm, scratch.qkv, weights.qkv, scratch.normed);
     kernels.layer_norm_backward(shape_.norm(),
-                                NormBackward<T>{.x = spans.input,
-                                                .mean = normed.mean,
-                                                .inverse_deviation = normed.inverse_deviation,
-                                                .gain = weights.gain,
-                                                .dy = scratch.normed,
-                                                .residual = spans.output_gradient,
-                                                .dx = spans.input_gradient});
+                                NormBackward<T, W>{.x = spans.input,
+                                                   .mean = normed.mean,
+                                                   .inverse_deviation = normed.inverse_deviation,
+                                                   .gain = weights.gain,
+                                                   .dy = scratch.normed,
+                                                   .residual = spans.output_gradient,
+                                                   .dx = spans.input_gradient});
   }
 
-  void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
+  void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
     const auto gradients = cut_weights(spans.gradients);
     const auto stash = cut_stash(spans.stash);
     const auto normed = cut_normed<const T>(spans.stash, spans.scratch);
@@ -90,12 +93,12 @@ class Attention {
     kernels.accumulate_product_and_rows(to_qkv(), normed.y, scratch.qkv, gradients.qkv,
                                         gradients.qkv_bias);
     kernels.layer_norm_backward_weight(
-        shape_.norm(), NormBackwardWeight<T>{.x = spans.input,
-                                             .mean = normed.mean,
-                                             .inverse_deviation = normed.inverse_deviation,
-                                             .dy = scratch.normed,
-                                             .dgain = gradients.gain,
-                                             .dbias = gradients.bias});
+        shape_.norm(), NormBackwardWeight<T, W>{.x = spans.input,
+                                                .mean = normed.mean,
+                                                .inverse_deviation = normed.inverse_deviation,
+                                                .dy = scratch.normed,
+                                                .dgain = gradients.gain,
+                                                .dbias = gradients.bias});
   }
 
  private:
@@ -105,7 +108,9 @@ class Attention {
   };
   template <class U>
   struct Stash {
-    std::span<U> qkv, log_sum, attended;
+    std::span<U> qkv;
+    std::span<typename Carver<U, W>::WideU> log_sum;
+    std::span<U> attended;
   };
   template <class U>
   struct Scratch {
@@ -120,21 +125,21 @@ class Attention {
             carver.take(3 * d_), carver.take(d_ * d_), carver.take(d_)};
   }
   template <class U>
-  Normed<U> cut_normed(std::span<U> stash, std::span<U> scratch) const {
-    Carver<U> carver = cheap_part(shape_, stash, scratch, normed_size(shape_.norm()));
+  auto cut_normed(std::span<U> stash, std::span<U> scratch) const {
+    auto carver = cheap_part<W>(shape_, stash, scratch, normed_size<T, W>(shape_.norm()));
     return take_normed(carver, shape_.norm());
   }
   template <class U>
   Stash<U> cut_stash(std::span<U> whole) const {
-    Carver<U> carver(whole);
+    Carver<U, W> carver(whole);
     const std::int64_t rows = shape_.rows();
-    return {carver.take(3 * rows * d_), carver.take(rows * shape_.model.heads),
-            carver.take(rows * d_)};
+    return {carver.take_part(3 * rows * d_), carver.take_wide(rows * shape_.model.heads),
+            carver.take_part(rows * d_)};
   }
   template <class U>
   Scratch<U> cut_scratch(std::span<U> whole) const {
-    Carver<U> carver(whole);
-    return {carver.take(3 * shape_.rows() * d_), carver.take(shape_.rows() * d_)};
+    Carver<U, W> carver(whole);
+    return {carver.take_part(3 * shape_.rows() * d_), carver.take_part(shape_.rows() * d_)};
   }
 
   MatmulShape to_qkv() const { return {.rows = shape_.rows(), .inner = d_, .columns = 3 * d_}; }

@@ -10,6 +10,7 @@ template <Kernels K>
 class Embedding {
  public:
   using T = typename K::Scalar;
+  using W = typename K::Wide;
   explicit Embedding(const LayerShape& shape) : shape_(shape) {}
 
   std::vector<Tensor> tensors(std::int32_t /*block*/) const {
@@ -19,29 +20,33 @@ class Embedding {
     tensors[1] = table("embedding.position.weight", model.sequence);
     return tensors;
   }
-  std::int64_t stash_size() const { return shape_.rows(); }
+  std::int64_t stash_size() const { return wide_room<T, W>(shape_.rows()); }
   std::int64_t scratch_size() const { return 0; }
 
-  void forward(K& kernels, const ForwardSpans<T>& spans) const {
-    kernels.keep_tokens(spans.sample.tokens, spans.stash);
+  void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
+    const std::span<W> kept = cut_tokens(spans.stash);
+    kernels.keep_tokens(spans.sample.tokens, kept);
     if (spans.output.empty()) return;
     Carver<const T> weights(spans.weights);
     const auto tokens = weights.take(table_size());
-    kernels.embed(shape_.attention(), spans.stash, tokens, weights.take(positions_size()),
-                  spans.output);
+    kernels.embed(shape_.attention(), kept, tokens, weights.take(positions_size()), spans.output);
   }
 
-  void recompute(K&, const BackwardSpans<T>&) const {}
-  void backward_input(K&, const BackwardSpans<T>&) const {}
+  void recompute(K&, const BackwardSpans<T, W>&) const {}
+  void backward_input(K&, const BackwardSpans<T, W>&) const {}
 
-  void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
-    Carver<T> gradients(spans.gradients);
+  void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
+    Carver<W> gradients(spans.gradients);
     const auto tokens = gradients.take(table_size());
-    kernels.embed_backward(shape_.attention(), spans.stash, spans.output_gradient, tokens,
-                           gradients.take(positions_size()));
+    kernels.embed_backward(shape_.attention(), cut_tokens(spans.stash), spans.output_gradient,
+                           tokens, gradients.take(positions_size()));
   }
 
  private:
+  template <class U>
+  auto cut_tokens(std::span<U> stash) const {
+    return Carver<U, W>(stash).take_wide(shape_.rows());
+  }
   Tensor table(const char* name, std::int64_t rows) const {
     return {.name = name,
             .shape = {rows, shape_.model.width},

@@ -12,6 +12,7 @@ template <Kernels K>
 class Head {
  public:
   using T = typename K::Scalar;
+  using W = typename K::Wide;
   explicit Head(const LayerShape& shape)
       : shape_(shape), d_(shape.model.width), vocabulary_(shape.model.vocabulary) {}
 
@@ -29,13 +30,14 @@ class Head {
     return tensors;
   }
   std::int64_t stash_size() const {
-    return shape_.rows() * vocabulary_ + (shape_.drops() ? 0 : normed_size(shape_.norm()));
+    return room<T, W>(shape_.rows() * vocabulary_) +
+           (shape_.drops() ? 0 : normed_size<T, W>(shape_.norm()));
   }
   std::int64_t scratch_size() const {
-    return shape_.rows() * d_ + (shape_.drops() ? normed_size(shape_.norm()) : 0);
+    return room<T, W>(shape_.rows() * d_) + (shape_.drops() ? normed_size<T, W>(shape_.norm()) : 0);
   }
 
-  void forward(K& kernels, const ForwardSpans<T>& spans) const {
+  void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     const auto weights = cut_weights(spans.weights);
     const auto logits = cut_logits(spans.stash);
     const auto normed = cut_normed(spans.stash, spans.scratch);
@@ -46,14 +48,14 @@ class Head {
                           shape_.loss_scale, logits, spans.loss);
   }
 
-  void recompute(K& kernels, const BackwardSpans<T>& spans) const {
+  void recompute(K& kernels, const BackwardSpans<T, W>& spans) const {
     if (!shape_.drops()) return;
     const auto weights = cut_weights(spans.weights);
     normalise(kernels, shape_.norm(), spans.input, weights.gain, weights.bias,
               cut_normed<T>({}, spans.scratch));
   }
 
-  void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
+  void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
     recompute(kernels, spans);
     const auto weights = cut_weights(spans.weights);
     const auto logits = cut_logits(spans.stash);
@@ -62,16 +64,16 @@ class Head {
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = vocabulary_, .columns = d_};
     kernels.matmul(to_norm, logits, weights.projection, {}, scratch);
     kernels.layer_norm_backward(shape_.norm(),
-                                NormBackward<T>{.x = spans.input,
-                                                .mean = normed.mean,
-                                                .inverse_deviation = normed.inverse_deviation,
-                                                .gain = weights.gain,
-                                                .dy = scratch,
-                                                .residual = {},
-                                                .dx = spans.input_gradient});
+                                NormBackward<T, W>{.x = spans.input,
+                                                   .mean = normed.mean,
+                                                   .inverse_deviation = normed.inverse_deviation,
+                                                   .gain = weights.gain,
+                                                   .dy = scratch,
+                                                   .residual = {},
+                                                   .dx = spans.input_gradient});
   }
 
-  void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
+  void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
     const auto gradients = cut_weights(spans.gradients);
     const auto logits = cut_logits(spans.stash);
     const auto normed = cut_normed<const T>(spans.stash, spans.scratch);
@@ -79,12 +81,12 @@ class Head {
     const MatmulShape table{.rows = shape_.rows(), .inner = vocabulary_, .columns = d_};
     kernels.accumulate_product(table, logits, normed.y, gradients.projection);
     kernels.layer_norm_backward_weight(
-        shape_.norm(), NormBackwardWeight<T>{.x = spans.input,
-                                             .mean = normed.mean,
-                                             .inverse_deviation = normed.inverse_deviation,
-                                             .dy = scratch,
-                                             .dgain = gradients.gain,
-                                             .dbias = gradients.bias});
+        shape_.norm(), NormBackwardWeight<T, W>{.x = spans.input,
+                                                .mean = normed.mean,
+                                                .inverse_deviation = normed.inverse_deviation,
+                                                .dy = scratch,
+                                                .dgain = gradients.gain,
+                                                .dbias = gradients.bias});
   }
 
  private:
@@ -100,18 +102,18 @@ class Head {
     return {carver.take(d_), carver.take(d_), carver.take(vocabulary_ * d_)};
   }
   template <class U>
-  Normed<U> cut_normed(std::span<U> stash, std::span<U> scratch) const {
-    Carver<U> carver = cheap_part(shape_, stash, scratch, normed_size(shape_.norm()));
+  auto cut_normed(std::span<U> stash, std::span<U> scratch) const {
+    auto carver = cheap_part<W>(shape_, stash, scratch, normed_size<T, W>(shape_.norm()));
     return take_normed(carver, shape_.norm());
   }
   /// Their gradient, after forward.
   template <class U>
   std::span<U> cut_logits(std::span<U> stash) const {
-    return Carver<U>(stash).take(shape_.rows() * vocabulary_);
+    return Carver<U, W>(stash).take_part(shape_.rows() * vocabulary_);
   }
   /// The gradient of the normed values.
   std::span<T> cut_scratch(std::span<T> whole) const {
-    return Carver<T>(whole).take(shape_.rows() * d_);
+    return Carver<T, W>(whole).take_part(shape_.rows() * d_);
   }
 
   LayerShape shape_;

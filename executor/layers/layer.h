@@ -21,6 +21,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -72,19 +73,20 @@ struct SampleSpans {
   bool empty() const { return tokens.empty() && inputs.empty(); }
 };
 
-template <class T>
+template <class T, class W = T>
 struct ForwardSpans {
   std::span<const T> weights = {}, input = {};
-  SampleSpans<T> sample = {};  // read where a stage is first or last
+  SampleSpans<W> sample = {};  // read where a stage is first or last
   std::span<T> stash = {}, output = {};
   std::span<T> scratch = {};  // with selective recomputation
   double* loss = nullptr;     // written where a stage is last
 };
 
-template <class T>
+template <class T, class W = T>
 struct BackwardSpans {
   std::span<const T> weights = {}, input = {}, stash = {}, output_gradient = {};
-  std::span<T> scratch = {}, input_gradient = {}, gradients = {};
+  std::span<T> scratch = {}, input_gradient = {};
+  std::span<W> gradients = {};
 };
 
 /// Everything a layer must know to state its sizes and to compute.
@@ -109,65 +111,101 @@ struct LayerShape {
 };
 
 template <class L, class K>
-concept Layer = requires(const L layer, K kernels, ForwardSpans<typename K::Scalar> forward,
-                         BackwardSpans<typename K::Scalar> backward, std::int32_t block) {
-  { layer.tensors(block) } -> std::same_as<std::vector<Tensor>>;  // offsets not yet set
-  { layer.stash_size() } -> std::same_as<std::int64_t>;
-  { layer.scratch_size() } -> std::same_as<std::int64_t>;
-  { layer.forward(kernels, forward) } -> std::same_as<void>;
-  { layer.recompute(kernels, backward) } -> std::same_as<void>;
-  { layer.backward_input(kernels, backward) } -> std::same_as<void>;
-  { layer.backward_weight(kernels, backward) } -> std::same_as<void>;
-};
+concept Layer =
+    requires(const L layer, K kernels, ForwardSpans<typename K::Scalar, typename K::Wide> forward,
+             BackwardSpans<typename K::Scalar, typename K::Wide> backward, std::int32_t block) {
+      { layer.tensors(block) } -> std::same_as<std::vector<Tensor>>;  // offsets not yet set
+      { layer.stash_size() } -> std::same_as<std::int64_t>;
+      { layer.scratch_size() } -> std::same_as<std::int64_t>;
+      { layer.forward(kernels, forward) } -> std::same_as<void>;
+      { layer.recompute(kernels, backward) } -> std::same_as<void>;
+      { layer.backward_input(kernels, backward) } -> std::same_as<void>;
+      { layer.backward_weight(kernels, backward) } -> std::same_as<void>;
+    };
+
+// In a stash or scratch of elements T lie numbers of W, too. Where W is wider, every part begins at
+// a multiple of 16 bytes.
+
+/// Elements that a part of `count` elements takes.
+template <class T, class W>
+constexpr std::int64_t room(std::int64_t count) {
+  constexpr std::int64_t kStep = sizeof(T) == sizeof(W) ? 1 : 16 / sizeof(T);
+  return (count + kStep - 1) / kStep * kStep;
+}
+/// Elements that a part of `count` numbers of W takes.
+template <class T, class W>
+constexpr std::int64_t wide_room(std::int64_t count) {
+  return room<T, W>(count * static_cast<std::int64_t>(sizeof(W) / sizeof(T)));
+}
 
 /// Cuts a span into consecutive parts. INVARIANT: never beyond its end (checked).
-template <class U>
+template <class U, class W = std::remove_const_t<U>>
 class Carver {
  public:
+  using T = std::remove_const_t<U>;
+  using WideU = std::conditional_t<std::is_const_v<U>, const W, W>;
+
   explicit Carver(std::span<U> whole) : rest_(whole) {}
+  /// Without a gap behind it: of weights.
   std::span<U> take(std::int64_t size) {
     const auto count = static_cast<std::size_t>(size);
     TANDEM_CHECK(size >= 0 && count <= rest_.size(), size, rest_.size());
     return std::exchange(rest_, rest_.subspan(count)).first(count);
+  }
+  std::span<U> take_part(std::int64_t size) {
+    return take(room<T, W>(size)).first(static_cast<std::size_t>(size));
+  }
+  std::span<WideU> take_wide(std::int64_t size) {
+    const std::span<U> part = take(wide_room<T, W>(size));
+    if constexpr (std::same_as<T, W>) {
+      return part;
+    } else {
+      return {reinterpret_cast<WideU*>(part.data()), static_cast<std::size_t>(size)};
+    }
   }
 
  private:
   std::span<U> rest_;
 };
 
-/// What a layer norm leaves for backward.
-template <class U>
+/// What a layer norm leaves for backward. `U`, `V`: T and W, const where they are read.
+template <class U, class V = U>
 struct Normed {
-  std::span<U> mean, inverse_deviation, y;
+  std::span<V> mean, inverse_deviation;
+  std::span<U> y;
 };
 
-inline std::int64_t normed_size(RowShape shape) { return shape.rows * (shape.width + 2); }
-
-template <class U>
-Normed<U> take_normed(Carver<U>& carver, RowShape shape) {
-  // Braced initialisers run in order.
-  return {carver.take(shape.rows), carver.take(shape.rows), carver.take(shape.rows * shape.width)};
+template <class T, class W>
+std::int64_t normed_size(RowShape shape) {
+  return 2 * wide_room<T, W>(shape.rows) + room<T, W>(shape.rows * shape.width);
 }
 
-template <Kernels K, class T = typename K::Scalar>
+template <class U, class W>
+Normed<U, typename Carver<U, W>::WideU> take_normed(Carver<U, W>& carver, RowShape shape) {
+  // Braced initialisers run in order.
+  return {carver.take_wide(shape.rows), carver.take_wide(shape.rows),
+          carver.take_part(shape.rows * shape.width)};
+}
+
+template <Kernels K, class T = typename K::Scalar, class W = typename K::Wide>
 void normalise(K& kernels, RowShape shape, std::span<const T> x, std::span<const T> gain,
-               std::span<const T> bias, const Normed<T>& normed) {
-  kernels.layer_norm(shape, NormForward<T>{.x = x,
-                                           .gain = gain,
-                                           .bias = bias,
-                                           .mean = normed.mean,
-                                           .inverse_deviation = normed.inverse_deviation,
-                                           .y = normed.y});
+               std::span<const T> bias, const Normed<T, W>& normed) {
+  kernels.layer_norm(shape, NormForward<T, W>{.x = x,
+                                              .gain = gain,
+                                              .bias = bias,
+                                              .mean = normed.mean,
+                                              .inverse_deviation = normed.inverse_deviation,
+                                              .y = normed.y});
 }
 
 /// A layer's `size` numbers that are cheap to make again: the last ones of its scratch with
 /// selective recomputation, of its stash without.
-template <class U>
-Carver<U> cheap_part(const LayerShape& shape, std::span<U> stash, std::span<U> scratch,
-                     std::int64_t size) {
+template <class W, class U>
+Carver<U, W> cheap_part(const LayerShape& shape, std::span<U> stash, std::span<U> scratch,
+                        std::int64_t size) {
   const std::span<U> home = shape.drops() ? scratch : stash;
   TANDEM_CHECK(size <= static_cast<std::int64_t>(home.size()), size, home.size());
-  return Carver<U>(home.last(static_cast<std::size_t>(size)));
+  return Carver<U, W>(home.last(static_cast<std::size_t>(size)));
 }
 
 /// Appends tensors, giving them their offsets.

@@ -9,6 +9,7 @@ template <Kernels K>
 class Linear {
  public:
   using T = typename K::Scalar;
+  using W = typename K::Wide;
   explicit Linear(const LayerShape& shape) : shape_(shape) {}
 
   std::vector<Tensor> tensors(std::int32_t block) const {
@@ -23,19 +24,19 @@ class Linear {
   std::int64_t stash_size() const { return 0; }
   std::int64_t scratch_size() const { return 0; }
 
-  void forward(K& kernels, const ForwardSpans<T>& spans) const {
+  void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     if (spans.output.empty()) return;
     kernels.matmul(square(), spans.input, spans.weights, {}, spans.output);
   }
 
-  void recompute(K&, const BackwardSpans<T>&) const {}
+  void recompute(K&, const BackwardSpans<T, W>&) const {}
 
-  void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
+  void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
     if (spans.input_gradient.empty()) return;
     kernels.matmul_transposed(square(), spans.output_gradient, spans.weights, spans.input_gradient);
   }
 
-  void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
+  void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
     kernels.accumulate_product(square(), spans.input, spans.output_gradient, spans.gradients);
   }
 

@@ -9,6 +9,7 @@ template <Kernels K>
 class Mlp {
  public:
   using T = typename K::Scalar;
+  using W = typename K::Wide;
   explicit Mlp(const LayerShape& shape) : shape_(shape), d_(shape.model.width), inside_(4 * d_) {}
 
   std::vector<Tensor> tensors(std::int32_t block) const {
@@ -22,13 +23,14 @@ class Mlp {
     return tensors;
   }
   std::int64_t stash_size() const {
-    return shape_.rows() * inside_ + (shape_.drops() ? 0 : cheap_size());
+    return room<T, W>(shape_.rows() * inside_) + (shape_.drops() ? 0 : cheap_size());
   }
   std::int64_t scratch_size() const {
-    return shape_.rows() * (inside_ + d_) + (shape_.drops() ? cheap_size() : 0);
+    return room<T, W>(shape_.rows() * inside_) + room<T, W>(shape_.rows() * d_) +
+           (shape_.drops() ? cheap_size() : 0);
   }
 
-  void forward(K& kernels, const ForwardSpans<T>& spans) const {
+  void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     const auto weights = cut_weights(spans.weights);
     const auto before = cut_before(spans.stash);
     const auto cheap = cut_cheap(spans.stash, spans.scratch);
@@ -41,7 +43,7 @@ class Mlp {
     kernels.add(spans.input, spans.output, spans.output);
   }
 
-  void recompute(K& kernels, const BackwardSpans<T>& spans) const {
+  void recompute(K& kernels, const BackwardSpans<T, W>& spans) const {
     if (!shape_.drops()) return;
     const auto weights = cut_weights(spans.weights);
     const auto cheap = cut_cheap<T>({}, spans.scratch);
@@ -49,7 +51,7 @@ class Mlp {
     kernels.gelu(cut_before(spans.stash), cheap.after);
   }
 
-  void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
+  void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
     recompute(kernels, spans);
     const auto weights = cut_weights(spans.weights);
     const auto before = cut_before(spans.stash);
@@ -60,17 +62,17 @@ class Mlp {
                                             before, scratch.before);
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = inside_, .columns = d_};
     kernels.matmul_transposed(to_norm, scratch.before, weights.expand, scratch.normed);
-    kernels.layer_norm_backward(shape_.norm(),
-                                NormBackward<T>{.x = spans.input,
-                                                .mean = cheap.normed.mean,
-                                                .inverse_deviation = cheap.normed.inverse_deviation,
-                                                .gain = weights.gain,
-                                                .dy = scratch.normed,
-                                                .residual = spans.output_gradient,
-                                                .dx = spans.input_gradient});
+    kernels.layer_norm_backward(
+        shape_.norm(), NormBackward<T, W>{.x = spans.input,
+                                          .mean = cheap.normed.mean,
+                                          .inverse_deviation = cheap.normed.inverse_deviation,
+                                          .gain = weights.gain,
+                                          .dy = scratch.normed,
+                                          .residual = spans.output_gradient,
+                                          .dx = spans.input_gradient});
   }
 
-  void backward_weight(K& kernels, const BackwardSpans<T>& spans) const {
+  void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
     const auto gradients = cut_weights(spans.gradients);
     const auto cheap = cut_cheap<const T>(spans.stash, spans.scratch);
     const auto scratch = cut_scratch(std::span<const T>(spans.scratch));
@@ -79,16 +81,18 @@ class Mlp {
     kernels.accumulate_product_and_rows(expand(), cheap.normed.y, scratch.before, gradients.expand,
                                         gradients.expand_bias);
     kernels.layer_norm_backward_weight(
-        shape_.norm(), NormBackwardWeight<T>{.x = spans.input,
-                                             .mean = cheap.normed.mean,
-                                             .inverse_deviation = cheap.normed.inverse_deviation,
-                                             .dy = scratch.normed,
-                                             .dgain = gradients.gain,
-                                             .dbias = gradients.bias});
+        shape_.norm(), NormBackwardWeight<T, W>{.x = spans.input,
+                                                .mean = cheap.normed.mean,
+                                                .inverse_deviation = cheap.normed.inverse_deviation,
+                                                .dy = scratch.normed,
+                                                .dgain = gradients.gain,
+                                                .dbias = gradients.bias});
   }
 
  private:
-  std::int64_t cheap_size() const { return normed_size(shape_.norm()) + shape_.rows() * inside_; }
+  std::int64_t cheap_size() const {
+    return normed_size<T, W>(shape_.norm()) + room<T, W>(shape_.rows() * inside_);
+  }
 
   template <class U>
   struct Weights {
@@ -96,7 +100,7 @@ class Mlp {
   };
   template <class U>
   struct Cheap {
-    Normed<U> normed;
+    Normed<U, typename Carver<U, W>::WideU> normed;
     std::span<U> after;  // GELU
   };
   template <class U>
@@ -113,18 +117,18 @@ class Mlp {
   }
   template <class U>
   Cheap<U> cut_cheap(std::span<U> stash, std::span<U> scratch) const {
-    Carver<U> carver = cheap_part(shape_, stash, scratch, cheap_size());
-    return {take_normed(carver, shape_.norm()), carver.take(shape_.rows() * inside_)};
+    auto carver = cheap_part<W>(shape_, stash, scratch, cheap_size());
+    return {take_normed(carver, shape_.norm()), carver.take_part(shape_.rows() * inside_)};
   }
   /// What GELU read.
   template <class U>
   std::span<U> cut_before(std::span<U> stash) const {
-    return Carver<U>(stash).take(shape_.rows() * inside_);
+    return Carver<U, W>(stash).take_part(shape_.rows() * inside_);
   }
   template <class U>
   Scratch<U> cut_scratch(std::span<U> whole) const {
-    Carver<U> carver(whole);
-    return {carver.take(shape_.rows() * inside_), carver.take(shape_.rows() * d_)};
+    Carver<U, W> carver(whole);
+    return {carver.take_part(shape_.rows() * inside_), carver.take_part(shape_.rows() * d_)};
   }
 
   MatmulShape expand() const { return {.rows = shape_.rows(), .inner = d_, .columns = inside_}; }

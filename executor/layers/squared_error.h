@@ -10,26 +10,33 @@ template <Kernels K>
 class SquaredError {
  public:
   using T = typename K::Scalar;
+  using W = typename K::Wide;
   explicit SquaredError(const LayerShape& shape) : shape_(shape) {}
 
   std::vector<Tensor> tensors(std::int32_t /*block*/) const { return {}; }
-  std::int64_t stash_size() const { return shape_.boundary(); }
+  std::int64_t stash_size() const { return room<T, W>(shape_.boundary()); }
   std::int64_t scratch_size() const { return 0; }
 
-  void forward(K& kernels, const ForwardSpans<T>& spans) const {
+  void forward(K& kernels, const ForwardSpans<T, W>& spans) const {
     kernels.squared_error(shape_.norm(), spans.input, spans.sample.expected, shape_.loss_scale,
-                          spans.stash, spans.loss);
+                          cut_gradient(spans.stash), spans.loss);
   }
 
-  void recompute(K&, const BackwardSpans<T>&) const {}
+  void recompute(K&, const BackwardSpans<T, W>&) const {}
 
-  void backward_input(K& kernels, const BackwardSpans<T>& spans) const {
-    if (!spans.input_gradient.empty()) kernels.copy(spans.stash, spans.input_gradient);
+  void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
+    if (!spans.input_gradient.empty())
+      kernels.copy(cut_gradient(spans.stash), spans.input_gradient);
   }
 
-  void backward_weight(K&, const BackwardSpans<T>&) const {}
+  void backward_weight(K&, const BackwardSpans<T, W>&) const {}
 
  private:
+  template <class U>
+  std::span<U> cut_gradient(std::span<U> stash) const {
+    return Carver<U, W>(stash).take_part(shape_.boundary());
+  }
+
   LayerShape shape_;
 };
 

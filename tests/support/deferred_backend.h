@@ -135,7 +135,8 @@ class DeferredBackend {
  public:
   using Scalar = T;
   using Kernels = DeferredKernels<T>;
-  using Buffer = typename Arena<T>::Buffer;
+  template <class U>
+  using Buffer = Arena::Buffer<U>;
   using Event = DeferredEvent;
   using Fence = DeferredFence;
   using Mark = DeferredMark;
@@ -160,7 +161,10 @@ class DeferredBackend {
     world_.add(bell);
   }
 
-  Buffer allocate(std::int64_t elements) { return arena_.place(elements); }
+  template <class U>
+  Buffer<U> allocate(std::int64_t elements) {
+    return arena_.place<U>(elements);
+  }
   void commit() {
     memory_ =
         cpu::Buffer<T>(static_cast<std::int64_t>(arena_.size() / static_cast<Bytes>(sizeof(T))));
@@ -347,7 +351,7 @@ class DeferredBackend {
   Doorbell& bell_;
   std::stop_token stop_;
   std::mt19937_64 random_;
-  Arena<T> arena_;
+  Arena arena_;
   cpu::Buffer<T> memory_;
   std::deque<Stream> streams_;
   std::deque<std::shared_ptr<const void>> kept_;  // memory of the host that kernels touch
@@ -360,6 +364,7 @@ template <class T>
 class DeferredKernels {
  public:
   using Scalar = T;
+  using Wide = T;
   using In = std::span<const T>;
   using Out = std::span<T>;
   using Ids = std::span<const std::int32_t>;
@@ -367,12 +372,14 @@ class DeferredKernels {
   DeferredKernels(DeferredBackend<T>& device, typename DeferredBackend<T>::Stream& stream)
       : device_(&device), stream_(&stream) {}
 
+  static T rounded(T value) { return value; }
   void fill(Out y, double value) const {
     launch("fill", {write(y)}, [=](const K& k) { k.fill(y, value); });
   }
   void copy(In x, Out y) const {
     launch("copy", {read(x), write(y)}, [=](const K& k) { k.copy(x, y); });
   }
+  void store(In x, Out y) const { copy(x, y); }
   void add(In a, In b, Out y) const {
     launch("add", {read(a), read(b), write(y)}, [=](const K& k) { k.add(a, b, y); });
   }

@@ -120,6 +120,13 @@ TEST_F(OptionsOfCommands, OptionsOfTheContractAreNotUnknown) {
   }
   expect_error("train plan.json --backend cuda --verify", 2,
                "error: tandem train: --verify compares bits, and a GPU rounds otherwise");
+  expect_error("train plan.json --storage bf16", 2,
+               "error: tandem train: --storage bf16 is for --backend cuda");
+  expect_error("train plan.json --backend cuda --storage bf16 --transport nccl", 2,
+               "error: tandem train: --storage bf16 goes by --transport peer in this version");
+  expect_error(
+      "train plan.json --storage f16", 2,
+      "error: tandem train: --storage: expected f32|bf16, found \"f16\"; did you mean \"bf16\"?");
   expect_error("train plan.json --transport http", 2,
                "error: tandem train: --transport: expected threads|tcp|mpi|peer|nccl, found "
                "\"http\"");

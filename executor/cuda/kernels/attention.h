@@ -16,22 +16,10 @@
 
 namespace tandem::cuda {
 
-/// As AttentionForward; log_sum is float.
 template <class A>
-struct AttentionForwardSpans {
-  std::span<const A> qkv;
-  std::span<float> log_sum;
-  std::span<A> y;
-};
-
-/// As AttentionBackward.
+using AttentionForwardSpans = AttentionForward<A, float>;
 template <class A>
-struct AttentionBackwardSpans {
-  std::span<const A> qkv;
-  std::span<const float> log_sum;
-  std::span<const A> y, dy;
-  std::span<A> dqkv;
-};
+using AttentionBackwardSpans = AttentionBackward<A, float>;
 
 /// Elements of float that attention_backward() asks of the grid's workspace.
 constexpr std::int64_t attention_backward_workspace(AttentionShape shape) {

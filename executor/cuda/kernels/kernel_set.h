@@ -1,7 +1,9 @@
 #pragma once
-// All kernels in float over one context, as tandem::Kernels asks for them. A context is a grid
-// (block.h) that multiplies: context.multiply(ProductSpans<float, float>).
+// All kernels over one context, as tandem::Kernels asks for them: what is stored is float or
+// bfloat16, what must not be rounded float. A context is a grid (block.h) that multiplies:
+// context.multiply(ProductSpans<Stored, Stored>), and ProductSpans<Stored, float>.
 
+#include <concepts>
 #include <cstdint>
 #include <span>
 
@@ -19,52 +21,67 @@
 namespace tandem::cuda {
 
 /// A pointer to its context: cheap to copy. Calls queue their work and return.
-template <class Context>
+template <class Context, class Stored = float>
 class KernelSet {
  public:
-  using Scalar = float;
-  using In = std::span<const float>;
-  using Out = std::span<float>;
+  using Scalar = Stored;
+  using Wide = float;
+  using In = std::span<const Stored>;
+  using Out = std::span<Stored>;
+  using WideIn = std::span<const float>;
+  using WideOut = std::span<float>;
   using Ids = std::span<const std::int32_t>;  // the host reads them, too
+
+  /// Where it does not, what takes a Wide takes a Scalar.
+  static constexpr bool kRounds = !std::same_as<Stored, float>;
 
   explicit KernelSet(Context& context) : context_(&context) {}
 
-  void fill(Out y, double value) const;
+  static Stored rounded(float value) { return narrow<Stored>(value); }
+  void fill(WideOut y, double value) const;
   void copy(In x, Out y) const;
+  void store(WideIn x, Out y) const;
+  void copy(WideIn x, WideOut y) const
+    requires kRounds;
   void add(In a, In b, Out y) const;
-  void sum_of_squares(In x, double factor, double* sum) const;
+  void add(WideIn a, WideIn b, WideOut y) const
+    requires kRounds;
+  void sum_of_squares(WideIn x, double factor, double* sum) const;
 
   void matmul(MatmulShape shape, In x, In w, In bias, Out y) const;
   void matmul_transposed(MatmulShape shape, In x, In w, Out y) const;
-  void accumulate_product(MatmulShape shape, In x, In dy, Out dw) const;
-  void accumulate_rows(RowShape shape, In dy, Out db) const;
+  void accumulate_product(MatmulShape shape, In x, In dy, WideOut dw) const;
+  void accumulate_rows(RowShape shape, In dy, WideOut db) const;
   void matmul_gelu(MatmulShape shape, In x, In w, In bias, Out before, Out y) const;
   void matmul_transposed_gelu_backward(MatmulShape shape, In x, In w, In before, Out dx) const;
-  void accumulate_product_and_rows(MatmulShape shape, In x, In dy, Out dw, Out db) const;
+  void accumulate_product_and_rows(MatmulShape shape, In x, In dy, WideOut dw, WideOut db) const;
 
-  void layer_norm(RowShape shape, const NormForward<float>& spans) const;
-  void layer_norm_backward(RowShape shape, const NormBackward<float>& spans) const;
-  void layer_norm_backward_weight(RowShape shape, const NormBackwardWeight<float>& spans) const;
+  void layer_norm(RowShape shape, const NormForward<Stored, float>& spans) const;
+  void layer_norm_backward(RowShape shape, const NormBackward<Stored, float>& spans) const;
+  void layer_norm_backward_weight(RowShape shape,
+                                  const NormBackwardWeight<Stored, float>& spans) const;
 
   void gelu(In x, Out y) const;
   void gelu_backward(In x, In dy, Out dx) const;
 
-  void attention(AttentionShape shape, const AttentionForward<float>& spans) const;
-  void attention_backward(AttentionShape shape, const AttentionBackward<float>& spans) const;
+  void attention(AttentionShape shape, const AttentionForward<Stored, float>& spans) const;
+  void attention_backward(AttentionShape shape,
+                          const AttentionBackward<Stored, float>& spans) const;
 
-  void keep_tokens(Ids tokens, Out kept) const;
-  void embed(AttentionShape shape, In tokens, In table, In positions, Out y) const;
-  void embed_backward(AttentionShape shape, In tokens, In dy, Out dtable, Out dpositions) const;
+  void keep_tokens(Ids tokens, WideOut kept) const;
+  void embed(AttentionShape shape, WideIn tokens, In table, In positions, Out y) const;
+  void embed_backward(AttentionShape shape, WideIn tokens, In dy, WideOut dtable,
+                      WideOut dpositions) const;
 
   void cross_entropy(RowShape shape, Ids targets, double scale, Out logits, double* loss) const;
-  void squared_error(RowShape shape, In y, In expected, double scale, Out gradient,
+  void squared_error(RowShape shape, In y, WideIn expected, double scale, Out gradient,
                      double* loss) const;
 
   void decide(std::span<const double> squares, const DecideNumbers& numbers,
               const UpdateDecision* before, UpdateDecision* decision) const;
-  void step_sgd(const StepSpans<float>& spans, const StepNumbers& numbers) const;
-  void step_momentum(const StepSpans<float>& spans, const StepNumbers& numbers) const;
-  void step_adamw(const StepSpans<float>& spans, const StepNumbers& numbers) const;
+  void step_sgd(const StepSpans<Stored, float>& spans, const StepNumbers& numbers) const;
+  void step_momentum(const StepSpans<Stored, float>& spans, const StepNumbers& numbers) const;
+  void step_adamw(const StepSpans<Stored, float>& spans, const StepNumbers& numbers) const;
 
  private:
   Context* context_;
@@ -73,141 +90,135 @@ class KernelSet {
 // Not in the class, for there they would be inline: a compiler that knows no GPU must leave them to
 // the one that does.
 
-template <class Context>
-void KernelSet<Context>::fill(Out y, double value) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::fill(WideOut y, double value) const {
   cuda::fill(*context_, y, value);
 }
 
-template <class Context>
-void KernelSet<Context>::copy(In x, Out y) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::copy(In x, Out y) const {
   cuda::copy(*context_, x, y);
 }
 
-template <class Context>
-void KernelSet<Context>::add(In a, In b, Out y) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::add(In a, In b, Out y) const {
   cuda::add(*context_, a, b, y);
 }
 
-template <class Context>
-void KernelSet<Context>::sum_of_squares(In x, double factor, double* sum) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::store(WideIn x, Out y) const {
+  cuda::copy(*context_, x, y);
+}
+
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::copy(WideIn x, WideOut y) const
+  requires kRounds
+{
+  cuda::copy(*context_, x, y);
+}
+
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::add(WideIn a, WideIn b, WideOut y) const
+  requires kRounds
+{
+  cuda::add(*context_, a, b, y);
+}
+
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::sum_of_squares(WideIn x, double factor, double* sum) const {
   cuda::sum_of_squares(*context_, x, factor, sum);
 }
 
-template <class Context>
-void KernelSet<Context>::matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
   context_->multiply(matmul_spans(shape, x, w, bias, y));
 }
 
-template <class Context>
-void KernelSet<Context>::matmul_transposed(MatmulShape shape, In x, In w, Out y) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::matmul_transposed(MatmulShape shape, In x, In w, Out y) const {
   context_->multiply(matmul_transposed_spans(shape, x, w, y));
 }
 
-template <class Context>
-void KernelSet<Context>::accumulate_product(MatmulShape shape, In x, In dy, Out dw) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::accumulate_product(MatmulShape shape, In x, In dy,
+                                                    WideOut dw) const {
   context_->multiply(accumulate_product_spans(shape, x, dy, dw));
 }
 
-template <class Context>
-void KernelSet<Context>::accumulate_rows(RowShape shape, In dy, Out db) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::accumulate_rows(RowShape shape, In dy, WideOut db) const {
   cuda::accumulate_rows(*context_, shape, dy, db);
 }
 
-template <class Context>
-void KernelSet<Context>::matmul_gelu(MatmulShape shape, In x, In w, In bias, Out before,
-                                     Out y) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::matmul_gelu(MatmulShape shape, In x, In w, In bias, Out before,
+                                             Out y) const {
   TANDEM_CHECK(before.size() == y.size(), before.size(), y.size());
   auto spans = matmul_spans(shape, x, w, bias, y);
   spans.before_gelu = before.data();
   context_->multiply(spans);
 }
 
-template <class Context>
-void KernelSet<Context>::matmul_transposed_gelu_backward(MatmulShape shape, In x, In w, In before,
-                                                         Out dx) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::matmul_transposed_gelu_backward(MatmulShape shape, In x, In w,
+                                                                 In before, Out dx) const {
   TANDEM_CHECK(before.size() == dx.size(), before.size(), dx.size());
   auto spans = matmul_transposed_spans(shape, x, w, dx);
   spans.gelu_input = before.data();
   context_->multiply(spans);
 }
 
-template <class Context>
-void KernelSet<Context>::accumulate_product_and_rows(MatmulShape shape, In x, In dy, Out dw,
-                                                     Out db) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::accumulate_product_and_rows(MatmulShape shape, In x, In dy,
+                                                             WideOut dw, WideOut db) const {
   TANDEM_CHECK(std::ssize(db) == shape.columns, db.size(), shape.columns);
   auto spans = accumulate_product_spans(shape, x, dy, dw);
   spans.column_sums = db.data();
   context_->multiply(spans);
 }
 
-template <class Context>
-void KernelSet<Context>::layer_norm(RowShape shape, const NormForward<float>& spans) const {
-  cuda::layer_norm(*context_, shape,
-                   NormForwardSpans<float>{.x = spans.x,
-                                           .gain = spans.gain,
-                                           .bias = spans.bias,
-                                           .mean = spans.mean,
-                                           .inverse_deviation = spans.inverse_deviation,
-                                           .y = spans.y});
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::layer_norm(RowShape shape,
+                                            const NormForward<Stored, float>& spans) const {
+  cuda::layer_norm(*context_, shape, spans);
 }
 
-template <class Context>
-void KernelSet<Context>::layer_norm_backward(RowShape shape,
-                                             const NormBackward<float>& spans) const {
-  cuda::layer_norm_backward(*context_, shape,
-                            NormBackwardSpans<float>{.x = spans.x,
-                                                     .mean = spans.mean,
-                                                     .inverse_deviation = spans.inverse_deviation,
-                                                     .gain = spans.gain,
-                                                     .dy = spans.dy,
-                                                     .residual = spans.residual,
-                                                     .dx = spans.dx});
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::layer_norm_backward(
+    RowShape shape, const NormBackward<Stored, float>& spans) const {
+  cuda::layer_norm_backward(*context_, shape, spans);
 }
 
-template <class Context>
-void KernelSet<Context>::layer_norm_backward_weight(RowShape shape,
-                                                    const NormBackwardWeight<float>& spans) const {
-  cuda::layer_norm_backward_weight(
-      *context_, shape,
-      NormBackwardWeightSpans<float>{.x = spans.x,
-                                     .mean = spans.mean,
-                                     .inverse_deviation = spans.inverse_deviation,
-                                     .dy = spans.dy,
-                                     .dgain = spans.dgain,
-                                     .dbias = spans.dbias});
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::layer_norm_backward_weight(
+    RowShape shape, const NormBackwardWeight<Stored, float>& spans) const {
+  cuda::layer_norm_backward_weight(*context_, shape, spans);
 }
 
-template <class Context>
-void KernelSet<Context>::gelu(In x, Out y) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::gelu(In x, Out y) const {
   cuda::gelu(*context_, x, y);
 }
 
-template <class Context>
-void KernelSet<Context>::gelu_backward(In x, In dy, Out dx) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::gelu_backward(In x, In dy, Out dx) const {
   cuda::gelu_backward(*context_, x, dy, dx);
 }
 
-template <class Context>
-void KernelSet<Context>::attention(AttentionShape shape,
-                                   const AttentionForward<float>& spans) const {
-  cuda::attention(
-      *context_, shape,
-      AttentionForwardSpans<float>{.qkv = spans.qkv, .log_sum = spans.log_sum, .y = spans.y});
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::attention(AttentionShape shape,
+                                           const AttentionForward<Stored, float>& spans) const {
+  cuda::attention(*context_, shape, spans);
 }
 
-template <class Context>
-void KernelSet<Context>::attention_backward(AttentionShape shape,
-                                            const AttentionBackward<float>& spans) const {
-  cuda::attention_backward(*context_, shape,
-                           AttentionBackwardSpans<float>{.qkv = spans.qkv,
-                                                         .log_sum = spans.log_sum,
-                                                         .y = spans.y,
-                                                         .dy = spans.dy,
-                                                         .dqkv = spans.dqkv});
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::attention_backward(
+    AttentionShape shape, const AttentionBackward<Stored, float>& spans) const {
+  cuda::attention_backward(*context_, shape, spans);
 }
 
-template <class Context>
-void KernelSet<Context>::keep_tokens(Ids tokens, Out kept) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::keep_tokens(Ids tokens, WideOut kept) const {
   constexpr std::int32_t kTokenLimit = 1 << 24;  // beyond, float skips integers
   for (const std::int32_t token : tokens) {
     TANDEM_CHECK(token >= 0 && token < kTokenLimit, token);
@@ -215,53 +226,55 @@ void KernelSet<Context>::keep_tokens(Ids tokens, Out kept) const {
   cuda::keep_tokens(*context_, tokens, kept);
 }
 
-template <class Context>
-void KernelSet<Context>::embed(AttentionShape shape, In tokens, In table, In positions,
-                               Out y) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::embed(AttentionShape shape, WideIn tokens, In table, In positions,
+                                       Out y) const {
   cuda::embed(*context_, shape, tokens, table, positions, y);
 }
 
-template <class Context>
-void KernelSet<Context>::embed_backward(AttentionShape shape, In tokens, In dy, Out dtable,
-                                        Out dpositions) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::embed_backward(AttentionShape shape, WideIn tokens, In dy,
+                                                WideOut dtable, WideOut dpositions) const {
   cuda::embed_backward(*context_, shape, tokens, dy, dtable, dpositions);
 }
 
-template <class Context>
-void KernelSet<Context>::cross_entropy(RowShape shape, Ids targets, double scale, Out logits,
-                                       double* loss) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::cross_entropy(RowShape shape, Ids targets, double scale,
+                                               Out logits, double* loss) const {
   for (const std::int32_t target : targets) {
     TANDEM_CHECK(target >= 0 && target < shape.width, target, shape.width);
   }
   cuda::cross_entropy(*context_, shape, targets, scale, logits, loss);
 }
 
-template <class Context>
-void KernelSet<Context>::squared_error(RowShape shape, In y, In expected, double scale,
-                                       Out gradient, double* loss) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::squared_error(RowShape shape, In y, WideIn expected, double scale,
+                                               Out gradient, double* loss) const {
   cuda::squared_error(*context_, shape, y, expected, scale, gradient, loss);
 }
 
-template <class Context>
-void KernelSet<Context>::decide(std::span<const double> squares, const DecideNumbers& numbers,
-                                const UpdateDecision* before, UpdateDecision* decision) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::decide(std::span<const double> squares,
+                                        const DecideNumbers& numbers, const UpdateDecision* before,
+                                        UpdateDecision* decision) const {
   cuda::decide(*context_, squares, numbers, before, decision);
 }
 
-template <class Context>
-void KernelSet<Context>::step_sgd(const StepSpans<float>& spans, const StepNumbers& numbers) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::step_sgd(const StepSpans<Stored, float>& spans,
+                                          const StepNumbers& numbers) const {
   cuda::step<SgdRule>(*context_, spans, numbers);
 }
 
-template <class Context>
-void KernelSet<Context>::step_momentum(const StepSpans<float>& spans,
-                                       const StepNumbers& numbers) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::step_momentum(const StepSpans<Stored, float>& spans,
+                                               const StepNumbers& numbers) const {
   cuda::step<MomentumRule>(*context_, spans, numbers);
 }
 
-template <class Context>
-void KernelSet<Context>::step_adamw(const StepSpans<float>& spans,
-                                    const StepNumbers& numbers) const {
+template <class Context, class Stored>
+void KernelSet<Context, Stored>::step_adamw(const StepSpans<Stored, float>& spans,
+                                            const StepNumbers& numbers) const {
   cuda::step<AdamwRule>(*context_, spans, numbers);
 }
 

@@ -72,6 +72,10 @@ void KernelContext::multiply(const ProductSpans<float, float>& spans) {
   }
 }
 
-template class KernelSet<KernelContext>;
+void KernelContext::multiply(const ProductSpans<Bf16, Bf16>& spans) { multiply_factors(spans); }
+void KernelContext::multiply(const ProductSpans<Bf16, float>& spans) { multiply_factors(spans); }
+
+template class KernelSet<KernelContext, float>;
+template class KernelSet<KernelContext, Bf16>;
 
 }  // namespace tandem::cuda

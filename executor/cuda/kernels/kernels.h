@@ -1,6 +1,7 @@
 #pragma once
-// The kernels of a GPU for the executor: float, on one stream. What they compute with, besides
-// their arguments, a context owns. Compiled by any compiler; kernels.cu holds what only nvcc can.
+// The kernels of a GPU for the executor, on one stream: what is stored is float or bfloat16. What
+// they compute with, besides their arguments, a context owns. Compiled by any compiler; kernels.cu
+// holds what only nvcc can.
 
 #include <concepts>
 #include <memory>
@@ -39,6 +40,8 @@ class KernelContext : public GpuGrid {
 
   /// Queues a product.
   void multiply(const ProductSpans<float, float>& product);
+  void multiply(const ProductSpans<Bf16, Bf16>& product);
+  void multiply(const ProductSpans<Bf16, float>& product);
 
  private:
   struct Free {
@@ -58,12 +61,13 @@ class KernelContext : public GpuGrid {
   std::optional<Products> products_;  // none: the portable kernel
 };
 
-extern template class KernelSet<KernelContext>;
+extern template class KernelSet<KernelContext, float>;
+extern template class KernelSet<KernelContext, Bf16>;
 
 template <class T>
-  requires std::same_as<T, float>
-using Kernels = KernelSet<KernelContext>;
+  requires std::same_as<T, float> || std::same_as<T, Bf16>
+using Kernels = KernelSet<KernelContext, T>;
 
-static_assert(tandem::Kernels<Kernels<float>>);
+static_assert(tandem::Kernels<Kernels<float>> && tandem::Kernels<Kernels<Bf16>>);
 
 }  // namespace tandem::cuda

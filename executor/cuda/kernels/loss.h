@@ -83,11 +83,12 @@ struct Square {
 /// ½(y − expected)², which leaves its gradient.
 template <class A>
 struct SquaredErrorTerm {
-  const A *y, *expected;
+  const A* y;
+  const float* expected;
   float scale;
   A* gradient;
   TANDEM_DEVICE double operator()(std::int64_t i) const {
-    const float error = to_float(y[i]) - to_float(expected[i]);
+    const float error = to_float(y[i]) - expected[i];
     gradient[i] = narrow<A>(scale * error);
     return static_cast<double>(error) * static_cast<double>(error);
   }
@@ -152,8 +153,9 @@ void cross_entropy(Grid& grid, RowShape shape, std::span<const std::int32_t> tar
 
 /// gradient = scale · (y − expected); *loss = ½·Σ(y − expected)² / rows, null: not wanted.
 template <class Grid, class A>
-void squared_error(Grid& grid, RowShape shape, std::span<const A> y, std::span<const A> expected,
-                   double scale, std::span<A> gradient, double* loss) {
+void squared_error(Grid& grid, RowShape shape, std::span<const A> y,
+                   std::span<const float> expected, double scale, std::span<A> gradient,
+                   double* loss) {
   TANDEM_CHECK(std::ssize(y) == shape.rows * shape.width && expected.size() == y.size() &&
                    gradient.size() == y.size(),
                y.size(), expected.size(), gradient.size(), shape.rows, shape.width);

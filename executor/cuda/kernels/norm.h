@@ -14,31 +14,12 @@
 
 namespace tandem::cuda {
 
-/// As NormForward; statistics are float.
 template <class A>
-struct NormForwardSpans {
-  std::span<const A> x, gain, bias;
-  std::span<float> mean, inverse_deviation;
-  std::span<A> y;
-};
-
-/// As NormBackward: dx = residual, if there is one, + the gradient through the norm.
+using NormForwardSpans = NormForward<A, float>;
 template <class A>
-struct NormBackwardSpans {
-  std::span<const A> x = {};
-  std::span<const float> mean = {}, inverse_deviation = {};
-  std::span<const A> gain = {}, dy = {}, residual = {};
-  std::span<A> dx = {};
-};
-
-/// As NormBackwardWeight; gradients are float.
+using NormBackwardSpans = NormBackward<A, float>;
 template <class A>
-struct NormBackwardWeightSpans {
-  std::span<const A> x;
-  std::span<const float> mean, inverse_deviation;
-  std::span<const A> dy;
-  std::span<float> dgain, dbias;
-};
+using NormBackwardWeightSpans = NormBackwardWeight<A, float>;
 
 template <class A>
 struct NormRow {

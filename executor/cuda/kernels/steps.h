@@ -98,12 +98,12 @@ struct AdamwRule {
   }
 };
 
-template <class Rule>
+template <class Rule, class A>
 struct StepElements {
   std::int64_t count;
   const float *weights, *gradient;
   float *first, *second, *out;  // out null: the state alone is stepped
-  Bf16* rounded;                // null: not wanted
+  A* rounded;                   // null: not wanted
   bool keeps_state;
   StepNumbers numbers;
 
@@ -116,7 +116,7 @@ struct StepElements {
       for (std::int64_t i = block.index() * block.threads() + thread; i < count; i += stride) {
         const float made = skips ? weights[i] : step(factors, i);
         if (out != nullptr) out[i] = made;
-        if (rounded != nullptr) rounded[i] = narrow<Bf16>(made);
+        if (rounded != nullptr) rounded[i] = narrow<A>(made);
       }
     });
   }
@@ -142,28 +142,26 @@ void decide(Grid& grid, std::span<const double> squares, const DecideNumbers& nu
   grid.run({.blocks = 1}, Decide{std::ssize(squares), squares.data(), numbers, before, decision});
 }
 
-/// As Kernels::step_…(). `rounded`: a copy of the weights made, such as the slot of a version that
-/// products read; may be empty.
-template <class Rule, class Grid>
-void step(Grid& grid, const StepSpans<float>& spans, const StepNumbers& numbers,
-          std::span<Bf16> rounded = {}) {
+/// As Kernels::step_…().
+template <class Rule, class Grid, class A>
+void step(Grid& grid, const StepSpans<A, float>& spans, const StepNumbers& numbers) {
   const std::size_t size = spans.weights.size(), out = spans.weights_out.size();
   TANDEM_CHECK(spans.gradient.size() == size && (out == size || out == 0) &&
-                   (rounded.size() == size || rounded.empty()),
-               spans.gradient.size(), out, rounded.size(), size);
+                   (spans.rounded.size() == size || spans.rounded.empty()),
+               spans.gradient.size(), out, spans.rounded.size(), size);
   TANDEM_CHECK(spans.first.size() == (Rule::kStates > 0 ? size : 0) &&
                    spans.second.size() == (Rule::kStates > 1 ? size : 0),
                spans.first.size(), spans.second.size(), size);
   grid.run(grid_of_elements(std::ssize(spans.weights)),
-           StepElements<Rule>{.count = std::ssize(spans.weights),
-                              .weights = spans.weights.data(),
-                              .gradient = spans.gradient.data(),
-                              .first = spans.first.data(),
-                              .second = spans.second.data(),
-                              .out = out == 0 ? nullptr : spans.weights_out.data(),
-                              .rounded = rounded.empty() ? nullptr : rounded.data(),
-                              .keeps_state = spans.keeps_state,
-                              .numbers = numbers});
+           StepElements<Rule, A>{.count = std::ssize(spans.weights),
+                                 .weights = spans.weights.data(),
+                                 .gradient = spans.gradient.data(),
+                                 .first = spans.first.data(),
+                                 .second = spans.second.data(),
+                                 .out = out == 0 ? nullptr : spans.weights_out.data(),
+                                 .rounded = spans.rounded.empty() ? nullptr : spans.rounded.data(),
+                                 .keeps_state = spans.keeps_state,
+                                 .numbers = numbers});
 }
 
 }  // namespace tandem::cuda

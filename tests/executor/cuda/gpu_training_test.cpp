@@ -25,17 +25,20 @@ namespace {
 using testing::TrainingCase;
 
 TrainingReport<float> train_on(const char* backend, const TrainingCase& test,
-                               const Program& program, bool nccl = false) {
+                               const Program& program, bool nccl = false,
+                               Storage storage = Storage::f32) {
   const Data data = testing::data_of(test);
   TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
   setup.nccl = nccl;
+  setup.stage.storage = storage;
   return make_trainer(backend)->train(program, setup);
 }
 
-void expect_close(const TrainingReport<float>& gpu, const TrainingReport<float>& cpu) {
+void expect_close(const TrainingReport<float>& gpu, const TrainingReport<float>& cpu,
+                  double tolerance = 1e-3) {
   ASSERT_EQ(gpu.losses.size(), cpu.losses.size());
   for (std::size_t i = 0; i < cpu.losses.size(); ++i)
-    EXPECT_NEAR(gpu.losses[i], cpu.losses[i], 1e-3 * cpu.losses[i]) << "microbatch " << i;
+    EXPECT_NEAR(gpu.losses[i], cpu.losses[i], tolerance * cpu.losses[i]) << "microbatch " << i;
   ASSERT_EQ(gpu.weights.size(), cpu.weights.size());
   for (std::size_t i = 0; i < cpu.weights.size(); ++i) {
     double difference = 0.0, length = 0.0;
@@ -44,9 +47,8 @@ void expect_close(const TrainingReport<float>& gpu, const TrainingReport<float>&
       difference += std::pow(gpu.weights[i].values[j] - expected, 2);
       length += expected * expected;
     }
-    EXPECT_LE(std::sqrt(difference), 1e-3 * std::sqrt(length) + 1e-6) << cpu.weights[i].name;
+    EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(length) + 1e-6) << cpu.weights[i].name;
   }
-  EXPECT_EQ(gpu.high_water, cpu.high_water);
 }
 
 TEST(GpuTraining, IsTheCpusButForRounding) {
@@ -60,7 +62,9 @@ TEST(GpuTraining, IsTheCpusButForRounding) {
       SCOPED_TRACE(fmt::format("{} width {}", schedule, width));
       const Program program = lower(test.make());
       const TrainingReport<float> gpu = train_on("cuda", test, program);
-      expect_close(gpu, train_on("cpu", test, program));
+      const TrainingReport<float> cpu = train_on("cpu", test, program);
+      expect_close(gpu, cpu);
+      EXPECT_EQ(gpu.high_water, cpu.high_water);
       ASSERT_EQ(gpu.timelines.size(), width);
       for (const Span& span : gpu.timelines[0].spans) EXPECT_LE(span.start, span.end);
     }
@@ -161,7 +165,30 @@ TEST(GpuTraining, OverNcclIsTheCpusButForRounding) {
       test.optimizer = {.kind = OptimizerKind::momentum, .learning_rate = 1e-2};
       SCOPED_TRACE(fmt::format("{} on {} GPUs", schedule, gpus));
       const Program program = lower(test.make());
-      expect_close(train_on("cuda", test, program, true), train_on("cpu", test, program));
+      const TrainingReport<float> gpu = train_on("cuda", test, program, true);
+      const TrainingReport<float> cpu = train_on("cpu", test, program);
+      expect_close(gpu, cpu);
+      EXPECT_EQ(gpu.high_water, cpu.high_water);
+    }
+  }
+}
+
+TEST(GpuTraining, StoresBfloat16) {
+  if (const std::string why = why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
+  for (const char* schedule : {"1f1b", "2bw", "zb-h1"}) {
+    TrainingCase test = TrainingCase::on(schedule, 2);
+    test.optimizer = {.kind = OptimizerKind::momentum, .learning_rate = 1e-2};
+    SCOPED_TRACE(schedule);
+    const Program program = lower(test.make());
+    const TrainingReport<float> gpu = train_on("cuda", test, program, false, Storage::bf16);
+    const TrainingReport<float> cpu = train_on("cpu", test, program);
+    expect_close(gpu, cpu, 1e-2);
+    EXPECT_NE(gpu.losses, cpu.losses);
+    const TrainingReport<float> again = train_on("cuda", test, program, false, Storage::bf16);
+    expect_close(gpu, again, 0.0);
+    for (const DeviceId device : ids(cpu.high_water)) {
+      EXPECT_EQ(2 * gpu.high_water[device].versions, cpu.high_water[device].versions);
+      EXPECT_LT(gpu.high_water[device].activations, cpu.high_water[device].activations);
     }
   }
 }

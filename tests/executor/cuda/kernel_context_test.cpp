@@ -25,6 +25,10 @@ TEST(KernelContext, TrainsATransformerOnAGpu) {
       expect_near(train(model, Recompute::none, Kernels<float>(context), GpuMachine(1)), expected,
                   rounds);
     }
+    KernelContext context(nullptr, {.products = {engine, cpu::Precision::f32},
+                                    .workspace = workspace_needed(model, kMicrobatchSize, false)});
+    expect_near(train(model, Recompute::none, Kernels<Bf16>(context), GpuMachine(1)), expected,
+                true);
   }
 }
 

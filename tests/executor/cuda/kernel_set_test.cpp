@@ -11,38 +11,16 @@
 
 #include "executor/cpu/kernels.h"
 #include "executor/cuda/kernels/workspace.h"
+#include "tests/executor/cuda/cpu_context.h"
 #include "tests/executor/cuda/machines.h"
 #include "tests/executor/cuda/training_step.h"
 
 namespace tandem::cuda::testing {
 namespace {
 
-/// As a GPU's context, with the portable product. `fuses`: which makes more along the way.
-class CpuContext : public CpuGrid {
- public:
-  explicit CpuContext(bool rounds, bool fuses = true)
-      : CpuGrid(Order::shuffled), rounds_(rounds), fuses_(fuses) {}
-  void multiply(const ProductSpans<float, float>& spans) {
-    if (rounds_) {
-      multiply_factors(round_factors(*this, spans));
-    } else {
-      multiply_factors(spans);
-    }
-  }
-
- private:
-  template <class A>
-  void multiply_factors(const ProductSpans<A, float>& spans) {
-    if (fuses_) return product(*this, spans);
-    product(*this, without_epilogue(spans));
-    finish(*this, spans);
-  }
-
-  bool rounds_, fuses_;
-};
-
 using GpuKernels = KernelSet<CpuContext>;
-static_assert(tandem::Kernels<GpuKernels>);
+using Bf16Kernels = KernelSet<CpuContext, Bf16>;
+static_assert(tandem::Kernels<GpuKernels> && tandem::Kernels<Bf16Kernels>);
 
 void expect_trains_alike(const ModelSpec& model, Recompute recompute, bool rounds) {
   CpuMachine machine(Order::ascending);
@@ -64,6 +42,31 @@ TEST(KernelSet, TrainsATransformer) {
   expect_trains_alike(model, Recompute::none, false);
   expect_trains_alike(model, Recompute::selective, false);
   expect_trains_alike(model, Recompute::none, true);
+}
+
+void expect_trains_in_bf16(const ModelSpec& model, Recompute recompute) {
+  CpuMachine machine(Order::ascending);
+  const auto expected = train(model, recompute, cpu::Kernels<double>(), machine);
+  for (const bool fuses : {true, false}) {
+    CpuContext context(false, fuses);
+    expect_near(train(model, recompute, Bf16Kernels(context), machine), expected, true);
+    EXPECT_LE(context.most_workspace(), workspace_needed(model, kMicrobatchSize, false));
+  }
+}
+
+// Odd sizes, too: what is float in a stash must be aligned as floats are.
+TEST(KernelSet, TrainsModelsStoredInBfloat16) {
+  ModelSpec odd = tandem::testing::tiny_gpt();
+  odd.vocabulary = 13;
+  odd.sequence = 5;
+  odd.heads = 3;
+  odd.width = 9;
+  for (const ModelSpec& model :
+       {tandem::testing::tiny_gpt(), odd, tandem::testing::tiny_linear()}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::selective}) {
+      expect_trains_in_bf16(model, recompute);
+    }
+  }
 }
 
 TEST(KernelSet, TrainsALinearModel) {

@@ -1,0 +1,20 @@
+#pragma once
+// What numbers are stored as while a model is trained, and what its stages take by that.
+
+#include <cstdint>
+
+#include "core/memory.h"
+#include "core/model.h"
+
+namespace tandem {
+
+/// Of activations and of the weights that products read. With bf16 the weights that are trained are
+/// one float copy more, a part of the optimizer's state; gradients of weights, that state,
+/// statistics of norms, sums of softmaxes and tokens are float all the same.
+enum class Storage : std::uint8_t { f32, bf16 };
+
+/// Bytes of a stage's slots for the executor: layers [first, last).
+StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
+                       OptimizerKind optimizer, Recompute recompute, Storage storage);
+
+}  // namespace tandem

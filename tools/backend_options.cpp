@@ -1,0 +1,40 @@
+#include "tools/backend_options.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace tandem::tools {
+
+void add_backend_options(Options& options) {
+  options.value("backend", "NAME", "cpu|cuda (default cpu)")
+      .value("transport", "NAME", "threads (cpu); peer, nccl (cuda)")
+      .value("storage", "TYPE",
+             "f32|bf16: what activations, and the weights that products read, are stored as; the "
+             "weights that are trained are f32; bf16 is for --backend cuda (default f32)");
+}
+
+std::string backend_of(const Options& options) {
+  return options.choice("backend", {"cpu", "cuda"});
+}
+
+Storage storage_of(const Options& options) {
+  return options.choice("storage", {"f32", "bf16"}) == "bf16" ? Storage::bf16 : Storage::f32;
+}
+
+void check_backend(const Options& options) {
+  const bool on_gpus = backend_of(options) == "cuda";
+  const auto transport = options.choice("transport", {"threads", "tcp", "mpi", "peer", "nccl"});
+  if (transport == "tcp" || transport == "mpi")
+    throw UsageError(fmt::format("tandem train: --transport {} is not in this version", transport));
+  if (options.has("transport") && on_gpus != (transport == "peer" || transport == "nccl"))
+    throw UsageError("tandem train: --transport threads is for --backend cpu, peer|nccl for cuda");
+  if (storage_of(options) == Storage::bf16 && !on_gpus)
+    throw UsageError("tandem train: --storage bf16 is for --backend cuda");
+  if (storage_of(options) == Storage::bf16 && transport == "nccl")
+    throw UsageError("tandem train: --storage bf16 goes by --transport peer in this version");
+  if (on_gpus && options.has("verify"))
+    throw UsageError("tandem train: --verify compares bits, and a GPU rounds otherwise");
+}
+
+}  // namespace tandem::tools
