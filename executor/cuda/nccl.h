@@ -32,8 +32,7 @@ struct Nccl {
 /// the header that this was built with.
 Nccl load_nccl(std::span<const std::string> libraries);
 
-/// Where it may be: where the system finds libraries, then in NCCL_HOME, CUDA_HOME, CUDA_PATH and
-/// the usual place.
+/// Where it may be: library.h; NCCL_HOME goes before CUDA's.
 std::vector<std::string> nccl_libraries();
 
 /// The process's, loaded at the first call.

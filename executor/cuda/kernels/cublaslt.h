@@ -33,7 +33,7 @@ struct CublasLt {
 /// what was looked for, or the function that the library lacks.
 CublasLt load_cublaslt(std::span<const std::string> libraries);
 
-/// Where the version of the headers may be: library_places.h.
+/// Where the version of the headers may be: library.h.
 std::vector<std::string> cublaslt_libraries();
 
 /// The process's, loaded at the first call.

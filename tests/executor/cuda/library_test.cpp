@@ -1,7 +1,8 @@
 // Libraries that lie in packages of Python are found there, and nowhere else.
 
-#include "executor/cuda/library_places.h"
+#include "executor/cuda/library.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -72,6 +73,15 @@ TEST_F(LibraryPlaces, PackagesAreThoseOfAPythonThatIsALink) {
 
 TEST_F(LibraryPlaces, BeginWithWhatTheSystemFindsByItself) {
   EXPECT_EQ(library_places("libthat_is_not.so.7").front(), "libthat_is_not.so.7");
+}
+
+TEST_F(LibraryPlaces, AreWhereTheEnvironmentSays) {
+  const std::string home = at("nccl"), place = home + "/lib/libthat_is_not.so.7";
+  EXPECT_THAT(library_places("libthat_is_not.so.7", {"THAT_HOME"}), Not(Contains(place)));
+  setenv("THAT_HOME", home.c_str(), 1);
+  const std::vector<std::string> places = library_places("libthat_is_not.so.7", {"THAT_HOME"});
+  unsetenv("THAT_HOME");
+  EXPECT_THAT(places, Contains(place));
 }
 
 }  // namespace

@@ -1,8 +1,15 @@
-#include "executor/cuda/library_places.h"
+#include "executor/cuda/library.h"
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <system_error>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
 
 namespace tandem::cuda {
 namespace {
@@ -74,17 +81,38 @@ std::vector<std::string> places_in_packages(const std::string& file,
   return places;
 }
 
-std::vector<std::string> library_places(const std::string& file) {
+std::vector<std::string> library_places(const std::string& file,
+                                        std::initializer_list<const char*> homes) {
+  std::vector<std::string> roots;
+  for (const char* home : homes) roots.push_back(environment_variable(home));
+  for (const char* home : {"CUDA_HOME", "CUDA_PATH"}) roots.push_back(environment_variable(home));
+  roots.emplace_back("/usr/local/cuda");
   std::vector<std::string> places{file};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    const std::string root = environment_variable(variable);
-    if (!root.empty()) places.push_back(root + "/lib64/" + file);
+  for (const std::string& root : roots) {
+    if (root.empty()) continue;
+    for (const char* lib : {"lib64", "lib"})
+      places.push_back(fmt::format("{}/{}/{}", root, lib, file));
   }
-  places.push_back("/usr/local/cuda/lib64/" + file);
   const std::vector<fs::path> packages =
       python_packages(environment_variable("VIRTUAL_ENV"), environment_variable("PATH"));
   std::ranges::move(places_in_packages(file, packages), std::back_inserter(places));
   return places;
+}
+
+Library::Library(const char* what, std::span<const std::string> places) {
+  for (const std::string& place : places) {
+    handle_ = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle_ == nullptr) continue;
+    path_ = place;
+    return;
+  }
+  throw AbsentError(fmt::format("{} can't be loaded: no {}", what, fmt::join(places, ", no ")));
+}
+
+void* Library::address_of(const char* name) const {
+  void* const address = dlsym(handle_, name);
+  if (address == nullptr) throw AbsentError(fmt::format("{} has no {}()", path_, name));
+  return address;
 }
 
 }  // namespace tandem::cuda
