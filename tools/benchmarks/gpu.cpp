@@ -63,14 +63,14 @@ void add_peer(const TorchPeer& peer, const PeerSetting& setting, double tokens, 
 /// One size in one precision; what does not fit is said.
 Section steps_of(Trainer& trainer, const TrainingTask& task, bool bf16, const GpuPeaks& peaks,
                  const TorchPeer& peer) {
-  Section section{fmt::format("steps: {}, {} x {} tokens, {} products", task.model.name, task.batch,
-                              task.model.sequence, bf16 ? "bf16" : "f32"),
+  Section section{fmt::format("steps: {}, {} x {} tokens, {}", task.model.name, task.batch,
+                              task.model.sequence, bf16 ? "stored in bf16" : "all f32"),
                   {}};
   const double tokens = static_cast<double>(task.batch) * task.model.sequence;
   double seconds = 0.0;
   try {
-    const Way way{.precision = bf16 ? cpu::Precision::bf16 : cpu::Precision::f32};
-    seconds = best_step(train(trainer, task, way, kSteps));
+    seconds =
+        best_step(train(trainer, task, {.storage = bf16 ? Storage::bf16 : Storage::f32}, kSteps));
   } catch (const Error& error) {
     section.title += fmt::format(": not trained: {}", error.what());
     return section;
@@ -103,7 +103,6 @@ std::vector<Section> steps(const Settings& settings, const TrainingTask& task) {
   std::vector<Section> sections;
   for (const bool bf16 : {true, false})
     sections.push_back(steps_of(*trainer, task, bf16, peaks, peer));
-  cpu::set_products({});
   return sections;
 }
 

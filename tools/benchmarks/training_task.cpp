@@ -27,6 +27,7 @@ TrainingRun train(Trainer& trainer, const TrainingTask& task, const Way& way, in
                  .optimizer = task.optimizer,
                  .seed = task.seed,
                  .data = &data};
+  setup.stage.storage = way.storage;
   setup.layers = {{0, static_cast<std::int32_t>(layers_of(task.model).size())}};
   setup.slots = count_slots(program);
   setup.batches = steps;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/model.h"
+#include "core/storage.h"
 #include "executor/cpu/products.h"
 #include "executor/train.h"
 #include "tools/benchmarks/torch_peer.h"
@@ -17,6 +18,7 @@ struct Way {
   std::uint16_t width = 1;        // devices, each with the whole model and its part of the batch
   std::int32_t microbatches = 1;  // of each
   cpu::Precision precision = cpu::Precision::f32;
+  Storage storage = Storage::f32;  // bf16: on GPUs
 };
 
 TrainingRun train(Trainer& trainer, const TrainingTask& task, const Way& way, int steps);
