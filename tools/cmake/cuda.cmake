@@ -75,6 +75,7 @@ set(TANDEM_NCCL_VERSION no)
 set(TANDEM_NCCL_REASON "only looked for with CUDA")
 if(TANDEM_CUDA STREQUAL "OFF")
   set(TANDEM_CUDA_REASON "TANDEM_CUDA=OFF")
+  unset(CMAKE_CUDA_COMPILER CACHE)  # that this build folder had before
 else()
   tandem_find_cuda()
   if(TANDEM_CUDA STREQUAL "ON" AND TANDEM_CUDA_VERSION STREQUAL "no")
