@@ -5,7 +5,9 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "core/catalog_names.h"
 #include "core/error.h"
 #include "core/io/cluster_file.h"
 
@@ -13,15 +15,42 @@ namespace tandem {
 
 namespace {
 
+constexpr std::string_view kListed = " (tandem catalog list shows all)";
+
 std::string_view name_of(const DeviceSpec& device) { return device.name; }
 std::string_view name_of(const GroupSpec& node) { return node.name; }
 std::string_view name_of(const CatalogModel& row) { return row.model.name; }
 
 template <class Row>
-std::vector<std::string> names_of(const std::vector<Row>& rows) {
-  std::vector<std::string> names;
-  for (const Row& row : rows) names.emplace_back(name_of(row));
-  return names;
+std::vector<KnownName> known_names(const std::vector<Row>& rows) {
+  std::vector<KnownName> known;
+  for (const Row& row : rows) known.push_back({std::string(name_of(row))});
+  return known;
+}
+
+/// Nodes are called by their devices, too.
+std::vector<KnownName> node_names() {
+  std::vector<KnownName> known = known_names(catalog().nodes);
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    for (const ClusterMember& member : catalog().nodes[i].members) {
+      if (member.device) known[i].also += " " + catalog().devices[*member.device].name;
+    }
+  }
+  return known;
+}
+
+/// Somebody who types 8xH100 means devices, and 8xDGX-H100 are 64.
+[[noreturn]] void refuse_device(std::string_view cluster, const DeviceSpec& device) {
+  std::vector<std::string> nodes;
+  for (const GroupSpec& node : catalog().nodes) {
+    for (const ClusterMember& member : node.members) {
+      if (member.device && catalog().devices[*member.device].name == device.name)
+        nodes.push_back(fmt::format("{} ({} of them)", node.name, member.count));
+    }
+  }
+  throw UsageError(fmt::format(
+      "cluster {}: {} is a device: name a node, which says how its devices are linked{}{}{}",
+      cluster, device.name, nodes.empty() ? "" : ", such as ", fmt::join(nodes, ", "), kListed));
 }
 
 /// Null: none has this name.
@@ -31,8 +60,6 @@ const Row* find_named(const std::vector<Row>& rows, std::string_view wanted) {
                                   [&](const Row& row) { return name_of(row) == wanted; });
   return found == rows.end() ? nullptr : &*found;
 }
-
-constexpr std::string_view kListed = " (tandem catalog list shows all)";
 
 }  // namespace
 
@@ -68,30 +95,29 @@ ClusterSpec cluster_of_nodes(std::string_view name) {
   std::string_view node_name = name;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), count);
   const auto digits = static_cast<std::size_t>(end - name.data());
-  if (error == std::errc{} && digits < name.size() && name[digits] == 'x') {
+  if (error == std::errc{} && digits < name.size() &&
+      (name[digits] == 'x' || name[digits] == 'X')) {
     node_name.remove_prefix(digits + 1);
   } else {
     count = 1;
   }
-  const GroupSpec* node = find_node(node_name);
-  if (node == nullptr && find_device(node_name) != nullptr) {
-    throw UsageError(fmt::format(
-        "cluster {}: {} is a device: name a node, which says how its devices are linked{}", name,
-        node_name, kListed));
-  }
-  if (node == nullptr) {
-    throw UsageError(fmt::format("cluster {}: the catalogue has no node {}{}{}", name, node_name,
-                                 did_you_mean(node_name, names_of(catalog().nodes)), kListed));
-  }
+  const std::vector<KnownName> known = node_names();
+  const std::vector<std::size_t> devices = meant_by(node_name, known_names(catalog().devices));
+  if (meant_by(node_name, known).size() != 1 && devices.size() == 1)
+    refuse_device(name, catalog().devices[devices.front()]);
+  const GroupSpec* node =
+      &catalog().nodes[the_one_meant(node_name, known, fmt::format("cluster {}: ", name), "node ")];
   constexpr std::int32_t kMost = 4096;
   if (count < 1 || count > kMost)
     throw UsageError(fmt::format("cluster {}: expected 1 to {} nodes", name, kMost));
-  ClusterSpec spec{.name = std::string(name), .devices = {}, .groups = {}};
+  ClusterSpec spec{.name = count == 1 ? node->name : fmt::format("{}x{}", count, node->name),
+                   .devices = {},
+                   .groups = {}};
   const std::size_t group = add_node(spec, *node);
   if (count == 1) return spec;
   if (!node->network)
     throw UsageError(
-        fmt::format("cluster {}: the catalogue knows no network of {}", name, node_name));
+        fmt::format("cluster {}: the catalogue knows no network of {}", name, node->name));
   spec.root = spec.groups.size();
   spec.groups.push_back(
       {.name = spec.name,
@@ -101,10 +127,25 @@ ClusterSpec cluster_of_nodes(std::string_view name) {
 }
 
 ModelSpec model_of_name(std::string_view name) {
-  const CatalogModel* row = find_model(name);
-  if (row != nullptr) return row->model;
-  throw UsageError(fmt::format("the catalogue has no model {}{}{}", name,
-                               did_you_mean(name, names_of(catalog().models)), kListed));
+  const std::vector<CatalogModel>& models = catalog().models;
+  return models[the_one_meant(name, known_names(models), "", "model ")].model;
+}
+
+const DeviceSpec& device_of_name(std::string_view name, std::string_view where) {
+  const std::vector<DeviceSpec>& devices = catalog().devices;
+  return devices[the_one_meant(name, known_names(devices), where, "device ")];
+}
+
+CatalogRow row_of_name(std::string_view name) {
+  const Catalog& all = catalog();
+  std::vector<KnownName> known = known_names(all.devices);
+  for (KnownName& node : node_names()) known.push_back(std::move(node));
+  for (KnownName& model : known_names(all.models)) known.push_back(std::move(model));
+  std::size_t place = the_one_meant(name, known, "", "");
+  if (place < all.devices.size()) return &all.devices[place];
+  place -= all.devices.size();
+  if (place < all.nodes.size()) return &all.nodes[place];
+  return &all.models[place - all.nodes.size()];
 }
 
 }  // namespace tandem

@@ -32,6 +32,11 @@ class Cluster::Builder {
  public:
   Builder(Cluster& cluster, const ClusterSpec& spec) : cluster_(cluster), spec_(spec) {
     group(spec.root, "", 0);
+    // By the groups that they lead to: a switch of thousands is searched for a few.
+    for (Vertex& vertex : cluster.vertices_) {
+      std::ranges::stable_sort(vertex.edges, {},
+                               [&](const Edge& edge) { return cluster.vertices_[edge.to].group; });
+    }
   }
 
  private:
@@ -114,6 +119,7 @@ class Cluster::Search {
       }
     }
     std::sort(allowed_.begin(), allowed_.end());
+    allowed_.erase(std::unique(allowed_.begin(), allowed_.end()), allowed_.end());
   }
 
   std::optional<Route> route() const {
@@ -135,6 +141,26 @@ class Cluster::Search {
     return group == within_;
   }
 
+  /// Those that may be taken.
+  template <class Visit>
+  void each_edge(std::uint32_t at, Visit visit) const {
+    const std::vector<Edge>& edges = cluster_.vertices_[at].edges;
+    const auto take = [&](const Edge& edge) {
+      if (passes(edge)) visit(edge);
+    };
+    if (through_ == Through::any_group) {
+      for (const Edge& edge : edges) take(edge);
+      return;
+    }
+    for (const std::uint32_t group : allowed_) {
+      std::ranges::for_each(std::ranges::equal_range(edges, group, {},
+                                                     [&](const Edge& edge) {
+                                                       return cluster_.vertices_[edge.to].group;
+                                                     }),
+                            take);
+    }
+  }
+
   /// The most that the slowest link of any way takes; 0: there is none.
   double widest() const {
     std::map<std::uint32_t, double> best;
@@ -145,14 +171,13 @@ class Cluster::Search {
       open.pop();
       if (at == to_) return rate;
       if (rate < best[at]) continue;
-      for (const Edge& edge : cluster_.vertices_[at].edges) {
-        if (!passes(edge)) continue;
-        const double there = std::min(rate, cluster_.links_[edge.link].bytes_per_s);
+      each_edge(at, [&, from_here = rate](const Edge& edge) {
+        const double there = std::min(from_here, cluster_.links_[edge.link].bytes_per_s);
         double& known = best[edge.to];
-        if (there <= known) continue;
+        if (there <= known) return;
         known = there;
         open.emplace(there, edge.to);
-      }
+      });
     }
     return 0.0;
   }
@@ -169,17 +194,18 @@ class Cluster::Search {
     std::priority_queue<Length, std::vector<Length>, std::greater<>> open;
     open.emplace(0, Duration{}, from_);
     while (std::get<2>(open.top()) != to_) {
-      const auto [links, latency, at] = open.top();
+      const Length here = open.top();
+      const std::uint32_t at = std::get<2>(here);
       open.pop();
-      for (const Edge& edge : cluster_.vertices_[at].edges) {
+      each_edge(at, [&](const Edge& edge) {
         const Link& link = cluster_.links_[edge.link];
-        if (!passes(edge) || link.bytes_per_s < rate) continue;
-        const Length there(links + 1, latency + link.latency, edge.to);
+        if (link.bytes_per_s < rate) return;
+        const Length there(std::get<0>(here) + 1, std::get<1>(here) + link.latency, edge.to);
         const auto [place, first] = best.try_emplace(edge.to, Arrival{there, at, edge.link});
-        if (!first && place->second.length <= there) continue;
+        if (!first && place->second.length <= there) return;
         place->second = {there, at, edge.link};
         open.push(there);
-      }
+      });
     }
     Route route{.links = {}, .bytes_per_s = rate, .latency = std::get<1>(open.top())};
     for (std::uint32_t at = to_; at != from_; at = best.at(at).before) {

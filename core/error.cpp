@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "core/utf8.h"
+
 namespace tandem {
 namespace {
 
@@ -47,8 +49,13 @@ std::size_t count_columns(std::string_view line) {
   return count;
 }
 
-/// The columns from `first` to before `last`. A tab or control character takes one, and never
-/// reaches a terminal.
+/// What stands in a column: of what a terminal would obey a mark, as wide.
+std::string shown_column(std::string_view character) {
+  if (character == "\t") return " ";
+  return printable_line(character) == character ? std::string(character) : "?";
+}
+
+/// The columns from `first` to before `last`.
 std::string shown_columns(std::string_view line, std::size_t first, std::size_t last) {
   std::string text;
   std::size_t begun = 0;
@@ -56,8 +63,10 @@ std::string shown_columns(std::string_view line, std::size_t first, std::size_t 
     begun += starts_column(line, at) ? 1u : 0u;
     if (begun > last) break;
     if (begun <= first) continue;
-    const auto byte = static_cast<unsigned char>(line[at]);
-    text += byte == '\t' ? ' ' : byte < 0x20 || byte == 0x7F ? '?' : line[at];
+    std::size_t end = at + 1;
+    while (end < line.size() && !starts_column(line, end)) ++end;
+    text += shown_column(line.substr(at, end - at));
+    at = end - 1;
   }
   return text;
 }

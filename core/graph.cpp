@@ -54,30 +54,29 @@ double maximum_cycle_ratio(const Program& program, const CostTable& costs) {
                                                   boost::get(boost::edge_weight2, graph)));
 }
 
-std::string to_dot(const Program& program) {
-  std::string text =
-      fmt::format("digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box];\n", program.schedule());
-  for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
-    text += fmt::format("  subgraph cluster_{0} {{\n    label=\"device {0}\";\n", index(device));
-    for (const InstructionId id : program.order()) {
-      const CostKey& key = program.cost_keys()[program[id].cost];
-      if (key.source == device)
-        text += fmt::format("    n{} [label=\"{}\"];\n", index(id), describe(program, id));
-    }
-    text += "  }\n";
+void to_dot(const Program& program, const TextSink& out) {
+  out(fmt::format("digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box];\n", program.schedule()));
+  Table<DeviceId, std::vector<InstructionId>> of_device(program.placement().devices);
+  for (const InstructionId id : program.order())
+    of_device[program.cost_keys()[program[id].cost].source].push_back(id);
+  for (const DeviceId device : ids(of_device)) {
+    out(fmt::format("  subgraph cluster_{0} {{\n    label=\"device {0}\";\n", index(device)));
+    for (const InstructionId id : of_device[device])
+      out(fmt::format("    n{} [label=\"{}\"];\n", index(id), describe(program, id)));
+    out("  }\n");
   }
   for_each_lane_step(program, [&](InstructionId before, InstructionId after, std::uint32_t bodies) {
     if (bodies == 0)
-      text += fmt::format("  n{} -> n{} [style=dotted];\n", index(before), index(after));
+      out(fmt::format("  n{} -> n{} [style=dotted];\n", index(before), index(after)));
   });
   for (const InstructionId id : program.order()) {
     for (const Wait& wait : program.waits(program[id])) {
-      text += wait.lag == 0 ? fmt::format("  n{} -> n{};\n", index(wait.producer), index(id))
-                            : fmt::format("  n{} -> n{} [style=dashed, label=\"{}\"];\n",
-                                          index(wait.producer), index(id), wait.lag);
+      out(wait.lag == 0 ? fmt::format("  n{} -> n{};\n", index(wait.producer), index(id))
+                        : fmt::format("  n{} -> n{} [style=dashed, label=\"{}\"];\n",
+                                      index(wait.producer), index(id), wait.lag));
     }
   }
-  return text + "}\n";
+  out("}\n");
 }
 
 }  // namespace tandem

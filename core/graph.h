@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/cost.h"
+#include "core/text_sink.h"
 
 namespace tandem {
 
@@ -13,6 +14,9 @@ double maximum_cycle_ratio(const Program& program, const CostTable& costs);
 
 /// Graphviz DOT of one body: an instruction a node, in a cluster of its device; waits solid, waits
 /// across bodies dashed with their lag, lane order dotted.
-std::string to_dot(const Program& program);
+void to_dot(const Program& program, const TextSink& out);
+inline std::string to_dot(const Program& program) {
+  return collected([&](const TextSink& out) { to_dot(program, out); });
+}
 
 }  // namespace tandem

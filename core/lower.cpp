@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/lowering_order.h"
+#include "core/progress.h"
 
 namespace tandem {
 
@@ -48,7 +49,11 @@ class Assembly {
     parts_.lane_pool.reserve(body_.ops.size() + (shared_ ? 2 : 0) * body_.transfers.size());
     parts_.wait_pool.reserve(2 * body_.transfers.size() + body_.waits.size());
     NodeId node = kNone;
-    while ((node = order_.next()) != kNone) add(node);
+    constexpr std::size_t kBetween = 4096;
+    while ((node = order_.next()) != kNone) {
+      add(node);
+      if (parts_.instructions.size() % kBetween == 0) keep_going();
+    }
     order_.check_complete(schedule_);
     for (const NodeId late : late_) add_late_waits(late);
     return std::move(parts_);
@@ -265,6 +270,7 @@ class Assembly {
 }  // namespace
 
 static ProgramParts parts_of(const Schedule& schedule, TransferLanes transfer_lanes) {
+  const Activity progress("lowering the schedule");
   Body body = lowering::ops_of(schedule);
   lowering::connect(schedule, lowering::OpIndex(schedule, body), body);
   return Assembly(schedule, body, transfer_lanes).parts();

@@ -97,8 +97,8 @@ Table<DeviceId, double> peak_activations(const Program& program, double after_in
 }
 
 Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes) {
-  const bool splits = slots[SlotKind::kept_gradients] > 0;
-  return splits ? std::max(bytes.workspace, bytes.forward_workspace) : bytes.workspace;
+  if (!slots.forwards_in_workspace) return bytes.workspace;
+  return std::max(bytes.workspace, bytes.forward_workspace);
 }
 
 Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const SlotCounts& slots,

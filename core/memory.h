@@ -31,7 +31,7 @@ enum class SlotKind : std::uint8_t {
   transit,  // the stash of a microbatch that is evicted, on the stage's device: forward … evict,
             // and load … last gradient op of the microbatch. One, which they take in turn
             // (core/lower.h)
-  guest,  // the same on the partner of the stage's device: evict … load
+  guest,    // the same on the partner of the stage's device: evict … load
 };
 inline constexpr std::size_t kSlotKinds = 10;
 std::string_view name(SlotKind kind);
@@ -39,6 +39,9 @@ std::string_view name(SlotKind kind);
 /// Slots of each kind for one stage.
 struct StageSlots {
   std::array<std::int32_t, kSlotKinds> counts{};
+  /// Of a stage that recomputes: a forward may run while a stash is held, so that what it would
+  /// stash goes to the workspace. Else it borrows the slot that its recomputation will take.
+  bool forwards_in_workspace = false;
   std::int32_t& operator[](SlotKind kind) { return counts[index(kind)]; }
   std::int32_t operator[](SlotKind kind) const { return counts[index(kind)]; }
   friend bool operator==(const StageSlots&, const StageSlots&) = default;
@@ -107,8 +110,8 @@ struct StageBytes {
   std::array<Bytes, kSlotKinds> slot{};
   Bytes optimizer = 0;  // state besides the weights, one copy whatever the versions
   Bytes workspace = 0;  // scratch that one running op needs; stages of a device share the largest
-  // With full recomputation, the stash of a forward, gone when it returns. Where backward is split
-  // it can't borrow a stash slot, which another microbatch may hold until its weight gradient.
+  // With full recomputation, the stash of a forward, gone when it returns; needed where
+  // StageSlots::forwards_in_workspace says so.
   Bytes forward_workspace = 0;
   Bytes& operator[](SlotKind kind) { return slot[index(kind)]; }
   Bytes operator[](SlotKind kind) const { return slot[index(kind)]; }

@@ -58,13 +58,14 @@ std::uint16_t common_staleness(const Schedule& schedule) {
 
 class Printer {
  public:
-  explicit Printer(const Schedule& schedule) : schedule_(schedule), placement_(schedule.placement) {
+  Printer(const Schedule& schedule, const TextSink& out)
+      : schedule_(schedule), placement_(schedule.placement), out_(out) {
     TANDEM_CHECK(placement_.part.size() == placement_.stages());
     TANDEM_CHECK(schedule.order.size() == placement_.devices);
     stages_on_.resize(placement_.devices);
   }
 
-  std::string print() {
+  void print() {
     print_header();
     const std::size_t digits = fmt::formatted_size("{}", placement_.devices - 1);
     for (const StageId stage : ids(placement_.device)) {
@@ -77,13 +78,23 @@ class Printer {
       text_ += fmt::format("{:>{}}", index(device), digits);
       if (staleness_ != default_staleness_) text_ += fmt::format(" ~{}", staleness_);
       text_ += " |";
-      for (const Op& op : order) print_op(op, stages_on_[device]);
+      for (const Op& op : order) {
+        print_op(op, stages_on_[device]);
+        if (text_.size() >= kPiece) flush();
+      }
       text_ += '\n';
+      flush();
     }
-    return std::move(text_);
   }
 
  private:
+  static constexpr std::size_t kPiece = 1 << 16;
+
+  void flush() {
+    out_(text_);
+    text_.clear();
+  }
+
   void print_header() {
     text_ = fmt::format("# {}  devices {}  microbatches {}", print_name(schedule_.name),
                         placement_.devices, schedule_.microbatches);
@@ -154,14 +165,17 @@ class Printer {
 
   const Schedule& schedule_;
   const Placement& placement_;
+  const TextSink& out_;
   std::uint16_t default_staleness_ = 0, staleness_ = 0;
   Table<DeviceId, std::vector<StageId>> stages_on_;
-  std::string text_;
+  std::string text_;  // not sent yet
 };
 
 }  // namespace
 
-std::string print_schedule(const Schedule& schedule) { return Printer(schedule).print(); }
+void print_schedule(const Schedule& schedule, const TextSink& out) {
+  Printer(schedule, out).print();
+}
 
 std::string marked_in_order(const Schedule& schedule, const Op& op) {
   const DeviceId device = schedule.placement.device[op.stage];

@@ -31,13 +31,17 @@
 #include <string_view>
 
 #include "core/schedule.h"
+#include "core/text_sink.h"
 
 namespace tandem {
 
 /// The shortest notation that parse_schedule() reads back as exactly this schedule.
 /// REQUIRES: what schedule.h says of schedules, within the bounds above, and no transfers (checked,
 /// aborts).
-std::string print_schedule(const Schedule& schedule);
+void print_schedule(const Schedule& schedule, const TextSink& out);
+inline std::string print_schedule(const Schedule& schedule) {
+  return collected([&](const TextSink& out) { print_schedule(schedule, out); });
+}
 
 /// Throws InputError with every complaint, each with line, column and caret; `file` is what they
 /// call the text. Whether the schedule works is not asked here: lower() and verify() do.

@@ -1,9 +1,7 @@
 #include "core/own_schedule.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
-#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -35,21 +33,6 @@ void tie(Schedule& schedule, bool tied) {
   if (rows == (tied ? ends : std::vector<std::vector<PartId>>{})) return;
   throw InputError(fmt::format("schedule \"{}\" ties parts of the model that share no parameters",
                                schedule.name));
-}
-
-/// Microbatches of a batch in the order in which a stage makes their weight gradients.
-std::vector<std::int32_t> summing_order_of(const Schedule& schedule, StageId stage) {
-  const std::int32_t m = schedule.microbatches;
-  std::vector<std::int32_t> offsets;
-  for (const Op& op : schedule.order[schedule.placement.device[stage]]) {
-    if (op.stage != stage || !makes_weight_gradient(op.kind)) continue;
-    for (std::int32_t k = op.microbatch - op.span + 1; k <= op.microbatch; ++k)
-      offsets.push_back(k);
-  }
-  // Of one batch, what stands a body's length further on is made a body earlier.
-  std::ranges::stable_sort(offsets, std::greater(), [m](std::int32_t k) { return k / m; });
-  for (std::int32_t& k : offsets) k %= m;
-  return offsets;
 }
 
 /// As the schedule itself has it, or else inserted.
@@ -100,45 +83,44 @@ WeightSemantics weight_semantics(const Schedule& schedule) {
   return alike ? WeightSemantics::delayed_by_one : WeightSemantics::stashed;
 }
 
-std::vector<std::int32_t> summing_order(const Schedule& schedule) {
-  const auto m = static_cast<std::size_t>(schedule.microbatches);
-  std::vector<std::int32_t> ascending(m);
-  std::iota(ascending.begin(), ascending.end(), 0);
-  std::vector<std::vector<std::int32_t>> candidates{ascending};
-  candidates.emplace_back(ascending.rbegin(), ascending.rend());
-  candidates.push_back(summing_order_of(schedule, StageId{0}));
-  for (std::vector<std::int32_t>& order : candidates) {
-    if (order.size() != m) continue;
-    std::vector<std::size_t> place(m);
-    for (std::size_t i = 0; i < m; ++i) place[static_cast<std::size_t>(order[i])] = i;
-    const auto fits = [&](StageId stage) {
-      return std::ranges::is_sorted(
-          summing_order_of(schedule, stage), {},
-          [&](std::int32_t residue) { return place[static_cast<std::size_t>(residue)]; });
-    };
-    bool all = true;
-    for (const StageId stage : ids(schedule.placement.device)) all = all && fits(stage);
-    if (all) return std::move(order);
+/// Parts of a trained model are a chain: what each makes, the next one takes.
+static std::optional<std::string> not_a_chain(const Placement& placement) {
+  std::vector<bool> joined(placement.parts());
+  for (const Placement::Edge& edge : placement.edges) {
+    const std::size_t from = index(placement.part[edge.from]), to = index(placement.part[edge.to]);
+    if (to != from + 1)
+      return fmt::format("an edge leads from part {} to part {}, not to the part behind it", from,
+                         to);
+    joined[from] = true;
   }
-  return {};
+  for (std::size_t part = 0; part + 1 < joined.size(); ++part) {
+    if (!joined[part]) return fmt::format("no edge leads from part {} to part {}", part, part + 1);
+  }
+  return std::nullopt;
 }
 
-std::vector<std::int32_t> copies_passed(const Schedule& schedule) {
-  const Placement& placement = schedule.placement;
-  const auto m = static_cast<std::size_t>(schedule.microbatches);
-  std::vector<std::int32_t> all;
-  for (const PartId part : all_ids<PartId>(placement.parts())) {
-    const std::vector<StageId> replicas = placement.replicas_of(part);
-    std::vector<std::int32_t> copies(m);
-    for (std::size_t copy = 0; copy < replicas.size(); ++copy) {
-      for (const std::int32_t residue : summing_order_of(schedule, replicas[copy]))
-        copies[static_cast<std::size_t>(residue)] = static_cast<std::int32_t>(copy);
-    }
-    if (index(part) > 0 && (copies != all || replicas.size() != placement.replicas_of({}).size()))
-      return {};
-    all = std::move(copies);
+/// The mean that an update steps by is over as many microbatches each time.
+static std::optional<std::string> uneven_updates(const Schedule& schedule, StageId stage) {
+  const Op* first = nullptr;
+  for (const Op& op : schedule.order[schedule.placement.device[stage]]) {
+    if (op.stage != stage || op.kind != OpKind::update) continue;
+    if (first == nullptr) first = &op;
+    if (op.span == first->span) continue;
+    return fmt::format(
+        "stage {} (device {}): the update U{} covers {} of the batch's microbatches and U{} covers "
+        "{}: all updates of a stage must cover equally many",
+        index(stage), index(schedule.placement.device[stage]), first->microbatch, first->span,
+        op.microbatch, op.span);
   }
-  return all;
+  return std::nullopt;
+}
+
+std::optional<std::string> reason_not_trained(const Schedule& schedule) {
+  if (auto reason = not_a_chain(schedule.placement)) return reason;
+  for (const StageId stage : ids(schedule.placement.device)) {
+    if (auto reason = uneven_updates(schedule, stage)) return reason;
+  }
+  return std::nullopt;
 }
 
 }  // namespace tandem

@@ -2,8 +2,8 @@
 // A schedule that somebody brings as a text: what a row of the registry says of others is read from
 // its ops.
 
-#include <cstdint>
-#include <vector>
+#include <optional>
+#include <string>
 
 #include "core/schedule.h"
 
@@ -20,13 +20,8 @@ bool recomputes(const Schedule& schedule);
 /// By the staleness of its ops. REQUIRES: verify() has nothing against its program.
 WeightSemantics weight_semantics(const Schedule& schedule);
 
-/// The order in which every stage adds up a batch's weight gradients: microbatches 0 … m−1, each
-/// once. Empty: the stages have different orders, so that no serial run has the bits of all.
-std::vector<std::int32_t> summing_order(const Schedule& schedule);
-
-/// Of each microbatch of a batch the copy of the model that it passes, from 0: the j-th replicas of
-/// all parts are the j-th. Empty: there are parts with other numbers of replicas, or a microbatch
-/// changes from one copy to another. REQUIRES: as weight_semantics().
-std::vector<std::int32_t> copies_passed(const Schedule& schedule);
+/// Why a schedule whose program is right can't be trained: names the op or the stage. Empty: it
+/// can, and a serial reference has the same bits. REQUIRES: as weight_semantics().
+std::optional<std::string> reason_not_trained(const Schedule& schedule);
 
 }  // namespace tandem

@@ -64,7 +64,10 @@ class Parser {
   }
 
   Schedule parse(std::string_view name) {
-    if (rows_.empty()) in_.complain_about_text("no actions: expected cells such as 0F0,0B0");
+    if (rows_.empty())
+      in_.complain_about_text(
+          "no actions: expected PyTorch's cells such as 0F0,0B0, or, in tandem's notation, the "
+          "line `# NAME devices N microbatches M` first");
     if (rows_.size() > kMostRanks)
       in_.complain_about_text(fmt::format("{} ranks: at most {}", rows_.size(), kMostRanks));
     give_up_if_wrong();
@@ -257,32 +260,40 @@ std::string_view stem(std::string_view file) {
 
 bool is_pytorch_csv(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && text[first] != '#';
+  // A list of our notation that lacks its header line is still no CSV: cells have no "|".
+  return first != std::string_view::npos && text[first] != '#' &&
+         text.find('|') == std::string_view::npos;
 }
 
-std::string print_pytorch_csv(const Schedule& schedule) {
-  std::string text;
+static void check_words(const Schedule& schedule) {
+  bool all = schedule.placement.parts() == schedule.placement.stages();
+  for (const std::vector<Op>& order : schedule.order) {
+    for (const Op& op : order) all = all && has_words_for(schedule, op);
+  }
+  if (all) return;
+  throw InputError(fmt::format(
+      "schedule {} can't be written as pytorch-csv: the format has no words for weight versions, "
+      "batches that overlap, recomputation, evictions, replicas or sums",
+      schedule.name));
+}
+
+void print_pytorch_csv(const Schedule& schedule, const TextSink& out) {
+  check_words(schedule);
   for (const std::vector<Op>& order : schedule.order) {
     std::string_view between;
     for (std::size_t i = 0; i < order.size(); ++i) {
       const Op& op = order[i];
-      if (!has_words_for(schedule, op) || schedule.placement.parts() != schedule.placement.stages())
-        throw InputError(fmt::format(
-            "schedule {} can't be written as pytorch-csv: the format has no words for weight "
-            "versions, batches that overlap, recomputation, evictions, replicas or sums",
-            schedule.name));
       if (op.kind == OpKind::update) continue;
       const bool opens = op.group != 0 && (i == 0 || order[i - 1].group != op.group);
       const bool closes =
           op.group != 0 && (i + 1 == order.size() || order[i + 1].group != op.group);
-      text += fmt::format("{}{}{}{}{}", op.group != 0 && !opens ? ";" : between, opens ? "(" : "",
-                          index(op.stage), letter_of(op.kind), op.microbatch);
-      if (closes) text += fmt::format("){}", kPair);
+      out(fmt::format("{}{}{}{}{}", op.group != 0 && !opens ? ";" : between, opens ? "(" : "",
+                      index(op.stage), letter_of(op.kind), op.microbatch));
+      if (closes) out(fmt::format("){}", kPair));
       between = ",";
     }
-    text += '\n';
+    out("\n");
   }
-  return text;
 }
 
 Schedule parse_pytorch_csv(std::string_view text, std::string_view file) {

@@ -10,15 +10,21 @@
 #include <string_view>
 
 #include "core/schedule.h"
+#include "core/text_sink.h"
 
 namespace tandem {
 
-/// Whether `text` is such a file rather than our own notation, which begins with a "#".
+/// Whether `text` is such a file rather than our own notation, which has a "#" first, or at least a
+/// "|" behind each device.
 bool is_pytorch_csv(std::string_view text);
 
 /// Throws InputError where the schedule needs words that the format lacks: weight versions, batches
 /// that overlap, recomputation, replicas, sums and norms that are ops.
-std::string print_pytorch_csv(const Schedule& schedule);
+/// Nothing has been written then.
+void print_pytorch_csv(const Schedule& schedule, const TextSink& out);
+inline std::string print_pytorch_csv(const Schedule& schedule) {
+  return collected([&](const TextSink& out) { print_pytorch_csv(schedule, out); });
+}
 
 /// A schedule with flush: an update of each stage ends its rank's row. Stage s hands over to stage
 /// s + 1. Throws InputError with every complaint, each with line, column and caret; `file` is what

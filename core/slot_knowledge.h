@@ -2,6 +2,7 @@
 // Inside of count_slots(): what devices can know of one another. Nobody else includes this.
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -15,6 +16,17 @@ namespace tandem::slots {
 using Position = std::int64_t;
 inline constexpr Position kNothing = std::numeric_limits<Position>::min() / 4;
 inline constexpr std::int32_t kAbsent = -1;
+
+/// A microbatch as batch and residue, or an update as batch and its number there.
+struct Turn {
+  std::int64_t batch = 0;
+  std::int32_t residue = 0;
+  friend auto operator<=>(const Turn&, const Turn&) = default;
+
+  void advance(std::int32_t a_batch) {
+    if (++residue == a_batch) *this = {batch + 1, 0};
+  }
+};
 
 inline bool tracked(const Lane& lane) {
   return lane.kind == LaneKind::compute || lane.kind == LaneKind::collective;

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "core/check.h"
+#include "core/forward_workspace.h"
 #include "core/memory.h"
 #include "core/slot_knowledge.h"
 
@@ -24,17 +24,7 @@ using slots::kAbsent;
 using slots::kNothing;
 using slots::KnowledgeSpace;
 using slots::Position;
-
-/// A microbatch as batch and residue, or an update as batch and its number there.
-struct Turn {
-  std::int64_t batch = 0;
-  std::int32_t residue = 0;
-  friend auto operator<=>(const Turn&, const Turn&) = default;
-
-  void advance(std::int32_t a_batch) {
-    if (++residue == a_batch) *this = {batch + 1, 0};
-  }
-};
+using slots::Turn;
 
 /// The instruction that ends a use, found by the stage and residue it works on.
 struct Release {
@@ -71,6 +61,8 @@ class SlotCounter {
   /// once; they part from the long one where they end.
   SlotCounts count() {
     count_versions();
+    for (const StageId stage : forwards_in_workspace(program_))
+      counts_[stage].forwards_in_workspace = true;
     const std::int64_t ramp = program_.ramp();
     std::int64_t batches = 3 * ramp + program_.depth() + 2, alike = 0;
     State state = start();

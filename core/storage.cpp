@@ -88,6 +88,8 @@ StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_
 
 }  // namespace
 
+std::string_view name(Storage storage) { return storage == Storage::bf16 ? "bf16" : "f32"; }
+
 LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
                          Recompute recompute) {
   return footprint_of(model, kind, microbatch_size, recompute, all_of(1));

@@ -2,6 +2,7 @@
 // What numbers are stored as while a model is trained, and what its stages take by that.
 
 #include <cstdint>
+#include <string_view>
 
 #include "core/memory.h"
 #include "core/model.h"
@@ -12,6 +13,8 @@ namespace tandem {
 /// one float copy more, a part of the optimizer's state; gradients of weights, that state,
 /// statistics of norms, sums of softmaxes and tokens are float all the same.
 enum class Storage : std::uint8_t { f32, bf16 };
+
+std::string_view name(Storage storage);
 
 /// Bytes of a stage's slots for the executor: layers [first, last).
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,

@@ -1,7 +1,9 @@
 #include "core/verify.h"
 
+#include <optional>
 #include <string_view>
 
+#include "core/progress.h"
 #include "core/verify/checkers.h"
 
 namespace tandem {
@@ -30,9 +32,13 @@ std::string_view name(ViolationKind kind) {
   return "unknown";
 }
 
-std::vector<Violation> verify(const Program& program, const SlotCounts& slots) {
+/// With no slots given they are counted, once the program is known to be whole.
+static std::vector<Violation> violations_of(const Program& program,
+                                            std::optional<SlotCounts> slots) {
+  const Activity progress("verifying the program");
   verification::Report report;
-  if (!verification::check_shape(program, slots, report)) return report.take();
+  if (!verification::check_shape(program, report)) return report.take();
+  if (slots && !verification::check_sizes(program, *slots, report)) return report.take();
   const bool ordered = verification::check_order(program, report);
   const std::vector<std::int32_t> batches = verification::batches_of(program);
   verification::Order order(program, batches);
@@ -41,21 +47,23 @@ std::vector<Violation> verify(const Program& program, const SlotCounts& slots) {
   verification::check_lanes(facts, report);
   verification::check_completeness(facts, report);
   if (!ordered) return report.take();
+  keep_going();
   verification::check_dependencies(facts, order, report);
-  verification::check_versions(facts, order, slots, report);
-  verification::check_validation(facts, order, slots, report);
-  verification::check_slots(facts, order, slots, report);
+  if (!slots && !report.empty()) return report.take();
+  if (!slots) slots = count_slots(program);
+  verification::check_versions(facts, order, *slots, report);
+  keep_going();
+  verification::check_validation(facts, order, *slots, report);
+  verification::check_slots(facts, order, *slots, report);
   return report.take();
 }
 
+std::vector<Violation> verify(const Program& program, const SlotCounts& slots) {
+  return violations_of(program, slots);
+}
+
 std::vector<Violation> verify(const Program& program) {
-  const Placement& placement = program.placement();
-  SlotCounts none(placement.stages());
-  verification::Report report;
-  // Slots can be counted only in a program that has an order.
-  if (!verification::check_shape(program, none, report)) return report.take();
-  if (!verification::check_order(program, report)) return verify(program, none);
-  return verify(program, count_slots(program));
+  return violations_of(program, std::nullopt);
 }
 
 }  // namespace tandem

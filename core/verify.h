@@ -32,7 +32,7 @@ struct Violation {
 
 /// Empty: the program is right for a run of any length, with slots as many as `slots` says.
 std::vector<Violation> verify(const Program& program, const SlotCounts& slots);
-/// The same with the slots that count_slots() finds.
+/// The same with the slots that count_slots() finds, once nothing else is wrong.
 std::vector<Violation> verify(const Program& program);
 
 }  // namespace tandem

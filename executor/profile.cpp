@@ -45,7 +45,68 @@ Duration measure_transfer(Bytes bytes, std::int32_t repetitions) {
   return median(std::move(times));
 }
 
+/// So many that the median of a large one takes no minutes.
+std::int32_t transfers_of(Bytes bytes) {
+  constexpr Bytes kCopied = Bytes{2} << 30;
+  return static_cast<std::int32_t>(std::clamp<Bytes>(kCopied / bytes, 20, 200));
+}
+
+std::vector<LayerCost> measure_on_cpu(const ProfileRequest& request) {
+  using B = cpu::Backend<float>;
+  return layer_costs(measure_layers<B>(request, [](DeviceId, Doorbell& bell, std::stop_token stop) {
+    return std::make_unique<B>(bell, std::move(stop));
+  }));
+}
+
+/// What one pass takes and what begins a visit, with a sequence of so many tokens and one sample.
+struct ProbedPass {
+  double attention_s = 0.0, others_s = 0.0, updates_s = 0.0, start_s = 0.0;
+};
+
+ProbedPass probe(ProfileRequest request, std::int32_t sequence) {
+  request.model.sequence = sequence;
+  request.microbatch_sizes = {1};
+  request.repetitions = 1;
+  request.on_progress = {};
+  request.disturbed = {};
+  const Clock::time_point start = Clock::now();
+  const std::vector<LayerCost> rows = measure_on_cpu(request);
+  ProbedPass pass;
+  for (const LayerKind kind : layers_of(request.model)) {
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [kind](const LayerCost& one) { return one.kind == kind; });
+    if (row == rows.end()) continue;
+    const Duration time = 2 * row->forward + row->backward + row->backward_input +
+                          row->backward_weight + row->selective_recompute;
+    (kind == LayerKind::attention ? pass.attention_s : pass.others_s) += to_seconds(time);
+    pass.updates_s += to_seconds(row->update) / kPassesAnUpdate;
+  }
+  const double passes_s = 2.0 * (pass.attention_s + pass.others_s + pass.updates_s);
+  pass.start_s = std::max(0.0, to_seconds(Clock::now() - start) - passes_s);
+  return pass;
+}
+
 }  // namespace
+
+Duration estimate_profile_time(const ProfileRequest& request) {
+  constexpr std::int32_t kProbed = 256;
+  const std::int32_t length = std::min(request.model.sequence, kProbed);
+  const double times = static_cast<double>(request.model.sequence) / length;
+  const ProbedPass whole = probe(request, length);
+  // attention = a·length + b·length²: what is beyond twice its half is all of the square's, twice.
+  double square_s = 0.0;
+  if (times > 1.0) {
+    const double half_s = probe(request, length / 2).attention_s;
+    square_s = std::clamp(2.0 * (whole.attention_s - 2.0 * half_s), 0.0, whole.attention_s);
+  }
+  const double sample_s =
+      (whole.attention_s - square_s + whole.others_s) * times + square_s * times * times;
+  double all_s = 0.0;
+  const double passes = request.repetitions + visits_of(request);
+  for (const std::int32_t size : request.microbatch_sizes)
+    all_s += passes * (size * sample_s + whole.updates_s) + visits_of(request) * whole.start_s;
+  return Duration(static_cast<std::int64_t>(std::min(all_s * 1e9, 9e18)));
+}
 
 Duration measure_overhead(Trainer& trainer) {
   const ModelSpec tiny{.name = "overhead",
@@ -92,14 +153,10 @@ Profile measure_profile(const ProfileRequest& request) {
   profile.model = request.model;
   profile.optimizer = request.optimizer;
   profile.busy_devices = request.busy_devices;
-  using B = cpu::Backend<float>;
-  profile.layers =
-      layer_costs(measure_layers<B>(request, [](DeviceId, Doorbell& bell, std::stop_token stop) {
-        return std::make_unique<B>(bell, std::move(stop));
-      }));
+  profile.layers = measure_on_cpu(request);
   for (const Bytes bytes : hand_over_sizes(request)) {
     check_stop(request.stop);
-    profile.transfers.push_back({bytes, measure_transfer(bytes, 200)});
+    profile.transfers.push_back({bytes, measure_transfer(bytes, transfers_of(bytes))});
   }
   profile.instruction_overhead = measure_overhead(*make_trainer("cpu"));
   return profile;

@@ -35,6 +35,10 @@ struct ProfileRequest {
 /// requested.
 Profile measure_profile(const ProfileRequest& request);
 
+/// How long measure_profile() will take, roughly: by one pass over the same model with a sequence
+/// of a few hundred tokens, and one over half as many, for attention's square.
+Duration estimate_profile_time(const ProfileRequest& request);
+
 // In executor/cuda/, or in cuda_absent.cpp where the build found no CUDA.
 /// The same on GPUs, timed by their events; `machine` names them. Zero busy devices: one a GPU;
 /// more than there are get a part of one each. Algorithms of products are chosen by timing first.

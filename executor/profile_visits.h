@@ -149,6 +149,11 @@ class DevicesAtOnce {
   std::vector<Tallies> all_;
 };
 
+inline std::int32_t visits_of(const ProfileRequest& request) {
+  constexpr std::int32_t kFewestVisits = 5, kPassesAVisit = 5;
+  return std::max(kFewestVisits, request.repetitions / kPassesAVisit);
+}
+
 /// By microbatch size. Each size is measured in several visits, in turn with the others: a machine
 /// that is slower for some seconds is so for all of them. A visit is about as long as a step of
 /// training, and what counts of it is its mean, for that is what it has in common with a step: the
@@ -157,8 +162,7 @@ class DevicesAtOnce {
 template <Backend B>
 std::map<std::int32_t, Means> measure_layers(const ProfileRequest& request,
                                              const BackendMaker<B>& make_backend) {
-  constexpr std::int32_t kFewestVisits = 5, kPassesAVisit = 5;
-  const std::int32_t visits = std::max(kFewestVisits, request.repetitions / kPassesAVisit);
+  const std::int32_t visits = visits_of(request);
   std::map<std::int32_t, Means> all;
   const auto passes =
       static_cast<std::int32_t>(request.microbatch_sizes.size()) * request.repetitions;

@@ -1,6 +1,7 @@
 #include "executor/reference.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,49 +20,38 @@ std::vector<T> zeros(std::int64_t size) {
 
 std::vector<ReferencePart> parts_of(const ModelSpec& model, const ReferenceConfig& config) {
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
-  if (config.semantics == WeightSemantics::stashed) {
-    std::int32_t covered = 0;
-    for (const ReferencePart& part : config.parts) {
-      TANDEM_CHECK(part.layers.first == covered, part.layers.first, covered);
-      covered = part.layers.last;
-    }
-    TANDEM_CHECK(covered == layers, covered, layers);
-    return config.parts;
+  if (config.parts.empty()) {
+    TANDEM_CHECK(config.semantics != WeightSemantics::stashed);
+    const std::int32_t staleness = config.semantics == WeightSemantics::delayed_by_one ? 1 : 0;
+    const auto m = static_cast<std::size_t>(config.microbatches);
+    return {{.layers = {0, layers},
+             .microbatches = config.microbatches,
+             .staleness = std::vector<std::int32_t>(m, staleness)}};
   }
-  TANDEM_CHECK(config.parts.empty());
-  return {{.layers = {0, layers},
-           .microbatches = config.microbatches,
-           .round = config.microbatches,
-           .staleness = config.semantics == WeightSemantics::delayed_by_one ? 1 : 0,
-           .replicas = config.replicas}};
+  std::int32_t covered = 0;
+  for (const ReferencePart& part : config.parts) {
+    TANDEM_CHECK(part.layers.first == covered, part.layers.first, covered);
+    TANDEM_CHECK(config.microbatches % part.microbatches == 0, part.microbatches);
+    covered = part.layers.last;
+  }
+  TANDEM_CHECK(covered == layers, covered, layers);
+  return config.parts;
+}
+
+/// A row of a part, of which an empty one says what all have by themselves.
+std::int32_t row_of(const std::vector<std::int32_t>& rows, std::int32_t microbatch,
+                    std::int32_t otherwise) {
+  return rows.empty() ? otherwise : rows[static_cast<std::size_t>(microbatch)];
 }
 
 }  // namespace
 
-std::vector<ReferencePart> stashed_parts(const Schedule& schedule,
-                                         const std::vector<LayerRange>& layers,
-                                         bool vertical_sync) {
-  std::vector<ReferencePart> parts;
-  for (const PartId part : all_ids<PartId>(layers.size())) {
-    const std::vector<StageId> stages = schedule.placement.replicas_of(part);
-    ReferencePart row{.layers = layers[index(part)],
-                      .replicas = static_cast<std::int32_t>(stages.size())};
-    for (const Op& op : schedule.order[schedule.placement.device[stages.front()]]) {
-      if (op.kind == OpKind::update) row.microbatches = row.round = op.span;
-      if (op.kind == OpKind::forward) row.staleness = op.staleness;
-    }
-    if (vertical_sync && !parts.empty()) {
-      row.round = parts.front().round;
-      row.staleness = parts.front().staleness;
-    }
-    parts.push_back(row);
-  }
-  return parts;
-}
-
 template <Kernels K>
 Reference<K>::Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data)
-    : config_(config), tied_(model.architecture == Architecture::gpt2 && model.tied), data_(data) {
+    : config_(config),
+      tied_(model.architecture == Architecture::gpt2 && model.tied),
+      data_(data),
+      left_(static_cast<std::size_t>(config.microbatches) * config.width) {
   check_trainable(model);
   const std::vector<ReferencePart> parts = parts_of(model, config);
   TANDEM_CHECK(!tied_ || parts.front().microbatches == parts.back().microbatches);
@@ -70,32 +60,57 @@ Reference<K>::Reference(const ModelSpec& model, const ReferenceConfig& config, c
                          .loss_scale = mean_loss_scale(model, config.microbatch_size,
                                                        parts.back().microbatches * config.width)};
   boundary_ = shape.boundary();
-  for (const ReferencePart& part : parts) {
-    TANDEM_CHECK(config.microbatches % part.microbatches == 0, part.microbatches);
-    TANDEM_CHECK(part.round % part.microbatches == 0, part.round, part.microbatches);
-    parts_.push_back({.config = part, .entries = {}, .versions = {Tensors{}}});
-    for (std::int32_t index = part.layers.first; index < part.layers.last; ++index) {
-      AnyLayer<K> layer(shape, index);
-      for (const Tensor& tensor : layer.tensors()) {
-        std::vector<T> weights = zeros<T>(tensor.size());
-        initialise<T>(tensor, config.seed, weights);
-        parts_.back().versions.back()[tensor.name] = weights;
-        state_.weights[tensor.name] = std::move(weights);
-        state_.optimizer[tensor.name] =
-            zeros<T>(tensor.size() * optimizer_states(config.optimizer.kind));
-      }
-      parts_.back().entries.push_back({.layer = std::move(layer)});
-    }
+  for (const ReferencePart& part : parts) parts_.push_back(make_part(part, shape));
+}
+
+template <Kernels K>
+typename Reference<K>::Part Reference<K>::make_part(const ReferencePart& config,
+                                                    const LayerShape& shape) {
+  const std::int32_t updates = config_.microbatches / config.microbatches;
+  Part part{.config = config,
+            .entries = {},
+            .versions = {Tensors{}},
+            .to_add = std::vector<std::vector<std::int32_t>>(static_cast<std::size_t>(updates)),
+            .added = {}};
+  for (std::int32_t i = 0; i < config_.microbatches; ++i) {
+    const std::int32_t microbatch = row_of(config.order, i, i);
+    part.to_add[static_cast<std::size_t>(microbatch / config.microbatches)].push_back(microbatch);
   }
+  for (std::int32_t index = config.layers.first; index < config.layers.last; ++index) {
+    AnyLayer<K> layer(shape, index);
+    for (const Tensor& tensor : layer.tensors()) {
+      std::vector<T> weights = zeros<T>(tensor.size());
+      initialise<T>(tensor, config_.seed, weights);
+      part.versions.back()[tensor.name] = weights;
+      state_.weights[tensor.name] = std::move(weights);
+      state_.optimizer[tensor.name] =
+          zeros<T>(tensor.size() * optimizer_states(config_.optimizer.kind));
+    }
+    part.entries.push_back({.layer = std::move(layer)});
+  }
+  return part;
+}
+
+/// The microbatches of a batch one after the other: where each part updates once, in the order in
+/// which the first adds them, so that few wait for others.
+template <Kernels K>
+std::vector<std::int32_t> Reference<K>::turns() const {
+  const bool once =
+      std::ranges::all_of(parts_, [](const Part& part) { return part.to_add.size() == 1; });
+  if (once) return parts_.front().to_add.front();
+  std::vector<std::int32_t> ascending(static_cast<std::size_t>(config_.microbatches));
+  std::iota(ascending.begin(), ascending.end(), 0);
+  return ascending;
 }
 
 /// Puts the version that the microbatch reads into the entries, and sums to add to.
 template <Kernels K>
-void Reference<K>::load(Part& part, std::int64_t microbatch) {
+void Reference<K>::load(Part& part, std::int32_t microbatch) {
   const ReferencePart& config = part.config;
-  const std::int64_t known =
-      std::max<std::int64_t>(microbatch / config.round - config.staleness, 0) * config.round;
-  const std::int64_t version = known / config.microbatches;
+  const std::int64_t update =
+      state_.batches * std::ssize(part.to_add) + microbatch / config.microbatches;
+  const std::int64_t version =
+      std::max<std::int64_t>(update - row_of(config.staleness, microbatch, 0), 0);
   for (Entry& entry : part.entries) {
     if (entry.sums.empty()) {
       const auto sums = static_cast<std::size_t>(config_.width * config.replicas);
@@ -113,59 +128,86 @@ void Reference<K>::load(Part& part, std::int64_t microbatch) {
   part.loaded = version;
 }
 
+/// Forward, and backward as far as the gradients of the inputs.
 template <Kernels K>
-double Reference<K>::run_microbatch(std::int64_t batch, std::int32_t pipeline,
-                                    std::int32_t microbatch) {
+double Reference<K>::run_microbatch(std::int32_t pipeline, std::int32_t microbatch) {
+  const std::int32_t m = config_.microbatches;
   Sample<T> sample;
-  data_.fill((batch * config_.width + pipeline) * config_.microbatches + microbatch, sample);
-  // inputs[i] is what layer i reads; the first holds the data's numbers, if the model takes
-  // numbers.
-  std::vector<std::vector<T>> inputs{sample.inputs}, stashes;
+  data_.fill((state_.batches * config_.width + pipeline) * m + microbatch, sample);
+  std::vector<Left>& left = left_[static_cast<std::size_t>(pipeline * m + microbatch)];
+  // What a layer reads; the first reads the data's numbers, if the model takes numbers.
+  std::vector<T> input = sample.inputs;
   double loss = 0.0;
   for (const Part& part : parts_) {
     for (const Entry& entry : part.entries) {
       const bool last = &entry == &parts_.back().entries.back();
-      stashes.push_back(zeros<T>(entry.layer.stash_size()));
-      std::vector<T> output = zeros<T>(last ? 0 : boundary_);
+      Left& here = left.emplace_back();
+      here.input = std::move(input);
+      here.stash = zeros<T>(entry.layer.stash_size());
+      input = zeros<T>(last ? 0 : boundary_);
       entry.layer.forward(kernels_, {.weights = entry.weights,
-                                     .input = inputs.back(),
+                                     .input = here.input,
                                      .sample = &sample,
-                                     .stash = stashes.back(),
-                                     .output = output,
+                                     .stash = here.stash,
+                                     .output = input,
                                      .loss = &loss});
-      inputs.push_back(std::move(output));
     }
   }
-  run_backward(inputs, stashes, pipeline, batch * config_.microbatches + microbatch);
+  run_backward(left);
   return loss;
 }
 
 template <Kernels K>
-void Reference<K>::run_backward(std::vector<std::vector<T>>& inputs,
-                                std::vector<std::vector<T>>& stashes, std::int32_t pipeline,
-                                std::int64_t microbatch) {
+void Reference<K>::run_backward(std::vector<Left>& left) {
   std::vector<T> gradient;
-  std::size_t i = stashes.size();
-  const auto of_batch = static_cast<std::size_t>(microbatch % config_.microbatches);
+  std::size_t i = left.size();
   for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
-    const std::int32_t replicas = part->config.replicas;
-    const std::int64_t replica =
-        config_.copies.empty() ? microbatch % replicas : config_.copies[of_batch];
-    const std::int64_t sum = pipeline * replicas + replica;
     for (auto entry = part->entries.rbegin(); entry != part->entries.rend(); ++entry) {
-      --i;
-      std::vector<T> scratch = zeros<T>(entry->layer.scratch_size());
-      std::vector<T> input_gradient = zeros<T>(i > 0 ? boundary_ : 0);
-      const BackwardSpans<T> spans{.weights = entry->weights,
-                                   .input = inputs[i],
-                                   .stash = stashes[i],
-                                   .output_gradient = gradient,
-                                   .scratch = scratch,
-                                   .input_gradient = input_gradient,
-                                   .gradients = entry->sums[static_cast<std::size_t>(sum)]};
-      entry->layer.backward_input(kernels_, spans);
-      entry->layer.backward_weight(kernels_, spans);
-      gradient = std::move(input_gradient);
+      Left& here = left[--i];
+      here.scratch = zeros<T>(entry->layer.scratch_size());
+      here.output_gradient = std::move(gradient);
+      gradient = zeros<T>(i > 0 ? boundary_ : 0);
+      entry->layer.backward_input(kernels_, {.weights = entry->weights,
+                                             .input = here.input,
+                                             .stash = here.stash,
+                                             .output_gradient = here.output_gradient,
+                                             .scratch = here.scratch,
+                                             .input_gradient = gradient,
+                                             .gradients = {}});
+    }
+  }
+}
+
+/// Adds what may be added in its turn once `microbatch` has run. Whether that ends an update.
+template <Kernels K>
+bool Reference<K>::add_gradients(Part& part, std::int32_t microbatch) {
+  const auto update = static_cast<std::size_t>(microbatch / part.config.microbatches);
+  const std::vector<std::int32_t>& to_add = part.to_add[update];
+  std::size_t& added = part.added[update];
+  while (added < to_add.size() && !left_[static_cast<std::size_t>(to_add[added])].empty())
+    add_gradients_of(part, to_add[added++]);
+  return added == to_add.size();
+}
+
+/// Of a microbatch of each pipeline: what it left at the part's layers is used up.
+template <Kernels K>
+void Reference<K>::add_gradients_of(Part& part, std::int32_t microbatch) {
+  const std::int32_t m = config_.microbatches, replicas = part.config.replicas;
+  const std::int32_t replica = row_of(part.config.replica, microbatch, microbatch % replicas);
+  for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline) {
+    const auto sum = static_cast<std::size_t>(pipeline * replicas + replica);
+    for (std::size_t i = 0; i < part.entries.size(); ++i) {
+      Entry& entry = part.entries[i];
+      Left& left = left_[static_cast<std::size_t>(pipeline * m + microbatch)]
+                        [static_cast<std::size_t>(part.config.layers.first) + i];
+      entry.layer.backward_weight(kernels_, {.weights = {},
+                                             .input = left.input,
+                                             .stash = left.stash,
+                                             .output_gradient = left.output_gradient,
+                                             .scratch = left.scratch,
+                                             .input_gradient = {},
+                                             .gradients = entry.sums[sum]});
+      left = {};
     }
   }
 }
@@ -295,10 +337,9 @@ void Reference<K>::update_part(Part& part, const Tensors& gradients,
     }
   }
   part.versions.push_back(std::move(version));
-  const std::int64_t oldest_read = std::max<std::int64_t>(
-      part.updates + 1 -
-          (part.config.staleness + 1) * (part.config.round / part.config.microbatches),
-      0);
+  const auto& staleness = part.config.staleness;
+  const std::int64_t most = staleness.empty() ? 0 : *std::ranges::max_element(staleness);
+  const std::int64_t oldest_read = std::max<std::int64_t>(part.updates + 1 - most, 0);
   while (part.updates + 2 - std::ssize(part.versions) < oldest_read) part.versions.pop_front();
   ++part.updates;
   if (!skipped) ++part.steps;
@@ -309,17 +350,16 @@ const ReferenceState<typename K::Scalar>& Reference<K>::step(
     const std::function<void(const ReferenceUpdate&)>& on_update) {
   const std::int32_t m = config_.microbatches;
   state_.losses.assign(static_cast<std::size_t>(m * config_.width), 0.0);
-  for (std::int32_t i = 0; i < m; ++i) {
-    const std::int32_t microbatch =
-        config_.order.empty() ? i : config_.order[static_cast<std::size_t>(i)];
-    for (Part& part : parts_) load(part, state_.batches * m + microbatch);
+  for (Part& part : parts_) part.added.assign(part.to_add.size(), 0);
+  for (const std::int32_t microbatch : turns()) {
+    for (Part& part : parts_) load(part, microbatch);
     for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline) {
       state_.losses[static_cast<std::size_t>(pipeline * m + microbatch)] =
-          run_microbatch(state_.batches, pipeline, microbatch);
+          run_microbatch(pipeline, microbatch);
     }
     std::vector<Part*> due;
     for (Part& part : parts_) {
-      if ((i + 1) % part.config.microbatches == 0) due.push_back(&part);
+      if (add_gradients(part, microbatch)) due.push_back(&part);
     }
     if (due.empty()) continue;
     const Tensors gradients = summed_gradients(due);
@@ -332,6 +372,7 @@ const ReferenceState<typename K::Scalar>& Reference<K>::step(
       on_update(made);
     }
   }
+  for (std::vector<Left>& left : left_) left.clear();
   ++state_.batches;
   return state_;
 }

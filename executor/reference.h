@@ -4,6 +4,7 @@
 // a whole copy. It shares kernels, layers, data and optimizer steps with the executor, and nothing
 // else: no stage, no slot, no program.
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -19,21 +20,19 @@
 
 namespace tandem {
 
-/// Layers whose weights are versioned together. Microbatch k of a pipeline, counted from the start
-/// of the run, reads the version that holds what the first (⌊k / round⌋ − staleness)·round
-/// microbatches gave, forward and backward; the initial one, if that is not positive.
+/// Layers whose weights are versioned together. Update u of a part, counted from the start of the
+/// run, covers its microbatches u·microbatches … and makes version u + 1. A microbatch that update
+/// u covers reads version max(u − staleness, 0), forward and backward.
 struct ReferencePart {
   LayerRange layers;
-  std::int32_t microbatches = 1;  // that an update covers, of one pipeline
-  std::int32_t round = 1;         // a multiple of `microbatches`
-  std::int32_t staleness = 0;     // in rounds
-  std::int32_t replicas = 1;      // microbatch k adds to the sum of replica k mod replicas
+  std::int32_t microbatches = 1;  // that an update covers, of one pipeline; divides m
+  std::int32_t replicas = 1;      // each sums the gradients of its own microbatches
+  // Of each microbatch of a batch, 0 … m−1.
+  std::vector<std::int32_t> staleness = {};  // in updates of the part; empty: 0
+  std::vector<std::int32_t> replica = {};    // to whose sum it adds; empty: k mod replicas
+  /// The microbatches of a batch in the order in which they are added; empty: ascending.
+  std::vector<std::int32_t> order = {};
 };
-
-/// What the parts of a schedule that stashes weights read and cover, by its own ops; `layers` of
-/// each part. With vertical sync all parts read what was known when the first one read.
-std::vector<ReferencePart> stashed_parts(const Schedule& schedule,
-                                         const std::vector<LayerRange>& layers, bool vertical_sync);
 
 struct ReferenceConfig {
   WeightSemantics semantics = WeightSemantics::vanilla;
@@ -43,14 +42,9 @@ struct ReferenceConfig {
   std::int32_t microbatch_size = 1;
   std::uint16_t width =
       1;  // pipelines: a batch is m microbatches of the first, then of the second …
-  std::int32_t replicas = 1;  // of the model within a pipeline; of stashed semantics see `parts`
-  /// In which a batch's gradients are summed, its microbatches 0 … m−1; empty: ascending.
-  std::vector<std::int32_t> order = {};
-  /// Of each microbatch of a batch the replica to whose sum it adds; empty: k mod replicas.
-  std::vector<std::int32_t> copies = {};
   std::uint64_t seed = 0;  // of the initial weights
-  /// Of stashed semantics, covering the model in order. Else it is the whole model, updated once a
-  /// batch.
+  /// Covering the model in order. Empty: the whole model, updated once a batch, reading what
+  /// `semantics` says.
   std::vector<ReferencePart> parts = {};
   /// Of ClipScope::per_stage, covering the model in order: what is clipped by one norm.
   std::vector<LayerRange> stages = {};
@@ -93,6 +87,10 @@ class Reference {
 
  private:
   using Tensors = std::map<std::string, std::vector<T>>;
+  /// What a microbatch leaves at a layer for the gradients of the layer's weights.
+  struct Left {
+    std::vector<T> input, stash, scratch, output_gradient;
+  };
   /// A layer, the weights of the version in use, and sums of gradients, contiguous as layers want
   /// them: one for each replica of each pipeline.
   struct Entry {
@@ -106,12 +104,19 @@ class Reference {
     std::deque<Tensors> versions;         // the newest last
     std::int64_t updates = 0, steps = 0;  // steps: updates that were not skipped
     std::int64_t loaded = -1;             // the version in the entries
+    /// Of each update of a batch: its microbatches in the order in which they are added, and how
+    /// many of them have been.
+    std::vector<std::vector<std::int32_t>> to_add;
+    std::vector<std::size_t> added;
   };
 
-  void load(Part& part, std::int64_t microbatch);
-  double run_microbatch(std::int64_t batch, std::int32_t pipeline, std::int32_t microbatch);
-  void run_backward(std::vector<std::vector<T>>& inputs, std::vector<std::vector<T>>& stashes,
-                    std::int32_t pipeline, std::int64_t microbatch);
+  Part make_part(const ReferencePart& config, const LayerShape& shape);
+  std::vector<std::int32_t> turns() const;
+  void load(Part& part, std::int32_t microbatch);
+  double run_microbatch(std::int32_t pipeline, std::int32_t microbatch);
+  void run_backward(std::vector<Left>& left);
+  bool add_gradients(Part& part, std::int32_t microbatch);
+  void add_gradients_of(Part& part, std::int32_t microbatch);
   Tensors sum_of_rank(const Part& part, std::size_t rank) const;
   Tensors summed_gradients(const std::vector<Part*>& parts);
   std::vector<double> squares_of(const std::vector<Part*>& parts, const Tensors& gradients,
@@ -130,6 +135,7 @@ class Reference {
   K kernels_;
   std::int64_t boundary_;
   std::vector<Part> parts_;
+  std::vector<std::vector<Left>> left_;  // of each microbatch of each pipeline, its layers
   ReferenceState<T> state_;
 };
 

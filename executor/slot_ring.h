@@ -85,6 +85,15 @@ class SlotRing {
     slot.holder.store(kFree, std::memory_order_release);
   }
 
+  /// Ends the need of one of `users`, all on one thread; that of the last frees the slot.
+  void release(std::int64_t q, std::int32_t users) {
+    held(q);
+    Slot& slot = of(q);
+    if (++slot.ended < users) return;
+    slot.ended = 0;
+    release(q);
+  }
+
   /// What another device sends to use `q`'s slot lands there behind the fence, which that device
   /// has raised; start and end of the sending are kept for the timeline.
   typename B::Fence& fence(std::int64_t q) { return of(q).fence; }
@@ -109,6 +118,7 @@ class SlotRing {
     typename B::Fence fence;
     std::atomic<std::int64_t> holder{kFree}, landed{kFree};
     bool committed = false;  // written only by the holder
+    std::int32_t ended = 0;  // of the needs of several
     Mark sent_start{}, sent_end{};
   };
 

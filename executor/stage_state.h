@@ -56,6 +56,12 @@ inline void check_master(const Program& program) {
     throw InputError("post-validation needs weights stored as they are trained: --storage f32");
 }
 
+template <class W>
+std::span<W> part(std::span<W> whole, const ElementRange& range) {
+  return whole.subspan(static_cast<std::size_t>(range.first),
+                       static_cast<std::size_t>(range.size()));
+}
+
 template <class B>
 class StageState {
  public:
@@ -74,8 +80,7 @@ class StageState {
         optimizer(setup.optimizer),
         data(setup.data),
         versions(slots[SlotKind::weights]),
-        forwards_in_scratch(setup.recompute == Recompute::full &&
-                            slots[SlotKind::kept_gradients] > 0) {
+        forwards_in_scratch(setup.recompute == Recompute::full && slots.forwards_in_workspace) {
     const auto allocate = [&](std::int64_t elements) {
       return backend.template allocate<T>(elements);
     };
@@ -204,7 +209,7 @@ class StageState {
   const OptimizerConfig optimizer;
   const Data* data;
   const std::int32_t versions;
-  const bool forwards_in_scratch;  // see StageBytes::forward_workspace
+  const bool forwards_in_scratch;  // see StageSlots::forwards_in_workspace
   SlotRing<B, W> gradients;
   Ring weights, stash, input, output, output_gradient, input_gradient, kept_gradients;
   Ring transit, guest;                    // of stashes that are evicted

@@ -237,11 +237,6 @@ class StageWork {
     });
   }
 
-  static std::span<W> part(std::span<W> whole, const ElementRange& range) {
-    return whole.subspan(static_cast<std::size_t>(range.first),
-                         static_cast<std::size_t>(range.size()));
-  }
-
   const std::vector<LedgerEntry>& ledger() const { return ledger_; }
 
  private:
@@ -321,12 +316,17 @@ class StageWork {
   void release_after_backward(State& s, std::int64_t microbatch) {
     const std::int64_t q = world_.sequence(s.id, microbatch);
     stash_of(s, microbatch).release();
-    if (State* above = s.above(microbatch); above && !above->shares_device_with(s))
+    State* above = s.above(microbatch);
+    if (above && above->shares_device_with(s))
+      above->output.release(world_.sequence(above->id, microbatch), 2);
+    else if (above)
       s.input.release(q);
     State* below = s.below(microbatch);
     if (below == nullptr) return;
-    s.output.release(q);  // its transfer has ended: the gradient came back
-    if (below->shares_device_with(s))
+    // Its transfer has ended, for the gradient came back; a stage of this device may still read it.
+    const bool local = below->shares_device_with(s);
+    s.output.release(q, local ? 2 : 1);
+    if (local)
       below->input_gradient.release(world_.sequence(below->id, microbatch));
     else
       s.output_gradient.release(q);

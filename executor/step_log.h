@@ -3,6 +3,7 @@
 // step.
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -23,7 +24,8 @@ struct StepReport {
   double gradient_norm = 0.0;  // of all gradients of its last updates, before clipping
   bool skipped = false;        // they were not finite, and the weights were kept
   bool rolled_back = false;  // the stages had stepped otherwise before they knew, and did it again
-  Duration since_start{};    // pauses apart
+  std::chrono::steady_clock::time_point losses_at{};  // when the last of them was known
+  Duration since_start{}, losses_since_start{};       // pauses apart
 };
 
 /// May be used by several threads.
@@ -42,7 +44,9 @@ class StepLog {
     const auto at = static_cast<std::size_t>(microbatch);
     if (losses_.size() <= at) losses_.resize(at + 1);
     losses_[at] = loss;
-    ++pending_[microbatch / microbatches_].losses;
+    Pending& step = pending_[microbatch / microbatches_];
+    ++step.losses;
+    step.losses_at = std::chrono::steady_clock::now();
     report();
   }
 
@@ -66,6 +70,7 @@ class StepLog {
  private:
   struct Pending {
     std::int64_t losses = 0;
+    std::chrono::steady_clock::time_point losses_at{};
     std::size_t updates = 0;
     std::vector<double> squares;
     bool skipped = false, rolled_back = false;
@@ -82,7 +87,8 @@ class StepLog {
                   .loss = mean_loss(batch),
                   .gradient_norm = std::sqrt(sum),
                   .skipped = step.skipped,
-                  .rolled_back = step.rolled_back});
+                  .rolled_back = step.rolled_back,
+                  .losses_at = step.losses_at});
       }
       pending_.erase(pending_.begin());
     }

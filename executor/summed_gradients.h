@@ -21,7 +21,7 @@ std::span<typename B::Kernels::Wide> summed_gradients(const World<B>& world, Sta
       stages.finished_gradients(s, update, stream);
   if (world.program[instance.id].op.kind != OpKind::reduce_tied) return gradients;
   const TiedRanges& ranges = s.stage.tied();
-  return stages.part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
+  return part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
 }
 
 }  // namespace tandem

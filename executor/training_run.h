@@ -295,6 +295,7 @@ class TrainingRun {
 
   void end_step(StepReport step) {
     step.since_start = std::chrono::steady_clock::now() - world_.start;
+    step.losses_since_start = step.losses_at - world_.start;
     if (setup_.on_step) setup_.on_step(step);
   }
 
@@ -302,7 +303,8 @@ class TrainingRun {
   void run_batches(std::int64_t first, std::int64_t last) {
     std::latch ready(static_cast<std::ptrdiff_t>(devices_.size()) + 1);
     {
-      std::vector<std::jthread> threads;
+      std::optional<Watchdog> watchdog;
+      std::vector<std::jthread> threads;  // joined first; the watchdog goes last
       try {
         for (const auto& device : devices_) {
           threads.emplace_back([this, &device, &ready, first, last] {
@@ -310,14 +312,13 @@ class TrainingRun {
             run_device(*device, first, last);
           });
         }
+        watch(watchdog);
       } catch (...) {
         keep_failure(std::current_exception());
         ready.count_down(std::ssize(devices_) - std::ssize(threads));
       }
       world_.start = std::chrono::steady_clock::now() - trained_;
-      const std::optional<Watchdog> watchdog = watch();
       ready.arrive_and_wait();
-      threads.clear();  // joins; the watchdog goes last
     }
     trained_ = std::chrono::steady_clock::now() - world_.start;
   }
@@ -335,18 +336,16 @@ class TrainingRun {
     }
   }
 
-  std::optional<Watchdog> watch() {
-    if (setup_.watchdog <= Duration::zero()) return std::nullopt;
+  void watch(std::optional<Watchdog>& watchdog) {
+    if (setup_.watchdog <= Duration::zero()) return;
     std::vector<const Progress*> progress;
     for (const auto& device : devices_) progress.push_back(&device->machine->log().progress());
-    return std::optional<Watchdog>(
-        std::in_place,
-        Watchdog::Setup{.devices = std::move(progress),
-                        .limit = setup_.watchdog,
-                        .on_stall = [this](const Progress* culprit,
-                                           Duration waited) { stall(culprit, waited); },
-                        .grace = std::min<Duration>(10 * setup_.watchdog, std::chrono::seconds(5)),
-                        .on_stuck = [this] { end_stuck(); }});
+    watchdog.emplace(Watchdog::Setup{
+        .devices = std::move(progress),
+        .limit = setup_.watchdog,
+        .on_stall = [this](const Progress* culprit, Duration waited) { stall(culprit, waited); },
+        .grace = std::min<Duration>(10 * setup_.watchdog, std::chrono::seconds(5)),
+        .on_stuck = [this] { end_stuck(); }});
   }
 
   void stall(const Progress* culprit, Duration waited) {

@@ -12,6 +12,7 @@
 #include "core/model.h"
 #include "core/plan.h"
 #include "core/schedule.h"
+#include "core/storage.h"
 
 namespace tandem {
 
@@ -35,6 +36,7 @@ struct PlanRequest {
   bool vanilla_only = false;  // no delayed weights
   bool global_norm = false;   // updates wait for the norm of all gradients
   OptimizerKind optimizer = OptimizerKind::adamw;
+  Storage storage = Storage::f32;  // in which memory is counted
   std::size_t keep =
       10;  // as many ranked plans are exact, what is surely worse is left out; 0: all
 };

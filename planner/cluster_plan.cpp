@@ -1,6 +1,7 @@
 #include "planner/cluster_plan.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -8,7 +9,9 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/shape_error.h"
 #include "core/lower.h"
+#include "core/progress.h"
 #include "planner/batch_work.h"
 #include "planner/partition.h"
 #include "simulator/blocking_transfers.h"
@@ -26,7 +29,7 @@ constexpr std::int32_t kMostMicrobatches = 65'535;
 void check_size(const Plan& plan) {
   const std::size_t parts = part_count(plan), layers = layers_of(plan.model).size();
   if (parts > layers) {
-    throw InputError(fmt::format("schedule {} cuts the model into {} stages, but {} has {} layers",
+    throw ShapeError(fmt::format("schedule {} cuts the model into {} stages, but {} has {} layers",
                                  plan.schedule, parts, plan.model.name, layers));
   }
   if (plan.depth > kMostDepth ||
@@ -36,6 +39,22 @@ void check_size(const Plan& plan) {
         "devices",
         plan.microbatches, parts, plan.depth, kMostCells, kMostDepth));
   }
+}
+
+Table<DeviceId, Bytes> capacity_of(const ClusterLayout& layout) {
+  Table<DeviceId, Bytes> capacity;
+  for (const DeviceId device : all_ids<DeviceId>(layout.depth()))
+    capacity.push_back(layout.memory(device));
+  return capacity;
+}
+
+/// What plans may fill of it.
+Table<DeviceId, Bytes> usable_of(const ClusterLayout& layout,
+                                 const AnalyticAssumptions& assumptions) {
+  Table<DeviceId, Bytes> usable;
+  for (const Bytes capacity : capacity_of(layout))
+    usable.push_back(assumptions.reserve.usable(capacity));
+  return usable;
 }
 
 /// The cut whose busiest stage works least. With `fits`, of those in which each stage fits alone.
@@ -66,6 +85,7 @@ std::vector<LayerRange> balanced_stages(const Plan& plan, const Schedule& schedu
   const Placement& placement = schedule.placement;
   const BatchWork work(schedule);
   const ClusterLayers layers(plan, layout, assumptions);
+  const Table<DeviceId, Bytes> usable = usable_of(layout, assumptions);
   // Where each stage has its device for itself, a cut that fits is found if there is one.
   if (placement.stages() == placement.devices && placement.parts() == placement.stages() &&
       placement.partner.empty()) {
@@ -74,7 +94,7 @@ std::vector<LayerRange> balanced_stages(const Plan& plan, const Schedule& schedu
       const StageId stage = id_at<StageId>(part);
       try {
         return stage_total(slots[stage], bytes.of(range, plan.microbatch_size, plan.recompute)) <=
-               layout.memory(placement.device[stage]);
+               usable[placement.device[stage]];
       } catch (const InputError&) {
         return false;  // more than can be counted; a shorter range may do
       }
@@ -88,7 +108,7 @@ std::vector<LayerRange> balanced_stages(const Plan& plan, const Schedule& schedu
 
 void check_blocks(const ModelSpec& model, std::size_t parts) {
   if (static_cast<std::int64_t>(parts) <= model.blocks) return;
-  throw InputError(fmt::format("an even cut into {} stages needs as many blocks: {} has {}", parts,
+  throw ShapeError(fmt::format("an even cut into {} stages needs as many blocks: {} has {}", parts,
                                model.name, model.blocks));
 }
 
@@ -108,39 +128,26 @@ void check_bytes(const SlotCounts& slots, const Table<StageId, StageBytes>& byte
   }
 }
 
-Bytes excess(const ClusterPlan& plan) {
+Bytes excess(const Table<DeviceId, MemoryByClass>& memory, const Table<DeviceId, Bytes>& usable) {
   Bytes most = std::numeric_limits<Bytes>::min();
-  for (const DeviceId device : ids(plan.memory)) {
-    most = std::max(most, plan.memory[device].total() - plan.capacity[device]);
+  for (const DeviceId device : ids(memory)) {
+    most = std::max(most, memory[device].total() - usable[device]);
   }
   return most;
 }
 
-}  // namespace
+Bytes excess(const ClusterPlan& plan) { return excess(plan.memory, plan.usable); }
 
-bool ClusterPlan::fits() const { return excess(*this) <= 0; }
+/// A plan with its stages, and what its program holds.
+struct CutPlan {
+  Plan plan;
+  Schedule schedule;
+  Program program;
+  SlotCounts slots;
+};
 
-RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& assumptions) {
-  const std::int32_t shards = optimizer_shards(plan, assumptions);
-  return RangeBytes([model = plan.model, optimizer = plan.optimizer, assumptions, shards](
-                        LayerRange range, std::int32_t microbatch_size, Recompute recompute) {
-    return analytic_stage_bytes(model, range, microbatch_size, optimizer, recompute, assumptions,
-                                shards);
-  });
-}
-
-std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan) {
-  const std::int64_t at_once = std::int64_t{plan.width} * plan.microbatch_size;
-  const std::int64_t microbatches = global_batch / at_once;
-  if (global_batch % at_once == 0 && microbatches >= 1 && microbatches <= kMostMicrobatches)
-    return static_cast<std::int32_t>(microbatches);
-  throw InputError(
-      fmt::format("a batch of {} is not 1 to {} times {} pipelines of microbatches of {}",
-                  global_batch, kMostMicrobatches, plan.width, plan.microbatch_size));
-}
-
-ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
-                            const AnalyticAssumptions& assumptions, StageCut cut) {
+CutPlan cut_plan(Plan plan, const ClusterLayout& layout, const AnalyticAssumptions& assumptions,
+                 StageCut cut) {
   TANDEM_CHECK(plan.depth == layout.depth() && plan.width == layout.width(), plan.depth,
                plan.width);
   check_size(plan);
@@ -157,29 +164,78 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
   if (cut == StageCut::even) {
     check_blocks(plan.model, placement.parts());
     plan.stages = even_stages(plan.model, placement.parts());
-  } else {
+  } else if (cut == StageCut::balanced) {
     plan.stages = balanced_stages(plan, schedule, slots, layout, assumptions);
   }
-  StageCosts costs = cluster_costs(plan, schedule.placement, layout, assumptions);
-  if (find_schedule(plan.schedule).orders_by_costs) {
-    plan.order_costs = order_costs(costs, plan.recompute);
-    schedule = make_schedule(plan);
-    program = lower(schedule);
-    slots = count_slots(program);
-    costs = cluster_costs(plan, schedule.placement, layout, assumptions);
-  }
+  return {std::move(plan), std::move(schedule), std::move(program), std::move(slots)};
+}
+
+Table<StageId, StageBytes> bytes_of_stages(const CutPlan& cut,
+                                           const AnalyticAssumptions& assumptions) {
+  const Plan& plan = cut.plan;
   Table<StageId, StageBytes> bytes;
-  for (const PartId part : schedule.placement.part) {
+  for (const PartId part : cut.schedule.placement.part) {
     bytes.push_back(analytic_stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
                                          plan.optimizer, plan.recompute, assumptions,
                                          optimizer_shards(plan, assumptions)));
   }
-  check_bytes(slots, bytes);
-  Table<DeviceId, MemoryByClass> memory = memory_by_class(program, slots, bytes);
-  Table<DeviceId, Bytes> capacity;
-  for (const DeviceId device : ids(memory)) capacity.push_back(layout.memory(device));
-  return {std::move(plan),  std::move(schedule), std::move(program), std::move(costs),
-          std::move(bytes), std::move(memory),   std::move(capacity)};
+  check_bytes(cut.slots, bytes);
+  return bytes;
+}
+
+}  // namespace
+
+bool ClusterPlan::fits() const { return excess(*this) <= 0; }
+bool ClusterMemory::fits() const { return excess(memory, usable) <= 0; }
+
+RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& assumptions) {
+  const std::int32_t shards = optimizer_shards(plan, assumptions);
+  return RangeBytes([model = plan.model, optimizer = plan.optimizer, assumptions, shards](
+                        LayerRange range, std::int32_t microbatch_size, Recompute recompute) {
+    return analytic_stage_bytes(model, range, microbatch_size, optimizer, recompute, assumptions,
+                                shards);
+  });
+}
+
+std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan) {
+  const std::int64_t at_once = std::int64_t{plan.width} * plan.microbatch_size;
+  const std::int64_t microbatches = global_batch / at_once;
+  if (global_batch % at_once == 0 && microbatches >= 1 && microbatches <= kMostMicrobatches)
+    return static_cast<std::int32_t>(microbatches);
+  throw ShapeError(
+      fmt::format("a batch of {} is not 1 to {} times {} pipelines of microbatches of {}",
+                  global_batch, kMostMicrobatches, plan.width, plan.microbatch_size));
+}
+
+ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
+                            const AnalyticAssumptions& assumptions, StageCut cut) {
+  CutPlan made = cut_plan(std::move(plan), layout, assumptions, cut);
+  const auto costs_of = [&] {
+    return cluster_costs(made.plan, made.schedule.placement, layout, assumptions);
+  };
+  StageCosts costs = costs_of();
+  if (find_schedule(made.plan.schedule).orders_by_costs) {
+    made.plan.order_costs = order_costs(costs, made.plan.recompute);
+    made.schedule = make_schedule(made.plan);
+    made.program = lower(made.schedule);
+    made.slots = count_slots(made.program);
+    costs = costs_of();
+  }
+  Table<StageId, StageBytes> bytes = bytes_of_stages(made, assumptions);
+  Table<DeviceId, MemoryByClass> memory = memory_by_class(made.program, made.slots, bytes);
+  return {std::move(made.plan), std::move(made.schedule), std::move(made.program), std::move(costs),
+          std::move(bytes), std::move(memory), capacity_of(layout), usable_of(layout, assumptions)};
+}
+
+ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,
+                                const AnalyticAssumptions& assumptions, StageCut cut) {
+  if (find_schedule(plan.schedule).orders_by_costs) {
+    ClusterPlan made = plan_on_cluster(plan, layout, assumptions, cut);
+    return {std::move(made.memory), std::move(made.usable)};
+  }
+  const CutPlan made = cut_plan(plan, layout, assumptions, cut);
+  return {memory_by_class(made.program, made.slots, bytes_of_stages(made, assumptions)),
+          usable_of(layout, assumptions)};
 }
 
 namespace {
@@ -213,13 +269,17 @@ ChosenShape choose_shape(const ShapeRequest& request, const Cluster& cluster,
   const auto tensor = static_cast<std::size_t>(assumptions.tensor);
   std::vector<TriedShape> tried = shapes_of(request, cluster.size() / tensor);
   if (tried.empty()) {
-    throw InputError(fmt::format("{} pipelines of groups of {} devices: cluster {} has {} devices",
+    throw ShapeError(fmt::format("{} pipelines of groups of {} devices: cluster {} has {} devices",
                                  request.width.value_or(1), tensor, cluster.name(),
                                  cluster.size()));
   }
   std::optional<ClusterPlan> best;
   std::size_t best_row = 0;
+  std::exception_ptr last;
+  const auto ways = std::make_shared<ClusterWays>(cluster);
+  const Activity progress("trying shapes", std::ssize(tried));
   for (std::size_t row = 0; row < tried.size(); ++row) {
+    progress.step();
     TriedShape& shape = tried[row];
     Plan plan = request.plan;
     plan.width = shape.width;
@@ -228,7 +288,7 @@ ChosenShape choose_shape(const ShapeRequest& request, const Cluster& cluster,
       if (request.global_batch) plan.microbatches = microbatches_of(*request.global_batch, plan);
       const std::int64_t samples =
           std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size;
-      const ClusterLayout layout(cluster, shape.width, shape.depth, request.order, tensor);
+      const ClusterLayout layout(ways, shape.width, shape.depth, request.order, tensor);
       ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions, request.cut);
       const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));
       const double period =
@@ -243,9 +303,10 @@ ChosenShape choose_shape(const ShapeRequest& request, const Cluster& cluster,
       best_row = row;
     } catch (const InputError& error) {
       shape.refusal = error.what();
+      last = std::current_exception();
     }
   }
-  if (!best) throw InputError(tried.back().refusal);
+  if (!best) std::rethrow_exception(last);
   std::rotate(tried.begin(), tried.begin() + static_cast<std::ptrdiff_t>(best_row),
               tried.begin() + static_cast<std::ptrdiff_t>(best_row) + 1);
   return {std::move(*best), std::move(tried)};

@@ -23,7 +23,8 @@ struct ClusterPlan {
   StageCosts costs;
   Table<StageId, StageBytes> bytes;
   Table<DeviceId, MemoryByClass> memory;
-  Table<DeviceId, Bytes> capacity;
+  Table<DeviceId, Bytes> capacity;  // of the devices
+  Table<DeviceId, Bytes> usable;    // of it, but for the reserve
 
   bool fits() const;
 };
@@ -40,6 +41,7 @@ enum class StageCut : std::uint8_t {
   balanced,  // the busiest stage computes as little as can be, of the cuts in which each stage fits
              // its device if there are any
   even,      // as many blocks in each, as Megatron does
+  given,     // as the plan's stages say
 };
 
 /// Cuts the model and prices the schedule. A schedule that is ordered by
@@ -49,6 +51,18 @@ enum class StageCut : std::uint8_t {
 ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
                             const AnalyticAssumptions& assumptions,
                             StageCut cut = StageCut::balanced);
+
+/// What each device holds, and how much it may.
+struct ClusterMemory {
+  Table<DeviceId, MemoryByClass> memory;
+  Table<DeviceId, Bytes> usable;  // without the reserve
+
+  bool fits() const;
+};
+
+/// That of plan_on_cluster(), without its prices.
+ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,
+                                const AnalyticAssumptions& assumptions, StageCut cut);
 
 /// What is to be decided: all of `plan` but width, depth, stages and, of a global batch, the
 /// microbatches.

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/lower.h"
+#include "core/progress.h"
 #include "planner/batch_work.h"
 #include "planner/explain.h"
 #include "planner/partition.h"
@@ -36,7 +37,7 @@ struct Bounded {
 class Search {
  public:
   explicit Search(const PlanRequest& request)
-      : request_(request), bytes_(request.model, request.optimizer) {}
+      : request_(request), bytes_(request.model, request.optimizer, request.storage) {}
 
   PlanResult run() {
     // Of another model: said at once, however little of the profile is of use.
@@ -45,10 +46,15 @@ class Search {
     result_.rejected = std::move(space.rejected);
     result_.shapes = space.shapes.size();
     std::vector<Bounded> all;
-    for (const Shape& shape : space.shapes) all.push_back(bounded(shape));
+    const Activity progress("trying shapes of a plan", 2 * std::ssize(space.shapes));
+    for (const Shape& shape : space.shapes) {
+      progress.step();
+      all.push_back(bounded(shape));
+    }
     std::stable_sort(all.begin(), all.end(),
                      [](const Bounded& a, const Bounded& b) { return a.bound < b.bound; });
     for (const Bounded& one : all) {
+      progress.step();
       if (surely_worse(one)) {
         ++result_.pruned;
       } else {

@@ -23,11 +23,11 @@ ClassBytes largest_class(const MemoryByClass& memory) {
   });
 }
 
-RangeBytes::RangeBytes(const ModelSpec& model, OptimizerKind optimizer)
-    : RangeBytes(
-          [model, optimizer](LayerRange range, std::int32_t microbatch_size, Recompute recompute) {
-            return stage_bytes(model, range, microbatch_size, optimizer, recompute);
-          }) {}
+RangeBytes::RangeBytes(const ModelSpec& model, OptimizerKind optimizer, Storage storage)
+    : RangeBytes([model, optimizer, storage](LayerRange range, std::int32_t microbatch_size,
+                                             Recompute recompute) {
+        return stage_bytes(model, range, microbatch_size, optimizer, recompute, storage);
+      }) {}
 
 const StageBytes& RangeBytes::of(LayerRange range, std::int32_t microbatch_size,
                                  Recompute recompute) {

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/progress.h"
 
 namespace tandem {
 
@@ -73,7 +74,10 @@ void ContendedMachine::run(std::int64_t batches) {
     lanes_[lane].at = lanes_[lane].order.size();
     head_next(lane);
   }
-  while (!stopped_) {
+  const Activity progress("simulating shared links");
+  constexpr std::int64_t kBetween = 4096;
+  for (std::int64_t turn = 0; !stopped_; ++turn) {
+    if (turn % kBetween == 0) keep_going();
     start_all();
     const std::int64_t next = next_event();
     if (next > now_ && (flows_.unsettled() || compute_.unsettled())) {

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/graph.h"
+#include "core/progress.h"
 
 namespace tandem {
 
@@ -48,6 +49,7 @@ class Simulation {
 
   /// Tallies of the run of `batches`.
   DeviceTallies finish() {
+    const Activity progress("simulating batches");
     search();
     SweepRun& run = parted_ ? *parted_ : run_;
     run.run_to(batches_ - 1, batches_, true);
@@ -63,6 +65,7 @@ class Simulation {
     CycleFinder finder;
     while (!steady_ && !finder.gave_up() && run_.body() < last_in_range_ &&
            (run_.body() + program_.ramp() + 1) * size < kMostInstances) {
+      keep_going();
       run_.run_to(run_.body() + 1, SweepRun::kEndless, !parted_);
       if (run_.body() >= 0) steady_ = finder.after(run_.body(), run_.state(), run_.tallies());
       if (!steady_) part();

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/progress.h"
+
 namespace tandem {
 
 namespace {
@@ -95,6 +97,7 @@ std::optional<SteadyState> find_steady_state(const Program& program, const CostT
   CycleFinder finder;
   const auto size = static_cast<std::int64_t>(program.size());
   while (run.body() < last && (run.body() + program.ramp() + 1) * size < most_instances) {
+    keep_going();
     run.run_to(run.body() + 1, SweepRun::kEndless, true);
     if (run.body() < 0) continue;
     if (auto steady = finder.after(run.body(), run.state(), run.tallies())) return steady;

@@ -6,12 +6,16 @@
 
 namespace tandem::tools {
 
+void add_storage_option(Options& options) {
+  options.value("storage", "TYPE",
+                "f32|bf16: what activations, and the weights that products read, are stored as; "
+                "the weights that are trained are f32; bf16 is for --backend cuda (default f32)");
+}
+
 void add_backend_options(Options& options) {
   options.value("backend", "NAME", "cpu|cuda (default cpu)")
-      .value("transport", "NAME", "threads (cpu); peer, nccl (cuda)")
-      .value("storage", "TYPE",
-             "f32|bf16: what activations, and the weights that products read, are stored as; the "
-             "weights that are trained are f32; bf16 is for --backend cuda (default f32)");
+      .value("transport", "NAME", "threads (cpu); peer, nccl (cuda)");
+  add_storage_option(options);
 }
 
 std::string backend_of(const Options& options) {
@@ -20,6 +24,12 @@ std::string backend_of(const Options& options) {
 
 Storage storage_of(const Options& options) {
   return options.choice("storage", {"f32", "bf16"}) == "bf16" ? Storage::bf16 : Storage::f32;
+}
+
+std::vector<std::string> storage_warnings(Storage storage) {
+  if (storage == Storage::f32) return {};
+  return {"--storage bf16: memory is counted for it, but times are those of the profile, which "
+          "measured f32; train the plan with --backend cuda --storage bf16"};
 }
 
 void check_backend(const Options& options) {

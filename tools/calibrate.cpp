@@ -228,12 +228,12 @@ int run_calibrate(const Arguments& arguments) {
                   "fitted to.");
   options.words("ROWS", 1, 1);
   options
-      .value("cluster", "NAME",
+      .input("cluster", "NAME",
              "where they ran: nodes of the catalogue, such as DGX-A100, or a file")
       .value("dtype", "KIND", "bf16|fp16|tf32|fp32 (default: the first that all devices have)")
       .value("attention", "KIND", "plain|flash (default: flash with bf16)")
       .value("seed", "N", "how the rows are halved (default 1)")
-      .value("output", "FILE", "where to write the constants of all rows (default: nowhere)");
+      .output("output", "FILE", "where to write the constants of all rows (default: nowhere)");
   options.parse(arguments);
   if (options.has("output")) check_can_write(options.text("output"));
   const Report report = report_of(options);

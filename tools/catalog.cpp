@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
+#include <variant>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/count_text.h"
 #include "core/io/cluster_file.h"
 #include "core/io/model_file.h"
 #include "tools/command.h"
@@ -71,9 +72,9 @@ void print_row(const GroupSpec& node) {
 
 void print_row(const CatalogModel& row) {
   const ModelSpec& model = row.model;
-  fmt::print("{:<18} {:>9.4g} {:>9} {:>9} {:>9} {:>9} {:>11}\n", model.name,
-             static_cast<double>(parameter_count(model)) / 1e6, model.blocks, model.width,
-             model.heads, model.sequence, model.vocabulary);
+  fmt::print("{:<18} {:>10} {:>9} {:>9} {:>9} {:>9} {:>11}\n", model.name,
+             print_count(parameter_count(model)), model.blocks, model.width, model.heads,
+             model.sequence, model.vocabulary);
 }
 
 int list(bool json) {
@@ -96,8 +97,8 @@ int list(bool json) {
       "--cluster 4xNAME is four of them.\n\n{:<18} {:<20} {:>13} {:>13} {:>13}\n",
       "node", "devices", "inside", "at worst", "outside");
   for (const GroupSpec& node : catalog().nodes) print_row(node);
-  fmt::print("\nModels: parameters in millions.\n\n{:<18} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11}\n",
-             "model", "size", "blocks", "width", "heads", "sequence", "vocabulary");
+  fmt::print("\nModels.\n\n{:<18} {:>10} {:>9} {:>9} {:>9} {:>9} {:>11}\n", "model", "parameters",
+             "blocks", "width", "heads", "sequence", "vocabulary");
   for (const CatalogModel& row : catalog().models) print_row(row);
   fmt::print(
       "\ntandem catalog show NAME: every figure with its unit, and its source; --json as a file "
@@ -151,31 +152,17 @@ void print_figures(const CatalogModel& row) {
   }
 }
 
+const char* kind_of(const DeviceSpec&) { return "device"; }
+const char* kind_of(const GroupSpec&) { return "node"; }
+const char* kind_of(const CatalogModel&) { return "model"; }
+
 int show(const std::string& name, bool json) {
-  const DeviceSpec* device = find_device(name);
-  const GroupSpec* node = find_node(name);
-  const CatalogModel* model = find_model(name);
-  if (device == nullptr && node == nullptr && model == nullptr) {
-    std::vector<std::string> names;
-    for (const DeviceSpec& one : catalog().devices) names.push_back(one.name);
-    for (const GroupSpec& one : catalog().nodes) names.push_back(one.name);
-    for (const CatalogModel& one : catalog().models) names.push_back(one.model.name);
-    throw UsageError(fmt::format("the catalogue has no {}{} (tandem catalog list shows all)", name,
-                                 did_you_mean(name, names)));
-  }
-  if (json) {
-    Json figures = device != nullptr ? as_json(*device)
-                   : node != nullptr ? as_json(*node)
-                                     : as_json(*model);
-    const std::string_view kind = device != nullptr ? "device" : node != nullptr ? "node" : "model";
-    print_result("catalog", {{"show", name}}, Json::object(), {{kind, std::move(figures)}});
-  } else if (device != nullptr) {
-    print_figures(*device);
-  } else if (node != nullptr) {
-    print_figures(*node);
-  } else {
-    print_figures(*model);
-  }
+  std::visit(
+      [&](const auto* row) {
+        if (!json) return print_figures(*row);
+        print_result("catalog", {{"show", name}}, Json::object(), {{kind_of(*row), as_json(*row)}});
+      },
+      row_of_name(name));
   return 0;
 }
 

@@ -9,15 +9,16 @@
 #include <fmt/format.h>
 
 #include "core/verify.h"
-#include "planner/alternatives.h"
 #include "planner/candidates.h"
-#include "planner/cluster_alternatives.h"
 #include "planner/stage_memory.h"
+#include "tools/backend_options.h"
 #include "tools/cluster_setup.h"
 #include "tools/command.h"
 #include "tools/json_output.h"
+#include "tools/near_fits.h"
 #include "tools/options.h"
 #include "tools/plan_setup.h"
+#include "tools/reserve_option.h"
 #include "tools/schedule_options.h"
 
 namespace tandem::tools {
@@ -36,12 +37,6 @@ constexpr const char* kOptionsOfNames[] = {
 using DeviceMemory = Table<DeviceId, MemoryByClass>;
 using Capacity = std::optional<Table<DeviceId, Bytes>>;
 
-/// What fits instead: what is to be changed, and what the fullest device then needs.
-struct Fit {
-  std::string changes;
-  std::string fullest;
-};
-
 /// What is checked, wherever it comes from.
 struct Subject {
   std::string name;  // for messages: the plan's file, or the model and the cluster
@@ -49,8 +44,8 @@ struct Subject {
   const Program& program;
   SlotCounts slots;
   DeviceMemory memory;
-  Capacity capacity;
-  std::vector<Fit> (*nearest)(const Subject& subject, const Options& options);
+  Capacity capacity, usable;  // what devices have, and what a plan may fill of it
+  Reserve reserve;
   const Options& options;
   Json config;
   Json assumptions = Json::object();
@@ -83,27 +78,27 @@ std::vector<std::string> warnings_of(const Plan& plan, const DeviceMemory& memor
   for (const MemoryByClass& of : memory) totals.push_back(of.total());
   if (plan.predicted.peak_bytes.empty() || plan.predicted.peak_bytes == totals) return {};
   return {
-      "the plan's own peak_bytes are others than these: it was changed, or made by another "
-      "version"};
+      "the plan's own peak_bytes are others than these: it was changed, or made for another "
+      "--storage, or by another version"};
 }
 
-void print_memory(const DeviceMemory& memory, const Capacity& capacity) {
+void print_memory(const DeviceMemory& memory, const Capacity& usable) {
   fmt::print("{:>6}", "device");
   for (const ClassBytes& of : classes({})) fmt::print(" {:>11}", of.name);
-  fmt::print(" {:>11}{}\n", "total", capacity ? "  fits" : "");
+  fmt::print(" {:>11}{}\n", "total", usable ? "  fits" : "");
   for (const DeviceId device : ids(memory)) {
     fmt::print("{:>6}", index(device));
     for (const ClassBytes& of : classes(memory[device]))
       fmt::print(" {:>11}", print_bytes(of.bytes));
     const Bytes total = memory[device].total();
     fmt::print(" {:>11}{}\n", print_bytes(total),
-               !capacity                      ? ""
-               : total <= (*capacity)[device] ? "  yes"
-                                              : "  NO");
+               !usable                      ? ""
+               : total <= (*usable)[device] ? "  yes"
+                                            : "  NO");
   }
 }
 
-Json as_json(const DeviceMemory& memory, const Capacity& capacity) {
+Json as_json(const DeviceMemory& memory, const Capacity& capacity, const Capacity& usable) {
   Json devices = Json::array();
   for (const DeviceId device : ids(memory)) {
     Json row{{"device", index(device)}};
@@ -112,82 +107,35 @@ Json as_json(const DeviceMemory& memory, const Capacity& capacity) {
     }
     row["peak_bytes"] = memory[device].total();
     row["capacity_bytes"] = capacity ? Json((*capacity)[device]) : Json(nullptr);
-    row["fits"] = capacity ? Json(memory[device].total() <= (*capacity)[device]) : Json(nullptr);
+    if (usable) row["reserve_bytes"] = (*capacity)[device] - (*usable)[device];
+    row["fits"] = usable ? Json(memory[device].total() <= (*usable)[device]) : Json(nullptr);
     devices.push_back(std::move(row));
   }
   return devices;
+}
+
+/// Near to a plan by itself, or to what was made on the cluster.
+std::vector<std::string> fits_near(const Subject& subject) {
+  if (subject.cluster != nullptr) return near_fits(*subject.cluster, subject.options);
+  const Placement& placement = subject.program.placement();
+  if (placement.stages() != placement.devices) return {};
+  return near_fits(subject.plan, (*subject.usable)[DeviceId{}], storage_of(subject.options));
 }
 
 /// What is missing where, and which plans near to this one fit.
 std::string explain_misfit(const Subject& subject, const MemoryMiss& miss) {
   const Bytes limit = (*subject.capacity)[miss.device];
   std::string text = fmt::format(
-      "{}: does not fit in {} a device: device {} needs {}, {} too much (largest: {}, {})",
-      subject.name, print_bytes(limit), index(miss.device), print_bytes(miss.needed),
-      print_bytes(miss.excess), miss.largest, print_bytes(miss.largest_bytes));
-  const std::vector<Fit> nearest = subject.nearest(subject, subject.options);
+      "{}: does not fit in {} a device{}: device {} needs {}, {} too much (largest: {}, {})",
+      subject.name, print_bytes(limit),
+      subject.reserve.none() ? "" : fmt::format(", {} in reserve", describe(subject.reserve)),
+      index(miss.device), print_bytes(miss.needed), print_bytes(miss.excess), miss.largest,
+      print_bytes(miss.largest_bytes));
+  const std::vector<std::string> nearest = fits_near(subject);
   if (nearest.empty()) return text + "; no plan near to it fits";
   text += subject.cluster == nullptr ? "; these fit:" : "; these fit, with these options instead:";
-  for (const Fit& one : nearest) text += fmt::format("\n  {} ({})", one.changes, one.fullest);
+  for (const std::string& line : nearest) text += "\n  " + line;
   return text;
-}
-
-/// Plans near to the plan.
-std::vector<Fit> nearest_plans(const Subject& subject, const Options&) {
-  const Placement& placement = subject.program.placement();
-  if (placement.stages() != placement.devices) return {};
-  std::vector<Fit> fits;
-  for (const Alternative& one : nearest_fits(subject.plan, (*subject.capacity)[DeviceId{}])) {
-    fits.push_back({fmt::format("{}", fmt::join(one.changes, ", ")),
-                    fmt::format("{} on the fullest device", print_bytes(one.peak_bytes))});
-  }
-  return fits;
-}
-
-/// Options that make the alternative of what `given` makes: those that say something else, and
-/// those whose defaults would.
-std::string options_of(const ClusterAlternative& one, const Subject& subject,
-                       const Options& given) {
-  std::vector<std::string> words;
-  const auto say = [&](const char* option, const auto& value, const auto& otherwise) {
-    const std::string text = fmt::format("{}", value);
-    if (text != given.text(option, fmt::format("{}", otherwise)))
-      words.push_back(fmt::format("--{} {}", option, text));
-  };
-  const Plan& plan = one.request.plan;
-  const AnalyticAssumptions& assumptions = one.request.assumptions;
-  const auto group = std::size_t{plan.depth} * static_cast<std::size_t>(assumptions.tensor);
-  const std::int64_t at_once = std::int64_t{plan.width} * plan.microbatch_size;
-  if (plan.schedule != subject.plan.schedule) say("schedule", plan.schedule, "");
-  if (plan.replicas.empty()) say("depth", plan.depth, "");
-  say("width", plan.width, subject.cluster->cluster.size() / group);
-  say("tensor", assumptions.tensor, 1);
-  say("microbatch-size", plan.microbatch_size, 1);
-  if (given.has("microbatches")) {
-    say("microbatches", plan.microbatches, "");
-  } else {
-    say("global-batch", at_once * plan.microbatches, kMicrobatchesADevice * at_once * plan.depth);
-  }
-  say("recompute", name(plan.recompute), "none");
-  say("zero", assumptions.sharded_optimizer ? 1 : 0, 0);
-  say("cut", one.request.cut == StageCut::even ? "even" : "balanced", "balanced");
-  if (plan.schedule == "gpipe") say("group", plan.group, 0);
-  say("extra-in-flight", plan.extra_in_flight, 0);
-  return fmt::format("{}", fmt::join(words, " "));
-}
-
-/// Plans near to the one on the cluster.
-std::vector<Fit> nearest_on_cluster(const Subject& subject, const Options& options) {
-  const ClusterSetup& on = *subject.cluster;
-  std::vector<Fit> fits;
-  for (const ClusterAlternative& one : nearest_cluster_fits(
-           {.plan = subject.plan, .assumptions = on.assumptions, .order = on.order, .cut = on.cut},
-           on.cluster)) {
-    fits.push_back({options_of(one, subject, options),
-                    fmt::format("{} on the fullest device, {}", print_bytes(one.peak_bytes),
-                                index(one.fullest))});
-  }
-  return fits;
 }
 
 int report(const Subject& subject, bool json) {
@@ -196,7 +144,7 @@ int report(const Subject& subject, bool json) {
   const DeviceId fullest = fullest_device(memory);
   const ClassBytes largest = largest_class(memory[fullest]);
   const std::optional<MemoryMiss> miss =
-      subject.capacity ? memory_miss(memory, *subject.capacity) : std::nullopt;
+      subject.usable ? memory_miss(memory, *subject.usable) : std::nullopt;
   const std::string misfit = miss ? explain_misfit(subject, *miss) : "";
   if (json) {
     if (miss) throw InfeasibleError(misfit);
@@ -205,7 +153,7 @@ int report(const Subject& subject, bool json) {
                   {"violations", 0},
                   {"fullest_device", index(fullest)},
                   {"largest_class", largest.name},
-                  {"devices", as_json(memory, subject.capacity)}},
+                  {"devices", as_json(memory, subject.capacity, subject.usable)}},
                  subject.warnings);
     return 0;
   }
@@ -216,7 +164,9 @@ int report(const Subject& subject, bool json) {
   }
   fmt::print("verified: {} instructions a batch, right for a run of any length\n\n",
              subject.program.size());
-  print_memory(memory, subject.capacity);
+  print_memory(memory, subject.usable);
+  if (subject.cluster != nullptr || !subject.reserve.none())
+    fmt::print("{}", reserve_line(subject.reserve));
   fmt::print("\nFullest: device {}, {}; most of it {}, {}.\n", index(fullest),
              print_bytes(memory[fullest].total()), largest.name, print_bytes(largest.bytes));
   if (subject.cluster != nullptr) {
@@ -241,10 +191,16 @@ int check_plan(const Options& options) {
   const std::string& path = options.words()[0];
   const std::optional<Bytes> limit = options.bytes("memory");
   const PreparedPlan prepared =
-      prepare_plan(path, global_norm(options), options.has("post-validation"));
+      prepare_plan(path, global_norm(options), options.has("post-validation"), storage_of(options));
   DeviceMemory memory = planned_memory(prepared);
-  Capacity capacity;
-  if (limit) capacity.emplace(memory.size(), *limit);
+  if (!limit && options.has("reserve"))
+    throw UsageError("tandem check: --reserve is a part of --memory: give it");
+  const Reserve reserve = reserve_of(options);
+  Capacity capacity, usable;
+  if (limit) {
+    capacity.emplace(memory.size(), *limit);
+    usable.emplace(memory.size(), reserve.usable(*limit));
+  }
   std::vector<std::string> warnings = warnings_of(prepared.plan, memory);
   return report({.name = path,
                  .plan = prepared.plan,
@@ -252,9 +208,13 @@ int check_plan(const Options& options) {
                  .slots = prepared.slots,
                  .memory = std::move(memory),
                  .capacity = std::move(capacity),
-                 .nearest = nearest_plans,
+                 .usable = std::move(usable),
+                 .reserve = reserve,
                  .options = options,
-                 .config = {{"plan", path}, {"memory_bytes", limit ? Json(*limit) : Json(nullptr)}},
+                 .config = {{"plan", path},
+                            {"storage", name(prepared.storage)},
+                            {"memory_bytes", limit ? Json(*limit) : Json(nullptr)},
+                            {"reserve", reserve_json(reserve)}},
                  .warnings = std::move(warnings)},
                 options.has("json"));
 }
@@ -268,7 +228,8 @@ int check_cluster(const Options& options) {
                  .slots = count_slots(made.program),
                  .memory = made.memory,
                  .capacity = made.capacity,
-                 .nearest = nearest_on_cluster,
+                 .usable = made.usable,
+                 .reserve = setup.assumptions.reserve,
                  .options = options,
                  .config = setup.config(),
                  .assumptions = setup.stated(),
@@ -284,17 +245,22 @@ int run_check(const Arguments& arguments) {
                   "Parses, lowers and verifies a plan, or a model on a cluster, and counts its "
                   "memory, device by device.");
   options.words("PLAN", 0, 1)
+      .group("What is checked")
       .value("memory", "SIZE", "of each device, such as 16GiB: does it fit?")
       .value("schedule", "NAME", "on a cluster: name of a schedule")
       .value("microbatch-size", "B", "on a cluster: samples of a microbatch (default 1)");
+  add_reserve_option(options);
   add_cluster_options(options);
   add_schedule_options(options);
+  add_storage_option(options);
   options.parse(arguments);
   const bool on_cluster = names_a_cluster(options);
   if (on_cluster == !options.words().empty())
     throw UsageError("tandem check: give a plan, or a --model on a --cluster");
   if (!on_cluster && options.has("transfers"))
     throw UsageError("tandem check: --transfers is for a --model on a --cluster");
+  if (on_cluster && options.has("storage"))
+    throw UsageError("tandem check: --storage is for a PLAN: a --model on a --cluster has --dtype");
   return on_cluster ? check_cluster(options) : check_plan(options);
 }
 

@@ -19,10 +19,12 @@
 #include "core/io/read.h"
 #include "core/io/tensor_profiles.h"
 #include "core/io/topology.h"
+#include "core/shape_error.h"
 #include "tools/cost_options.h"
 #include "tools/optimizer_options.h"
 #include "tools/order_search.h"
 #include "tools/read_once.h"
+#include "tools/reserve_option.h"
 #include "tools/schedule_options.h"
 
 namespace tandem::tools {
@@ -159,6 +161,7 @@ AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluste
   fraction("link-fraction", assumptions.link_fraction);
   if (options.has("collectives"))
     assumptions.collectives = read_collectives(options.text("collectives"));
+  assumptions.reserve = reserve_of(options, kReserveOnCluster);
   assumptions.sharded_optimizer = options.choice("zero", {"0", "1"}) == "1";
   if (options.has("profile"))
     assumptions.measured = read_once<tensor_profiles_at>(options.text("profile"));
@@ -260,7 +263,7 @@ void set_shape(const Options& options, const Cluster& cluster, std::int32_t tens
   const std::int64_t width = options.integer("width", 1, kMostDevices,
                                              std::max<std::int64_t>(1, devices / depth / tensor));
   if (width * depth * tensor > devices) {
-    throw InputError(fmt::format("{} pipeline{} of {} stage{} take{} {} devices: cluster {} has {}",
+    throw ShapeError(fmt::format("{} pipeline{} of {} stage{} take{} {} devices: cluster {} has {}",
                                  width, width == 1 ? "" : "s", depth, depth == 1 ? "" : "s",
                                  width == 1 ? "s" : "", width * depth * tensor, cluster.name(),
                                  devices));
@@ -286,11 +289,11 @@ bool blocks_transfers(const Options& options) {
 }
 
 void add_cluster_options(Options& options) {
-  options
-      .value("model", "NAME",
+  options.group("A model on a cluster")
+      .input("model", "NAME",
              "a model of the catalogue (tandem catalog list), or a file: ours, or a config.json of "
              "Hugging Face")
-      .value("cluster", "NAME",
+      .input("cluster", "NAME",
              "nodes of the catalogue, such as 8xp3.16xlarge, or a file: ours, nvidia-smi topo -m, "
              "NCCL's topology XML, ASTRA-sim's network yml")
       .value("gpu", "NAME", "the devices of a --cluster file that does not say")
@@ -316,14 +319,16 @@ void add_cluster_options(Options& options) {
       .value("transfers", "KIND",
              "overlapped|blocking: whether devices compute while they send or receive (default "
              "overlapped)")
-      .value("product-fraction", "X", "of a device's peak that products achieve (default 0.65)")
+      .group("What is assumed of a cluster")
+      .value("product-fraction", "X",
+             "of a device's peak that products (GEMM) achieve (default 0.65)")
       .value("memory-fraction", "X", "of its memory's rate (default 0.8)")
       .value("link-fraction", "X", "of a link's rate (default 0.8)")
-      .value("collectives", "FILE",
-             "on a cluster: sums by the constants of tandem import --from nccl-tests")
-      .value("calibration", "FILE",
+      .input("collectives", "FILE",
+             "on a cluster: sums (all-reduce) by the constants of tandem import --from nccl-tests")
+      .input("calibration", "FILE",
              "on a cluster: constants of tandem calibrate, instead of the fractions")
-      .value("profile", "FILE",
+      .input("profile", "FILE",
              "measured times of layers: of a plan, instead of its own profile's; on a cluster, at "
              "the degree of --tensor");
 }

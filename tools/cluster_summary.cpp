@@ -6,9 +6,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/count_text.h"
 #include "core/io/collectives_file.h"
 #include "simulator/cost/measured_layers.h"
 #include "tools/cluster_setup.h"
+#include "tools/reserve_option.h"
 
 namespace tandem::tools {
 
@@ -22,9 +24,9 @@ std::string ClusterSetup::summary() const {
   for (std::size_t i = 0; i < devices_used(); ++i) kinds.insert(cluster[id_at<DeviceId>(i)].name);
   const Plan& plan = made.plan;
   std::string text = fmt::format(
-      "{} ({:.4g} G parameters, sequence {}) on {} of {} devices of {}: {}\n"
+      "{} ({} parameters, sequence {}) on {} of {} devices of {}: {}\n"
       "width {}, depth {}{}; batches of {} = {} x {} microbatches of {}",
-      plan.model.name, static_cast<double>(parameter_count(plan.model)) / 1e9, plan.model.sequence,
+      plan.model.name, print_count(parameter_count(plan.model)), plan.model.sequence,
       devices_used(), cluster.size(), cluster.name(), fmt::join(kinds, ", "), plan.width,
       plan.depth, assumptions.tensor > 1 ? fmt::format(", tensor {}", assumptions.tensor) : "",
       std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size, plan.width,
@@ -76,6 +78,7 @@ Json ClusterSetup::stated() const {
             {"memory_fraction", assumptions.memory_fraction},
             {"link_fraction", assumptions.link_fraction},
             {"zero", assumptions.sharded_optimizer ? 1 : 0},
+            {"reserve", reserve_json(assumptions.reserve)},
             {"device_order", name(order)},
             {"cut", cut == StageCut::even ? "even" : "balanced"},
             {"notes", assumption_lines()}};
@@ -101,7 +104,8 @@ static std::string rates_line(const AnalyticAssumptions& assumptions,
         100 * assumptions.link_fraction);
   }
   const std::string rates = fmt::format(
-      "products in {} at {:.4g} % of peak, memory at {:.4g} %, links at {:.4g} %; {} attention",
+      "products (GEMM) in {} at {:.4g} % of peak, memory at {:.4g} %, links at {:.4g} %; {} "
+      "attention",
       name(assumptions.format), 100 * assumptions.product_fraction,
       100 * assumptions.memory_fraction, 100 * assumptions.link_fraction,
       name(assumptions.attention));
@@ -119,18 +123,21 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
   std::vector<std::string> lines{
       rates_line(assumptions, calibration),
       fmt::format("bytes a parameter: weights {} a version, gradients {}, optimizer {}; "
-                  "activations {} dropout, logits in fp32; the allocator and the driver take "
-                  "nothing",
-                  element, element, states, shape_of(made.plan.model).dropout ? "with" : "without"),
+                  "activations {} dropout, logits in fp32; driver, libraries and the "
+                  "allocator's gaps in the reserve, {}",
+                  element, element, states, shape_of(made.plan.model).dropout ? "with" : "without",
+                  describe(assumptions.reserve)),
       fmt::format("devices {}; {}", name(order),
-                  contention
-                      ? "transfers and gradient rings share links at max-min fair rates while they "
-                        "last, all pipelines in step"
+                  contention ? "transfers and the rings of gradients (all-reduce) share links at "
+                               "max-min fair rates while they "
+                               "last, all pipelines in step"
                   : assumptions.collectives
-                      ? "transfers of all pipelines at once share the links they cross; sums by "
+                      ? "transfers of all pipelines at once share the links they cross; sums "
+                        "(all-reduce) by "
                         "measured constants, each device with its part of its node's way out"
-                      : "transfers of all pipelines at once, and the gradient rings of all stages "
-                        "at once, share the links they cross; nothing else does")};
+                      : "transfers of all pipelines at once, and the rings of gradients "
+                        "(all-reduce) of all stages at once, share the links they cross; nothing "
+                        "else does")};
   if (compute_slowdown > 1.0) {
     lines.push_back(fmt::format(
         "a device computes {:.4g} times as long while a transfer or a sum of its own is under way, "

@@ -121,7 +121,8 @@ GivenCosts costs_from_file(const Options& options, std::size_t parts, std::size_
 }  // namespace
 
 void add_cost_options(Options& options) {
-  options.value("forward", "T", "time of a stage's forward for one microbatch")
+  options.group("Plain costs, of every stage")
+      .value("forward", "T", "time of a stage's forward for one microbatch")
       .value("backward", "T", "time of its whole backward")
       .value("backward-input", "T", "time of its input-gradient half")
       .value("backward-weight", "T", "time of its weight-gradient half")
@@ -134,7 +135,7 @@ void add_cost_options(Options& options) {
       .value("move", "T", "bpipe: time of a stash to the partner, or back (default: as a transfer)")
       .value("norm", "T", "time of the norm of all gradients (default 0)")
       .value("costs-per", "WHAT", "stage|device: what the times above are of (default stage)")
-      .value("costs", "FILE", "times for each stage, from a file")
+      .input("costs", "FILE", "times for each stage, from a file")
       .value("activation-bytes", "A",
              "what a stage holds for one microbatch from forward to backward")
       .value("weight-gradient-bytes", "G", "of it from input- to weight-gradient (default A)");

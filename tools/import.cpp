@@ -10,9 +10,11 @@
 
 #include <fmt/format.h>
 
+#include "core/count_text.h"
 #include "core/io/files.h"
 #include "core/io/graph_file.h"
 #include "core/io/json_document.h"
+#include "core/io/megatron_arguments.h"
 #include "core/io/piper_file.h"
 #include "core/io/read.h"
 #include "core/io/topology.h"
@@ -39,11 +41,24 @@ constexpr std::array<std::pair<std::string_view, ClusterFormat>, 3> kClusters{
 std::string import_model(const std::string& path) {
   const ModelSpec model = model_at(path);
   const std::int64_t all = parameter_count(model), active = active_parameter_count(model);
-  fmt::print(stderr, "{}: {} parameters{}\n", model.name, all,
-             active < all ? fmt::format(", {} of them active for a token", active) : "");
+  fmt::print(
+      stderr, "{}: {} parameters ({}){}\n", model.name, print_count(all), all,
+      active < all ? fmt::format(", {} of them active for a token", print_count(active)) : "");
   if (const std::string note = long_sequence_note(model, path); !note.empty())
     fmt::print(stderr, "{}\n", note);
   return model_text(model);
+}
+
+/// What Megatron's arguments say beside the model: said, for a model file has no place for it.
+void describe_run(const std::string& path) {
+  const std::string text = read_file(path, kLargestJson);
+  if (!is_megatron(text)) return;
+  const MegatronRun run = parse_megatron_run(path, text);
+  std::string options, passed_over;
+  for (const auto& [name, value] : run.options) options += fmt::format(" --{} {}", name, value);
+  for (const std::string& name : run.passed_over) passed_over += fmt::format(" --{}", name);
+  if (!options.empty()) fmt::print(stderr, "options of simulate:{}\n", options);
+  if (!passed_over.empty()) fmt::print(stderr, "not used:{}\n", passed_over);
 }
 
 std::string import_cluster(ClusterFormat format, const std::string& path, const Options& options) {
@@ -112,6 +127,7 @@ std::string imported(const std::string& from, const std::string& path, const Opt
     return import_graph(is_piper ? piper_graph(path, options) : read_layer_graph(path), path,
                         options);
   }
+  if (from == "megatron") describe_run(path);
   if (from == "hugging-face" || from == "megatron") return import_model(path);
   return print_schedule(read_pytorch_csv(path));
 }
@@ -136,7 +152,7 @@ int run_import(const Arguments& arguments) {
       .value("link-rate", "RATE",
              "of pipedream and piper: links between stages (default: transfers are free)")
       .value("tensor", "T", "of piper: devices that share each layer (default 1)")
-      .value("output", "FILE", "where to write it (default: standard output; constants: nowhere)");
+      .output("output", "FILE", "where to write it (default: standard output; constants: nowhere)");
   options.parse(arguments);
   if (!options.has("from")) throw UsageError("tandem import: --from is missing");
   const std::string from =

@@ -6,15 +6,6 @@
 
 namespace tandem::tools {
 
-std::string harmless(std::string_view message) {
-  std::string text(message);
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F) c = '?';
-  }
-  return text;
-}
-
 std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -47,7 +38,7 @@ void report_failure(ExitCode code, std::string_view message,
   // A complaint with a place already opens with `file:line:column: error:`.
   const bool placed = !complaints.empty() && !complaints.front().place.file.empty();
   // Not print(), which throws: stderr may be a full disk, and there is nobody left to tell.
-  const std::string text = fmt::format("{}{}\n", placed ? "" : "error: ", harmless(message));
+  const std::string text = fmt::format("{}{}\n", placed ? "" : "error: ", message);
   std::fwrite(text.data(), 1, text.size(), stderr);
   if (!json) return;
   Json object;

@@ -13,9 +13,6 @@ namespace tandem::tools {
 
 using Json = nlohmann::ordered_json;
 
-/// Without the bytes that a terminal obeys: names in messages may hold any.
-std::string harmless(std::string_view message);
-
 /// One line, whatever bytes its strings hold.
 std::string line_of(const Json& json);
 

@@ -5,9 +5,7 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include "core/error.h"
 #include "tandem_build_info.h"
 
 namespace tandem::tools {
@@ -33,13 +31,6 @@ std::string utc_now() {
   char text[32];
   const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
   return {text, length};
-}
-
-void check_fits_memory(Bytes needed, const std::string& what) {
-  const Bytes physical = static_cast<Bytes>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  if (needed <= physical) return;
-  throw InfeasibleError(fmt::format("{} needs {}, but this machine has {} of memory", what,
-                                    print_bytes(needed), print_bytes(physical)));
 }
 
 }  // namespace tandem::tools

@@ -3,8 +3,6 @@
 
 #include <string>
 
-#include "core/units.h"
-
 namespace tandem::tools {
 
 /// "AMD EPYC 9B45, 2 cores".
@@ -15,9 +13,5 @@ std::string tool_name();
 
 /// This moment, "2026-11-21T15:14:00Z".
 std::string utc_now();
-
-/// Throws InfeasibleError when `needed` is more than this machine's memory; `what` opens the
-/// message.
-void check_fits_memory(Bytes needed, const std::string& what);
 
 }  // namespace tandem::tools

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <system_error>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,9 +15,13 @@
 
 #include "core/error.h"
 #include "tools/command.h"
+#include "tools/interrupt.h"
 #include "tools/json_output.h"
 #include "tools/options.h"
 #include "tools/replay.h"
+#include "tools/safe_output.h"
+#include "tools/terminal.h"
+#include "tools/wrapped_text.h"
 
 namespace tandem::tools {
 
@@ -45,14 +50,28 @@ constexpr Command kCommands[] = {
 };
 
 void print_help() {
-  fmt::print(
-      "usage: tandem COMMAND [options]\n\n"
-      "One program, simulated and trained for real: pipeline-parallel training of deep "
-      "networks.\n\n");
+  fmt::print("usage: tandem COMMAND [options]\n\n{}\n\n",
+             wrapped("One program, simulated and trained for real: pipeline-parallel training of "
+                     "deep networks.",
+                     text_columns()));
   for (const Command& command : kCommands) {
-    if (command.run != nullptr) fmt::print("  {:<10} {}\n", command.name, command.summary);
+    if (command.run != nullptr)
+      fmt::print("  {:<10} {}\n", command.name, wrapped(command.summary, text_columns(), 13));
   }
-  fmt::print("\ntandem COMMAND --help shows a command's options.\n");
+  fmt::print("\ntandem help COMMAND, or tandem COMMAND --help, shows a command's options.\n");
+}
+
+/// "help sweep merge" → "sweep merge --help".
+Arguments help_of(const Arguments& arguments) {
+  Arguments words(arguments.begin() + 1, arguments.end());
+  words.emplace_back("--help");
+  return words;
+}
+
+/// Jobs of minutes and hours, often without a terminal.
+ProgressShown progress_of(const Command& command) {
+  return command.run == run_plan || command.run == run_train ? ProgressShown::anywhere
+                                                             : ProgressShown::on_terminals;
 }
 
 int run(const Arguments& arguments) {
@@ -60,6 +79,7 @@ int run(const Arguments& arguments) {
     print_help();
     return static_cast<int>(ExitCode::usage);
   }
+  if (arguments[0] == "help" && arguments.size() > 1) return run(help_of(arguments));
   if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
     print_help();
     return 0;
@@ -68,7 +88,10 @@ int run(const Arguments& arguments) {
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
     if (command.name == arguments[0]) {
-      if (command.run != nullptr) return command.run({arguments.begin() + 1, arguments.end()});
+      if (command.run != nullptr) {
+        const Watch watch(std::string(command.name), progress_of(command));
+        return command.run({arguments.begin() + 1, arguments.end()});
+      }
       throw UsageError(fmt::format("tandem {} is not in this version", command.name));
     }
     names.emplace_back(command.name);
@@ -110,6 +133,15 @@ static int run_guarded(const Arguments& arguments) {
   } catch (const Error& error) {
     report_failure(error.code(), error.what(), {}, json);
     return static_cast<int>(error.code());
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      report_failure(ExitCode::environment,
+                     fmt::format("the system starts no more threads: {} (see ulimit -u, -v and -s)",
+                                 error.code().message()),
+                     {}, json);
+      return static_cast<int>(ExitCode::environment);
+    }
+    if (std::ferror(stdout) == 0) report_failure(ExitCode::failed, error.what(), {}, json);
   } catch (const std::bad_alloc&) {
     report_failure(ExitCode::failed, "out of memory", {}, json);
   } catch (const std::exception& error) {
@@ -123,6 +155,9 @@ static int run_guarded(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   tandem::tools::open_closed_streams();
+  tandem::tools::make_output_safe();
+  tandem::tools::remove_temporaries_when_killed();
+  tandem::tools::explain_lost_mappings();
   const int code = tandem::tools::run_guarded({argv + 1, argv + argc});
   return tandem::tools::flush_output(code);
 }

@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <sstream>
 
+#include <boost/algorithm/string.hpp>
 #include <fmt/format.h>
+
+#include "core/check.h"
+#include "tools/file_roles.h"
+#include "tools/terminal.h"
+#include "tools/wrapped_text.h"
 
 namespace tandem::tools {
 
@@ -13,31 +18,55 @@ namespace po = boost::program_options;
 
 Options::Options(std::string command, std::string usage, std::string summary,
                  const std::string& json)
-    : command_(std::move(command)),
-      usage_(std::move(usage)),
-      summary_(std::move(summary)),
-      visible_("Options", 100, 50) {
+    : command_(std::move(command)), usage_(std::move(usage)), summary_(std::move(summary)) {
   flag("json", json);
   flag("help,h", "show this");
 }
 
+Options& Options::group(const std::string& heading) {
+  group_ = heading;
+  return *this;
+}
+
 Options& Options::flag(const std::string& name, const std::string& help) {
-  if (flags_have_values_) {
-    value(name, "[=yes|no]", help);
-    known_.back() = {name, "", true};
-    return *this;
-  }
-  visible_.add_options()(name.c_str(), help.c_str());
-  known_.push_back({name.substr(0, name.find(',')), ""});
+  const std::size_t comma = name.find(',');
+  const std::string word = name.substr(0, comma);
+  const std::string letter =
+      comma == std::string::npos ? std::string() : fmt::format("-{}, ", name.substr(comma + 1));
+  known_.push_back(
+      {.name = word,
+       .argument = {},
+       .flag_with_value = values_are_lists_,
+       .letter = name.substr(std::min(comma, name.size())),
+       .shown = fmt::format("{}--{}{}", letter, word, values_are_lists_ ? "[=yes|no]" : ""),
+       .help = help,
+       .group = group_});
+  return *this;
+}
+
+Options& Options::declare(const Known& known, const std::string& help) {
+  known_.push_back(known);
+  known_.back().list = values_are_lists_;
+  known_.back().shown = fmt::format("--{} {}", known.name, known.argument);
+  known_.back().help = help;
+  known_.back().group = group_;
   return *this;
 }
 
 Options& Options::value(const std::string& name, const std::string& argument,
                         const std::string& help) {
-  visible_.add_options()(name.c_str(), po::value<std::string>()->value_name(argument),
-                         help.c_str());
-  known_.push_back({name, argument});
-  return *this;
+  TANDEM_CHECK(!argument.starts_with("FILE"), name);  // it is an input or an output
+  return declare({.name = name, .argument = argument}, help);
+}
+
+Options& Options::input(const std::string& name, const std::string& argument,
+                        const std::string& help) {
+  return declare({.name = name, .argument = argument, .use = Use::input}, help);
+}
+
+Options& Options::output(const std::string& name, const std::string& argument,
+                         const std::string& help) {
+  return declare({.name = name, .argument = argument, .use = Use::output}, help);
 }
 
 Options& Options::words(const std::string& what, int least, int most) {
@@ -52,8 +81,8 @@ Options& Options::absent(const std::string& name) {
   return *this;
 }
 
-Options& Options::flags_have_values() {
-  flags_have_values_ = true;
+Options& Options::values_are_lists() {
+  values_are_lists_ = true;
   return *this;
 }
 
@@ -107,7 +136,15 @@ Arguments Options::joined(const Arguments& arguments) {
 
 void Options::store(const Arguments& arguments) {
   po::options_description all;
-  all.add(visible_).add_options()("words", po::value<std::vector<std::string>>());
+  for (const Known& known : known_) {
+    const std::string name = known.name + known.letter;
+    if (known.argument.empty() && !known.flag_with_value) {
+      all.add_options()(name.c_str(), "");
+    } else {
+      all.add_options()(name.c_str(), po::value<std::string>());
+    }
+  }
+  all.add_options()("words", po::value<std::vector<std::string>>());
   po::positional_options_description positional;
   positional.add("words", -1);
   const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
@@ -124,14 +161,46 @@ void Options::store(const Arguments& arguments) {
 
 void Options::parse(const Arguments& arguments) {
   store(joined(arguments));
-  if (values_.count("help") == 0) return check_words();
-  std::ostringstream text;
-  text << visible_;
-  fmt::print(
-      "usage: tandem {} {}\n\n{}\n\n{}\nExit codes: 0 done, 1 failed, 2 usage, 3 invalid input, "
-      "4 infeasible, 5 environment, 6 differences, 130 interrupted\n",
-      command_, usage_, summary_, text.str());
+  if (values_.count("help") == 0) {
+    check_words();
+    return check_files_differ(*this);
+  }
+  fmt::print("{}", help());
   throw HelpShown{};
+}
+
+std::string Options::help() const {
+  constexpr std::size_t kWidest = 32;  // of options beside what they mean
+  const std::size_t columns = text_columns();
+  std::size_t left = 0;
+  std::vector<std::string> groups;
+  for (const Known& known : known_) {
+    if (known.shown.size() + 4 <= kWidest) left = std::max(left, known.shown.size() + 4);
+    if (std::find(groups.begin(), groups.end(), known.group) == groups.end())
+      groups.push_back(known.group);
+  }
+  left = std::min(left, columns / 2);
+  // What every command has stands behind what is its own.
+  std::rotate(groups.begin(), groups.begin() + 1, groups.end());
+  std::string text = wrapped(fmt::format("usage: tandem {} {}", command_, usage_), columns, 7) +
+                     "\n\n" + wrapped(summary_, columns) + "\n";
+  for (const std::string& group : groups) {
+    text += fmt::format("\n{}:\n", group);
+    for (const Known& known : known_) {
+      if (known.group != group) continue;
+      const bool beside = known.shown.size() + 4 <= left;
+      text += "  " + known.shown +
+              (beside ? std::string(left - 2 - known.shown.size(), ' ')
+                      : "\n" + std::string(left, ' ')) +
+              wrapped(known.help, columns, left) + "\n";
+    }
+  }
+  return text + "\n" +
+         wrapped(
+             "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid input, 4 infeasible, 5 "
+             "environment, 6 differences, 130 interrupted",
+             columns) +
+         "\n";
 }
 
 void Options::check_words() const {
@@ -147,6 +216,30 @@ void Options::check_words() const {
     throw UsageError(fmt::format("tandem {}: expected {}, found \"\" (usage: tandem {} {})",
                                  command_, what_, command_, usage_));
   }
+}
+
+std::vector<NamedFile> Options::inputs() const {
+  std::vector<NamedFile> files;
+  for (const std::string& word : words_) files.push_back({what_, word});
+  for (const Known& known : known_) {
+    if (known.use != Use::input || !has(known.name)) continue;
+    const std::string title = "--" + known.name;
+    files.push_back({title, text(known.name)});
+    if (!known.list) continue;
+    std::vector<std::string> values;
+    boost::split(values, text(known.name), boost::is_any_of(",;"));
+    for (const std::string& value : values) files.push_back({title, value});
+  }
+  return files;
+}
+
+std::vector<NamedFile> Options::outputs() const {
+  std::vector<NamedFile> files;
+  for (const Known& known : known_) {
+    if (known.use == Use::output && has(known.name))
+      files.push_back({"--" + known.name, text(known.name)});
+  }
+  return files;
 }
 
 void Options::reject(const std::string& name, const std::string& expected) const {

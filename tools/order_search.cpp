@@ -10,8 +10,8 @@
 
 #include "core/error.h"
 #include "core/own_schedule.h"
+#include "core/progress.h"
 #include "tools/interrupt.h"
-#include "tools/progress_line.h"
 
 namespace tandem::tools {
 
@@ -49,6 +49,16 @@ void check_halves(const StageCosts& costs) {
   }
 }
 
+/// As asked for. Where no effort is: an order of more than a million ops takes too long to look at
+/// for the usual effort to be a second's.
+std::optional<Duration> limit_of(const Options& options, const ScheduleRequest& request) {
+  constexpr Duration kUsual = std::chrono::seconds(5);
+  constexpr std::int64_t kOps = 1'000'000;
+  if (options.has("time-limit")) return options.duration("time-limit");
+  const bool large = std::int64_t{3} * request.devices * request.microbatches > kOps;
+  return large && !request.search.orders ? std::optional(kUsual) : std::nullopt;
+}
+
 std::string progress_text(const SearchProgress& now) {
   return fmt::format("search: {} orders, best {}, none below {}", now.orders,
                      print_duration(now.best), print_duration(now.bound));
@@ -58,7 +68,10 @@ std::string progress_text(const SearchProgress& now) {
 
 void add_search_options(Options& options) {
   options.value("seed", "N", "search, --scenarios: the same seed finds the same (default 1)")
-      .value("orders", "N", "search: orders looked at, at most (default: about a second's)")
+      .value(
+          "orders", "N",
+          "search: orders looked at, at most (default: about a second's; more than a million ops "
+          "end after 5 s)")
       .value("time-limit", "T", "search: stop after this long, with the best so far");
 }
 
@@ -82,13 +95,12 @@ OrderSearch search_with_progress(const Options& options, const ScheduleTraits& t
                                  const ScheduleRequest& request, const StageCosts& costs) {
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
   check_halves(costs);
-  std::optional<Duration> limit;
-  if (options.has("time-limit")) limit = options.duration("time-limit");
+  const std::optional<Duration> limit = limit_of(options, request);
   const Clock::time_point start = Clock::now();
-  const InterruptGuard interrupt;
+  const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
   OrderSearch search{.found = {}, .seed = request.search.seed};
   {
-    ProgressLine line;
+    const Activity line("search");
     const SearchControl control{
         .stop =
             [&] {
@@ -96,7 +108,7 @@ OrderSearch search_with_progress(const Options& options, const ScheduleTraits& t
                      (limit && Clock::now() - start >= *limit);
             },
         .progress =
-            [&](const SearchProgress& now) { line.show([&] { return progress_text(now); }); }};
+            [&](const SearchProgress& now) { line.say([&] { return progress_text(now); }); }};
     search.found = search_order(request, control);
   }
   search.found.schedule = completed(std::move(search.found.schedule), request);

@@ -3,8 +3,8 @@
 
 packages_build=(g++ cmake ninja-build libboost-graph-dev libboost-program-options-dev libfmt-dev
   nlohmann-json3-dev libpugixml-dev zlib1g-dev libdnnl-dev libgtest-dev libgmock-dev)
-# What tests compare with, and where they open pages; without these they skip, but in CI.
-packages_test=(coinor-cbc chromium)
+# What tests compare with, where they open pages, and what checks JSON against schemas; without these they skip, but in CI.
+packages_test=(coinor-cbc chromium libvalijson-dev)
 # Peers that tools/bench compares with; it does without those it lacks.
 packages_bench=(libsimgrid-dev python3-torch libopenblas0-pthread)
 # What tools/corpus reads texts from: public domain all.

@@ -17,7 +17,8 @@ void add_perturbation_options(Options& options);
 /// as they are. Throws UsageError, and InputError for a link that nothing is sent over.
 CostTable perturbed(const Options& options, const Program& program, CostTable costs, Json& config);
 
-/// "1.5" or "1.5x", above 0. Throws UsageError; `name`: of the option, of which it is a part.
+/// "1.5" or "1.5x": of the time at least 1, of a speed or a rate at most 1, whichever `name`, the
+/// option that it is a part of, takes. Throws UsageError.
 double factor_of(const Options& options, const std::string& name, std::string_view text);
 
 }  // namespace tandem::tools

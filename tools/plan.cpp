@@ -6,22 +6,28 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/io/read.h"
 #include "core/lower.h"
+#include "core/own_schedule.h"
 #include "planner/explain.h"
 #include "planner/search.h"
 #include "planner/stage_memory.h"
+#include "tools/backend_options.h"
 #include "tools/command.h"
 #include "tools/json_output.h"
 #include "tools/keep_memory.h"
 #include "tools/options.h"
 #include "tools/output_file.h"
+#include "tools/reserve_option.h"
 #include "tools/schedule_file.h"
 #include "tools/schedule_options.h"
+#include "tools/weight_options.h"
 
 namespace tandem::tools {
 
@@ -56,9 +62,23 @@ void take_own_schedule(const Options& options, PlanRequest& request) {
   }
   request.schedule_file = options.text("schedule-file");
   Schedule own = read_schedule(request.schedule_file);
-  check_right(own, lower(own));
   request.devices = static_cast<std::uint16_t>(own.placement.devices * own.width);
   request.own_schedule = std::make_shared<const Schedule>(std::move(own));
+}
+
+/// With all that a plan of it may ask for, the schedule is right and can be trained.
+void check_own_schedule(const PlanRequest& request) {
+  const Schedule& own = *request.own_schedule;
+  ScheduleRequest asked;
+  asked.global_norm = request.global_norm;
+  asked.tied_embeddings = has_tied_ends(request.model) && own.placement.parts() > 1;
+  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    if (recompute == Recompute::none && recomputes(own)) continue;
+    asked.recompute = recompute;
+    const Schedule whole = completed(own, asked);
+    check_right(whole, lower(whole));
+    check_trained(whole);
+  }
 }
 
 PlanRequest request_of(const Options& options) {
@@ -76,18 +96,23 @@ PlanRequest request_of(const Options& options) {
   }
   request.global_batch =
       static_cast<std::int32_t>(options.integer("global-batch", 1, kLargestGlobalBatch, 1));
+  if (options.has("reserve") && !options.has("memory"))
+    throw UsageError("tandem plan: --reserve is a part of --memory: give it");
   request.memory = options.bytes("memory");
+  if (request.memory) request.memory = reserve_of(options).usable(*request.memory);
   request.schedules = split(options.text("schedule"));
   if (options.has("schedule") && request.schedules.empty()) {
     throw UsageError("tandem plan: --schedule: expected names such as 2bw,1f1b, found none");
   }
   request.global_norm = global_norm(options).value_or(false);
-  request.vanilla_only = options.choice("semantics", {"any", "vanilla"}) == "vanilla";
+  request.vanilla_only = vanilla_only(options);
   for (const std::string& name : request.schedules) find_schedule(name);
   request.profile = read_profile(options.text("profile"));
   request.model = options.has("model") ? read_model(options.text("model")) : request.profile.model;
   check_trainable(request.model);
   request.optimizer = optimizer_of(options, request.profile);
+  request.storage = storage_of(options);
+  if (own) check_own_schedule(request);
   return request;
 }
 
@@ -105,6 +130,8 @@ std::vector<std::string> warnings_of(const PlanRequest& request, const Plan& pla
         "they share cores or memory, measure with as many",
         profile.busy_devices, profile.busy_devices == 1 ? "" : "s", devices));
   }
+  for (std::string& warning : storage_warnings(request.storage))
+    warnings.push_back(std::move(warning));
   return warnings;
 }
 
@@ -127,19 +154,55 @@ std::string cut_of(const Plan& plan) {
   return text;
 }
 
+/// Whether nothing but names tells them apart: on one device many schedules are the same.
+bool same_plan(const Candidate& a, const Candidate& b) {
+  const auto shape = [](const Candidate& of) {
+    const Plan& plan = of.plan;
+    return std::tie(plan.width, plan.depth, plan.microbatch_size, plan.microbatches, plan.stages,
+                    of.weights, of.slowest, of.memory);
+  };
+  return a.period == b.period && shape(a) == shape(b);
+}
+
+/// The place of the first plan that is the same.
+std::size_t first_like(const std::vector<Candidate>& ranked, std::size_t place) {
+  std::size_t first = 0;
+  while (!same_plan(ranked[first], ranked[place])) ++first;
+  return first;
+}
+
+/// What all plans that are the same as this first one are called by: "1f1b = gpipe".
+template <class Name>
+std::string names_of(const std::vector<Candidate>& ranked, std::size_t first, Name name) {
+  std::vector<std::string> names;
+  for (std::size_t place = first; place < ranked.size(); ++place) {
+    const std::string one(name(ranked[place].plan));
+    if (first_like(ranked, place) == first && std::ranges::find(names, one) == names.end())
+      names.push_back(one);
+  }
+  return fmt::format("{}", fmt::join(names, " = "));
+}
+
 void print_ranking(const PlanResult& result) {
-  fmt::print("{:>4}  {:<15} {:>5} {:>6} {:>12} {:>5} {:>9} {:>10} {:>10} {:>10} {:>6} {:>10}  {}\n",
-             "rank", "schedule", "width", "stages", "microbatches", "extra", "recompute",
-             "samples/s", "period", "slowest", "waits", "peak", "layers");
+  const std::vector<Candidate>& ranked = result.ranked;
+  fmt::print(
+      "{:>4}  {:<15} {:<7} {:>5} {:>6} {:>12} {:>5} {:>9} {:>10} {:>10} {:>10} {:>6} {:>10}  {}\n",
+      "rank", "schedule", "weights", "width", "stages", "microbatches", "extra", "recompute",
+      "samples/s", "period", "slowest", "waits", "peak", "layers");
   std::size_t rank = 0;
-  for (const Candidate& candidate : result.ranked) {
+  for (std::size_t place = 0; place < ranked.size(); ++place) {
+    if (first_like(ranked, place) != place) continue;
+    const Candidate& candidate = ranked[place];
     const Plan& plan = candidate.plan;
     fmt::print(
-        "{:>4}  {:<15} {:>5} {:>6} {:>12} {:>5} {:>9} {:>10.4g} {:>10} {:>10} {:>5.1f}% {:>10}  "
+        "{:>4}  {:<15} {:<7} {:>5} {:>6} {:>12} {:>5} {:>9} {:>10.4g} {:>10} {:>10} {:>5.1f}% "
+        "{:>10}  "
         "{}\n",
-        ++rank, plan.schedule, plan.width, plan.stages.size(),
+        ++rank, names_of(ranked, place, [](const Plan& of) { return of.schedule; }),
+        short_name(candidate.weights), plan.width, plan.stages.size(),
         fmt::format("{} x {}", plan.microbatch_size, plan.microbatches), plan.extra_in_flight,
-        name(plan.recompute), plan.predicted.samples_per_s,
+        names_of(ranked, place, [](const Plan& of) { return name(of.recompute); }),
+        plan.predicted.samples_per_s,
         print_duration(candidate.period.cycle / candidate.period.batches),
         print_duration(candidate.slowest), 100.0 * candidate.bubble(),
         print_bytes(candidate.peak_bytes), cut_of(plan));
@@ -148,6 +211,9 @@ void print_ranking(const PlanResult& result) {
       "Period: mean time of a batch in an endless run. Slowest: what the busiest device computes "
       "of it; it waits the\n"
       "rest. Peak: bytes of the fullest device.\n");
+  if (rank < ranked.size())
+    fmt::print("{} more {} the plan of a row above, by another name: = is between them.\n",
+               ranked.size() - rank, ranked.size() - rank == 1 ? "is" : "are");
 }
 
 void print_rejections(const PlanResult& result) {
@@ -212,7 +278,12 @@ Json as_json(const RejectedGroup& of) {
 
 Json as_json(const PlanRequest& request, const PlanResult& result) {
   Json ranked = Json::array(), rejected = Json::array();
-  for (const Candidate& candidate : result.ranked) ranked.push_back(as_json(candidate));
+  for (std::size_t place = 0; place < result.ranked.size(); ++place) {
+    Json row = as_json(result.ranked[place]);
+    const std::size_t first = first_like(result.ranked, place);
+    row["same_plan_as"] = first == place ? Json() : Json(first);
+    ranked.push_back(std::move(row));
+  }
   for (const RejectedGroup& of : group(result.rejected)) rejected.push_back(as_json(of));
   return {{"ranked", std::move(ranked)},
           {"one_device", result.one_device ? as_json(*result.one_device) : Json(nullptr)},
@@ -232,8 +303,12 @@ Json config_of(const Options& options, const PlanRequest& request) {
               {"schedules", request.schedules},
               {"semantics", request.vanilla_only ? "vanilla" : "any"},
               {"optimizer", name(request.optimizer)},
+              {"storage", name(request.storage)},
               {"output", nullptr}};
-  if (request.memory) config["memory_bytes"] = *request.memory;
+  if (request.memory) {
+    config["memory_bytes"] = *options.bytes("memory");
+    config["reserve"] = reserve_json(reserve_of(options));
+  }
   if (options.has("output")) config["output"] = options.text("output");
   return config;
 }
@@ -244,21 +319,21 @@ int run_plan(const Arguments& arguments) {
   Options options(
       "plan", "--profile FILE --devices P --global-batch N [options]",
       "Tries every schedule, depth, microbatch size and recomputation by a profile, cuts the model "
-      "into "
-      "stages,\ndrops what does not fit, simulates the rest, and says what is best and why.");
-  options.value("model", "FILE", "the model (default: the one that the profile measured)")
-      .value("profile", "FILE", "measured costs (tandem profile)")
+      "into stages, drops what does not fit, simulates the rest, and says what is best and why.");
+  options.input("model", "FILE", "the model (default: the one that the profile measured)")
+      .input("profile", "FILE", "measured costs (tandem profile)")
       .value("devices", "P", "devices at most")
       .value("global-batch", "N", "samples of one update")
       .value("memory", "SIZE", "of each device, such as 16GiB (default: no limit)")
       .value("schedule", "NAMES",
              "only these, separated by commas (default: all that can be trained)")
-      .value("schedule-file", "FILE",
+      .input("schedule-file", "FILE",
              "your own, in tandem's notation or PyTorch's CSV: cuts the model for it")
-      .value("semantics", "KIND",
-             "any|vanilla: vanilla leaves out delayed weights, such as 2bw (default any)")
       .value("optimizer", "KIND", "sgd|momentum|adamw (default: the one that the profile measured)")
-      .value("output", "FILE", "write the best plan");
+      .output("output", "FILE", "write the best plan");
+  add_semantics_option(options);
+  add_reserve_option(options);
+  add_storage_option(options);
   add_clip_option(options);
   for (const char* name : {"cluster", "width", "recompute"}) options.absent(name);
   options.parse(arguments);

@@ -112,7 +112,10 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
                        plan.schedule, schedule.placement.parts(), plan.stages.size()));
   }
   Program program = lower(schedule);
-  if (plan.own_schedule != nullptr) check_right(schedule, program);
+  if (plan.own_schedule != nullptr) {
+    check_right(schedule, program);
+    check_trained(schedule);
+  }
   SlotCounts slots = count_slots(program);
   Table<StageId, StageBytes> bytes;
   for (const PartId part : schedule.placement.part) {
@@ -121,6 +124,19 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
   }
   return {std::move(plan),  std::move(schedule), std::move(program),
           std::move(slots), std::move(bytes),    storage};
+}
+
+std::vector<NamedFile> files_named_by_plan(const std::string& path) {
+  std::vector<NamedFile> files;
+  try {
+    const Plan& plan = read_once<read_plan>(path);
+    if (!plan.profile.empty()) files.push_back({"the plan's profile", beside(path, plan.profile)});
+    if (!plan.schedule_file.empty())
+      files.push_back({"the plan's schedule", beside(path, plan.schedule_file)});
+  } catch (const InputError&) {
+    return {};  // who reads the plan says what is wrong with it
+  }
+  return files;
 }
 
 Profile profile_of(const std::string& plan_path, const Plan& plan,

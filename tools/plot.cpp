@@ -8,6 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "tools/plot_labels.h"
+#include "traces/svg.h"
+
 namespace tandem::tools {
 
 namespace {
@@ -32,7 +35,7 @@ struct Scales {
 };
 
 Scales scales_of(const Plot& plot, double x_steps, double y_steps) {
-  double x = 0.0, y = 0.0;
+  double x = plot.x_end, y = 0.0;
   for (const PlotSeries& series : plot.series) {
     for (const PlotPoint& point : series.points) {
       x = std::max(x, point.x);
@@ -80,22 +83,6 @@ std::vector<PlotPoint> numbered(const Plot& plot) {
   return points;
 }
 
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&') {
-      safe += "&amp;";
-    } else if (c == '<') {
-      safe += "&lt;";
-    } else if (c == '>') {
-      safe += "&gt;";
-    } else if (static_cast<unsigned char>(c) >= 0x20) {
-      safe += c;
-    }
-  }
-  return safe;
-}
-
 /// Okabe and Ito's, without the yellow that white swallows.
 constexpr std::array<std::string_view, 7> kColours = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                                       "#E69F00", "#56B4E9", "#000000"};
@@ -113,13 +100,13 @@ class Svg {
         kLeft + kWidth + 200, height);
     write(kLeft, 24, "start", chart_.title);
     axes();
+    limits();
     stairs();
     for (std::size_t i = 0; i < chart_.series.size(); ++i) series(i);
     if (has_hollow(chart_))
       write(kLeft + kWidth + 18, kTop + 14 + kLine * static_cast<double>(chart_.series.size()),
             "start", "hollow: " + chart_.hollow);
-    for (const PlotPoint& point : numbered(chart_))
-      write(x(point) + 6, y(point) - 6, "start", std::to_string(point.number));
+    numbers();
     for (std::size_t i = 0; i < chart_.notes.size(); ++i)
       write(kLeft, kTop + kHeight + 66 + kLine * static_cast<double>(i), "start", chart_.notes[i]);
     return text_ + "</svg>\n";
@@ -134,7 +121,7 @@ class Svg {
   void write(double x, double y, std::string_view anchor, std::string_view text,
              std::string_view more = "") {
     text_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y,
-                         anchor, more, escaped(text));
+                         anchor, more, xml(text));
   }
 
   void axes() {
@@ -151,6 +138,39 @@ class Svg {
     write(kLeft + kWidth / 2, kTop + kHeight + 40, "middle", chart_.x_title);
     write(20, kTop + kHeight / 2, "middle", chart_.y_title,
           fmt::format(" transform=\"rotate(-90 20 {})\"", kTop + kHeight / 2));
+  }
+
+  void limits() {
+    double top = kTop + 14;  // each name below the one before: lines may be near one another
+    for (const PlotLimit& limit : chart_.limits) {
+      const double x = kLeft + kWidth * scales_.x.of(limit.x);
+      text_ +=
+          fmt::format("<path d=\"M{:.1f} {}v{}\" stroke=\"#b3261e\" stroke-dasharray=\"6 4\"/>\n",
+                      x, kTop, kHeight);
+      write(x - 5, top, "end", limit.name, " fill=\"#b3261e\"");
+      top += kLine;
+    }
+  }
+
+  /// Beside their points, none upon another.
+  void numbers() {
+    constexpr double kDigit = 8, kText = 13, kMark = 6;
+    PlotLabels labels;
+    labels.set_bounds(kLeft, kTop, kLeft + kWidth + 16, kTop + kHeight);
+    const std::vector<PlotPoint> points = numbered(chart_);
+    for (const PlotPoint& point : points) labels.keep_free(x(point), y(point), kMark, kMark);
+    for (const PlotLimit& limit : chart_.limits)
+      labels.keep_free(kLeft + kWidth * scales_.x.of(limit.x), kTop + kHeight / 2, 1, kHeight / 2);
+    for (const PlotPoint& point : points) {
+      const std::string number = std::to_string(point.number);
+      const auto place =
+          labels.place(x(point), y(point), kDigit * static_cast<double>(number.size()), kText);
+      if (place.apart)
+        text_ += fmt::format("<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"#999\"/>\n",
+                             x(point), y(point), place.x, place.y);
+      write(place.x, place.y + 4.5, "middle", number,
+            " stroke=\"white\" stroke-width=\"3\" paint-order=\"stroke\"");
+    }
   }
 
   void stairs() {
@@ -171,7 +191,7 @@ class Svg {
     const std::string_view colour = kColours[series % kColours.size()];
     text_ += fmt::format(
         "<path d=\"M{:.1f} {:.1f}{}\" fill=\"{}\" stroke=\"{}\"><title>{}</title></path>\n", x, y,
-        kMarks[series % kMarks.size()], hollow ? "white" : colour, colour, escaped(note));
+        kMarks[series % kMarks.size()], hollow ? "white" : colour, colour, xml(note));
   }
 
   void series(std::size_t i) {
@@ -223,8 +243,9 @@ void draw_points(const Plot& plot, const Scales& scales, bool numbered, Grid& gr
       if ((point.number > 0) != numbered) continue;
       char& cell = grid.at(scales.x.of(point.x), scales.y.of(point.y));
       const char mark = point.hollow ? '.' : letter(i, numbered);
-      const bool free = cell == ' ' || cell == '.' || cell == mark || numbered;
-      if (mark != '.' || cell == ' ') cell = free ? mark : '*';
+      const bool empty = cell == ' ' || cell == ':';
+      const bool free = empty || cell == '.' || cell == mark || numbered;
+      if (mark != '.' || empty) cell = free ? mark : '*';
     }
   }
 }
@@ -254,6 +275,10 @@ std::string plot_text(const Plot& plot, std::size_t columns) {
   constexpr std::size_t kRows = 16, kMargin = 11;
   const Scales scales = scales_of(plot, 6, 4);
   Grid grid(kRows + 1, std::max<std::size_t>(columns, 2 * kMargin) - kMargin);
+  for (const PlotLimit& limit : plot.limits) {
+    for (std::size_t row = 0; row <= kRows; ++row)
+      grid.at(scales.x.of(limit.x), static_cast<double>(row) / kRows) = ':';
+  }
   draw_points(plot, scales, false, grid);
   draw_points(plot, scales, true, grid);
   std::vector<std::string> left(grid.size());
@@ -269,6 +294,7 @@ std::string plot_text(const Plot& plot, std::size_t columns) {
   for (std::size_t i = 0; i < plot.series.size(); ++i)
     text += fmt::format("{}{} {}", i == 0 ? "" : "   ", letter(i, false), plot.series[i].name);
   if (has_hollow(plot)) text += "   . " + plot.hollow;
+  for (const PlotLimit& limit : plot.limits) text += "   : " + limit.name;
   if (!plot.series.empty()) text += "\n";
   for (const std::string& note : plot.notes) text += note + "\n";
   return text;

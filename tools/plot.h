@@ -19,10 +19,18 @@ struct PlotSeries {
   std::vector<PlotPoint> points = {};
 };
 
+/// A line across the picture, where no more fits.
+struct PlotLimit {
+  double x = 0.0;
+  std::string name;
+};
+
 struct Plot {
   std::string title, x_title, y_title;
   std::vector<std::string> places = {};  // names of x = 0, 1, …; empty: x is a quantity
   std::vector<PlotSeries> series = {};
+  double x_end = 0.0;  // above 0: how far the axis goes at least, for no point does
+  std::vector<PlotLimit> limits = {};
   bool joined = false;                  // the points of each series, by lines
   std::string hollow = {};              // what hollow points are
   std::vector<std::string> notes = {};  // a line each

@@ -7,18 +7,22 @@
 
 #include <fmt/format.h>
 
+#include "core/count_text.h"
 #include "core/io/files.h"
 #include "core/io/read.h"
 #include "executor/train.h"
+#include "tools/backend_options.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
 #include "tools/json_output.h"
 #include "tools/kernel_options.h"
 #include "tools/machine.h"
+#include "tools/memory_limit.h"
 #include "tools/optimizer_options.h"
 #include "tools/options.h"
 #include "tools/output_file.h"
 #include "tools/processor_use.h"
+#include "tools/safe_output.h"
 #include "tools/terminal.h"
 
 namespace tandem::tools {
@@ -72,8 +76,8 @@ Bytes bytes_to_profile(const ProfileRequest& request) {
 void print_table(const Profile& profile) {
   fmt::print(
       "{} ({})\nmodel {}: {} parameters; {} devices computing at once; products: {}; medians\n\n",
-      profile.machine, profile.date, profile.model.name, parameter_count(profile.model),
-      profile.busy_devices, profile.kernels);
+      profile.machine, profile.date, profile.model.name,
+      print_count(parameter_count(profile.model)), profile.busy_devices, profile.kernels);
   fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "layer", "microbatch",
              "forward", "backward", "input", "weight", "recompute", "update");
   for (const LayerCost& row : profile.layers) {
@@ -89,21 +93,44 @@ void print_table(const Profile& profile) {
   fmt::print("the executor's own time: {} an op\n", print_duration(profile.instruction_overhead));
 }
 
+void refuse_bf16_storage(const Options& options) {
+  if (storage_of(options) == Storage::f32) return;
+  throw UsageError(
+      "tandem profile: --storage bf16: this version times layers that are stored as f32; such a "
+      "profile serves plan --storage bf16, whose memory is counted in bf16");
+}
+
+/// Arithmetic of all passes, roughly.
+double operations_of(const ProfileRequest& request) {
+  constexpr double kForwards = 6.5;  // that a pass's work is like
+  const ModelSpec& model = request.model;
+  const auto parameters = static_cast<double>(parameter_count(model));
+  double samples = 0.0;
+  for (const std::int32_t size : request.microbatch_sizes) samples += size;
+  const double attended = 2.0 * model.width * model.sequence * model.blocks;
+  return samples * model.sequence * request.repetitions * kForwards * 2.0 * (parameters + attended);
+}
+
+/// What it will take, where that is worth telling.
+void tell_time(const ProfileRequest& request) {
+  constexpr double kMuch = 2e10;  // about a second, and what surrounds it
+  constexpr Duration kWorthTelling = std::chrono::seconds(20);
+  if (operations_of(request) < kMuch) return;
+  const Duration time = estimate_profile_time(request);
+  if (time >= kWorthTelling)
+    fmt::print(stderr, "note: profiling this model takes about {}\n", print_duration(time));
+}
+
 void show_progress(ProfileRequest& request) {
   if (!progress_is_shown()) return;
   request.on_progress = [](std::int32_t done, std::int32_t all) {
-    fmt::print(stderr, "\rprofiling: pass {} of {}{}", done, all, done == all ? "\r\033[K" : "");
-    std::fflush(stderr);
+    print_as_it_is(stderr, fmt::format("\rprofiling: pass {} of {}{}", done, all,
+                                       done == all ? "\r\033[K" : ""));
   };
 }
 
-}  // namespace
-
-int run_profile(const Arguments& arguments) {
-  Options options(
-      "profile", "--model FILE --output FILE [options]",
-      "Measures what each layer and each hand-over between devices costs on this machine.");
-  options.value("model", "FILE", "the model (JSON)")
+void add_options(Options& options) {
+  options.input("model", "FILE", "the model (JSON)")
       .value("microbatch-size", "B,…",
              "samples of a microbatch; several, separated by commas (default 1)")
       .value("devices", "N",
@@ -111,14 +138,12 @@ int run_profile(const Arguments& arguments) {
       .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
       .value("repetitions", "N", "timed passes over the model (default 30)")
       .value("backend", "NAME", "cpu|cuda (default cpu)")
-      .value("output", "FILE", "where to write the profile");
+      .output("output", "FILE", "where to write the profile");
+  add_storage_option(options);
   add_kernel_options(options);
-  options.parse(arguments);
-  if (!options.has("model") || !options.has("output"))
-    throw UsageError("tandem profile: --model and --output are needed");
-  const bool on_gpus = options.choice("backend", {"cpu", "cuda"}) == "cuda";
-  if (const std::string reason = on_gpus ? why_no_cuda() : ""; !reason.empty())
-    throw AbsentError(fmt::format("backend cuda: {}; use --backend cpu", reason));
+}
+
+ProfileRequest request_of(const Options& options, bool on_gpus) {
   ProfileRequest request;
   request.model = read_model(options.text("model"));
   check_trainable(request.model);
@@ -129,13 +154,35 @@ int run_profile(const Arguments& arguments) {
   request.busy_devices = static_cast<std::int32_t>(options.integer("devices", 1, 1024, usual));
   request.optimizer = optimizer_kind(options);
   request.device_bytes = bytes_to_profile(request);
+  return request;
+}
+
+}  // namespace
+
+int run_profile(const Arguments& arguments) {
+  Options options(
+      "profile", "--model FILE --output FILE [options]",
+      "Measures what each layer and each hand-over between devices costs on this machine.");
+  add_options(options);
+  options.parse(arguments);
+  if (!options.has("model") || !options.has("output"))
+    throw UsageError("tandem profile: --model and --output are needed");
+  refuse_bf16_storage(options);
+  const bool on_gpus = options.choice("backend", {"cpu", "cuda"}) == "cuda";
+  if (const std::string reason = on_gpus ? why_no_cuda() : ""; !reason.empty())
+    throw AbsentError(fmt::format("backend cuda: {}; use --backend cpu", reason));
+  ProfileRequest request = request_of(options, on_gpus);
   if (!on_gpus)
     check_fits_memory(request.busy_devices * request.device_bytes, "profiling this model");
   check_can_write(options.text("output"));
-  show_progress(request);
-  choose_kernels(options);
-  const InterruptGuard interrupt;
+  choose_kernels(options, on_gpus);
+  const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
   request.stop = interrupt.token();
+  if (!on_gpus) {
+    tell_memory(request.busy_devices * request.device_bytes, "profiling this model");
+    tell_time(request);
+  }
+  show_progress(request);
   ProcessorWatch watch;
   std::int64_t visits = 0, disturbed = 0;
   request.disturbed = [&] {

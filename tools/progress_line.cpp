@@ -1,34 +1,50 @@
 #include "tools/progress_line.h"
 
-#include <atomic>
+#include <cstdio>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "core/utf8.h"
+#include "tools/safe_output.h"
 #include "tools/terminal.h"
 
 namespace tandem::tools {
 
 namespace {
 
-std::atomic<bool> has_the_terminal = false;
+using std::chrono::milliseconds, std::chrono::seconds;
+
+constexpr seconds kFirst{2}, kBetweenLines{10};
+constexpr milliseconds kBetween{200};
 
 }  // namespace
 
-ProgressLine::ProgressLine() : shown_(progress_is_shown() && !has_the_terminal.exchange(true)) {}
+ProgressLine::ProgressLine(std::string command, ProgressShown shown)
+    : command_(std::move(command)),
+      on_terminal_(progress_is_shown()),
+      in_lines_(!on_terminal_ && shown == ProgressShown::anywhere),
+      next_(start_ + (on_terminal_ ? kFirst : kBetweenLines)) {}
 
-ProgressLine::~ProgressLine() {
-  if (written_) fmt::print(stderr, "\r\x1b[K");
-  if (shown_) has_the_terminal = false;
+void ProgressLine::show(UnderWay& under_way) {
+  const Clock::time_point now = Clock::now();
+  if ((!on_terminal_ && !in_lines_) || now < next_) return;
+  under_way.look([&](const std::string& what) { write(what, now); });
 }
 
-void ProgressLine::show(const std::function<std::string()>& text) {
-  constexpr auto kBetween = std::chrono::milliseconds(200);
-  const auto now = std::chrono::steady_clock::now();
-  if (!shown_ || now - last_ < kBetween) return;
-  last_ = now;
-  written_ = true;
+void ProgressLine::write(const std::string& what, Clock::time_point now) {
+  const auto passed = std::chrono::duration_cast<seconds>(now - start_).count();
+  const std::string text = fmt::format("tandem {}: {} s, {}", command_, passed, what);
+  next_ = now + (on_terminal_ ? kBetween : kBetweenLines);
+  written_ = on_terminal_;
   // A line that wraps could not be written over.
-  fmt::print(stderr, "\r\x1b[K{}", text().substr(0, progress_columns()));
+  print_as_it_is(stderr, on_terminal_
+                             ? "\r\x1b[K" + printable_line(text).substr(0, progress_columns())
+                             : printable_line(text) + "\n");
+}
+
+void ProgressLine::clear() {
+  if (std::exchange(written_, false)) print_as_it_is(stderr, "\r\x1b[K");
 }
 
 }  // namespace tandem::tools

@@ -23,13 +23,19 @@ ProgressReport::ProgressReport(const Plan& plan, const ReportSetup& setup, const
     : setup_(setup),
       tokens_(static_cast<double>(plan.microbatches) * plan.width * plan.microbatch_size *
               plan.model.sequence),
-      predicted_s_(plan.predicted.period_s) {
+      predicted_s_(plan.predicted.period_s),
+      delayed_(weight_semantics(plan) == WeightSemantics::delayed_by_one),
+      silence_(setup.longest_silence, [this] { say_where_it_is(); }) {
   if (!log.empty()) log_.emplace(log);
 }
 
 void ProgressReport::step(const StepReport& step) {
-  const double step_s = to_seconds(step.since_start - last_);
-  last_ = step.since_start;
+  // Delayed updates of the last batches are made together when no other follows, so that they don't
+  // tell how long a step takes.
+  const Duration end = delayed_ ? step.losses_since_start : step.since_start;
+  const double step_s = to_seconds(end - last_);
+  last_ = end;
+  elapsed_ = step.since_start;
   times_s_.push_back(step_s);
   losses_.push_back(step.loss);
   if (step.rolled_back) ++rollbacks_;
@@ -44,7 +50,10 @@ void ProgressReport::step(const StepReport& step) {
                     .step_s = step_s};
   if (log_) record.others = watch_.since_last();
   if (predicted_s_ > 0) record.predicted_step_s = predicted_s_;
-  if (!setup_.quiet && shows(record.step, setup_.steps)) print(record);
+  done_ = record.step;
+  done_at_ = Clock::now();
+  const bool long_silence = Clock::now() - printed_ >= setup_.longest_silence;
+  if (!setup_.quiet && (long_silence || shows(record.step, setup_.steps))) print(record);
   if (!log_) return;
   const bool waits = setup_.validate_every > 0 && record.step % setup_.validate_every == 0;
   if (waits) {
@@ -59,6 +68,7 @@ void ProgressReport::validated(std::int64_t steps, double loss) {
   if (!setup_.quiet) {
     fmt::print("step {:>5}  validation loss {:.4f}\n", steps, loss);
     std::fflush(stdout);
+    silence_.broken();
   }
   if (waiting_) waiting_->validation_loss = loss;
   close();
@@ -70,20 +80,38 @@ void ProgressReport::close() {
 }
 
 double ProgressReport::median_step_s() const {
-  if (times_s_.size() < 2) return times_s_.empty() ? 0.0 : times_s_.front();
+  if (times_s_.size() < 2) return to_seconds(elapsed_);
   std::vector<double> later(times_s_.begin() + 1, times_s_.end());
   const auto middle = later.begin() + static_cast<std::ptrdiff_t>(later.size() / 2);
   std::nth_element(later.begin(), middle, later.end());
   return *middle;
 }
 
-void ProgressReport::print(const StepRecord& record) const {
+double ProgressReport::tokens_per_s() const {
+  const double all = tokens_ * static_cast<double>(losses_.size());
+  return elapsed_ > Duration::zero() ? all / to_seconds(elapsed_) : 0.0;
+}
+
+void ProgressReport::print(const StepRecord& record) {
+  printed_ = Clock::now();
+  silence_.broken();
   fmt::print("step {:>5}  loss {:.4f}  {:>8.0f} tokens/s  {:>9.2f} ms{}\n", record.step,
              record.loss, record.tokens_per_s, record.step_s * 1e3,
              record.predicted_step_s
                  ? fmt::format("  (predicted {:.2f} ms)", *record.predicted_step_s * 1e3)
                  : std::string());
   std::fflush(stdout);
+}
+
+void ProgressReport::say_where_it_is() const {
+  if (done_ == setup_.steps) return;
+  const std::chrono::duration<double> passed = Clock::now() - done_at_.load();
+  std::FILE* const out = setup_.quiet ? stderr : stdout;
+  const std::string line = fmt::format("step {:>5}  of {} under way for {:.0f} s\n", done_ + 1,
+                                       setup_.steps, passed.count());
+  // Not print(), which throws, on a thread where nobody catches.
+  std::fwrite(line.data(), 1, line.size(), out);
+  std::fflush(out);
 }
 
 }  // namespace tandem::tools

@@ -2,6 +2,8 @@
 // What a training run says of its steps: a line on the terminal, a line in the log, and the figures
 // at the end.
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "executor/step_log.h"
 #include "tools/options.h"
 #include "tools/processor_use.h"
+#include "tools/silence.h"
 #include "tools/training_log.h"
 
 namespace tandem::tools {
@@ -20,7 +23,8 @@ struct ReportSetup {
   std::int64_t steps = 1;
   std::int64_t validate_every = 0;  // 0: never
   OptimizerConfig optimizer = {};
-  bool quiet = false;  // nothing on the terminal
+  bool quiet = false;  // nothing on stdout
+  std::chrono::milliseconds longest_silence = std::chrono::seconds(10);
 };
 
 class ProgressReport {
@@ -42,20 +46,31 @@ class ProgressReport {
   const std::vector<std::pair<std::int64_t, double>>& validations() const { return validations_; }
   /// Median over the steps after the first: the first one fills the pipeline.
   double median_step_s() const;
-  double tokens() const { return tokens_; }  // of a step
+  /// From the start to the end of the last step's updates; pauses apart.
+  Duration elapsed() const { return elapsed_; }
+  /// Of the whole run.
+  double tokens_per_s() const;
 
  private:
-  void print(const StepRecord& record) const;
+  void print(const StepRecord& record);
+  /// Of a step that takes long, or, on stderr, of any where nothing goes to stdout.
+  void say_where_it_is() const;
 
   ReportSetup setup_;
-  double tokens_, predicted_s_;
+  double tokens_, predicted_s_;  // of a step
+  bool delayed_;                  // updates wait for later batches
   std::optional<TrainingLog> log_;
   ProcessorWatch watch_;
   std::optional<StepRecord> waiting_;
-  Duration last_{};
+  Duration last_{}, elapsed_{};
   std::int64_t rollbacks_ = 0;
   std::vector<double> losses_, times_s_;
   std::vector<std::pair<std::int64_t, double>> validations_;
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point printed_ = Clock::now();
+  std::atomic<std::int64_t> done_ = 0;
+  std::atomic<Clock::time_point> done_at_ = Clock::now();
+  Silence silence_;
 };
 
 }  // namespace tandem::tools

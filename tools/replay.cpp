@@ -138,17 +138,17 @@ std::string title(const std::vector<std::string>& files) {
 
 void add_options(Options& options) {
   options.words("TIMELINE", 1, kMostRanks);
-  options.value("meta", "FILE", "what job it is of (key: value lines), checked against it")
+  options.input("meta", "FILE", "what job it is of (key: value lines), checked against it")
       .value("transfers", "HOW", "as-seen (default), blocking, overlapped or none")
       .value("without", "LIST",
              "what if these were as fast as the others: stage:S, replica:R, "
              "rank:S/R, ...")
-      .value("trace", "FILE",
-             "write a step, measured, replayed and as it could have been, as a "
-             "Chrome trace")
-      .value("report", "FILE",
-             "write a step, measured, replayed and as it could have been, as a page (.html); as "
-             "a picture (.svg) as it was measured")
+      .output("trace", "FILE",
+              "write a step, measured, replayed and as it could have been, as a "
+              "Chrome trace")
+      .output("report", "FILE",
+              "write a step, measured, replayed and as it could have been, as a page (.html); as "
+              "a picture (.svg) as it was measured")
       .value("step", "N", "the step that --trace and --report write (default: the first)");
 }
 
@@ -165,10 +165,6 @@ int run_replay(const Arguments& arguments) {
     throw UsageError("tandem replay: --step is that of --trace or --report, which are missing");
   }
   if (options.has("report")) check_can_report(options.text("report"), "replay");
-  if (options.has("trace") && options.text("trace") == options.text("report")) {
-    throw UsageError("tandem replay: --trace and --report would both write " +
-                     options.text("trace"));
-  }
   if (options.has("trace")) check_can_write(options.text("trace"));
   const std::optional<RecordedTransfers> transfers = transfers_of(options);
   const std::vector<std::string>& files = options.words();

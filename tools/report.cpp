@@ -35,6 +35,14 @@ std::optional<ChartMemory> chart_memory(const Scenario& scenario, const Timeline
   return memory;
 }
 
+/// Of the run.
+double mean_idle(const SimulationResult& result) {
+  double idle = 0.0;
+  for (const DeviceUse& use : result.devices) idle += to_seconds(use.bubble);
+  const double all = to_seconds(result.makespan) * static_cast<double>(result.devices.size());
+  return all > 0.0 ? idle / all : 0.0;
+}
+
 std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResult& result) {
   const double makespan = to_seconds(result.makespan);
   const BubbleRate bubble = bubble_rate(result);
@@ -43,12 +51,17 @@ std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResul
       {"this run", print_duration(result.makespan), makespan},
       {"bubble rate", percent(bubble.of_run), bubble.of_run, true},
       {"of it idle", percent(bubble.idle), bubble.idle, true},
+      {"idle, mean of devices", percent(mean_idle(result)), mean_idle(result), true},
       {"a batch, endless run", print_duration(result.cycle / result.cycle_batches),
        result.period_s()},
       {"samples/s, endless run", fmt::format("{:.4g}", rate), rate}};
   if (scenario.use) {
-    const double flops = rate * scenario.use->flops / static_cast<double>(scenario.use->devices);
-    facts.push_back({"TFLOP/s a device", fmt::format("{:.4g}", flops / 1e12), flops});
+    const ClusterUse& use = *scenario.use;
+    const double flops = rate * use.flops, mfu = flops / use.peak_flops_per_s;
+    const double each = flops / static_cast<double>(use.devices), tokens = rate * use.tokens;
+    facts.push_back({"tokens/s", fmt::format("{:.4g}", tokens), tokens});
+    facts.push_back({"TFLOP/s a device", fmt::format("{:.4g}", each / 1e12), each});
+    facts.push_back({"MFU, of peak", percent(mfu), mfu, true});
   }
   if (!scenario.memory) return facts;
   DeviceId fullest{};
@@ -86,7 +99,7 @@ std::vector<std::string> row_of(const Scenario& scenario, const SimulationResult
   if (scenario.memory && scenario.capacity) {
     const Bytes capacity = (*scenario.capacity)[device];
     row.push_back(print_bytes(capacity));
-    row.emplace_back((*scenario.memory)[device].total() <= capacity ? "yes" : "NO");
+    row.emplace_back(scenario.fits(device) ? "yes" : "NO");
   }
   row.insert(
       row.end(),
@@ -163,7 +176,8 @@ std::vector<std::string> assumptions_of(const Scenario& scenario, const Simulati
 
 void add_what_ifs(WhatIfs& what_ifs, const std::stop_token& stop, Report& report) {
   for (const WhatIfs::Question& question : what_ifs.questions()) {
-    ReportSlider asked{.name = question.name, .asked = question.asked, .frames = {}};
+    ReportSlider asked{
+        .name = question.name, .asked = question.asked, .list = question.list, .frames = {}};
     for (const WhatIfs::Position& position : question.positions) {
       if (stop.stop_requested()) throw Interrupted("interrupted: no report was written");
       if (position.as_asked) {
@@ -201,7 +215,7 @@ void check_can_report(const std::string& path, std::string_view command) {
 void write_report(const Options& options, const Arguments& arguments, const Scenario& scenario,
                   const SimulationResult& result, const SimulationRequest& request) {
   const std::string path = options.text("report");
-  const InterruptGuard interrupt;
+  const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
   Report report{.title = title_of(scenario),
                 .summary = scenario.use ? scenario.use->summary : std::string(),
                 .command = command_line("simulate", arguments),

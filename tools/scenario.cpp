@@ -6,18 +6,22 @@
 #include <fmt/format.h>
 
 #include "core/lower.h"
+#include "core/own_schedule.h"
 #include "simulator/blocking_transfers.h"
 #include "simulator/contended.h"
 #include "simulator/cost/cluster_network.h"
 #include "simulator/cost/measured_layers.h"
 #include "simulator/cost/stage_costs.h"
+#include "tools/backend_options.h"
 #include "tools/cluster_setup.h"
 #include "tools/cost_options.h"
 #include "tools/perturbation.h"
 #include "tools/plan_setup.h"
 #include "tools/read_once.h"
+#include "tools/reserve_option.h"
 #include "tools/schedule_file.h"
 #include "tools/schedule_options.h"
+#include "tools/weight_options.h"
 
 namespace tandem::tools {
 
@@ -77,12 +81,15 @@ Schedule schedule_of_file(const Options& options) {
   return read_once<read_schedule>(options.text("schedule-file"));
 }
 
-/// --memory, the same for all.
-std::optional<Table<DeviceId, Bytes>> capacity_of_each(const Options& options,
-                                                       std::size_t devices) {
+/// --memory, the same for all, and what of it --reserve keeps.
+void set_capacity(const Options& options, Scenario& scenario) {
   const std::optional<Bytes> memory = options.bytes("memory");
-  if (!memory) return std::nullopt;
-  return Table<DeviceId, Bytes>(devices, *memory);
+  if (!memory && options.has("reserve"))
+    refuse(options, "--reserve is a part of --memory: give it");
+  if (!memory) return;
+  scenario.capacity.emplace(scenario.program.placement().devices, *memory);
+  scenario.reserve = reserve_of(options);
+  scenario.assumptions["reserve"] = reserve_json(scenario.reserve);
 }
 
 /// A schedule with the costs that it is simulated at, and may be ordered by.
@@ -166,7 +173,7 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
     scenario.memory = activation_memory(scenario.program, held);
     scenario.held = std::move(held);
   }
-  scenario.capacity = capacity_of_each(options, placement.devices);
+  set_capacity(options, scenario);
   scenario.costs = price(scenario.program, cost_model(placement, std::move(priced.costs.times)));
   return scenario;
 }
@@ -201,7 +208,8 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
     if (options.has(name))
       refuse(options, fmt::format("a plan has measured costs: --{} is not taken", name));
   }
-  PreparedPlan prepared = prepare_plan(path, global_norm(options), options.has("post-validation"));
+  PreparedPlan prepared = prepare_plan(path, global_norm(options), options.has("post-validation"),
+                                       storage_of(options));
   const Plan& plan = prepared.plan;
   const Profile profile = profile_of(path, plan, options.text("profile"));
   const StageCosts costs = costs_of(plan, profile, options.rate("link-rate"));
@@ -218,7 +226,7 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
                     .search = {},
                     .config = {},
                     .assumptions = {}};
-  scenario.capacity = capacity_of_each(options, scenario.program.placement().devices);
+  set_capacity(options, scenario);
   for (const StageId stage : ids(prepared.bytes))
     (*scenario.stash)[stage] = prepared.bytes[stage][SlotKind::stash];
   scenario.costs = price(scenario.program, cost_model(scenario.program.placement(), costs));
@@ -226,12 +234,15 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
   scenario.config = {{"plan", path},
                      {"model", plan.model.name},
                      {"schedule", plan.schedule},
+                     {"storage", name(prepared.storage)},
                      {"microbatch_size", plan.microbatch_size}};
   scenario.config.update(as_json(schedule_request(plan)));
   if (options.has("link-rate")) scenario.config["link_bytes_per_s"] = *options.rate("link-rate");
   scenario.assumptions["profile"] = {
       {"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
   scenario.warnings = interpolations({{1, profile}}, plan.model, plan.microbatch_size, 1);
+  for (std::string& warning : storage_warnings(prepared.storage))
+    scenario.warnings.push_back(std::move(warning));
   return scenario;
 }
 
@@ -259,6 +270,7 @@ Scenario from_cluster(const Options& options, TransferLanes lanes) {
                     .microbatch_size = plan.microbatch_size,
                     .memory = std::move(made.memory),
                     .capacity = std::move(made.capacity),
+                    .reserve = setup.assumptions.reserve,
                     .stash = Table<StageId, Bytes>(made.bytes.size()),
                     .search = {},
                     .use = std::move(use),
@@ -281,6 +293,21 @@ Scenario from_cluster(const Options& options, TransferLanes lanes) {
   return scenario;
 }
 
+void set_semantics(const Options& options, Scenario& scenario) {
+  scenario.weights = weight_semantics(scenario.schedule);
+  check_semantics(options, scenario.schedule.name, scenario.weights);
+  scenario.config["semantics"] = name(scenario.weights);
+}
+
+void take_troubles(const Options& options, Scenario& scenario) {
+  for (const char* name : {"slow-device", "straggler", "degraded-link", "contention"}) {
+    if (options.has(name)) scenario.troubles.emplace_back(name);
+  }
+  if (scenario.troubles.empty()) return;
+  scenario.healthy_costs = scenario.costs;
+  scenario.costs = perturbed(options, scenario.program, std::move(scenario.costs), scenario.config);
+}
+
 }  // namespace
 
 SimulationResult simulate(const Scenario& scenario, const SimulationRequest& request) {
@@ -290,19 +317,23 @@ SimulationResult simulate(const Scenario& scenario, const SimulationRequest& req
 }
 
 void add_scenario_options(Options& options) {
-  options.words("PLAN", 0, 1);
+  options.words("PLAN", 0, 1).group("Schedule");
   options
       .value("schedule", "NAME",
              "name of a schedule (tandem schedule --list), or several, A,B,C, to compare")
-      .value("schedule-file", "FILE",
+      .input("schedule-file", "FILE",
              "a schedule in tandem's notation or PyTorch's CSV, instead of a name");
+  add_semantics_option(options);
   add_schedule_options(options);
   add_cost_options(options);
-  options.value("link-rate", "RATE", "for a plan: links between devices this fast, such as 1Gb/s")
+  options.group("Run")
+      .value("link-rate", "RATE", "for a plan: links between devices this fast, such as 1Gb/s")
       .value("lanes", "KIND", "shared|ideal: whether a transfer occupies a link (default shared)")
       .value("microbatch-size", "B", "samples of a microbatch (default 1)")
-      .value("memory", "SIZE", "capacity of each device, such as 16GiB")
-      .value("batches", "N", "length of the run (default 1)");
+      .value("batches", "N", "length of the run (default 1)")
+      .value("memory", "SIZE", "capacity of each device, such as 16GiB");
+  add_reserve_option(options);
+  add_storage_option(options);
   add_cluster_options(options);
   add_perturbation_options(options);
   options.flag("contention",
@@ -330,6 +361,8 @@ Scenario make_scenario(const Options& options) {
            "--compute-slowdown needs --contention: without it a price is the same whenever its op "
            "runs, and what overlaps is not known");
   }
+  if (options.has("storage") && options.words().empty())
+    refuse(options, "--storage is for a PLAN: a --model on a --cluster has its --dtype");
   if (on_cluster && !options.words().empty())
     refuse(options, "give a plan, or a --model on a --cluster");
   Scenario scenario = on_cluster                ? from_cluster(options, lanes)
@@ -341,7 +374,8 @@ Scenario make_scenario(const Options& options) {
            "cluster's, in whose file their rates stand");
   }
   if (blocking) scenario.program = with_blocking_transfers(scenario.program);
-  scenario.costs = perturbed(options, scenario.program, std::move(scenario.costs), scenario.config);
+  set_semantics(options, scenario);
+  take_troubles(options, scenario);
   scenario.assumptions["lanes"] = ideal ? "ideal" : "shared";
   scenario.assumptions["transfers"] = blocking ? "blocking" : "overlapped";
   scenario.assumptions["contention"] =

@@ -8,6 +8,7 @@
 
 #include "core/cost.h"
 #include "core/memory.h"
+#include "core/reserve.h"
 #include "core/schedule.h"
 #include "simulator/cost/layer_shares.h"
 #include "simulator/network.h"
@@ -37,6 +38,7 @@ struct Scenario {
   double activation_after_input = 1.0;                   // G/A
   std::optional<Table<DeviceId, MemoryByClass>> memory;  // absent: nothing is known in bytes
   std::optional<Table<DeviceId, Bytes>> capacity;
+  Reserve reserve = {};  // of it
   // What a stage keeps of one microbatch, for curves: `stash` where its slots are known, `held`
   // where only activations are given, in bytes; where `memory` is there, one of them is.
   std::optional<Table<StageId, Bytes>> stash;
@@ -47,6 +49,15 @@ struct Scenario {
   std::optional<LayerShares> layers = {};  // where prices are those of a model's layers
   std::vector<std::string> warnings = {};
   Json config, assumptions;
+  WeightSemantics weights = WeightSemantics::vanilla;
+  /// Options that say what isn't as it should be, and prices without them; empty: all is well.
+  std::vector<std::string> troubles = {};
+  CostTable healthy_costs = {};
+
+  /// Whether its bytes do. REQUIRES: `memory` and `capacity` are there.
+  bool fits(DeviceId device) const {
+    return (*memory)[device].total() <= reserve.usable((*capacity)[device]);
+  }
 };
 
 /// The options of the sources above, and how many batches are run.

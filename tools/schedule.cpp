@@ -1,6 +1,9 @@
 // tandem schedule NAME: prints a schedule; tandem schedule --list: the registry.
 
+#include <cstdio>
 #include <optional>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,13 +11,16 @@
 #include "core/graph.h"
 #include "core/lower.h"
 #include "core/notation.h"
+#include "core/progress.h"
 #include "core/pytorch_csv.h"
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
 #include "tools/command.h"
 #include "tools/cost_options.h"
 #include "tools/json_output.h"
+#include "tools/json_stream.h"
 #include "tools/order_search.h"
+#include "tools/safe_output.h"
 #include "tools/schedule_options.h"
 #include "tools/terminal.h"
 #include "traces/picture.h"
@@ -98,35 +104,44 @@ std::optional<GivenCosts> costs_to_order_by(const Options& options, const Schedu
   return std::nullopt;
 }
 
-void draw(const Schedule& schedule, StageCosts costs, bool as_graph) {
-  const Program program = lower(schedule);
-  if (as_graph) {
-    fmt::print("{}", to_dot(program));
-    return;
-  }
-  const CostTable table = price(program, cost_model(program.placement(), std::move(costs)));
-  const SimulationResult result = simulate(program, table, {.batches = 1, .record = true});
-  fmt::print("{}", picture(program, *result.timeline, picture_options()));
+/// Until it is read no further, or an end is asked for.
+void print_piece(std::string_view text) {
+  keep_going();
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    throw std::runtime_error("standard output: cannot write");
 }
 
-Json as_json(const Schedule& schedule) {
-  Json devices = Json::array();
+void draw(const Schedule& schedule, StageCosts costs, bool as_graph) {
+  const Program program = lower(schedule);
+  if (as_graph) return to_dot(program, print_piece);
+  const CostTable table = price(program, cost_model(program.placement(), std::move(costs)));
+  const SimulationResult result = simulate(program, table, {.batches = 1, .record = true});
+  print_as_it_is(stdout, picture(program, *result.timeline, picture_options()));
+}
+
+Json as_json(const Op& op) {
+  return {{"kind", name(op.kind)}, {"stage", index(op.stage)},  {"microbatch", op.microbatch},
+          {"span", op.span},       {"staleness", op.staleness}, {"group", op.group}};
+}
+
+/// The object of print_result(), a device at a time.
+void print_json(const Schedule& schedule, const ScheduleTraits& traits,
+                const std::optional<OrderSearch>& search) {
+  JsonStream stream(print_piece);
+  stream.open('{').member("schema_version", 1).member("command", "schedule");
+  stream.member("config", {{"schedule", traits.name}, {"devices", schedule.placement.devices}});
+  stream.member("assumptions", Json::object());
+  stream.key("result").open('{').member("name", schedule.name);
+  stream.member("microbatches", schedule.microbatches).member("width", schedule.width);
+  stream.key("devices").open('[');
   for (const DeviceId device : ids(schedule.order)) {
-    Json ops = Json::array();
-    for (const Op& op : schedule.order[device]) {
-      ops.push_back({{"kind", name(op.kind)},
-                     {"stage", index(op.stage)},
-                     {"microbatch", op.microbatch},
-                     {"span", op.span},
-                     {"staleness", op.staleness},
-                     {"group", op.group}});
-    }
-    devices.push_back({{"device", index(device)}, {"order", std::move(ops)}});
+    stream.open('{').member("device", index(device)).key("order").open('[');
+    for (const Op& op : schedule.order[device]) stream.item(as_json(op));
+    stream.close(']').close('}');
   }
-  return {{"name", schedule.name},
-          {"microbatches", schedule.microbatches},
-          {"width", schedule.width},
-          {"devices", std::move(devices)}};
+  stream.close(']');
+  if (search) stream.member("search", search_json(*search));
+  stream.close('}').member("warnings", Json::array()).close('}').end();
 }
 
 }  // namespace
@@ -171,14 +186,11 @@ int run_schedule(const Arguments& arguments) {
   const Schedule schedule = search ? search->found.schedule : make_schedule(traits, request);
   const bool json = format == "json" || options.has("json");
   if (json) {
-    Json result = as_json(schedule);
-    if (search) result["search"] = search_json(*search);
-    print_result("schedule", {{"schedule", traits.name}, {"devices", schedule.placement.devices}},
-                 Json::object(), std::move(result));
+    print_json(schedule, traits, search);
   } else if (format == "pytorch-csv") {
-    fmt::print("{}", print_pytorch_csv(schedule));
+    print_pytorch_csv(schedule, print_piece);
   } else if (format == "text") {
-    fmt::print("{}", print_schedule(schedule));
+    print_schedule(schedule, print_piece);
   } else {
     draw(schedule, given ? given->times : unit_costs(schedule.placement.parts()), format == "dot");
   }

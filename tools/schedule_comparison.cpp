@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,10 +13,12 @@
 #include "core/error.h"
 #include "simulator/simulate.h"
 #include "tools/cluster_setup.h"
+#include "tools/healthy_run.h"
 #include "tools/scenario.h"
 #include "tools/schedule_options.h"
 #include "tools/sensitivity_report.h"
 #include "tools/simulation_report.h"
+#include "tools/weight_options.h"
 
 namespace tandem::tools {
 
@@ -177,8 +180,9 @@ double bubble_of_period(const SimulationResult& result, std::int64_t batches) {
 }
 
 void print_table(const std::vector<Outcome>& outcomes, std::int64_t batches) {
-  fmt::print("{:<20} {:>11} {:>11} {:>9} {:>8} {:>11} {:>9}\n", "schedule", "a batch", "samples/s",
-             "slower by", "bubble", "activations", "versions");
+  std::set<WeightSemantics> others;  // than vanilla
+  fmt::print("{:<20} {:>11} {:>11} {:>9} {:>8} {:>11} {:>9}  {}\n", "schedule", "a batch",
+             "samples/s", "slower by", "bubble", "activations", "versions", "weights");
   for (const Outcome& one : outcomes) {
     if (!one.refusal.empty()) {
       fmt::print("{:<20} {}\n", one.schedule, one.refusal);
@@ -187,12 +191,14 @@ void print_table(const std::vector<Outcome>& outcomes, std::int64_t batches) {
     std::int32_t versions = 1;
     for (const DeviceUse& use : one.result.devices)
       versions = std::max(versions, use.weight_versions);
-    fmt::print("{:<20} {:>11} {:>11.4g} {:>7.1f} % {:>6.1f} % {:>11.4g} {:>9}\n", one.schedule,
+    fmt::print("{:<20} {:>11} {:>11.4g} {:>7.1f} % {:>6.1f} % {:>11.4g} {:>9}  {}\n", one.schedule,
                print_duration(one.result.cycle / one.result.cycle_batches), rate(one),
                rate(one) > 0.0 ? 100.0 * (rate(outcomes.front()) / rate(one) - 1.0) : 0.0,
                100.0 * bubble_of_period(one.result, batches), peak_activations(one.result),
-               versions);
+               versions, short_name(one.scenario->weights));
+    if (one.scenario->weights > WeightSemantics::vanilla) others.insert(one.scenario->weights);
   }
+  for (const WeightSemantics weights : others) fmt::print("{}", weights_note(weights));
 }
 
 void print_ranges(const std::vector<Comparison::Range>& ranges) {
@@ -204,13 +210,16 @@ void print_ranges(const std::vector<Comparison::Range>& ranges) {
   }
 }
 
-void print_as_json(const std::vector<Outcome>& outcomes,
+void print_as_json(const std::vector<Outcome>& outcomes, std::int64_t batches,
                    const std::vector<Comparison::Range>& ranges) {
   Json schedules = Json::array(), fastest = Json::array();
   for (const Outcome& one : outcomes) {
     Json row{{"schedule", one.schedule}};
     if (one.refusal.empty()) {
+      row["semantics"] = name(one.scenario->weights);
       row.update(result_json(*one.scenario, one.result));
+      if (const auto healthy = healthy_run(*one.scenario, batches))
+        row["healthy"] = healthy_json(*one.scenario, one.result, *healthy);
       const auto bottlenecks = bottlenecks_of(*one.scenario, one.result);
       row["bottlenecks"] = bottlenecks ? bottlenecks_json(*bottlenecks) : Json();
     } else {
@@ -225,7 +234,7 @@ void print_as_json(const std::vector<Outcome>& outcomes,
   }
   const Scenario& scenario = *outcomes.front().scenario;
   Json config = scenario.config;
-  config.erase("schedule");
+  for (const char* own : {"schedule", "semantics"}) config.erase(own);
   print_result("simulate", config, scenario.assumptions,
                {{"schedules", std::move(schedules)}, {"fastest", std::move(fastest)}});
 }
@@ -244,7 +253,7 @@ int compare_schedules(const Options& options, std::int64_t batches) {
   if (!outcomes.front().refusal.empty()) throw InputError(outcomes.front().refusal);
   const std::vector<Comparison::Range> ranges = comparison.ranges(microbatches);
   if (options.has("json")) {
-    print_as_json(outcomes, ranges);
+    print_as_json(outcomes, batches, ranges);
   } else {
     print_table(outcomes, batches);
     print_ranges(ranges);

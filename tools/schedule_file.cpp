@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/io/files.h"
 #include "core/notation.h"
+#include "core/own_schedule.h"
 #include "core/pytorch_csv.h"
 #include "core/verify.h"
 
@@ -40,6 +41,11 @@ void check_right(const Schedule& schedule, const Program& program) {
   if (violations.size() > kMostShown)
     text += fmt::format("\n  and {} more", violations.size() - kMostShown);
   throw InfeasibleError(text);
+}
+
+void check_trained(const Schedule& schedule) {
+  if (const auto reason = reason_not_trained(schedule))
+    throw InputError(fmt::format("schedule \"{}\" can't be trained: {}", schedule.name, *reason));
 }
 
 }  // namespace tandem::tools

@@ -18,4 +18,7 @@ Schedule read_pytorch_csv(const std::string& path);
 /// InfeasibleError, the culprits marked in their devices' orders.
 void check_right(const Schedule& schedule, const Program& program);
 
+/// Throws InputError with the reason when a schedule whose program is right can't be trained.
+void check_trained(const Schedule& schedule);
+
 }  // namespace tandem::tools

@@ -50,7 +50,8 @@ std::uint16_t devices_of(const Options& options, const ScheduleTraits& traits,
 }  // namespace
 
 void add_schedule_options(Options& options) {
-  options.value("devices", "P", "devices of the pipeline")
+  options.group("Schedule")
+      .value("devices", "P", "devices of the pipeline")
       .value("microbatches", "M", "microbatches of a batch (one update)")
       .value("width", "W", "replicas of the whole pipeline (default 1)")
       .value("recompute", "KIND", "none|selective|full: recompute activations in the backward")

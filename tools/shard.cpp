@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/file_roles.h"
+
 namespace tandem::tools {
 
 namespace {
@@ -83,6 +85,20 @@ Shard of_mpi() {
 
 bool of_environment(const std::string& text) { return text == "slurm" || text == "mpi"; }
 
+/// The path of --NAME with the number for each {shard}.
+std::string shard_path(const Options& options, const std::string& name, const Shard& shard) {
+  std::string path = options.text(name);
+  if (of_environment(options.text("shard")) && path.find(kPlace) == std::string::npos) {
+    throw UsageError(
+        fmt::format("tandem sweep: --{}: all shards would write \"{}\": name the shard in it, such "
+                    "as rows-{}.jsonl",
+                    name, path, kPlace));
+  }
+  for (std::size_t at = path.find(kPlace); at != std::string::npos; at = path.find(kPlace))
+    path.replace(at, kPlace.size(), std::to_string(shard.number));
+  return path;
+}
+
 }  // namespace
 
 Shard shard_of(const Options& options) {
@@ -104,18 +120,13 @@ Shard shard_of(const Options& options) {
   return {static_cast<std::size_t>(*number), static_cast<std::size_t>(*of)};
 }
 
-std::string shard_path(const Options& options, const std::string& name, const Shard& shard) {
-  std::string path = options.text(name);
-  if (path.empty()) return path;
-  if (of_environment(options.text("shard")) && path.find(kPlace) == std::string::npos) {
-    throw UsageError(
-        fmt::format("tandem sweep: --{}: all shards would write \"{}\": name the shard in it, such "
-                    "as rows-{}.jsonl",
-                    name, path, kPlace));
+void name_shard_in_outputs(Options& options) {
+  const Shard shard = shard_of(options);
+  for (const NamedFile& file : options.outputs()) {
+    const std::string name = file.title.substr(2);
+    options.set(name, shard_path(options, name, shard));
   }
-  for (std::size_t at = path.find(kPlace); at != std::string::npos; at = path.find(kPlace))
-    path.replace(at, kPlace.size(), std::to_string(shard.number));
-  return path;
+  check_files_differ(options);
 }
 
 }  // namespace tandem::tools

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/reserve_option.h"
+
 namespace tandem::tools {
 
 namespace {
@@ -30,10 +32,11 @@ void print_memory(const Scenario& scenario) {
                print_bytes(of.weights), print_bytes(of.versions), print_bytes(of.gradients),
                print_bytes(of.optimizer), print_bytes(of.activations), print_bytes(of.buffers),
                print_bytes(of.total()),
-               !scenario.capacity                           ? ""
-               : of.total() <= (*scenario.capacity)[device] ? "  yes"
-                                                            : "  NO");
+               !scenario.capacity      ? ""
+               : scenario.fits(device) ? "  yes"
+                                       : "  NO");
   }
+  if (scenario.use || !scenario.reserve.none()) fmt::print("{}", reserve_line(scenario.reserve));
 }
 
 /// Of one device, by the flops of a sample.
@@ -52,11 +55,15 @@ std::string bubble_text(const BubbleRate& bubble) {
 void print_rates(const ClusterUse& use, double samples_per_s) {
   const double rate = flops_per_device(use, use.flops, samples_per_s);
   const double peak = use.peak_flops_per_s / static_cast<double>(use.devices);
-  fmt::print("{:.4g} tokens/s; {:.4g} TFLOP/s a device, {:.1f} % of peak",
-             samples_per_s * use.tokens, rate / 1e12, 100.0 * rate / peak);
+  fmt::print(
+      "{:.4g} tokens/s; {:.4g} TFLOP/s a device, {:.1f} % of peak (MFU, model FLOPs utilisation)",
+      samples_per_s * use.tokens, rate / 1e12, 100.0 * rate / peak);
   if (use.flops_done > use.flops) {
-    fmt::print(", {:.4g} with what is computed again",
-               flops_per_device(use, use.flops_done, samples_per_s) / 1e12);
+    const double done = flops_per_device(use, use.flops_done, samples_per_s);
+    fmt::print(
+        "\n{:.4g} TFLOP/s a device with what is computed again, {:.1f} % (HFU, hardware FLOPs "
+        "utilisation)",
+        done / 1e12, 100.0 * done / peak);
   }
   fmt::print("\n");
 }
@@ -76,18 +83,20 @@ BubbleRate bubble_rate(const SimulationResult& result) {
           .idle = ratio(result.makespan - busy, result.makespan)};
 }
 
-void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches) {
+void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches,
+                   const std::string& difference) {
   const Program& program = scenario.program;
   if (scenario.use) fmt::print("{}\n\n", scenario.use->summary);
   fmt::print("{}: {} batch{} of {} microbatches in {}; {}\n", program.schedule(), batches,
              batches == 1 ? "" : "es", program.microbatches(), print_duration(result.makespan),
              bubble_text(bubble_rate(result)));
-  fmt::print("endless run: {} a batch, {:.4g} samples/s, steady from batch {}{}\n",
+  fmt::print("endless run (steady state): {} a batch, {:.4g} samples/s, from batch {} on{}\n",
              print_duration(result.cycle / result.cycle_batches), samples_per_s(scenario, result),
              result.steady_from_batch,
              result.cycle_batches == 1
                  ? ""
                  : fmt::format(", repeating every {} batches", result.cycle_batches));
+  fmt::print("{}", difference);
   if (scenario.use) print_rates(*scenario.use, samples_per_s(scenario, result));
   fmt::print("\n{:>6} {:>11} {:>11} {:>16} {:>11} {:>9}\n", "device", "busy", "idle",
              "exposed transfer", "activations", "versions");
@@ -129,7 +138,8 @@ Json result_json(const Scenario& scenario, const SimulationResult& result) {
     if (scenario.capacity) {
       const Bytes capacity = (*scenario.capacity)[device];
       row["capacity_bytes"] = capacity;
-      if (scenario.memory) row["fits"] = (*scenario.memory)[device].total() <= capacity;
+      row["reserve_bytes"] = capacity - scenario.reserve.usable(capacity);
+      if (scenario.memory) row["fits"] = scenario.fits(device);
     }
     devices.push_back(std::move(row));
   }
@@ -151,6 +161,8 @@ Json result_json(const Scenario& scenario, const SimulationResult& result) {
     json["flops_per_s_per_device"] = flops_per_device(*scenario.use, scenario.use->flops, samples);
     json["flops_per_s_per_device_with_recomputation"] =
         flops_per_device(*scenario.use, scenario.use->flops_done, samples);
+    json["mfu"] = samples * scenario.use->flops / scenario.use->peak_flops_per_s;
+    json["hfu"] = samples * scenario.use->flops_done / scenario.use->peak_flops_per_s;
   }
   return json;
 }

@@ -19,7 +19,9 @@ struct BubbleRate {
 };
 BubbleRate bubble_rate(const SimulationResult& result);
 
-void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches);
+/// `difference`: a line on what the run loses to what is wrong, or nothing.
+void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches,
+                   const std::string& difference);
 Json result_json(const Scenario& scenario, const SimulationResult& result);
 std::vector<std::string> warnings_of(const Scenario& scenario, const SimulationResult& result);
 

@@ -14,14 +14,15 @@
 
 #include "core/error.h"
 #include "core/io/output_place.h"
+#include "core/progress.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
 #include "tools/keep_memory.h"
 #include "tools/output_file.h"
-#include "tools/progress_line.h"
 #include "tools/scenario.h"
 #include "tools/shard.h"
 #include "tools/sweep_file.h"
+#include "tools/sweep_nearest.h"
 #include "tools/sweep_report.h"
 #include "tools/sweep_space.h"
 #include "tools/sweep_work.h"
@@ -41,12 +42,12 @@ class Sweep {
   explicit Sweep(const Options& options)
       : space_(options, kOwnOptions),
         shard_(shard_of(options)),
-        report_(options, shard_),
+        report_(options),
         json_(options.has("json")),
         threads_(static_cast<int>(
             options.integer("threads", 1, kMostThreads,
                             std::max<std::int64_t>(1, std::thread::hardware_concurrency())))),
-        path_(shard_path(options, options.has("resume") ? "resume" : "json-lines", shard_)) {
+        path_(options.text(options.has("resume") ? "resume" : "json-lines")) {
     if (options.has("resume") && options.has("json-lines"))
       throw UsageError("tandem sweep: --resume FILE goes on with FILE: --json-lines is not taken");
     report_.check(space_.identity());
@@ -66,10 +67,11 @@ class Sweep {
                  path_.empty() ? "" : fmt::format(": --resume {} goes on", path_));
       return static_cast<int>(ExitCode::interrupted);
     }
+    if (!json_) fmt::print("{}", nearest_misses(space_, rows_));
     const auto simulated = [](const SweepRow& row) { return row.simulated(); };
     if (rows_.empty() || std::any_of(rows_.begin(), rows_.end(), simulated)) return 0;
     fmt::print(stderr, "error: no configuration can be simulated; the first: {}\n",
-               harmless(rows_.front().refusal));
+               rows_.front().refusal);
     return rows_.front().code;
   }
 
@@ -102,13 +104,13 @@ class Sweep {
     for (std::size_t index = 0; index < space_.size(); ++index) {
       if (shard_.has(index) && !done[index]) which_.push_back(index);
     }
-    const InterruptGuard interrupt;
-    ProgressLine progress;
+    const InterruptGuard interrupt(OnInterrupt::ends_at_next_step);
+    const Activity progress("sweep");
     compute_rows(space_, which_, threads_, interrupt.token(), [&](ComputedRow computed) {
       if (file_) file_->write(computed.line);
       if (json_) fmt::print("{}", computed.line);
       take(std::move(computed.row));
-      progress.show([&] { return progress_text(); });
+      progress.say([&] { return progress_text(); });
     });
     return computed_ == which_.size();
   }
@@ -128,7 +130,7 @@ class Sweep {
     const double a_second = static_cast<double>(computed_) / passed.count();
     const double left = static_cast<double>(which_.size() - computed_) / a_second;
     return fmt::format(
-        "sweep: {} of {}, {:.3g} a second, {:.0f} s left; {} refused, best {:.4g} "
+        "{} of {}, {:.3g} a second, {:.0f} s left; {} refused, best {:.4g} "
         "samples/s",
         computed_, which_.size(), a_second, left, refused_, best_);
   }
@@ -158,17 +160,19 @@ int run_sweep(const Arguments& arguments) {
       "What if: simulate for every combination of values. Any option of simulate takes several:\n"
       "A,B,C; 'A,B;C' where they have commas themselves; 1..4, 2..8+2, 1..64*2; a flag =yes,no.",
       "print JSON Lines on stdout, one object a configuration");
-  options.value("threads", "N", "that compute (default: as many as cores)")
-      .value("resume", "FILE", "go on with the JSON Lines file of a sweep that was cut short")
+  options.group("Work")
+      .value("threads", "N", "that compute (default: as many as cores)")
+      .output("resume", "FILE", "go on with the JSON Lines file of a sweep that was cut short")
       .value(
           "shard", "K/N|slurm|mpi",
           "the Kth of N parts, or as a job array, srun or mpirun numbers this process; {shard} in "
           "a FILE stands for K");
   add_report_options(options);
-  options.flags_have_values();
+  options.values_are_lists();
   add_scenario_options(options);
   options.words("PLAN", 0, kMostPlans);
   options.parse(arguments);
+  name_shard_in_outputs(options);
   keep_freed_memory();
   return Sweep(options).run();
 }

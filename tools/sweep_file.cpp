@@ -14,11 +14,12 @@
 
 namespace tandem::tools {
 
-void reject_line(const std::string& path, std::int64_t number, const std::string& why) {
+void reject_line(const std::string& path, std::int64_t number, const std::string& why,
+                 std::size_t column) {
   SourcePlace place;
   place.file = path;
   place.line = static_cast<std::uint32_t>(number);
-  place.column = 1;
+  place.column = static_cast<std::uint32_t>(column);
   throw InputError(std::vector<Complaint>{{why, std::move(place), {}}});
 }
 
@@ -62,6 +63,9 @@ std::int64_t read_sweep_file(const std::string& path,
   std::string text;
   for (; std::getline(file, text) && !file.eof(); ++line.number) {
     text += '\n';
+    // To the parser it would be the end.
+    if (const std::size_t nul = text.find('\0'); nul != std::string::npos)
+      reject_line(path, line.number, "not a line of a sweep: a NUL byte (U+0000)", nul + 1);
     try {
       const Json json = Json::parse(text);
       check_numbers(path, line.number, json);

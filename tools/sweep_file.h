@@ -27,6 +27,7 @@ std::int64_t read_sweep_file(const std::string& path,
                              const std::function<void(const StoredLine&)>& take);
 
 /// Throws the InputError of a line that is not as it should be.
-[[noreturn]] void reject_line(const std::string& path, std::int64_t number, const std::string& why);
+[[noreturn]] void reject_line(const std::string& path, std::int64_t number, const std::string& why,
+                              std::size_t column = 1);
 
 }  // namespace tandem::tools

@@ -123,7 +123,7 @@ int run_sweep_merge(const Arguments& arguments) {
   add_report_options(options);
   options.words("FILE", 1, kMostFiles);
   options.parse(arguments);
-  const SweepReport report(options, {});
+  const SweepReport report(options);
   const std::string path = options.text("json-lines");
   if (!path.empty()) check_can_write(path);
   const Merge merge(options.words());

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/utf8.h"
 #include "tools/json_output.h"
 #include "tools/sweep_report.h"
+#include "tools/weight_options.h"
 
 namespace tandem::tools {
 
@@ -22,7 +25,7 @@ double scaled(const SweepRow& row, std::size_t metric) {
 }
 
 std::string value_of(const SweepRow& row, std::size_t axis) {
-  return row.values[axis].empty() ? "none" : harmless(row.values[axis]);
+  return row.values[axis].empty() ? "none" : printable_line(row.values[axis]);
 }
 
 /// The values of an axis in the order in which the configurations have them.
@@ -54,17 +57,31 @@ std::string note_of(const SweepIdentity& sweep, const SweepRow& row,
     if (row.values[axis].empty()) continue;
     note += fmt::format("{}{} {}", note.empty() ? "" : ", ", sweep.axes[axis], row.values[axis]);
   }
+  if (row.weights && !note.empty()) note += weights_mark(*row.weights);
   std::string figures;
   for (const std::size_t metric : metrics) {
     figures += fmt::format("{}{} {}", figures.empty() ? "" : ", ", metric_at(metric).title,
                            metric_at(metric).print(row.metrics[metric]));
   }
-  return harmless(note.empty() ? figures : note + ": " + figures);
+  return printable_line(note.empty() ? figures : note + ": " + figures);
 }
 
-std::vector<PlotSeries> series_of(const std::vector<std::string>& names) {
+/// Marked where none of a series trains by vanilla weights.
+std::vector<PlotSeries> series_of(const std::vector<SweepRow>& rows,
+                                  const std::vector<std::string>& names,
+                                  std::optional<std::size_t> axis) {
+  std::map<std::string, WeightSemantics> plainest;
+  for (const SweepRow& row : rows) {
+    if (!row.weights) continue;
+    const auto [at, added] = plainest.emplace(axis ? value_of(row, *axis) : "", *row.weights);
+    if (!added) at->second = std::min(at->second, *row.weights);
+  }
   std::vector<PlotSeries> series;
-  for (const std::string& name : names) series.push_back({name.empty() ? "configurations" : name});
+  for (const std::string& name : names) {
+    const auto weights = plainest.find(name);
+    const std::string mark = weights == plainest.end() ? "" : weights_mark(weights->second);
+    series.push_back({(name.empty() ? "configurations" : name) + mark});
+  }
   return series;
 }
 
@@ -101,6 +118,62 @@ std::size_t memory_of(const std::vector<SweepRow>& rows) {
   return known ? bytes : sweep_metric("activations");
 }
 
+/// "gpt2-xl on p3.16xlarge: ", where all configurations have the same.
+std::string subject_of(const std::vector<SweepRow>& rows) {
+  if (rows.empty() || rows[0].subject.empty()) return {};
+  const bool same = std::all_of(rows.begin(), rows.end(), [&](const SweepRow& row) {
+    return row.subject == rows[0].subject;
+  });
+  return same ? printable_line(rows[0].subject) + ": " : std::string();
+}
+
+/// As far as what works and, unless that is far from it, what there is; all where nothing works.
+double memory_shown(const std::vector<SweepRow>& rows, std::size_t memory) {
+  constexpr double kNear = 1.6;  // times what is used
+  double used = 0.0, all = 0.0, shown = 0.0;
+  for (const SweepRow& row : rows) {
+    const double bytes = row.metrics[memory];
+    if (!std::isfinite(bytes)) continue;
+    all = std::max(all, bytes);
+    if (row.works()) used = std::max(used, bytes);
+  }
+  if (used == 0.0) return all;
+  shown = used;
+  for (const SweepRow& row : rows) {
+    if (row.capacity.value_or(0.0) < kNear * used)
+      shown = std::max(shown, 1.02 * row.capacity.value_or(0.0));
+  }
+  return shown;
+}
+
+/// Lines at what devices have, and words of what lies beyond the edge.
+void add_limits(const std::vector<SweepRow>& rows, std::size_t memory, double shown, Plot& plot) {
+  const SweepMetric& metric = metric_at(memory);
+  std::set<double> capacities;
+  if (metric.name == "memory") {
+    for (const SweepRow& row : rows) capacities.insert(row.capacity.value_or(0.0));
+    capacities.erase(0.0);
+  }
+  for (const double capacity : capacities) {
+    const std::string name = "capacity " + metric.print(capacity);
+    if (capacity <= shown) {
+      plot.limits.push_back({capacity * metric.scale, name});
+    } else {
+      plot.notes.push_back(name + " is beyond the right edge");
+    }
+  }
+  double most = 0.0;
+  std::size_t beyond = 0;
+  for (const SweepRow& row : rows) {
+    if (!(row.metrics[memory] > shown)) continue;
+    most = std::max(most, row.metrics[memory]);
+    ++beyond;
+  }
+  if (beyond == 0) return;
+  plot.notes.push_back(fmt::format("not shown: {} that {} not fit, up to {}", beyond,
+                                   beyond == 1 ? "does" : "do", metric.print(most)));
+}
+
 }  // namespace
 
 Plot frontier_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
@@ -109,15 +182,18 @@ Plot frontier_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows
   if (metric == memory) metric = sweep_metric("throughput");
   const std::vector<std::string> names = values_on(rows, by);
   const std::vector<const SweepRow*> best = frontier(rows, metric, memory);
-  Plot plot{.title = fmt::format("{} against {}: numbered what no other beats in both",
-                                 metric_at(metric).axis, metric_at(memory).axis),
+  const double shown = memory_shown(rows, memory);
+  Plot plot{.title = fmt::format("{}{} by memory; no configuration is better than a numbered one "
+                                 "in both",
+                                 subject_of(rows), metric_at(metric).title),
             .x_title = std::string(metric_at(memory).axis),
             .y_title = std::string(metric_at(metric).axis),
-            .series = series_of(names),
+            .series = series_of(rows, names, by),
+            .x_end = shown * metric_at(memory).scale,
             .hollow = "does not fit"};
   for (const SweepRow& row : rows) {
     const double x = scaled(row, memory), y = scaled(row, metric);
-    if (!std::isfinite(x) || !std::isfinite(y)) continue;
+    if (!std::isfinite(x) || !std::isfinite(y) || row.metrics[memory] > shown) continue;
     const auto at = std::find(best.begin(), best.end(), &row);
     const auto number = static_cast<std::size_t>(at - best.begin()) + 1;
     plot.series[by ? place_in(names, value_of(row, *by)) : 0].points.push_back(
@@ -130,18 +206,19 @@ Plot frontier_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows
   for (std::size_t i = 0; i < best.size(); ++i)
     plot.notes.push_back(
         fmt::format("{:>3}  {}", i + 1, note_of(sweep, *best[i], {metric, memory})));
+  add_limits(rows, memory, shown, plot);
   return plot;
 }
 
 Plot lines_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows, std::size_t metric,
                 std::size_t over, std::optional<std::size_t> by) {
   const std::vector<std::string> names = values_on(rows, by), places = values_on(rows, over);
-  Plot plot{.title = fmt::format("{} over {}, the best of what fits", metric_at(metric).axis,
-                                 sweep.axes[over]),
+  Plot plot{.title = fmt::format("{}{} by {}, the best of what fits", subject_of(rows),
+                                 metric_at(metric).title, sweep.axes[over]),
             .x_title = sweep.axes[over],
             .y_title = std::string(metric_at(metric).axis),
             .places = places,
-            .series = series_of(names),
+            .series = series_of(rows, names, by),
             .joined = true};
   std::map<std::pair<std::size_t, std::size_t>, const SweepRow*> best;  // of a series and a place
   for (const std::size_t at : ranking(rows, metric)) {

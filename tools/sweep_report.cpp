@@ -1,7 +1,6 @@
 #include "tools/sweep_report.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string_view>
 
@@ -46,47 +45,36 @@ std::optional<std::size_t> axis_named(const SweepIdentity& sweep, const char* op
                   option, fmt::join(sweep.axes, ", "), name, did_you_mean(name, sweep.axes)));
 }
 
-void check_files_differ(const Options& options) {
-  std::map<std::string, const char*> files;
-  for (const char* name : {"csv", "svg", "json-lines", "resume"}) {
-    if (!options.has(name)) continue;
-    const auto [other, fresh] = files.emplace(options.text(name), name);
-    if (fresh) continue;
-    throw UsageError(fmt::format("tandem sweep: --{} and --{} would both write {}", other->second,
-                                 name, other->first));
-  }
-}
-
 }  // namespace
 
 void add_report_options(Options& options) {
   std::string names;
-  for (const std::string& name : metric_names()) names += (names.empty() ? "" : "|") + name;
-  options.value("rank", "BY", names + ": what the table is ranked by (default throughput)")
+  for (const std::string& name : metric_names()) names += (names.empty() ? "" : ", ") + name;
+  options.group("Table, files and pictures")
+      .value("rank", "BY", names + ": what the table is ranked by (default throughput)")
       .value("top", "N", "rows of the table (default 20)")
-      .value("csv", "FILE", "write all rows as a table with commas")
-      .value("json-lines", "FILE", "write all rows, one JSON object a line")
+      .output("csv", "FILE", "write all rows as a table with commas")
+      .output("json-lines", "FILE", "write all rows, one JSON object a line")
       .flag("picture", "draw what ranks against memory, or with --over its best over an option")
-      .value("svg", "FILE", "write that picture as SVG")
+      .output("svg", "FILE", "write that picture as SVG")
       .value("over", "OPTION", "of the picture: an option of several values, from left to right")
       .value("by", "OPTION",
              "of the picture: an option with a colour for each value (default: the first that is "
              "left)");
 }
 
-SweepReport::SweepReport(const Options& options, const Shard& shard)
+SweepReport::SweepReport(const Options& options)
     : metric_(sweep_metric(options.choice("rank", metric_names()))),
       top_(static_cast<std::size_t>(options.integer("top", 0, 1'000'000, 20))),
       table_(!options.has("json")),
       picture_(options.has("picture")),
-      csv_(shard_path(options, "csv", shard)),
-      svg_(shard_path(options, "svg", shard)),
+      csv_(options.text("csv")),
+      svg_(options.text("svg")),
       over_(options.text("over")),
       by_(options.text("by")) {
   for (const std::string& path : {csv_, svg_}) {
     if (!path.empty()) check_can_write(path);
   }
-  check_files_differ(options);
   if (picture_ && !table_) throw UsageError("tandem sweep: give --picture or --json, not both");
   for (const char* name : {"over", "by"}) {
     if (options.has(name) && !picture_ && svg_.empty())

@@ -8,7 +8,6 @@
 
 #include "tools/options.h"
 #include "tools/plot.h"
-#include "tools/shard.h"
 #include "tools/sweep_row.h"
 #include "tools/sweep_space.h"
 
@@ -19,7 +18,7 @@ void add_report_options(Options& options);
 class SweepReport {
  public:
   /// Throws UsageError, and DeviceError where a file can't be written.
-  SweepReport(const Options& options, const Shard& shard);
+  explicit SweepReport(const Options& options);
 
   /// Throws UsageError where a picture is asked for that this sweep has not.
   void check(const SweepIdentity& sweep) const;

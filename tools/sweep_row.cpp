@@ -9,11 +9,16 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/reserve.h"
+#include "core/shape_error.h"
 #include "core/units.h"
 #include "simulator/simulate.h"
+#include "tools/healthy_run.h"
 #include "tools/scenario.h"
 #include "tools/shell_word.h"
 #include "tools/simulation_report.h"
+#include "tools/text_hash.h"
+#include "tools/weight_options.h"
 
 namespace tandem::tools {
 
@@ -102,6 +107,8 @@ Json simulated(const Options& options) {
               {"assumptions", std::move(scenario.assumptions)},
               {"result", result_json(scenario, result)},
               {"warnings", warnings_of(scenario, result)}};
+  if (const auto healthy = healthy_run(scenario, batches))
+    answer["result"]["healthy"] = healthy_json(scenario, result, *healthy);
   // How long a search took is no property of the configuration.
   if (scenario.search) answer["result"]["search"].erase("seconds");
   return answer;
@@ -110,6 +117,9 @@ Json simulated(const Options& options) {
 Json outcome(const Options& options) {
   try {
     return simulated(options);
+  } catch (const ShapeError& error) {
+    return {{"error", failure_json(error.code(), error.what(), error.complaints())},
+            {"impossible_shape", true}};
   } catch (const InputError& error) {
     return {{"error", failure_json(error.code(), error.what(), error.complaints())}};
   } catch (const Interrupted&) {
@@ -146,6 +156,55 @@ std::optional<bool> fits(const Json& row) {
     all = all && device.at("fits").get<bool>();
   }
   return all;
+}
+
+/// Of the device that holds most of it.
+std::optional<double> capacity(const Json& row) {
+  std::optional<double> found;
+  double fullest = 0.0;
+  for (const Json& device : row.at("result").at("devices")) {
+    const double bytes = number(device, "capacity_bytes"),
+                 share = number(device, "peak_bytes") / bytes;
+    if (!(share > fullest)) continue;
+    fullest = share;
+    found = bytes;
+  }
+  return found;
+}
+
+std::string subject(const Json& options) {
+  std::string text;
+  for (const char* name : {"model", "cluster"}) {
+    const auto found = options.find(name);
+    if (found == options.end() || !found->is_string()) continue;
+    text += (text.empty() ? "" : " on ") + found->get<std::string>();
+  }
+  return text;
+}
+
+Shape shape_of(const Json& config) {
+  return {.tensor = config.value("tensor", std::int64_t{0}),
+          .depth = config.value("devices", std::int64_t{0}),
+          .width = config.value("width", std::int64_t{0})};
+}
+
+std::string reserve_of(const Json& line) {
+  const auto reserve = line.at("assumptions").find("reserve");
+  if (reserve == line.at("assumptions").end()) return {};
+  return describe(Reserve{.share = reserve->at("share").get<double>(),
+                          .bytes = reserve->at("bytes").get<Bytes>()});
+}
+
+/// Rows of one schedule, shape and batch whose results agree in every figure of every device are
+/// one plan, whatever options made it. A search may find other orders as good: each is its own.
+std::uint64_t plan_of(const Json& line) {
+  const Json& result = line.at("result");
+  if (result.contains("search")) return hash_of(line_of(line.at("options")));
+  Json plan = Json::array({result});
+  for (const char* key : {"model", "cluster", "schedule", "tensor", "devices", "width", "chunks",
+                          "microbatch_size", "microbatches"})
+    plan.push_back(line.at("config").value(key, Json()));
+  return hash_of(line_of(plan));
 }
 
 }  // namespace
@@ -187,15 +246,22 @@ SweepRow row_of(const Json& line) {
   row.index = line.at("index").get<std::size_t>();
   for (const auto& [name, value] : line.at("axes").items()) row.values.push_back(axis_value(value));
   row.command = command_of(line.at("options"));
+  row.subject = subject(line.at("options"));
   if (const auto error = line.find("error"); error != line.end()) {
     row.refusal = error->at("message").get<std::string>();
     row.code = error->at("code").get<int>();
     if (row.refusal.empty()) row.refusal = "refused";
+    row.impossible = line.value("impossible_shape", false);
     row.metrics.assign(std::size(kMetrics), kUnknown);
     return row;
   }
   for (const SweepMetric& metric : kMetrics) row.metrics.push_back(metric.of(line));
   row.fits = fits(line);
+  row.capacity = capacity(line);
+  row.shape = shape_of(line.at("config"));
+  row.weights = semantics_named(line.at("config").value("semantics", ""));
+  if (row.fits) row.reserve = reserve_of(line);
+  row.plan = plan_of(line);
   return row;
 }
 

@@ -3,12 +3,14 @@
 // ranks it.
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/schedule.h"
 #include "tools/json_output.h"
 #include "tools/sweep_space.h"
 
@@ -29,15 +31,27 @@ std::span<const SweepMetric> sweep_metrics();
 /// The index of a metric. REQUIRES: there is one of this name.
 std::size_t sweep_metric(std::string_view name);
 
+/// How devices are shared out; 0: not known, as the tensor degree at plain costs.
+struct Shape {
+  std::int64_t tensor = 0, depth = 0, width = 0;
+};
+
 /// What is kept of a line.
 struct SweepRow {
   std::size_t index = 0;            // of the configuration
   std::vector<std::string> values;  // of each axis; empty: no option of the row's schedule
   std::string command;              // of simulate, that says the same
+  std::string subject;              // model and cluster, where the options name them
   std::string refusal;              // empty: it was simulated
   int code = 0;                     // what simulate exits with
   std::vector<double> metrics;      // one each
   std::optional<bool> fits;         // all devices; empty: not known
+  std::optional<double> capacity;   // in bytes, of the fullest device; empty: not known
+  bool impossible = false;          // refused for sizes that don't go together
+  Shape shape;
+  std::optional<WeightSemantics> weights = {};  // empty: not known
+  std::string reserve;     // of its devices' memory, where it is known whether it fits
+  std::uint64_t plan = 0;  // the same of those that are one plan, figure by figure
 
   bool simulated() const { return refusal.empty(); }
   /// Simulated, and nothing is known to be too large.

@@ -18,6 +18,7 @@
 #include "tandem_build_info.h"
 #include "tools/cluster_setup.h"
 #include "tools/schedule_options.h"
+#include "tools/text_hash.h"
 
 namespace tandem::tools {
 
@@ -90,16 +91,6 @@ std::vector<std::string> flag_values(const std::string& option, const std::strin
       refuse(option, fmt::format("expected yes, no or both, found \"{}\"", value));
   }
   return values;
-}
-
-/// FNV-1a: to tell sweeps apart that nobody made look alike.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char byte : text) {
-    hash ^= static_cast<unsigned char>(byte);
-    hash *= 0x100000001b3;
-  }
-  return hash;
 }
 
 /// Empty: no file that can be read.
@@ -242,8 +233,7 @@ std::string SweepSpace::make_id() const {
     } else {
       swept.push_back({axis.name, axis.values});
     }
-    const std::string argument = axis.name == "plan" ? "FILE" : base_.argument_of(axis.name);
-    if (argument != "FILE" && argument != "NAME") continue;
+    if (axis.name != "plan" && !base_.is_input(axis.name)) continue;
     for (const std::string& value : axis.values) {
       if (const auto hash = hash_of_file(value)) files.push_back({value, *hash});
     }

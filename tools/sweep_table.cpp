@@ -3,14 +3,19 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "core/reserve.h"
+#include "core/utf8.h"
 #include "tools/json_output.h"
 #include "tools/sweep_report.h"
+#include "tools/sweep_twins.h"
+#include "tools/weight_options.h"
 
 namespace tandem::tools {
 
@@ -56,29 +61,73 @@ std::vector<std::size_t> shown_metrics(const std::vector<SweepRow>& rows, std::s
   return shown;
 }
 
-std::string ranked_table(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
-                         const std::vector<std::size_t>& order, std::size_t metric) {
-  std::vector<Column> columns;
-  columns.push_back({.title = "#"});
-  for (const std::string& axis : sweep.axes) columns.push_back({axis, true});
-  const std::vector<std::size_t> metrics = shown_metrics(rows, metric);
-  for (const std::size_t one : metrics)
-    columns.push_back({std::string(sweep_metrics()[one].title)});
-  const bool fits = std::any_of(rows.begin(), rows.end(),
-                                [](const SweepRow& row) { return row.fits.has_value(); });
-  if (fits) columns.push_back({"fits", true});
-  for (std::size_t rank = 0; rank < order.size(); ++rank) {
-    const SweepRow& row = rows[order[rank]];
-    std::size_t at = 0;
-    columns[at++].cells.push_back(std::to_string(rank + 1));
-    for (const std::string& value : row.values) columns[at++].cells.push_back(harmless(value));
-    for (const std::size_t one : metrics) {
-      const double value = row.metrics[one];
-      columns[at++].cells.push_back(std::isnan(value) ? "" : sweep_metrics()[one].print(value));
-    }
-    if (fits) columns[at].cells.push_back(!row.fits ? "" : *row.fits ? "yes" : "NO");
+/// What the shape says of each row, whether it was given or chosen.
+bool is_of_shape(const std::string& axis) {
+  constexpr std::string_view kOptions[] = {"tensor", "depth", "width", "devices"};
+  return std::find(std::begin(kOptions), std::end(kOptions), axis) != std::end(kOptions);
+}
+
+Column shape_column(const std::vector<SweepRow>& rows, const std::vector<std::size_t>& order) {
+  const bool tensor = std::any_of(order.begin(), order.end(),
+                                  [&](std::size_t at) { return rows[at].shape.tensor > 0; });
+  Column column{tensor ? "tensor x depth x width" : "depth x width", true};
+  for (const std::size_t at : order) {
+    const Shape& shape = rows[at].shape;
+    std::string cell = fmt::format("{} x {}", shape.depth, shape.width);
+    if (tensor) cell = fmt::format("{} x {}", std::max<std::int64_t>(1, shape.tensor), cell);
+    column.cells.push_back(shape.depth == 0 ? "" : cell);
   }
-  return lines_of(columns);
+  return column;
+}
+
+bool is_vanilla(const SweepRow& row) {
+  return row.weights.value_or(WeightSemantics::vanilla) == WeightSemantics::vanilla;
+}
+
+std::vector<Column> columns_of(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                               const std::vector<std::size_t>& order, std::size_t metric,
+                               const SweepTwins& twins) {
+  std::vector<Column> columns;
+  const auto add = [&](Column column, const auto& cell) {
+    for (const std::size_t at : order) column.cells.push_back(cell(at));
+    columns.push_back(std::move(column));
+  };
+  std::size_t rank = 0;
+  add({"#"}, [&](std::size_t) { return std::to_string(++rank); });
+  for (std::size_t axis = 0; axis < sweep.axes.size(); ++axis) {
+    if (!is_of_shape(sweep.axes[axis]))
+      add({sweep.axes[axis], true}, [&](std::size_t at) { return twins.values(at, axis); });
+  }
+  columns.push_back(shape_column(rows, order));
+  if (!std::all_of(order.begin(), order.end(),
+                   [&](std::size_t at) { return is_vanilla(rows[at]); }))
+    add({"weights", true}, [&](std::size_t at) {
+      return std::string(short_name(rows[at].weights.value_or(WeightSemantics::vanilla)));
+    });
+  for (const std::size_t one : shown_metrics(rows, metric)) {
+    add({std::string(sweep_metrics()[one].title)}, [&](std::size_t at) {
+      const double value = rows[at].metrics[one];
+      return std::isnan(value) ? std::string() : sweep_metrics()[one].print(value);
+    });
+  }
+  if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& row) { return row.fits; })) {
+    add({"fits", true}, [&](std::size_t at) -> std::string {
+      return !rows[at].fits ? "" : *rows[at].fits ? "yes" : "NO";
+    });
+  }
+  return columns;
+}
+
+/// What the weights of those that are shown mean, where they are not vanilla.
+std::string weight_notes(const std::vector<SweepRow>& rows, const std::vector<std::size_t>& order) {
+  std::string notes;
+  for (const WeightSemantics weights :
+       {WeightSemantics::delayed_by_one, WeightSemantics::stashed}) {
+    if (std::any_of(order.begin(), order.end(),
+                    [&](std::size_t at) { return rows[at].weights == weights; }))
+      notes += weights_note(weights);
+  }
+  return notes;
 }
 
 /// Where a row is in the sweep: "schedule 2bw, depth 4".
@@ -88,7 +137,7 @@ std::string place_of(const SweepIdentity& sweep, const SweepRow& row) {
     if (row.values[i].empty()) continue;
     place += fmt::format("{}{} {}", place.empty() ? "" : ", ", sweep.axes[i], row.values[i]);
   }
-  return harmless(place);
+  return printable_line(place);
 }
 
 /// Its first line, without the command that nobody gave.
@@ -96,7 +145,7 @@ std::string reason_of(const SweepRow& row) {
   constexpr std::string_view kCommand = "tandem simulate: ";
   std::string_view reason = row.refusal;
   if (reason.starts_with(kCommand)) reason.remove_prefix(kCommand.size());
-  return harmless(reason.substr(0, reason.find('\n')));
+  return printable_line(reason.substr(0, reason.find('\n')));
 }
 
 /// The reasons of those refused, the most frequent first.
@@ -109,7 +158,7 @@ std::string refusals(const SweepIdentity& sweep, const std::vector<SweepRow>& ro
   std::vector<Reason> reasons;
   std::map<std::string, std::size_t> known;
   for (const SweepRow& row : rows) {
-    if (row.simulated()) continue;
+    if (row.simulated() || row.impossible) continue;
     std::string text = reason_of(row);
     const auto [at, added] = known.emplace(text, reasons.size());
     if (added) reasons.push_back({std::move(text), &row});
@@ -137,19 +186,49 @@ std::string csv_cell(const std::string& text) {
   return cell + "\"";
 }
 
-std::string summary(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) {
-  std::size_t simulated = 0, fit = 0, known = 0;
+/// "…, of which 12 fit with 6 % of a device's memory in reserve"; empty: nothing is known of it.
+std::string fitting(const std::vector<SweepRow>& rows) {
+  std::size_t fit = 0;
+  std::set<std::string> reserves;
+  for (const SweepRow& row : rows) {
+    if (!row.fits) continue;
+    fit += *row.fits ? 1 : 0;
+    reserves.insert(row.reserve);
+  }
+  if (reserves.empty()) return {};
+  const std::string& reserve = *reserves.begin();
+  const bool said = reserves.size() == 1 && reserve != describe(Reserve{}) && !reserve.empty();
+  return fmt::format(", of which {} fit{}", fit,
+                     said ? fmt::format(" with {} in reserve", reserve) : "");
+}
+
+std::string summary(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                    const SweepTwins& twins) {
+  std::size_t simulated = 0, impossible = 0;
+  const SweepRow* first = nullptr;  // of those that are impossible
   for (const SweepRow& row : rows) {
     simulated += row.simulated() ? 1 : 0;
-    known += row.fits ? 1 : 0;
-    fit += row.fits.value_or(false) ? 1 : 0;
+    if (!row.impossible) continue;
+    ++impossible;
+    if (first == nullptr || row.index < first->index) first = &row;
   }
   const std::string all = rows.size() == sweep.configurations
                               ? std::to_string(rows.size())
                               : fmt::format("{} of {}", rows.size(), sweep.configurations);
-  return fmt::format("{} configuration{}: {} simulated{}, {} refused\n", all, all == "1" ? "" : "s",
-                     simulated, known == 0 ? "" : fmt::format(", of which {} fit", fit),
-                     rows.size() - simulated);
+  std::string text =
+      fmt::format("{} configuration{}: {} simulated{}, {} refused", all, all == "1" ? "" : "s",
+                  simulated, fitting(rows), rows.size() - simulated - impossible);
+  if (impossible > 0)
+    text += fmt::format(", {} impossible shape{} (such as {})", impossible,
+                        impossible == 1 ? "" : "s", reason_of(*first));
+  text += "\n";
+  if (twins.folded() > 0) {
+    text += fmt::format(
+        "{} of them {} the plan of another one, to the last figure, and share{} its row, with = "
+        "between\n",
+        twins.folded(), twins.folded() == 1 ? "is" : "are", twins.folded() == 1 ? "s" : "");
+  }
+  return text;
 }
 
 }  // namespace
@@ -171,46 +250,69 @@ std::vector<std::size_t> ranking(const std::vector<SweepRow>& rows, std::size_t 
 
 std::string sweep_table(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
                         std::size_t metric, std::size_t top) {
-  std::string text = summary(sweep, rows);
+  const SweepTwins twins(rows);
+  std::string text = summary(sweep, rows, twins);
   std::vector<std::size_t> order = ranking(rows, metric);
-  std::erase_if(order, [&](std::size_t at) { return !rows[at].simulated(); });
+  std::erase_if(order,
+                [&](std::size_t at) { return !rows[at].simulated() || !twins.is_first(at); });
   if (!order.empty() && std::isnan(rows[order.front()].metrics[metric]))
     text += fmt::format("no configuration has a {}: they stand in their order\n",
                         sweep_metrics()[metric].name);
-  const std::size_t ranked = order.size();
-  order.resize(std::min(top, ranked));
-  if (!order.empty()) text += "\n" + ranked_table(sweep, rows, order, metric);
-  if (!order.empty() && order.size() < ranked)
-    text += fmt::format("and {} more\n", ranked - order.size());
+  const std::vector<std::size_t> all = order;
+  order.resize(std::min(top, all.size()));
+  if (!order.empty()) text += "\n" + lines_of(columns_of(sweep, rows, order, metric, twins));
+  if (!order.empty() && order.size() < all.size())
+    text += fmt::format("and {} more\n", all.size() - order.size());
+  text += weight_notes(rows, order);
   text += refusals(sweep, rows);
-  if (!order.empty())
-    text += fmt::format("\nthe first one: {}\n", harmless(rows[order.front()].command));
+  if (order.empty()) return text;
+  text += fmt::format("\nthe first one: {}\n", printable_line(rows[order.front()].command));
+  const auto vanilla =
+      std::find_if(all.begin(), all.end(), [&](std::size_t at) { return is_vanilla(rows[at]); });
+  if (vanilla != all.begin() && vanilla != all.end())
+    text += fmt::format("the first with vanilla weights, number {}: {}\n",
+                        vanilla - all.begin() + 1, printable_line(rows[*vanilla].command));
   return text;
 }
 
 std::string sweep_csv(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
                       std::size_t metric) {
+  const SweepTwins twins(rows);
   std::string text = "index,rank";
   for (const std::string& axis : sweep.axes) text += "," + csv_cell(axis);
   for (const SweepMetric& one : sweep_metrics()) text += fmt::format(",{}", one.key);
-  text += ",fits,refused\n";
-  const std::vector<std::size_t> order = ranking(rows, metric);
+  text += ",fits,refused";
+  const auto is_axis = [&](const char* name) {
+    return std::find(sweep.axes.begin(), sweep.axes.end(), name) != sweep.axes.end();
+  };
+  const bool tensor = !is_axis("tensor"), depth = !is_axis("depth"), width = !is_axis("width");
+  text += fmt::format("{}{}{},semantics,same_plan_as,impossible_shape\n", tensor ? ",tensor" : "",
+                      depth ? ",depth" : "", width ? ",width" : "");
   std::vector<std::size_t> rank(rows.size()), by_index(rows.size());
-  for (std::size_t at = 0; at < order.size(); ++at) rank[order[at]] = at + 1;
+  std::size_t ranked = 0;
+  for (const std::size_t at : ranking(rows, metric)) {
+    if (rows[at].simulated() && twins.is_first(at)) rank[at] = ++ranked;
+  }
   std::iota(by_index.begin(), by_index.end(), std::size_t{0});
   std::sort(by_index.begin(), by_index.end(),
             [&](std::size_t a, std::size_t b) { return rows[a].index < rows[b].index; });
+  const auto known = [](std::int64_t value) {
+    return value == 0 ? std::string(",") : fmt::format(",{}", value);
+  };
   for (const std::size_t at : by_index) {
     const SweepRow& row = rows[at];
-    text += fmt::format("{},{}", row.index, row.simulated() ? std::to_string(rank[at]) : "");
+    text += fmt::format("{},{}", row.index,
+                        row.simulated() ? std::to_string(rank[twins.first(at)]) : "");
     for (const std::string& value : row.values) text += "," + csv_cell(value);
     for (const double value : row.metrics)
       text += std::isnan(value) ? "," : fmt::format(",{}", value);
-    text += fmt::format(",{},{}\n",
-                        !row.fits   ? ""
-                        : *row.fits ? "yes"
-                                    : "no",
-                        csv_cell(row.refusal));
+    text += fmt::format(",{},{}", !row.fits ? "" : *row.fits ? "yes" : "no", csv_cell(row.refusal));
+    if (tensor) text += known(row.shape.tensor);
+    if (depth) text += known(row.shape.depth);
+    if (width) text += known(row.shape.width);
+    text += fmt::format(",{},{},{}\n", row.weights ? name(*row.weights) : "",
+                        twins.is_first(at) ? "" : std::to_string(rows[twins.first(at)].index),
+                        row.impossible ? "yes" : "");
   }
   return text;
 }

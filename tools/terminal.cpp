@@ -1,5 +1,6 @@
 #include "tools/terminal.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -18,6 +19,14 @@ PictureOptions picture_options() {
   options.color =
       std::getenv("NO_COLOR") == nullptr && term != nullptr && std::strcmp(term, "dumb") != 0;
   return options;
+}
+
+std::size_t text_columns() {
+  constexpr std::size_t kUsual = 80, kMost = 100;
+  winsize size{};
+  const bool known =
+      isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? std::min<std::size_t>(size.ws_col, kMost) : kUsual;
 }
 
 bool progress_is_shown() { return isatty(STDERR_FILENO) != 0; }

@@ -11,6 +11,10 @@ namespace tandem::tools {
 /// are respected.
 PictureOptions picture_options();
 
+/// Characters that a line of text may have: those of stdout, at most 100; 80 where it is no
+/// terminal.
+std::size_t text_columns();
+
 /// stderr is a terminal: progress may be shown.
 bool progress_is_shown();
 /// Characters that a line of it may have.

@@ -40,7 +40,7 @@ int run_tokens(const Arguments& arguments) {
                   "Writes texts, a token a byte, and token files (.bin) as one token file in "
                   "llm.c's format.");
   options.words("FILE", 1, std::numeric_limits<int>::max());
-  options.value("output", "FILE.bin", "the token file to write");
+  options.output("output", "FILE.bin", "the token file to write");
   options.parse(arguments);
   if (!options.has("output")) throw UsageError("tandem tokens: --output is missing");
   const std::string path = options.text("output");

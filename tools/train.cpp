@@ -14,9 +14,9 @@
 #include <fmt/format.h>
 
 #include "core/io/read.h"
-#include "core/own_schedule.h"
 #include "executor/cpu/kernels.h"
 #include "executor/reference.h"
+#include "executor/reference_parts.h"
 #include "simulator/simulate.h"
 #include "tools/backend_options.h"
 #include "tools/command.h"
@@ -24,6 +24,7 @@
 #include "tools/json_output.h"
 #include "tools/kernel_options.h"
 #include "tools/machine.h"
+#include "tools/memory_limit.h"
 #include "tools/optimizer_options.h"
 #include "tools/options.h"
 #include "tools/output_file.h"
@@ -70,34 +71,17 @@ using History = std::map<std::pair<std::int64_t, std::string>, std::uint64_t>;
 
 FloatReference make_reference(const Training& training) {
   const Plan& plan = training.prepared.plan;
-  const Schedule& schedule = training.prepared.schedule;
-  const bool stashed = weight_semantics(plan) == WeightSemantics::stashed;
-  std::vector<std::int32_t> order = summing_order(schedule), copies;
-  std::vector<ReferencePart> parts;
-  if (stashed) {
-    parts = stashed_parts(schedule, plan.stages, plan.vertical_sync);
-  } else {
-    copies = copies_passed(schedule);
-  }
-  if (order.empty() || (copies.empty() && !stashed)) {
-    throw InputError(
-        fmt::format("schedule \"{}\" sums other gradients, or in another order, on each "
-                    "stage: no serial reference has their bits",
-                    plan.schedule));
-  }
+  const WeightSemantics semantics = weight_semantics(plan);
   return FloatReference(
       plan.model,
-      {.semantics = weight_semantics(plan),
+      {.semantics = semantics,
        .optimizer = training.optimizer,
        .guard = training.guard,
        .microbatches = plan.microbatches,
        .microbatch_size = plan.microbatch_size,
        .width = plan.width,
-       .replicas = static_cast<std::int32_t>(schedule.placement.replicas_of({}).size()),
-       .order = std::move(order),
-       .copies = std::move(copies),
        .seed = training.seed,
-       .parts = std::move(parts),
+       .parts = reference_parts(training.prepared.schedule, plan.stages, semantics),
        .stages = plan.stages},
       training.data);
 }
@@ -120,10 +104,12 @@ std::vector<double> train_reference(const Training& training, ProgressReport& st
     losses.insert(losses.end(), state.losses.begin(), state.losses.end());
     const double mean = std::accumulate(state.losses.begin(), state.losses.end(), 0.0) /
                         static_cast<double>(state.losses.size());
+    const Duration since_start = std::chrono::steady_clock::now() - start - validating;
     steps.step({.batch = step,
                 .loss = mean,
                 .gradient_norm = state.gradient_norm,
-                .since_start = std::chrono::steady_clock::now() - start - validating});
+                .since_start = since_start,
+                .losses_since_start = since_start});
     if (validation != nullptr && validation->due(step + 1)) {
       const auto paused = std::chrono::steady_clock::now();
       steps.validated(step + 1, validation->loss(state));
@@ -209,17 +195,19 @@ void compare_with_reference(const Training& training, const std::vector<double>&
     throw DifferenceError("the program trained tensors that the reference does not have");
 }
 
-/// The simulated timeline of the same run.
-Timeline predict(const Training& training, const std::string& plan_path) {
+/// Of the simulated timeline of the same run; null: it is not asked for. Made before the first
+/// step, which a profile that can't serve is told of.
+std::optional<CostTable> prices_of(const Training& training, const Options& options) {
+  if (!options.has("with-prediction")) return std::nullopt;
   const Plan& plan = training.prepared.plan;
   const Program& program = training.prepared.program;
-  const StageCosts costs = costs_of(plan, profile_of(plan_path, plan, {}), training.link_rate);
-  const CostTable table = price(program, cost_model(program.placement(), costs));
-  return *simulate(program, table, {.batches = training.steps, .record = true}).timeline;
+  const Profile profile = profile_of(options.words()[0], plan, {});
+  const StageCosts costs = costs_of(plan, profile, training.link_rate);
+  return price(program, cost_model(program.placement(), costs));
 }
 
-void write_trace(const Training& training, const Options& options,
-                 const TrainingReport<float>& report) {
+void write_trace(const Training& training, const std::optional<CostTable>& prices,
+                 const Options& options, const TrainingReport<float>& report) {
   const PreparedPlan& prepared = training.prepared;
   TraceMemory memory{.devices = planned_memory(prepared),
                      .stash = Table<StageId, Bytes>(prepared.bytes.size())};
@@ -237,8 +225,9 @@ void write_trace(const Training& training, const Options& options,
          .memory = memory});
   }
   std::optional<Timeline> predicted;
-  if (options.has("with-prediction")) {
-    predicted = predict(training, options.words()[0]);
+  if (prices) {
+    predicted =
+        *simulate(prepared.program, *prices, {.batches = training.steps, .record = true}).timeline;
     runs.push_back({.timeline = &*predicted, .label = {}, .memory = std::move(memory)});
   }
   write_chrome_trace(
@@ -257,14 +246,14 @@ void add_options(Options& options) {
   options.words("PLAN", 1, 1);
   options.value("steps", "N", "updates to train (default 20)")
       .value("seed", "N", "of weights and data (default 1)")
-      .value("data", "FILE",
+      .input("data", "FILE",
              "text to train on, as bytes, or token file (.bin; default: the shipped text)")
       .value("watchdog", "TIME", "end a run in which no device gets on for this long (default 30s)")
       .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite")
       .value("link-rate", "RATE",
              "links between devices this fast, such as 1Gb/s (default: memory)")
-      .value("log", "FILE.jsonl", "write a JSON object a step")
-      .value("trace", "FILE", "write the measured timeline as a Chrome trace")
+      .output("log", "FILE.jsonl", "write a JSON object a step")
+      .output("trace", "FILE", "write the measured timeline as a Chrome trace")
       .flag("with-prediction", "in the trace, the simulated timeline beside the measured one")
       .flag("reference", "train the serial reference of the same weight semantics instead")
       .flag("verify", "train both, and compare every weight after every update, bit for bit");
@@ -297,6 +286,15 @@ GradientGuard guard_of(const Options& options) {
   return guard;
 }
 
+void check_memory(const PreparedPlan& prepared) {
+  constexpr const char* kWhat = "training this plan";
+  Bytes needed = 0;
+  for (const MemoryByClass& device : planned_memory(prepared))
+    needed += device.total() * prepared.plan.width;
+  check_fits_memory(needed, kWhat);
+  tell_memory(needed, kWhat);
+}
+
 Training prepare(const Options& options) {
   const GradientGuard guard = guard_of(options);
   PreparedPlan prepared = prepare_plan(
@@ -306,10 +304,7 @@ Training prepare(const Options& options) {
   check_trainable(plan);
   const auto seed = static_cast<std::uint64_t>(
       options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
-  Bytes needed = 0;
-  for (const MemoryByClass& device : planned_memory(prepared))
-    needed += device.total() * plan.width;
-  if (backend_of(options) == "cpu") check_fits_memory(needed, "training this plan");
+  if (backend_of(options) == "cpu") check_memory(prepared);
   Data data(
       plan.model, plan.microbatch_size, seed,
       options.has("data") ? Tokens::of_file(options.text("data")) : shipped_training_tokens());
@@ -341,7 +336,8 @@ int finish(const Training& training, const Options& options, const ProgressRepor
     Json result{{"losses", steps.losses()},
                 {"step_s", step_s},
                 {"predicted_step_s", predicted_s},
-                {"tokens_per_s", step_s > 0 ? steps.tokens() / step_s : 0.0},
+                {"elapsed_s", to_seconds(steps.elapsed())},
+                {"tokens_per_s", steps.tokens_per_s()},
                 {"rollbacks", steps.rollbacks()},
                 {"validation", validation_json(steps)},
                 {"memory", memory_json(memory)},
@@ -357,8 +353,9 @@ int finish(const Training& training, const Options& options, const ProgressRepor
                  {{"weights", name(weight_semantics(plan))}}, std::move(result));
     return 0;
   }
-  fmt::print("{} steps, loss {:.4f} -> {:.4f}; median step {:.2f} ms", training.steps,
-             steps.losses().front(), steps.losses().back(), step_s * 1e3);
+  fmt::print("{} step{} in {}, {:.0f} tokens/s; loss {:.4f} -> {:.4f}; median step {:.2f} ms",
+             training.steps, training.steps == 1 ? "" : "s", print_duration(steps.elapsed()),
+             steps.tokens_per_s(), steps.losses().front(), steps.losses().back(), step_s * 1e3);
   if (predicted_s > 0) {
     fmt::print(", predicted {:.2f} ms: {:+.1f} %", predicted_s * 1e3,
                100.0 * (predicted_s / step_s - 1.0));
@@ -367,6 +364,7 @@ int finish(const Training& training, const Options& options, const ProgressRepor
   if (plan.post_validation)
     fmt::print("{} of {} updates were rolled back\n", steps.rollbacks(), training.steps);
   print_memory(memory);
+  fmt::print("The weights are not kept: this version writes no checkpoints.\n");
   if (options.has("verify"))
     fmt::print(
         "verified: every weight after every update equals the serial reference, bit for bit\n");
@@ -377,7 +375,8 @@ int finish(const Training& training, const Options& options, const ProgressRepor
 
 int run_train(const Arguments& arguments) {
   Options options("train", "PLAN [options]",
-                  "Trains the plan's model for real, by the program that was simulated.");
+                  "Trains the plan's model for real, by the program that was simulated. Its "
+                  "weights are not kept: this version writes no checkpoints.");
   add_options(options);
   options.parse(arguments);
   check_backend(options);
@@ -389,9 +388,10 @@ int run_train(const Arguments& arguments) {
         "tandem train: --with-prediction says what goes into the trace: give --trace FILE");
   }
   if (options.has("trace")) check_can_write(options.text("trace"));
-  choose_kernels(options);
-  const InterruptGuard interrupt;
+  choose_kernels(options, backend_of(options) == "cuda" && !options.has("reference"));
   const Training training = prepare(options);
+  const std::optional<CostTable> prices = prices_of(training, options);
+  const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
   ProgressReport steps(training.prepared.plan,
                        {.steps = training.steps,
                         .validate_every = training.validation ? training.validation->every() : 0,
@@ -408,7 +408,7 @@ int run_train(const Arguments& arguments) {
       train_pipeline(*trainer, training, options, steps, options.has("verify") ? &history : nullptr,
                      interrupt.token());
   steps.close();
-  if (options.has("trace")) write_trace(training, options, report);
+  if (options.has("trace")) write_trace(training, prices, options, report);
   if (report.interrupted)
     throw Interrupted(fmt::format("interrupted after {} steps", steps.losses().size()));
   if (options.has("verify"))

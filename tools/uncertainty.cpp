@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -11,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/percent.h"
+#include "core/progress.h"
 #include "tools/perturbation.h"
 #include "tools/schedule_options.h"
 
@@ -24,16 +25,13 @@ constexpr std::int64_t kMostThreads = 1024;
 /// "5%" → 0.05, from 0 to `most`. `text` is the option's value, or what of it is a share.
 double share_of(const Options& options, const std::string& name, std::string_view text,
                 double most) {
-  double percent = 0.0;
-  const std::string_view number = text.substr(0, text.size() - (text.ends_with('%') ? 1 : 0));
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), percent);
-  if (number.size() == text.size() || number.empty() || error != std::errc{} ||
-      end != number.data() + number.size() || !(percent >= 0.0 && percent <= 100.0 * most)) {
+  const std::optional<double> share = parse_percent(text);
+  if (!share || *share > most) {
     throw UsageError(
         fmt::format("tandem {}: --{}: expected a share from 0% to {:.0f}%, found \"{}\"",
                     options.command(), name, 100.0 * most, text));
   }
-  return percent / 100.0;
+  return *share;
 }
 
 std::int64_t cores() {
@@ -45,26 +43,37 @@ std::vector<Duration> all_times(const Scenarios& scenarios, const UncertaintyReq
   const auto count = static_cast<std::size_t>(request.scenarios);
   std::vector<Duration> times(count);
   std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    while (true) {
+  std::atomic<bool> ended = false;
+  const Activity progress("simulating scenarios", request.scenarios);
+  const auto blocks = [&] {
+    while (!ended) {
       const std::size_t first = next.fetch_add(Scenarios::kAtOnce);
       if (first >= count) return;
       const auto block = scenarios.times(static_cast<std::int64_t>(first));
-      std::copy_n(block.begin(), std::min(block.size(), count - first),
-                  times.begin() + static_cast<std::ptrdiff_t>(first));
+      const std::size_t some = std::min(block.size(), count - first);
+      std::copy_n(block.begin(), some, times.begin() + static_cast<std::ptrdiff_t>(first));
+      progress.step(static_cast<std::int64_t>(some));
+    }
+  };
+  const auto work = [&] {
+    try {
+      blocks();
+    } catch (const Interrupted&) {
+      ended = true;
     }
   };
   std::vector<std::jthread> threads;
   for (std::int64_t i = 1; i < request.threads; ++i) threads.emplace_back(work);
   work();
   threads.clear();  // joins them
+  if (ended) throw Interrupted("interrupted");
   return times;
 }
 
 }  // namespace
 
 void add_uncertainty_options(Options& options) {
-  options
+  options.group("Uncertainty")
       .value("scenarios", "N",
              "simulate so many runs with times of their own, from --seed: percentiles of a batch")
       .value("jitter", "J%", "with --scenarios: standard deviation of the time of each op")

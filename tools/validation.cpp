@@ -27,7 +27,7 @@ Tokens held_out_tokens(const Options& options) {
 
 void add_validation_options(Options& options) {
   options.value("validate-every", "N", "steps from one validation to the next (default: none)")
-      .value("validation-data", "FILE",
+      .input("validation-data", "FILE",
              "text or token file that is never trained on (default: the shipped text's end)")
       .value("validation-batches", "K",
              "microbatches of it, spread over all of it (default 32, or what there is)");

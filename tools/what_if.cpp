@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "tools/schedule_options.h"
+#include "tools/weight_options.h"
 
 namespace tandem::tools {
 
@@ -61,6 +62,19 @@ Scenario with_transfers(const Scenario& asked, double share) {
   return scenario;
 }
 
+/// Schedules to compare one with. Times that are given for a stage mean the same work only where
+/// the model is cut into as many stages; a model's times are worked out anew for each cut.
+std::vector<std::string_view> schedules_like(std::string_view asked, std::size_t stages_per_device,
+                                             bool any_cut) {
+  std::vector<std::string_view> names{"looped-bfs", "interleaved", "interleaved-zb"};
+  if (stages_per_device == 2) names = {"interleaved", "interleaved-zb", "zbv", "v-half"};
+  if (stages_per_device == 1) names = {"gpipe", "1f1b", "zb-h1", "2bw"};
+  if (any_cut) names = {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv", "2bw"};
+  if (std::find(names.begin(), names.end(), asked) == names.end())
+    names.insert(names.begin(), asked);
+  return names;
+}
+
 }  // namespace
 
 WhatIfs::WhatIfs(const Options& options, const Scenario& scenario, const SimulationRequest& request,
@@ -71,9 +85,11 @@ WhatIfs::WhatIfs(const Options& options, const Scenario& scenario, const Simulat
       boxes_(static_cast<double>(boxes)),
       drawn_(boxes_) {
   ask_about_links();
-  if (scenario.search || !options.words().empty() || options.has("schedule-file")) return;
-  ask_about_amount("microbatches", "Microbatches a batch");
-  ask_about_amount("global-batch", "Samples a batch");
+  if (!options.words().empty() || options.has("schedule-file")) return;
+  if (!scenario.search) {  // which would take its time again
+    ask_about_amount("microbatches", "Microbatches a batch");
+    ask_about_amount("global-batch", "Samples a batch");
+  }
   ask_about_schedules();
 }
 
@@ -127,23 +143,25 @@ void WhatIfs::ask_about_amount(const std::string& option, const std::string& nam
   questions_.push_back(std::move(question));
 }
 
-/// Those of one stage a device: the same times then mean the same work.
 void WhatIfs::ask_about_schedules() {
   const ScheduleTraits& asked = find_schedule(options_.text("schedule", scenario_.schedule.name));
-  if (asked.stages_per_device != 1 || asked.stages_per_part != 1) return;
-  std::vector<std::string_view> names{"gpipe", "1f1b", "zb-h1", "2bw"};
-  if (std::find(names.begin(), names.end(), asked.name) == names.end()) {
-    names.insert(names.begin(), asked.name);
-  }
-  Question question{.name = "Schedule", .asked = std::string(asked.name), .positions = {}};
-  for (const std::string_view name : names) {
+  const Placement& placement = scenario_.program.placement();
+  const std::size_t stages =
+      std::max<std::size_t>(1, placement.stages() / placement.devices / asked.stages_per_part);
+  Question question{
+      .name = "Schedule", .asked = std::string(asked.name), .list = true, .positions = {}};
+  for (const std::string_view name : schedules_like(asked.name, stages, options_.has("model"))) {
     question.positions.push_back(
-        {.label = std::string(name), .as_asked = name == asked.name, .scenario = [this, name] {
+        {.label = std::string(name) + weights_mark(find_schedule(name).weights),
+         .as_asked = name == asked.name,
+         .scenario = [this, name, stages] {
+           const ScheduleTraits& traits = find_schedule(name);
            Options options = options_;
            options.set("schedule", std::string(name));
            for (const std::string_view option : options_of_some_schedules()) {
-             if (!takes(find_schedule(name), option)) options.unset(std::string(option));
+             if (!takes(traits, option)) options.unset(std::string(option));
            }
+           if (stages > 1 && takes(traits, "chunks")) options.set("chunks", std::to_string(stages));
            return make_scenario(options);
          }});
   }

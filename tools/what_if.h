@@ -21,6 +21,7 @@ class WhatIfs {
   };
   struct Question {
     std::string name, asked;
+    bool list = false;                // its positions have no order
     std::vector<Position> positions;  // one of them as asked
   };
   struct Run {

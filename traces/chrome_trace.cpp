@@ -17,6 +17,8 @@
 #include "traces/atomic_file.h"
 #include "traces/chart.h"
 #include "traces/curves.h"
+#include "traces/drawn_spans.h"
+#include "traces/report_looks.h"
 
 namespace tandem {
 namespace {
@@ -62,10 +64,7 @@ class TraceWriter {
     write_header();
     for (run_ = 0; run_ < runs_.size(); ++run_) write_names();
     for (run_ = 0; run_ < runs_.size(); ++run_) {
-      for (const Span& span : runs_[run_].timeline->spans) {
-        if (options_.stop.stop_requested()) throw Interrupted("interrupted: no trace was written");
-        write_span(span);
-      }
+      write_spans();
       if (options_.counters) write_counters();
     }
     append_text("\n]}\n");
@@ -99,10 +98,11 @@ class TraceWriter {
   void write_names();
   void write_metadata(std::string_view what, std::size_t pid, std::int64_t tid,
                       const std::string& args);
-  void write_span(const Span& span);
-  void write_slice(const Span& span, LaneId lane, const std::string& args);
-  void write_flow(const Span& span, LaneId from, LaneId to);
-  void write_laneless(const Span& span, const std::string& args);
+  void write_spans();
+  void write_span(const Span& drawn, const std::string& args);
+  void write_slice(const Span& drawn, LaneId lane, const std::string& args);
+  void write_flow(const Span& drawn, LaneId from, LaneId to);
+  void write_laneless(const Span& drawn, const std::string& args);
   void write_counters();
   void write_memory(DeviceId device, const Curve& activations, Duration end);
   void write_counter(std::string_view name, DeviceId device, Duration time,
@@ -110,7 +110,7 @@ class TraceWriter {
   void write_curve(std::string_view name, std::string_view key, DeviceId device, const Curve& curve,
                    Duration end);
   std::string title_on(const Span& span, LaneKind lane) const;
-  std::string args_of(const Span& span) const;
+  std::string args_of(const Span& span, const Span& drawn) const;
   std::int64_t microbatch_of(const Span& span) const {
     return span.body * program_.microbatches() + program_[span.instruction].op.microbatch;
   }
@@ -136,7 +136,8 @@ void TraceWriter::write_header() {
   const std::string kind = kinds.size() == 2 ? "simulated and measured"
                            : kinds.empty()   ? "empty"
                                              : std::string(*kinds.begin());
-  append("{{\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ms\",\n");
+  // In "ms" chrome://tracing rounds to microseconds and nests slices that only touch.
+  append("{{\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ns\",\n");
   if (options_.base_time_ns) {
     append("\"baseTimeNanoseconds\": {},\n", *options_.base_time_ns);
   }
@@ -189,7 +190,7 @@ std::string TraceWriter::title_on(const Span& span, LaneKind lane) const {
   return title_of(program_, version_of_, {span.instruction, span.body, microbatch_of(span)}, lane);
 }
 
-std::string TraceWriter::args_of(const Span& span) const {
+std::string TraceWriter::args_of(const Span& span, const Span& drawn) const {
   const Op& op = program_[span.instruction].op;
   const std::int64_t microbatch = microbatch_of(span);
   std::int64_t batch = microbatch / program_.microbatches();
@@ -206,71 +207,83 @@ std::string TraceWriter::args_of(const Span& span) const {
     args += fmt::format(R"(,"from":{},"to":{})", index(fetched ? price.target : price.source),
                         index(fetched ? price.source : price.target));
   }
+  if (span != drawn) {
+    args += fmt::format(R"(,"start_ns":{},"end_ns":{})", span.start.count(), span.end.count());
+  }
   return args;
 }
 
-void TraceWriter::write_span(const Span& span) {
-  TANDEM_CHECK(index(span.instruction) < program_.size(), index(span.instruction));
-  const Instruction& instruction = program_[span.instruction];
+void TraceWriter::write_spans() {
+  const Timeline& timeline = *runs_[run_].timeline;
+  const std::vector<Span> drawn = drawn_spans(program_, timeline);
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    if (options_.stop.stop_requested()) throw Interrupted("interrupted: no trace was written");
+    TANDEM_CHECK(index(drawn[i].instruction) < program_.size(), index(drawn[i].instruction));
+    write_span(drawn[i], args_of(timeline.spans[i], drawn[i]));
+  }
+}
+
+void TraceWriter::write_span(const Span& drawn, const std::string& args) {
+  const Instruction& instruction = program_[drawn.instruction];
   const auto lanes = program_.lanes(instruction);
-  const std::string args = args_of(span);
-  if (lanes.empty()) return write_laneless(span, args);
-  for (const LaneId lane : lanes) write_slice(span, lane, args);
+  if (lanes.empty()) return write_laneless(drawn, args);
+  for (const LaneId lane : lanes) write_slice(drawn, lane, args);
   if (is_transfer(instruction.op.kind) && lanes.size() == 2 && options_.flows) {
     const bool fetched = instruction.op.kind == OpKind::load;
-    write_flow(span, lanes[fetched ? 1 : 0], lanes[fetched ? 0 : 1]);
+    write_flow(drawn, lanes[fetched ? 1 : 0], lanes[fetched ? 0 : 1]);
   }
   if (instruction.op.kind == OpKind::update) {
     const LaneId lane = lanes[0];
     begin_event();
     append(R"({{"ph":"i","s":"t","name":"update","cat":"optimizer","pid":{},"tid":{},"ts":{},)",
-           process(program_.lanes()[lane].device), thread(index(lane)), microseconds(span.end));
+           process(program_.lanes()[lane].device), thread(index(lane)), microseconds(drawn.end));
     append(R"("args":{{{}}}}})", args);
   }
 }
 
-void TraceWriter::write_slice(const Span& span, LaneId lane, const std::string& args) {
-  const Op& op = program_[span.instruction].op;
+void TraceWriter::write_slice(const Span& drawn, LaneId lane, const std::string& args) {
+  const Op& op = program_[drawn.instruction].op;
   const Lane& row = program_.lanes()[lane];
   begin_event();
-  append(R"({{"ph":"X","name":"{}","cat":"{},{}","pid":{},"tid":{},)", title_on(span, row.kind),
-         category(op.kind), name(op.kind), process(row.device), thread(index(lane)));
-  append(R"("ts":{},"dur":{},"args":{{{}}}}})", microseconds(span.start),
-         microseconds(span.end - span.start), args);
+  append(R"({{"ph":"X","name":"{}","cat":"{},{}","cname":"{}","pid":{},"tid":{},)",
+         title_on(drawn, row.kind), category(op.kind), name(op.kind), look_of(op.kind).viewer,
+         process(row.device), thread(index(lane)));
+  append(R"("ts":{},"dur":{},"args":{{{}}}}})", microseconds(drawn.start),
+         microseconds(drawn.end - drawn.start), args);
 }
 
-void TraceWriter::write_flow(const Span& span, LaneId from, LaneId to) {
+void TraceWriter::write_flow(const Span& drawn, LaneId from, LaneId to) {
   const std::int64_t id = next_id_++;
-  // The arrow ends just inside the slice: at its end it would bind to the slice that follows.
-  const Duration tip = std::max(span.start, span.end - Duration(1));
-  const std::string_view title = name(program_[span.instruction].op.kind);
+  // The arrow's ends are strictly inside their slices: a border may be taken for the neighbour's.
+  constexpr Duration kInside{1};
+  const std::string_view title = name(program_[drawn.instruction].op.kind);
   const auto end = [&](std::string_view phase, LaneId lane, Duration time) {
     begin_event();
     append(R"({{{},"name":"{}","cat":"comm","id":{},"pid":{},"tid":{},"ts":{}}})", phase, title, id,
            process(program_.lanes()[lane].device), thread(index(lane)), microseconds(time));
   };
-  end(R"("ph":"s")", from, span.start);
-  end(R"("ph":"f","bp":"e")", to, tip);
+  end(R"("ph":"s")", from, drawn.start + kInside);
+  end(R"("ph":"f","bp":"e")", to, drawn.end - kInside);
 }
 
 /// A transfer that occupies no lane may overlap others: only asynchronous events may.
-void TraceWriter::write_laneless(const Span& span, const std::string& args) {
-  const Op& op = program_[span.instruction].op;
+void TraceWriter::write_laneless(const Span& drawn, const std::string& args) {
+  const Op& op = program_[drawn.instruction].op;
   const DeviceId device = program_.placement().device[op.stage];
   std::size_t lane = 0;
   while (lane < program_.lanes().size() && program_.lanes()[id_at<LaneId>(lane)].device != device) {
     ++lane;
   }
-  const std::string label = title_on(span, LaneKind::compute);
+  const std::string label = title_on(drawn, LaneKind::compute);
   const std::int64_t id = next_id_++;
   const auto end = [&](char phase, Duration time, const std::string& arguments) {
     begin_event();
-    append(R"({{"ph":"{}","name":"{}","cat":"comm,{}","id":{},"pid":{},"tid":{},"ts":{}{}}})",
-           phase, label, name(op.kind), id, process(device), thread(lane), microseconds(time),
-           arguments);
+    append(R"({{"ph":"{}","name":"{}","cat":"comm,{}","cname":"{}","id":{},"pid":{},"tid":{},)",
+           phase, label, name(op.kind), look_of(op.kind).viewer, id, process(device), thread(lane));
+    append(R"("ts":{}{}}})", microseconds(time), arguments);
   };
-  end('b', span.start, fmt::format(R"(,"args":{{{}}})", args));
-  end('e', span.end, "");
+  end('b', drawn.start, fmt::format(R"(,"args":{{{}}})", args));
+  end('e', drawn.end, "");
 }
 
 void TraceWriter::write_counter(std::string_view name, DeviceId device, Duration time,

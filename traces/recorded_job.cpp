@@ -119,12 +119,15 @@ RecordedJob parse_recorded_job(std::string_view text, const std::string& name) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   JobParser parser(name);
+  const bool cut_off = !text.ends_with('\n');
   for (std::uint32_t number = 1; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     parser.line(number, text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  return parser.finish();
+  RecordedJob job = parser.finish();
+  job.cut_off = cut_off;
+  return job;
 }
 
 void check_job(const RecordedJob& job, const std::string& name, Recording& recording) {
@@ -140,6 +143,9 @@ void check_job(const RecordedJob& job, const std::string& name, Recording& recor
   expect("pp_size", job.pipeline_parallel, recording.devices, "stages a replica");
   expect("vpp_size", job.chunks, recording.chunks, "model chunks a stage");
   if (!complaints.empty()) throw InputError(std::move(complaints));
+  if (job.cut_off) {
+    recording.warnings.push_back(name + ": the last line has no end: the file may be cut off");
+  }
   const std::int64_t sequence = job.data_sequence_parallel.value_or(1);
   const auto warn = [&](const char* key, const std::optional<std::int64_t>& said, std::int64_t seen,
                         const char* what) {

@@ -14,6 +14,7 @@ namespace tandem {
 struct RecordedJob {
   std::optional<std::int64_t> data_parallel, data_sequence_parallel, pipeline_parallel,
       tensor_parallel, chunks, world;
+  bool cut_off = false;  // perhaps: its last line has no end
 };
 
 /// Throws InputError with the places of what is wrong.

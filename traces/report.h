@@ -33,10 +33,11 @@ struct ReportFrame {
   ReportTable table;
 };
 
-/// One thing changed, all else as asked for: positions of a slider.
+/// One thing changed, all else as asked for: positions of a slider, or of a list.
 struct ReportSlider {
   std::string name;                 // "time of transfers and sums"
   std::string asked;                // what stands for frame 0: "as asked for", "x 1"
+  bool list = false;                // the positions have no order
   std::vector<std::size_t> frames;  // of Report::frames, frame 0 among them (checked)
 };
 

@@ -14,8 +14,10 @@
 
 #include "core/check.h"
 #include "core/error.h"
+#include "core/utf8.h"
 #include "traces/atomic_file.h"
 #include "traces/report.h"
+#include "traces/report_looks.h"
 
 #define TANDEM_EMBED(name, file)          \
   asm(".section .rodata\n"                \
@@ -35,16 +37,20 @@
 TANDEM_EMBED(page, "page.html");
 TANDEM_EMBED(style, "page.css");
 TANDEM_EMBED(data, "data.js");
+TANDEM_EMBED(columns, "columns.js");
 TANDEM_EMBED(timeline, "timeline.js");
 TANDEM_EMBED(memory, "memory.js");
+TANDEM_EMBED(pointer, "pointer.js");
 TANDEM_EMBED(wiring, "page.js");
 
 extern "C" {
 extern const char tandem_report_page[], tandem_report_page_end[];
 extern const char tandem_report_style[], tandem_report_style_end[];
 extern const char tandem_report_data[], tandem_report_data_end[];
+extern const char tandem_report_columns[], tandem_report_columns_end[];
 extern const char tandem_report_timeline[], tandem_report_timeline_end[];
 extern const char tandem_report_memory[], tandem_report_memory_end[];
+extern const char tandem_report_pointer[], tandem_report_pointer_end[];
 extern const char tandem_report_wiring[], tandem_report_wiring_end[];
 }
 
@@ -170,6 +176,25 @@ Json frame_json(const ReportFrame& frame) {
       {"memory", memory_json(chart)}};
 }
 
+/// What a kind of op looks like, by its name.
+Json kinds_json() {
+  Json kinds;
+  for (const OpLook& look : kLooks) {
+    kinds[std::string(name(look.kind))] = {{"title", look.title},
+                                           {"colour", look.colour},
+                                           {"hatch", look.hatch},
+                                           {"compute", on_compute_lane(look.kind)}};
+  }
+  return kinds;
+}
+
+/// Texts as they may be shown: a name turns no line around.
+void make_printable(Json& json) {
+  if (json.is_string()) json = printable(json.get_ref<const std::string&>());
+  if (!json.is_structured()) return;
+  for (Json& part : json) make_printable(part);
+}
+
 /// Within a script element: no "<" may stand in it, for "</script" would end it.
 std::string data_of(const Report& report) {
   Json json{{"version", 1},
@@ -178,14 +203,18 @@ std::string data_of(const Report& report) {
             {"command", report.command},
             {"tool", report.tool},
             {"assumptions", report.assumptions},
+            {"kinds", kinds_json()},
             {"what_if", Json::array()},
             {"what_if_note", report.what_if_note},
             {"frames", Json::array()}};
   for (const ReportSlider& question : report.what_if) {
-    json["what_if"].push_back(
-        {{"name", question.name}, {"asked", question.asked}, {"frames", question.frames}});
+    json["what_if"].push_back({{"name", question.name},
+                               {"asked", question.asked},
+                               {"list", question.list},
+                               {"frames", question.frames}});
   }
   for (const ReportFrame& frame : report.frames) json["frames"].push_back(frame_json(frame));
+  make_printable(json);
   std::string escaped;
   for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
     if (c == '<') {
@@ -223,8 +252,10 @@ std::string report_page(const Report& report) {
       {"/* style */", {tandem_report_style, tandem_report_style_end}},
       {"/* data */", data_of(report)},
       {"/* script */", std::string(tandem_report_data, tandem_report_data_end) +
+                           std::string(tandem_report_columns, tandem_report_columns_end) +
                            std::string(tandem_report_timeline, tandem_report_timeline_end) +
                            std::string(tandem_report_memory, tandem_report_memory_end) +
+                           std::string(tandem_report_pointer, tandem_report_pointer_end) +
                            std::string(tandem_report_wiring, tandem_report_wiring_end)},
   }};
   std::string_view rest(tandem_report_page,

@@ -6,45 +6,40 @@
 #include <iterator>
 #include <map>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/check.h"
 #include "core/units.h"
 #include "traces/report.h"
 #include "traces/report_looks.h"
+#include "traces/svg.h"
 
 namespace tandem {
 namespace {
 
-constexpr double kWidth = 1000, kGutter = 108, kRight = 12, kTop = 54, kAxis = 20;
-constexpr double kCompute = 24, kLink = 6, kLinkGap = 2, kGap = 8;
+constexpr double kWidth = 1000, kGutter = 108, kRight = 12, kTop = 40, kAxis = 20;
+constexpr double kCompute = 24, kLink = 9, kLinkGap = 2, kGap = 8, kHeadRow = 15;
+constexpr std::size_t kHeadLetters = 160;  // in a line of the head
 constexpr double kStrip = 42, kStripGap = 10, kLegendRow = 18;
 constexpr std::size_t kMostBytes = 1'000'000;
 
-/// Text that XML can hold: markup and control characters can't stand in it as they are, nor bytes
-/// that aren't UTF-8.
-std::string xml(std::string_view text) {
-  using Json = nlohmann::json;
-  const std::string valid =
-      Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace))
-          .get<std::string>();
-  std::string escaped;
-  for (const char c : valid) {
-    if (c == '<') {
-      escaped += "&lt;";
-    } else if (c == '>') {
-      escaped += "&gt;";
-    } else if (c == '&') {
-      escaped += "&amp;";
-    } else {
-      escaped += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return escaped;
+/// "send activation to 1" as "activation \u2192 1".
+std::string short_title(std::string_view lane) {
+  std::string text(lane);
+  const auto arrow = [&](std::string_view verb, std::string_view link, std::string_view sign) {
+    const std::size_t at = text.rfind(link);
+    if (!text.starts_with(verb) || at == std::string::npos) return;
+    text.replace(at, link.size(), sign).erase(0, verb.size());
+  };
+  arrow("send ", " to ", " \u2192 ");
+  arrow("receive ", " from ", " \u2190 ");
+  return text;
 }
 
 class Picture {
@@ -56,15 +51,11 @@ class Picture {
   }
 
   std::string text() {
-    double y = kTop;
-    if (const std::string lack = left_out(); !lack.empty()) {
-      add("<text class=\"m\" x=\"12\" y=\"{:g}\">{}</text>\n", y, lack);
-      y += kLegendRow;
-    }
+    double y = draw_head(kTop);
     y = draw_rows(draw_axis(y));
     y = draw_legend(y + 4);
     y = draw_memory(y + 10);
-    return head(y + 8) + body_ + "</svg>\n";
+    return svg_head(kWidth, y + 8, report_.title, report_.command) + body_ + "</svg>\n";
   }
 
  private:
@@ -98,38 +89,26 @@ class Picture {
     return kGutter + static_cast<double>((time - chart_.start).count()) * scale_;
   }
 
-  std::string head(double height) const {
+  /// What is run, on what, what came out, and what is left out.
+  double draw_head(double y) {
+    std::vector<std::string> lines;
+    std::istringstream summary(report_.summary);
+    for (std::string line; std::getline(summary, line);) lines.push_back(line);
     std::string facts;
     for (const ReportFact& fact : report_.frames.front().facts) {
-      facts += fmt::format("{}{} {}", facts.empty() ? "" : " \u00b7 ", fact.name, fact.text);
+      const std::string next = fmt::format("{} {}", fact.name, fact.text);
+      if (!facts.empty() && facts.size() + next.size() > kHeadLetters) {
+        lines.push_back(std::exchange(facts, ""));
+      }
+      facts += (facts.empty() ? "" : " \u00b7 ") + next;
     }
-    return fmt::format(
-        R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0:g} {1:g}" width="{0:g}")"
-        R"( height="{1:g}" role="img" aria-labelledby="title description">
-<title id="title">{2}</title>
-<desc id="description">{3}</desc>
-<style>
-text {{ font-family: system-ui, "DejaVu Sans", sans-serif; font-size: 11px; fill: #16191d; }}
-.t {{ font-size: 15px; font-weight: 600; }} .s {{ font-size: 8.5px; }} .f {{ font-size: 10px; }}
-.n {{ fill: #000; }}
-.m {{ fill: #5a6472; }} .g {{ fill: #fff; }} .i {{ fill: #eceff3; }} .l {{ stroke: #c3cad4; }}
-.p {{ fill: none; stroke: #16191d; stroke-width: 1.3; }}
-.c {{ stroke: #b3261e; stroke-width: 1.3; stroke-dasharray: 6 4; }}
-.e {{ stroke: #000; stroke-opacity: 0.55; stroke-width: 0.6; }}
-@media (prefers-color-scheme: dark) {{
-text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fill: #14171b; }}
-.i {{ fill: #22272e; }} .l {{ stroke: #424b57; }}
-.p {{ stroke: #e9ecf0; }} .c {{ stroke: #ff8a80; }}
-}}
-</style>
-<defs><pattern id="w" width="5" height="5" patternUnits="userSpaceOnUse">
-<path d="M-1 6L6 -1M-1 1L1 -1M4 6L6 4" stroke="#000" stroke-opacity="0.35"/>
-</pattern></defs>
-<rect class="g" width="100%" height="100%"/>
-<text class="t" x="12" y="22">{2}</text>
-<text class="m f" x="12" y="40">{4}</text>
-)",
-        kWidth, std::ceil(height), xml(report_.title), xml(report_.command), xml(facts));
+    if (!facts.empty()) lines.push_back(facts);
+    if (const std::string lack = left_out(); !lack.empty()) lines.push_back(lack);
+    for (const std::string& line : lines) {
+      add("<text class=\"m f\" x=\"12\" y=\"{:g}\">{}</text>\n", y, xml(line));
+      y += kHeadRow;
+    }
+    return y - 1;
   }
 
   double draw_axis(double y) {
@@ -164,6 +143,9 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
         const auto first = idle;
         while (idle != chart_.idle.end() && idle->device == of.device) ++idle;
         draw_idle({first, idle}, y);
+      } else {
+        add("<text class=\"m s\" x=\"20\" y=\"{:g}\">{}</text>\n", y + kLink - 1.5,
+            xml(short_title(of.title)));
       }
       draw_boxes(row, compute, y, height);
       y += height + kLinkGap;
@@ -171,18 +153,17 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
     return y + kGap;
   }
 
+  /// The ground of the whole run, which boxes then cover, and how long what stays of it is.
   void draw_idle(std::span<const ChartIdle> all, double y) {
-    std::string ground, texts;
+    if (all.empty()) return;
+    rectangle("none", R"( class="i")", kGutter, y, x(chart_.end) - kGutter, kCompute);
+    body_ += '\n';
     for (const ChartIdle& idle : all) {
       const double from = x(idle.start), width = x(idle.end) - from;
-      if (width < detail_.smallest) continue;
-      ground += fmt::format("M{:.2f} {:g}h{:.2f}v{:g}h-{:.2f}z", from, y, width, kCompute, width);
       if (width < 44) continue;
-      texts += fmt::format(
-          "<text class=\"m s\" x=\"{:.1f}\" y=\"{:g}\" text-anchor=\"middle\">{}</text>\n",
+      add("<text class=\"m s\" x=\"{:.1f}\" y=\"{:g}\" text-anchor=\"middle\">{}</text>\n",
           from + width / 2, y + 15, print_duration(idle.end - idle.start));
     }
-    if (!ground.empty()) add("<path class=\"i\" d=\"{}\"/>\n{}", ground, texts);
   }
 
   /// Boxes in a row that are too narrow to see, side by side.
@@ -196,20 +177,20 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
     for (std::size_t i = chart_.rows[row].first_box; i < chart_.row_end(row); ++i) {
       const ChartBox& box = chart_.boxes[i];
       const double from = x(box.start), to = x(box.end);
-      if (to - from >= detail_.smallest || box.end == box.start) {
-        flush(narrow);
+      if (to - from >= detail_.smallest || (box.end == box.start && has_room(row, i))) {
+        flush(narrow, compute);
         draw_box(box, compute, y, height);
         continue;
       }
       if (narrow.to >= 0.0 &&
           (from > narrow.to + 0.5 || to - narrow.from > 2.5 * detail_.smallest)) {
-        flush(narrow);
+        flush(narrow, compute);
       }
       if (narrow.to < 0.0) narrow.from = from;
       narrow.to = to;
       narrow.widths[box.kind] += to - from;
     }
-    flush(narrow);
+    flush(narrow, compute);
     for (const auto& [colour, lines] : thin_) {
       add("<path fill=\"none\" stroke=\"{}\" stroke-width=\"{:g}\" d=\"M0 {:g}{}\"/>\n", colour,
           height, y + height / 2, lines.text);
@@ -217,13 +198,24 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
     thin_.clear();
   }
 
-  void flush(Narrow& narrow) {
-    if (narrow.to >= 0.0) {
-      const auto most = std::max_element(
-          narrow.widths.begin(), narrow.widths.end(),
-          [](const auto& one, const auto& other) { return one.second < other.second; });
-      thin(look_of(most->first).colour, narrow.from,
-           std::max(narrow.to - narrow.from, detail_.smallest));
+  /// A box of no length is marked where it hides nothing: where what is before it begins some
+  /// pixels before, or what is after it ends some after.
+  bool has_room(std::size_t row, std::size_t i) const {
+    const double at = x(chart_.boxes[i].start);
+    return i == chart_.rows[row].first_box || at - x(chart_.boxes[i - 1].start) >= 4 ||
+           i + 1 == chart_.row_end(row) || x(chart_.boxes[i + 1].end) - at >= 4;
+  }
+
+  /// Each kind as wide as its boxes together, so that what they leave free stays free. What stands
+  /// alone on a link is wide enough to be seen.
+  void flush(Narrow& narrow, bool compute) {
+    double from = narrow.from, all = 0.0;
+    for (const auto& [kind, width] : narrow.widths) all += width;
+    const bool lone = !compute && narrow.to - narrow.from < detail_.smallest && all > 0.0;
+    for (const auto& [kind, width] : narrow.widths) {
+      const double drawn = lone ? width / all * 1.5 * detail_.smallest : width;
+      thin(look_of(kind).colour, from, drawn);
+      from += drawn;
     }
     narrow = {};
   }
@@ -252,11 +244,10 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
       body_ += '\n';
       return;
     }
-    if (width <= 3 && box.kind != OpKind::backward_weight)
-      return thin(look_of(box.kind).colour, from, width);
-    const std::string_view edge = width > 3 ? R"( class="e")" : "";
-    rectangle(look_of(box.kind).colour, edge, from, y, width, height);
-    if (box.kind == OpKind::backward_weight) rectangle("url(#w)", "", from, y, width, height);
+    const OpLook& look = look_of(box.kind);
+    if (width <= 3) return thin(look.colour, from, width);
+    rectangle(look.colour, R"( class="e")", from, y, width, height);
+    if (look.hatch) rectangle("url(#w)", "", from, y, width, height);
     if (compute) draw_number(box, from, width, y, height);
     body_ += '\n';
   }
@@ -283,13 +274,15 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
   class Legend {
    public:
     Legend(Picture& picture, double y) : picture_(picture), y_(y) {}
-    void add(std::string_view colour, std::string_view title, std::string_view more = "") {
+    void add(std::string_view colour, std::string_view title, std::string_view more = "",
+             bool hatch = false) {
       const double length = 34 + 6.2 * static_cast<double>(title.size());
       if (x_ + length > kWidth) {
         x_ = kGutter;
         y_ += kLegendRow;
       }
       picture_.rectangle(colour, more, x_, y_, 16, 10);
+      if (hatch) picture_.rectangle("url(#w)", "", x_, y_, 16, 10);
       picture_.add("<text x=\"{:.1f}\" y=\"{:g}\">{}</text>\n", x_ + 21, y_ + 9, title);
       x_ += length;
     }
@@ -305,7 +298,8 @@ text {{ fill: #e9ecf0; }} .n {{ fill: #000; }} .m {{ fill: #9aa5b3; }} .g {{ fil
     for (const OpLook& look : kLooks) {
       const bool there = std::any_of(chart_.boxes.begin(), chart_.boxes.end(),
                                      [&](const ChartBox& box) { return box.kind == look.kind; });
-      if (there) legend.add(look.colour, look.title);
+      const bool shown = detail_.links || on_compute_lane(look.kind);
+      if (there && shown) legend.add(look.colour, look.title, "", look.hatch);
     }
     if (!chart_.idle.empty()) legend.add("none", "idle: a bubble", R"( class="i")");
     if (chart_.several_versions) legend.add("#000", "bar: odd version of the weights");

@@ -83,7 +83,8 @@ class TimelineReader {
       const auto found =
           open_.find(cursor["id"].integer(0, std::numeric_limits<std::int64_t>::max()));
       if (found == open_.end()) cursor.fail("ends what did not begin");
-      slices_[found->second].record.end = cursor["ts"].time();
+      Slice& slice = slices_[found->second];
+      if (!slice.exact) slice.record.end = cursor["ts"].time();
       open_.erase(found);
     }
   }
@@ -118,6 +119,7 @@ class TimelineReader {
     Thread thread;
     std::size_t position;
     bool laneless = false;
+    bool exact = false;  // drawn longer or later than it was, with the true times beside
   };
 
   static Thread thread_of(const TraceCursor& cursor) {
@@ -134,6 +136,7 @@ class TimelineReader {
 
   void add(std::size_t position, const TraceCursor& cursor, Duration start, Duration end) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    constexpr std::int64_t kLatest = TraceCursor::kLatest;
     if (end < start) cursor["dur"].fail("expected a duration of at least 0");
     const TraceCursor args = cursor["args"];
     TimelineRecord record;
@@ -149,7 +152,13 @@ class TimelineReader {
     }
     record.start = start;
     record.end = end;
-    slices_.push_back({record, thread_of(cursor), position});
+    const bool exact = args.has("start_ns") || args.has("end_ns");
+    if (exact) {
+      record.start = Duration(args["start_ns"].integer(-kLatest, kLatest));
+      record.end = Duration(args["end_ns"].integer(-kLatest, kLatest));
+      if (record.end < record.start) args["end_ns"].fail("expected an end not before the start");
+    }
+    slices_.push_back({record, thread_of(cursor), position, false, exact});
   }
 
   void read_run(const TraceCursor& cursor, TimelineFile& file) {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "traces/flow_binding.h"
 #include "traces/trace_events.h"
 #include "traces/trace_problems.h"
 
@@ -27,11 +28,6 @@ std::string id_text(const json& value) {
 struct Lane {
   std::string pid, tid;
   friend auto operator<=>(const Lane&, const Lane&) = default;
-};
-
-struct Slice {
-  std::int64_t event = 0;
-  std::int64_t start = 0, end = 0;  // nanoseconds
 };
 
 /// One end of an arrow.
@@ -98,19 +94,21 @@ class Checker {
   void instant(const json& value);
   void asynchronous(const json& value);
 
-  void check_nesting(const Lane& lane, std::vector<Slice>& slices);
+  std::int64_t check_nesting(const Lane& lane, std::vector<TraceSlice>& slices);
   void check_names();
   void check_threads();
+  void check_unit(const TraceFrame& frame);
   void check_flows();
   void check_flow(const FlowKey& key, const Flow& flow);
-  bool inside_slice(const FlowEnd& end) const;
+  void check_binding(const FlowKey& key, const FlowEnd& end);
 
   TraceCheck check_;
   TraceProblems problems_;
   std::int64_t at_ = -1;
-  std::map<Lane, std::vector<Slice>> slices_;
-  std::map<Lane, std::vector<std::int64_t>> reach_;  // largest end so far, slices by start
-  std::map<Lane, std::vector<Slice>> open_;          // B without E
+  std::map<Lane, std::vector<TraceSlice>> slices_;
+  std::map<Lane, std::vector<TraceSlice>> open_;  // B without E
+  std::map<Lane, NestedSlices> nested_;           // of lanes on which flows end
+  std::int64_t unit_ = 1000;                      // nanoseconds that chrome://tracing tells apart
   std::map<FlowKey, Flow> flows_;
   std::map<std::tuple<std::string, std::string, std::string>, std::int64_t> tracks_;  // last time
   std::map<std::pair<std::string, std::string>, std::int64_t> pending_async_;
@@ -171,7 +169,7 @@ void Checker::end(const json& value) {
   if (!where || !finish) return;
   auto& stack = open_[*where];
   if (stack.empty()) return error("ends a slice that did not begin");
-  Slice slice = stack.back();
+  TraceSlice slice = stack.back();
   stack.pop_back();
   if (*finish < slice.start) return error("ends a slice before its beginning");
   slice.end = *finish;
@@ -250,15 +248,16 @@ void Checker::asynchronous(const json& value) {
   }
 }
 
-void Checker::check_nesting(const Lane& lane, std::vector<Slice>& slices) {
+/// When the last one ends.
+std::int64_t Checker::check_nesting(const Lane& lane, std::vector<TraceSlice>& slices) {
   // Foreign times are rounded to nanoseconds here: neighbours may appear to overlap by one.
   const std::int64_t tolerance = check_.ours ? 0 : 1;
-  std::sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
+  std::sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
     return std::tie(a.start, b.end, a.event) < std::tie(b.start, a.end, b.event);
   });
-  std::vector<const Slice*> open;
-  std::vector<std::int64_t>& reach = reach_[lane];
-  for (const Slice& slice : slices) {
+  std::vector<const TraceSlice*> open;
+  std::int64_t last = slices.front().end;
+  for (const TraceSlice& slice : slices) {
     while (!open.empty() && open.back()->end - tolerance <= slice.start) open.pop_back();
     if (!open.empty() && slice.end - tolerance > open.back()->end) {
       problems_.error(
@@ -268,8 +267,9 @@ void Checker::check_nesting(const Lane& lane, std::vector<Slice>& slices) {
     } else {
       open.push_back(&slice);
     }
-    reach.push_back(std::max(reach.empty() ? slice.end : reach.back(), slice.end));
+    last = std::max(last, slice.end);
   }
+  return last;
 }
 
 void Checker::check_names() {
@@ -314,15 +314,32 @@ void Checker::check_threads() {
   }
 }
 
-bool Checker::inside_slice(const FlowEnd& end) const {
-  const auto lane = slices_.find(end.lane);
-  if (lane == slices_.end()) return false;
-  const auto& slices = lane->second;
-  const auto after =
-      std::upper_bound(slices.begin(), slices.end(), end.time,
-                       [](std::int64_t time, const Slice& slice) { return time < slice.start; });
-  const auto before = static_cast<std::size_t>(after - slices.begin());
-  return before > 0 && reach_.at(end.lane)[before - 1] >= end.time;
+void Checker::check_binding(const FlowKey& key, const FlowEnd& end) {
+  const auto wrong = [&](const char* message) {
+    return fmt::format("flow {} {} {}", std::get<0>(key), std::get<2>(key), message);
+  };
+  auto nested = nested_.find(end.lane);
+  if (nested == nested_.end()) {
+    const auto lane = slices_.find(end.lane);
+    std::vector<TraceSlice> slices;
+    if (lane != slices_.end()) slices = lane->second;
+    std::sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
+      return std::tie(a.start, a.event) < std::tie(b.start, b.event);
+    });
+    nested = nested_.emplace(end.lane, NestedSlices(slices, unit_)).first;
+  }
+  switch (nested->second.bind(end.time)) {
+    case FlowBinding::bound:
+      return;
+    case FlowBinding::either:
+      return problems_.dialect(
+          end.event, wrong("has an end at the border of two slices, and viewers take either"));
+    case FlowBinding::outside:
+      return problems_.error(end.event, wrong("has an end outside any slice of its lane"));
+    case FlowBinding::hidden:
+      return problems_.error(end.event, wrong("has an end that chrome://tracing may not find: it "
+                                              "nests the slice there in one that ends before"));
+  }
 }
 
 void Checker::check_flow(const FlowKey& key, const Flow& flow) {
@@ -333,9 +350,7 @@ void Checker::check_flow(const FlowKey& key, const Flow& flow) {
   if (flow.ends.empty()) return wrong(flow.starts.front(), "starts and never ends");
   if (flow.starts.empty()) return wrong(flow.ends.front(), "ends and never started");
   for (const auto* side : {&flow.starts, &flow.ends}) {
-    for (const FlowEnd& end : *side) {
-      if (!inside_slice(end)) wrong(end, "has an end outside any slice of its lane");
-    }
+    for (const FlowEnd& end : *side) check_binding(key, end);
     if (side->size() > 1)
       problems_.dialect((*side)[1].event, fmt::format("flow {} {} branches", name, id));
   }
@@ -345,6 +360,14 @@ void Checker::check_flow(const FlowKey& key, const Flow& flow) {
   if (end.time < start.time)
     wrong(end, fmt::format("ends before its start, event {}", start.event));
   check_.summary.flows += static_cast<std::int64_t>(flow.ends.size());
+}
+
+void Checker::check_unit(const TraceFrame& frame) {
+  if (frame.time_unit == "ns") {
+    unit_ = 1;
+  } else if (!frame.time_unit.empty() && frame.time_unit != "ms") {
+    problems_.error(-1, "\"displayTimeUnit\" is neither \"ms\" nor \"ns\"");
+  }
 }
 
 void Checker::check_flows() {
@@ -372,17 +395,17 @@ TraceCheck Checker::finish(const TraceFrame& frame) {
                 metadata["tool"].get_ref<const std::string&>().starts_with("tandem");
   for (auto& [lane, slices] : slices_) {
     check_.summary.slices += static_cast<std::int64_t>(slices.size());
-    check_nesting(lane, slices);
-    const Duration first(slices.front().start), last(reach_[lane].back());
+    const Duration last(check_nesting(lane, slices)), first(slices.front().start);
     const bool fresh = check_.summary.lanes++ == 0;
     check_.summary.first = fresh ? first : std::min(check_.summary.first, first);
     check_.summary.last = fresh ? last : std::max(check_.summary.last, last);
   }
   check_names();
   check_threads();
+  check_unit(frame);
   check_flows();
   for (const auto& [lane, stack] : open_) {
-    for (const Slice& slice : stack) problems_.error(slice.event, "begins and never ends");
+    for (const TraceSlice& slice : stack) problems_.error(slice.event, "begins and never ends");
   }
   for (const auto& [key, count] : pending_async_) {
     if (count > 0)

@@ -5,14 +5,14 @@
 #include <cmath>
 #include <cstdio>
 #include <istream>
-#include <memory>
+#include <span>
 #include <streambuf>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <zlib.h>
+
+#include "traces/compressed_file.h"
 
 namespace tandem {
 namespace {
@@ -33,54 +33,87 @@ struct Damage {
   throw Damage{complaint};
 }
 
-/// The bytes of a file, uncompressed, up to a limit.
-class FileBuffer : public std::streambuf {
+/// Bytes for the parser, to which a NUL is the end: here it is an error, with its place.
+class TraceBytes : public std::streambuf {
  public:
-  FileBuffer(const std::filesystem::path& path, std::uint64_t limit)
-      : name_(path.string()), left_(limit), limit_(limit), file_(open(path)) {}
+  explicit TraceBytes(std::string name) : name_(std::move(name)) {}
 
  protected:
+  const std::string& name() const { return name_; }
+  /// None: the end. They stay until it is called again.
+  virtual std::span<char> next() = 0;
+
   int_type underflow() override {
-    const int read = gzread(file_.get(), bytes_.data(), static_cast<unsigned>(bytes_.size()));
-    int error = Z_OK;
-    const char* reason = gzerror(file_.get(), &error);
-    if (read < 0 || error != Z_OK) fail(name_, fmt::format("cannot read: {}", reason));
-    if (read == 0) return traits_type::eof();
-    if (static_cast<std::uint64_t>(read) > left_) {
-      fail(name_, fmt::format("more than {} bytes", limit_));
-    }
-    left_ -= static_cast<std::uint64_t>(read);
-    setg(bytes_.data(), bytes_.data(), bytes_.data() + read);
-    return traits_type::to_int_type(bytes_[0]);
+    count(eback(), egptr());
+    const std::span<char> bytes = held_.empty() ? next() : std::exchange(held_, {});
+    const auto nul =
+        static_cast<std::size_t>(std::find(bytes.begin(), bytes.end(), '\0') - bytes.begin());
+    if (nul == 0 && !bytes.empty()) fail_at_nul();
+    // What stands before it has errors of its own, which come first.
+    held_ = bytes.subspan(nul);
+    setg(bytes.data(), bytes.data(), bytes.data() + nul);
+    return bytes.empty() ? traits_type::eof() : traits_type::to_int_type(bytes.front());
   }
 
  private:
-  struct Close {
-    void operator()(gzFile file) const { gzclose(file); }
-  };
-  using File = std::unique_ptr<gzFile_s, Close>;
-
-  File open(const std::filesystem::path& path) const {
-    std::error_code error;
-    const auto status = std::filesystem::status(path, error);
-    if (!std::filesystem::exists(status)) refuse("no such file");
-    if (std::filesystem::is_directory(status)) refuse("is a directory");
-    File file(gzopen(path.c_str(), "rb"));
-    if (!file) refuse("cannot open");
-    return file;
+  void count(const char* begin, const char* end) {
+    for (const char* at = begin; at != end; ++at) {
+      column_ = *at == '\n' ? 1 : column_ + 1;
+      line_ += *at == '\n' ? 1 : 0;
+    }
   }
-
-  [[noreturn]] void refuse(const char* message) const {
+  [[noreturn]] void fail_at_nul() const {
     Complaint complaint;
-    complaint.message = message;
+    complaint.message = "not valid JSON: a NUL byte (U+0000)";
     complaint.place.file = name_;
-    throw InputError(std::vector<Complaint>{complaint});
+    complaint.place.line = line_;
+    complaint.place.column = column_;
+    throw Damage{complaint};
   }
 
   std::string name_;
+  std::uint32_t line_ = 1, column_ = 1;  // of what comes next
+  std::span<char> held_;                 // from a NUL on
+};
+
+/// The bytes of a file, uncompressed, up to a limit.
+class FileBytes : public TraceBytes {
+ public:
+  FileBytes(const std::filesystem::path& path, std::uint64_t limit)
+      : TraceBytes(path.string()), left_(limit), limit_(limit), file_(path) {}
+
+ protected:
+  std::span<char> next() override {
+    std::size_t size = 0;
+    try {
+      size = file_.read(bytes_.data(), bytes_.size());
+    } catch (const UnreadableBytes& error) {
+      fail(name(), fmt::format("cannot read: {}", error.reason));
+    }
+    if (size > left_) fail(name(), fmt::format("more than {} bytes", limit_));
+    left_ -= size;
+    return std::span(bytes_).first(size);
+  }
+
+ private:
   std::uint64_t left_, limit_;
-  File file_;
+  CompressedFile file_;
   std::array<char, 1 << 16> bytes_{};
+};
+
+/// Text read in place.
+class TextBytes : public TraceBytes {
+ public:
+  TextBytes(std::string_view text, std::string name) : TraceBytes(std::move(name)), text_(text) {}
+
+ protected:
+  std::span<char> next() override {
+    const std::string_view all = std::exchange(text_, {});
+    return {const_cast<char*>(all.data()), all.size()};  // streambuf's interface; nothing writes
+  }
+
+ private:
+  std::string_view text_;
 };
 
 /// Builds one event at a time and forgets it once visited; skips what is neither event nor
@@ -97,7 +130,10 @@ class EventReader : public nlohmann::json_sax<json> {
   bool number_integer(number_integer_t value) override { return add(value); }
   bool number_unsigned(number_unsigned_t value) override { return add(value); }
   bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool string(string_t& value) override { return add(std::move(value)); }
+  bool string(string_t& value) override {
+    if (root_is_object_ && depth_ == 1 && key_ == "displayTimeUnit") frame_.time_unit = value;
+    return add(std::move(value));
+  }
   bool binary(binary_t&) override { return true; }  // not in JSON
 
   bool start_object(std::size_t) override {
@@ -230,26 +266,17 @@ TraceFrame read(std::streambuf& bytes, const std::string& name, const EventVisit
   return frame;
 }
 
-/// Text read in place.
-class TextBuffer : public std::streambuf {
- public:
-  explicit TextBuffer(std::string_view text) {
-    char* begin = const_cast<char*>(text.data());  // streambuf's interface; nothing writes
-    setg(begin, begin, begin + text.size());
-  }
-};
-
 }  // namespace
 
 TraceFrame read_trace_events(const std::filesystem::path& path, const EventVisitor& visit,
                              const TraceLimits& limits) {
-  FileBuffer bytes(path, limits.bytes);
+  FileBytes bytes(path, limits.bytes);
   return read(bytes, path.string(), visit, limits);
 }
 
 TraceFrame read_trace_events(std::string_view text, const std::string& name,
                              const EventVisitor& visit, const TraceLimits& limits) {
-  TextBuffer bytes(text);
+  TextBytes bytes(text, name);
   return read(bytes, name, visit, limits);
 }
 

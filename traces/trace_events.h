@@ -28,6 +28,7 @@ using EventVisitor = std::function<void(std::size_t position, const nlohmann::js
 /// What stands around the events.
 struct TraceFrame {
   nlohmann::json metadata;  // the member of that name, or null
+  std::string time_unit;    // "displayTimeUnit"; empty where it is not text
   bool has_events = false;  // there is an array of events: the document itself, or /traceEvents
   bool bare = false;        // the document itself
   std::size_t events = 0;

@@ -11,9 +11,7 @@ namespace tandem {
 /// holds more than `most` bytes.
 std::string read_file(const std::string& path, std::size_t most);
 
-/// Replaces the file by way of PATH.tmp beside it, which reaches the disk before it takes the name:
-/// whatever fails, the old file stays and no half-written one is left. What isn't a regular file
-/// (/dev/stdout, a pipe) is written to directly. Throws DeviceError with path and reason.
+/// Replaces the file at once, as a Replacement does. Throws DeviceError with path and reason.
 void write_file(const std::string& path, std::string_view content);
 
 }  // namespace tandem

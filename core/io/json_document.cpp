@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/units.h"
+#include "core/utf8.h"
 
 namespace tandem {
 namespace {

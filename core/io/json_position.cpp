@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/io/json_document.h"
+#include "core/utf8.h"
 
 namespace tandem {
 namespace {
@@ -16,50 +17,16 @@ std::uint32_t characters(std::string_view text) {
   }));
 }
 
-bool in_range(char c, unsigned low, unsigned high) {
-  const auto byte = static_cast<unsigned char>(c);
-  return byte >= low && byte <= high;
-}
-
-/// Bytes of the valid UTF-8 character that `text` starts with; 0: it is not valid.
-std::size_t character_size(std::string_view text) {
-  const char head = text.front();
-  if (in_range(head, 0x00, 0x7F)) return 1;
-  // Of the second byte a narrower range: no overlong forms, no surrogates, nothing beyond U+10FFFF.
-  std::size_t size = 0;
-  unsigned low = 0x80, high = 0xBF;
-  if (in_range(head, 0xC2, 0xDF)) size = 2;
-  if (in_range(head, 0xE0, 0xEF)) size = 3;
-  if (in_range(head, 0xF0, 0xF4)) size = 4;
-  if (in_range(head, 0xE0, 0xE0)) low = 0xA0;
-  if (in_range(head, 0xED, 0xED)) high = 0x9F;
-  if (in_range(head, 0xF0, 0xF0)) low = 0x90;
-  if (in_range(head, 0xF4, 0xF4)) high = 0x8F;
-  if (size == 0 || text.size() < size || !in_range(text[1], low, high)) return 0;
-  for (const char c : text.substr(2, size - 2)) {
-    if (!in_range(c, 0x80, 0xBF)) return 0;
-  }
-  return size;
-}
-
 /// What isn't ASCII becomes '?'.
 std::string ascii_only(std::string_view line) {
   std::string text(line);
-  std::replace_if(text.begin(), text.end(), [](char c) { return !in_range(c, 0x00, 0x7F); }, '?');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0x80U) != 0; },
+      '?');
   return text;
 }
 
 }  // namespace
-
-std::size_t first_invalid_utf8(std::string_view text) {
-  std::size_t position = 0;
-  while (position < text.size()) {
-    const std::size_t size = character_size(text.substr(position));
-    if (size == 0) return position;
-    position += size;
-  }
-  return position;
-}
 
 std::uint32_t line_of(std::string_view text, std::size_t position) {
   const std::string_view before = text.substr(0, std::min(position, text.size()));

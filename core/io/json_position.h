@@ -15,9 +15,6 @@ struct TextRange {
   std::size_t first = 0, last = 0;
 };
 
-/// The first byte that is not part of valid UTF-8, or text.size().
-std::size_t first_invalid_utf8(std::string_view text);
-
 /// The line of a byte, from 1.
 std::uint32_t line_of(std::string_view text, std::size_t position);
 

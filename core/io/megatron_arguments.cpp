@@ -49,6 +49,31 @@ constexpr std::array<std::string_view, 8> kFlags{"swiglu",
                                                  "use-rotary-position-embeddings",
                                                  "multi-latent-attention"};
 
+/// How it was run rather than what: numbers that options of simulate take, too.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kRun{
+    {{"tensor-model-parallel-size", "tensor"},
+     {"pipeline-model-parallel-size", "depth"},
+     {"micro-batch-size", "microbatch-size"},
+     {"global-batch-size", "global-batch"}}};
+/// These say more together, and with numbers above.
+constexpr std::string_view kLayersOfChunk = "num-layers-per-virtual-pipeline-stage";
+constexpr std::string_view kChunks = "num-virtual-stages-per-pipeline-rank";
+constexpr std::string_view kRecompute = "recompute-granularity";
+constexpr std::string_view kRecomputeFlag = "recompute-activations";
+
+template <class List>
+bool contains(const List& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+bool has_value(std::string_view name) {
+  constexpr std::array kOthers{kLayersOfChunk, kChunks, kRecompute};
+  return contains(kValues, name) || contains(kOthers, name) ||
+         std::any_of(kRun.begin(), kRun.end(), [&](const auto& row) { return row.first == name; });
+}
+
+bool is_flag(std::string_view name) { return contains(kFlags, name) || name == kRecomputeFlag; }
+
 class Arguments {
  public:
   Arguments(std::string_view text, std::string_view file) : in_(text, file) {
@@ -78,6 +103,18 @@ class Arguments {
       in_.complain(given_.at("num-attention-heads"), fault);
     finish();
     return as_plain_as_it_is(std::move(model));
+  }
+
+  MegatronRun run() {
+    MegatronRun run;
+    for (const auto& [name, option] : kRun) {
+      if (const auto value = run_number(name))
+        run.options.emplace_back(option, fmt::format("{}", *value));
+    }
+    add_chunks(run.options, run_number("pipeline-model-parallel-size").value_or(1));
+    add_recompute(run.options);
+    run.passed_over = std::move(passed_over_);
+    return run;
   }
 
  private:
@@ -112,11 +149,50 @@ class Arguments {
     const std::string_view value =
         equal == std::string_view::npos ? std::string_view() : name.substr(equal + 1);
     name = name.substr(0, equal);
-    if (std::find(kFlags.begin(), kFlags.end(), name) != kFlags.end()) keep(name, word);
-    if (std::find(kValues.begin(), kValues.end(), name) == kValues.end()) return;
+    if (is_flag(name)) return keep(name, word);
+    if (!has_value(name)) return pass_over(name);
     if (equal != std::string_view::npos) return keep(name, value);
     waiting_ = name;
     at_ = in_.place_of(word);
+  }
+
+  void pass_over(std::string_view name) {
+    constexpr std::string_view kOfNames =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    name = name.substr(0, name.find_first_not_of(kOfNames));
+    if (!name.empty() && !contains(passed_over_, name)) passed_over_.emplace_back(name);
+  }
+
+  /// A number of how it was run; none: not given, or passed over as no number.
+  std::optional<std::int32_t> run_number(std::string_view name) {
+    if (!has(name)) return std::nullopt;
+    const std::optional<std::int32_t> value = integer(given_.at(name).word, kMost);
+    if (!value) pass_over(name);
+    return value;
+  }
+
+  void add_chunks(std::vector<std::pair<std::string, std::string>>& options, std::int32_t depth) {
+    std::optional<std::int32_t> chunks = run_number(kChunks);
+    if (const auto layers = run_number(kLayersOfChunk); layers && !chunks) {
+      const std::int64_t each = std::int64_t{depth} * *layers;
+      const std::int32_t all = has("num-layers") ? run_number("num-layers").value_or(0) : 0;
+      if (all > 0 && all % each == 0) chunks = static_cast<std::int32_t>(all / each);
+      if (!chunks) pass_over(kLayersOfChunk);
+    }
+    if (depth == 1) return;
+    const bool interleaved = chunks.value_or(1) > 1;
+    options.emplace_back("schedule", interleaved ? "interleaved" : "1f1b");
+    if (interleaved) options.emplace_back("chunks", fmt::format("{}", *chunks));
+  }
+
+  void add_recompute(std::vector<std::pair<std::string, std::string>>& options) {
+    if (is(kRecompute, "full") || is(kRecompute, "selective")) {
+      options.emplace_back("recompute", given_.at(kRecompute).word);
+    } else if (has(kRecompute)) {
+      pass_over(kRecompute);
+    } else if (has(kRecomputeFlag)) {
+      options.emplace_back("recompute", "selective");
+    }
   }
 
   /// The last one counts, as it does there.
@@ -129,6 +205,14 @@ class Arguments {
     waiting_.reset();
   }
 
+  static std::optional<std::int32_t> integer(std::string_view word, std::int32_t most) {
+    const std::string_view digits = WordReader::take_digits(word);
+    constexpr std::size_t kMostDigits = 9;
+    if (digits.empty() || !word.empty() || digits.size() > kMostDigits) return std::nullopt;
+    const std::int32_t value = std::stoi(std::string(digits));
+    return value >= 1 && value <= most ? std::optional(value) : std::nullopt;
+  }
+
   /// Of an option that must be there, but for `otherwise`.
   std::int32_t number(std::string_view name, std::int32_t most,
                       std::optional<std::int32_t> otherwise = {}) {
@@ -137,13 +221,7 @@ class Arguments {
       return otherwise.value_or(1);
     }
     const WordPlace& place = given_.at(name);
-    std::string_view digits = place.word;
-    const std::string_view all = WordReader::take_digits(digits);
-    constexpr std::size_t kMostDigits = 9;
-    if (!all.empty() && digits.empty() && all.size() <= kMostDigits) {
-      const std::int32_t value = std::stoi(std::string(all));
-      if (value >= 1 && value <= most) return value;
-    }
+    if (const std::optional<std::int32_t> value = integer(place.word, most)) return *value;
     in_.complain(place, fmt::format("--{}: expected an integer from 1 to {}, found \"{}\"", name,
                                     most, shorten(place.word, kShown)));
     return 1;
@@ -188,6 +266,7 @@ class Arguments {
   std::map<std::string_view, WordPlace> given_;
   std::optional<std::string_view> waiting_;  // for its value
   WordPlace at_;
+  std::vector<std::string> passed_over_;
 };
 
 }  // namespace
@@ -202,6 +281,10 @@ ModelSpec parse_megatron(const std::string& file, std::string_view text) {
   ModelSpec model = Arguments(text, file).model();
   model.name = std::filesystem::path(file).stem().string();
   return model;
+}
+
+MegatronRun parse_megatron_run(const std::string& file, std::string_view text) {
+  return Arguments(text, file).run();
 }
 
 }  // namespace tandem

@@ -21,6 +21,10 @@ OutputPlace output_place(const std::string& path);
 /// end. Returns the descriptor, or -1 with errno.
 int open_as_it_stands(const OutputPlace& place);
 
+/// Whether two paths are one file, by whatever names and links: what is written to one is read from
+/// the other. Of devices and pipes no two are.
+bool same_file(const std::string& one, const std::string& other);
+
 /// A file that grows piece by piece, each of which reaches it whole as soon as it is written. It is
 /// of one process: another that opens it as such is refused. Every failure throws DeviceError with
 /// path and reason.

@@ -141,12 +141,7 @@ ClusterFormat cluster_format(std::string_view text) {
 const DeviceSpec& gpu_of_name(std::string_view name) {
   if (const DeviceSpec* known = find_device(name)) return *known;
   if (const GpuLinks* links = gpu_of_driver(name)) return *find_device(links->device);
-  std::vector<std::string> names;
-  for (const DeviceSpec& device : catalog().devices) names.push_back(device.name);
-  throw UsageError(
-      fmt::format("--gpu {}: the catalogue has no such device{} (tandem catalog list "
-                  "shows all)",
-                  shorten(name, 48), did_you_mean(name, names)));
+  return device_of_name(shorten(name, 48), "--gpu: ");
 }
 
 ClusterSpec parse_cluster_as(ClusterFormat format, const std::string& file, std::string text,

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "core/check.h"
+#include "core/progress.h"
 #include "core/schedules/all.h"
 #include "core/schedules/block_rewrite.h"
 #include "core/schedules/building_block.h"
@@ -160,9 +161,11 @@ Schedule make_v_adaptive(const ScheduleRequest& request) {
     Duration span{};
   };
   std::optional<Choice> best;
+  const Activity progress("trying building blocks");
   each_shape(request.devices, [&](const Shape& shape) {
     int tried = 0;
     each_bend(shape, request.devices, [&](const Block& block) {
+      keep_going();
       if (peak_of(block, request.microbatches) > cap_of(request)) return false;
       for (const bool rewrites : {false, true}) {
         const std::optional<Duration> span = span_of(block, request, rewrites);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/progress.h"
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
 #include "core/schedules/order_span.h"
@@ -51,6 +52,7 @@ class Trial {
   void make() {
     fill();
     for (std::int32_t i = 1; i < microbatches_; ++i) {
+      keep_going();
       go_forward();
       go_back();
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/progress.h"
 #include "core/schedules/common.h"
 
 namespace tandem {
@@ -13,10 +14,21 @@ constexpr std::size_t kForward = 0, kInput = 1, kWeight = 2;
 
 std::size_t at(std::int32_t k) { return static_cast<std::size_t>(k); }
 
+/// All of them, of a device, where that is soon done.
+std::int64_t most_looked_at(const OrderProblem& problem) {
+  constexpr std::int64_t kMost = 100'000'000, kOfAnOp = 8;
+  const auto ops = static_cast<std::int64_t>(kLetters * problem.devices.size()) *
+                   std::int64_t{problem.microbatches};
+  return std::max(kOfAnOp, kMost / ops);
+}
+
 }  // namespace
 
 OrderBound::OrderBound(const OrderProblem& problem)
-    : problem_(&problem), m_(problem.microbatches), devices_(problem.devices.size()) {
+    : problem_(&problem),
+      m_(problem.microbatches),
+      most_(most_looked_at(problem)),
+      devices_(problem.devices.size()) {
   const std::vector<std::int64_t> zeros(at(m_));
   for (std::size_t j = 0; j < devices_.size(); ++j) {
     Device& device = devices_[j];
@@ -50,7 +62,7 @@ std::int64_t OrderBound::end_of_first(std::size_t j, const Counts& counts) const
   const Times& heads = devices_[j].now;
   Counts left = counts;
   std::int64_t end = 0, work = 0;
-  while (true) {
+  for (std::int64_t looked_at = 0; looked_at < most_; ++looked_at) {
     std::size_t latest = kLetters;
     for (std::size_t kind = 0; kind < kLetters; ++kind) {
       if (left[kind] == 0) continue;
@@ -62,13 +74,14 @@ std::int64_t OrderBound::end_of_first(std::size_t j, const Counts& counts) const
     work += problem_->devices[j].times[latest];
     end = std::max(end, heads[latest][at(--left[latest])] + work);
   }
+  return end;
 }
 
 std::int64_t OrderBound::rest_from(std::size_t j, const Counts& from) const {
   const Times& tails = devices_[j].tails;
   Counts next = from;
   std::int64_t rest = 0, work = 0;
-  while (true) {
+  for (std::int64_t looked_at = 0; looked_at < most_; ++looked_at) {
     std::size_t longest = kLetters;
     for (std::size_t kind = 0; kind < kLetters; ++kind) {
       if (next[kind] == m_) continue;
@@ -79,6 +92,7 @@ std::int64_t OrderBound::rest_from(std::size_t j, const Counts& from) const {
     work += problem_->devices[j].times[longest];
     rest = std::max(rest, work + tails[longest][at(next[longest]++)]);
   }
+  return rest;
 }
 
 std::int64_t OrderBound::forward_head(const PartialOrder& order, std::size_t j, std::int32_t k) {
@@ -141,6 +155,7 @@ void OrderBound::advance(const PartialOrder& order, bool with_sets) {
     device.now[kind][at(k)] = std::max({head, order[j].now, device.heads[kind][at(k)]});
   };
   for (std::int32_t k = 0; k < m_; ++k) {
+    keep_going();
     for (std::size_t j = 0; j < devices_.size(); ++j) {
       if (k < order[j].done[kForward]) continue;
       settle(j, kForward, k, forward_head(order, j, k),
@@ -167,12 +182,12 @@ void OrderBound::find_tails() {
   const std::size_t p = devices_.size();
   // The first forward that so many gradients make room for.
   const auto first_after = [&](const std::vector<std::int32_t>& before, std::int32_t k) {
-    return static_cast<std::int32_t>(
-        std::find_if(before.begin(), before.end(), [&](std::int32_t n) { return n > k; }) -
-        before.begin());
+    return static_cast<std::int32_t>(std::upper_bound(before.begin(), before.end(), k) -
+                                     before.begin());
   };
   std::vector<std::int64_t> sent_forward(p, 0), sent_gradient(p, 0);  // tails of the sends before
   for (std::int32_t k = m_; k-- > 0;) {
+    keep_going();
     for (std::size_t j = 0; j < p; ++j) {
       Device& device = devices_[j];
       const std::int32_t later = first_after(device.weights_before, k);

@@ -53,6 +53,7 @@ class OrderBound {
 
   const OrderProblem* problem_;
   std::int32_t m_;
+  std::int64_t most_;  // ops that end_of_first() and rest_from() look at: fewer bound less
   std::vector<Device> devices_;
   std::int64_t of_all_ = 0;
 };

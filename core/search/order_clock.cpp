@@ -79,7 +79,27 @@ std::int64_t OrderClock::makespan(const Words& words) {
   return end;
 }
 
-void OrderClock::critical(const Words& words, std::vector<Place>& path) const {
+void OrderClock::find_places(const Words& words) {
+  microbatches_.resize(words.size());
+  is_forward_.resize(words.size());
+  forward_places_.resize(forwards_.size());
+  gradient_places_.resize(forwards_.size());
+  for (std::size_t j = 0; j < words.size(); ++j) {
+    microbatches_[j].assign(words[j].size(), 0);
+    is_forward_[j].assign(words[j].size(), false);
+    std::int32_t forwards = 0, gradients = 0;
+    for (std::size_t i = 0; i < words[j].size(); ++i) {
+      if (words[j][i] == Letter::weight) continue;
+      const bool forward = words[j][i] == Letter::forward;
+      is_forward_[j][i] = forward;
+      microbatches_[j][i] = forward ? forwards++ : gradients++;
+      (forward ? forward_places_ : gradient_places_)[cell(j, microbatches_[j][i])] = i;
+    }
+  }
+}
+
+void OrderClock::critical(const Words& words, std::vector<Place>& path) {
+  find_places(words);
   path.clear();
   Place place;
   const auto end = [&](std::size_t j) { return devices_[j].now + problem_->devices[j].after; };
@@ -94,33 +114,24 @@ void OrderClock::critical(const Words& words, std::vector<Place>& path) const {
     if (place.position > 0 && ends_[place.device][place.position - 1] == start) {
       --place.position;
     } else {
-      place = awaited(words, place);
+      place = awaited(place);
     }
   }
 }
 
 /// Whose result an op waited for; on a busy link that result may have waited for an earlier one's.
-OrderClock::Place OrderClock::awaited(const Words& words, Place place) const {
-  const bool forward = words[place.device][place.position] == Letter::forward;
-  const auto moves_so = [&](Letter letter) {
-    return letter != Letter::weight && (letter == Letter::forward) == forward;
-  };
-  const Word& word = words[place.device];
-  auto k = static_cast<std::int32_t>(std::count_if(
-      word.begin(), word.begin() + static_cast<std::ptrdiff_t>(place.position), moves_so));
+OrderClock::Place OrderClock::awaited(Place place) const {
+  const bool forward = is_forward_[place.device][place.position];
+  std::int32_t k = microbatches_[place.device][place.position];
   const std::size_t from = forward ? place.device - 1 : place.device + 1;
-  std::vector<std::size_t> producers;
-  for (std::size_t i = 0; i < words[from].size(); ++i) {
-    if (moves_so(words[from][i])) producers.push_back(i);
-  }
+  const std::vector<std::size_t>& producers = forward ? forward_places_ : gradient_places_;
   const std::vector<std::int64_t>& arrivals = forward ? forwards_ : gradients_;
   const std::int64_t link = problem_->devices[std::min(place.device, from)].to_next;
   const auto waited = [&] {
-    return ends_[from][producers[static_cast<std::size_t>(k)]] + link <
-           arrivals[cell(place.device, k)];
+    return ends_[from][producers[cell(from, k)]] + link < arrivals[cell(place.device, k)];
   };
   while (k > 0 && waited()) --k;
-  return {from, producers[static_cast<std::size_t>(k)]};
+  return {from, producers[cell(from, k)]};
 }
 
 }  // namespace tandem

@@ -26,7 +26,7 @@ class OrderClock {
   };
   /// A longest chain of ops that wait for one another, from the end. REQUIRES: a makespan() of
   /// `words` that ended.
-  void critical(const Words& words, std::vector<Place>& path) const;
+  void critical(const Words& words, std::vector<Place>& path);
 
  private:
   struct Device {
@@ -37,7 +37,8 @@ class OrderClock {
     std::int64_t last_forward = 0, last_gradient = 0;
   };
   bool run(std::size_t j, const Word& word);
-  Place awaited(const Words& words, Place place) const;
+  Place awaited(Place place) const;
+  void find_places(const Words& words);
   void send_forward(std::size_t j, std::int64_t end);
   void send_gradient(std::size_t j, std::int64_t end);
   std::size_t cell(std::size_t device, std::int32_t k) const {
@@ -48,6 +49,11 @@ class OrderClock {
   std::vector<Device> devices_;
   std::vector<std::int64_t> forwards_, gradients_;        // arrivals, by device and microbatch
   std::vector<std::vector<std::int64_t>> starts_, ends_;  // by device and position
+  // Of critical(): the microbatch of each op and whether it is a forward's, by device and position;
+  // where forwards and gradients of each microbatch stand, by device and microbatch.
+  std::vector<std::vector<std::int32_t>> microbatches_;
+  std::vector<std::vector<bool>> is_forward_;
+  std::vector<std::size_t> forward_places_, gradient_places_;
 };
 
 }  // namespace tandem

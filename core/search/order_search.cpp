@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/check.h"
+#include "core/progress.h"
 #include "core/schedules/all.h"
 #include "core/search/order_clock.h"
 #include "core/search/order_improvement.h"
@@ -49,21 +52,32 @@ std::vector<ScheduleRequest> requests_for(const ScheduleTraits& row,
 }
 
 /// The named schedules that run these stages as they are, and keep the cap.
-std::vector<NamedOrder> named_orders(const OrderProblem& problem, const ScheduleRequest& request) {
-  std::vector<NamedOrder> all;
+void add_named_orders(const OrderProblem& problem, const ScheduleRequest& request,
+                      std::vector<NamedOrder>& all) {
   OrderClock clock(problem);
   for (const ScheduleTraits& row : schedules()) {
     if (row.make == make_search || row.weights != WeightSemantics::vanilla || !row.trainable ||
         row.stages_per_device != 1 || row.stages_per_part != 1)
       continue;
     for (const ScheduleRequest& one : requests_for(row, request)) {
+      if (!all.empty()) keep_going();  // one there is, however soon it is to end
       if (reason_against(row, one)) continue;
       const std::optional<Words> words = words_of(row.make(one));
       if (!words || !keeps_cap(problem, *words)) continue;
       all.push_back({std::string(row.name), {*words, clock.makespan(*words)}});
     }
   }
-  return all;
+}
+
+/// No order takes less than the busiest device computes.
+std::int64_t longest_work(const OrderProblem& problem) {
+  std::int64_t longest = 0;
+  for (const OrderProblem::Device& device : problem.devices) {
+    const std::int64_t each =
+        std::accumulate(device.times.begin(), device.times.end(), std::int64_t{0});
+    longest = std::max(longest, each * problem.microbatches + device.after);
+  }
+  return longest;
 }
 
 /// One microbatch at a time: possible within any cap.
@@ -92,6 +106,12 @@ std::int64_t orders_of(const ScheduleRequest& request, std::size_t ops) {
   if (request.search.orders) return *request.search.orders;
   constexpr std::int64_t kOps = 200'000'000, kMost = 300'000;
   return std::min(kMost, kOps / static_cast<std::int64_t>(ops));
+}
+
+/// Orders looked at in a few milliseconds.
+std::int64_t looks_between_questions(const OrderProblem& problem) {
+  constexpr std::int64_t kMost = 256, kOps = 1'000'000;
+  return std::clamp(kOps / static_cast<std::int64_t>(ops_of(problem)), std::int64_t{1}, kMost);
 }
 
 /// From the fastest named order on. Returns whether it is proved that none is faster.
@@ -136,7 +156,15 @@ SearchedOrder search_order(const ScheduleRequest& request, const SearchControl& 
   SearchedOrder result;
   FoundOrder best = one_by_one(problem);
   const FoundOrder* named = nullptr;
-  const std::vector<NamedOrder> all = named_orders(problem, request);
+  std::vector<NamedOrder> all;
+  std::optional<OrderBound> bound;
+  try {
+    const StopWhen stop(control.stop);
+    add_named_orders(problem, request, all);
+    bound.emplace(problem);
+  } catch (const EndedEarly&) {
+    result.stopped = true;
+  }
   for (const NamedOrder& one : all) {
     if (named != nullptr && one.order.makespan >= named->makespan) continue;
     named = &one.order;
@@ -149,17 +177,18 @@ SearchedOrder search_order(const ScheduleRequest& request, const SearchControl& 
     const std::int64_t makespan = clock.makespan(halves);
     if (makespan < best.makespan) best = {std::move(halves), makespan};
   }
-  SearchMeter meter(orders_of(request, ops_of(problem)), control);
-  OrderBound bound(problem);
+  SearchMeter meter(orders_of(request, ops_of(problem)), looks_between_questions(problem), control);
+  const std::int64_t least = bound ? bound->of_all() : longest_work(problem);
   meter.now.best = Duration(best.makespan);
-  meter.now.bound = Duration(bound.of_all());
-  const bool proved = better(problem, request, bound, meter, best);
+  meter.now.bound = Duration(least);
+  const bool proved =
+      bound ? better(problem, request, *bound, meter, best) : best.makespan == least;
   if (named != nullptr && named->makespan == best.makespan) best = *named;
   result.schedule = schedule_of("search", request, best.words);
   result.makespan = Duration(best.makespan);
-  result.bound = proved ? result.makespan : Duration(bound.of_all());
+  result.bound = proved ? result.makespan : Duration(least);
   result.orders = meter.now.orders;
-  result.stopped = meter.stopped();
+  result.stopped = result.stopped || meter.stopped();
   return result;
 }
 

@@ -21,9 +21,9 @@ struct SearchControl {
 
 class SearchMeter {
  public:
-  /// `control` must outlive it.
-  SearchMeter(std::int64_t orders, const SearchControl& control)
-      : left_(orders), control_(&control) {}
+  /// `control` must outlive it. It is asked each so many orders.
+  SearchMeter(std::int64_t orders, std::int64_t between, const SearchControl& control)
+      : left_(orders), between_(between), control_(&control) {}
 
   SearchProgress now;
 
@@ -31,8 +31,7 @@ class SearchMeter {
   bool spend() {
     if (stopped_ || left_ <= 0) return false;
     --left_;
-    constexpr std::int64_t kBetween = 256;
-    if (now.orders++ % kBetween == 0) {
+    if (now.orders++ % between_ == 0) {
       if (control_->progress) control_->progress(now);
       stopped_ = control_->stop && control_->stop();
     }
@@ -44,6 +43,7 @@ class SearchMeter {
 
  private:
   std::int64_t left_;
+  const std::int64_t between_;
   const SearchControl* control_;
   bool stopped_ = false;
 };

@@ -9,7 +9,10 @@ namespace tandem::verification {
 
 /// Placement, offsets and spans that the other checkers' tables rest on. False: nothing further can
 /// be said.
-bool check_shape(const Program& program, const SlotCounts& slots, Report& report);
+bool check_shape(const Program& program, Report& report);
+
+/// Slots are counted for each stage.
+bool check_sizes(const Program& program, const SlotCounts& slots, Report& report);
 
 /// Every instruction on the lanes and with the cost key that its kind asks for.
 void check_lanes(const Facts& facts, Report& report);
@@ -32,7 +35,7 @@ void check_versions(const Facts& facts, Order& order, const SlotCounts& slots, R
 /// what has used it.
 void check_validation(const Facts& facts, Order& order, const SlotCounts& slots, Report& report);
 
-/// No ring slot is taken before its last user has ended.
+/// No ring slot is taken before its last user has ended, nor borrowed while it has one.
 void check_slots(const Facts& facts, Order& order, const SlotCounts& slots, Report& report);
 
 }  // namespace tandem::verification

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "core/verify/checkers.h"
 
@@ -10,7 +11,14 @@ namespace {
 class Completeness {
  public:
   Completeness(const Facts& facts, Report& report)
-      : facts_(facts), program_(facts.program()), report_(report) {}
+      : facts_(facts),
+        program_(facts.program()),
+        report_(report),
+        recomputes_(facts.placement().stages()) {
+    for (const Instruction& each : program_.instructions()) {
+      if (each.op.kind == OpKind::recompute) recomputes_[index(each.op.stage)] = true;
+    }
+  }
 
   void check() {
     for (std::size_t p = 0; p < facts_.placement().parts(); ++p) {
@@ -34,6 +42,8 @@ class Completeness {
     if (stage == kNoStage) return;
     need(part, r, Work::input_gradient, "backward");
     need(part, r, Work::weight_gradient, "weight gradient");
+    // Its forwards keep nothing.
+    if (recomputes_[index(stage)]) need(part, r, Work::recompute, "recomputation, as of others,");
     for (const Work work : {Work::input_gradient, Work::weight_gradient, Work::recompute}) {
       const WorkFact& fact = facts_.work(work, part, r);
       if (!exists(fact.id) || fact.stage == stage) continue;
@@ -160,6 +170,7 @@ class Completeness {
   const Facts& facts_;
   const Program& program_;
   Report& report_;
+  std::vector<bool> recomputes_;  // by stage
 };
 
 }  // namespace

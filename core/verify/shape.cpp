@@ -31,16 +31,18 @@ bool placement_holds(const Placement& placement) {
 
 }  // namespace
 
-bool check_shape(const Program& program, const SlotCounts& slots, Report& report) {
+bool check_sizes(const Program& program, const SlotCounts& slots, Report& report) {
+  if (slots.size() == program.placement().stages()) return true;
+  report.add(ViolationKind::malformed, InstructionId{},
+             "slots are counted for {} stages, but there are {}", slots.size(),
+             program.placement().stages());
+  return false;
+}
+
+bool check_shape(const Program& program, Report& report) {
   if (!placement_holds(program.placement())) {
     report.add(ViolationKind::malformed, InstructionId{},
                "the placement names stages, parts or devices that it does not have");
-    return false;
-  }
-  if (slots.size() != program.placement().stages()) {
-    report.add(ViolationKind::malformed, InstructionId{},
-               "slots are counted for {} stages, but there are {}", slots.size(),
-               program.placement().stages());
     return false;
   }
   for (const InstructionId id : program.order()) {

@@ -41,10 +41,40 @@ class Slots {
       }
       fill_gradients(stage);
       check_ring(stage, SlotKind::gradients);
+      if (!slots_[stage].forwards_in_workspace) check_borrowing(stage);
     }
   }
 
  private:
+  /// A forward that its stage computes again borrows a stash slot: none may be held meanwhile. All
+  /// of these ops are on one lane, whose bodies are alike but at a run's ends, where less is held.
+  void check_borrowing(StageId stage) {
+    const PartId part = facts_.part(stage);
+    std::vector<InstructionId> frees;
+    std::int64_t held = 0;  // as a body begins
+    for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
+      const Seated made = facts_.find(Work::recompute, part, r);
+      const Seated freed = facts_.last_gradient(part, r);
+      if (facts_.stage_of(part, r) != stage || !exists(made) || !exists(freed)) continue;
+      frees.push_back(freed);
+      held += order_.batch(made) - order_.batch(freed);
+    }
+    if (frees.empty()) return;
+    std::ranges::sort(frees);
+    for (const InstructionId id : program_.order()) {
+      const Op& op = program_[id].op;
+      if (op.stage != stage) continue;
+      if (op.kind == OpKind::forward && held > 0) {
+        return report_.add(ViolationKind::slot_overwritten, id,
+                           "{}: {} borrows a stash slot while a microbatch that was computed again "
+                           "needs one",
+                           at_stage(program_, stage), at_instruction(program_, id));
+      }
+      if (op.kind == OpKind::recompute) held += op.span;
+      held -= std::ranges::ssize(std::ranges::equal_range(frees, id));
+    }
+  }
+
   template <SlotKind kind>
   void check_microbatches(StageId stage) {
     clear();

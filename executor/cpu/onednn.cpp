@@ -144,11 +144,22 @@ class RoundedProducts {
       sum.append_sum(1.0F);
       attributes.set_post_ops(sum);
     }
-    const dnnl::matmul::desc product =
-        shape.has_bias ? dnnl::matmul::desc(made.left, made.right, made.bias, made.out)
-                       : dnnl::matmul::desc(made.left, made.right, made.out);
-    made.product = dnnl::matmul(dnnl::matmul::primitive_desc(product, attributes, engine_));
+    made.product = product_of(made, attributes, shape.has_bias);
     return made;
+  }
+
+  dnnl::matmul product_of(const Primitive& made, const dnnl::primitive_attr& attributes,
+                          bool has_bias) const {
+    using Wanted = dnnl::matmul::primitive_desc;
+#if DNNL_VERSION_MAJOR >= 3
+    return has_bias ? Wanted(engine_, made.left, made.right, made.bias, made.out, attributes)
+                    : Wanted(engine_, made.left, made.right, made.out, attributes);
+#else  // oneDNN 2, as in Debian 12: the operation is described before the primitive.
+    using Operation = dnnl::matmul::desc;
+    const Operation operation = has_bias ? Operation(made.left, made.right, made.bias, made.out)
+                                         : Operation(made.left, made.right, made.out);
+    return Wanted(operation, attributes, engine_);
+#endif
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};

@@ -134,6 +134,7 @@ struct Process {
   std::mutex mutex;
   std::optional<ChosenProducts> chosen;
   std::atomic<void (*)(const Gemm<float>&)> run = nullptr, run_block = nullptr;  // as chosen
+  std::atomic<Precision> precision = Precision::f32;
 };
 
 Process& process() {
@@ -212,6 +213,10 @@ void (*float_block_product())(const Gemm<float>&) {
   return process().run_block.load(std::memory_order_acquire);
 }
 
+Precision product_precision() { return process().precision; }
+
+void set_product_precision(Precision precision) { process().precision = precision; }
+
 void set_products(const ProductRequest& request) {
   ProductRequest wanted = request;
   const char* environment = std::getenv("TANDEM_KERNELS");
@@ -222,6 +227,7 @@ void set_products(const ProductRequest& request) {
   const std::lock_guard lock(state.mutex);
   state.chosen = choose_products(wanted, library_run(wanted.precision));
   const ProductEngine& engine = state.chosen->engine;
+  state.precision = engine.precision;
   state.run_block = engine.precision == Precision::bf16 ? engine.run : gemm<float>;
   state.run = engine.run;
 }

@@ -64,6 +64,11 @@ void (*float_product())(const Gemm<float>&);
 /// otherwise the portable one, which needs less preparation.
 void (*float_block_product())(const Gemm<float>&);
 
+/// What was asked for last, or f32: of GPUs too, where no engine of this processor is needed.
+Precision product_precision();
+/// For kernels of GPUs: asks for nothing that this processor lacks.
+void set_product_precision(Precision precision);
+
 /// For kernels made from now on. REQUIRES: nothing that must keep its bits is being trained. Throws
 /// as choose_products().
 void set_products(const ProductRequest& request);

@@ -47,7 +47,7 @@ CudaProfile measure_cuda_profile(ProfileRequest request) {
   const auto places = cuda::place(devices, static_cast<std::size_t>(gpus));
   cuda::connect(used);
   const auto book = std::make_shared<cuda::AlgorithmBook>(std::vector<ProductAlgorithm>(), true);
-  const cpu::Precision precision = cpu::products().engine.precision;
+  const cpu::Precision precision = cpu::product_precision();
   const cuda::KernelSettings kernels{
       .products = {.precision = precision},
       .workspace = cuda::workspace_needed(request.model, std::ranges::max(request.microbatch_sizes),

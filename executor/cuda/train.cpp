@@ -50,7 +50,7 @@ void check_supported(const Program& program, const TrainingSetup<float>& setup) 
 }
 
 cuda::StreamKernels stream_kernels(const StageSetup& stage) {
-  const cpu::ProductRequest products{.precision = cpu::products().engine.precision};
+  const cpu::ProductRequest products{.precision = cpu::product_precision()};
   return {.computation = {.products = products,
                           .workspace =
                               cuda::workspace_needed(stage.model, stage.microbatch_size,

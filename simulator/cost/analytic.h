@@ -12,6 +12,7 @@
 #include "core/collectives.h"
 #include "core/memory.h"
 #include "core/model.h"
+#include "core/reserve.h"
 #include "core/tensor_degrees.h"
 #include "simulator/cost/layer_times.h"
 
@@ -28,6 +29,7 @@ struct AnalyticAssumptions {
   double memory_fraction = 0.8;    // of the memory's rate
   double link_fraction = 0.8;      // of a link's rate
   std::optional<CollectiveConstants> collectives = {};  // measured: sums by these, not by links
+  Reserve reserve = {};  // of each device's memory, that no stage may fill
   /// What data sheets don't say; its fractions are those above. Empty: nothing.
   std::optional<Calibration> calibration = {};
   /// Layers take what was measured, the sums of those that share them included; on one kind of

@@ -50,7 +50,7 @@ std::vector<std::vector<DeviceId>> by_node(const Cluster& cluster,
   return nodes;
 }
 
-Duration overhead(const AnalyticAssumptions& assumptions, double Calibration::* constant) {
+Duration overhead(const AnalyticAssumptions& assumptions, double Calibration::*constant) {
   if (!assumptions.calibration) return {};
   return Duration(std::llround(*assumptions.calibration.*constant * 1e9));
 }
@@ -61,10 +61,20 @@ std::string_view name(DeviceOrder order) {
   return order == DeviceOrder::replicas_first ? "replicas-first" : "stages-first";
 }
 
+const Route& ClusterWays::between(DeviceId from, DeviceId to) {
+  const auto [place, unknown] = known_.try_emplace({from, to});
+  if (unknown) place->second = cluster_->route(from, to);
+  return place->second;
+}
+
 ClusterLayout::ClusterLayout(const Cluster& cluster, std::size_t width, std::size_t depth,
                              DeviceOrder order, std::size_t tensor)
-    : cluster_(&cluster), width_(width), depth_(depth), tensor_(tensor), order_(order) {
-  TANDEM_CHECK(width * depth * tensor <= cluster.size(), width, depth, tensor, cluster.size());
+    : ClusterLayout(std::make_shared<ClusterWays>(cluster), width, depth, order, tensor) {}
+
+ClusterLayout::ClusterLayout(std::shared_ptr<ClusterWays> ways, std::size_t width,
+                             std::size_t depth, DeviceOrder order, std::size_t tensor)
+    : ways_(std::move(ways)), width_(width), depth_(depth), tensor_(tensor), order_(order) {
+  TANDEM_CHECK(width * depth * tensor <= cluster().size(), width, depth, tensor, cluster().size());
 }
 
 DeviceId ClusterLayout::at(DeviceId device, std::size_t replica, std::size_t member) const {
@@ -78,15 +88,9 @@ Bytes ClusterLayout::memory(DeviceId device) const {
   Bytes least = std::numeric_limits<Bytes>::max();
   for (std::size_t replica = 0; replica < width_; ++replica) {
     for (std::size_t member = 0; member < tensor_; ++member)
-      least = std::min(least, (*cluster_)[at(device, replica, member)].memory_bytes);
+      least = std::min(least, cluster()[at(device, replica, member)].memory_bytes);
   }
   return least;
-}
-
-const Route& ClusterLayout::way(DeviceId from, DeviceId to) const {
-  const auto [place, unknown] = ways_.try_emplace({from, to});
-  if (unknown) place->second = cluster_->route(from, to);
-  return place->second;
 }
 
 std::vector<Route> ClusterLayout::routes(DeviceId source, DeviceId target) const {
@@ -100,7 +104,7 @@ std::vector<Route> ClusterLayout::routes(DeviceId source, DeviceId target) const
 
 std::vector<std::vector<Route>> ClusterLayout::rings(const std::vector<DeviceId>& group) const {
   if (group.size() < 2) return {};
-  const auto nodes = by_node(*cluster_, group);
+  const auto nodes = by_node(cluster(), group);
   const std::size_t members = nodes.front().size();
   const bool alike = std::all_of(nodes.begin(), nodes.end(),
                                  [&](const auto& node) { return node.size() == members; });
@@ -142,7 +146,7 @@ Duration ClusterLayout::transfer(DeviceId source, DeviceId target, Bytes bytes,
   const Bytes share = bytes / static_cast<Bytes>(tensor_);
   Duration longest{};
   for (const Route& route : all) {
-    const double rate = shared_rate(*cluster_, route, load) * link_fraction;
+    const double rate = shared_rate(cluster(), route, load) * link_fraction;
     longest = std::max(longest, moving_time(static_cast<double>(share), rate, 1, route.latency));
   }
   return longest;
@@ -169,7 +173,7 @@ std::vector<Duration> ClusterLayout::all_reduce(const std::vector<std::vector<De
     Duration latency{};
     for (const std::vector<Route>& ring : known.at(groups[i])) {
       for (const Route& route : ring) {
-        rate = std::min(rate, shared_rate(*cluster_, route, load));
+        rate = std::min(rate, shared_rate(cluster(), route, load));
         latency = std::max(latency, route.latency);
       }
     }

@@ -3,6 +3,7 @@
 // that they cross.
 
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -20,14 +21,31 @@ enum class DeviceOrder : std::uint8_t {
 };
 std::string_view name(DeviceOrder order);
 
-/// `width` pipelines of `depth` devices on a cluster. Ways are looked for once and kept: to be used
-/// by one thread. REQUIRES: the cluster has as many devices, and outlives it.
+/// The ways through a cluster, each looked for once and kept: to be used by one thread. The cluster
+/// must outlive it.
+class ClusterWays {
+ public:
+  explicit ClusterWays(const Cluster& cluster) : cluster_(&cluster) {}
+
+  const Cluster& cluster() const { return *cluster_; }
+  const Route& between(DeviceId from, DeviceId to);
+
+ private:
+  const Cluster* cluster_;
+  std::map<std::pair<DeviceId, DeviceId>, Route> known_;
+};
+
+/// `width` pipelines of `depth` devices on a cluster. To be used by one thread. REQUIRES: the
+/// cluster has as many devices, and outlives it.
 class ClusterLayout {
  public:
   ClusterLayout(const Cluster& cluster, std::size_t width, std::size_t depth, DeviceOrder order,
                 std::size_t tensor = 1);
+  /// Several layouts of one cluster share its ways.
+  ClusterLayout(std::shared_ptr<ClusterWays> ways, std::size_t width, std::size_t depth,
+                DeviceOrder order, std::size_t tensor);
 
-  const Cluster& cluster() const { return *cluster_; }
+  const Cluster& cluster() const { return ways_->cluster(); }
   std::size_t width() const { return width_; }
   std::size_t depth() const { return depth_; }
   std::size_t tensor() const { return tensor_; }
@@ -56,12 +74,11 @@ class ClusterLayout {
                                    const std::vector<Bytes>& bytes, double link_fraction) const;
 
  private:
-  const Route& way(DeviceId from, DeviceId to) const;
+  const Route& way(DeviceId from, DeviceId to) const { return ways_->between(from, to); }
 
-  const Cluster* cluster_;
+  std::shared_ptr<ClusterWays> ways_;
   std::size_t width_, depth_, tensor_;
   DeviceOrder order_;
-  mutable std::map<std::pair<DeviceId, DeviceId>, Route> ways_;
 };
 
 /// Replicas that share out the optimizer's state of each stage: all, or one holds all of it.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/shape_error.h"
 
 namespace tandem {
 
@@ -21,7 +22,7 @@ void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions
   if (model.heads % assumptions.tensor == 0 && groups % assumptions.tensor == 0) return;
   const std::string shared =
       groups == model.heads ? "" : fmt::format(", {} of them of keys and values,", groups);
-  throw InputError(
+  throw ShapeError(
       fmt::format("model {}: {} heads{} can't be shared evenly by {} devices: --tensor", model.name,
                   model.heads, shared, assumptions.tensor));
 }

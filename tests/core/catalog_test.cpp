@@ -113,6 +113,7 @@ TEST(Catalog, ModelsHaveTheirPublishedParameters) {
       {"llama-2-7b", {6'738'415'616, 1}},
       {"llama-2-70b", {68'976'648'192, 1}},
       {"llama-3-8b", {8'030'261'248, 1}},
+      {"llama-3-70b", {70'553'706'496, 1}},
       {"mistral-7b", {7'241'732'096, 1}}};
   for (const CatalogModel& row : catalog().models) {
     const auto found = published.find(row.model.name);
@@ -128,12 +129,13 @@ TEST(Catalog, UnknownNamesAreSaid) {
   const auto error = [](const std::string& name) {
     return error_of<UsageError>([&] { cluster_of_nodes(name); });
   };
-  EXPECT_EQ(error("8xp3.16xlarg"),
-            "cluster 8xp3.16xlarg: the catalogue has no node p3.16xlarg; did you mean "
+  EXPECT_EQ(error("8xp3.16xlrge"),
+            "cluster 8xp3.16xlrge: the catalogue has no node p3.16xlrge; did you mean "
             "\"p3.16xlarge\"? (tandem catalog list shows all)");
   EXPECT_EQ(error("H200-SXM-141GB"),
             "cluster H200-SXM-141GB: H200-SXM-141GB is a device: name a node, which says how its "
-            "devices are linked (tandem catalog list shows all)");
+            "devices are linked, such as p5en.48xlarge (8 of them), DGX-H200 (8 of them) (tandem "
+            "catalog list shows all)");
   EXPECT_EQ(error("0xDGX-2"), "cluster 0xDGX-2: expected 1 to 4096 nodes");
   EXPECT_EQ(error("99999999999999xDGX-2"),
             "cluster 99999999999999xDGX-2: the catalogue has no node 99999999999999xDGX-2 (tandem "
@@ -141,6 +143,56 @@ TEST(Catalog, UnknownNamesAreSaid) {
   EXPECT_EQ(error_of<UsageError>([] { model_of_name("gpt2-xxl"); }),
             "the catalogue has no model gpt2-xxl; did you mean \"gpt2-xl\"? (tandem catalog list "
             "shows all)");
+}
+
+TEST(Catalog, NamesAreFoundByWhatPeopleType) {
+  const auto cluster = [](const std::string& typed) { return cluster_of_nodes(typed).name; };
+  EXPECT_EQ(cluster("dgx-a100"), "DGX-A100");
+  EXPECT_EQ(cluster("DGX-A100-80GB"), "DGX-A100");
+  EXPECT_EQ(cluster("4XdgxH100"), "4xDGX-H100");
+  EXPECT_EQ(cluster("8xP3.16XLARGE"), "8xp3.16xlarge");
+  EXPECT_EQ(cluster("p4de"), "p4de.24xlarge");
+  const auto model = [](const std::string& typed) { return model_of_name(typed).name; };
+  EXPECT_EQ(model("llama3-70b"), "llama-3-70b");
+  EXPECT_EQ(model("LLaMA-3-8B"), "llama-3-8b");
+  EXPECT_EQ(model("GPT2_XL"), "gpt2-xl");
+  EXPECT_EQ(model("gpt3 175b"), "gpt3-175b");
+  EXPECT_EQ(model("mistral"), "mistral-7b");
+  // A point tells 1.3b from 13b, however it is typed.
+  EXPECT_EQ(model("GPT3-1.3B"), "gpt3-1.3b");
+  EXPECT_EQ(model("GPT3-13B"), "gpt3-13b");
+  const auto device = [](const std::string& typed) { return device_of_name(typed).name; };
+  EXPECT_EQ(device("h100"), "H100-SXM5-80GB");
+  EXPECT_EQ(device("a100-80gb"), "A100-SXM4-80GB");
+  EXPECT_EQ(device("4090"), "RTX-4090-24GB");
+  EXPECT_EQ(std::get<const DeviceSpec*>(row_of_name("h100"))->name, "H100-SXM5-80GB");
+  EXPECT_EQ(std::get<const GroupSpec*>(row_of_name("dgx-h100"))->name, "DGX-H100");
+  EXPECT_EQ(std::get<const CatalogModel*>(row_of_name("llama2-7b"))->model.name, "llama-2-7b");
+}
+
+/// Every name means itself, whatever else begins so.
+TEST(Catalog, ANameAsItStandsMeansItself) {
+  for (const DeviceSpec& device : catalog().devices)
+    EXPECT_EQ(&device_of_name(device.name), &device);
+  for (const GroupSpec& node : catalog().nodes)
+    EXPECT_EQ(std::get<const GroupSpec*>(row_of_name(node.name)), &node);
+  for (const CatalogModel& row : catalog().models)
+    EXPECT_EQ(std::get<const CatalogModel*>(row_of_name(row.model.name)), &row);
+}
+
+TEST(Catalog, WhatMayMeanSeveralIsAskedFor) {
+  EXPECT_EQ(error_of<UsageError>([] { device_of_name("a100", "--gpu: "); }),
+            "--gpu: device a100 may be any of A100-SXM4-40GB, A100-SXM4-80GB: name one (tandem "
+            "catalog list shows all)");
+  EXPECT_EQ(error_of<UsageError>([] { model_of_name("llama-2"); }),
+            "model llama-2 may be any of llama-2-7b, llama-2-70b: name one (tandem catalog list "
+            "shows all)");
+  EXPECT_EQ(error_of<UsageError>([] { cluster_of_nodes("8xH100"); }),
+            "cluster 8xH100: H100-SXM5-80GB is a device: name a node, which says how its devices "
+            "are linked, such as p5.48xlarge (8 of them), ND96isr_H100_v5 (8 of them), "
+            "a3-megagpu-8g (8 of them), DGX-H100 (8 of them) (tandem catalog list shows all)");
+  EXPECT_EQ(error_of<UsageError>([] { model_of_name("x"); }),
+            "the catalogue has no model x (tandem catalog list shows all)");
 }
 
 TEST(Catalog, AFigureWithoutItsSourceIsRefused) {

@@ -1,19 +1,20 @@
 #include "core/io/files.h"
 
-#include <csignal>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/error.h"
 #include "core/io/output_place.h"
 #include "tests/core/error_of.h"
+#include "tests/support/file_size_limit.h"
 
 namespace tandem {
 namespace {
@@ -34,29 +35,15 @@ class Files : public ::testing::Test {
   ~Files() override { fs::remove_all(folder_); }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_))
+      names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
 
   fs::path folder_;
-};
-
-/// While it lives no file grows beyond `bytes`: what a full disk looks like to a writer.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  void (*handler_)(int);
-  rlimit before_{};
 };
 
 TEST_F(Files, ReadBackWhatWasWritten) {
@@ -121,7 +108,7 @@ TEST_F(Files, UnwritableFoldersSayWhy) {
 TEST_F(Files, ADiskThatFillsUpLeavesTheOldFile) {
   write_file(path("plan.json"), "old");
   {
-    const FileSizeLimit full(4096);
+    const testing::FileSizeLimit full(4096);
     EXPECT_EQ(
         error_of<DeviceError>([this] { write_file(path("plan.json"), std::string(9'999, 'x')); }),
         path("plan.json") + ": cannot write: File too large");
@@ -129,16 +116,13 @@ TEST_F(Files, ADiskThatFillsUpLeavesTheOldFile) {
               path("new") + ": cannot write: File too large");
   }
   EXPECT_EQ(read_file(path("plan.json"), kPlenty), "old");
-  EXPECT_FALSE(fs::exists(path("plan.json.tmp")));
-  EXPECT_FALSE(fs::exists(path("new")));
-  EXPECT_FALSE(fs::exists(path("new.tmp")));
+  EXPECT_EQ(files(), std::vector<std::string>{"plan.json"});
 }
 
 TEST_F(Files, AFullDeviceSaysSoAndStaysADevice) {
   EXPECT_EQ(error_of<DeviceError>([] { write_file("/dev/full", "x"); }),
             "/dev/full: cannot write: No space left on device");
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
-  EXPECT_FALSE(fs::exists("/dev/full.tmp"));
 }
 
 TEST_F(Files, DevicesAndPipesAreWrittenDirectly) {
@@ -174,7 +158,7 @@ TEST_F(Files, WhatAProcessHasOpenGoesOnWhereItIs) {
     EXPECT_EQ(read_file(path("k"), kPlenty),
               flags == O_APPEND ? "old one two three" : "one two three");
     EXPECT_TRUE(fs::is_symlink(path("stdout")));
-    EXPECT_FALSE(fs::exists(path("k.tmp")));
+    EXPECT_EQ(files(), (std::vector<std::string>{"k", "stdout"}));
   }
 }
 
@@ -224,11 +208,26 @@ TEST_F(Files, KeepPermissionsAndLinks) {
   EXPECT_EQ(fs::status(path("real")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
-TEST_F(Files, ATemporaryFileLeftByACrashIsNoObstacle) {
-  write_file(path("a.tmp"), "half a fi");
-  write_file(path("a"), "whole");
-  EXPECT_EQ(read_file(path("a"), kPlenty), "whole");
-  EXPECT_FALSE(fs::exists(path("a.tmp")));
+TEST_F(Files, OneFileByWhateverName) {
+  write_file(path("a"), "x");
+  write_file(path("other"), "x");
+  fs::create_hard_link(path("a"), path("hard"));
+  fs::create_symlink("a", path("link"));
+  fs::create_directory(path("folder"));
+  for (const char* name : {"a", "./a", "folder/../a", "hard", "link"})
+    EXPECT_TRUE(same_file(path("a"), path(name))) << name;
+  for (const char* name : {"other", "none", "folder"})
+    EXPECT_FALSE(same_file(path("a"), path(name))) << name;
+  EXPECT_FALSE(same_file("/dev/null", "/dev/null"));
+}
+
+TEST_F(Files, OneFileThatIsToBe) {
+  fs::create_symlink("later", path("link"));
+  fs::create_directory(path("folder"));
+  for (const char* name : {"later", "./later", "folder/../later", "link"})
+    EXPECT_TRUE(same_file(path("later"), path(name))) << name;
+  EXPECT_FALSE(same_file(path("later"), path("latest")));
+  EXPECT_FALSE(same_file(path("later"), path("folder/later")));
 }
 
 }  // namespace

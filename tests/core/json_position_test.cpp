@@ -8,24 +8,6 @@
 namespace tandem {
 namespace {
 
-TEST(FirstInvalidUtf8, AcceptsWhatIsUtf8) {
-  for (const std::string_view text :
-       {"", "plain", "äß", "€", "😀", "\xC2\x80", "\xED\x9F\xBF", "\xF4\x8F\xBF\xBF"}) {
-    EXPECT_EQ(first_invalid_utf8(text), text.size()) << text;
-  }
-}
-
-TEST(FirstInvalidUtf8, FindsTheFirstBadByte) {
-  EXPECT_EQ(first_invalid_utf8("ab\xFF"), 2U);
-  EXPECT_EQ(first_invalid_utf8("a\x80"), 1U);
-  EXPECT_EQ(first_invalid_utf8("\xC3"), 0U);          // cut short
-  EXPECT_EQ(first_invalid_utf8("\xC0\x80"), 0U);      // overlong
-  EXPECT_EQ(first_invalid_utf8("\xE0\x80\x80"), 0U);  // overlong
-  EXPECT_EQ(first_invalid_utf8("\xED\xA0\x80"), 0U);  // a surrogate
-  EXPECT_EQ(first_invalid_utf8("\xF4\x90\x80\x80"), 0U);
-  EXPECT_EQ(first_invalid_utf8("é\xE2\x82(x"), 2U);
-}
-
 TEST(PlaceOf, CountsLinesAndCharacters) {
   const std::string_view text = "first\r\n  \"süß\": 12,\r\nlast";
   const std::size_t at = text.find("12");

@@ -3,6 +3,8 @@
 #include "core/io/megatron_arguments.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,6 +19,7 @@ namespace tandem {
 namespace {
 
 using testing::error_of;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string kept(const std::string& name) {
@@ -83,6 +86,41 @@ TEST(MegatronArguments, WhatIsWrongIsSaidWhereItStands) {
                        "--vocab-size 100 --group-query-attention --num-query-groups 3"),
               HasSubstr("4 heads can't share 3 heads of keys and values evenly"));
   EXPECT_THAT(error_in("--num-layers 99999999999999999999"), HasSubstr("found \"9999999"));
+}
+
+using Options = std::vector<std::pair<std::string, std::string>>;
+
+TEST(MegatronArguments, HowItWasRunBecomesOptions) {
+  const MegatronRun run = parse_megatron_run(
+      "a",
+      "--num-layers 48 --tensor-model-parallel-size 8 --pipeline-model-parallel-size=4\n"
+      "--micro-batch-size 2 --global-batch-size 512 --num-layers-per-virtual-pipeline-stage 3 \\\n"
+      "--recompute-granularity full --lr 1e-4 --bf16 --lr 2e-4");
+  EXPECT_EQ(run.options, (Options{{"tensor", "8"},
+                                  {"depth", "4"},
+                                  {"microbatch-size", "2"},
+                                  {"global-batch", "512"},
+                                  {"schedule", "interleaved"},
+                                  {"chunks", "4"},
+                                  {"recompute", "full"}}));
+  EXPECT_THAT(run.passed_over, ElementsAre("lr", "bf16"));
+  EXPECT_EQ(parse_megatron_run("a", "--pipeline-model-parallel-size 2 --recompute-activations")
+                .options,
+            (Options{{"depth", "2"}, {"schedule", "1f1b"}, {"recompute", "selective"}}));
+}
+
+TEST(MegatronArguments, WhatIsNotUsedIsNamed) {
+  EXPECT_THAT(parse_megatron_run("llama.sh", kept("llama.sh")).passed_over,
+              ElementsAre("nproc_per_node", "bf16"));
+  // Neither a shell's variable nor layers that don't divide is a number to go by.
+  EXPECT_THAT(parse_megatron_run("a",
+                                 "--micro-batch-size $SIZE --pipeline-model-parallel-size 2 "
+                                 "--num-layers 10 --num-layers-per-virtual-pipeline-stage 3 "
+                                 "--recompute-granularity some --odd\x1b[31m")
+                  .passed_over,
+              ElementsAre("odd", "micro-batch-size", "num-layers-per-virtual-pipeline-stage",
+                          "recompute-granularity"));
+  EXPECT_THAT(parse_megatron_run("gpt", kept("gpt")).passed_over, ElementsAre());
 }
 
 }  // namespace

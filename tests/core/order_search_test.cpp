@@ -44,7 +44,7 @@ TEST(OrderSearch, TreeAloneFindsTheBestFromTheWorst) {
           order_problem(random_order_request(seed, size.devices, size.microbatches));
       OrderBound bound(problem);
       const SearchControl control;
-      SearchMeter meter(1'000'000, control);
+      SearchMeter meter(1'000'000, 256, control);
       FoundOrder best{.words = {}, .makespan = OrderClock::kDeadlock};
       ASSERT_TRUE(search_tree(problem, bound, meter, best));
       EXPECT_EQ(best.makespan, least_makespan(problem)) << size.devices << " seed " << seed;
@@ -57,7 +57,7 @@ TEST(OrderSearch, TreeThatIsCutShortProvesNothing) {
   const OrderProblem problem = order_problem(random_order_request(1, 3, 6));
   OrderBound bound(problem);
   const SearchControl control;
-  SearchMeter meter(10, control);
+  SearchMeter meter(10, 256, control);
   FoundOrder best{.words = {}, .makespan = OrderClock::kDeadlock};
   EXPECT_FALSE(search_tree(problem, bound, meter, best));
 }

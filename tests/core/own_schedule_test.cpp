@@ -37,35 +37,33 @@ TEST(OwnSchedule, ItsOpsSayWhatTheRowOfARegisteredOneDoes) {
   }
 }
 
-TEST(OwnSchedule, GradientsAreSummedInTheOrderOfTheBackwardsOfOneBatch) {
-  for (const auto& [name, descends] :
-       {std::pair("1f1b", false), {"2bw", false}, {"zbv", false}, {"looped-bfs", true}}) {
-    Pipeline wanted = pipeline(name, 2, 4);
-    if (descends) wanted.request.chunks = 2;
-    std::vector<std::int32_t> order{0, 1, 2, 3};
-    if (descends) std::ranges::reverse(order);
-    EXPECT_EQ(summing_order(schedule_of(wanted)), order) << name;
-  }
-  // A backward that its body makes for the batch before comes after those of that batch's own body.
-  EXPECT_THAT(summing_order(parse_schedule("# late  devices 1  microbatches 3  staleness 1\n"
-                                           "0 | f3 b2 f4 b3 U2 f5 b4\n")),
-              ElementsAre(0, 1, 2));
+TEST(OwnSchedule, ThatIsRightMayBeOneThatCannotBeTrained) {
+  const auto reason = [](const std::string& text) {
+    const Schedule schedule = completed(parse_schedule(text), {});
+    EXPECT_THAT(verify(lower(schedule)), IsEmpty()) << text;
+    return reason_not_trained(schedule).value_or("");
+  };
+  EXPECT_EQ(reason(std::string(kTwoStages)), "");
+  EXPECT_EQ(reason("# apart  devices 2  microbatches 1\n# edges none\n0 | f0 b0 U\n1 | f0 b0 U\n"),
+            "no edge leads from part 0 to part 1");
+  EXPECT_EQ(reason("# skips  devices 3  microbatches 1\n# edges 0>1 0>2 1>2\n"
+                   "0 | f0 b0 U\n1 | f0 b0 U\n2 | f0 b0 U\n"),
+            "an edge leads from part 0 to part 2, not to the part behind it");
+  EXPECT_EQ(
+      reason("# uneven  devices 1  microbatches 3\n0 | f0 b0 U0+1 f1 f2 b1 b2 U2+2\n"),
+      "stage 0 (device 0): the update U0 covers 1 of the batch's microbatches and U2 covers 2: "
+      "all updates of a stage must cover equally many");
 }
 
-TEST(OwnSchedule, StagesThatSumInDifferentOrdersHaveNoCommonOne) {
-  const std::string text(kTwoStages);
-  std::string shuffled = text;
-  shuffled.replace(shuffled.find("b0 b1"), 5, "b1 b0");
-  EXPECT_THAT(summing_order(parse_schedule(text)), ElementsAre(0, 1));
-  EXPECT_THAT(summing_order(parse_schedule(shuffled)), IsEmpty());
-}
-
-TEST(OwnSchedule, EachMicrobatchPassesOneCopyOfTheModel) {
-  EXPECT_THAT(copies_passed(parse_schedule(kTwoStages)), ElementsAre(0, 0));
-  EXPECT_THAT(copies_passed(schedule_of(pipeline("chimera", 2, 4))), ElementsAre(0, 1, 0, 1));
-  Pipeline uneven = pipeline("pipedream", 3, 4);
-  uneven.request.replicas = {2, 1};
-  EXPECT_THAT(copies_passed(schedule_of(uneven)), IsEmpty());
+TEST(OwnSchedule, ThatRecomputesSomeMicrobatchesOnlyIsNotRight) {
+  ScheduleRequest request;
+  request.recompute = Recompute::full;
+  const Schedule schedule = completed(
+      parse_schedule("# some  devices 1  microbatches 2\n0 | f0 f1 r0 b0 b1 U\n"), request);
+  const std::vector<Violation> found = verify(lower(schedule));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].message,
+            "no recomputation, as of others, of microbatch 1 on stage 0 (device 0)");
 }
 
 TEST(OwnSchedule, GetsWhatTheRequestAsksFor) {

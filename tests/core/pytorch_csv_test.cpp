@@ -146,7 +146,17 @@ TEST(PytorchCsv, ComplaintsPointAtTheCell) {
   EXPECT_THAT(error("(0F0;0B0)OVERLAP\n"), HasSubstr("is no pair"));
   EXPECT_THAT(error("0F99999\n"), HasSubstr("a microbatch"));
   EXPECT_THAT(error("\n\n"), HasSubstr("no actions"));
+  EXPECT_THAT(error("forward 0\n"), HasSubstr("the line `# NAME devices N microbatches M` first"));
   EXPECT_THAT(error("0F0,0B0\n\n1F0,1B0\n"), HasSubstr("rank 1 has no action"));
+}
+
+TEST(PytorchCsv, OurNotationIsNotTakenForItWhateverItLacks) {
+  for (const std::string_view ours : {"# s devices 1\n0 | f0 b0 U\n", "0 | f0 b0 U\n", "",
+                                      "\xef\xbb\xbf# s devices 1\n0 | f0 b0 U\n"}) {
+    EXPECT_FALSE(is_pytorch_csv(ours)) << ours;
+  }
+  EXPECT_TRUE(is_pytorch_csv("0F0,0B0\n"));
+  EXPECT_TRUE(is_pytorch_csv("(0F7;7B3)OVERLAP_F_B\n"));
 }
 
 TEST(PytorchCsv, AnOrderThatDeadlocksIsReadAndNotLowered) {

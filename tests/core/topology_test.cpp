@@ -84,8 +84,8 @@ TEST(Topology, EveryGpuWithLinksIsInTheCatalogue) {
   }
   EXPECT_EQ(found, 13u);
   EXPECT_EQ(gpu_of_name("Tesla V100-SXM2-32GB").name, "V100-SXM2-32GB");
-  EXPECT_EQ(error_of<UsageError>([] { gpu_of_name("A100-SXM4-80Gb"); }),
-            "--gpu A100-SXM4-80Gb: the catalogue has no such device; did you mean "
+  EXPECT_EQ(error_of<UsageError>([] { gpu_of_name("A100-SXM4-80GiB"); }),
+            "--gpu: the catalogue has no device A100-SXM4-80GiB; did you mean "
             "\"A100-SXM4-80GB\"? (tandem catalog list shows all)");
 }
 

@@ -219,6 +219,16 @@ TEST(Products, OfTheProcessAreThoseSetLast) {
   EXPECT_EQ(float_product(), &gemm<float>);
   set_products({.engine = before.engine.name, .precision = before.engine.precision});
   EXPECT_EQ(float_product(), before.engine.run);
+  EXPECT_EQ(product_precision(), before.engine.precision);
+}
+
+TEST(Products, OfGpusRoundWhateverThisProcessorCan) {
+  const Precision before = product_precision();
+  const ChosenProducts chosen = products();
+  set_product_precision(Precision::bf16);
+  EXPECT_EQ(product_precision(), Precision::bf16);
+  EXPECT_EQ(products().engine.precision, chosen.engine.precision);
+  set_product_precision(before);
 }
 
 }  // namespace

@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "executor/cpu/kernels.h"
+#include "executor/reference_parts.h"
 #include "executor/stage.h"
 #include "tests/executor/numbers.h"
 
@@ -87,15 +89,17 @@ TEST(Reference, DelayedStepsUseThePreviousVersion) {
 }
 
 // Facts of PipeDream: stage s of p uses weights p − 1 − s updates old.
-TEST(StashedParts, AreAsStaleAsThePaperSays) {
-  const Schedule schedule = make_schedule(
-      find_schedule("pipedream"), {.devices = 4, .microbatches = 4, .replicas = {1, 1, 1, 1}});
+TEST(ReferenceParts, AreAsStaleAsThePaperSays) {
+  ScheduleRequest request{.devices = 4, .microbatches = 4, .replicas = {1, 1, 1, 1}};
+  const Schedule schedule = make_schedule(find_schedule("pipedream"), request);
   const std::vector<LayerRange> layers{{0, 1}, {1, 3}, {3, 4}, {4, 6}};
-  const std::vector<ReferencePart> parts = stashed_parts(schedule, layers, false);
-  const std::vector<ReferencePart> synchronous = stashed_parts(schedule, layers, true);
+  const auto parts = reference_parts(schedule, layers, WeightSemantics::stashed);
+  request.vertical_sync = true;
+  const auto synchronous = reference_parts(make_schedule(find_schedule("pipedream"), request),
+                                           layers, WeightSemantics::stashed);
   for (std::size_t s = 0; s < parts.size(); ++s) {
-    EXPECT_EQ(parts[s].staleness, 3 - static_cast<std::int32_t>(s));
-    EXPECT_EQ(synchronous[s].staleness, 3);
+    EXPECT_THAT(parts[s].staleness, ::testing::Each(3 - static_cast<std::int32_t>(s)));
+    EXPECT_THAT(synchronous[s].staleness, ::testing::Each(3));
     EXPECT_EQ(parts[s].microbatches, 1);
     EXPECT_EQ(parts[s].layers, layers[s]);
   }

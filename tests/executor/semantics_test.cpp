@@ -289,8 +289,11 @@ TEST(Semantics, OfBothDirectionsAreSumsOfTwo) {
   const auto right = by_reference<float>(test, WeightSemantics::vanilla);
   const Data data = testing::data_of(test);
   ReferenceConfig config = testing::reference_config(test, WeightSemantics::vanilla);
-  ASSERT_EQ(config.replicas, 2);
-  config.replicas = 1;
+  for (ReferencePart& part : config.parts) {
+    ASSERT_EQ(part.replicas, 2);
+    part.replicas = 1;
+    part.replica.clear();
+  }
   Reference<cpu::Kernels<float>> wrong(test.model, config, data);
   const std::string table = "embedding.token.weight";
   EXPECT_NE(wrong.step().optimizer.at(table), right.optimizer.at({1, table}));
@@ -324,10 +327,16 @@ TEST(Semantics, OfStashedWeightsDependOnEveryStalenessAndReplica) {
   const Data data = testing::data_of(test);
   for (const bool fresher : {true, false}) {
     ReferenceConfig config = testing::reference_config(test, WeightSemantics::stashed);
-    ASSERT_GT(config.parts[0].staleness, 0);
-    ASSERT_EQ(config.parts[0].replicas, 2);
-    if (fresher) --config.parts[0].staleness;
-    if (!fresher) config.parts[0].microbatches = 1, config.parts[0].replicas = 1;
+    ReferencePart& first = config.parts[0];
+    ASSERT_EQ(first.replicas, 2);
+    for (std::int32_t& staleness : first.staleness) {
+      ASSERT_GT(staleness, 0);
+      if (fresher) --staleness;
+    }
+    if (!fresher) {
+      first.microbatches = first.replicas = 1;
+      first.replica.clear();
+    }
     Reference<cpu::Kernels<float>> wrong(test.model, config, data);
     wrong.step();
     const auto& tables = wrong.step().weights;

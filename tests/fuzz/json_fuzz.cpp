@@ -12,6 +12,7 @@
 #include "core/io/json_position.h"
 #include "core/io/read.h"
 #include "core/io/tensor_profiles.h"
+#include "core/utf8.h"
 
 namespace tandem {
 namespace {

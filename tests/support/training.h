@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/lower.h"
-#include "core/own_schedule.h"
 #include "core/schedule.h"
 #include "executor/cpu/kernels.h"
 #include "executor/reference.h"
+#include "executor/reference_parts.h"
 #include "executor/train.h"
 
 namespace tandem::testing {
@@ -91,22 +91,22 @@ inline std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t p
   return ranges;
 }
 
-inline ReferenceConfig reference_config(const TrainingCase& test, WeightSemantics semantics) {
-  const Schedule schedule = test.make();
+inline ReferenceConfig reference_config(const TrainingCase& test, const Schedule& schedule,
+                                        WeightSemantics semantics) {
   const std::vector<LayerRange> layers = even_stages(test.model, schedule.placement.parts());
-  const bool stashed = semantics == WeightSemantics::stashed;
   return {.semantics = semantics,
           .optimizer = test.optimizer,
           .guard = test.guard,
           .microbatches = test.microbatches,
           .microbatch_size = test.microbatch_size,
           .width = test.width,
-          .replicas = static_cast<std::int32_t>(schedule.placement.replicas_of(PartId{0}).size()),
-          .order = summing_order(schedule),
           .seed = test.seed,
-          .parts = stashed ? stashed_parts(schedule, layers, test.vertical_sync)
-                           : std::vector<ReferencePart>{},
+          .parts = reference_parts(schedule, layers, semantics),
           .stages = layers};
+}
+
+inline ReferenceConfig reference_config(const TrainingCase& test, WeightSemantics semantics) {
+  return reference_config(test, test.make(), semantics);
 }
 
 inline Data data_of(const TrainingCase& test) {

@@ -33,9 +33,9 @@ struct Trace {
 };
 
 template <class T>
-Trace<T> by_reference(const TrainingCase& test, WeightSemantics semantics) {
+Trace<T> reference_trace(const TrainingCase& test, const ReferenceConfig& config) {
   const Data data = data_of(test);
-  Reference<cpu::Kernels<T>> reference(test.model, reference_config(test, semantics), data);
+  Reference<cpu::Kernels<T>> reference(test.model, config, data);
   Trace<T> trace;
   const ReferenceState<T>& state = reference.state();
   const auto keep = [&](const ReferenceUpdate& update) {
@@ -48,6 +48,11 @@ Trace<T> by_reference(const TrainingCase& test, WeightSemantics semantics) {
     trace.losses.insert(trace.losses.end(), state.losses.begin(), state.losses.end());
   }
   return trace;
+}
+
+template <class T>
+Trace<T> by_reference(const TrainingCase& test, WeightSemantics semantics) {
+  return reference_trace<T>(test, reference_config(test, semantics));
 }
 
 template <class T>

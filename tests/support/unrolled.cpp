@@ -89,6 +89,20 @@ class Requirements {
     });
   }
 
+  /// Whether no forward of the stage runs while a microbatch that is run again holds a stash.
+  bool can_borrow(StageId stage) {
+    for (std::int64_t k = 0; k < microbatches_; ++k) {
+      const std::size_t taken = find(Work::recompute, stage, k), freed = last_gradient(stage, k);
+      if (taken == kNone || freed == kNone) continue;
+      for (std::int64_t other = 0; other < microbatches_; ++other) {
+        const std::size_t forward = find(Work::forward, stage, other);
+        if (forward == kNone) continue;
+        if (!run_.before(forward, taken) && !run_.before(freed, forward)) return false;
+      }
+    }
+    return true;
+  }
+
   std::vector<std::string> check() {
     if (!run_.ordered()) return {"out of order"};
     check_units();
@@ -97,6 +111,7 @@ class Requirements {
     for (const StageId stage : ids(placement_.device)) {
       check_versions(stage);
       check_rollbacks(stage);
+      check_recomputations(stage);
       for (std::size_t kind = 1; kind < kSlotKinds; ++kind) {
         check_ring(stage, static_cast<SlotKind>(kind));
       }
@@ -567,6 +582,18 @@ class Requirements {
     }
   }
 
+  /// A stage that runs forwards again has no stash of them, so that each needs its recomputation;
+  /// and each borrows a slot that no recomputed microbatch may hold meanwhile.
+  void check_recomputations(StageId stage) {
+    std::vector<std::int64_t> again, once;
+    for (std::int64_t k = 0; k < microbatches_; ++k) {
+      if (find(Work::forward, stage, k) == kNone) continue;
+      (find(Work::recompute, stage, k) != kNone ? again : once).push_back(k);
+    }
+    if (!again.empty() && !once.empty()) fault("missing: recomputation of {}", once.front());
+    if (!slots_[stage].forwards_in_workspace && !can_borrow(stage)) fault("slot: borrowed");
+  }
+
   void check_strays() {
     for (const auto& [key, list] : transfers_) {
       for (const Transfer& one : list) {
@@ -611,6 +638,8 @@ SlotCounts least_slots(const Program& program, std::int64_t batches) {
       };
       while (!all_hold()) ++count;
     }
+    slots[stage].forwards_in_workspace =
+        std::ranges::any_of(runs, [stage](Requirements& run) { return !run.can_borrow(stage); });
   }
   return slots;
 }

@@ -250,6 +250,50 @@ std::string compressed(const std::string& text) {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
+/// To a parser that takes it for the end, what follows a NUL would be hidden.
+TEST_F(BadFile, TracesWithANul) {
+  EXPECT_EQ(tandem("simulate plan.json --trace good.json").code, 0);
+  const std::string good = read("good.json");
+  EXPECT_EQ(tandem("trace check good.json").code, 0);
+  EXPECT_EQ(tandem("compare good.json good.json").code, 0);
+  const std::string nul(1, '\0');
+  for (const std::string& text :
+       {good + nul, good + nul + "garbage", nul + good, good + std::string(200'000, ' ') + nul}) {
+    write("bad.json", text);
+    const std::string all = text.substr(0, text.find('\0'));
+    const std::string line = std::to_string(std::count(all.begin(), all.end(), '\n') + 1);
+    const std::string column = std::to_string(all.size() - (all.rfind('\n') + 1) + 1);
+    const Ran check = tandem("trace check bad.json");
+    EXPECT_EQ(check.code, 6);
+    EXPECT_THAT(check.out, HasSubstr("bad.json: error: line " + line + ", column " + column +
+                                     ": not valid JSON: a NUL byte (U+0000)"));
+    const std::string place = "bad.json:" + line + ":" + column;
+    for (const std::string command : {"compare bad.json good.json", "replay bad.json"}) {
+      const Ran ran = tandem(command);
+      EXPECT_EQ(ran.code, 3) << command;
+      EXPECT_THAT(ran.err, StartsWith(place + ": error: not valid JSON: a NUL byte (U+0000)"));
+    }
+  }
+}
+
+TEST_F(BadFile, TracesWithBytesBehindOrCutOff) {
+  const std::string line = "simulate plan.json --trace good.json.gz";
+  EXPECT_EQ(tandem(line).code, 0);
+  const std::string good = read("good.json.gz");
+  for (const auto& [content, why] : {std::pair{good + "more", "and what follows is not gzip's"},
+                                     std::pair{good.substr(0, good.size() - 4), "are cut off"}}) {
+    write("bad.json.gz", content);
+    EXPECT_THAT(tandem("trace check bad.json.gz").out, HasSubstr(why));
+    EXPECT_EQ(tandem("trace check bad.json.gz").code, 6);
+    const Ran compared = tandem("compare good.json.gz bad.json.gz");
+    EXPECT_EQ(compared.code, 3);
+    EXPECT_THAT(compared.err, HasSubstr(why));
+    EXPECT_THAT(tandem("replay bad.json.gz").err, HasSubstr(why));
+  }
+  write("two.json.gz", good + std::string(1024, '\0'));
+  EXPECT_EQ(tandem("compare good.json.gz two.json.gz").code, 0);
+}
+
 TEST_F(BadFile, Traces) {
   const std::string event = R"({"name":"a","ph":"X","ts":0,"dur":1,"pid":1,"tid":1})";
   const std::vector<std::pair<std::string, std::string>> cases{

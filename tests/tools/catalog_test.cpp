@@ -74,9 +74,25 @@ TEST_F(CatalogCommand, LatenciesAndPciHaveTheirOwnSources) {
   }
 }
 
+TEST_F(CatalogCommand, ParametersAreCountedInWords) {
+  const std::string list = tandem("catalog list").out;
+  EXPECT_THAT(list, ::testing::ContainsRegex("\ngpt3-175b +174.6 B "));
+  EXPECT_THAT(list, ::testing::ContainsRegex("\ngpt2 +124.4 M "));
+  EXPECT_THAT(list, ::testing::ContainsRegex("\nmegatron-1008b +1.008 T "));
+  EXPECT_THAT(list, ::testing::Not(HasSubstr("e+0")));
+}
+
+TEST_F(CatalogCommand, NamesAreTakenAsPeopleTypeThem) {
+  EXPECT_EQ(tandem("catalog show h100").out, tandem("catalog show H100-SXM5-80GB").out);
+  EXPECT_EQ(tandem("catalog show a100").code, 2);
+  const std::string shape = " --schedule 1f1b --depth 8 --width 1 --microbatches 8 --json";
+  EXPECT_EQ(json_of("simulate --model GPT2-XL --cluster dgx-a100-80gb" + shape),
+            json_of("simulate --model gpt2-xl --cluster DGX-A100" + shape));
+}
+
 TEST_F(CatalogCommand, WhatItHasNotIsSaid) {
-  expect_error("catalog show V100-SXM2-16Gb", 2,
-               "error: the catalogue has no V100-SXM2-16Gb; did you mean \"V100-SXM2-16GB\"? "
+  expect_error("catalog show V100-SXM2-16GiB", 2,
+               "error: the catalogue has no V100-SXM2-16GiB; did you mean \"V100-SXM2-16GB\"? "
                "(tandem catalog list shows all)");
   expect_error("catalog", 2,
                "error: tandem catalog: list or show is missing (usage: tandem catalog list | show "

@@ -45,11 +45,12 @@ TEST_F(OnCluster, TheReportSaysWhatItAssumes) {
   const Ran ran = tandem("simulate " + kNames + " --width 1 --product-fraction 0.5");
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(ran.err, "");
-  EXPECT_THAT(ran.out, StartsWith("gpt2 (0.1244 G parameters, sequence 1024) on 8 of 8 devices of "
+  EXPECT_THAT(ran.out, StartsWith("gpt2 (124.4 M parameters, sequence 1024) on 8 of 8 devices of "
                                   "p3.16xlarge: V100-SXM2-16GB\n"
                                   "width 1, depth 8; batches of 32 = 1 x 32 microbatches of 1\n"));
   EXPECT_THAT(ran.out, HasSubstr(" tokens/s; "));
-  EXPECT_THAT(ran.out, HasSubstr("Assumed, not measured:\n  products in fp16 at 50 % of peak"));
+  EXPECT_THAT(ran.out,
+              HasSubstr("Assumed, not measured:\n  products (GEMM) in fp16 at 50 % of peak"));
 }
 
 TEST_F(OnCluster, AnOptionMovesTheAnswerItsWay) {
@@ -68,6 +69,20 @@ TEST_F(OnCluster, AnOptionMovesTheAnswerItsWay) {
   EXPECT_LT(rate("--recompute full"), usual);
   EXPECT_GT(rate("--sequence 256"), usual);
   EXPECT_EQ(rate("--optimizer adamw"), usual);
+}
+
+TEST_F(OnCluster, UtilisationsAreCalledByTheirNames) {
+  const std::string line = "simulate " + kNames + " --width 1";
+  const Json result = json_of(line + " --recompute full --json")["result"];
+  EXPECT_DOUBLE_EQ(result["mfu"].get<double>(),
+                   result["flops_per_s_per_device"].get<double>() / 125e12);
+  EXPECT_DOUBLE_EQ(result["hfu"].get<double>(),
+                   result["flops_per_s_per_device_with_recomputation"].get<double>() / 125e12);
+  EXPECT_GT(result["hfu"], result["mfu"]);
+  const std::string text = tandem(line + " --recompute full").out;
+  EXPECT_THAT(text, HasSubstr(" % of peak (MFU, model FLOPs utilisation)\n"));
+  EXPECT_THAT(text, HasSubstr(" % (HFU, hardware FLOPs utilisation)\n"));
+  EXPECT_THAT(tandem(line).out, ::testing::Not(HasSubstr("HFU")));
 }
 
 TEST_F(OnCluster, AShapeIsFoundForWhatIsGiven) {
@@ -239,7 +254,9 @@ TEST_F(OnCluster, CheckSaysWhetherItFits) {
   const Ran misfit = tandem("check --model gpt2-xl --cluster p3.16xlarge --schedule gpipe");
   EXPECT_EQ(misfit.code, 4);
   EXPECT_THAT(misfit.out, HasSubstr("  NO\n"));
-  EXPECT_THAT(misfit.err, HasSubstr("gpt2-xl on p3.16xlarge: does not fit in 16.0 GiB a device"));
+  EXPECT_THAT(misfit.err,
+              HasSubstr("gpt2-xl on p3.16xlarge: does not fit in 16.0 GiB a device, 6 % of "
+                        "a device's memory in reserve: device "));
   EXPECT_THAT(misfit.err, HasSubstr("these fit, with these options instead:\n  --"));
   EXPECT_EQ(
       tandem("check --model gpt2-xl --cluster p3.16xlarge --schedule gpipe --memory 80GiB").code,

@@ -96,7 +96,7 @@ TEST_F(Collectives, PriceSumsOnACluster) {
   EXPECT_LT(rate(" --link-fraction 0.1"), rate(""));
   const Json assumptions = json_of(names + " --collectives slow.json")["assumptions"];
   EXPECT_EQ(assumptions["collectives"]["between_nodes_bytes_per_s"], 1e9);
-  EXPECT_THAT(assumptions["notes"].dump(), HasSubstr("sums by measured constants"));
+  EXPECT_THAT(assumptions["notes"].dump(), HasSubstr("sums (all-reduce) by measured constants"));
 }
 
 TEST_F(Collectives, LogsOfOneMachinePriceItsSumsAndNoOthers) {

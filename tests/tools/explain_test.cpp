@@ -198,10 +198,13 @@ TEST_F(Explain, ASlowDeviceIsOneOfOtherCosts) {
     {"forward_ns": 1000000, "backward_ns": 2000000}]})");
   const Json expected = result_of("simulate " + kFlush + " --costs costs.json");
   const std::string line = "simulate " + kFlush + kCosts;
-  EXPECT_EQ(result_of(line + " --slow-device 1:0.5"), expected);
-  EXPECT_EQ(result_of(line + " --straggler 1:2"), expected);
-  EXPECT_EQ(result_of(line + " --straggler 1:2x"), expected);
-  EXPECT_EQ(result_of(line + " --straggler 1:4 --slow-device 0:1,1:2"), expected);
+  for (const std::string slow :
+       {" --slow-device 1:0.5", " --straggler 1:2", " --straggler 1:2x",
+        " --straggler 1:1.6 --slow-device 0:1,1:0.8"}) {
+    Json result = result_of(line + slow);
+    result.erase("healthy");
+    EXPECT_EQ(result, expected) << slow;
+  }
   EXPECT_NE(result_of(line), expected);
   EXPECT_EQ(json_of(line + " --slow-device 1:0.5 --json")["config"]["slow_device"], "1:0.5");
 }
@@ -227,27 +230,76 @@ TEST_F(Explain, WhatIsNoPerturbationIsRefused) {
                "numbered from 0; each stands for its replicas in all pipelines");
   const std::string help = tandem("simulate --help").out;
   for (const char* option : {"slow-device D:F", "straggler D:F", "degraded-link A-B:F"}) {
-    const std::string text = help.substr(help.find(option), 200);
-    EXPECT_THAT(text, HasSubstr("of a pipeline")) << option;
+    const std::string text = help.substr(help.find(option), 250);
+    EXPECT_THAT(text, ::testing::ContainsRegex("of a *\n? *pipeline")) << option;
   }
   for (const std::string text : {"0.5", "x:0.5", ":0.5", "-1:0.5"}) {
-    expect_error(line + " --slow-device " + text, 2,
-                 "error: tandem simulate: --slow-device: expected devices and factors, such as "
-                 "3:1.25, found \"" +
-                     text + "\"");
+    expect_error(
+        line + " --slow-device " + text, 2,
+        "error: tandem simulate: --slow-device: expected devices and what is left of their "
+        "speeds, at most 1, such as 3:0.8, found \"" +
+            text + "\"");
   }
   for (const std::string text : {"1:0", "1:-2", "1:x", "1:", "1:nan", "1:1e9"}) {
     expect_error(line + " --straggler " + text, 2,
-                 "error: tandem simulate: --straggler: expected a factor above 0 behind a colon, "
-                 "such as 1.3, found \"" +
+                 "error: tandem simulate: --straggler: expected devices and how many times as long "
+                 "they take, at least 1, such as 3:1.25, found \"" +
                      text + "\"");
   }
   for (const std::string text : {"1:0.5", "1-1:0.5", "1-2-3:0.5"}) {
     expect_error(line + " --degraded-link " + text, 2,
                  "error: tandem simulate: --degraded-link: expected links and what is left of "
-                 "their rates, such as 2-3:0.5, found \"" +
+                 "their rates, at most 1, such as 2-3:0.5, found \"" +
                      text + "\"");
   }
+}
+
+/// A factor that would do the opposite of what its option is called.
+TEST_F(Explain, WhatIsCalledSlowIsNeverMadeFaster) {
+  const std::string line = "simulate " + kFlush + kCosts;
+  expect_error(line + " --slow-device 3:1.2", 2,
+               "error: tandem simulate: --slow-device: expected devices and what is left of their "
+               "speeds, at most 1, such as 3:0.8, found \"3:1.2\": --straggler takes factors of "
+               "the time");
+  expect_error(line + " --straggler 3:0.8", 2,
+               "error: tandem simulate: --straggler: expected devices and how many times as long "
+               "they take, at least 1, such as 3:1.25, found \"3:0.8\": --slow-device takes "
+               "factors of the speed");
+  expect_error(line + " --degraded-link 1-2:1.5", 2,
+               "error: tandem simulate: --degraded-link: expected links and what is left of their "
+               "rates, at most 1, such as 2-3:0.5, found \"1-2:1.5\"");
+  expect_error(line + " --scenarios 8 --straggler-rate 1%:0.5", 2,
+               "error: tandem simulate: --straggler-rate: expected a chance and how many times as "
+               "long a device takes, at least 1, such as 1%:1.5x, found \"1%:0.5\"");
+  // What the messages advise is taken, and slows the run.
+  const double healthy = result_of(line)["period_s"];
+  for (const std::string advised :
+       {" --slow-device 3:0.8", " --straggler 3:1.25", " --degraded-link 2-3:0.5"})
+    EXPECT_GT(result_of(line + advised)["period_s"].get<double>(), healthy) << advised;
+  EXPECT_EQ(result_of(line + " --slow-device 3:1 --straggler 2:1")["period_s"], healthy);
+}
+
+TEST_F(Explain, WhatTroublesCostIsSaid) {
+  const std::string line = "simulate " + kFlush + kCosts;
+  const std::string slow = line + " --slow-device 3:0.5 --degraded-link 1-2:0.5";
+  const Json result = json_of(slow + " --json")["result"];
+  const Json& healthy = result["healthy"];
+  EXPECT_EQ(healthy["without"], Json::array({"slow-device", "degraded-link"}));
+  const Json well = json_of(line + " --json")["result"];
+  for (const char* key : {"makespan_s", "period_s", "throughput_samples_per_s"})
+    EXPECT_EQ(healthy[key], well[key]) << key;
+  EXPECT_DOUBLE_EQ(healthy["slower_by"].get<double>(),
+                   result["period_s"].get<double>() / well["period_s"].get<double>() - 1.0);
+  EXPECT_GT(healthy["slower_by"], 0.5);
+  EXPECT_THAT(tandem(slow).out, HasSubstr("\nwithout --slow-device, --degraded-link: "));
+  EXPECT_THAT(tandem(slow).out, HasSubstr(" % slower, "));
+  EXPECT_FALSE(well.contains("healthy"));
+  EXPECT_THAT(tandem(line).out, ::testing::Not(HasSubstr("without --")));
+  const std::string shared =
+      "simulate --model gpt2 --cluster 2xp3.16xlarge --schedule 1f1b --depth 8 --device-order "
+      "stages-first";
+  const Json contended = json_of(shared + " --contention --json")["result"];
+  EXPECT_EQ(contended["healthy"]["period_s"], json_of(shared + " --json")["result"]["period_s"]);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // What the program says of itself.
 
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/tools/tandem.h"
 
@@ -60,6 +62,41 @@ TEST_F(Help, EveryCommandShowsItsOptions) {
     EXPECT_THAT(ran.out, HasSubstr("--json")) << name;
     EXPECT_EQ(tandem(name + " -h").out, ran.out) << name;
   }
+}
+
+TEST_F(Help, HelpOfACommandIsAskedForEitherWay) {
+  for (const std::string name : {"simulate", "plan", "train", "sweep", "sweep merge", "catalog"})
+    EXPECT_EQ(tandem("help " + name).out, tandem(name + " --help").out) << name;
+  expect_error("help simulat", 2,
+               "error: unknown command \"simulat\"; did you mean \"simulate\"? (tandem --help "
+               "lists them)");
+}
+
+/// No line is wider than a terminal of 80 columns, which stdout counts as where it is none.
+TEST_F(Help, HelpFitsTheTerminal) {
+  std::vector<std::string> lines{"--help"};
+  for (const std::string name : {"doctor", "schedule", "check", "simulate", "explain", "profile",
+                                 "plan", "tokens", "train", "compare", "trace", "import", "catalog",
+                                 "calibrate", "replay", "version", "sweep", "sweep merge"})
+    lines.push_back(name + " --help");
+  for (const std::string& line : lines) {
+    std::istringstream text(tandem(line).out);
+    for (std::string row; std::getline(text, row);)
+      EXPECT_LE(row.size(), 80u) << line << ": " << row;
+  }
+}
+
+TEST_F(Help, OptionsStandInGroups) {
+  const std::string text = tandem("simulate --help").out;
+  std::size_t at = 0;
+  for (const char* heading : {"Schedule", "Plain costs", "Run", "A model on a cluster",
+                              "What is assumed", "What is not as", "Pictures", "Options"}) {
+    const std::size_t found = text.find(fmt::format("\n\n{}", heading), at);
+    ASSERT_NE(found, std::string::npos) << heading << text;
+    at = found;
+  }
+  // An option whose name is long has its text below.
+  EXPECT_THAT(text, HasSubstr("\n  --forward T "));
 }
 
 TEST_F(Help, UnknownCommandsGetASuggestion) {

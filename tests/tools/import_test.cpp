@@ -34,7 +34,7 @@ TEST_F(Foreign, AConfigIsAModel) {
   const Ran ran = tandem("import --from hugging-face config.json --output model.json");
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(ran.out, "");
-  EXPECT_EQ(ran.err, "Llama-2-7b-hf: 6738415616 parameters\n");
+  EXPECT_EQ(ran.err, "Llama-2-7b-hf: 6.738 B parameters (6738415616)\n");
   EXPECT_EQ(json_of("simulate --model model.json" + line)["result"], json["result"]);
 }
 
@@ -80,11 +80,11 @@ TEST_F(Foreign, AConfigOfMoreThanAModelIsSaidToBe) {
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(ran.err,
             "warning: config.json: the language model alone is read: what sees or hears is left "
-            "out\ngemma3: 3880263168 parameters\n"
+            "out\ngemma3: 3.88 B parameters (3880263168)\n"
             "sequence 131072 from config.json; --sequence shortens it\n");
   take("hugging_face/mixtral.json", "mixtral.json");
   EXPECT_EQ(tandem("import --from hugging-face mixtral.json --output model.json").err,
-            "mixtral: 46702792704 parameters, 12879925248 of them active for a token\n"
+            "mixtral: 46.7 B parameters (46702792704), 12.88 B of them active for a token\n"
             "sequence 131072 from mixtral.json; --sequence shortens it\n");
   const std::string line =
       "simulate --cluster 2xDGX-H100 --schedule 1f1b --depth 16 --json --model ";
@@ -138,8 +138,8 @@ TEST_F(Foreign, ADeviceIsNamedWhereNobodySays) {
   expect_error(line + "net.yml", 2,
                "error: net.yml: ASTRA-sim's NPUs are of no kind: name the device with --gpu, such "
                "as --gpu A100-SXM4-80GB (tandem catalog list shows all)");
-  expect_error(line + "net.yml --gpu A100-SXM4-80Gb", 2,
-               "error: --gpu A100-SXM4-80Gb: the catalogue has no such device; did you mean "
+  expect_error(line + "net.yml --gpu A100-SXM4-80GiB", 2,
+               "error: --gpu: the catalogue has no device A100-SXM4-80GiB; did you mean "
                "\"A100-SXM4-80GB\"? (tandem catalog list shows all)");
   expect_error(line + "cluster.json --gpu T4-16GB", 2,
                "error: cluster.json: the file says what its devices are: --gpu is not taken");
@@ -210,6 +210,25 @@ TEST_F(Foreign, BadFilesEndWithTheirPlace) {
   EXPECT_EQ(tandem("import --from astra-sim bad --gpu T4-16GB").code, 3);
   EXPECT_EQ(tandem("import --from nvidia-smi bad --gpu T4-16GB").code, 3);
   EXPECT_EQ(tandem("import --from hugging-face bad").code, 3);
+}
+
+TEST_F(Foreign, ArgumentsOfMegatronSayHowToSimulateIt) {
+  write("run.sh",
+        "torchrun --nnodes 2 pretrain_gpt.py --num-layers 8 --hidden-size 1024 \\\n"
+        " --num-attention-heads 16 --seq-length 1024 --vocab-size 50257 --lr 1e-4 \\\n"
+        " --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 \\\n"
+        " --micro-batch-size 2 --global-batch-size 64 --recompute-activations\n");
+  const Ran ran = tandem("import --from megatron run.sh --output model.json");
+  EXPECT_EQ(ran.code, 0);
+  const std::string options =
+      " --tensor 2 --depth 4 --microbatch-size 2 --global-batch 64 --schedule 1f1b "
+      "--recompute selective";
+  EXPECT_THAT(ran.err, HasSubstr("options of simulate:" + options + "\n"));
+  EXPECT_THAT(ran.err, HasSubstr("not used: --nnodes --lr\n"));
+  const Json config =
+      json_of("simulate --model model.json --cluster DGX-H100 --json" + options)["config"];
+  EXPECT_EQ(config["depth"], 4);
+  EXPECT_EQ(config["microbatches"], 32);
 }
 
 }  // namespace

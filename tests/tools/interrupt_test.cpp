@@ -56,7 +56,7 @@ TEST_F(Interrupted, ProfileLeavesNoFile) {
 
 TEST_F(Interrupted, SimulateLeavesNoHalfTrace) {
   RunOptions options;
-  options.interrupt_when = [this](const Ran&) { return exists("trace.json.tmp"); };
+  options.interrupt_when = [this](const Ran&) { return !files().empty(); };
   const Ran ran = tandem(
       "simulate --schedule 1f1b --devices 4 --microbatches 8 --forward 1ms "
       "--backward 2ms --batches 5000 --trace trace.json",
@@ -82,6 +82,39 @@ TEST_F(Interrupted, TheSecondOneKills) {
       options);
   EXPECT_EQ(ran.code, 130);
   EXPECT_EQ(files(), Strings{"pipe"});
+}
+
+/// One that asks nobody: it waits for a pipe that nobody opens.
+TEST_F(Interrupted, WhateverItDoesACommandEnds) {
+  ASSERT_EQ(::mkfifo((folder() / "pipe").c_str(), 0600), 0);
+  RunOptions options;
+  options.timeout = std::chrono::seconds(20);
+  const auto start = std::chrono::steady_clock::now();
+  options.interrupt_when = [start](const Ran&) {
+    return std::chrono::steady_clock::now() - start > std::chrono::milliseconds(300);
+  };
+  const Ran ran = tandem("trace check pipe", options);
+  EXPECT_EQ(ran.code, 130);
+  EXPECT_EQ(ran.err, "error: interrupted\n");
+  EXPECT_EQ(files(), Strings{"pipe"});
+}
+
+TEST_F(Interrupted, LongWorkEnds) {
+  for (const char* line :
+       {"simulate --schedule 1f1b --devices 64 --microbatches 512 --forward 1ms --backward 2ms "
+        "--scenarios 1000000 --jitter 5% --json",
+        "schedule v-adaptive --devices 64 --microbatches 4000 --forward 1ms --backward-input 1ms "
+        "--backward-weight 1ms --transfer 1us"}) {
+    RunOptions options;
+    options.timeout = std::chrono::seconds(60);
+    const auto start = std::chrono::steady_clock::now();
+    options.interrupt_when = [start](const Ran&) {
+      return std::chrono::steady_clock::now() - start > std::chrono::milliseconds(500);
+    };
+    const Ran ran = tandem(line, options);
+    EXPECT_EQ(ran.code, 130) << line;
+    EXPECT_THAT(ran.err, ::testing::StartsWith("error: interrupted")) << line;
+  }
 }
 
 }  // namespace

@@ -107,6 +107,18 @@ seen.changedBoxes = seen.boxes;
 slide("slider-0", 3);
 seen.backFrame = seen.frame;
 
+// Schedules are a list, where there is room for them.
+const list = document.querySelector("#sliders select");
+if (list) {
+  seen.listed = [...list.options].map((option) => option.textContent).join(" ");
+  const asked = list.selectedIndex;
+  list.selectedIndex = 0;
+  list.dispatchEvent(new Event("input"));
+  seen.listedFrame = seen.frame;
+  list.selectedIndex = asked;
+  list.dispatchEvent(new Event("input"));
+}
+
 // Until the pixels are there, not only until the commands are given.
 const times = [];
 for (let i = 0; i < 9; i++) {
@@ -129,6 +141,74 @@ seen.tableBeyond = scroller.scrollWidth - scroller.clientWidth;
 seen.tableNote = element("table-note").textContent;
 seen.columns = document.querySelectorAll("#table thead th").length;
 seen.cells = document.querySelectorAll("#table tbody td").length;
+}
+</script>
+)";
+
+/// Fingers on the timeline and on the curves.
+constexpr std::string_view kFingers = R"(<script>
+{
+const seen = document.documentElement.dataset;
+const finger = (chart) => (type, pointerId, clientX) => element(chart).dispatchEvent(
+  new PointerEvent(type, { pointerId, clientX, clientY: 9, pointerType: "touch", bubbles: true }));
+const length = () => view.end - view.start;
+for (const chart of ["timeline", "memory"]) {
+  const send = finger(chart), left = element(chart).getBoundingClientRect().left;
+  const whole = length(), kept = timeAt(600 - left);
+  send("pointerdown", 1, 500);
+  send("pointerdown", 2, 700);
+  send("pointermove", 1, 400);
+  send("pointermove", 2, 800);
+  seen[`${chart}Zoom`] = (whole / length()).toFixed(3);
+  seen[`${chart}Slip`] = Math.abs(timeX(kept) + left - 600).toFixed(3);
+  send("pointerup", 2, 800);  // the other one goes on
+  const narrow = length(), under = timeAt(400 - left);
+  send("pointermove", 1, 350);
+  seen[`${chart}Pan`] = (timeX(under) + left).toFixed(3);
+  seen[`${chart}PanZoom`] = (narrow / length()).toFixed(3);
+  send("pointercancel", 1, 350);
+  send("pointermove", 1, 100);
+  seen[`${chart}Released`] = (timeX(under) + left).toFixed(3);
+  seen[`${chart}Action`] = getComputedStyle(element(chart)).touchAction;
+  fit();
+}
+seen.chosen = element("chosen").textContent;
+}
+</script>
+)";
+
+/// Of a run whose boxes are narrower than two pixels: the mean colour of 100 columns of device 1,
+/// against what takes their time.
+constexpr std::string_view kMean = R"(<script>
+{
+const seen = document.documentElement.dataset;
+const [from, to] = [600, 700];
+const row = current.frame.rows.find((of) => of.compute && of.device === 1);
+const { boxes } = current.frame, idle = partsOf(theme().idle);
+const parts = idle.map((part) => part * (to - from));
+let busy = 0, widest = 0;
+for (let box = row.first; box < row.last; box++) {
+  const start = timeX(boxes.start[box]), end = timeX(boxes.end[box]);
+  const width = Math.min(end, to) - Math.max(start, from);
+  if (width <= 0) continue;
+  busy += width;
+  widest = Math.max(widest, end - start);
+  partsOf(kinds[kindOf(current.frame, box)].colour).forEach((part, i) => {
+    parts[i] += (part - idle[i]) * width;
+  });
+}
+const pixel = document.createElement("canvas");
+pixel.width = to - from;
+const density = devicePixelRatio, context = pixel.getContext("2d");
+context.drawImage(timeline.canvas, from * density, (row.y + 8) * density, (to - from) * density, 1,
+  0, 0, to - from, 1);
+const { data } = context.getImageData(0, 0, to - from, 1);
+const drawn = [0, 0, 0];
+data.forEach((value, at) => { if (at % 4 < 3) drawn[at % 4] += value; });
+const error = drawn.map((part, i) => Math.abs(part - parts[i]) / (to - from));
+seen.widest = widest.toFixed(2);
+seen.idleShare = (1 - busy / (to - from)).toFixed(3);
+seen.meanError = Math.max(...error).toFixed(1);
 }
 </script>
 )";
@@ -216,8 +296,38 @@ TEST_F(ReportInABrowser, DrawsAndAnswers) {
   EXPECT_THAT(page["changed-fact"], HasSubstr("+"));
   EXPECT_EQ(page["changed-boxes"], page["boxes"]);
   EXPECT_EQ(page["back-frame"], "0");
+  EXPECT_EQ(page["listed"], "gpipe 1f1b zb-h1 2bw");
+  EXPECT_NE(page["listed-frame"], "0");
   EXPECT_EQ(page.number("cells"), 4 * page.number("columns"));
   EXPECT_GT(page.number("columns"), 10);
+}
+
+TEST_F(ReportInABrowser, IsMovedByFingers) {
+  const Page page = open(
+      "simulate --schedule 1f1b --devices 2 --microbatches 8 --forward 1ms --backward 2ms "
+      "--activation-bytes 10MiB --memory 64MiB",
+      kFingers);
+  EXPECT_EQ(page["errors"], "0");
+  for (const std::string chart : {"timeline-", "memory-"}) {
+    EXPECT_EQ(page[chart + "zoom"], "2.000") << chart;
+    EXPECT_EQ(page[chart + "slip"], "0.000") << chart;
+    EXPECT_EQ(page[chart + "pan"], "350.000") << chart;
+    EXPECT_EQ(page[chart + "pan-zoom"], "1.000") << chart;
+    EXPECT_EQ(page[chart + "released"], "350.000") << chart;
+    EXPECT_EQ(page[chart + "action"], "pan-y") << chart;
+  }
+  EXPECT_EQ(page["chosen"], "");
+}
+
+TEST_F(ReportInABrowser, ALongRunIsMixedByShareOfTime) {
+  const Page page = open(
+      "simulate --schedule 1f1b --devices 4 --microbatches 600 --forward 1ms --backward 2ms "
+      "--transfer 500us --lanes ideal",
+      kMean);
+  EXPECT_EQ(page["errors"], "0");
+  EXPECT_LT(page.number("widest"), 2.0);
+  EXPECT_GT(page.number("idle-share"), 0.15);  // drawn without it, the mean would be off by 30
+  EXPECT_LT(page.number("mean-error"), 12.0);
 }
 
 TEST_F(ReportInABrowser, ShowsManyDevicesAtOnce) {

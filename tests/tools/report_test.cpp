@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <string>
 
 #include "tests/support/source_folder.h"
@@ -123,6 +124,48 @@ TEST_F(ReportFile, OfAPlanAndOfAClusterHoldTheirMemory) {
   }
 }
 
+TEST_F(ReportFile, HasSlidersAndAListForEverySchedule) {
+  const auto questions = [&](const std::string& line) {
+    std::string names;
+    const Json data = page(line);
+    for (const Json& question : data["what_if"]) {
+      names += question["name"].get<std::string>() + (question["list"] ? " [list]; " : "; ");
+      EXPECT_GT(question["frames"].size(), 1U) << line;
+    }
+    return names;
+  };
+  const std::string times = " --microbatches 8 --forward 1ms --backward 2ms --transfer 100us";
+  for (const char* schedule :
+       {"gpipe --devices 4", "interleaved --chunks 3 --devices 4", "zbv --devices 4",
+        "chimera --devices 4", "v-half --devices 4", "pipedream --devices 4"}) {
+    EXPECT_EQ(questions(std::string("simulate --schedule ") + schedule + times),
+              "Transfers and sums take; Microbatches a batch; Schedule [list]; ")
+        << schedule;
+  }
+  // Of chunks: the others have as many stages, so that the given times mean the same work.
+  const Json data = page("simulate --schedule interleaved --chunks 3 --devices 4" + times);
+  const Json other = frame(data, "Schedule", "looped-bfs");
+  ASSERT_FALSE(other.is_null());
+  EXPECT_EQ(makespan(other), json_of("simulate --schedule looped-bfs --chunks 3 --devices 4" +
+                                     times + " --json")["result"]["makespan_s"]);
+}
+
+TEST_F(ReportFile, ItsCardsHaveTheMeanIdleTimeAndTheUseOfTheHardware) {
+  const std::string run =
+      "simulate --model gpt-2.2b --cluster p3.16xlarge --schedule 2bw --depth 8 --width 1 "
+      "--microbatch-size 8 --recompute full --global-batch 64";
+  const Json result = json_of(run + " --json")["result"];
+  std::map<std::string, double> facts;
+  const Json data = page(run);
+  for (const Json& fact : data["frames"][0]["facts"]) facts[fact["name"]] = fact["number"];
+  double idle = 0.0;
+  for (const Json& device : result["devices"]) idle += device["bubble_s"].get<double>();
+  EXPECT_NEAR(facts.at("idle, mean of devices"), idle / 8 / result["makespan_s"].get<double>(),
+              1e-9);
+  EXPECT_NEAR(facts.at("tokens/s"), result["tokens_per_s"], 1.0);
+  EXPECT_NEAR(facts.at("MFU, of peak"), 0.370, 0.001);  // as the README's output has it
+}
+
 TEST_F(ReportFile, OfManyBoxesLeavesWhatIfsOut) {
   const Json data =
       page("simulate --schedule 1f1b --devices 4 --microbatches 1500 --forward 1ms --backward 2ms");
@@ -199,7 +242,7 @@ TEST_F(ReportFile, OfTheReadmeIsWhatTheToolDraws) {
     return std::string{std::istreambuf_iterator<char>(file), {}};
   };
   const std::string readme = text(root / "README.md");
-  constexpr std::string_view kEnd = " --report report.svg\n";
+  constexpr std::string_view kEnd = " --report build/report.svg\n";
   const std::size_t end = readme.find(kEnd);
   ASSERT_NE(end, std::string::npos);
   const std::size_t first = readme.rfind("tandem simulate", end) + 7;

@@ -118,6 +118,9 @@ TEST_F(ScheduleCommand, ForeignSchedulesThatAreWrongAreRefused) {
   EXPECT_THAT(ran.err, HasSubstr("no reduce_norm of all gradients before it\n"
                                  "  0 | f0 f1 b0 b1 U1 V1\n"
                                  "                  ^^\n"));
+  write("headless.schedule", "0 | f0 b0 U\n");
+  expect_error("simulate --schedule-file headless.schedule" + costs, 3,
+               "headless.schedule: error: no header line `# NAME devices N microbatches M`");
   EXPECT_EQ(tandem("import --from pytorch-csv bad.csv").code, 3);
   EXPECT_EQ(tandem("import --from pytorch-csv absent.csv").code, 3);
   expect_error("import bad.csv", 2, "error: tandem import: --from is missing");

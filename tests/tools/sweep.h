@@ -28,7 +28,9 @@ class SweepCommand : public CommandLine {
   std::vector<Json> rows_of(const std::string& line) const {
     const Ran ran = tandem(line + " --json");
     EXPECT_EQ(ran.code, 0) << line << "\n" << ran.err;
-    return lines_of(ran.out);
+    std::vector<Json> rows = lines_of(ran.out);
+    for (const Json& row : rows) EXPECT_EQ(schema_faults(row), "") << line;
+    return rows;
   }
 
   /// The row as simulate has it: the same config, assumptions, result and warnings, or error.

@@ -99,6 +99,19 @@ TEST_F(SweepFiles, ResumingRefusesWhatIsNotOfThisSweep) {
                "error: tandem sweep: --resume FILE goes on with FILE: --json-lines is not taken");
 }
 
+TEST_F(SweepFiles, ANulHidesNothing) {
+  const std::string all = whole();
+  write("rows.jsonl", with(all, "}\n", std::string("}\0{}", 4) + "\n"));
+  for (const std::string& line :
+       {kPlain + " --resume rows.jsonl", std::string("sweep merge rows.jsonl")}) {
+    const Ran ran = tandem(line);
+    EXPECT_EQ(ran.code, 3);
+    EXPECT_THAT(ran.err, StartsWith(fmt::format("rows.jsonl:1:{}: error: not a line of a sweep: "
+                                                "a NUL byte (U+0000)",
+                                                all.find('\n') + 1)));
+  }
+}
+
 /// What follows the last newline is cut off, and goes: of a file of something else that is all of
 /// it.
 TEST_F(SweepFiles, ResumingKeepsAFileOfSomethingElse) {
@@ -155,7 +168,7 @@ TEST_F(SweepFiles, TwoOptionsDoNotWriteOneFile) {
   expect_error(kPlain + " --csv a --json-lines a", 2,
                "error: tandem sweep: --csv and --json-lines would both write a");
   expect_error(kPlain + " --resume a --svg a", 2,
-               "error: tandem sweep: --svg and --resume would both write a");
+               "error: tandem sweep: --resume and --svg would both write a");
   EXPECT_EQ(tandem(kPlain + " --csv a --json-lines b").code, 0);
 }
 

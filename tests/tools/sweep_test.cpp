@@ -193,8 +193,10 @@ TEST_F(Sweep, PicturesShowTheFrontierAndTheLines) {
   const std::string line = kPlain + " --activation-bytes 1MiB --memory 1GiB ";
   const Ran frontier = tandem(line + "--picture --svg frontier.svg");
   ASSERT_EQ(frontier.code, 0) << frontier.err;
-  EXPECT_THAT(frontier.out, StartsWith("samples/s against memory of the fullest device (GiB)"));
-  EXPECT_THAT(frontier.out, HasSubstr("\na 1f1b   b 2bw\n  1  schedule 2bw, devices 2"));
+  EXPECT_THAT(frontier.out, StartsWith("samples/s by memory; no configuration is better than a "
+                                       "numbered one in both\nsamples/s\n"));
+  EXPECT_THAT(frontier.out,
+              HasSubstr("\na 1f1b   b 2bw, delayed weights\n  1  schedule 2bw, devices 2"));
   const auto count = [](const std::string& text, const std::string& part) {
     std::size_t found = 0;
     for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
@@ -216,6 +218,22 @@ TEST_F(Sweep, PicturesShowTheFrontierAndTheLines) {
       "--picture --by devices",
       2, "error: tandem sweep: --by devices: no option has several values");
   expect_error(line + "--over devices", 2, "error: tandem sweep: --over is for --picture or --svg");
+}
+
+TEST_F(Sweep, ThePictureHasALineAtTheCapacityAndNoRoomForWhatDoesNotFit) {
+  const std::string line = kPlain + " --activation-bytes 1MiB ";
+  const Ran near = tandem(line + "--memory 3MiB --picture --svg near.svg");
+  EXPECT_THAT(near.out, HasSubstr("a 1f1b   b 2bw, delayed weights   : capacity 3.0 MiB\n"));
+  EXPECT_THAT(near.out, HasSubstr("\nnot shown: 4 that do not fit, up to 4.0 MiB\n"));
+  EXPECT_THAT(near.out, ::testing::Not(HasSubstr("beyond the right edge")));
+  EXPECT_THAT(read("near.svg"), HasSubstr(">capacity 3.0 MiB</text>"));
+  const Ran far = tandem(line + "--memory 1GiB --picture");
+  EXPECT_THAT(far.out, HasSubstr("\ncapacity 1.0 GiB is beyond the right edge\n"));
+  EXPECT_THAT(far.out, ::testing::Not(HasSubstr("not shown")));
+  // Where nothing fits all is shown.
+  const Ran none = tandem(line + "--memory 1MiB --picture");
+  EXPECT_THAT(none.out, HasSubstr("   . does not fit   : capacity 1.0 MiB\n"));
+  EXPECT_THAT(none.out, ::testing::Not(HasSubstr("not shown")));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/json_schema.h"
 #include "tests/support/run_command.h"
 
 namespace tandem::testing {
@@ -114,7 +115,9 @@ class CommandLine : public ::testing::Test {
     const Ran ran = tandem(line);
     EXPECT_EQ(ran.code, 0) << line << "\n" << ran.err;
     EXPECT_EQ(ran.err, "") << line;
-    return Json::parse(ran.out);
+    Json json = Json::parse(ran.out);
+    EXPECT_EQ(schema_faults(json), "") << line;
+    return json;
   }
 
   void write(const std::string& name, std::string_view text) const {

@@ -1,8 +1,10 @@
 // What train takes besides a plan: learning rates, recomputation, data, validation and a log.
 
+#include <random>
 #include <string>
 #include <vector>
 
+#include "tests/support/schedule_mutations.h"
 #include "tests/tools/tandem.h"
 
 namespace tandem::testing {
@@ -104,9 +106,20 @@ TEST_F(Train, RefusesAScheduleOfOnesOwnThatIsWrongOrOfAnotherShape) {
                "error: tandem plan: the schedule file says --devices already");
   json_of(plan + "mine.schedule --json");
   write("mine.schedule", with(right, "0 | f0 f1 f2 f3 b0 b1", "0 | f0 f1 f2 f3 b1 b0"));
-  EXPECT_EQ(tandem("train own.json --steps 1").code, 0);
-  EXPECT_THAT(tandem("train own.json --steps 1 --verify").err,
-              HasSubstr("sums other gradients, or in another order, on each stage"));
+  EXPECT_EQ(tandem("train own.json --steps 2 --verify").code, 0) << "an order for each stage";
+  const std::string uneven =
+      "# mine  devices 2  microbatches 4\n"
+      "0 | f0 b0 U0+1 f1 f2 f3 b1 b2 b3 U3+3\n"
+      "1 | f0 b0 U0+1 f1 f2 f3 b1 b2 b3 U3+3\n";
+  write("mine.schedule", uneven);
+  for (const std::string& command : {plan + "mine.schedule", std::string("check own.json"),
+                                     std::string("train own.json --steps 1")}) {
+    expect_error(
+        command, 3,
+        "error: schedule \"mine\" can't be trained: stage 0 (device 0): the update U0 covers "
+        "1 of the batch's microbatches and U3 covers 3: all updates of a stage must cover "
+        "equally many");
+  }
   write("mine.schedule", with(right, "1 | f0 f1", "1 | b0 f0 f1"));
   EXPECT_EQ(tandem("train own.json --steps 1").code, 3) << "b0 twice";
   write("mine.schedule", "# mine  devices 2  microbatches 1\n0 | b0 f0 U\n1 | f0 b0 U\n");
@@ -116,6 +129,27 @@ TEST_F(Train, RefusesAScheduleOfOnesOwnThatIsWrongOrOfAnotherShape) {
                         "mine.schedule has, found 4"));
   std::filesystem::remove(folder() / "mine.schedule");
   EXPECT_EQ(tandem("train own.json --steps 1").code, 3);
+}
+
+// The same for thousands of schedules, without the command line: tests/executor.
+TEST_F(Train, EndsWellForWhatCheckAcceptsAndForNothingElse) {
+  const testing::ScheduleText right(tandem("schedule 1f1b --devices 2 --microbatches 4").out);
+  write_plan(with(plan_text(), R"("schedule": "2bw")",
+                  R"("schedule": "1f1b", "schedule_file": "mutant.schedule")"));
+  int accepted = 0, refused = 0;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    std::mt19937_64 random(seed);
+    testing::ScheduleText mutant = right;
+    for (std::uint64_t changes = random() % 3; changes > 0; --changes) mutant.mutate(random);
+    write("mutant.schedule", mutant.text());
+    const int checked = tandem("check plan.json").code;
+    const int trained = tandem("train plan.json --steps 2 --verify").code;
+    EXPECT_EQ(trained, checked) << "seed " << seed << "\n" << mutant.text();
+    EXPECT_THAT(checked, ::testing::AnyOf(0, 3, 4)) << mutant.text();
+    ++(checked == 0 ? accepted : refused);
+  }
+  EXPECT_GT(accepted, 5);
+  EXPECT_GT(refused, 5);
 }
 
 /// Lines of a log, each an object.
@@ -208,6 +242,26 @@ TEST_F(Train, OverSlowLinksTakesLongerAndChangesNoBit) {
   expect_error("train plan.json --link-rate 5", 2,
                "error: tandem train: --link-rate: expected a rate with its unit (Mb/s, Gb/s, "
                "GB/s), such as 1Gb/s, found \"5\"");
+}
+
+TEST_F(Train, StepsTakeTheTimeThatPasses) {
+  // Tied weights: the last two updates of 2BW are made together, when the last batch ends.
+  const Json result =
+      json_of("train plan.json --steps 6 --json --link-rate 100KB/s --log run.jsonl")["result"];
+  const std::vector<Json> lines = objects_of(read("run.jsonl"));
+  ASSERT_EQ(lines.size(), 6U);
+  const double elapsed = result["elapsed_s"], tokens = 4 * 16;
+  double sum = 0.0;
+  for (const Json& line : lines) {
+    EXPECT_GT(line["step_s"], 0.5 * result["step_s"].get<double>()) << line;
+    EXPECT_NEAR(line["tokens_per_s"].get<double>() * line["step_s"].get<double>(), tokens, 1e-6);
+    sum += line["step_s"].get<double>();
+  }
+  EXPECT_LE(sum, elapsed);
+  EXPECT_NEAR(result["tokens_per_s"].get<double>() * elapsed, 6 * tokens, 1e-6);
+  const Ran ran = tandem("train plan.json --steps 2");
+  EXPECT_THAT(ran.out, HasSubstr("2 steps in "));
+  EXPECT_THAT(ran.out, HasSubstr("The weights are not kept"));
 }
 
 TEST_F(Train, ALogWrittenUntilTheInterruptIsWhole) {

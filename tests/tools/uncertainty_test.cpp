@@ -90,8 +90,8 @@ TEST_F(Uncertain, WhatDoesNotGoTogetherIsRefused) {
                      text.substr(0, text.find(':')) + "\"");
   }
   expect_error(kLine + " --scenarios 8 --straggler-rate 1%", 2,
-               "error: tandem simulate: --straggler-rate: expected a factor above 0 behind a "
-               "colon, such as 1.3, found \"1%\"");
+               "error: tandem simulate: --straggler-rate: expected a chance and how many times as "
+               "long a device takes, at least 1, such as 1%:1.5x, found \"1%\"");
   expect_error(
       "simulate --schedule 1f1b,gpipe --devices 4 --microbatches 8 --forward 1ms "
       "--backward 2ms --scenarios 8",

@@ -53,7 +53,7 @@ TEST(RecordedJob, IsRefusedWhereItIsWrong) {
 TEST(RecordedJob, MustBeTheTimelines) {
   Recording recording = recording_of({two_stages({}, 0, 0), two_stages({}, 0, 1)});
   const auto check = [&](const std::string& text) {
-    check_job(parse_recorded_job(text, "m.yaml"), "m.yaml", recording);
+    check_job(parse_recorded_job(text + "\n", "m.yaml"), "m.yaml", recording);
   };
   check("dp_size: 2\ndsp_size: 1\npp_size: 2\nvpp_size: 1");
   check("dp_size: 1\ndsp_size: 2\npp_size: 2");
@@ -69,6 +69,15 @@ TEST(RecordedJob, MustBeTheTimelines) {
   EXPECT_EQ(error_of([&] { check("pp_size: 4\nvpp_size: 2"); }),
             "m.yaml: error: pp_size is 4, but the timeline has 2 stages a replica\n"
             "m.yaml: error: vpp_size is 2, but the timeline has 1 model chunks a stage");
+}
+
+TEST(RecordedJob, MayBeCutOff) {
+  Recording recording = recording_of({two_stages({}, 0, 0)});
+  check_job(parse_recorded_job("pp_size: 2\n", "m.yaml"), "m.yaml", recording);
+  EXPECT_THAT(recording.warnings, IsEmpty());
+  check_job(parse_recorded_job("pp_size: 2", "m.yaml"), "m.yaml", recording);
+  EXPECT_THAT(recording.warnings,
+              ElementsAre("m.yaml: the last line has no end: the file may be cut off"));
 }
 
 }  // namespace

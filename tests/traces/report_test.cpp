@@ -1,5 +1,6 @@
 #include "traces/report.h"
 
+#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "core/error.h"
 #include "tests/traces/tiny_runs.h"
 #include "tests/traces/trace_files.h"
+#include "traces/report_looks.h"
 
 namespace tandem::testing {
 namespace {
@@ -114,7 +116,7 @@ TEST(ReportPage, NamesCannotBreakOut) {
   }
   const std::string title = data_of(page)["title"];
   EXPECT_THAT(title,
-              ::testing::StartsWith("</script><script>alert(1)</script><!-- & \" ' \\ \x01"));
+              ::testing::StartsWith("</script><script>alert(1)</script><!-- & \" ' \\ \\u0001"));
   // What the count is of: unescaped, the same name would end the script.
   EXPECT_GT(count(harmless + std::string(kHostile), "</script"), count(harmless, "</script"));
 }
@@ -156,6 +158,48 @@ TEST(ReportPicture, DrawsEachBoxAndCurve) {
   EXPECT_EQ(count(picture, "<path fill=\"#009e73\""), 3U);    // a curve a device
 }
 
+TEST(ReportPicture, NamesWhatIsRunAndEachLinkLane) {
+  Report report = report_of(tiny_1f1b(3, 4));
+  report.summary = "a model on a cluster\nwidth 2, depth 3";
+  const std::string picture = report_picture(report);
+  for (const char* text : {">a model on a cluster<", ">width 2, depth 3<", ">activation \u2192 1<",
+                           ">activation \u2190 0<", ">gradient \u2192 0<"})
+    EXPECT_THAT(picture, HasSubstr(text));
+}
+
+TEST(ReportPicture, TwoKindsOfOneColourDifferByAHatch) {
+  for (const OpLook& one : kLooks) {
+    for (const OpLook& other : kLooks) {
+      if (one.kind == other.kind) continue;
+      EXPECT_TRUE(one.colour != other.colour || one.hatch != other.hatch) << one.title;
+      EXPECT_NE(one.viewer, other.viewer) << one.title;
+    }
+  }
+}
+
+// What is too narrow to see takes as much of the row as it does of the time: the rest stays idle.
+TEST(ReportPicture, ALongRunShowsHowMuchOfItIsIdle) {
+  Report report = report_of(tiny_1f1b(2, 1000), 1);
+  const Chart& chart = report.frames[0].chart;
+  double busy = 0.0, drawn = 0.0;
+  for (std::size_t row = 0; row < chart.rows.size(); ++row) {
+    for (std::size_t i = chart.rows[row].first_box; i < chart.row_end(row); ++i) {
+      if (on_compute_lane(chart.boxes[i].kind))
+        busy += to_seconds(chart.boxes[i].end - chart.boxes[i].start);
+    }
+  }
+  const std::string picture = report_picture(report);
+  constexpr std::string_view kRow = "stroke-width=\"24\" d=\"";
+  for (std::size_t at = picture.find(kRow); at != std::string::npos; at = picture.find(kRow, at)) {
+    const std::size_t end = picture.find('"', at += kRow.size());
+    for (at = picture.find('h', at); at < end; at = picture.find('h', at + 1))
+      drawn += std::strtod(picture.c_str() + at + 1, nullptr);
+  }
+  const double share = busy / (2.0 * to_seconds(chart.end - chart.start));
+  EXPECT_LT(share, 0.95);
+  EXPECT_NEAR(drawn / (2.0 * 880.0), share, 0.01);
+}
+
 TEST(ReportPicture, StaysSmallHoweverManyBoxes) {
   const Report small = report_of(tiny_1f1b(3, 4)), large = report_of(tiny_1f1b(3, 2000));
   EXPECT_GT(large.frames[0].chart.boxes.size(), 200 * small.frames[0].chart.boxes.size());
@@ -179,7 +223,8 @@ TEST(Report, AppearsWholeOrNotAtAll) {
     EXPECT_EQ(text_of(folder / name),
               name == "a.html" ? report_page(report) : report_picture(report));
     EXPECT_THROW(write_report(folder / "none" / name, report), DeviceError);
-    EXPECT_FALSE(std::filesystem::exists(folder / (name + ".tmp")));
+    std::filesystem::remove(folder / name);
+    EXPECT_TRUE(folder.empty());
   }
 }
 

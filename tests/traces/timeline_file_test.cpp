@@ -82,6 +82,11 @@ TEST(TimelineFile, SaysWhereAndWhatIsWrong) {
   EXPECT_THAT(error_of(with("\"kind\": \"simulated\", \"first", "\"kind\": \"real\", \"first")),
               HasSubstr("expected \"simulated\" or \"measured\""));
   EXPECT_THAT(error_of(with("\"devices\": 2", "\"devices\": -2")), HasSubstr("/metadata/devices"));
+  EXPECT_THAT(error_of(with("\"args\":{\"stage\"", "\"args\":{\"end_ns\":7,\"stage\"")),
+              HasSubstr("/args: expected \"start_ns\""));
+  EXPECT_THAT(error_of(with("\"args\":{\"stage\"",
+                            "\"args\":{\"start_ns\":9,\"end_ns\":7,\"stage\"")),
+              HasSubstr("/args/end_ns: expected an end not before the start"));
 }
 
 TEST(TimelineFile, RefusesTracesOfOtherTools) {

@@ -99,6 +99,38 @@ TEST(TraceCheck, CatchesEachPlantedFault) {
       HasSubstr("before the previous one"));
 }
 
+/// A transfer from lane 10 to lane 20 that begins where the lane's last one ended.
+std::string with_transfer(const std::string& start, const std::string& length,
+                          const std::string& tail, const std::string& tip,
+                          const std::string& unit = "ns") {
+  std::string events;
+  for (const std::string pid : {"1", "2"}) {
+    const std::string place = R"(,"pid":)" + pid + R"(,"tid":)" + pid + "0";
+    events += R"({"ph":"M","name":"process_name")" + place + R"(,"args":{"name":"p"}},)" +
+              R"({"ph":"M","name":"thread_name")" + place + R"(,"args":{"name":"t"}},)" +
+              R"({"ph":"X","name":"first","ts":0,"dur":5.1)" + place + "}," +
+              R"({"ph":"X","name":"second","ts":)" + start + R"(,"dur":)" + length + place + "},";
+  }
+  return R"({"displayTimeUnit":")" + unit + R"(","metadata":{"tool":"tandem"},"traceEvents":[)" +
+         events + R"({"ph":"s","name":"n","cat":"c","id":1,"pid":1,"tid":10,"ts":)" + tail +
+         R"(},{"ph":"f","bp":"e","name":"n","cat":"c","id":1,"pid":2,"tid":20,"ts":)" + tip + "}]}";
+}
+
+TEST(TraceCheck, RefusesArrowsThatChromeTracingLoses) {
+  const auto check = [](const std::string& text) { return check_trace(text, "t.json"); };
+  EXPECT_TRUE(check(with_transfer("5.1", "0.002", "5.101", "5.101")).good());
+  EXPECT_TRUE(check(with_transfer("5.2", "0", "5.2", "5.2")).good());
+  const std::string lost = with_transfer("5.1", "0", "5.1", "5.1");
+  EXPECT_THAT(fault(lost), HasSubstr("chrome://tracing may not find"));
+  EXPECT_EQ(check(lost).errors, 2);
+  EXPECT_THAT(fault(with_transfer("5.1", "0.1", "5.1", "5.199")), HasSubstr("border of two"));
+  // Where a microsecond is the least, a slice that is shorter is nested like one of no length.
+  const std::string shorter = with_transfer("5.1", "0.1", "5.15", "5.199", "ms");
+  EXPECT_THAT(fault(shorter), HasSubstr("chrome://tracing may not find"));
+  EXPECT_TRUE(check(with_transfer("5.1", "1", "5.15", "6.099", "ms")).good());
+  EXPECT_THAT(fault(with_transfer("5.2", "0", "5.2", "5.2", "us")), HasSubstr("displayTimeUnit"));
+}
+
 TEST(TraceCheck, CatchesThreadsThatViewersConfuse) {
   const auto renumbered = [](const std::string& from, const std::string& to) {
     std::string text = good_trace();

@@ -1,6 +1,6 @@
 # Writes tandem_build_info.h into the build folder: what `tandem version` and `tandem doctor` say of this build.
 
-set(TANDEM_REVISION unknown)
+set(TANDEM_REVISION "release ${PROJECT_VERSION}")  # where there is no git, or no history
 if(EXISTS ${PROJECT_SOURCE_DIR}/.git)
   execute_process(COMMAND git rev-parse --short=12 HEAD
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE

@@ -3,24 +3,9 @@
 
 const report = JSON.parse(document.getElementById("data").textContent);
 
-// Colours of the Okabe-Ito palette, which people of any colour vision tell apart; numbers in black
-// are readable on those of the compute lane. `hatch`: a second sign besides the colour.
-const kinds = {
-  forward: { title: "forward", letter: "F", colour: "#56b4e9" },
-  recompute: { title: "recomputation", letter: "R", colour: "#f0e442" },
-  backward: { title: "backward", letter: "B", colour: "#e69f00" },
-  backward_input: { title: "input-gradient", letter: "I", colour: "#e69f00" },
-  backward_weight: { title: "weight-gradient", letter: "W", colour: "#009e73", hatch: true },
-  update: { title: "update", letter: "U", colour: "#cc79a7" },
-  validate: { title: "validation of an update", letter: "V", colour: "#cc79a7", hatch: true },
-  send_activation: { title: "activation on a link", colour: "#0072b2" },
-  send_gradient: { title: "gradient on a link", colour: "#d55e00" },
-  evict: { title: "stash to the partner", colour: "#8a8f98" },
-  load: { title: "stash back", colour: "#8a8f98", hatch: true },
-  reduce_tied: { title: "sum of tied gradients", colour: "#a05195" },
-  reduce_gradient: { title: "sum over replicas", colour: "#a05195", hatch: true },
-  reduce_norm: { title: "norm of all gradients", colour: "#6b4c9a" },
-};
+// What a kind of op looks like (report_looks.h): title, colour, `hatch`, a second sign besides the
+// colour; `compute` tells those of a device from those of links.
+const { kinds } = report;
 
 // From the bottom of the stack.
 const memoryClasses = [

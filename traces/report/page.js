@@ -119,8 +119,8 @@ function showLegends(frame) {
   const list = element("legend"), colours = theme();
   list.replaceChildren();
   const present = new Set(frame.boxes.types.map((type) => type.kind));
-  for (const [kind, { title, letter }] of Object.entries(kinds)) {
-    if (!present.has(kind) || (!letter && !timeline.show.links)) continue;
+  for (const [kind, { title, compute }] of Object.entries(kinds)) {
+    if (!present.has(kind) || (!compute && !timeline.show.links)) continue;
     legendItem(list, title, filled((context) => fillOf(context, kind)));
   }
   legendItem(list, "idle: a bubble", filled((context) =>
@@ -196,108 +196,57 @@ function show(position) {
   draw();
 }
 
-// ---- Sliders ----
+// ---- What if ----
 
-function makeSliders() {
-  const sliders = report.what_if.map((question, i) => {
+/// One row of a list for each position.
+function makeList(question, i, box) {
+  const label = make("label", question.name, box);
+  const input = make("select", undefined, label);
+  input.id = `list-${i}`;
+  const asked = question.frames.indexOf(0);
+  question.frames.forEach((frame, at) =>
+    make("option", at === asked ? question.asked : report.frames[frame].label, input));
+  return { input, asked, set: (at) => { input.selectedIndex = at; }, at: () => input.selectedIndex };
+}
+
+function makeSlider(question, i, box) {
+  const label = make("label", undefined, box);
+  label.htmlFor = `slider-${i}`;
+  make("span", question.name, label);
+  const output = make("output", undefined, label);
+  const input = make("input", undefined, box);
+  Object.assign(input, { type: "range", id: `slider-${i}`, min: 0, step: 1,
+    max: question.frames.length - 1 });
+  const asked = question.frames.indexOf(0);
+  const set = (at) => {
+    input.value = at;
+    const { label: text } = report.frames[question.frames[at]];
+    output.textContent = at === asked ? question.asked : text;
+    input.setAttribute("aria-valuetext", output.textContent);
+  };
+  return { input, asked, set, at: () => Number(input.value) };
+}
+
+function makeWhatIfs() {
+  const questions = report.what_if.map((question, i) => {
     const box = make("div", undefined, element("sliders"));
     box.className = "slider";
-    const label = make("label", undefined, box);
-    label.htmlFor = `slider-${i}`;
-    make("span", question.name, label);
-    const output = make("output", undefined, label);
-    const input = make("input", undefined, box);
-    Object.assign(input, { type: "range", id: `slider-${i}`, min: 0, step: 1,
-      max: question.frames.length - 1 });
-    const asked = question.frames.indexOf(0);
-    const set = (at) => {
-      input.value = at;
-      const { label: text } = report.frames[question.frames[at]];
-      output.textContent = at === asked ? question.asked : text;
-      input.setAttribute("aria-valuetext", output.textContent);
-    };
-    return { input, set, asked, frames: question.frames };
+    return { ...(question.list ? makeList : makeSlider)(question, i, box), frames: question.frames };
   });
-  for (const slider of sliders) {
-    slider.set(slider.asked);
-    slider.input.addEventListener("input", () => {
-      const at = Number(slider.input.value);
-      for (const other of sliders) other.set(other === slider ? at : other.asked);
-      show(slider.frames[at]);
+  for (const question of questions) {
+    question.set(question.asked);
+    question.input.addEventListener("input", () => {
+      const at = question.at();
+      for (const other of questions) other.set(other === question ? at : other.asked);
+      show(question.frames[at]);
     });
   }
-  element("what-if").hidden = sliders.length === 0 && !report.what_if_note;
-  element("what-if-hint").hidden = sliders.length === 0;
+  element("what-if").hidden = questions.length === 0 && !report.what_if_note;
+  element("what-if-hint").hidden = questions.length === 0;
   element("what-if-note").textContent = report.what_if_note;
 }
 
-// ---- Pointer and keys ----
-
-function pointAt(event) {
-  const box = timeline.canvas.getBoundingClientRect();
-  return { x: event.clientX - box.left, y: event.clientY - box.top };
-}
-
-function hover(event) {
-  const { x, y } = pointAt(event);
-  const found = timeline.at(x, y), tooltip = element("tooltip");
-  tooltip.hidden = !found;
-  if (!found) return;
-  tooltip.textContent = (found.idle ? describeIdle(current.frame, found.device, found.idle)
-    : describe(current.frame, found.box)).join("\n");
-  const { width, height } = tooltip.getBoundingClientRect();
-  tooltip.style.left = `${Math.min(event.clientX + 14, innerWidth - width - 8)}px`;
-  tooltip.style.top = `${Math.min(event.clientY + 16, innerHeight - height - 8)}px`;
-}
-
-function listenToPointer() {
-  const scroller = element("timeline");
-  let grabbed = null;
-  scroller.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0 || pointAt(event).x > scroller.clientWidth) return;
-    grabbed = { x: event.clientX, start: view.start, end: view.end, moved: false };
-    scroller.setPointerCapture(event.pointerId);
-  });
-  scroller.addEventListener("pointermove", (event) => {
-    if (!grabbed) return hover(event);
-    const by = event.clientX - grabbed.x;
-    grabbed.moved = grabbed.moved || Math.abs(by) > 3;
-    scroller.classList.toggle("dragging", grabbed.moved);
-    const perPixel = (grabbed.end - grabbed.start) / (view.width - layout.gutter);
-    look(grabbed.start - by * perPixel, grabbed.end - by * perPixel);
-    element("tooltip").hidden = true;
-    drawSoon();
-  });
-  const release = (event) => {
-    scroller.classList.remove("dragging");
-    if (grabbed && !grabbed.moved && event.type === "pointerup") {
-      const { x, y } = pointAt(event);
-      const found = timeline.at(x, y);
-      timeline.chosen = found && found.box !== undefined ? found.box : -1;
-      showChosen();
-      drawSoon();
-    }
-    grabbed = null;
-  };
-  scroller.addEventListener("pointerup", release);
-  scroller.addEventListener("pointercancel", release);
-  scroller.addEventListener("pointerleave", () => { element("tooltip").hidden = true; });
-  for (const id of ["timeline", "memory"]) {
-    element(id).addEventListener("wheel", (event) => {
-      const across = event.shiftKey ? event.deltaY : event.deltaX;
-      if (event.ctrlKey || event.metaKey) {
-        const box = element(id).getBoundingClientRect();
-        zoom(Math.exp(event.deltaY * 0.004), timeAt(event.clientX - box.left));
-      } else if (Math.abs(across) > Math.abs(event.shiftKey ? 0 : event.deltaY)) {
-        pan(across / view.width);
-      } else {
-        return;
-      }
-      event.preventDefault();
-    }, { passive: false });
-    element(id).addEventListener("scroll", drawSoon);
-  }
-}
+// ---- Keys ----
 
 function choose(boxesOn, rowsOn) {
   timeline.step(boxesOn, rowsOn);
@@ -329,7 +278,7 @@ function middle() {
 }
 
 function listen() {
-  listenToPointer();
+  for (const id of ["timeline", "memory"]) listenToPointer(element(id));
   element("timeline").addEventListener("keydown", (event) => {
     const action = keys[event.key];
     if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -349,7 +298,6 @@ function listen() {
     });
   }
   addEventListener("resize", () => { measure(); drawSoon(); });
-  const dark = matchMedia("(prefers-color-scheme: dark)");
   dark.addEventListener("change", () => { showLegends(current.frame); drawSoon(); });
 }
 
@@ -364,7 +312,7 @@ function begin() {
   document.documentElement.dataset.frames = report.frames.length;
   timeline.show.links = report.frames[0].devices <= 8;
   timeline.show.overview = !timeline.show.links;
-  makeSliders();
+  makeWhatIfs();
   listen();
   show(0);
 }

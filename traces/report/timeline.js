@@ -42,8 +42,26 @@ function hatched(context, ground, line, step) {
   return context.createPattern(tile, "repeat");
 }
 
+/// "#56b4e9" as its three parts.
+function partsOf(colour) {
+  return [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+}
+
+function mixed(colour, other, share) {
+  const parts = partsOf(other);
+  const mean = partsOf(colour).map((part, i) => Math.round(part + (parts[i] - part) * share));
+  return `#${mean.map((part) => part.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/// A kind's colour on the page's ground: on a dark one, links are drawn as thin ticks by some
+/// colours that are too dark for that.
+function colourOf(kind) {
+  const { colour, compute } = kinds[kind];
+  return dark.matches && !compute ? mixed(colour, "#ffffff", 0.25) : colour;
+}
+
 function fillOf(context, kind) {
-  const { colour, hatch } = kinds[kind];
+  const { hatch } = kinds[kind], colour = colourOf(kind);
   return hatch ? hatched(context, colour, "rgba(0, 0, 0, 0.38)", 5) : colour;
 }
 
@@ -59,6 +77,7 @@ function outline(context, left, y, width, height) {
   context.strokeRect(left + 1, y + 1, width - 2, height - 2);
 }
 
+const dark = matchMedia("(prefers-color-scheme: dark)");
 const faded = 0.25;  // what is not critical, where that is shown
 
 /// How much of a scroller is seen when it holds `height`; its canvas, which would widen it, aside.
@@ -124,6 +143,7 @@ class Timeline {
     this.canvas = scroller.querySelector("canvas");
     this.show = { links: true, versions: true, idle: true, critical: false, overview: false };
     this.chosen = -1;
+    this.columns = new Columns();
   }
 
   set(frame) {
@@ -170,7 +190,9 @@ class Timeline {
     const context = prepare(this.canvas, view.width, height, colours);
     const fills = {};
     for (const kind of Object.keys(kinds)) fills[kind] = fillOf(context, kind);
-    this.pen = { context, colours, fills, idle: hatched(context, colours.idle, colours.idleLine, 7) };
+    this.columns.set(view.width);
+    this.pen = { context, colours, fills, columns: this.columns,
+      idle: hatched(context, colours.idle, colours.idleLine, 7) };
     const top = scroller.scrollTop;
     for (let i = 0; i < frame.rows.length; i++) {
       const row = frame.rows[i];
@@ -224,8 +246,9 @@ class Timeline {
   }
 
   drawBoxes(row, y) {
-    const { boxes } = this.frame;
-    const narrow = { from: 0, to: -1, time: {}, critical: false };
+    const { boxes } = this.frame, { columns } = this.pen;
+    const wide = [];
+    columns.clear();
     // Boxes in transit overlap, so that their ends need not ascend.
     const overlapping = row.title === "in transit";
     let i = overlapping ? row.first
@@ -233,36 +256,24 @@ class Timeline {
     for (; i < row.last && boxes.start[i] <= view.end; i++) {
       const from = timeX(boxes.start[i]), to = timeX(boxes.end[i]);
       if (to < layout.gutter) continue;
-      if (to - from >= 2 || boxes.length[i] === 0) {
-        this.flush(narrow, row, y);
-        this.drawBox(row, i, from, to, y);
-        continue;
+      if (to - from >= 2 || (boxes.length[i] === 0 && this.hasRoom(row, i, from))) {
+        wide.push(i);
+      } else {
+        columns.add(kindOf(this.frame, i), from, to, !this.marks() || boxes.critical[i] === 1);
       }
-      if (narrow.to >= 0 && (from > narrow.to + 1 || narrow.to - narrow.from > 3)) {
-        this.flush(narrow, row, y);
-      }
-      if (narrow.to < 0) narrow.from = from;
-      narrow.to = Math.max(narrow.to, to);
-      const kind = kindOf(this.frame, i);
-      narrow.time[kind] = (narrow.time[kind] || 0) + boxes.length[i];
-      narrow.critical = narrow.critical || boxes.critical[i] === 1;
     }
-    this.flush(narrow, row, y);
+    columns.draw(this.pen, row, y, row.compute && this.show.idle);
+    for (const box of wide) {
+      this.drawBox(row, box, timeX(boxes.start[box]), timeX(boxes.end[box]), y);
+    }
   }
 
-  /// Boxes side by side that are too narrow each, in the colour of what takes most of the time.
-  flush(narrow, row, y) {
-    if (narrow.to < 0) return;
-    let most = null;
-    for (const kind in narrow.time) {
-      if (most === null || narrow.time[kind] > narrow.time[most]) most = kind;
-    }
-    const { context } = this.pen;
-    context.globalAlpha = this.marks() && !narrow.critical ? faded : 1;
-    context.fillStyle = kinds[most].colour;
-    context.fillRect(narrow.from, y, Math.max(narrow.to - narrow.from, 0.7), row.height);
-    context.globalAlpha = 1;
-    Object.assign(narrow, { to: -1, time: {}, critical: false });
+  /// A box of no length is marked where it hides nothing: where what is before it begins some
+  /// pixels before, or what is after it ends some after.
+  hasRoom(row, box, at) {
+    const { boxes } = this.frame;
+    return box === row.first || at - timeX(boxes.start[box - 1]) >= 4 ||
+      box + 1 === row.last || timeX(boxes.end[box + 1]) - at >= 4;
   }
 
   drawBox(row, box, from, to, y) {
@@ -272,7 +283,7 @@ class Timeline {
     const alpha = marks && !critical ? faded : 1;
     if (to - from < 2) {  // takes no time, or next to none
       context.globalAlpha = alpha;
-      context.fillStyle = kinds[kind].colour;
+      context.fillStyle = colourOf(kind);
       context.fillRect(from - 1.5, y - 1, 3, row.height + 2);
       context.globalAlpha = 1;
       return;

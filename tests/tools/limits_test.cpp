@@ -1,0 +1,102 @@
+// What is beyond the machine is said before the work: memory, time, threads.
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "tests/support/sanitizers.h"
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+using ::testing::MatchesRegex;
+
+class Limits : public CommandLine {
+ protected:
+  /// A command as a shell runs it, behind `limits`.
+  Ran within(const std::string& limits, const std::string& line) const {
+    RunOptions options;
+    options.folder = folder();
+    return run_command({"/bin/sh", "-c", limits + "; exec " TANDEM_BINARY " " + line}, options);
+  }
+};
+
+TEST_F(Limits, UlimitsCountAsWell) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes more addresses than a limit allows";
+  write("model.json",
+        with(std::string(kModel), "\"sequence\": 16", "\"sequence\": 16, \"vocabulary\": 1000000"));
+  const Ran ran = within("ulimit -v 600000", "profile --model model.json --devices 2 --output p");
+  EXPECT_EQ(ran.code, 4) << ran.err;
+  EXPECT_THAT(ran.err, MatchesRegex("error: profiling this model needs .*, but this process may "
+                                    "use 585.9 MiB of memory .*\n"));
+}
+
+TEST_F(Limits, ALongProfileSaysSo) {
+  if (kSanitized) GTEST_SKIP() << "it would take minutes";
+  write("model.json", with(std::string(kModel), "\"sequence\": 16", "\"sequence\": 100000"));
+  RunOptions options;
+  options.interrupt_when = [](const Ran& so_far) {
+    return so_far.err.find("takes about") != std::string::npos;
+  };
+  options.interrupts = 2;  // a pass of this one takes long
+  const Ran ran = tandem("profile --model model.json --devices 1 --output p.json", options);
+  EXPECT_EQ(ran.code, 130);
+  EXPECT_THAT(ran.err, HasSubstr("note: profiling this model takes about "));
+  EXPECT_EQ(files(), std::vector<std::string>{"model.json"});
+  // The control: a short one says nothing.
+  write("model.json", kModel);
+  EXPECT_EQ(tandem("profile --model model.json --devices 1 --repetitions 1 --output p.json").err,
+            "");
+}
+
+/// Room for some threads' stacks, but not for all: those that did start wait for nobody.
+TEST_F(Limits, ThreadsThatDoNotStartEndTheTraining) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes more addresses than a limit allows";
+  write_plan(with(with(plan_text(), "\"width\": 1,\n", "\"width\": 32,\n"), "\"microbatches\": 4",
+                  "\"microbatches\": 2"));
+  int refused = 0;
+  for (const char* stacks : {"6000000", "20000000", "40000000"}) {
+    const Ran ran = within("ulimit -s 1000000; ulimit -v " + std::string(stacks),
+                           "train plan.json --steps 1 --watchdog 5s");
+    EXPECT_FALSE(ran.timed_out) << stacks;
+    if (ran.code == 0) continue;
+    EXPECT_EQ(ran.code, 5) << stacks << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("the system starts no more threads: ")) << stacks;
+    ++refused;
+  }
+  EXPECT_GE(refused, 2);
+  EXPECT_EQ(tandem("train plan.json --steps 1").code, 0) << "the control: without a limit";
+}
+
+TEST_F(Limits, WithPredictionIsCheckedBeforeTheFirstStep) {
+  write_plan();
+  std::filesystem::remove(folder() / "profile.json");
+  const Ran ran = tandem("train plan.json --steps 1 --trace t.json --with-prediction");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_THAT(ran.err, StartsWith("profile.json: error: cannot open: "));
+  EXPECT_EQ(tandem("train plan.json --steps 1 --trace t.json").code, 0) << "it is not needed";
+}
+
+TEST_F(Limits, AFileThatShrinksWhileItIsReadIsTold) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has a handler of its own";
+  write_plan();
+  write("text.txt", std::string(1 << 20, 'x'));
+  RunOptions options;
+  bool shrunk = false;
+  options.interrupt_when = [&](const Ran& so_far) {
+    if (!shrunk && so_far.out.find("step ") != std::string::npos) {
+      std::filesystem::resize_file(folder() / "text.txt", 10);
+      shrunk = true;
+    }
+    return false;
+  };
+  const Ran ran = tandem("train plan.json --steps 1000000 --data text.txt", options);
+  EXPECT_TRUE(shrunk);
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("error: a file became shorter while it was read"));
+}
+
+}  // namespace
+}  // namespace tandem::testing

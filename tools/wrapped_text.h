@@ -1,0 +1,14 @@
+#pragma once
+// Text for people in lines that a terminal has.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace tandem::tools {
+
+/// Lines of at most `columns` characters, cut at spaces; those behind the first begin with `indent`
+/// spaces. What has no space may be longer. Lines that the text has already stay.
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent = 0);
+
+}  // namespace tandem::tools
