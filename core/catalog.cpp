@@ -15,8 +15,6 @@ namespace tandem {
 
 namespace {
 
-constexpr std::string_view kListed = " (tandem catalog list shows all)";
-
 std::string_view name_of(const DeviceSpec& device) { return device.name; }
 std::string_view name_of(const GroupSpec& node) { return node.name; }
 std::string_view name_of(const CatalogModel& row) { return row.model.name; }
@@ -50,7 +48,8 @@ std::vector<KnownName> node_names() {
   }
   throw UsageError(fmt::format(
       "cluster {}: {} is a device: name a node, which says how its devices are linked{}{}{}",
-      cluster, device.name, nodes.empty() ? "" : ", such as ", fmt::join(nodes, ", "), kListed));
+      cluster, device.name, nodes.empty() ? "" : ", such as ", fmt::join(nodes, ", "),
+      kCatalogListHint));
 }
 
 /// Null: none has this name.

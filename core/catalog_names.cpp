@@ -7,13 +7,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/ascii.h"
 #include "core/error.h"
 
 namespace tandem {
 
 namespace {
-
-constexpr std::string_view kListed = " (tandem catalog list shows all)";
 
 bool is_word(std::string_view text, std::size_t at) {
   const auto digit = [&](std::size_t i) {
@@ -22,12 +21,6 @@ bool is_word(std::string_view text, std::size_t at) {
   // 1.3b is another model than 13b.
   if (text[at] == '.') return at > 0 && digit(at - 1) && digit(at + 1);
   return std::isalnum(static_cast<unsigned char>(text[at])) != 0;
-}
-
-std::string lower(std::string_view text) {
-  std::string small(text);
-  for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return small;
 }
 
 /// "DGX-A100" → dgx, a100.
@@ -59,10 +52,10 @@ bool has_all(const std::vector<std::string>& words, const std::vector<std::strin
 
 std::vector<std::size_t> meant_by(std::string_view typed, const std::vector<KnownName>& known) {
   const std::vector<std::string> words = words_of(typed);
-  const std::string small = lower(typed), plain = joined(words);
+  const std::string small = lower_case(typed), plain = joined(words);
   const std::function<bool(const KnownName&)> ways[] = {
       [&](const KnownName& one) { return one.name == typed; },
-      [&](const KnownName& one) { return lower(one.name) == small; },
+      [&](const KnownName& one) { return lower_case(one.name) == small; },
       [&](const KnownName& one) { return joined(words_of(one.name)) == plain; },
       [&](const KnownName& one) { return joined(words_of(one.name)).starts_with(plain); },
       [&](const KnownName& one) { return has_all(words_of(one.name), words); },
@@ -85,14 +78,14 @@ std::size_t the_one_meant(std::string_view typed, const std::vector<KnownName>& 
     std::vector<std::string> names;
     for (const KnownName& one : known) names.push_back(one.name);
     throw UsageError(fmt::format("{}the catalogue has no {}{}{}{}", where, kind, typed,
-                                 did_you_mean(typed, names), kListed));
+                                 did_you_mean(typed, names), kCatalogListHint));
   }
   constexpr std::size_t kMost = 8;
   std::string list;
   for (std::size_t i = 0; i < std::min(kMost, places.size()); ++i)
     list += (i == 0 ? "" : ", ") + known[places[i]].name;
   throw UsageError(fmt::format("{}{}{} may be any of {}{}: name one{}", where, kind, typed, list,
-                               places.size() > kMost ? ", …" : "", kListed));
+                               places.size() > kMost ? ", …" : "", kCatalogListHint));
 }
 
 }  // namespace tandem

@@ -8,6 +8,9 @@
 
 namespace tandem {
 
+/// Ends the messages about names that the catalogue has not.
+inline constexpr std::string_view kCatalogListHint = " (tandem catalog list shows all)";
+
 struct KnownName {
   std::string name;
   std::string also = {};  // what the same may be called by beside: a node's devices

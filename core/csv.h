@@ -1,5 +1,5 @@
 #pragma once
-// Cells of a line of comma-separated values, for readers of such files.
+// Text without the blanks around it, and cells of a line of comma-separated values.
 
 #include <string_view>
 

@@ -6,14 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "core/ascii.h"
 #include "core/utf8.h"
 
 namespace tandem {
 namespace {
 
 constexpr std::size_t kShownColumns = 96;
-
-char lower_case(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool same_letter(char a, char b) { return lower_case(a) == lower_case(b); }
 

@@ -20,9 +20,9 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kLargestFile = std::size_t{64} << 20;
-constexpr std::uint32_t kMostDevices = 16'384, kMostMicrobatches = 65'535;
-constexpr double kShortest = 1e-3, kLongest = 86'400e3;  // milliseconds
-constexpr std::uint32_t kVocabulary = 50'257;            // of GPT-2
+constexpr std::uint32_t kMostRunDevices = 16'384, kMostRunMicrobatches = 65'535;
+constexpr double kShortestIteration = 1e-3, kLongestIteration = 86'400e3;  // milliseconds
+constexpr std::uint32_t kVocabulary = 50'257;                              // of GPT-2
 
 enum class Column : std::uint8_t {
   devices,
@@ -47,8 +47,8 @@ struct ColumnName {
   bool required = true;
   std::uint32_t most = 0;  // of an integer
 };
-constexpr std::array kColumns{
-    ColumnName{Column::devices, "devices", "# GPUs", false, kMostDevices},
+constexpr std::array kColumnNames{
+    ColumnName{Column::devices, "devices", "# GPUs", false, kMostRunDevices},
     ColumnName{Column::global_batch, "global_batch", "global batch", true, 1'000'000'000},
     ColumnName{Column::microbatch_size, "microbatch_size", "micro batch", true, 1'000'000},
     ColumnName{Column::hidden, "hidden", "hidden size", true, 1'048'576},
@@ -56,8 +56,8 @@ constexpr std::array kColumns{
     ColumnName{Column::blocks, "blocks", "# layers", true, 10'000},
     ColumnName{Column::sequence, "sequence", "sequence length", true, 1'048'576},
     ColumnName{Column::vocabulary, "vocabulary", "", false, 16'777'216},
-    ColumnName{Column::tensor, "tensor", "tensor parallelism", true, kMostDevices},
-    ColumnName{Column::width, "width", "data parallelism", true, kMostDevices},
+    ColumnName{Column::tensor, "tensor", "tensor parallelism", true, kMostRunDevices},
+    ColumnName{Column::width, "width", "data parallelism", true, kMostRunDevices},
     ColumnName{Column::depth, "depth", "pipeline parallelism", true, 1024},
     ColumnName{Column::schedule, "schedule", "", false},
     ColumnName{Column::recompute, "recompute", "", false},
@@ -70,9 +70,9 @@ std::vector<std::string_view> cells_of(std::string_view line) {
   return cells;
 }
 
-class Parser {
+class IterationsParser {
  public:
-  Parser(std::string_view text, std::string_view file) : in_(text, file) {}
+  IterationsParser(std::string_view text, std::string_view file) : in_(text, file) {}
 
   std::vector<MeasuredIteration> rows() {
     if (read_names()) {
@@ -97,7 +97,7 @@ class Parser {
       return false;
     }
     for (const std::string_view cell : cells_of(in_.line())) read_name(cell);
-    for (const ColumnName& one : kColumns) {
+    for (const ColumnName& one : kColumnNames) {
       if (one.required && !place_.contains(one.column))
         in_.complain(
             in_.line(),
@@ -108,10 +108,11 @@ class Parser {
   }
 
   void read_name(std::string_view cell) {
-    const auto known = std::find_if(kColumns.begin(), kColumns.end(), [&](const ColumnName& one) {
-      return cell == one.name || (!one.of_vtrain.empty() && cell == one.of_vtrain);
-    });
-    if (known == kColumns.end()) {
+    const auto known =
+        std::find_if(kColumnNames.begin(), kColumnNames.end(), [&](const ColumnName& one) {
+          return cell == one.name || (!one.of_vtrain.empty() && cell == one.of_vtrain);
+        });
+    if (known == kColumnNames.end()) {
       in_.complain(cell, fmt::format("unknown column \"{}\"", cell));
     } else if (!place_.try_emplace(known->column, columns_).second) {
       in_.complain(cell, fmt::format("column {} a second time", known->name));
@@ -127,7 +128,7 @@ class Parser {
 
   std::int32_t integer(Column column, std::uint32_t otherwise = 0) {
     const auto text = cell(column);
-    const ColumnName& named = kColumns[static_cast<std::size_t>(column)];
+    const ColumnName& named = kColumnNames[static_cast<std::size_t>(column)];
     const std::uint32_t value = text ? in_.number(*text, named.name, 1, named.most) : otherwise;
     return static_cast<std::int32_t>(value);
   }
@@ -138,7 +139,7 @@ class Parser {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, milliseconds);
     if (stop != end || error != std::errc{} ||
-        !(milliseconds >= kShortest && milliseconds <= kLongest))
+        !(milliseconds >= kShortestIteration && milliseconds <= kLongestIteration))
       in_.fail(text, fmt::format("expected milliseconds above 0, found \"{}\"", text));
     return Duration(std::llround(milliseconds * 1e6));
   }
@@ -168,8 +169,8 @@ class Parser {
   void check_divides(Column part, std::int64_t divisor, Column whole, std::int64_t value) {
     if (value % divisor == 0) return;
     in_.fail(*cell(whole), fmt::format("{} {}: expected a multiple of {} {}",
-                                       kColumns[static_cast<std::size_t>(whole)].name, value,
-                                       kColumns[static_cast<std::size_t>(part)].name, divisor));
+                                       kColumnNames[static_cast<std::size_t>(whole)].name, value,
+                                       kColumnNames[static_cast<std::size_t>(part)].name, divisor));
   }
 
   MeasuredIteration read_row() {
@@ -194,10 +195,10 @@ class Parser {
     check_divides(Column::depth, row.depth, Column::blocks, row.model.blocks);
     const std::int64_t batch = integer(Column::global_batch);
     const std::int64_t at_once = std::int64_t{row.width} * row.microbatch_size;
-    if (batch % at_once != 0 || batch / at_once > kMostMicrobatches) {
+    if (batch % at_once != 0 || batch / at_once > kMostRunMicrobatches) {
       in_.fail(*cell(Column::global_batch),
                fmt::format("a batch of {} is not 1 to {} times {} pipelines of microbatches of {}",
-                           batch, kMostMicrobatches, row.width, row.microbatch_size));
+                           batch, kMostRunMicrobatches, row.width, row.microbatch_size));
     }
     row.microbatches = static_cast<std::int32_t>(batch / at_once);
     if (cell(Column::devices) && integer(Column::devices) != row.devices())
@@ -217,7 +218,7 @@ class Parser {
 }  // namespace
 
 std::vector<MeasuredIteration> parse_iterations(std::string_view text, std::string_view file) {
-  return Parser(text, file).rows();
+  return IterationsParser(text, file).rows();
 }
 
 std::vector<MeasuredIteration> read_iterations(const std::string& path) {

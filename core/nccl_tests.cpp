@@ -18,9 +18,9 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kLargestLog = std::size_t{16} << 20;
-constexpr std::uint32_t kMostDevices = 1 << 20;
-constexpr Bytes kMostBytes = Bytes{1} << 60;
-constexpr double kShortest = 1e-3, kLongest = 86'400e6;  // microseconds
+constexpr std::uint32_t kMostGpus = 1 << 20;
+constexpr Bytes kMostMessageBytes = Bytes{1} << 60;
+constexpr double kShortestCollective = 1e-3, kLongestCollective = 86'400e6;  // microseconds
 // size, count, type, redop; then time, algbw, busbw, error once or twice.
 constexpr std::size_t kNamed = 4, kMeasured = 4;
 
@@ -54,9 +54,9 @@ std::string without_marks(std::string_view text) {
   return plain;
 }
 
-class Parser {
+class NcclTestsParser {
  public:
-  Parser(const std::string& text, std::string_view file) : in_(text, file) {
+  NcclTestsParser(const std::string& text, std::string_view file) : in_(text, file) {
     while (in_.next_line()) {
       try {
         read_line();
@@ -100,7 +100,7 @@ class Parser {
     in_.next_word();
     const std::string_view key = in_.next_word();
     if (key != "nGpus") in_.fail(key, "expected nGpus");
-    log_.group.per_thread = in_.number(in_.next_word(), "nGpus", 1, kMostDevices);
+    log_.group.per_thread = in_.number(in_.next_word(), "nGpus", 1, kMostGpus);
   }
 
   void read_rank() {
@@ -119,7 +119,7 @@ class Parser {
     const char* end = word.data() + word.size();
     const auto [stop, error] = std::from_chars(word.data(), end, microseconds);
     if (stop != end || error != std::errc{} ||
-        !(microseconds >= kShortest && microseconds <= kLongest))
+        !(microseconds >= kShortestCollective && microseconds <= kLongestCollective))
       in_.fail(word, fmt::format("expected microseconds above 0, found \"{}\"", word));
     return microseconds;
   }
@@ -165,7 +165,8 @@ class Parser {
     }
     NcclTestsRow row;
     const char* end = size.data() + size.size();
-    if (std::from_chars(size.data(), end, row.bytes).ec != std::errc{} || row.bytes > kMostBytes)
+    if (std::from_chars(size.data(), end, row.bytes).ec != std::errc{} ||
+        row.bytes > kMostMessageBytes)
       in_.fail(size, "expected at most 2^60 bytes");
     if (row.bytes == 0) return;
     row.out_of_place = measured(&words[times]);
@@ -178,7 +179,7 @@ class Parser {
     CollectiveGroup& group = log_.group;
     group.devices = 0;
     group.nodes = std::ssize(hosts_);
-    group.least_per_node = kMostDevices;
+    group.least_per_node = kMostGpus;
     for (const auto& [host, devices] : hosts_) {
       group.devices += devices;
       group.least_per_node = std::min(group.least_per_node, devices);
@@ -195,7 +196,7 @@ class Parser {
 
 NcclTestsLog parse_nccl_tests(std::string_view text, std::string_view file) {
   const std::string plain = without_marks(text);
-  return Parser(plain, file).log();
+  return NcclTestsParser(plain, file).log();
 }
 
 NcclTestsLog read_nccl_tests(const std::string& path) {

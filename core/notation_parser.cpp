@@ -17,9 +17,9 @@ namespace tandem {
 
 namespace {
 
-constexpr std::uint32_t kMostDevices = 4096;
-constexpr std::uint32_t kMostStages = 65535;
-constexpr std::uint32_t kMostMicrobatches = 1U << 20;
+constexpr std::uint32_t kMostNotationDevices = 4096;
+constexpr std::uint32_t kMostNotationStages = 65535;
+constexpr std::uint32_t kMostNotationMicrobatches = 1U << 20;
 constexpr std::uint32_t kMostOffset = (1U << 24) - 1;
 constexpr std::uint32_t kMost16 = std::numeric_limits<std::uint16_t>::max();
 
@@ -141,10 +141,10 @@ class HeaderParser {
     if (key != "tied" && given_[field]) in_.fail(key, fmt::format("\"{}\" is given twice", key));
     given_[field] = true;
     if (key == "devices") {
-      devices_ = in_.number(in_.next_word(), "devices", 1, kMostDevices);
+      devices_ = in_.number(in_.next_word(), "devices", 1, kMostNotationDevices);
     } else if (key == "microbatches") {
       schedule_.microbatches = static_cast<std::int32_t>(
-          in_.number(in_.next_word(), "microbatches", 1, kMostMicrobatches));
+          in_.number(in_.next_word(), "microbatches", 1, kMostNotationMicrobatches));
     } else if (key == "width") {
       schedule_.width =
           static_cast<std::uint16_t>(in_.number(in_.next_word(), "width", 1, kMost16));
@@ -163,11 +163,12 @@ class HeaderParser {
       const std::string_view word = in_.next_word();
       if (key == "stages") {
         const std::uint32_t device = in_.number(word, "a device", 0, devices_ - 1);
-        if (schedule_.placement.stages() == kMostStages) in_.fail(word, "more than 65535 stages");
+        if (schedule_.placement.stages() == kMostNotationStages)
+          in_.fail(word, "more than 65535 stages");
         schedule_.placement.device.push_back(id_at<DeviceId>(device));
       } else if (key == "parts") {
         schedule_.placement.part.push_back(
-            id_at<PartId>(in_.number(word, "a part", 0, kMostStages - 1)));
+            id_at<PartId>(in_.number(word, "a part", 0, kMostNotationStages - 1)));
         part_words_.push_back(in_.place_of(word));
       } else if (key == "partners") {
         const std::uint32_t device = in_.number(word, "a device", 0, devices_ - 1);
@@ -189,8 +190,8 @@ class HeaderParser {
       in_.fail(word, fmt::format("expected an edge, found \"{}\"", word), "such as 0>1");
     }
     const Placement::Edge edge{
-        id_at<StageId>(in_.number(word.substr(0, middle), "a stage", 0, kMostStages - 1)),
-        id_at<StageId>(in_.number(word.substr(middle + 1), "a stage", 0, kMostStages - 1))};
+        id_at<StageId>(in_.number(word.substr(0, middle), "a stage", 0, kMostNotationStages - 1)),
+        id_at<StageId>(in_.number(word.substr(middle + 1), "a stage", 0, kMostNotationStages - 1))};
     std::vector<Placement::Edge>& edges = schedule_.placement.edges;
     if (!edges.empty() && !(edges.back() < edge)) in_.fail(word, "edges must ascend");
     edges.push_back(edge);
@@ -205,7 +206,7 @@ class HeaderParser {
       if (digits.empty() || (!word.empty() && word[0] != '+')) {
         in_.fail(whole, fmt::format("expected tied parts, found \"{}\"", whole), "such as 0+3");
       }
-      group.push_back(id_at<PartId>(in_.number(digits, "a part", 0, kMostStages - 1)));
+      group.push_back(id_at<PartId>(in_.number(digits, "a part", 0, kMostNotationStages - 1)));
       if (word.empty()) break;
       word.remove_prefix(1);
     }
@@ -369,7 +370,7 @@ class OrderParser {
       in_.fail(whole, fmt::format("\"{}\" lacks its stage: device {} has {} of them", whole,
                                   index(device_), here.size()));
     }
-    const StageId stage = id_at<StageId>(in_.number(digits, "a stage", 0, kMostStages - 1));
+    const StageId stage = id_at<StageId>(in_.number(digits, "a stage", 0, kMostNotationStages - 1));
     if (!std::binary_search(here.begin(), here.end(), stage)) {
       in_.fail(digits, fmt::format("stage {} is not on device {}", index(stage), index(device_)));
     }

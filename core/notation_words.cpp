@@ -6,15 +6,16 @@
 
 #include <fmt/format.h>
 
+#include "core/ascii.h"
+
 namespace tandem {
 
 namespace {
 
 constexpr std::size_t kMostComplaints = 100;
-constexpr std::size_t kLongestShownLine = std::size_t{1} << 14;  // each complaint has a copy
+constexpr std::size_t kLongestCopiedLine = std::size_t{1} << 14;  // each complaint has a copy
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// A character of several bytes is one column.
 std::uint32_t columns(std::string_view text) {
@@ -89,7 +90,7 @@ void WordReader::complain(std::string_view at, std::string message, std::string 
                     .line = line_number_,
                     .column = columns(line_.substr(0, offset)) + 1,
                     .pointer = "",
-                    .source_line = line_.size() > kLongestShownLine ? "" : std::string(line_),
+                    .source_line = line_.size() > kLongestCopiedLine ? "" : std::string(line_),
                     .width = std::max(1U, columns(at))};
   complaints_.push_back({std::move(message), std::move(place), std::move(hint)});
 }

@@ -19,8 +19,8 @@ namespace tandem {
 
 namespace {
 
-constexpr std::uint32_t kMostStages = 65535;
-constexpr std::uint32_t kMostMicrobatches = 65535;  // one update covers them all
+constexpr std::uint32_t kMostCsvStages = 65535;
+constexpr std::uint32_t kMostCsvMicrobatches = 65535;  // one update covers them all
 constexpr std::size_t kMostRanks = 4096;
 constexpr std::string_view kPair = "OVERLAP_F_B";
 
@@ -56,9 +56,9 @@ struct Action {
   WordPlace place;
 };
 
-class Parser {
+class PyTorchCsvParser {
  public:
-  Parser(std::string_view text, std::string_view file) : in_(text, file) {
+  PyTorchCsvParser(std::string_view text, std::string_view file) : in_(text, file) {
     while (in_.next_line()) read_row();
     while (!rows_.empty() && rows_.back().empty()) rows_.pop_back();  // lines at the end
   }
@@ -128,9 +128,9 @@ class Parser {
                "a stage, F, B, I or W, and a microbatch, such as 0F7");
     }
     old_ = old_ || type == "BW";
-    rows_.back().push_back({*kind, in_.number(stage, "a stage", 0, kMostStages - 1),
-                            in_.number(microbatch, "a microbatch", 0, kMostMicrobatches - 1), group,
-                            in_.place_of(whole)});
+    rows_.back().push_back({*kind, in_.number(stage, "a stage", 0, kMostCsvStages - 1),
+                            in_.number(microbatch, "a microbatch", 0, kMostCsvMicrobatches - 1),
+                            group, in_.place_of(whole)});
   }
 
   static std::optional<OpKind> kind_of(std::string_view type) {
@@ -297,7 +297,7 @@ void print_pytorch_csv(const Schedule& schedule, const TextSink& out) {
 }
 
 Schedule parse_pytorch_csv(std::string_view text, std::string_view file) {
-  return Parser(text, file).parse(stem(file));
+  return PyTorchCsvParser(text, file).parse(stem(file));
 }
 
 }  // namespace tandem

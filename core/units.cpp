@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "core/ascii.h"
+
 namespace tandem {
 namespace {
 
@@ -56,8 +58,6 @@ struct Quantity {
   std::string_view number_text;
   std::int64_t unit_size = 0;
 };
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Digits from `position` on, which moves past them.
 std::string_view take_digits(std::string_view text, std::size_t& position) {

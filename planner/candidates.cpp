@@ -13,8 +13,6 @@ namespace tandem {
 
 namespace {
 
-constexpr std::int64_t kMostMicrobatches = 65'535;
-
 bool takes(const ScheduleTraits& schedule, std::string_view option) {
   const auto& options = schedule.options;
   return std::find(options.begin(), options.end(), option) != options.end();
@@ -151,11 +149,13 @@ std::optional<std::string> set_extras(const PlanRequest& request, Shape& shape) 
 std::optional<Rejected> too_long(const PlanRequest& request, const Shape& shape) {
   const std::int64_t stages = std::int64_t{shape.depth} * shape.chunks;
   const std::int64_t cells = stages * shape.microbatches;
-  if (shape.microbatches <= kMostMicrobatches && cells <= kMostPlannedCells) return std::nullopt;
-  return Rejected{RejectCause::too_long, describe(plan_of(request, shape, 0)),
-                  fmt::format("{} microbatches on {} stages are more than the planner simulates "
-                              "(at most {} a batch, {} on all stages)",
-                              shape.microbatches, stages, kMostMicrobatches, kMostPlannedCells)};
+  if (shape.microbatches <= kMostPlannedMicrobatches && cells <= kMostPlannedCells)
+    return std::nullopt;
+  return Rejected{
+      RejectCause::too_long, describe(plan_of(request, shape, 0)),
+      fmt::format("{} microbatches on {} stages are more than the planner simulates "
+                  "(at most {} a batch, {} on all stages)",
+                  shape.microbatches, stages, kMostPlannedMicrobatches, kMostPlannedCells)};
 }
 
 std::optional<Rejected> reject(const PlanRequest& request, Shape& shape) {

@@ -13,6 +13,7 @@
 #include "core/lower.h"
 #include "core/progress.h"
 #include "planner/batch_work.h"
+#include "planner/candidates.h"
 #include "planner/partition.h"
 #include "simulator/blocking_transfers.h"
 #include "simulator/cost/iteration_model.h"
@@ -24,7 +25,6 @@ namespace {
 
 constexpr std::size_t kMostDepth = 1024;
 constexpr std::int64_t kMostCells = 1 << 20;
-constexpr std::int32_t kMostMicrobatches = 65'535;
 
 void check_size(const Plan& plan) {
   const std::size_t parts = part_count(plan), layers = layers_of(plan.model).size();
@@ -200,11 +200,11 @@ RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& ass
 std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan) {
   const std::int64_t at_once = std::int64_t{plan.width} * plan.microbatch_size;
   const std::int64_t microbatches = global_batch / at_once;
-  if (global_batch % at_once == 0 && microbatches >= 1 && microbatches <= kMostMicrobatches)
+  if (global_batch % at_once == 0 && microbatches >= 1 && microbatches <= kMostPlannedMicrobatches)
     return static_cast<std::int32_t>(microbatches);
   throw ShapeError(
       fmt::format("a batch of {} is not 1 to {} times {} pipelines of microbatches of {}",
-                  global_batch, kMostMicrobatches, plan.width, plan.microbatch_size));
+                  global_batch, kMostPlannedMicrobatches, plan.width, plan.microbatch_size));
 }
 
 ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
@@ -257,7 +257,7 @@ std::vector<TriedShape> shapes_of(const ShapeRequest& request, std::size_t group
 }
 
 /// Better of two that were simulated.
-bool better(const ClusterPlan& a, double a_rate, const ClusterPlan& b, double b_rate) {
+bool better_plan(const ClusterPlan& a, double a_rate, const ClusterPlan& b, double b_rate) {
   if (a.fits() != b.fits()) return a.fits();
   return a.fits() ? a_rate > b_rate : excess(a) < excess(b);
 }
@@ -297,7 +297,7 @@ ChosenShape choose_shape(const ShapeRequest& request, const Cluster& cluster,
               : simulate(made.program, prices, {}).period_s();
       shape.samples_per_s = static_cast<double>(samples) / period;
       shape.fits = made.fits();
-      if (best && !better(made, shape.samples_per_s, *best, tried[best_row].samples_per_s))
+      if (best && !better_plan(made, shape.samples_per_s, *best, tried[best_row].samples_per_s))
         continue;
       best = std::move(made);
       best_row = row;

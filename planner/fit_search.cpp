@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostChanges = 3, kMostListed = 6, kEnough = 4;
 /// Of all plans tried: their stages × microbatches, and what else a plan takes in such.
-constexpr std::int64_t kMostCells = 1 << 20, kCellsOfAPlan = 2048;
+constexpr std::int64_t kMostTriedCells = 1 << 20, kCellsOfAPlan = 2048;
 
 /// Of each kind how far it is changed: 0 not at all.
 using Strengths = std::array<std::size_t, kFitChanges>;
@@ -27,9 +27,9 @@ std::size_t sum(const Strengths& strengths) {
   return std::accumulate(strengths.begin(), strengths.end(), std::size_t{0});
 }
 
-class Search {
+class FitSearch {
  public:
-  explicit Search(FitProblem problem) : problem_(std::move(problem)) {
+  explicit FitSearch(FitProblem problem) : problem_(std::move(problem)) {
     if (const auto known = made({})) peak_ = known->fit.peak_bytes;
   }
 
@@ -67,7 +67,7 @@ class Search {
       if (!problem_.shape(draft)) return std::nullopt;
       const Plan& plan = draft.request.plan;
       cells_ += kCellsOfAPlan + static_cast<std::int64_t>(part_count(plan)) * plan.microbatches;
-      if (cells_ > kMostCells) return std::nullopt;
+      if (cells_ > kMostTriedCells) return std::nullopt;
       const Fullest fullest = problem_.judge(draft.request);
       Found found{strengths,
                   {.request = std::move(draft.request),
@@ -112,7 +112,7 @@ class Search {
   }
 
   void consider(const Strengths& strengths) {
-    if (cells_ > kMostCells) return;
+    if (cells_ > kMostTriedCells) return;
     const bool more_than_enough = std::ranges::any_of(found_, [&](const Found& one) {
       return std::ranges::equal(one.strengths, strengths, std::less_equal{});
     });
@@ -130,6 +130,6 @@ class Search {
 
 }  // namespace
 
-std::vector<NearFit> search_fits(FitProblem problem) { return Search(std::move(problem)).run(); }
+std::vector<NearFit> search_fits(FitProblem problem) { return FitSearch(std::move(problem)).run(); }
 
 }  // namespace tandem

@@ -9,13 +9,11 @@ namespace tandem {
 
 namespace {
 
-constexpr std::int32_t kMostMicrobatches = 65'535;
-
 bool shape(FitDraft& draft, const Plan& from) {
   Plan& plan = draft.request.plan;
   const std::int64_t at_once = std::int64_t{plan.width} * plan.microbatch_size;
   const std::int64_t microbatches = draft.batch / at_once;
-  if (draft.batch % at_once != 0 || microbatches < 1 || microbatches > kMostMicrobatches ||
+  if (draft.batch % at_once != 0 || microbatches < 1 || microbatches > kMostPlannedMicrobatches ||
       plan.depth * microbatches > kMostPlannedCells)
     return false;
   plan.microbatches = static_cast<std::int32_t>(microbatches);

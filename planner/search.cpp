@@ -34,9 +34,9 @@ struct Bounded {
   Duration bound{};  // no plan of the shape has a shorter period, whatever its cut
 };
 
-class Search {
+class PlanSearch {
  public:
-  explicit Search(const PlanRequest& request)
+  explicit PlanSearch(const PlanRequest& request)
       : request_(request), bytes_(request.model, request.optimizer, request.storage) {}
 
   PlanResult run() {
@@ -244,6 +244,6 @@ double Candidate::bubble() const {
   return whole > 0.0 ? (whole - to_seconds(slowest)) / whole : 0.0;
 }
 
-PlanResult find_plans(const PlanRequest& request) { return Search(request).run(); }
+PlanResult find_plans(const PlanRequest& request) { return PlanSearch(request).run(); }
 
 }  // namespace tandem

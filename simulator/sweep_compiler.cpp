@@ -23,13 +23,6 @@ using sweeping::Ref;
 
 constexpr std::uint32_t kForever = std::numeric_limits<std::uint32_t>::max();
 
-/// The end of the instruction of this number: first what it waits for, then where it is kept.
-struct Value {
-  Ref first = 0;               // of its steps' operands; once it is assigned, its slot
-  Ref second = 0;              // the same as `first` where there is no other
-  std::uint32_t last_use = 0;  // the last instruction that reads it; 0: none
-};
-
 }  // namespace
 
 /// Two passes: what each step waits for and until when that is read; then a slot for each value.
@@ -75,6 +68,13 @@ class SweepCompiler {
   using Wide = SweepCode<std::uint32_t>;
   template <class Index>
   static constexpr std::uint32_t kMost = std::numeric_limits<Index>::max();
+
+  /// The end of the instruction of this number: first what it waits for, then where it is kept.
+  struct Value {
+    Ref first = 0;               // of its steps' operands; once it is assigned, its slot
+    Ref second = 0;              // the same as `first` where there is no other
+    std::uint32_t last_use = 0;  // the last instruction that reads it; 0: none
+  };
 
   /// What an instruction is to its device.
   struct Shape {

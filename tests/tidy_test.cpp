@@ -386,6 +386,31 @@ Findings machine_paths(const Source& source) {
   return found;
 }
 
+// Who tries what a page shows leaves nothing in the checkout: in a block, what a command writes
+// goes below build/.
+Findings written_below_build(const Source& source) {
+  static const std::regex kWritten(
+      R"((?:--(?:output|trace|report|csv|svg|log|json-lines|resume)[ =]|[^2&]> ?)'?)"
+      R"(([A-Za-z$./][^ ')\"]*))");
+  Findings found;
+  if (!source.path.ends_with(".md")) return found;
+  bool in_block = false;
+  std::ptrdiff_t number = 0;
+  for (const std::string_view text : lines_of(source.text)) {
+    ++number;
+    const std::string line(text);
+    if (line.starts_with("```")) in_block = !in_block;
+    if (!in_block) continue;
+    for (std::sregex_iterator at(line.begin(), line.end(), kWritten), end; at != end; ++at) {
+      const std::string file = (*at)[1];
+      if (!file.starts_with("build/") && file != "FILE" && !file.starts_with("/dev/"))
+        found.push_back(
+            {source.path, number, file + " is written beside the sources: build/" + file});
+    }
+  }
+  return found;
+}
+
 // ---- The tree ----
 
 std::string read_file(const fs::path& path) {
@@ -441,6 +466,7 @@ const std::vector<Rule>& rules() {
       {"BannedWords", banned_words},
       {"Determinism", determinism},
       {"MachinePaths", machine_paths, false},
+      {"WrittenBelowBuild", written_below_build, false},
   };
   return all;
 }
@@ -676,6 +702,16 @@ std::vector<Control> word_controls() {
        "see /wo"
        "rk/facts\n",
        {1}},
+      {"WrittenBesideTheSources",
+       written_below_build,
+       "core/README.md",
+       "--csv a.csv\n```\ntandem sweep p.json --csv a.csv\ntandem schedule 1f1b > o.txt\n```\n",
+       {3, 4}},
+      {"WrittenBelowBuild",
+       written_below_build,
+       "core/README.md",
+       "```\ntandem sweep p.json --csv build/a.csv 2> /dev/null\n```\n",
+       {}},
       {"RelativePath",
        machine_paths,
        "core/README.md",

@@ -35,7 +35,7 @@ struct Held {
   std::vector<double> errors, naive;
 };
 
-struct Report {
+struct CalibrationReport {
   std::vector<MeasuredIteration> measured;
   CalibrationFile fitted;  // to all rows
   std::vector<double> errors;
@@ -53,8 +53,8 @@ Rows rows_where(const std::vector<MeasuredIteration>& measured,
   return rows;
 }
 
-Held held_out(std::string name, const IterationModel& model, const Report& report, const Rows& seen,
-              Rows unseen) {
+Held held_out(std::string name, const IterationModel& model, const CalibrationReport& report,
+              const Rows& seen, Rows unseen) {
   const Seconds seconds = seconds_of(report.measured);
   Held held{.rows_are = std::move(name),
             .fitted_to = seen.size(),
@@ -68,7 +68,8 @@ Held held_out(std::string name, const IterationModel& model, const Report& repor
 }
 
 /// Each half of the rows by a fit to the other.
-Held halves_held_out(const IterationModel& model, const Report& report, const Rows& order) {
+Held halves_held_out(const IterationModel& model, const CalibrationReport& report,
+                     const Rows& order) {
   const auto middle = order.begin() + static_cast<std::ptrdiff_t>(order.size() / 2);
   const Rows first(order.begin(), middle), second(middle, order.end());
   Held held = held_out("each half", model, report, first, second);
@@ -80,8 +81,8 @@ Held halves_held_out(const IterationModel& model, const Report& report, const Ro
 }
 
 /// Of half of the rows with times of any: what a fit that follows anything would reach.
-double shuffled_error(const IterationModel& model, const Report& report, const Rows& order,
-                      std::uint64_t seed) {
+double shuffled_error(const IterationModel& model, const CalibrationReport& report,
+                      const Rows& order, std::uint64_t seed) {
   Seconds seconds = seconds_of(report.measured), mixed = seconds;
   const Rows from = shuffled_rows(seconds.size(), seed + 1);
   for (std::size_t i = 0; i < mixed.size(); ++i) mixed[i] = seconds[from[i]];
@@ -89,13 +90,13 @@ double shuffled_error(const IterationModel& model, const Report& report, const R
   return mean_absolute(relative_errors(model, fit_calibration(model, mixed, half), mixed, half));
 }
 
-Report report_of(const Options& options) {
+CalibrationReport report_of(const Options& options) {
   const Cluster cluster = cluster_of(options);
-  Report report{.measured = read_iterations(options.words()[0]),
-                .fitted = {},
-                .errors = {},
-                .halves = {},
-                .pipelines = {}};
+  CalibrationReport report{.measured = read_iterations(options.words()[0]),
+                           .fitted = {},
+                           .errors = {},
+                           .halves = {},
+                           .pipelines = {}};
   const std::size_t count = report.measured.size();
   if (count < 2 * kLeastRows) {
     throw InputError(
@@ -127,7 +128,7 @@ struct Group {
   std::vector<double> errors, naive;
 };
 
-std::vector<Group> groups_of(const Report& report) {
+std::vector<Group> groups_of(const CalibrationReport& report) {
   using Degree = std::int32_t MeasuredIteration::*;
   const Held& held = report.halves;
   std::vector<Group> groups;
@@ -168,7 +169,7 @@ void print_group(const std::string& name, const std::vector<double>& errors,
              100.0 * mean_absolute(naive));
 }
 
-void print_report(const Options& options, const Report& report) {
+void print_report(const Options& options, const CalibrationReport& report) {
   const CalibrationFile& fitted = report.fitted;
   fmt::print("{} iterations of {} on {}, {}, {} attention\n\n", report.measured.size(),
              options.words()[0], fitted.device, name(fitted.format), name(fitted.attention));
@@ -197,7 +198,7 @@ Json held_json(const Held& held) {
           {"naive_mean_error", mean_absolute(held.naive)}};
 }
 
-void print_json(const Options& options, const Report& report) {
+void print_json(const Options& options, const CalibrationReport& report) {
   Json groups = Json::object();
   for (const Group& group : groups_of(report)) {
     groups[group.name.substr(2)] = {{"rows", group.errors.size()},
@@ -236,7 +237,7 @@ int run_calibrate(const Arguments& arguments) {
       .output("output", "FILE", "where to write the constants of all rows (default: nowhere)");
   options.parse(arguments);
   if (options.has("output")) check_can_write(options.text("output"));
-  const Report report = report_of(options);
+  const CalibrationReport report = report_of(options);
   if (options.has("output")) write_calibration(options.text("output"), report.fitted);
   if (options.has("json")) {
     print_json(options, report);

@@ -77,7 +77,7 @@ void print_row(const CatalogModel& row) {
              model.sequence, model.vocabulary);
 }
 
-int list(bool json) {
+int list_catalog(bool json) {
   if (json) {
     Json devices = Json::array(), nodes = Json::array(), models = Json::array();
     for (const DeviceSpec& device : catalog().devices) devices.push_back(as_json(device));
@@ -174,7 +174,7 @@ int run_catalog(const Arguments& arguments) {
   options.words("list or show", 1, 2);
   options.parse(arguments);
   const std::vector<std::string>& words = options.words();
-  if (words[0] == "list" && words.size() == 1) return list(options.has("json"));
+  if (words[0] == "list" && words.size() == 1) return list_catalog(options.has("json"));
   if (words[0] == "show" && words.size() == 2) return show(words[1], options.has("json"));
   throw UsageError(fmt::format(
       "tandem catalog: expected list, or show NAME, found \"{}\"{}", fmt::join(words, " "),

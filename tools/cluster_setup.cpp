@@ -44,10 +44,6 @@ constexpr const char* kClusterOptions[] = {"model",           "cluster",       "
 /// What a calibration says.
 constexpr const char* kCalibrated[] = {"product-fraction", "memory-fraction", "link-fraction"};
 
-[[noreturn]] void refuse(const Options& options, const std::string& why) {
-  throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
-}
-
 bool is_file(const std::string& name) {
   std::error_code unreadable;
   return name.find('/') != std::string::npos || name.ends_with(".json") ||

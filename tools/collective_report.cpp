@@ -64,7 +64,7 @@ Measured measured(const std::vector<std::string>& paths) {
   return all;
 }
 
-struct Report {
+struct CollectiveReport {
   CollectiveConstants constants;
   std::vector<double> errors;  // of each out of place
   double mean = 0.0;
@@ -72,8 +72,8 @@ struct Report {
   std::optional<double> in_place, held_out_sizes, held_out_logs;
 };
 
-Report report_of(const Measured& all) {
-  Report report;
+CollectiveReport report_of(const Measured& all) {
+  CollectiveReport report;
   report.constants = fit_collectives(all.out_of_place);
   for (const AllReduceMeasurement& one : all.out_of_place)
     report.errors.push_back(relative_error(report.constants, one));
@@ -106,7 +106,7 @@ void print_constants(const CollectiveConstants& constants) {
 }
 
 /// A row a size, a column a log.
-void print_errors(const Measured& all, const Report& report) {
+void print_errors(const Measured& all, const CollectiveReport& report) {
   std::map<Bytes, std::map<std::size_t, double>> rows;
   for (std::size_t i = 0; i < report.errors.size(); ++i)
     rows[all.out_of_place[i].bytes][all.log[i]] = report.errors[i];
@@ -124,7 +124,7 @@ void print_errors(const Measured& all, const Report& report) {
   }
 }
 
-void print_report(const Measured& all, const Report& report) {
+void print_report(const Measured& all, const CollectiveReport& report) {
   for (const std::string& line : all.notes) fmt::print("{}\n", line);
   fmt::print("{} all-reduces of {} or more over {} to {} devices\n\n", all.out_of_place.size(),
              print_bytes(kLeastBytes), all.groups.front().devices, all.groups.back().devices);
@@ -144,7 +144,7 @@ void print_report(const Measured& all, const Report& report) {
 
 Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
-void print_json(const Measured& all, const Report& report, const Options& options) {
+void print_json(const Measured& all, const CollectiveReport& report, const Options& options) {
   Json rows = Json::array();
   for (std::size_t i = 0; i < report.errors.size(); ++i) {
     const AllReduceMeasurement& one = all.out_of_place[i];
@@ -170,7 +170,7 @@ void print_json(const Measured& all, const Report& report, const Options& option
 void import_collectives(const Options& options) {
   if (options.has("output")) check_can_write(options.text("output"));
   const Measured all = measured(options.words());
-  const Report report = report_of(all);
+  const CollectiveReport report = report_of(all);
   if (options.has("output")) write_collectives(options.text("output"), report.constants);
   if (options.has("json")) return print_json(all, report, options);
   print_report(all, report);

@@ -21,10 +21,6 @@ constexpr const char* kCostOptions[] = {
     "update",  "reduce",    "norm",           "transfer",         "overlapped",
     "move",    "costs-per", "costs",          "activation-bytes", "weight-gradient-bytes"};
 
-[[noreturn]] void refuse(const Options& options, const std::string& why) {
-  throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
-}
-
 /// The plain costs of the command line: those of one stage, held by every stage.
 StageTimes plain_times(const Options& options, std::size_t chunks) {
   if (!options.has("forward")) {

@@ -31,7 +31,7 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr int kMostFiles = 1000;
+constexpr int kMostImportedFiles = 1000;
 constexpr std::int64_t kMostStages = 1024;
 constexpr std::array<std::pair<std::string_view, ClusterFormat>, 3> kClusters{
     {{"nvidia-smi", ClusterFormat::nvidia_smi},
@@ -139,7 +139,7 @@ int run_import(const Arguments& arguments) {
                   "Reads what another program wrote: a schedule, a model, a cluster or a profile, "
                   "which it writes as a file of tandem, or logs of all-reduces, to which it fits "
                   "the constants of simulate --collectives.");
-  options.words("FILE", 1, kMostFiles);
+  options.words("FILE", 1, kMostImportedFiles);
   options
       .value("from", "FORMAT",
              "pytorch-csv: PyTorch's pipelining CSV, old and new; hugging-face: a model's "

@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::stop_source stop;
+std::stop_source stop_of_all;
 std::atomic<int> guards = 0, ending_by_themselves = 0;
 
 int wake_up() { return SIGRTMIN; }
@@ -113,7 +113,7 @@ class Watch::Work {
 
   void interrupted(int signal) {
     constexpr std::chrono::seconds kGrace{1};
-    if (!stop.request_stop()) {
+    if (!stop_of_all.request_stop()) {
       // The second one does what it does to any process.
       line_.clear();
       pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
@@ -156,6 +156,6 @@ InterruptGuard::~InterruptGuard() {
   --guards;
 }
 
-std::stop_token InterruptGuard::token() const { return stop.get_token(); }
+std::stop_token InterruptGuard::token() const { return stop_of_all.get_token(); }
 
 }  // namespace tandem::tools

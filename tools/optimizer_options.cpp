@@ -22,7 +22,7 @@ LearningRateKind kind_of(const Options& options) {
                        [&](LearningRateKind kind) { return name(kind) == wanted; });
 }
 
-void refuse(const Options& options, const std::string& option, LearningRateKind kind) {
+void refuse_unread(const Options& options, const std::string& option, LearningRateKind kind) {
   if (!options.has(option)) return;
   throw UsageError(
       fmt::format("tandem train: --lr-schedule {} does not read --{}", name(kind), option));
@@ -54,11 +54,11 @@ OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std
   schedule.total = steps;
   schedule.warmup = options.integer("warmup", 0, steps, 0);
   if (schedule.kind == LearningRateKind::constant) {
-    refuse(options, "min-learning-rate", schedule.kind);
+    refuse_unread(options, "min-learning-rate", schedule.kind);
   }
   schedule.least = options.number("min-learning-rate", 0.0, config.learning_rate, 0.0);
   if (schedule.kind != LearningRateKind::wsd) {
-    refuse(options, "decay-steps", schedule.kind);
+    refuse_unread(options, "decay-steps", schedule.kind);
     return config;
   }
   const std::int64_t most = steps - schedule.warmup;

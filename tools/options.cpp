@@ -315,4 +315,8 @@ std::string Options::choice(const std::string& name,
   return word;
 }
 
+void refuse(const Options& options, const std::string& why) {
+  throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
+}
+
 }  // namespace tandem::tools

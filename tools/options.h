@@ -116,4 +116,7 @@ class Options {
   std::vector<std::string> words_;
 };
 
+/// Throws UsageError: a message of this command.
+[[noreturn]] void refuse(const Options& options, const std::string& why);
+
 }  // namespace tandem::tools

@@ -9,7 +9,7 @@ packages_test=(coinor-cbc chromium libvalijson-dev)
 packages_bench=(libsimgrid-dev python3-torch libopenblas0-pthread)
 # What tools/corpus reads texts from: public domain all.
 packages_corpus=(python3 sword-comm-tdavid sword-comm-mhcc libsword-utils bible-kjv bible-kjv-text jargon-text)
-# For the presets tidy and fuzz. Debian's default clang, 14, rejects correct C++20 with libstdc++ 12.
+# For the presets dev and tidy. Debian's default clang, 14, rejects correct C++20 with libstdc++ 12.
 packages_clang=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev)
 
 # install_missing <package>...: says what is missing and installs it; silent when nothing is.

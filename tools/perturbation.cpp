@@ -40,8 +40,8 @@ const FactorOf& factors_of(std::string_view option) {
   return *std::ranges::find(kFactors, option, &FactorOf::option);
 }
 
-[[noreturn]] void refuse(const Options& options, const std::string& name,
-                         std::string_view otherwise = {}) {
+[[noreturn]] void refuse_factor(const Options& options, const std::string& name,
+                                std::string_view otherwise = {}) {
   throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"{}\"{}", options.command(),
                                name, factors_of(name).expected, options.text(name), otherwise));
 }
@@ -60,7 +60,7 @@ DeviceId device_of(const Options& options, const std::string& name, std::string_
   std::uint16_t device = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), device);
   if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-    refuse(options, name);
+    refuse_factor(options, name);
   if (device >= program.placement().devices) {
     throw UsageError(
         fmt::format("tandem {}: --{}: there is no device {}: a pipeline has {}, numbered from 0; "
@@ -91,7 +91,7 @@ std::vector<Change> changes_of(const Options& options, const std::string& name, 
       const std::string_view first = take_until(other, '-');
       const DeviceId from = device_of(options, name, first, program);
       const DeviceId to = device_of(options, name, other, program);
-      if (from == to) refuse(options, name);
+      if (from == to) refuse_factor(options, name);
       change.resource = link_resource(from, to);
     } else {
       change.resource = device_resource(device_of(options, name, whom, program));
@@ -131,9 +131,9 @@ double factor_of(const Options& options, const std::string& name, std::string_vi
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), factor);
   const bool number = !text.empty() && error == std::errc{} && end == text.data() + text.size() &&
                       factor >= 1.0 / kMostFactor && factor <= kMostFactor;
-  if (!number) refuse(options, name);
+  if (!number) refuse_factor(options, name);
   const FactorOf& kind = factors_of(name);
-  if (kind.of_time ? factor < 1.0 : factor > 1.0) refuse(options, name, kind.otherwise);
+  if (kind.of_time ? factor < 1.0 : factor > 1.0) refuse_factor(options, name, kind.otherwise);
   return factor;
 }
 

@@ -129,9 +129,9 @@ void show_progress(ProfileRequest& request) {
   };
 }
 
-void add_options(Options& options) {
+void add_profile_options(Options& options) {
   options.input("model", "FILE", "the model (JSON)")
-      .value("microbatch-size", "B,…",
+      .value("microbatch-size", "B,...",
              "samples of a microbatch; several, separated by commas (default 1)")
       .value("devices", "N",
              "devices that compute at the same time (default: all cores, or all GPUs)")
@@ -163,7 +163,7 @@ int run_profile(const Arguments& arguments) {
   Options options(
       "profile", "--model FILE --output FILE [options]",
       "Measures what each layer and each hand-over between devices costs on this machine.");
-  add_options(options);
+  add_profile_options(options);
   options.parse(arguments);
   if (!options.has("model") || !options.has("output"))
     throw UsageError("tandem profile: --model and --output are needed");

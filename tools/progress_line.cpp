@@ -13,10 +13,8 @@ namespace tandem::tools {
 
 namespace {
 
-using std::chrono::milliseconds, std::chrono::seconds;
-
-constexpr seconds kFirst{2}, kBetweenLines{10};
-constexpr milliseconds kBetween{200};
+constexpr std::chrono::seconds kFirst{2}, kBetweenLines{10};
+constexpr std::chrono::milliseconds kBetween{200};
 
 }  // namespace
 
@@ -33,7 +31,7 @@ void ProgressLine::show(UnderWay& under_way) {
 }
 
 void ProgressLine::write(const std::string& what, Clock::time_point now) {
-  const auto passed = std::chrono::duration_cast<seconds>(now - start_).count();
+  const auto passed = std::chrono::duration_cast<std::chrono::seconds>(now - start_).count();
   const std::string text = fmt::format("tandem {}: {} s, {}", command_, passed, what);
   next_ = now + (on_terminal_ ? kBetween : kBetweenLines);
   written_ = on_terminal_;

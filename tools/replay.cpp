@@ -136,7 +136,7 @@ std::string title(const std::vector<std::string>& files) {
   return fmt::format("{} and {} more", files[0], files.size() - 1);
 }
 
-void add_options(Options& options) {
+void add_replay_options(Options& options) {
   options.words("TIMELINE", 1, kMostRanks);
   options.input("meta", "FILE", "what job it is of (key: value lines), checked against it")
       .value("transfers", "HOW", "as-seen (default), blocking, overlapped or none")
@@ -159,7 +159,7 @@ int run_replay(const Arguments& arguments) {
                   "Simulates a recorded pipeline again, from the durations that its ranks "
                   "recorded, and without its stragglers: a production timeline, or the traces of "
                   "PyTorch's profiler, one for each rank of a pipeline.");
-  add_options(options);
+  add_replay_options(options);
   options.parse(arguments);
   if (options.has("step") && !options.has("trace") && !options.has("report")) {
     throw UsageError("tandem replay: --step is that of --trace or --report, which are missing");

@@ -13,12 +13,11 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr std::size_t kMostRows = 40;     // steps in the table
+constexpr std::size_t kMostSteps = 40;    // steps in the table
 constexpr std::size_t kMostCulprits = 8;  // in the table
 
 using Answer = WhatIfAnswer;
 using Errors = ReplayErrors;
-using Report = ReplayReport;
 
 double mean_of(const std::vector<Duration>& durations) {
   double sum = 0.0;
@@ -106,18 +105,20 @@ std::string signed_percent(double share) { return fmt::format("{:+.3f} %", 100 *
 
 Duration of_seconds(double seconds) { return Duration(std::llround(seconds * 1e9)); }
 
-double step_s(const Report& report, const Answer& one) { return one.mean_s + report.outside_s; }
+double step_s(const ReplayReport& report, const Answer& one) {
+  return one.mean_s + report.outside_s;
+}
 
 /// Phases may take no time at all.
 double ratio(double whole, double part) { return part > 0.0 ? whole / part : 1.0; }
 
-void print_steps(const Report& report) {
+void print_steps(const ReplayReport& report) {
   const auto width = [](const Answer& one) { return std::max<std::size_t>(8, one.name.size()); };
   const std::span<const Answer> what_ifs = std::span(report.ideal).subspan(1);
   fmt::print("{:>8}  {:>8}  {:>8}  {:>9}", "step", "measured", "replayed", "error");
   for (const Answer& one : what_ifs) fmt::print("  {:>{}}", one.name, width(one));
   fmt::print("\n");
-  for (std::size_t row = 0; row < std::min(report.steps.size(), kMostRows); ++row) {
+  for (std::size_t row = 0; row < std::min(report.steps.size(), kMostSteps); ++row) {
     const ReplayedStep& step = report.steps[row];
     fmt::print("{:>8}  {:>8}  {:>8}  {:>9}", step.step, print_duration(step.measured),
                print_duration(step.replayed), signed_percent(step.error()));
@@ -126,12 +127,12 @@ void print_steps(const Report& report) {
     }
     fmt::print("\n");
   }
-  if (report.steps.size() > kMostRows) {
-    fmt::print("     ...  {} more (--json has them all)\n", report.steps.size() - kMostRows);
+  if (report.steps.size() > kMostSteps) {
+    fmt::print("     ...  {} more (--json has them all)\n", report.steps.size() - kMostSteps);
   }
 }
 
-void print_answers(const Report& report) {
+void print_answers(const ReplayReport& report) {
   std::size_t width = 8;
   for (const Answer& one : report.ideal) width = std::max(width, one.name.size());
   for (const Answer& one : report.culprits) width = std::max(width, one.name.size());
@@ -150,7 +151,7 @@ void print_answers(const Report& report) {
 }
 
 /// The question in a sentence. A rank that explains nearly all is named in place of its stage.
-void print_culprit(const Report& report) {
+void print_culprit(const ReplayReport& report) {
   if (report.culprits.empty()) return;
   constexpr double kNearly = 0.95, kNoticeable = 1.001;
   const Answer& now = report.ideal.front();
@@ -199,7 +200,7 @@ void print_stages(const Replay& replay) {
   }
 }
 
-Json as_json(const Answer& one, const Report& report) {
+Json as_json(const Answer& one, const ReplayReport& report) {
   return {{"name", one.name},
           {"phase_s", one.mean_s},
           {"slowdown", ratio(report.ideal.front().mean_s, one.mean_s)},

@@ -24,8 +24,6 @@ namespace tandem::tools {
 
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
-
 std::optional<ChartMemory> chart_memory(const Scenario& scenario, const Timeline& timeline) {
   if (!scenario.memory) return std::nullopt;
   ChartMemory memory{.peak = *scenario.memory, .activations = {}, .capacity = scenario.capacity};
@@ -49,9 +47,9 @@ std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResul
   const double rate = samples_per_s(scenario, result);
   std::vector<ReportFact> facts{
       {"this run", print_duration(result.makespan), makespan},
-      {"bubble rate", percent(bubble.of_run), bubble.of_run, true},
-      {"of it idle", percent(bubble.idle), bubble.idle, true},
-      {"idle, mean of devices", percent(mean_idle(result)), mean_idle(result), true},
+      {"bubble rate", print_percent(bubble.of_run), bubble.of_run, true},
+      {"of it idle", print_percent(bubble.idle), bubble.idle, true},
+      {"idle, mean of devices", print_percent(mean_idle(result)), mean_idle(result), true},
       {"a batch, endless run", print_duration(result.cycle / result.cycle_batches),
        result.period_s()},
       {"samples/s, endless run", fmt::format("{:.4g}", rate), rate}};
@@ -61,7 +59,7 @@ std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResul
     const double each = flops / static_cast<double>(use.devices), tokens = rate * use.tokens;
     facts.push_back({"tokens/s", fmt::format("{:.4g}", tokens), tokens});
     facts.push_back({"TFLOP/s a device", fmt::format("{:.4g}", each / 1e12), each});
-    facts.push_back({"MFU, of peak", percent(mfu), mfu, true});
+    facts.push_back({"MFU, of peak", print_percent(mfu), mfu, true});
   }
   if (!scenario.memory) return facts;
   DeviceId fullest{};
@@ -88,13 +86,13 @@ std::string stages_on(const Placement& placement, DeviceId device) {
   return stages;
 }
 
-std::vector<std::string> row_of(const Scenario& scenario, const SimulationResult& result,
-                                DeviceId device) {
+std::vector<std::string> device_row(const Scenario& scenario, const SimulationResult& result,
+                                    DeviceId device) {
   const DeviceUse& use = result.devices[device];
   const double run = to_seconds(result.makespan);
   std::vector<std::string> row{fmt::format("{}", index(device)), print_duration(use.busy),
                                print_duration(use.bubble),
-                               percent(run > 0.0 ? to_seconds(use.bubble) / run : 0.0)};
+                               print_percent(run > 0.0 ? to_seconds(use.bubble) / run : 0.0)};
   if (scenario.memory) row.push_back(print_bytes((*scenario.memory)[device].total()));
   if (scenario.memory && scenario.capacity) {
     const Bytes capacity = (*scenario.capacity)[device];
@@ -133,7 +131,7 @@ ReportTable table_of(const Scenario& scenario, const SimulationResult& result) {
         {"weights", "further versions", "gradients", "optimizer", "activations held", "buffers"});
   }
   for (const DeviceId device : ids(result.devices))
-    table.rows.push_back(row_of(scenario, result, device));
+    table.rows.push_back(device_row(scenario, result, device));
   return table;
 }
 

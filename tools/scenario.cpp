@@ -29,10 +29,6 @@ namespace {
 
 constexpr double kMostSlowdown = 1000.0;
 
-[[noreturn]] void refuse(const Options& options, const std::string& why) {
-  throw UsageError(fmt::format("tandem {}: {}", options.command(), why));
-}
-
 /// Bytes that devices hold when only activations have a size.
 Table<DeviceId, MemoryByClass> activation_memory(const Program& program,
                                                  const Table<StageId, HeldActivation>& held) {

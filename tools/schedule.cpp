@@ -37,7 +37,7 @@ std::vector<std::string> what_holds(const ScheduleTraits& row) {
   return holds;
 }
 
-int list(bool json) {
+int list_schedules(bool json) {
   if (!json) {
     fmt::print("{:<20} {:<15} {:<23} {:<31} {}\n", "name", "weights", "bubble", "activations",
                "constraints");
@@ -162,7 +162,7 @@ int run_schedule(const Arguments& arguments) {
         throw UsageError(fmt::format("tandem schedule: --list takes no --{}", name));
     }
     if (!options.words().empty()) throw UsageError("tandem schedule: --list takes no NAME");
-    return list(options.has("json"));
+    return list_schedules(options.has("json"));
   }
   if (options.words().empty())
     throw UsageError("tandem schedule: NAME is missing (tandem schedule --list shows all)");

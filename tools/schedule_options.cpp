@@ -14,7 +14,7 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr std::int64_t kMostDevices = 4096;
+constexpr std::int64_t kMostScheduleDevices = 4096;
 
 std::vector<std::uint16_t> parse_replicas(const std::string& text) {
   std::vector<std::uint16_t> replicas;
@@ -43,8 +43,8 @@ std::uint16_t devices_of(const Options& options, const ScheduleTraits& traits,
   const std::int64_t all = std::accumulate(replicas.begin(), replicas.end(), std::int64_t{0});
   const std::int64_t otherwise = replicas.empty() ? traits.only_devices : all;
   if (!options.has("devices") && otherwise == 0) throw UsageError("--devices is missing");
-  return static_cast<std::uint16_t>(
-      options.integer("devices", 1, kMostDevices, std::min(otherwise, kMostDevices)));
+  return static_cast<std::uint16_t>(options.integer("devices", 1, kMostScheduleDevices,
+                                                    std::min(otherwise, kMostScheduleDevices)));
 }
 
 }  // namespace
@@ -132,17 +132,17 @@ ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& t
   request.devices = devices_of(options, traits, request.replicas);
   if (!options.has("microbatches")) throw UsageError("--microbatches is missing");
   request.microbatches = static_cast<std::int32_t>(options.integer("microbatches", 1, 65535, 1));
-  const std::int64_t waves = options.integer("waves", 1, kMostDevices / 2, 1);
+  const std::int64_t waves = options.integer("waves", 1, kMostScheduleDevices / 2, 1);
   request.chunks = static_cast<std::uint16_t>(
       takes(traits, "waves")
           ? 2 * waves
-          : options.integer("chunks", 1, kMostDevices, takes(traits, "chunks") ? 2 : 1));
+          : options.integer("chunks", 1, kMostScheduleDevices, takes(traits, "chunks") ? 2 : 1));
   request.group = static_cast<std::int32_t>(options.integer("group", 1, 65535, 0));
   request.width = static_cast<std::uint16_t>(options.integer("width", 1, 65535, 1));
   request.extra_in_flight =
       static_cast<std::int32_t>(options.integer("extra-in-flight", 0, 65535, 0));
   request.directions =
-      static_cast<std::uint16_t>(options.integer("directions", 1, kMostDevices, 2));
+      static_cast<std::uint16_t>(options.integer("directions", 1, kMostScheduleDevices, 2));
   request.vertical_sync = options.has("vertical-sync");
   if (is_search(traits)) {
     read_search_options(options, request);

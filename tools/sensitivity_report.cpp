@@ -44,14 +44,14 @@ Bottlenecks of_endless_run(const Scenario& scenario, const SimulationResult& res
   return all;
 }
 
-std::string signed_percent(double value) {
+std::string signed_percent_column(double value) {
   return value == 0.0 ? fmt::format("{:>9} %", 0) : fmt::format("{:>+9.3f} %", value);
 }
 
 /// What 1 % faster gains, and 1 % slower loses.
 std::string text_of(const CriticalShare& row, double whole_s) {
-  return signed_percent(-percent(row.least, whole_s)) + " " +
-         signed_percent(percent(row.most, whole_s));
+  return signed_percent_column(-percent(row.least, whole_s)) + " " +
+         signed_percent_column(percent(row.most, whole_s));
 }
 
 /// A row of what a run and a batch of its endless run gain and lose; nothing where both are none.

@@ -14,7 +14,7 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr std::int64_t kMost = 1'000'000;
+constexpr std::int64_t kMostShards = 1'000'000;
 constexpr std::string_view kPlace = "{shard}";
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {
@@ -38,7 +38,7 @@ std::int64_t environment(const char* variable) {
 
 /// `number` counts from 0.
 Shard checked(std::int64_t number, std::int64_t of, std::string_view source) {
-  if (number < 0 || of < 1 || of > kMost || number >= of) {
+  if (number < 0 || of < 1 || of > kMostShards || number >= of) {
     throw AbsentError(
         fmt::format("tandem sweep: --shard: {} says number {} of {}", source, number, of));
   }
@@ -111,7 +111,7 @@ Shard shard_of(const Options& options) {
   const auto of = slash == std::string::npos
                       ? std::nullopt
                       : parse_integer(std::string_view(text).substr(slash + 1));
-  if (!number || !of || *number < 1 || *of > kMost || *number > *of) {
+  if (!number || !of || *number < 1 || *of > kMostShards || *number > *of) {
     throw UsageError(
         fmt::format("tandem sweep: --shard: expected K/N with K from 1 to N, slurm or mpi, found "
                     "\"{}\"",

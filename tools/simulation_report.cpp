@@ -76,6 +76,8 @@ double samples_per_s(const Scenario& scenario, const SimulationResult& result) {
   return result.cycle.count() == 0 ? 0.0 : samples / result.period_s();
 }
 
+std::string print_percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
+
 BubbleRate bubble_rate(const SimulationResult& result) {
   Duration busy{};
   for (const DeviceUse& use : result.devices) busy = std::max(busy, use.busy);

@@ -18,6 +18,8 @@ struct BubbleRate {
   double of_run = 0.0, idle = 0.0;
 };
 BubbleRate bubble_rate(const SimulationResult& result);
+/// "12.3 %".
+std::string print_percent(double share);
 
 /// `difference`: a line on what the run loses to what is wrong, or nothing.
 void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches,

@@ -34,7 +34,7 @@ namespace {
 constexpr const char* kOwnOptions[] = {"json",       "rank",   "top",   "csv",
                                        "json-lines", "svg",    "over",  "by",
                                        "picture",    "resume", "shard", "threads"};
-constexpr std::int64_t kMostThreads = 1024;
+constexpr std::int64_t kMostSweepThreads = 1024;
 constexpr int kMostPlans = 10'000;
 
 class Sweep {
@@ -45,7 +45,7 @@ class Sweep {
         report_(options),
         json_(options.has("json")),
         threads_(static_cast<int>(
-            options.integer("threads", 1, kMostThreads,
+            options.integer("threads", 1, kMostSweepThreads,
                             std::max<std::int64_t>(1, std::thread::hardware_concurrency())))),
         path_(options.text(options.has("resume") ? "resume" : "json-lines")) {
     if (options.has("resume") && options.has("json-lines"))

@@ -22,7 +22,7 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr int kMostFiles = 100'000;
+constexpr int kMostMergedFiles = 100'000;
 
 /// Where a configuration's line is.
 struct Place {
@@ -121,7 +121,7 @@ int run_sweep_merge(const Arguments& arguments) {
                   "The JSON Lines files of all shards of one sweep, as the whole.",
                   "print JSON Lines on stdout, one object a configuration");
   add_report_options(options);
-  options.words("FILE", 1, kMostFiles);
+  options.words("FILE", 1, kMostMergedFiles);
   options.parse(arguments);
   const SweepReport report(options);
   const std::string path = options.text("json-lines");

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "core/utf8.h"
 #include "tools/json_output.h"
 #include "tools/near_fits.h"
 
@@ -13,16 +12,7 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr std::size_t kMostRows = 3, kMostFits = 3;
-
-std::string place_of(const SweepIdentity& sweep, const SweepRow& row) {
-  std::string place;
-  for (std::size_t i = 0; i < sweep.axes.size(); ++i) {
-    if (!row.values[i].empty())
-      place += fmt::format("{}{} {}", place.empty() ? "" : ", ", sweep.axes[i], row.values[i]);
-  }
-  return printable_line(place.empty() ? "the configuration" : place);
-}
+constexpr std::size_t kMostMisses = 3, kMostFits = 3;
 
 }  // namespace
 
@@ -36,10 +26,12 @@ std::string nearest_misses(const SweepSpace& space, const std::vector<SweepRow>&
   if (misses.empty()) return {};
   std::ranges::stable_sort(misses, {}, [&](const SweepRow* row) { return row->metrics[memory]; });
   std::string text = "\nnothing fits; nearest by memory, and with which options instead it fits:\n";
-  for (std::size_t i = 0; i < std::min(misses.size(), kMostRows); ++i) {
+  for (std::size_t i = 0; i < std::min(misses.size(), kMostMisses); ++i) {
     const SweepRow& row = *misses[i];
-    text += fmt::format("{}: {} on the fullest device\n", place_of(space.identity(), row),
-                        sweep_metrics()[memory].print(row.metrics[memory]));
+    const std::string place = place_of(space.identity(), row);
+    text +=
+        fmt::format("{}: {} on the fullest device\n", place.empty() ? "the configuration" : place,
+                    sweep_metrics()[memory].print(row.metrics[memory]));
     const std::vector<std::string> fits = near_fits(space.options(row.index), kMostFits);
     for (const std::string& line : fits) text += "  " + line + "\n";
     if (fits.empty()) text += "  nothing near to it fits\n";

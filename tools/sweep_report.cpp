@@ -23,7 +23,7 @@ std::vector<std::string> metric_names() {
   return names;
 }
 
-void write_file(const std::string& path, std::string_view text) {
+void write_sweep_file(const std::string& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
   file.finish();
@@ -100,8 +100,8 @@ Plot SweepReport::plot(const SweepIdentity& sweep, const std::vector<SweepRow>& 
 }
 
 void SweepReport::make(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const {
-  if (!csv_.empty()) write_file(csv_, sweep_csv(sweep, rows, metric_));
-  if (!svg_.empty()) write_file(svg_, plot_svg(plot(sweep, rows)));
+  if (!csv_.empty()) write_sweep_file(csv_, sweep_csv(sweep, rows, metric_));
+  if (!svg_.empty()) write_sweep_file(svg_, plot_svg(plot(sweep, rows)));
   if (picture_)
     fmt::print("{}\n",
                plot_text(plot(sweep, rows), static_cast<std::size_t>(picture_options().columns)));

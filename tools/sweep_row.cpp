@@ -12,6 +12,7 @@
 #include "core/reserve.h"
 #include "core/shape_error.h"
 #include "core/units.h"
+#include "core/utf8.h"
 #include "simulator/simulate.h"
 #include "tools/healthy_run.h"
 #include "tools/scenario.h"
@@ -60,12 +61,11 @@ double bubble(const Json& row) {
 }
 
 std::string plain(double value) { return fmt::format("{:.4g}", value); }
-std::string seconds(double value) {
+std::string seconds_text(double value) {
   // Not by a cast, which is undefined for what is too large.
   const auto time = parse_duration(fmt::format("{:.9f}s", value));
   return time ? print_duration(*time) : fmt::format("{:.4g} s", value);
 }
-std::string percent(double value) { return fmt::format("{:.1f} %", 100.0 * value); }
 std::string bytes(double value) {
   constexpr double kMost = 0x1p62;
   return value < kMost ? print_bytes(static_cast<Bytes>(value)) : plain(value);
@@ -85,11 +85,11 @@ constexpr SweepMetric kMetrics[] = {
      [](const Json& row) { return result(row, "flops_per_s_per_device"); },
      [](double value) { return plain(value / 1e12); }},
     {"period", "a batch", "period_s", "seconds a batch", 1.0, false,
-     [](const Json& row) { return result(row, "period_s"); }, seconds},
+     [](const Json& row) { return result(row, "period_s"); }, seconds_text},
     {"makespan", "the run", "makespan_s", "seconds of the run", 1.0, false,
-     [](const Json& row) { return result(row, "makespan_s"); }, seconds},
+     [](const Json& row) { return result(row, "makespan_s"); }, seconds_text},
     {"bubble", "bubble", "bubble_of_period", "bubble of the endless run (%)", 100.0, false, bubble,
-     percent},
+     print_percent},
     {"memory", "memory", "peak_bytes", "memory of the fullest device (GiB)", 1.0 / kGibibyte, false,
      [](const Json& row) { return most(row, "peak_bytes"); }, bytes},
     {"activations", "activations", "peak_activations", "activations of the fullest device", 1.0,
@@ -263,6 +263,15 @@ SweepRow row_of(const Json& line) {
   if (row.fits) row.reserve = reserve_of(line);
   row.plan = plan_of(line);
   return row;
+}
+
+std::string place_of(const SweepIdentity& sweep, const SweepRow& row) {
+  std::string place;
+  for (std::size_t i = 0; i < sweep.axes.size(); ++i) {
+    if (row.values[i].empty()) continue;
+    place += fmt::format("{}{} {}", place.empty() ? "" : ", ", sweep.axes[i], row.values[i]);
+  }
+  return printable_line(place);
 }
 
 }  // namespace tandem::tools

@@ -66,4 +66,7 @@ Json sweep_line(const SweepSpace& space, std::size_t index);
 SweepIdentity identity_of(const Json& line);
 SweepRow row_of(const Json& line);
 
+/// Where a row is in the sweep: "schedule 2bw, depth 4". Empty: it has no axes.
+std::string place_of(const SweepIdentity& sweep, const SweepRow& row);
+
 }  // namespace tandem::tools

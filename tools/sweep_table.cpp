@@ -130,16 +130,6 @@ std::string weight_notes(const std::vector<SweepRow>& rows, const std::vector<st
   return notes;
 }
 
-/// Where a row is in the sweep: "schedule 2bw, depth 4".
-std::string place_of(const SweepIdentity& sweep, const SweepRow& row) {
-  std::string place;
-  for (std::size_t i = 0; i < sweep.axes.size(); ++i) {
-    if (row.values[i].empty()) continue;
-    place += fmt::format("{}{} {}", place.empty() ? "" : ", ", sweep.axes[i], row.values[i]);
-  }
-  return printable_line(place);
-}
-
 /// Its first line, without the command that nobody gave.
 std::string reason_of(const SweepRow& row) {
   constexpr std::string_view kCommand = "tandem simulate: ";

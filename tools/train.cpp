@@ -40,7 +40,7 @@
 namespace tandem::tools {
 namespace {
 
-constexpr double kMostRecordedOps = 20e6;
+constexpr double kMostTracedOps = 20e6;
 
 using FloatReference = Reference<cpu::Kernels<float>>;
 
@@ -242,27 +242,31 @@ Json validation_json(const ProgressReport& steps) {
   return rows;
 }
 
-void add_options(Options& options) {
-  options.words("PLAN", 1, 1);
+void add_train_options(Options& options) {
+  options.words("PLAN", 1, 1).group("Run");
   options.value("steps", "N", "updates to train (default 20)")
       .value("seed", "N", "of weights and data (default 1)")
       .input("data", "FILE",
              "text to train on, as bytes, or token file (.bin; default: the shipped text)")
       .value("watchdog", "TIME", "end a run in which no device gets on for this long (default 30s)")
-      .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite")
-      .value("link-rate", "RATE",
-             "links between devices this fast, such as 1Gb/s (default: memory)")
-      .output("log", "FILE.jsonl", "write a JSON object a step")
-      .output("trace", "FILE", "write the measured timeline as a Chrome trace")
-      .flag("with-prediction", "in the trace, the simulated timeline beside the measured one")
-      .flag("reference", "train the serial reference of the same weight semantics instead")
-      .flag("verify", "train both, and compare every weight after every update, bit for bit");
-  add_backend_options(options);
+      .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite");
+  options.group("Updates");
   add_optimizer_options(options);
   add_clip_option(options);
   add_post_validation_option(options);
-  add_validation_options(options);
+  options.group("Devices");
+  add_backend_options(options);
+  options.value("link-rate", "RATE",
+                "links between devices this fast, such as 1Gb/s (default: memory)");
   add_kernel_options(options);
+  options.group("Checks");
+  options.flag("reference", "train the serial reference of the same weight semantics instead")
+      .flag("verify", "train both, and compare every weight after every update, bit for bit");
+  add_validation_options(options);
+  options.group("Files");
+  options.output("log", "FILE.jsonl", "write a JSON object a step")
+      .output("trace", "FILE", "write the measured timeline as a Chrome trace")
+      .flag("with-prediction", "in the trace, the simulated timeline beside the measured one");
   for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
 }
 
@@ -311,9 +315,9 @@ Training prepare(const Options& options) {
   const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
   const OptimizerConfig optimizer = optimizer_config(options, plan.optimizer, steps);
   const double ops = static_cast<double>(prepared.program.size()) * static_cast<double>(steps);
-  if (options.has("trace") && ops > kMostRecordedOps) {
+  if (options.has("trace") && ops > kMostTracedOps) {
     throw InputError(fmt::format("a trace of {} steps is too large: at most {:.0f}", steps,
-                                 kMostRecordedOps / static_cast<double>(prepared.program.size())));
+                                 kMostTracedOps / static_cast<double>(prepared.program.size())));
   }
   auto validation = Validation::from(options, plan);
   return {.prepared = std::move(prepared),
@@ -377,7 +381,7 @@ int run_train(const Arguments& arguments) {
   Options options("train", "PLAN [options]",
                   "Trains the plan's model for real, by the program that was simulated. Its "
                   "weights are not kept: this version writes no checkpoints.");
-  add_options(options);
+  add_train_options(options);
   options.parse(arguments);
   check_backend(options);
   if (options.has("reference") && (options.has("verify") || options.has("trace"))) {

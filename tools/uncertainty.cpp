@@ -20,7 +20,7 @@ namespace tandem::tools {
 namespace {
 
 constexpr std::int64_t kMostScenarios = 1'000'000;
-constexpr std::int64_t kMostThreads = 1024;
+constexpr std::int64_t kMostScenarioThreads = 1024;
 
 /// "5%" → 0.05, from 0 to `most`. `text` is the option's value, or what of it is a share.
 double share_of(const Options& options, const std::string& name, std::string_view text,
@@ -35,7 +35,7 @@ double share_of(const Options& options, const std::string& name, std::string_vie
 }
 
 std::int64_t cores() {
-  return std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, kMostThreads);
+  return std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, kMostScenarioThreads);
 }
 
 /// Scenarios are independent, so threads take blocks of them as they come.
@@ -93,7 +93,7 @@ std::optional<UncertaintyRequest> uncertainty_of(Options& options) {
   }
   UncertaintyRequest request;
   request.scenarios = options.integer("scenarios", 1, kMostScenarios, 1);
-  request.threads = options.integer("threads", 1, kMostThreads, cores());
+  request.threads = options.integer("threads", 1, kMostScenarioThreads, cores());
   constexpr std::int64_t kMostSeed = 9'000'000'000'000'000'000;
   request.what.seed = static_cast<std::uint64_t>(options.integer("seed", 0, kMostSeed, 1));
   if (options.has("jitter"))

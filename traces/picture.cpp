@@ -26,12 +26,12 @@ constexpr double kWidestMean =
     12;  // columns of an average box: else one slow kind would fill the picture
 
 /// How a kind looks: the character that fills its box behind the number, and its colour.
-struct Look {
+struct BoxFill {
   OpKind kind;
   char fill;
   std::string_view background;  // red;green;blue of the Okabe-Ito palette
 };
-constexpr std::array<Look, 7> kLooks{{
+constexpr std::array<BoxFill, 7> kBoxFills{{
     {OpKind::forward, ' ', "86;180;233"},
     {OpKind::recompute, '~', "240;228;66"},
     {OpKind::backward, '-', "230;159;0"},
@@ -41,17 +41,17 @@ constexpr std::array<Look, 7> kLooks{{
     {OpKind::validate, 'V', "204;121;167"},
 }};
 
-const Look* look_of(OpKind kind) {
-  const auto found = std::find_if(kLooks.begin(), kLooks.end(),
-                                  [kind](const Look& look) { return look.kind == kind; });
-  return found == kLooks.end() ? nullptr : &*found;
+const BoxFill* box_fill_of(OpKind kind) {
+  const auto found = std::find_if(kBoxFills.begin(), kBoxFills.end(),
+                                  [kind](const BoxFill& look) { return look.kind == kind; });
+  return found == kBoxFills.end() ? nullptr : &*found;
 }
 
 /// One drawn span.
 struct Box {
   std::size_t device = 0;
   std::size_t chunk = 0;  // which of the device's stages
-  const Look* look = nullptr;
+  const BoxFill* look = nullptr;
   std::int64_t microbatch = 0;
   Duration start{}, end{};
   Duration length() const { return end - start; }
@@ -59,7 +59,7 @@ struct Box {
 
 struct Cell {
   char glyph = ' ';
-  const Look* look = nullptr;
+  const BoxFill* look = nullptr;
 };
 using Row = std::vector<Cell>;
 
@@ -181,7 +181,7 @@ std::vector<Box> boxes_of(const Program& program, const Timeline& timeline) {
   for (const Span& span : timeline.spans) {
     TANDEM_CHECK(index(span.instruction) < program.size(), index(span.instruction));
     const Op& op = program[span.instruction].op;
-    const Look* look = look_of(op.kind);
+    const BoxFill* look = box_fill_of(op.kind);
     if (look == nullptr) continue;
     boxes.push_back({.device = index(placement.device[op.stage]),
                      .chunk = chunk_of[index(op.stage)],
@@ -297,7 +297,7 @@ std::string axis(const Scale& scale, std::size_t margin) {
   return line;
 }
 
-std::string in_color(std::string_view text, const Look* look) {
+std::string in_color(std::string_view text, const BoxFill* look) {
   if (look == nullptr) return std::string(text);
   return fmt::format("\x1b[30;48;2;{}m{}\x1b[0m", look->background, text);
 }
@@ -321,7 +321,7 @@ std::string legend(const std::vector<Box>& boxes, const Canvas& canvas, std::siz
   const auto add = [&line](std::string_view sample, std::string_view meaning) {
     line += fmt::format("{}{} {}", line.empty() ? "" : "   ", sample, meaning);
   };
-  for (const Look& look : kLooks) {
+  for (const BoxFill& look : kBoxFills) {
     const bool drawn = std::any_of(boxes.begin(), boxes.end(), [&look](const Box& box) {
       return box.look == &look && box.length() > Duration::zero();
     });

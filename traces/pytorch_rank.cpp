@@ -23,7 +23,7 @@ using nlohmann::json;
 namespace {
 
 constexpr std::string_view kPrefix = "PP:";
-constexpr std::int64_t kMostNumber = std::numeric_limits<std::uint16_t>::max() - 1;
+constexpr std::int64_t kMostActionNumber = std::numeric_limits<std::uint16_t>::max() - 1;
 
 struct ActionName {
   std::string_view name;
@@ -48,7 +48,7 @@ constexpr std::string_view kPair = "OVERLAP_F_B";
 std::optional<std::int64_t> take_number(std::string_view& text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || number < 0 || number > kMostNumber) return std::nullopt;
+  if (error != std::errc() || number < 0 || number > kMostActionNumber) return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return number;
 }

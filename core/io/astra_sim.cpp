@@ -29,21 +29,20 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kShown = 48;
 constexpr double kGigabyte = 1073741824.0;  // ASTRA-sim's GB, in bw_GBps_to_Bpns()
 constexpr std::size_t kMostDimensions = 8;
 constexpr std::int64_t kMostFullyConnected = 256;
 constexpr double kMostBandwidth = 1e9, kLeastBandwidth = 1e-6, kMostLatency = 1e12;
 constexpr double kRoomInRouter = 4.0;  // never the bottleneck
 
-enum class Block : std::uint8_t { ring, fully_connected, switch_ };
-constexpr std::array<std::pair<std::string_view, Block>, 3> kBlocks{
-    {{"Ring", Block::ring},
-     {"FullyConnected", Block::fully_connected},
-     {"Switch", Block::switch_}}};
+enum class TopologyBlock : std::uint8_t { ring, fully_connected, switch_ };
+constexpr std::array<std::pair<std::string_view, TopologyBlock>, 3> kBlocks{
+    {{"Ring", TopologyBlock::ring},
+     {"FullyConnected", TopologyBlock::fully_connected},
+     {"Switch", TopologyBlock::switch_}}};
 
 struct Dimension {
-  Block block = Block::ring;
+  TopologyBlock block = TopologyBlock::ring;
   std::int32_t npus = 2;
   LinkSpec link;
 };
@@ -98,10 +97,9 @@ class Network {
     const std::string_view key = trimmed(line.substr(0, colon));
     const auto known = std::find(kKeys.begin(), kKeys.end(), key);
     if (colon == std::string_view::npos || known == kKeys.end()) {
-      in_.fail(key,
-               fmt::format("expected topology:, npus_count:, bandwidth: or latency:, found "
-                           "\"{}\"{}",
-                           shorten(key, kShown), did_you_mean(key, {kKeys.begin(), kKeys.end()})));
+      in_.fail(key, fmt::format("expected topology:, npus_count:, bandwidth: or latency:, found "
+                                "\"{}\"{}",
+                                shown(key), did_you_mean(key, {kKeys.begin(), kKeys.end()})));
     }
     std::optional<List>& list = lists_[static_cast<std::size_t>(known - kKeys.begin())];
     if (list) in_.fail(key, fmt::format("a second {}", key));
@@ -143,7 +141,7 @@ class Network {
       Dimension dimension;
       dimension.block = block_of(lists_[0]->items[i]);
       const WordPlace& npus = lists_[1]->items[i];
-      const bool pairs = dimension.block == Block::fully_connected;
+      const bool pairs = dimension.block == TopologyBlock::fully_connected;
       const std::int64_t most =
           pairs ? kMostFullyConnected : static_cast<std::int64_t>(kMostClusterDevices);
       dimension.npus = static_cast<std::int32_t>(integer(npus, 2, most));
@@ -160,15 +158,15 @@ class Network {
     }
   }
 
-  Block block_of(const WordPlace& item) {
+  TopologyBlock block_of(const WordPlace& item) {
     std::vector<std::string> names;
     for (const auto& [name, block] : kBlocks) {
       if (name == item.word) return block;
       names.emplace_back(name);
     }
     in_.complain(item, fmt::format("expected Ring, FullyConnected or Switch, found \"{}\"{}",
-                                   shorten(item.word, kShown), did_you_mean(item.word, names)));
-    return Block::ring;
+                                   shown(item.word), did_you_mean(item.word, names)));
+    return TopologyBlock::ring;
   }
 
   std::int64_t integer(const WordPlace& item, std::int64_t least, std::int64_t most) {
@@ -177,7 +175,7 @@ class Network {
     const auto [stop, error] = std::from_chars(item.word.data(), end, value);
     if (error == std::errc{} && stop == end && value >= least && value <= most) return value;
     in_.complain(item, fmt::format("expected an integer from {} to {}, found \"{}\"", least, most,
-                                   shorten(item.word, kShown)));
+                                   shown(item.word)));
     return least;
   }
 
@@ -187,7 +185,7 @@ class Network {
     const auto [stop, error] = std::from_chars(item.word.data(), end, value);
     if (error == std::errc{} && stop == end && value >= least && value <= most) return value;
     in_.complain(item, fmt::format("expected a number from {} to {}, found \"{}\"", least, most,
-                                   shorten(item.word, kShown)));
+                                   shown(item.word)));
     return least;
   }
 
@@ -203,7 +201,7 @@ void join(GroupSpec& group, const Dimension& dimension, std::size_t member, std:
         {.from = {.member = member, .which = from}, .to = to, .link = dimension.link});
   };
   const std::int32_t count = dimension.npus;
-  if (dimension.block == Block::switch_) {
+  if (dimension.block == TopologyBlock::switch_) {
     const std::size_t hub = group.members.size();
     group.members.push_back({.name = "switch", .count = switches});
     // Each block's routers, all of one dimension's, go to a switch each.
@@ -212,7 +210,7 @@ void join(GroupSpec& group, const Dimension& dimension, std::size_t member, std:
     return;
   }
   for (std::int32_t i = 0; i < count; ++i) {
-    if (dimension.block == Block::ring) {
+    if (dimension.block == TopologyBlock::ring) {
       if (i + 1 < count || count > 2) link(i, {.member = member, .which = (i + 1) % count});
       continue;
     }
@@ -224,7 +222,7 @@ void join(GroupSpec& group, const Dimension& dimension, std::size_t member, std:
 double router_rate(const std::vector<Dimension>& dimensions) {
   double rate = 0.0;
   for (const Dimension& one : dimensions)
-    rate += one.link.bytes_per_s * (one.block == Block::fully_connected ? one.npus - 1 : 2);
+    rate += one.link.bytes_per_s * (one.block == TopologyBlock::fully_connected ? one.npus - 1 : 2);
   return kRoomInRouter * rate;
 }
 
@@ -237,7 +235,7 @@ ClusterSpec parse_astra_sim(const std::string& file, std::string_view text, cons
   ClusterSpec spec{.name = cluster_name(file), .devices = {}, .groups = {}};
   const std::size_t device = add_device(spec, *gpu);
   // NPUs pass on what others send, which devices don't: each has a router beside it.
-  const bool routers = dimensions.size() > 1 || dimensions.front().block == Block::ring;
+  const bool routers = dimensions.size() > 1 || dimensions.front().block == TopologyBlock::ring;
   std::int32_t inner = 1;
   for (std::size_t level = 0; level < dimensions.size(); ++level) {
     const Dimension& dimension = dimensions[level];

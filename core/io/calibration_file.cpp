@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kCalibrationFileVersion = 1;
 constexpr std::array<std::pair<std::string_view, NumberFormat>, kNumberFormats> kFormats{
     {{"fp32", NumberFormat::fp32},
      {"tf32", NumberFormat::tf32},
@@ -44,8 +44,8 @@ CalibrationFile parse_calibration(const std::string& file, std::string text) {
   const JsonReader root = json.root();
   CalibrationFile calibration;
   if (root.object({"version", "device", "dtype", "attention", "constants"})) {
-    read_version(root, kVersion);
-    calibration.device = root["device"].string();
+    read_version(root, kCalibrationFileVersion);
+    calibration.device = root["device"].line();
     calibration.format = root["dtype"].one_of(kFormats);
     calibration.attention = root["attention"].one_of(kAttention);
     read_constants(root["constants"], calibration.constants);
@@ -62,7 +62,7 @@ std::string calibration_text(const CalibrationFile& calibration) {
   Json constants = Json::object();
   for (const CalibrationConstant& constant : kCalibrationConstants)
     constants[std::string(constant.key)] = calibration.constants.*constant.member;
-  return json_text(Json{{"version", kVersion},
+  return json_text(Json{{"version", kCalibrationFileVersion},
                         {"device", calibration.device},
                         {"dtype", name(calibration.format)},
                         {"attention", name(calibration.attention)},

@@ -27,7 +27,7 @@ extern const char tandem_catalog_last[];
 namespace tandem {
 namespace {
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kCatalogFileVersion = 1;
 
 /// A figure without its source is no figure.
 void check_sources(const Catalog& catalog, const JsonReader& root) {
@@ -54,7 +54,7 @@ Catalog parse_catalog(const std::string& file, std::string text) {
   const JsonReader root = json.root();
   Catalog catalog;
   if (root.object({"version", "devices", "nodes", "models"})) {
-    read_version(root, kVersion);
+    read_version(root, kCatalogFileVersion);
     ClusterSpec spec{.name = "catalogue", .devices = read_devices(root["devices"]), .groups = {}};
     read_groups(root["nodes"], spec, UseCatalog::no);
     catalog.devices = std::move(spec.devices);

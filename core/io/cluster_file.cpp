@@ -14,12 +14,11 @@
 namespace tandem {
 namespace {
 
-constexpr std::int64_t kVersion = 1;
-constexpr double kLeastRate = 1.0;
+constexpr std::int64_t kClusterFileVersion = 1;
 constexpr std::int32_t kMostMembers = 65'536;
 constexpr std::size_t kLongestName = 64;  // of many links each has several names in its own
 constexpr std::size_t kMostNames = 4096;  // names are compared with one another
-constexpr std::size_t kMostLinks = 65'536;
+constexpr std::size_t kMostGroupLinks = 65'536;
 
 /// The elements; complains of more than `most`, and reads none.
 std::vector<JsonReader> bounded(const JsonReader& reader, std::size_t most) {
@@ -40,7 +39,7 @@ std::optional<std::size_t> find_name(const Rows& rows, std::string_view name) {
 /// A name that none of `rows` has.
 template <class Rows>
 std::string new_name(const JsonReader& reader, const Rows& rows) {
-  std::string name = reader.string();
+  std::string name = reader.line();
   if (reader.absent() || reader.kind() != JsonKind::string) return name;
   if (name.empty() || name.size() > kLongestName ||
       name.find_first_of("[] ") != std::string::npos) {
@@ -76,7 +75,7 @@ DeviceSpec read_device(const JsonReader& reader, const std::vector<DeviceSpec>& 
 
 LinkSpec read_link_figures(const JsonReader& reader) {
   LinkSpec link{.name = "link"};
-  if (reader.has("name")) link.name = reader["name"].string();
+  if (reader.has("name")) link.name = reader["name"].line();
   if (link.name.size() > kLongestName)
     reader["name"].expected(fmt::format("a name of at most {} bytes", kLongestName));
   link.bytes_per_s = reader["bytes_per_s_one_way"].number(kLeastRate);
@@ -130,7 +129,7 @@ class GroupReader {
       group.members.push_back(read_member(member, group));
     const std::size_t before = reader.complaints();
     if (reader.has("links") && !group.members.empty()) {
-      for (const JsonReader& joint : bounded(reader["links"], kMostLinks))
+      for (const JsonReader& joint : bounded(reader["links"], kMostGroupLinks))
         group.joints.push_back(read_joint(joint, group));
     }
     if (reader.has("port") && !group.members.empty() && reader.complaints() == before)
@@ -286,8 +285,8 @@ ClusterSpec parse_cluster(const std::string& file, std::string text) {
   ClusterSpec spec;
   std::vector<JsonReader> groups;
   if (root.object({"version", "name", "devices", "groups", "root"})) {
-    read_version(root, kVersion);
-    if (root.has("name")) spec.name = root["name"].string();
+    read_version(root, kClusterFileVersion);
+    if (root.has("name")) spec.name = root["name"].line();
     if (root.has("devices")) spec.devices = read_devices(root["devices"]);
     groups = read_groups(root["groups"], spec, UseCatalog::yes);
     const JsonReader outermost = root["root"];
@@ -312,7 +311,7 @@ std::string cluster_text(const ClusterSpec& cluster) {
   Json devices = Json::array(), groups = Json::array();
   for (const DeviceSpec& device : cluster.devices) devices.push_back(device_json(device));
   for (const GroupSpec& group : cluster.groups) groups.push_back(group_json(group, cluster));
-  const Json json{{"version", kVersion},
+  const Json json{{"version", kClusterFileVersion},
                   {"name", cluster.name},
                   {"devices", std::move(devices)},
                   {"groups", std::move(groups)},

@@ -13,9 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kCollectivesFileVersion = 1;
 constexpr double kLeastTime = 1e-12;
-constexpr double kLeastRate = 1.0;
 
 }  // namespace
 
@@ -25,7 +24,7 @@ CollectiveConstants parse_collectives(const std::string& file, std::string text)
   CollectiveConstants constants;
   if (root.object({"version", "launch_s", "node_hop_s", "simple_s", "low_latency_bytes_per_s",
                    "within_node_bytes_per_s", "between_nodes_bytes_per_s"})) {
-    read_version(root, kVersion);
+    read_version(root, kCollectivesFileVersion);
     constants.launch_s = root["launch_s"].number(kLeastTime);
     constants.simple_s = root["simple_s"].number(kLeastTime);
     constants.low_latency_bytes_per_s = root["low_latency_bytes_per_s"].number(kLeastRate);
@@ -45,7 +44,7 @@ CollectiveConstants read_collectives(const std::string& path) {
 }
 
 std::string collectives_text(const CollectiveConstants& constants) {
-  Json json{{"version", kVersion},
+  Json json{{"version", kCollectivesFileVersion},
             {"launch_s", constants.launch_s},
             {"node_hop_s", constants.node_hop_s},
             {"simple_s", constants.simple_s},

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kCostsFileVersion = 1;
 
 Duration duration_or(const JsonReader& reader, Duration otherwise) {
   return reader.absent() ? otherwise : reader.duration();
@@ -100,7 +100,7 @@ StageCostFile parse_costs(const std::string& file, std::string text) {
   StageCostFile costs;
   if (root.object(
           {"version", "stages", "transfer_ns", "link_transfers_ns", "reduce_ns", "norm_ns"})) {
-    read_version(root, kVersion);
+    read_version(root, kCostsFileVersion);
     const JsonReader stages = root["stages"];
     for (const JsonReader& stage : stages.array()) costs.stages.push_back(read_stage(stage));
     const bool none = stages.kind() == JsonKind::array && costs.stages.empty();
@@ -125,7 +125,7 @@ StageCostFile read_costs(const std::string& path) {
 std::string costs_text(const StageCostFile& costs) {
   Json stages = Json::array();
   for (const StageCostRow& stage : costs.stages) stages.push_back(stage_json(stage));
-  Json json = {{"version", kVersion}, {"stages", std::move(stages)}};
+  Json json = {{"version", kCostsFileVersion}, {"stages", std::move(stages)}};
   if (costs.links.empty()) {
     json["transfer_ns"] = costs.transfer.count();
   } else {

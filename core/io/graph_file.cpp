@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "core/csv.h"
 #include "core/error.h"
 #include "core/io/files.h"
 #include "core/io/json_document.h"
@@ -19,18 +20,11 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kShown = 48;
-constexpr std::size_t kMostLayers = 65'536;
+constexpr std::size_t kMostGraphLayers = 65'536;
 constexpr std::size_t kMostEdges = 1 << 20;
-constexpr std::string_view kBetween = " -- ";
+constexpr std::string_view kFieldSeparator = " -- ";
 constexpr double kNanoseconds = 1e6;  // of a millisecond
-constexpr double kMostMilliseconds = 1e6, kMostBytes = 1e15;
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return text.substr(text.size());
-  return text.substr(first, text.find_last_not_of(" \t\r") + 1 - first);
-}
+constexpr double kMostMilliseconds = 1e6, kMostGraphBytes = 1e15;
 
 class GraphParser {
  public:
@@ -55,7 +49,7 @@ class GraphParser {
     LayerGraph graph = sorted_graph(std::move(layers_), joined_, stuck);
     for (const std::size_t layer : stuck) {
       in_.complain(places_[layer], fmt::format("{} feeds itself, or is fed by what does: a cycle",
-                                               shorten(places_[layer].word, kShown)));
+                                               shown(places_[layer].word)));
     }
     finish();
     return graph;
@@ -68,9 +62,9 @@ class GraphParser {
 
   /// The part before the next " -- ", taken off `rest`.
   static std::string_view take(std::string_view& rest) {
-    const std::size_t end = rest.find(kBetween);
+    const std::size_t end = rest.find(kFieldSeparator);
     const std::string_view part = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + kBetween.size());
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + kFieldSeparator.size());
     return trimmed(part);
   }
 
@@ -89,8 +83,8 @@ class GraphParser {
                "expected a layer, \"node1 -- what it is -- forward_compute_time=…, "
                "backward_compute_time=…, activation_size=…, parameter_size=…\"");
     }
-    if (layers_.size() == kMostLayers)
-      in_.fail(name, fmt::format("more than {} layers", kMostLayers));
+    if (layers_.size() == kMostGraphLayers)
+      in_.fail(name, fmt::format("more than {} layers", kMostGraphLayers));
     ProfiledLayer layer{.name = std::string(name), .what = std::string(what)};
     layer.forward = time(value_of(numbers, "forward_compute_time"));
     layer.backward = time(value_of(numbers, "backward_compute_time"));
@@ -98,7 +92,7 @@ class GraphParser {
     layer.parameters = bytes(value_of(numbers, "parameter_size"));
     if (what.starts_with("Input")) layer.forward = layer.backward = {};
     if (!known_.emplace(name, layers_.size()).second)
-      in_.fail(name, fmt::format("a second {}", shorten(name, kShown)));
+      in_.fail(name, fmt::format("a second {}", shown(name)));
     places_.push_back(in_.place_of(name));
     layers_.push_back(std::move(layer));
   }
@@ -120,8 +114,8 @@ class GraphParser {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     if (error != std::errc{} || stop != end || !(value >= 0.0) || value > most) {
-      in_.fail(text, fmt::format("expected {} from 0 to {}, found \"{}\"", what, most,
-                                 shorten(text, kShown)));
+      in_.fail(text,
+               fmt::format("expected {} from 0 to {}, found \"{}\"", what, most, shown(text)));
     }
     return value;
   }
@@ -132,18 +126,18 @@ class GraphParser {
 
   /// A number, or several in brackets, which are added up.
   Bytes bytes(std::string_view text) {
-    if (!text.starts_with('[')) return std::llround(number(text, kMostBytes, "bytes"));
+    if (!text.starts_with('[')) return std::llround(number(text, kMostGraphBytes, "bytes"));
     if (!text.ends_with(']')) in_.fail(text, "expected a closing bracket");
     text = text.substr(1, text.size() - 2);
     double all = 0;
     while (true) {
       const std::size_t end = text.find(';');
-      all += number(trimmed(text.substr(0, end)), kMostBytes, "bytes");
+      all += number(trimmed(text.substr(0, end)), kMostGraphBytes, "bytes");
       if (end == std::string_view::npos) break;
       text.remove_prefix(end + 1);
     }
-    if (all > kMostBytes)
-      in_.fail(text, fmt::format("expected at most {} bytes in all", kMostBytes));
+    if (all > kMostGraphBytes)
+      in_.fail(text, fmt::format("expected at most {} bytes in all", kMostGraphBytes));
     return std::llround(all);
   }
 
@@ -156,7 +150,7 @@ class GraphParser {
         const auto layer = known_.find(place.word);
         known = known && layer != known_.end();
         if (layer == known_.end())
-          in_.complain(place, fmt::format("no layer {}", shorten(place.word, kShown)));
+          in_.complain(place, fmt::format("no layer {}", shown(place.word)));
         else
           ends[end] = layer->second;
       }

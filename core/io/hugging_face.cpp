@@ -331,7 +331,7 @@ void read_family(const JsonReader& root, const std::string& class_name, const Fa
 /// The last part of a path; the type, where none is given.
 std::string name_of(const JsonReader& root, std::string_view type) {
   const JsonReader given = root.optional("_name_or_path");
-  std::string name = is_given(given) ? given.string() : std::string();
+  std::string name = is_given(given) ? given.line() : std::string();
   while (name.ends_with('/')) name.pop_back();
   name.erase(0, name.rfind('/') + 1);
   return name.empty() ? std::string(type) : name;

@@ -17,8 +17,6 @@
 namespace tandem {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::size_t kShownToken = 40;
 static_assert(kLargestJson < std::numeric_limits<std::uint32_t>::max());
 
@@ -99,11 +97,11 @@ std::string reason_in(const std::string& message, std::string_view before) {
 /// Listens to the parser, which says what comes; keeps pace in the text, to know where.
 class Builder {
  public:
-  using number_integer_t = Json::number_integer_t;
-  using number_unsigned_t = Json::number_unsigned_t;
-  using number_float_t = Json::number_float_t;
-  using string_t = Json::string_t;
-  using binary_t = Json::binary_t;
+  using number_integer_t = nlohmann::json::number_integer_t;
+  using number_unsigned_t = nlohmann::json::number_unsigned_t;
+  using number_float_t = nlohmann::json::number_float_t;
+  using string_t = nlohmann::json::string_t;
+  using binary_t = nlohmann::json::binary_t;
 
   Builder(const std::string& file, std::string_view text, std::vector<JsonNode>& nodes)
       : file_(file), text_(text), nodes_(nodes) {}
@@ -306,8 +304,8 @@ JsonDocument::JsonDocument(std::string file, std::string text)
   check_encoding(file_, text_);
   Builder builder(file_, text_, nodes_);
   constexpr bool kStrict = true, kComments = true;
-  const bool parsed =
-      Json::sax_parse(text_, &builder, nlohmann::detail::input_format_t::json, kStrict, kComments);
+  const bool parsed = nlohmann::json::sax_parse(
+      text_, &builder, nlohmann::detail::input_format_t::json, kStrict, kComments);
   TANDEM_CHECK(parsed && !nodes_.empty());
 }
 
@@ -321,7 +319,7 @@ std::string JsonDocument::string(std::size_t node) const {
   if (quoted.find('\\') == std::string_view::npos) {
     return std::string(quoted.substr(1, quoted.size() - 2));
   }
-  return Json::parse(quoted).get<std::string>();
+  return nlohmann::json::parse(quoted).get<std::string>();
 }
 
 bool JsonDocument::is_string(std::size_t node, std::string_view text) const {

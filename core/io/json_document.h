@@ -61,4 +61,7 @@ class JsonDocument {
 /// At most `most` bytes of `text` and an ellipsis where that cuts it; never half a character.
 std::string shorten(std::string_view text, std::size_t most);
 
+/// As much of it as a message bears.
+inline std::string shown(std::string_view text) { return shorten(text, 48); }
+
 }  // namespace tandem

@@ -229,6 +229,12 @@ std::string JsonReader::string() const {
   return text;
 }
 
+std::string JsonReader::line() const {
+  std::string text = string();
+  if (text.find_first_of("\n\r") != std::string::npos) expected("a string without line breaks");
+  return text;
+}
+
 Duration JsonReader::duration() const { return Duration{int64(0, kLongestDuration.count())}; }
 
 Bytes JsonReader::bytes() const { return int64(0, kMostBytes); }

@@ -66,6 +66,9 @@ class JsonFile {
 /// One duration of an op in a file is at most a day: sums of them stay far from int64's end.
 inline constexpr Duration kLongestDuration = std::chrono::hours(24);
 
+/// The least rate of bytes or operations a second in a file.
+inline constexpr double kLeastRate = 1.0;
+
 /// A cheap copyable cursor. That of a missing key is absent: its getters give values and complain
 /// no more. REQUIRES: outlived by its JsonFile.
 class JsonReader {
@@ -103,6 +106,9 @@ class JsonReader {
   bool boolean() const;
   /// Text without U+0000.
   std::string string() const;
+  /// A string() that is printed within a line, so that its own must not look like lines of ours: no
+  /// line breaks.
+  std::string line() const;
   /// Integer nanoseconds, 0 … kLongestDuration, of a key that ends in _ns.
   Duration duration() const;
   /// Integer bytes, 0 … 2^60.

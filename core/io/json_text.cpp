@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kColumns = 100;
+constexpr std::size_t kLineColumns = 100;
 constexpr std::size_t kIndent = 2;
 
 std::string scalar(const Json& value) {
@@ -36,7 +36,8 @@ std::string one_line(const Json& value) {
 void append(std::string& text, const Json& value, std::size_t indent, std::size_t column) {
   const std::string flat = one_line(value);
   const bool outermost = indent == 0;
-  if (!value.is_structured() || value.empty() || (!outermost && column + flat.size() < kColumns)) {
+  if (!value.is_structured() || value.empty() ||
+      (!outermost && column + flat.size() < kLineColumns)) {
     text += flat;
     return;
   }

@@ -19,8 +19,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kShown = 48;
-constexpr std::int32_t kMost = 1'048'576;
+constexpr std::int32_t kMostArgument = 1'048'576;
 constexpr std::int32_t kMostTensor = 1024;
 constexpr std::int32_t kVocabularyUnit = 128;  // --make-vocab-size-divisible-by
 
@@ -40,14 +39,14 @@ constexpr std::array<std::string_view, 15> kValues{"num-layers",
                                                    "position-embedding-type",
                                                    "num-experts",
                                                    "hidden-dropout"};
-constexpr std::array<std::string_view, 8> kFlags{"swiglu",
-                                                 "group-query-attention",
-                                                 "untie-embeddings-and-output-weights",
-                                                 "disable-bias-linear",
-                                                 "add-qkv-bias",
-                                                 "qk-layernorm",
-                                                 "use-rotary-position-embeddings",
-                                                 "multi-latent-attention"};
+constexpr std::array<std::string_view, 8> kMegatronFlags{"swiglu",
+                                                         "group-query-attention",
+                                                         "untie-embeddings-and-output-weights",
+                                                         "disable-bias-linear",
+                                                         "add-qkv-bias",
+                                                         "qk-layernorm",
+                                                         "use-rotary-position-embeddings",
+                                                         "multi-latent-attention"};
 
 /// How it was run rather than what: numbers that options of simulate take, too.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kRun{
@@ -72,7 +71,9 @@ bool has_value(std::string_view name) {
          std::any_of(kRun.begin(), kRun.end(), [&](const auto& row) { return row.first == name; });
 }
 
-bool is_flag(std::string_view name) { return contains(kFlags, name) || name == kRecomputeFlag; }
+bool is_flag(std::string_view name) {
+  return contains(kMegatronFlags, name) || name == kRecomputeFlag;
+}
 
 class Arguments {
  public:
@@ -88,9 +89,9 @@ class Arguments {
     ModelSpec model;
     model.architecture = Architecture::transformer;
     model.blocks = number("num-layers", kMostBlocks);
-    model.width = number("hidden-size", kMost);
-    model.heads = number("num-attention-heads", kMost);
-    model.sequence = number("seq-length", kMost);
+    model.width = number("hidden-size", kMostArgument);
+    model.heads = number("num-attention-heads", kMostArgument);
+    model.sequence = number("seq-length", kMostArgument);
     model.vocabulary = vocabulary();
     model.tied = !has("untie-embeddings-and-output-weights");
     model.shape = shape(model);
@@ -166,7 +167,7 @@ class Arguments {
   /// A number of how it was run; none: not given, or passed over as no number.
   std::optional<std::int32_t> run_number(std::string_view name) {
     if (!has(name)) return std::nullopt;
-    const std::optional<std::int32_t> value = integer(given_.at(name).word, kMost);
+    const std::optional<std::int32_t> value = integer(given_.at(name).word, kMostArgument);
     if (!value) pass_over(name);
     return value;
   }
@@ -223,7 +224,7 @@ class Arguments {
     const WordPlace& place = given_.at(name);
     if (const std::optional<std::int32_t> value = integer(place.word, most)) return *value;
     in_.complain(place, fmt::format("--{}: expected an integer from 1 to {}, found \"{}\"", name,
-                                    most, shorten(place.word, kShown)));
+                                    most, shown(place.word)));
     return 1;
   }
 
@@ -231,7 +232,7 @@ class Arguments {
   std::int32_t vocabulary() {
     const std::int64_t asked = number("vocab-size", kLargestVocabulary);
     const std::int64_t unit =
-        std::int64_t{number("make-vocab-size-divisible-by", kMost, kVocabularyUnit)} *
+        std::int64_t{number("make-vocab-size-divisible-by", kMostArgument, kVocabularyUnit)} *
         number("tensor-model-parallel-size", kMostTensor, 1);
     return static_cast<std::int32_t>(
         std::min<std::int64_t>((asked + unit - 1) / unit * unit, kLargestVocabulary));
@@ -245,15 +246,16 @@ class Arguments {
     TransformerShape shape;
     shape.gated = has("swiglu");
     shape.key_value_heads =
-        has("group-query-attention") ? number("num-query-groups", kMost, 1) : model.heads;
-    shape.head_width = number("kv-channels", kMost, std::max(1, model.width / model.heads));
+        has("group-query-attention") ? number("num-query-groups", kMostArgument, 1) : model.heads;
+    shape.head_width = number("kv-channels", kMostArgument, std::max(1, model.width / model.heads));
     const std::int64_t wide =
         shape.gated ? std::int64_t{model.width} * 8 / 3 / 64 * 64 : 4 * std::int64_t{model.width};
-    shape.mlp_width = number("ffn-hidden-size", kMost,
-                             static_cast<std::int32_t>(std::clamp<std::int64_t>(wide, 1, kMost)));
+    shape.mlp_width =
+        number("ffn-hidden-size", kMostArgument,
+               static_cast<std::int32_t>(std::clamp<std::int64_t>(wide, 1, kMostArgument)));
     const bool rotary =
         has("use-rotary-position-embeddings") || is("position-embedding-type", "rope");
-    if (!rotary) shape.positions = number("max-position-embeddings", kMost, model.sequence);
+    if (!rotary) shape.positions = number("max-position-embeddings", kMostArgument, model.sequence);
     shape.rms_norm = is("normalization", "RMSNorm");
     shape.head_norm = has("qk-layernorm");
     shape.mlp_bias = shape.attention_bias = !has("disable-bias-linear");

@@ -18,14 +18,14 @@
 namespace tandem {
 namespace {
 
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kModelFileVersion = 1;
 
 constexpr std::array<std::pair<std::string_view, Architecture>, 3> kArchitectures{
     {{"gpt2", Architecture::gpt2},
      {"linear", Architecture::linear},
      {"transformer", Architecture::transformer}}};
 
-constexpr std::array<std::pair<std::string_view, bool TransformerShape::*>, 13> kFlags{
+constexpr std::array<std::pair<std::string_view, bool TransformerShape::*>, 13> kShapeFlags{
     {{"causal", &TransformerShape::causal},
      {"rms_norm", &TransformerShape::rms_norm},
      {"norm_first", &TransformerShape::norm_first},
@@ -91,7 +91,7 @@ void read_shape(const JsonReader& reader, ModelSpec& model) {
   shape.segments = count(reader.optional("segments"), 0, kLongestSequence);
   shape.experts = count(reader.optional("experts"), 0, kMostExperts);
   shape.experts_per_token = count(reader.optional("experts_per_token"), 0, kMostExperts);
-  for (const auto& [key, flag] : kFlags) {
+  for (const auto& [key, flag] : kShapeFlags) {
     if (reader.has(key)) shape.*flag = reader[key].boolean();
   }
   if (reader.complaints() > 0) return;
@@ -108,7 +108,7 @@ nlohmann::ordered_json shape_json(const TransformerShape& shape) {
     json["experts"] = shape.experts;
     json["experts_per_token"] = shape.experts_per_token;
   }
-  for (const auto& [key, flag] : kFlags) json[std::string(key)] = shape.*flag;
+  for (const auto& [key, flag] : kShapeFlags) json[std::string(key)] = shape.*flag;
   return json;
 }
 
@@ -154,8 +154,8 @@ ModelSpec read_model_object(const JsonReader& reader) {
                       "vocabulary", "tied", "shape"})) {
     return model;
   }
-  read_version(reader, kVersion);
-  if (reader.has("name")) model.name = reader["name"].string();
+  read_version(reader, kModelFileVersion);
+  if (reader.has("name")) model.name = reader["name"].line();
   if (reader.has("architecture")) {
     model.architecture = reader["architecture"].one_of(kArchitectures);
   }
@@ -185,7 +185,7 @@ ModelSpec read_trainable_model(const JsonReader& reader) {
 }
 
 nlohmann::ordered_json model_json(const ModelSpec& model) {
-  nlohmann::ordered_json json{{"version", kVersion},
+  nlohmann::ordered_json json{{"version", kModelFileVersion},
                               {"name", model.name},
                               {"architecture", architecture_name(model.architecture)},
                               {"blocks", model.blocks},
@@ -207,7 +207,16 @@ OptimizerKind read_optimizer(const JsonReader& reader) {
 }
 
 NotedModel parse_noted_model(const std::string& file, std::string text) {
-  if (is_megatron(text)) return {.model = parse_megatron(file, text)};
+  if (is_megatron(text)) {
+    NotedModel read{.model = parse_megatron(file, text), .notes = {}};
+    std::string options;
+    for (const auto& [name, value] : parse_megatron_run(file, text).options)
+      options += fmt::format(" --{} {}", name, value);
+    if (!options.empty())
+      read.notes.push_back("only its layers are taken; the run it describes has the options" +
+                           options);
+    return read;
+  }
   JsonFile json(file, std::move(text));
   const JsonReader root = json.root();
   NotedModel read;

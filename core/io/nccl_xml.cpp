@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <pugixml.hpp>
 
+#include "core/ascii.h"
 #include "core/catalog.h"
 #include "core/error.h"
 #include "core/io/json_document.h"
@@ -27,12 +28,12 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kMostComplaints = 100;
+constexpr std::size_t kMostXmlComplaints = 100;
 constexpr std::size_t kDeepest = 32;
 constexpr std::size_t kMostNodes = 16'384;
 constexpr std::size_t kMostCpus = 64;
 constexpr double kBytesPerMegabit = 125'000.0;
-constexpr std::int64_t kMostLinks = 1000, kFastestNet = 1'000'000'000;  // Mbit/s
+constexpr std::int64_t kMostNvLinks = 1000, kFastestNet = 1'000'000'000;  // Mbit/s
 
 /// Bytes a second of a lane, one way, by its transfers a second: 8 of 10 bits count, 128 of 130,
 /// 242 of 256.
@@ -54,15 +55,6 @@ std::optional<T> number_of(std::string_view text, Base... base) {
   if (error != std::errc{} || stop != end) return std::nullopt;
   return value;
 }
-
-std::string lower(std::string_view text) {
-  std::string low(text);
-  for (char& c : low) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return low;
-}
-
-/// As much of it as a message bears.
-std::string shown(std::string_view text) { return shorten(text, 48); }
 
 struct NvLinks {
   pugi::xml_node node;
@@ -135,7 +127,7 @@ class System {
   // ---- Complaints ----
 
   void complain_at(TextRange range, std::string message) {
-    if (complaints_.size() == kMostComplaints) return;
+    if (complaints_.size() == kMostXmlComplaints) return;
     SourcePlace place = place_of(text_, range);
     place.file = file_;
     complaints_.push_back({std::move(message), std::move(place), {}});
@@ -252,7 +244,7 @@ class System {
                 std::size_t depth) {
     if (depth > kDeepest)
       return complain(node, fmt::format("PCI devices in one another, more than {} deep", kDeepest));
-    const std::string bus = lower(text_of(node, "busid"));
+    const std::string bus = lower_case(text_of(node, "busid"));
     if (!buses_.insert(bus).second)
       return complain(node, fmt::format("a second device {}", shown(bus)));
     const double rate = pci_rate(node);
@@ -289,14 +281,14 @@ class System {
     gpu.number = integer_of(gpu.node, "dev", 0, kMostNodes);
     if (gpu.node.attribute("sm")) gpu.capability = integer_of(gpu.node, "sm", 1, 10'000);
     for (const pugi::xml_node link : elements(gpu.node, {"nvlink"})) {
-      const auto count = static_cast<std::int32_t>(integer_of(link, "count", 1, kMostLinks));
+      const auto count = static_cast<std::int32_t>(integer_of(link, "count", 1, kMostNvLinks));
       const std::string_view kind = text_of(link, "tclass");
       if (kind.starts_with("0x068001")) {
         gpu.to_cpu += count;
       } else if (kind.starts_with("0x0680")) {
         gpu.to_switch += count;
       } else if (kind.starts_with("0x03")) {
-        gpu.direct.push_back({link, lower(text_of(link, "target")), count});
+        gpu.direct.push_back({link, lower_case(text_of(link, "target")), count});
       } else if (link.attribute("tclass")) {
         complain(link, fmt::format("tclass=\"{}\": expected 0x068000, a switch, 0x03…, a GPU, or "
                                    "0x068001, a CPU",

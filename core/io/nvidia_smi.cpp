@@ -23,9 +23,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kShown = 48;
 constexpr std::size_t kMostColumns = 256;
-constexpr std::size_t kLongestName = 64;
+constexpr std::size_t kLongestWord = 64;
 
 /// The more a way goes through, the higher.
 enum class Way : std::uint8_t { itself, switch_, bridges, host_bridge, numa_node, host, nvlink };
@@ -129,9 +128,9 @@ class LinkTable {
   void read_header(std::string_view first) {
     for (std::string_view word = first; !word.empty() && word != "CPU"; word = in_.next_word()) {
       if (word == "X") in_.fail(first, "the line of names is missing before this row");
-      if (columns_.size() == kMostColumns || word.size() > kLongestName) {
+      if (columns_.size() == kMostColumns || word.size() > kLongestWord) {
         in_.fail(word, fmt::format("expected at most {} columns, of names of {} bytes",
-                                   kMostColumns, kLongestName));
+                                   kMostColumns, kLongestWord));
       }
       const bool again = std::any_of(columns_.begin(), columns_.end(),
                                      [&](const WordPlace& one) { return one.word == word; });
@@ -173,7 +172,7 @@ class LinkTable {
     }
     in_.fail(word,
              fmt::format("expected X, NV1, NV2, …, PIX, PXB, PHB, NODE or SYS, found \"{}\"{}",
-                         shorten(word, kShown), did_you_mean(word, known)));
+                         shown(word), did_you_mean(word, known)));
   }
 
   void check() {
@@ -219,11 +218,11 @@ const DeviceSpec& device_of(LinkTable& table, const std::string& file, const Dev
   const std::string_view first = table.names().front().second;
   for (const auto& [place, name] : table.names()) {
     if (gpu_of_driver(name) == nullptr)
-      table.complain(place, fmt::format("the catalogue has no \"{}\": name a device with --gpu",
-                                        shorten(name, kShown)));
+      table.complain(
+          place, fmt::format("the catalogue has no \"{}\": name a device with --gpu", shown(name)));
     else if (name != first)
-      table.complain(place, fmt::format("GPUs of several kinds, \"{}\" and \"{}\"",
-                                        shorten(first, kShown), shorten(name, kShown)));
+      table.complain(place, fmt::format("GPUs of several kinds, \"{}\" and \"{}\"", shown(first),
+                                        shown(name)));
   }
   table.finish();
   return *find_device(gpu_of_driver(first)->device);

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostLinks = 40;  // as many as the kernel follows
+constexpr int kMostSymbolicLinks = 40;  // as many as the kernel follows
 
 /// The N of /proc/PID/fd/N where PID is this process; -1: it is none of ours.
 int own_descriptor(const fs::path& folder, const std::string& name) {
@@ -42,7 +42,7 @@ fs::path true_name(const fs::path& path) {
 
 OutputPlace output_place(const std::string& path) {
   fs::path at = path;
-  for (int links = 0; links < kMostLinks; ++links) {
+  for (int links = 0; links < kMostSymbolicLinks; ++links) {
     std::error_code error;
     if (!fs::is_symlink(fs::symlink_status(at, error))) break;
     const fs::path folder = fs::canonical(at.has_parent_path() ? at.parent_path() : ".", error);
@@ -66,8 +66,7 @@ int open_as_it_stands(const OutputPlace& place) {
 }
 
 bool same_file(const std::string& one, const std::string& other) {
-  struct stat first {
-  }, second{};
+  struct stat first{}, second{};
   const bool is_first = ::stat(one.c_str(), &first) == 0;
   const bool is_second = ::stat(other.c_str(), &second) == 0;
   if (is_first != is_second) return false;

@@ -20,9 +20,9 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kMostLayers = 65'536;
+constexpr std::size_t kMostPiperLayers = 65'536;
 constexpr std::int32_t kMostDegree = 65'535;
-constexpr double kMostSeconds = 86'400, kMostBytes = 1e13;
+constexpr double kMostSeconds = 86'400, kMostPiperBytes = 1e13;
 constexpr const char* kPlain = "vanilla";
 constexpr const char* kRecomputed = "activation recomp";
 
@@ -45,7 +45,7 @@ Duration time_of(const JsonReader& entry) {
 }
 
 Bytes bytes_of(const JsonReader& entry, const char* key) {
-  return std::llround(number(entry[key], kMostBytes, "bytes"));
+  return std::llround(number(entry[key], kMostPiperBytes, "bytes"));
 }
 
 PiperCost read_cost(const JsonReader& reader) {
@@ -115,8 +115,9 @@ class PiperParser {
  private:
   void read_nodes(const JsonReader& reader) {
     nodes_ = reader.array();
-    if (!reader.absent() && (nodes_.empty() || nodes_.size() > kMostLayers)) {
-      reader.complain(fmt::format("expected 1 to {} nodes, found {}", kMostLayers, nodes_.size()));
+    if (!reader.absent() && (nodes_.empty() || nodes_.size() > kMostPiperLayers)) {
+      reader.complain(
+          fmt::format("expected 1 to {} nodes, found {}", kMostPiperLayers, nodes_.size()));
       nodes_.clear();
     }
     for (const JsonReader& node : nodes_) {
@@ -126,7 +127,7 @@ class PiperParser {
       const auto number = id.integer<std::int64_t>(0, std::numeric_limits<std::int32_t>::max());
       if (!known_.emplace(number, layers_.size() - 1).second) id.complain("a second such id");
       layers_.back().name = fmt::format("node {}", number);
-      layers_.back().what = node["name"].string();
+      layers_.back().what = node["name"].line();
       const JsonReader degrees = node["TMPCs"];
       const std::size_t before = json_.complaints();
       const auto costs = read_costs(degrees);

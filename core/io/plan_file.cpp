@@ -22,9 +22,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kVersion = 1;
-constexpr std::uint16_t kMostDevices = 65'535;
-constexpr std::int32_t kMostMicrobatches = 1'048'576;
+constexpr std::int64_t kPlanFileVersion = 1;
+constexpr std::uint16_t kMostPlanDevices = 65'535;
+constexpr std::int32_t kMostPlanMicrobatches = 1'048'576;
 /// Numbers that a batch may hold in all its activations: their bytes stay within int64.
 constexpr double kMostActivations = 0x1p58;
 
@@ -138,11 +138,11 @@ Json order_costs_json(const OrderCosts& costs) {
 void read_cut(const JsonReader& root, Plan& plan) {
   const std::size_t before = root.complaints();
   plan.model = read_trainable_model(root["model"]);
-  plan.depth = root["depth"].integer<std::uint16_t>(1, kMostDevices);
-  if (root.has("chunks")) plan.chunks = root["chunks"].integer<std::uint16_t>(1, kMostDevices);
+  plan.depth = root["depth"].integer<std::uint16_t>(1, kMostPlanDevices);
+  if (root.has("chunks")) plan.chunks = root["chunks"].integer<std::uint16_t>(1, kMostPlanDevices);
   if (root.has("replicas")) {
     for (const JsonReader& count : root["replicas"].array()) {
-      plan.replicas.push_back(count.integer<std::uint16_t>(1, kMostDevices));
+      plan.replicas.push_back(count.integer<std::uint16_t>(1, kMostPlanDevices));
     }
   }
   const bool sound = root.complaints() == before;
@@ -184,17 +184,17 @@ Plan read_plan_object(const JsonReader& root) {
                     "profile",     "predicted",       "schedule_file"})) {
     return plan;
   }
-  read_version(root, kVersion);
-  plan.schedule = root["schedule"].string();
+  read_version(root, kPlanFileVersion);
+  plan.schedule = root["schedule"].line();
   if (root.has("schedule_file")) plan.schedule_file = root["schedule_file"].string();
   read_cut(root, plan);
-  plan.width = root["width"].integer<std::uint16_t>(1, kMostDevices);
-  plan.microbatch_size = root["microbatch_size"].integer<std::int32_t>(1, kMostMicrobatches);
-  plan.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostMicrobatches);
-  plan.extra_in_flight = root["extra_in_flight"].integer<std::int32_t>(0, kMostMicrobatches);
-  if (root.has("group")) plan.group = root["group"].integer<std::int32_t>(0, kMostMicrobatches);
+  plan.width = root["width"].integer<std::uint16_t>(1, kMostPlanDevices);
+  plan.microbatch_size = root["microbatch_size"].integer<std::int32_t>(1, kMostPlanMicrobatches);
+  plan.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostPlanMicrobatches);
+  plan.extra_in_flight = root["extra_in_flight"].integer<std::int32_t>(0, kMostPlanMicrobatches);
+  if (root.has("group")) plan.group = root["group"].integer<std::int32_t>(0, kMostPlanMicrobatches);
   if (root.has("directions"))
-    plan.directions = root["directions"].integer<std::uint16_t>(1, kMostDevices);
+    plan.directions = root["directions"].integer<std::uint16_t>(1, kMostPlanDevices);
   if (root.has("vertical_sync")) plan.vertical_sync = root["vertical_sync"].boolean();
   if (root.has("global_norm")) plan.global_norm = root["global_norm"].boolean();
   if (root.has("post_validation")) plan.post_validation = root["post_validation"].boolean();
@@ -204,7 +204,7 @@ Plan read_plan_object(const JsonReader& root) {
   }
   plan.recompute = root["recompute"].one_of(kRecomputations);
   plan.optimizer = read_optimizer(root["optimizer"]);
-  plan.profile = root["profile"].string();
+  plan.profile = root["profile"].line();
   if (root.complaints() == 0) check_size(root, plan);
   return plan;
 }
@@ -225,8 +225,9 @@ std::string plan_text(const Plan& plan) {
   for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
   const Prediction& predicted = plan.predicted;
   TANDEM_CHECK(std::isfinite(predicted.period_s) && std::isfinite(predicted.samples_per_s));
-  Json json = {
-      {"version", kVersion}, {"model", model_json(plan.model)}, {"schedule", plan.schedule}};
+  Json json = {{"version", kPlanFileVersion},
+               {"model", model_json(plan.model)},
+               {"schedule", plan.schedule}};
   if (!plan.schedule_file.empty()) json["schedule_file"] = plan.schedule_file;
   json["width"] = plan.width;
   json["depth"] = plan.depth;

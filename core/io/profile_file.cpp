@@ -24,8 +24,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kVersion = 1;
-constexpr std::int32_t kMostDevices = 65'535;
+constexpr std::int64_t kProfileFileVersion = 1;
+constexpr std::int32_t kMostProfiledDevices = 65'535;
 constexpr std::int32_t kLargestMicrobatch = 1'048'576;
 constexpr std::size_t kMostDegrees = 64;
 
@@ -61,7 +61,7 @@ LayerRow read_layer(const JsonReader& reader) {
   cost.selective_recompute = reader["selective_recompute_ns"].duration();
   cost.update = reader["update_ns"].duration();
   const JsonReader tensor = reader.optional("tensor");
-  if (!tensor.absent()) row.tensor = tensor.integer<std::int32_t>(1, kMostDevices);
+  if (!tensor.absent()) row.tensor = tensor.integer<std::int32_t>(1, kMostProfiledDevices);
   return row;
 }
 
@@ -149,7 +149,7 @@ ProductAlgorithm read_algorithm(const JsonReader& reader) {
   algorithm.algorithm = reader["algorithm"].string();
   algorithm.time = reader["time_ns"].duration();
   algorithm.first_time = reader["first_time_ns"].duration();
-  algorithm.measured = reader["measured"].integer<std::int32_t>(1, kMostDevices);
+  algorithm.measured = reader["measured"].integer<std::int32_t>(1, kMostProfiledDevices);
   return algorithm;
 }
 
@@ -175,17 +175,17 @@ TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
                     "products"})) {
     return {{1, profile}};
   }
-  read_version(root, kVersion);
-  profile.machine = root["machine"].string();
-  profile.date = root["date"].string();
+  read_version(root, kProfileFileVersion);
+  profile.machine = root["machine"].line();
+  profile.date = root["date"].line();
   profile.command = root["command"].string();
-  profile.backend = root["backend"].string();
-  profile.kernels = root.optional("kernels").string();
+  profile.backend = root["backend"].line();
+  profile.kernels = root.optional("kernels").line();
   const std::size_t before_model = root.complaints();
   profile.model = trained ? read_trainable_model(root["model"]) : read_model_object(root["model"]);
   const bool model_sound = root.complaints() == before_model;
   profile.optimizer = read_optimizer(root["optimizer"]);
-  profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostDevices);
+  profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostProfiledDevices);
   profile.instruction_overhead = root["instruction_overhead_ns"].duration();
   read_transfers(root["transfers"], profile);
   read_algorithms(root.optional("products"));
@@ -246,7 +246,7 @@ std::string profile_text(const Profile& profile, const std::vector<ProductAlgori
   for (const TransferCost& cost : profile.transfers) {
     transfers.push_back({{"bytes", cost.bytes}, {"time_ns", cost.time.count()}});
   }
-  Json json = {{"version", kVersion},
+  Json json = {{"version", kProfileFileVersion},
                {"machine", profile.machine},
                {"date", profile.date},
                {"command", profile.command},

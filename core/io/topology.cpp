@@ -141,7 +141,7 @@ ClusterFormat cluster_format(std::string_view text) {
 const DeviceSpec& gpu_of_name(std::string_view name) {
   if (const DeviceSpec* known = find_device(name)) return *known;
   if (const GpuLinks* links = gpu_of_driver(name)) return *find_device(links->device);
-  return device_of_name(shorten(name, 48), "--gpu: ");
+  return device_of_name(shown(name), "--gpu: ");
 }
 
 ClusterSpec parse_cluster_as(ClusterFormat format, const std::string& file, std::string text,

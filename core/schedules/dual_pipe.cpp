@@ -24,9 +24,9 @@ struct Stream {
 };
 
 /// One device's order. Stream 0 enters the pipeline on this side, stream 1 comes back to it.
-class Order {
+class DualPipeOrder {
  public:
-  Order(std::vector<Op>& ops, const Stream& near, const Stream& far)
+  DualPipeOrder(std::vector<Op>& ops, const Stream& near, const Stream& far)
       : ops_(ops), streams_{near, far} {}
 
   /// `side`: devices of a side of the pipeline; `before`: of them before this one; `count`:
@@ -104,7 +104,7 @@ Schedule make_dual_pipe_v(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule("dualpipev", request, v_placement(request.devices));
   for (const DeviceId device : ids(schedule.order)) {
     const std::vector<StageId> stages = schedule.placement.stages_on(device);
-    Order(schedule.order[device], {.stage = stages[0]}, {.stage = stages[1]})
+    DualPipeOrder(schedule.order[device], {.stage = stages[0]}, {.stage = stages[1]})
         .make(request.devices, static_cast<std::int32_t>(index(device)), request.microbatches);
   }
   append_updates(schedule);
@@ -125,7 +125,7 @@ Schedule make_dual_pipe(const ScheduleRequest& request) {
     const Stream down{.stage = stages[0], .first = 0, .step = 2};
     const Stream up{.stage = stages[1], .first = 1, .step = 2};
     const bool upper = place < p / 2;
-    Order(schedule.order[device], upper ? down : up, upper ? up : down)
+    DualPipeOrder(schedule.order[device], upper ? down : up, upper ? up : down)
         .make(p / 2, std::min(place, p - 1 - place), request.microbatches / 2);
   }
   append_updates(schedule);

@@ -21,16 +21,16 @@ namespace tandem {
 namespace {
 
 /// The choices.
-struct Policy {
+struct ZeroBubblePolicy {
   bool waits_before_backward = true;  // forwards ahead only as far as they end before the backward
   bool backward_first = true;         // a forward waits where the next device has enough of them
   bool fills_small_gaps = true;  // a weight gradient goes where it delays no more than others wait
 };
 
 /// One greedy order. Times are counted from 0, transfers occupy no link.
-class Trial {
+class ZeroBubbleTrial {
  public:
-  Trial(const ScheduleRequest& request, double cap, Policy policy)
+  ZeroBubbleTrial(const ScheduleRequest& request, double cap, ZeroBubblePolicy policy)
       : policy_(policy),
         microbatches_(request.microbatches),
         cap_(std::llround(std::min(cap, 1.0 * request.microbatches) * kActivation)),
@@ -214,7 +214,7 @@ class Trial {
     }
   }
 
-  const Policy policy_;
+  const ZeroBubblePolicy policy_;
   const std::int32_t microbatches_;
   const std::int64_t cap_;  // of activations
   std::vector<Device> devices_;
@@ -224,12 +224,12 @@ class Trial {
 Schedule best_order(std::string_view name, const ScheduleRequest& request, double cap) {
   const std::int64_t least =
       longest_work(linear_placement(request.devices), request).count();  // no span is shorter
-  std::optional<Trial> best;
+  std::optional<ZeroBubbleTrial> best;
   for (const unsigned bits : {7u, 6u, 5u, 4u, 3u, 2u, 1u, 0u}) {
-    Trial trial(request, cap,
-                {.waits_before_backward = (bits & 4u) != 0,
-                 .backward_first = (bits & 2u) != 0,
-                 .fills_small_gaps = (bits & 1u) != 0});
+    ZeroBubbleTrial trial(request, cap,
+                          {.waits_before_backward = (bits & 4u) != 0,
+                           .backward_first = (bits & 2u) != 0,
+                           .fills_small_gaps = (bits & 1u) != 0});
     trial.make();
     if (!best || trial.span() < best->span()) best.emplace(std::move(trial));
     if (best->span() == least) return best->schedule(name, request);

@@ -11,9 +11,9 @@ namespace {
 
 /// One device's order, made for as many microbatches as fill the pipeline; those that the batch
 /// doesn't have are left out.
-class Order {
+class ZeroBubbleVOrder {
  public:
-  Order(std::vector<Op>& ops, StageId first, StageId second, std::int32_t microbatches)
+  ZeroBubbleVOrder(std::vector<Op>& ops, StageId first, StageId second, std::int32_t microbatches)
       : ops_(ops), first_{first}, second_{second}, microbatches_(microbatches) {}
 
   void make(std::int32_t devices, std::int32_t device) {
@@ -63,7 +63,7 @@ Schedule make_zero_bubble_v(const ScheduleRequest& request) {
   for (const DeviceId device : ids(schedule.order)) {
     const std::vector<StageId> stages = schedule.placement.stages_on(device);
     std::vector<Op>& ops = schedule.order[device];
-    Order(ops, stages[0], stages[1], request.microbatches)
+    ZeroBubbleVOrder(ops, stages[0], stages[1], request.microbatches)
         .make(request.devices, static_cast<std::int32_t>(index(device)));
     for (const StageId stage : stages) {
       ops.push_back(update(stage, request.microbatches - 1, request.microbatches));

@@ -22,15 +22,16 @@ namespace {
 
 /// Whether a weight gradient goes into a gap that is too short for it, before forwards and before
 /// backwards of the second chunk.
-struct Policy {
+struct ZeroBubbleVPolicy {
   bool before_forwards = true, before_backwards = true;
 };
 
 /// One greedy order. Times are counted from 0, transfers occupy no link.
-class Trial {
+class ZeroBubbleVTrial {
  public:
   /// `free_bubbles`: what each device waited in an order before this one.
-  Trial(const ScheduleRequest& request, Policy policy, std::vector<std::int64_t> free_bubbles)
+  ZeroBubbleVTrial(const ScheduleRequest& request, ZeroBubbleVPolicy policy,
+                   std::vector<std::int64_t> free_bubbles)
       : policy_(policy),
         microbatches_(request.microbatches),
         cap_(2 * request.devices * kActivation),
@@ -248,7 +249,7 @@ class Trial {
     return moves;
   }
 
-  const Policy policy_;
+  const ZeroBubbleVPolicy policy_;
   const std::int32_t microbatches_;
   const std::int64_t cap_;  // of activations of a chunk
   const std::vector<std::int64_t> free_bubbles_;
@@ -262,12 +263,13 @@ class Trial {
 Schedule make_zero_bubble_v_auto(const ScheduleRequest& request) {
   const std::int64_t least =
       longest_work(v_placement(request.devices), request).count();  // no span is shorter
-  std::optional<Trial> best;
+  std::optional<ZeroBubbleVTrial> best;
   for (const unsigned bits : {3u, 2u, 1u, 0u}) {
-    const Policy policy{.before_forwards = (bits & 1u) != 0, .before_backwards = (bits & 2u) != 0};
-    std::optional<Trial> last;
+    const ZeroBubbleVPolicy policy{.before_forwards = (bits & 1u) != 0,
+                                   .before_backwards = (bits & 2u) != 0};
+    std::optional<ZeroBubbleVTrial> last;
     for (;;) {  // again, with what was waited known before, while that helps
-      Trial trial(request, policy, last ? last->bubbles() : std::vector<std::int64_t>());
+      ZeroBubbleVTrial trial(request, policy, last ? last->bubbles() : std::vector<std::int64_t>());
       if (!trial.make() || (last && trial.span() >= last->span())) break;
       last.emplace(std::move(trial));
       if (last->span() == least) return schedule_of_grid("zbv-auto", request, last->order());

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kForward = 0, kInput = 1, kWeight = 2;
 
-std::size_t at(std::int32_t k) { return static_cast<std::size_t>(k); }
+std::size_t as_index(std::int32_t k) { return static_cast<std::size_t>(k); }
 
 /// All of them, of a device, where that is soon done.
 std::int64_t most_looked_at(const OrderProblem& problem) {
@@ -29,7 +29,7 @@ OrderBound::OrderBound(const OrderProblem& problem)
       m_(problem.microbatches),
       most_(most_looked_at(problem)),
       devices_(problem.devices.size()) {
-  const std::vector<std::int64_t> zeros(at(m_));
+  const std::vector<std::int64_t> zeros(as_index(m_));
   for (std::size_t j = 0; j < devices_.size(); ++j) {
     Device& device = devices_[j];
     device.heads = device.tails = device.now = {zeros, zeros, zeros};
@@ -67,12 +67,12 @@ std::int64_t OrderBound::end_of_first(std::size_t j, const Counts& counts) const
     for (std::size_t kind = 0; kind < kLetters; ++kind) {
       if (left[kind] == 0) continue;
       if (latest == kLetters ||
-          heads[kind][at(left[kind] - 1)] > heads[latest][at(left[latest] - 1)])
+          heads[kind][as_index(left[kind] - 1)] > heads[latest][as_index(left[latest] - 1)])
         latest = kind;
     }
     if (latest == kLetters) return end;
     work += problem_->devices[j].times[latest];
-    end = std::max(end, heads[latest][at(--left[latest])] + work);
+    end = std::max(end, heads[latest][as_index(--left[latest])] + work);
   }
   return end;
 }
@@ -85,12 +85,13 @@ std::int64_t OrderBound::rest_from(std::size_t j, const Counts& from) const {
     std::size_t longest = kLetters;
     for (std::size_t kind = 0; kind < kLetters; ++kind) {
       if (next[kind] == m_) continue;
-      if (longest == kLetters || tails[kind][at(next[kind])] > tails[longest][at(next[longest])])
+      if (longest == kLetters ||
+          tails[kind][as_index(next[kind])] > tails[longest][as_index(next[longest])])
         longest = kind;
     }
     if (longest == kLetters) return rest;
     work += problem_->devices[j].times[longest];
-    rest = std::max(rest, work + tails[longest][at(next[longest]++)]);
+    rest = std::max(rest, work + tails[longest][as_index(next[longest]++)]);
   }
   return rest;
 }
@@ -100,25 +101,26 @@ std::int64_t OrderBound::forward_head(const PartialOrder& order, std::size_t j, 
   const auto& times = problem_->devices[j].times;
   const Counts& done = order[j].done;
   std::int64_t head = 0;
-  if (k > done[kForward]) head = device.now[kForward][at(k - 1)] + times[kForward];
+  if (k > done[kForward]) head = device.now[kForward][as_index(k - 1)] + times[kForward];
   if (j > 0) {
-    std::int64_t& arrival = device.forward_arrivals[at(k)];
+    std::int64_t& arrival = device.forward_arrivals[as_index(k)];
     if (k < order[j].forwards) {
       arrival = order.forward_arrival(j, k);
     } else {
       const OrderProblem::Device& from = problem_->devices[j - 1];
-      std::int64_t sent = devices_[j - 1].now[kForward][at(k)] + from.times[kForward];
+      std::int64_t sent = devices_[j - 1].now[kForward][as_index(k)] + from.times[kForward];
       if (problem_->shared_links && k > 0)
-        sent = std::max(sent, device.forward_arrivals[at(k - 1)]);
+        sent = std::max(sent, device.forward_arrivals[as_index(k - 1)]);
       arrival = sent + from.to_next;
     }
     head = std::max(head, arrival);
   }
-  const std::int32_t inputs = device.inputs_before[at(k)], weights = device.weights_before[at(k)];
+  const std::int32_t inputs = device.inputs_before[as_index(k)],
+                     weights = device.weights_before[as_index(k)];
   if (inputs > done[kInput])
-    head = std::max(head, device.now[kInput][at(inputs - 1)] + times[kInput]);
+    head = std::max(head, device.now[kInput][as_index(inputs - 1)] + times[kInput]);
   if (weights > done[kWeight])
-    head = std::max(head, device.now[kWeight][at(weights - 1)] + times[kWeight]);
+    head = std::max(head, device.now[kWeight][as_index(weights - 1)] + times[kWeight]);
   return head;
 }
 
@@ -127,17 +129,18 @@ std::int64_t OrderBound::input_head(const PartialOrder& order, std::size_t j, st
   const auto& times = problem_->devices[j].times;
   const Counts& done = order[j].done;
   std::int64_t head = 0;
-  if (k > done[kInput]) head = device.now[kInput][at(k - 1)] + times[kInput];
-  if (k >= done[kForward]) head = std::max(head, device.now[kForward][at(k)] + times[kForward]);
+  if (k > done[kInput]) head = device.now[kInput][as_index(k - 1)] + times[kInput];
+  if (k >= done[kForward])
+    head = std::max(head, device.now[kForward][as_index(k)] + times[kForward]);
   if (j + 1 < devices_.size()) {
-    std::int64_t& arrival = device.gradient_arrivals[at(k)];
+    std::int64_t& arrival = device.gradient_arrivals[as_index(k)];
     if (k < order[j].gradients) {
       arrival = order.gradient_arrival(j, k);
     } else {
       std::int64_t sent =
-          devices_[j + 1].now[kInput][at(k)] + problem_->devices[j + 1].times[kInput];
+          devices_[j + 1].now[kInput][as_index(k)] + problem_->devices[j + 1].times[kInput];
       if (problem_->shared_links && k > 0)
-        sent = std::max(sent, device.gradient_arrivals[at(k - 1)]);
+        sent = std::max(sent, device.gradient_arrivals[as_index(k - 1)]);
       arrival = sent + problem_->devices[j].to_next;
     }
     head = std::max(head, arrival);
@@ -152,27 +155,28 @@ void OrderBound::advance(const PartialOrder& order, bool with_sets) {
                           const Counts& before) {
     Device& device = devices_[j];
     if (with_sets) head = std::max(head, end_of_first(j, before));
-    device.now[kind][at(k)] = std::max({head, order[j].now, device.heads[kind][at(k)]});
+    device.now[kind][as_index(k)] = std::max({head, order[j].now, device.heads[kind][as_index(k)]});
   };
   for (std::int32_t k = 0; k < m_; ++k) {
     keep_going();
     for (std::size_t j = 0; j < devices_.size(); ++j) {
       if (k < order[j].done[kForward]) continue;
       settle(j, kForward, k, forward_head(order, j, k),
-             {k, devices_[j].inputs_before[at(k)], devices_[j].weights_before[at(k)]});
+             {k, devices_[j].inputs_before[as_index(k)], devices_[j].weights_before[as_index(k)]});
     }
     for (std::size_t j = devices_.size(); j-- > 0;) {
       const Counts& done = order[j].done;
       if (k >= done[kInput]) {
         settle(j, kInput, k, input_head(order, j, k),
-               {k + 1, k, devices_[j].weights_before[at(k)]});
+               {k + 1, k, devices_[j].weights_before[as_index(k)]});
       }
       if (k < done[kWeight]) continue;
       std::int64_t head = 0;
       if (k > done[kWeight])
-        head = devices_[j].now[kWeight][at(k - 1)] + problem_->devices[j].times[kWeight];
+        head = devices_[j].now[kWeight][as_index(k - 1)] + problem_->devices[j].times[kWeight];
       if (k >= done[kInput])
-        head = std::max(head, devices_[j].now[kInput][at(k)] + problem_->devices[j].times[kInput]);
+        head = std::max(head,
+                        devices_[j].now[kInput][as_index(k)] + problem_->devices[j].times[kInput]);
       settle(j, kWeight, k, head, {k + 1, k + 1, k});
     }
   }
@@ -191,27 +195,28 @@ void OrderBound::find_tails() {
     for (std::size_t j = 0; j < p; ++j) {
       Device& device = devices_[j];
       const std::int32_t later = first_after(device.weights_before, k);
-      device.tails[kWeight][at(k)] =
+      device.tails[kWeight][as_index(k)] =
           std::max(problem_->devices[j].after, rest_from(j, {later, later, k + 1}));
       std::int64_t beyond = 0;
       if (j > 0) {
         const OrderProblem::Device& next = problem_->devices[j - 1];
-        beyond = next.times[kInput] + devices_[j - 1].tails[kInput][at(k)];
+        beyond = next.times[kInput] + devices_[j - 1].tails[kInput][as_index(k)];
         if (problem_->shared_links) beyond = std::max(beyond, sent_gradient[j]);
         sent_gradient[j] = beyond += next.to_next;
       }
       const std::int32_t freed = first_after(device.inputs_before, k);
-      device.tails[kInput][at(k)] = std::max(beyond, rest_from(j, {freed, k + 1, k}));
+      device.tails[kInput][as_index(k)] = std::max(beyond, rest_from(j, {freed, k + 1, k}));
     }
     for (std::size_t j = p; j-- > 0;) {
       Device& device = devices_[j];
       std::int64_t beyond = 0;
       if (j + 1 < p) {
-        beyond = problem_->devices[j + 1].times[kForward] + devices_[j + 1].tails[kForward][at(k)];
+        beyond =
+            problem_->devices[j + 1].times[kForward] + devices_[j + 1].tails[kForward][as_index(k)];
         if (problem_->shared_links) beyond = std::max(beyond, sent_forward[j]);
         sent_forward[j] = beyond += problem_->devices[j].to_next;
       }
-      device.tails[kForward][at(k)] = std::max(beyond, rest_from(j, {k + 1, k, k}));
+      device.tails[kForward][as_index(k)] = std::max(beyond, rest_from(j, {k + 1, k, k}));
     }
   }
 }
@@ -228,11 +233,11 @@ std::int64_t OrderBound::one_machine(std::size_t j, const Counts& from) const {
     std::int64_t first = kNever;  // of those that are still to come
     for (std::size_t kind = 0; kind < kLetters; ++kind) {
       if (next[kind] == m_) continue;
-      const std::int64_t head = device.now[kind][at(next[kind])];
+      const std::int64_t head = device.now[kind][as_index(next[kind])];
       if (head > now) {
         first = std::min(first, head);
-      } else if (best == kLetters ||
-                 device.tails[kind][at(next[kind])] > device.tails[best][at(next[best])]) {
+      } else if (best == kLetters || device.tails[kind][as_index(next[kind])] >
+                                         device.tails[best][as_index(next[best])]) {
         best = kind;
       }
     }
@@ -245,7 +250,7 @@ std::int64_t OrderBound::one_machine(std::size_t j, const Counts& from) const {
     now += runs;
     left[best] -= runs;
     if (left[best] > 0) continue;
-    end = std::max(end, now + device.tails[best][at(next[best]++)]);
+    end = std::max(end, now + device.tails[best][as_index(next[best]++)]);
     left[best] = problem_->devices[j].times[best];
   }
 }

@@ -7,8 +7,6 @@
 namespace tandem::cuda {
 namespace {
 
-/// How long a thread that waits for its GPU sleeps between two looks.
-constexpr auto kLook = std::chrono::microseconds(20);
 /// Float tells a second to 0.1 us.
 constexpr float kRebaseMs = 1000.0F;
 

@@ -29,6 +29,9 @@
 
 namespace tandem::cuda {
 
+/// How long a thread that waits for its GPU sleeps between two looks.
+inline constexpr auto kLook = std::chrono::microseconds(20);
+
 /// When the events of one GPU were, by the host's clock. Used by several threads.
 class EventClock {
  public:

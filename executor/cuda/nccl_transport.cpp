@@ -18,7 +18,6 @@ namespace {
 
 /// Blocks of the kernel of a transfer: several lanes' may wait at once, and computation needs room.
 constexpr int kBlocksOfTransfer = 4;
-constexpr auto kLook = std::chrono::microseconds(20);
 /// Longer than connecting to a thousand ranks takes.
 constexpr Duration kLongestWait = std::chrono::seconds(60);
 constexpr Duration kGrace = std::chrono::seconds(10);

@@ -14,8 +14,8 @@ namespace tandem {
 
 namespace {
 
-constexpr double kLongest = 86'400.0;  // a day
-constexpr double kFusedMatrices = 4;   // of scores: Megatron's fused softmax takes multiples
+constexpr double kLongestPrice = 86'400.0;  // a day
+constexpr double kFusedMatrices = 4;        // of scores: Megatron's fused softmax takes multiples
 
 /// None, unless there is a calibration.
 const Calibration& overheads_of(const AnalyticAssumptions& assumptions) {
@@ -205,7 +205,7 @@ Kernels layer_kernels(const ModelSpec& model, LayerKind kind, std::int32_t micro
 }
 
 Duration duration(double seconds) {
-  if (!(seconds <= kLongest))
+  if (!(seconds <= kLongestPrice))
     throw InputError(fmt::format(
         "a layer would take {:.3g} s for a microbatch: expected at most a day", seconds));
   return Duration(std::llround(seconds * 1e9));
@@ -296,7 +296,7 @@ double model_flops(const ModelSpec& model) { return 3 * forward_flops(model); }
 Duration moving_time(double bytes, double bytes_per_s, std::int64_t steps, Duration latency) {
   const double waited = static_cast<double>(steps) * to_seconds(latency);
   const double moved = bytes / bytes_per_s;
-  if (!(waited + moved <= kLongest)) {
+  if (!(waited + moved <= kLongestPrice)) {
     throw InputError(fmt::format(
         "{:.4g} bytes at {:.4g} bytes a second would take {:.3g} s: expected at most a day", bytes,
         bytes_per_s, waited + moved));

@@ -22,23 +22,23 @@ struct Fitted {
   double CollectiveConstants::* member;
   double least;
 };
-constexpr double kLeastTime = 1e-12, kLeastRate = 1.0, kMost = 1e18;
+constexpr double kLeastTime = 1e-12, kLeastRate = 1.0, kMostFitted = 1e18;
 constexpr std::array kFitted{Fitted{&CollectiveConstants::launch_s, kLeastTime},
                              Fitted{&CollectiveConstants::node_hop_s, kLeastTime},
                              Fitted{&CollectiveConstants::simple_s, kLeastTime},
                              Fitted{&CollectiveConstants::low_latency_bytes_per_s, kLeastRate},
                              Fitted{&CollectiveConstants::within_node_bytes_per_s, kLeastRate},
                              Fitted{&CollectiveConstants::between_nodes_bytes_per_s, kLeastRate}};
-constexpr std::size_t kConstants = kFitted.size();
-static_assert(kConstants <= 6, "few enough to be held to what they predict");
-constexpr std::size_t kLeastMeasurements = 2 * kConstants;
+constexpr std::size_t kFittedConstants = kFitted.size();
+static_assert(kFittedConstants <= 6, "few enough to be held to what they predict");
+constexpr std::size_t kLeastMeasurements = 2 * kFittedConstants;
 
-using Point = std::array<double, kConstants>;  // logarithms of the constants
+using Point = std::array<double, kFittedConstants>;  // logarithms of the constants
 
 CollectiveConstants constants_at(const Point& point) {
   CollectiveConstants constants;
-  for (std::size_t i = 0; i < kConstants; ++i)
-    constants.*kFitted[i].member = std::clamp(std::exp(point[i]), kFitted[i].least, kMost);
+  for (std::size_t i = 0; i < kFittedConstants; ++i)
+    constants.*kFitted[i].member = std::clamp(std::exp(point[i]), kFitted[i].least, kMostFitted);
   return constants;
 }
 
@@ -50,7 +50,7 @@ class Simplex {
   /// Corners at `start` and, for each coordinate, `step` away from it.
   Simplex(Function function, const Point& start, double step) : function_(function) {
     corners_.fill({start, function(start)});
-    for (std::size_t i = 0; i < kConstants; ++i) {
+    for (std::size_t i = 0; i < kFittedConstants; ++i) {
       corners_[i + 1].point[i] += step;
       corners_[i + 1].value = function(corners_[i + 1].point);
     }
@@ -79,9 +79,10 @@ class Simplex {
   /// The worst corner, moved through the middle of the others: -1 mirrors it.
   Corner moved(double factor) const {
     Point point{};
-    for (std::size_t i = 0; i < kConstants; ++i) {
+    for (std::size_t i = 0; i < kFittedConstants; ++i) {
       double middle = 0.0;
-      for (std::size_t k = 0; k < kConstants; ++k) middle += corners_[k].point[i] / kConstants;
+      for (std::size_t k = 0; k < kFittedConstants; ++k)
+        middle += corners_[k].point[i] / kFittedConstants;
       point[i] = middle + factor * (corners_.back().point[i] - middle);
     }
     return {point, function_(point)};
@@ -98,8 +99,8 @@ class Simplex {
     } else if (const Corner nearer = moved(0.5); nearer.value < worst.value) {
       worst = nearer;
     } else {
-      for (std::size_t k = 1; k <= kConstants; ++k) {
-        for (std::size_t i = 0; i < kConstants; ++i)
+      for (std::size_t k = 1; k <= kFittedConstants; ++k) {
+        for (std::size_t i = 0; i < kFittedConstants; ++i)
           corners_[k].point[i] = (corners_[k].point[i] + corners_[0].point[i]) / 2.0;
         corners_[k].value = function_(corners_[k].point);
       }
@@ -107,7 +108,7 @@ class Simplex {
   }
 
   Function function_;
-  std::array<Corner, kConstants + 1> corners_;  // of the best value first
+  std::array<Corner, kFittedConstants + 1> corners_;  // of the best value first
 };
 
 bool has_nodes(std::span<const AllReduceMeasurement> measurements) {
@@ -118,7 +119,7 @@ bool has_nodes(std::span<const AllReduceMeasurement> measurements) {
 /// What the extremes say: the least times and the highest rates. Where nothing is between nodes,
 /// its constants are any.
 CollectiveConstants first_guess(std::span<const AllReduceMeasurement> measurements) {
-  CollectiveConstants guess{.launch_s = kMost, .node_hop_s = kMost};
+  CollectiveConstants guess{.launch_s = kMostFitted, .node_hop_s = kMostFitted};
   for (const AllReduceMeasurement& one : measurements) {
     const CollectiveGroup& group = one.group;
     const double seconds = to_seconds(one.time);
@@ -180,7 +181,7 @@ CollectiveConstants fit_collectives(std::span<const AllReduceMeasurement> measur
   };
   const CollectiveConstants guess = first_guess(measurements);
   Point best{};
-  for (std::size_t i = 0; i < kConstants; ++i) best[i] = std::log(guess.*kFitted[i].member);
+  for (std::size_t i = 0; i < kFittedConstants; ++i) best[i] = std::log(guess.*kFitted[i].member);
   constexpr int kSteps = 500;
   for (const double step : {0.4, -0.4, 0.2, -0.2, 0.13, -0.13})
     best = Simplex(error, best, step).minimum(kSteps);

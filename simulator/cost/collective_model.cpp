@@ -14,7 +14,7 @@ namespace tandem {
 
 namespace {
 
-constexpr double kLongest = 86'400.0;  // a day
+constexpr double kLongestCollective = 86'400.0;  // a day
 
 /// What each of n devices sends of a byte in a reduce-scatter and an all-gather around them.
 double around(std::int64_t devices) {
@@ -71,7 +71,7 @@ Duration all_reduce_time(const CollectiveConstants& constants, const CollectiveG
         group.devices, group.nodes));
   }
   const double seconds = all_reduce_seconds(constants, group, static_cast<double>(bytes));
-  if (!(seconds <= kLongest)) {
+  if (!(seconds <= kLongestCollective)) {
     throw InputError(fmt::format(
         "an all-reduce of {} bytes over {} devices would take {:.3g} s: expected at most a day",
         bytes, group.devices, seconds));

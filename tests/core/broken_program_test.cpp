@@ -17,6 +17,7 @@
 #include "core/schedule.h"
 #include "core/verify.h"
 #include "tests/core/draft.h"
+#include "tests/support/pipelines.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/unrolled.h"
 
@@ -29,13 +30,6 @@ struct Case {
   SlotCounts slots;          // the fewest that hold
   std::int64_t batches = 0;  // runs of up to so many tell
 };
-
-ScheduleRequest request_for(std::uint16_t devices, std::int32_t microbatches) {
-  ScheduleRequest request;
-  request.devices = devices;
-  request.microbatches = microbatches;
-  return request;
-}
 
 bool takes(const ScheduleTraits& row, std::string_view option) {
   return std::count(row.options.begin(), row.options.end(), option) > 0;

@@ -8,11 +8,15 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "tests/core/error_of.h"
+#include "tests/support/edited_text.h"
 
 namespace tandem {
 namespace {
 
+using testing::error_of;
 using ::testing::HasSubstr;
+using testing::with;
 
 CalibrationFile example() {
   CalibrationFile file{.device = "card",
@@ -25,20 +29,12 @@ CalibrationFile example() {
   return file;
 }
 
-std::string error(const std::string& text) {
-  try {
-    parse_calibration("c.json", text);
-  } catch (const InputError& thrown) {
-    return thrown.what();
-  }
-  return "nothing";
+std::string calibration_error(const std::string& text) {
+  return error_of([&text] { parse_calibration("c.json", text); });
 }
 
-std::string with(const std::string& part, const std::string& instead) {
-  std::string text = calibration_text(example());
-  const std::size_t at = text.find(part);
-  EXPECT_NE(at, std::string::npos) << part;
-  return at == std::string::npos ? text : text.replace(at, part.size(), instead);
+std::string calibration_edited(const std::string& part, const std::string& instead) {
+  return with(calibration_text(example()), part, instead);
 }
 
 TEST(CalibrationFile, ReadsBackWhatItWrites) {
@@ -51,17 +47,20 @@ TEST(CalibrationFile, EveryConstantIsAskedForAndBounded) {
     low.constants.*one.member = one.least / 2;
     high.constants.*one.member = one.most * 2;
     const std::string place = "/constants/" + std::string(one.key);
-    EXPECT_THAT(error(calibration_text(low)), HasSubstr(place));
-    EXPECT_THAT(error(calibration_text(high)), HasSubstr(place));
+    EXPECT_THAT(calibration_error(calibration_text(low)), HasSubstr(place));
+    EXPECT_THAT(calibration_error(calibration_text(high)), HasSubstr(place));
     const std::string key = "\"" + std::string(one.key) + "\"";
-    EXPECT_THAT(error(with(key, "\"x-else\"")), HasSubstr(std::string(one.key)));
+    EXPECT_THAT(calibration_error(calibration_edited(key, "\"x-else\"")),
+                HasSubstr(std::string(one.key)));
   }
 }
 
 TEST(CalibrationFile, UnknownKindsAreRefused) {
-  EXPECT_THAT(error(with("\"bf16\"", "\"fp8\"")), HasSubstr("/dtype: "));
-  EXPECT_THAT(error(with("\"flash\"", "\"fast\"")), HasSubstr("/attention: "));
-  EXPECT_THAT(error(with("\"version\": 1", "\"version\": 2")), HasSubstr("/version: "));
+  EXPECT_THAT(calibration_error(calibration_edited("\"bf16\"", "\"fp8\"")), HasSubstr("/dtype: "));
+  EXPECT_THAT(calibration_error(calibration_edited("\"flash\"", "\"fast\"")),
+              HasSubstr("/attention: "));
+  EXPECT_THAT(calibration_error(calibration_edited("\"version\": 1", "\"version\": 2")),
+              HasSubstr("/version: "));
 }
 
 }  // namespace

@@ -12,13 +12,13 @@
 #include "core/cluster.h"
 #include "core/io/cluster_file.h"
 #include "tests/core/error_of.h"
+#include "tests/support/device_ids.h"
 
 namespace tandem {
 namespace {
 
+using testing::d;
 using testing::error_of;
-
-constexpr DeviceId d(std::size_t i) { return id_at<DeviceId>(i); }
 
 TEST(Catalog, EveryNodeIsAClusterByItselfAndManyAreOne) {
   for (const GroupSpec& node : catalog().nodes) {

@@ -12,15 +12,15 @@
 
 #include "core/catalog.h"
 #include "tests/core/error_of.h"
+#include "tests/support/device_ids.h"
 
 namespace tandem {
 namespace {
 
 using std::chrono::microseconds;
+using testing::d;
 using testing::error_of;
 using ::testing::HasSubstr;
-
-constexpr DeviceId d(std::size_t i) { return id_at<DeviceId>(i); }
 
 /// Two boxes of two devices on an inner bus of 10 bytes/s, a shared way out of 1 byte/s each, and a
 /// wire of 20 bytes/s between the first two devices of each box.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/core/error_of.h"
+#include "tests/support/edited_text.h"
 
 namespace tandem::testing {
 namespace {
@@ -19,16 +20,13 @@ constexpr CollectiveConstants kConstants{.launch_s = 4.1e-6,
                                          .within_node_bytes_per_s = 2.2e11,
                                          .between_nodes_bytes_per_s = 1.5e10};
 
-std::string error(const std::string& text) {
+std::string collectives_error(const std::string& text) {
   return error_of([&] { parse_collectives("c.json", text); });
 }
 
 /// The file of the constants with one part replaced.
-std::string error_with(const std::string& part, const std::string& instead) {
-  std::string text = collectives_text(kConstants);
-  const std::size_t at = text.find(part);
-  EXPECT_NE(at, std::string::npos) << part;
-  return error(text.replace(at, part.size(), instead));
+std::string collectives_error_with(const std::string& part, const std::string& instead) {
+  return collectives_error(with(collectives_text(kConstants), part, instead));
 }
 
 TEST(CollectivesFile, ReadsBackWhatItWrote) {
@@ -36,13 +34,16 @@ TEST(CollectivesFile, ReadsBackWhatItWrote) {
 }
 
 TEST(CollectivesFile, RefusesWhatIsNoConstant) {
-  EXPECT_THAT(error_with("\"launch_s\": ", "\"launch_s\": -"), HasSubstr("error: /launch_s: "));
-  EXPECT_THAT(error_with("15000000000", "0"), HasSubstr("error: /between_nodes_bytes_per_s: "));
-  EXPECT_THAT(error_with("launch_s", "lunch_s"), HasSubstr("did you mean \"launch_s\"?"));
-  EXPECT_THAT(error_with("\"version\": 1", "\"version\": 2"), HasSubstr("/version"));
-  EXPECT_THAT(error("{}"), HasSubstr("version"));
-  EXPECT_THAT(error("["), HasSubstr("c.json:1:"));
-  EXPECT_EQ(error(collectives_text(kConstants)), "nothing was thrown");
+  EXPECT_THAT(collectives_error_with("\"launch_s\": ", "\"launch_s\": -"),
+              HasSubstr("error: /launch_s: "));
+  EXPECT_THAT(collectives_error_with("15000000000", "0"),
+              HasSubstr("error: /between_nodes_bytes_per_s: "));
+  EXPECT_THAT(collectives_error_with("launch_s", "lunch_s"),
+              HasSubstr("did you mean \"launch_s\"?"));
+  EXPECT_THAT(collectives_error_with("\"version\": 1", "\"version\": 2"), HasSubstr("/version"));
+  EXPECT_THAT(collectives_error("{}"), HasSubstr("version"));
+  EXPECT_THAT(collectives_error("["), HasSubstr("c.json:1:"));
+  EXPECT_EQ(collectives_error(collectives_text(kConstants)), "nothing was thrown");
 }
 
 }  // namespace

@@ -11,14 +11,14 @@ namespace {
 
 using testing::error_of;
 
-std::string error_in(const std::string& text) {
+std::string costs_error(const std::string& text) {
   return error_of([&text] { parse_costs("costs.json", text); });
 }
 
 /// The error of a file with this one stage, which begins at line 1, column 27.
 std::string error_in_stage(const std::string& stage) {
   const std::string text = "{\"version\": 1, \"stages\": [" + stage + "]}";
-  const std::string message = error_in(text);
+  const std::string message = costs_error(text);
   return message.substr(0, message.find('\n'));
 }
 
@@ -93,13 +93,13 @@ TEST(CostsFile, GivesEachLinkATransferOfItsOwn) {
   const StageCostFile costs = parse_costs("costs.json", file(R"("link_transfers_ns": [5, 7]})"));
   EXPECT_EQ(costs.links, (std::vector<Duration>{Duration{5}, Duration{7}}));
   EXPECT_EQ(parse_costs("again.json", costs_text(costs)), costs);
-  EXPECT_NE(error_in(file(R"("link_transfers_ns": [5], "transfer_ns": 5})"))
+  EXPECT_NE(costs_error(file(R"("link_transfers_ns": [5], "transfer_ns": 5})"))
                 .find("/link_transfers_ns: expected no \"transfer_ns\" besides"),
             std::string::npos);
 }
 
 TEST(CostsFile, ABackwardIsWholeOrBothHalves) {
-  EXPECT_EQ(error_in("{\"version\": 1, \"stages\": [{\"forward_ns\": 1}]}"),
+  EXPECT_EQ(costs_error("{\"version\": 1, \"stages\": [{\"forward_ns\": 1}]}"),
             "costs.json:1:27: error: /stages/0: expected \"backward_ns\", or both "
             "\"backward_input_ns\" and \"backward_weight_ns\", found none of them\n"
             "{\"version\": 1, \"stages\": [{\"forward_ns\": 1}]}\n"
@@ -130,11 +130,11 @@ TEST(CostsFile, WeightGradientBytesArePartOfTheActivation) {
 }
 
 TEST(CostsFile, HasAStage) {
-  EXPECT_EQ(error_in("{\"version\": 1, \"stages\": []}"),
+  EXPECT_EQ(costs_error("{\"version\": 1, \"stages\": []}"),
             "costs.json:1:26: error: /stages: expected a stage at least, found []\n"
             "{\"version\": 1, \"stages\": []}\n"
             "                         ^~");
-  EXPECT_EQ(error_in("{\"version\": 1, \"stages\": {}, \"transfer\": 5}"),
+  EXPECT_EQ(costs_error("{\"version\": 1, \"stages\": {}, \"transfer\": 5}"),
             "costs.json:1:26: error: /stages: expected an array, found an object\n"
             "{\"version\": 1, \"stages\": {}, \"transfer\": 5}\n"
             "                         ^~\n"

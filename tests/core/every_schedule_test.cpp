@@ -15,23 +15,13 @@
 #include "core/run.h"
 #include "core/verify.h"
 #include "core/versions.h"
+#include "tests/support/instances.h"
 #include "tests/support/pipelines.h"
 
 namespace tandem::testing {
 namespace {
 
 using ::testing::ElementsAre;
-
-struct Recorder {
-  std::vector<Instance> instances;
-  void issue(const Program&, Instance instance) { instances.push_back(instance); }
-};
-
-std::vector<Instance> run_of(const Program& program, std::int64_t batches) {
-  Recorder recorder;
-  run(program, program.order(), batches, recorder);
-  return recorder.instances;
-}
 
 class EverySchedule : public ::testing::TestWithParam<std::string> {};
 
@@ -41,7 +31,7 @@ TEST_P(EverySchedule, RunsEveryMicrobatchOnceOnEveryPart) {
     const Program program = program_of(wanted);
     const std::int64_t microbatches = kBatches * wanted.request.microbatches;
     std::map<std::tuple<OpKind, PartId, std::int64_t>, int> times;
-    for (const Instance& instance : run_of(program, kBatches)) {
+    for (const Instance& instance : instances_of_run(program, kBatches)) {
       const Op& op = program[instance.id].op;
       if (!is_compute(op.kind)) continue;
       for (std::int64_t i = 0; i < op.span; ++i) {
@@ -81,7 +71,7 @@ TEST_P(EverySchedule, UsesOneVersionForAMicrobatchOnAStageAndOneItHas) {
     const WeightVersions versions(program);
     std::map<StageId, std::int64_t> newest;
     std::map<std::pair<StageId, std::int64_t>, std::set<std::int64_t>> used;
-    for (const Instance& instance : run_of(program, 5)) {
+    for (const Instance& instance : instances_of_run(program, 5)) {
       const Op& op = program[instance.id].op;
       const auto version = versions(instance);
       if (op.kind == OpKind::update) {
@@ -160,7 +150,7 @@ template <class Expected>
 void expect_versions(const Pipeline& wanted, Expected expected) {
   const Program program = program_of(wanted);
   const WeightVersions versions(program);
-  for (const Instance& instance : run_of(program, 6)) {
+  for (const Instance& instance : instances_of_run(program, 6)) {
     const Op& op = program[instance.id].op;
     if (!reads_weights(op.kind)) continue;
     const std::int64_t k = instance.microbatch + 1;
@@ -216,7 +206,7 @@ TEST(Versions, OfReplicatedStagesWithVerticalSyncHoldTheSameMicrobatches) {
     const Program program = program_of(wanted);
     const WeightVersions versions(program);
     std::map<std::int64_t, std::set<std::int64_t>> known;  // microbatches in the weights used
-    for (const Instance& instance : run_of(program, 6)) {
+    for (const Instance& instance : instances_of_run(program, 6)) {
       const Op& op = program[instance.id].op;
       if (!reads_weights(op.kind)) continue;
       const PartId part = program.placement().part[op.stage];
@@ -233,7 +223,7 @@ TEST(Versions, NeedNeverMoreThanTwoIn2BW) {
   for (const Pipeline& wanted : every_pipeline("2bw", {1, 2, 4, 5}, {2, 4, 6, 9})) {
     const Program program = program_of(wanted);
     const WeightVersions versions(program);
-    const std::vector<Instance> instances = run_of(program, 5);
+    const std::vector<Instance> instances = instances_of_run(program, 5);
     // A version lives from its update to its last reader.
     std::map<std::pair<StageId, std::int64_t>, std::size_t> last_read;
     for (std::size_t i = 0; i < instances.size(); ++i) {

@@ -9,25 +9,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/io/files.h"
 #include "tests/core/error_of.h"
 #include "tests/support/data.h"
-#include "tests/support/source_folder.h"
+#include "tests/support/fuzz_input.h"
 
 namespace tandem {
 namespace {
 
 using std::chrono::microseconds;
 using testing::error_of;
+using testing::fuzz_input;
 using ::testing::HasSubstr;
 
-LayerGraph kept() {
-  return parse_layer_graph(
-      "g", read_file(testing::source_folder() / "tests/fuzz/corpus/pipedream_graph/branches.txt",
-                     1'000'000));
-}
+LayerGraph branches() { return parse_layer_graph("g", fuzz_input("pipedream_graph/branches.txt")); }
 
-std::string error_in(const std::string& text) {
+std::string graph_error(const std::string& text) {
   return error_of([&text] { parse_layer_graph("g", text); });
 }
 
@@ -35,7 +31,7 @@ constexpr const char* kNumbers =
     " -- forward_compute_time=1, backward_compute_time=2, activation_size=8, parameter_size=4\n";
 
 TEST(GraphFile, LayersStandBehindThoseThatFeedThem) {
-  const LayerGraph graph = kept();
+  const LayerGraph graph = branches();
   ASSERT_EQ(graph.layers.size(), 5u);
   EXPECT_EQ(graph.layers[0].forward, Duration{});  // an Input loads data
   EXPECT_EQ(graph.layers[1].what, "Conv2d(3, 64, kernel_size=(3, 3), stride=(1, 1))");
@@ -46,7 +42,7 @@ TEST(GraphFile, LayersStandBehindThoseThatFeedThem) {
 }
 
 TEST(GraphFile, StagesHaveTheCostsOfTheirLayers) {
-  const LayerGraph graph = kept();
+  const LayerGraph graph = branches();
   EXPECT_EQ(bytes_across(graph, 1), 1'000'000);
   EXPECT_EQ(bytes_across(graph, 2), 4'000'000);  // node2, for two of those behind
   EXPECT_EQ(bytes_across(graph, 3), 8'000'000);  // node2 and node3
@@ -61,24 +57,24 @@ TEST(GraphFile, StagesHaveTheCostsOfTheirLayers) {
 }
 
 TEST(GraphFile, WhatIsWrongIsSaidWhereItStands) {
-  EXPECT_EQ(error_in(std::string("a -- x") + kNumbers + "b -- x" + kNumbers +
-                     "\ta -- b\n\tb -- a\n\tb -- c\n"),
+  EXPECT_EQ(graph_error(std::string("a -- x") + kNumbers + "b -- x" + kNumbers +
+                        "\ta -- b\n\tb -- a\n\tb -- c\n"),
             "g:5:7: error: no layer c\n b -- c\n      ^");
   EXPECT_THAT(
-      error_in(std::string("a -- x") + kNumbers + "b -- x" + kNumbers + "\ta -- b\n\tb -- a\n"),
+      graph_error(std::string("a -- x") + kNumbers + "b -- x" + kNumbers + "\ta -- b\n\tb -- a\n"),
       HasSubstr("g:1:1: error: a feeds itself, or is fed by what does: a cycle"));
-  EXPECT_THAT(error_in(std::string("a -- x") + kNumbers + "a -- x" + kNumbers),
+  EXPECT_THAT(graph_error(std::string("a -- x") + kNumbers + "a -- x" + kNumbers),
               HasSubstr("g:2:1: error: a second a"));
-  EXPECT_THAT(error_in("a -- x -- forward_compute_time=-1, backward_compute_time=1, "
-                       "activation_size=1, parameter_size=1"),
+  EXPECT_THAT(graph_error("a -- x -- forward_compute_time=-1, backward_compute_time=1, "
+                          "activation_size=1, parameter_size=1"),
               HasSubstr("expected milliseconds from 0 to 1000000, found \"-1\""));
-  EXPECT_THAT(error_in("a -- x -- forward_compute_time=1, activation_size=1"),
+  EXPECT_THAT(graph_error("a -- x -- forward_compute_time=1, activation_size=1"),
               HasSubstr("no backward_compute_time"));
-  EXPECT_THAT(error_in("a -- x -- forward_compute_time=1, backward_compute_time=1, "
-                       "activation_size=[1; nan], parameter_size=1"),
+  EXPECT_THAT(graph_error("a -- x -- forward_compute_time=1, backward_compute_time=1, "
+                          "activation_size=[1; nan], parameter_size=1"),
               HasSubstr("expected bytes from 0 to"));
-  EXPECT_THAT(error_in("hello"), HasSubstr("g:1:1: error: expected a layer"));
-  EXPECT_EQ(error_in(""), "g: error: no layers: expected lines such as \"node1 -- …\"");
+  EXPECT_THAT(graph_error("hello"), HasSubstr("g:1:1: error: expected a layer"));
+  EXPECT_EQ(graph_error(""), "g: error: no layers: expected lines such as \"node1 -- …\"");
 }
 
 class PipeDreamProfiles : public testing::DataTest {};

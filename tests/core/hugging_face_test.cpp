@@ -11,15 +11,17 @@
 #include "core/io/model_file.h"
 #include "core/io/read.h"
 #include "tests/core/error_of.h"
+#include "tests/support/edited_text.h"
 
 namespace tandem {
 namespace {
 
 using testing::error_of;
 using ::testing::HasSubstr;
+using testing::with;
 
 ModelSpec model_of(const std::string& text) { return parse_model("config.json", text); }
-std::string error_in(const std::string& text) {
+std::string hugging_face_error(const std::string& text) {
   return error_of([&text] { model_of(text); });
 }
 
@@ -31,12 +33,6 @@ const std::string kLlama = R"({
 "num_key_value_heads": 32, "rms_norm_eps": 1e-05, "rope_scaling": null,
 "tie_word_embeddings": false, "torch_dtype": "float16", "vocab_size": 32000
 })";
-
-std::string with(std::string text, const std::string& part, const std::string& instead) {
-  const std::size_t at = text.find(part);
-  EXPECT_NE(at, std::string::npos) << part;
-  return text.replace(at, part.size(), instead);
-}
 
 TEST(HuggingFace, ModelsHaveTheirPublishedParameters) {
   const std::string bert = R"("model_type": "bert", "hidden_size": 1024, "num_hidden_layers": 24,
@@ -130,7 +126,7 @@ TEST(HuggingFace, BiasesAreCounted) {
 TEST(HuggingFace, TheClassStandsInForTheModelType) {
   const ModelSpec model = model_of(with(kLlama, "\"model_type\": \"llama\",", ""));
   EXPECT_EQ(parameter_count(model), 6'738'415'616);
-  EXPECT_EQ(error_in(R"({"architectures": ["LlamasForCausalLM"]})"),
+  EXPECT_EQ(hugging_face_error(R"({"architectures": ["LlamasForCausalLM"]})"),
             "config.json:1:19: error: /architectures: expected a class of a family that is known, "
             "or \"model_type\" besides, found [\"LlamasForCausalLM\"]\n"
             "{\"architectures\": [\"LlamasForCausalLM\"]}\n"
@@ -138,41 +134,42 @@ TEST(HuggingFace, TheClassStandsInForTheModelType) {
 }
 
 TEST(HuggingFace, WhatCannotBePricedIsRefusedWithTheReason) {
-  EXPECT_EQ(error_in(R"({"model_type": "qwen2_moe"})"),
+  EXPECT_EQ(hugging_face_error(R"({"model_type": "qwen2_moe"})"),
             "config.json:1:16: error: /model_type: model type \"qwen2_moe\" has layers of experts "
             "beside others: there are no analytic costs of that\n"
             "{\"model_type\": \"qwen2_moe\"}\n"
             "               ^~~~~~~~~~~");
-  EXPECT_THAT(error_in(R"({"model_type": "qwen3_moe", "mlp_only_layers": [0]})"),
+  EXPECT_THAT(hugging_face_error(R"({"model_type": "qwen3_moe", "mlp_only_layers": [0]})"),
               HasSubstr("/mlp_only_layers: layers of experts beside others"));
-  EXPECT_THAT(error_in(R"({"model_type": "qwen3_moe", "decoder_sparse_step": 2})"),
+  EXPECT_THAT(hugging_face_error(R"({"model_type": "qwen3_moe", "decoder_sparse_step": 2})"),
               HasSubstr("/decoder_sparse_step: layers of experts beside others"));
-  EXPECT_THAT(error_in(R"({"model_type": "mixtral", "num_experts_per_tok": 9})"),
+  EXPECT_THAT(hugging_face_error(R"({"model_type": "mixtral", "num_experts_per_tok": 9})"),
               HasSubstr("a token can't take 9 of 8 experts"));
-  EXPECT_THAT(error_in(R"({"model_type": "mixtral", "num_local_experts": 65536})"),
+  EXPECT_THAT(hugging_face_error(R"({"model_type": "mixtral", "num_local_experts": 65536})"),
               HasSubstr("65536 experts of 14336 channels: expected at most 16777216 in all"));
-  EXPECT_EQ(error_in(R"({"model_type": "lama"})"),
+  EXPECT_EQ(hugging_face_error(R"({"model_type": "lama"})"),
             "config.json:1:16: error: /model_type: unknown model type \"lama\"; did you mean "
             "\"llama\"?\n"
             "{\"model_type\": \"lama\"}\n"
             "               ^~~~~~ known are gpt2, bert, opt, gpt_neox, llama, mistral, qwen2, "
             "qwen3, gemma, gemma2, gemma3, qwen2_vl, qwen2_5_vl, qwen3_vl, mixtral, qwen3_moe");
-  EXPECT_THAT(error_in(R"({"model_type": 3})"), HasSubstr("expected a string, found 3"));
-  EXPECT_THAT(error_in(R"({"model_type": "bert", "is_decoder": true})"),
+  EXPECT_THAT(hugging_face_error(R"({"model_type": 3})"), HasSubstr("expected a string, found 3"));
+  EXPECT_THAT(hugging_face_error(R"({"model_type": "bert", "is_decoder": true})"),
               HasSubstr("/is_decoder: a decoder of BERT's layers has no analytic costs"));
-  EXPECT_THAT(error_in(R"({"model_type": "opt", "do_layer_norm_before": false})"),
+  EXPECT_THAT(hugging_face_error(R"({"model_type": "opt", "do_layer_norm_before": false})"),
               HasSubstr("/do_layer_norm_before: a norm behind each layer of OPT"));
-  EXPECT_THAT(error_in(R"({"model_type": "opt", "word_embed_proj_dim": 512})"),
+  EXPECT_THAT(hugging_face_error(R"({"model_type": "opt", "word_embed_proj_dim": 512})"),
               HasSubstr("/word_embed_proj_dim: an embedding of another width"));
 }
 
 TEST(HuggingFace, AFileWithoutAModelTypeIsToldSoOnce) {
-  const std::string error = error_in(R"({"hidden_size": 64, "num_hidden_layers": 2})");
+  const std::string error = hugging_face_error(R"({"hidden_size": 64, "num_hidden_layers": 2})");
   EXPECT_THAT(error, ::testing::StartsWith(
                          "config.json:1:1: error: \"model_type\" is missing: it names the family "
                          "of a config.json"));
   EXPECT_EQ(error.find("error: ", error.find("error: ") + 1), std::string::npos) << error;
-  EXPECT_THAT(error_in(R"({"version": 1, "hidden_size": 64})"), ::testing::HasSubstr("blocks"));
+  EXPECT_THAT(hugging_face_error(R"({"version": 1, "hidden_size": 64})"),
+              ::testing::HasSubstr("blocks"));
 }
 
 TEST(HuggingFace, LearnedPositionsAreEnoughForTheSequence) {
@@ -186,7 +183,8 @@ TEST(HuggingFace, LearnedPositionsAreEnoughForTheSequence) {
 
 TEST(HuggingFace, WhatIsRefusedIsCountedAllTheSame) {
   const auto has = [](const std::string& text, const std::string& count) {
-    EXPECT_THAT(error_in(text), HasSubstr("there are no analytic costs of that: " + count + "\n"))
+    EXPECT_THAT(hugging_face_error(text),
+                HasSubstr("there are no analytic costs of that: " + count + "\n"))
         << text;
   };
   has(R"({"model_type": "deepseek_v3", "num_nextn_predict_layers": 1})",
@@ -197,9 +195,9 @@ TEST(HuggingFace, WhatIsRefusedIsCountedAllTheSame) {
   has(R"({"model_type": "t5", "d_model": 768, "d_ff": 2048, "num_layers": 12, "num_heads": 12,
     "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false})",
       "247577856 parameters");
-  EXPECT_THAT(error_in(R"({"model_type": "t5", "d_ff": 0})"),
+  EXPECT_THAT(hugging_face_error(R"({"model_type": "t5", "d_ff": 0})"),
               HasSubstr("/d_ff: expected an integer from 1 to 1048576, found 0"));
-  const std::string absurd = error_in(
+  const std::string absurd = hugging_face_error(
       R"({"model_type": "deepseek_v3", "num_attention_heads": 1048576, "q_lora_rank": 1048576})");
   EXPECT_THAT(absurd, HasSubstr("there are no analytic costs of that\n"));
 }
@@ -207,13 +205,14 @@ TEST(HuggingFace, WhatIsRefusedIsCountedAllTheSame) {
 // By the shapes: Scout is known as 109 G and Maverick as 400 G with what sees, both with 17 G
 // active.
 TEST(HuggingFace, LlamaFourIsCountedWithItsDenseLayersAndSharedExperts) {
-  EXPECT_THAT(error_in(R"({"model_type": "llama4", "text_config": {"model_type": "llama4_text"}})"),
+  EXPECT_THAT(hugging_face_error(
+                  R"({"model_type": "llama4", "text_config": {"model_type": "llama4_text"}})"),
               HasSubstr("107769861120 parameters, 17172894720 of them active"));
   const std::string maverick =
       R"({"model_type": "llama4_text", "num_local_experts": 128, "interleave_moe_layer_step": 2)";
-  EXPECT_THAT(error_in(maverick + "}"),
+  EXPECT_THAT(hugging_face_error(maverick + "}"),
               HasSubstr("400711848960 parameters, 17184691200 of them active"));
-  EXPECT_THAT(error_in(maverick + R"(, "moe_layers": [1]})"),
+  EXPECT_THAT(hugging_face_error(maverick + R"(, "moe_layers": [1]})"),
               HasSubstr("33149916160 parameters, 17169617920 of them active"));
 }
 
@@ -236,9 +235,9 @@ TEST(HuggingFace, WhatIsLeftOutOrGuessedIsNoted) {
               ElementsAre("model type \"cohere\" is not known: read as \"llama\", whose keys it "
                           "has; compare the number of parameters with the model's"));
   EXPECT_EQ(parameter_count(model_of(other)), 6'738'415'616);
-  EXPECT_THAT(error_in(with(other, "{", "{\"n_routed_experts\": 8,")),
+  EXPECT_THAT(hugging_face_error(with(other, "{", "{\"n_routed_experts\": 8,")),
               HasSubstr("unknown model type \"cohere\""));
-  EXPECT_THAT(error_in(with(other, "\"vocab_size\"", "\"vocabulary\"")),
+  EXPECT_THAT(hugging_face_error(with(other, "\"vocab_size\"", "\"vocabulary\"")),
               HasSubstr("unknown model type \"cohere\""));
 }
 
@@ -249,33 +248,38 @@ TEST(HuggingFace, ThePartOfATextSaysItsType) {
   EXPECT_EQ(model.name, "gemma3");
   EXPECT_EQ(parameter_count(model), 671'252'480 + 3'209'010'688);
   EXPECT_TRUE(model.shape.output_norm);
-  EXPECT_THAT(
-      error_in(R"({"model_type": "mllama", "text_config": {"model_type": "mllama_text_model",
+  EXPECT_THAT(hugging_face_error(
+                  R"({"model_type": "mllama", "text_config": {"model_type": "mllama_text_model",
     "vocab_size": 9, "hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 1,
     "num_hidden_layers": 1}})"),
-      HasSubstr("has layers that attend to pictures"));
-  EXPECT_THAT(error_in(R"({"model_type": "x", "text_config": {"model_type": "t5"}})"),
+              HasSubstr("has layers that attend to pictures"));
+  EXPECT_THAT(hugging_face_error(R"({"model_type": "x", "text_config": {"model_type": "t5"}})"),
               HasSubstr("/text_config/model_type: model type \"t5\""));
-  EXPECT_THAT(error_in(R"({"model_type": "gemma3", "text_config": 3})"),
+  EXPECT_THAT(hugging_face_error(R"({"model_type": "gemma3", "text_config": 3})"),
               HasSubstr("/text_config: expected"));
 }
 
 TEST(HuggingFace, NumbersAreChecked) {
-  EXPECT_EQ(error_in(with(kLlama, "\"num_attention_heads\": 32", "\"num_attention_heads\": 0")),
-            "config.json:5:47: error: /num_attention_heads: expected an integer from 1 to 1048576, "
-            "found 0\n"
-            "\"model_type\": \"llama\", \"num_attention_heads\": 0, \"num_hidden_layers\": 32,\n"
-            "                                              ^");
-  EXPECT_THAT(error_in(with(kLlama, "11008", "1e99")), HasSubstr("/intermediate_size: expected"));
-  EXPECT_THAT(error_in(with(kLlama, "\"num_key_value_heads\": 32", "\"num_key_value_heads\": 5")),
-              HasSubstr("32 heads can't share 5 heads of keys and values evenly"));
-  EXPECT_THAT(error_in(with(kLlama, "\"hidden_size\": 4096", "\"hidden_size\": 4095")),
+  EXPECT_EQ(
+      hugging_face_error(with(kLlama, "\"num_attention_heads\": 32", "\"num_attention_heads\": 0")),
+      "config.json:5:47: error: /num_attention_heads: expected an integer from 1 to 1048576, "
+      "found 0\n"
+      "\"model_type\": \"llama\", \"num_attention_heads\": 0, \"num_hidden_layers\": 32,\n"
+      "                                              ^");
+  EXPECT_THAT(hugging_face_error(with(kLlama, "11008", "1e99")),
+              HasSubstr("/intermediate_size: expected"));
+  EXPECT_THAT(
+      hugging_face_error(with(kLlama, "\"num_key_value_heads\": 32", "\"num_key_value_heads\": 5")),
+      HasSubstr("32 heads can't share 5 heads of keys and values evenly"));
+  EXPECT_THAT(hugging_face_error(with(kLlama, "\"hidden_size\": 4096", "\"hidden_size\": 4095")),
               HasSubstr("32 heads: expected a divisor of the width 4095"));
-  EXPECT_THAT(error_in(with(kLlama, "\"rope_scaling\"", "\"head_dim\": 1048576, \"rope_scaling\"")),
+  EXPECT_THAT(hugging_face_error(
+                  with(kLlama, "\"rope_scaling\"", "\"head_dim\": 1048576, \"rope_scaling\"")),
               HasSubstr("32 heads of 1048576 channels: expected at most 1048576 in all"));
-  EXPECT_THAT(error_in(with(kLlama, "\"bos_token_id\": 1", "\"hidden_size\": 1")),
+  EXPECT_THAT(hugging_face_error(with(kLlama, "\"bos_token_id\": 1", "\"hidden_size\": 1")),
               HasSubstr("duplicate key \"hidden_size\""));
-  EXPECT_THAT(error_in(kLlama.substr(0, kLlama.size() / 2)), ::testing::StartsWith("config.json:"));
+  EXPECT_THAT(hugging_face_error(kLlama.substr(0, kLlama.size() / 2)),
+              ::testing::StartsWith("config.json:"));
 }
 
 TEST(HuggingFace, AModelIsWrittenAsOurs) {
@@ -302,11 +306,12 @@ TEST(ModelFile, AShapeBelongsToATransformer) {
   EXPECT_EQ(
       model.shape,
       (TransformerShape{.key_value_heads = 2, .head_width = 8, .mlp_width = 40, .causal = false}));
-  EXPECT_THAT(error_in("{" + rest),
+  EXPECT_THAT(hugging_face_error("{" + rest),
               HasSubstr("/shape: only \"architecture\": \"transformer\" has a shape"));
-  EXPECT_THAT(error_in(R"({"version": 1, "architecture": "transformer", "blocks": 2, "width": 24,
+  EXPECT_THAT(
+      hugging_face_error(R"({"version": 1, "architecture": "transformer", "blocks": 2, "width": 24,
     "heads": 4, "sequence": 8})"),
-              HasSubstr("missing key \"shape\""));
+      HasSubstr("missing key \"shape\""));
 }
 
 }  // namespace

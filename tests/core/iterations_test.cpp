@@ -22,11 +22,13 @@ using ::testing::HasSubstr;
 constexpr std::string_view kNames =
     "blocks,hidden,heads,sequence,tensor,width,depth,microbatch_size,global_batch,time_ms\n";
 
-std::string error(const std::string& text) {
+std::string iterations_error(const std::string& text) {
   return error_of([&] { parse_iterations(text, "a.csv"); });
 }
 
-std::string error_in(const std::string& row) { return error(std::string(kNames) + row); }
+std::string row_error(const std::string& row) {
+  return iterations_error(std::string(kNames) + row);
+}
 
 TEST(Iterations, ReadsOurColumnsInAnyOrder) {
   const auto rows = parse_iterations(
@@ -70,21 +72,21 @@ TEST(Iterations, ReadsVTrainsColumns) {
 /// As spreadsheets write it.
 TEST(Iterations, AByteOrderMarkIsNoneOfTheNames) {
   const std::string text = "devices,time_ms\n";
-  EXPECT_EQ(error("\xef\xbb\xbf" + text), error(text));
-  EXPECT_NE(error("\xef\xbb\xbf\xef\xbb\xbf" + text), error(text));  // one is
+  EXPECT_EQ(iterations_error("\xef\xbb\xbf" + text), iterations_error(text));
+  EXPECT_NE(iterations_error("\xef\xbb\xbf\xef\xbb\xbf" + text), iterations_error(text));  // one is
 }
 
 TEST(Iterations, WrongColumnsAreNamed) {
-  EXPECT_THAT(error(""), HasSubstr("no column names"));
-  const std::string wrong = error("blocks,hidden,blocks,depht\n");
+  EXPECT_THAT(iterations_error(""), HasSubstr("no column names"));
+  const std::string wrong = iterations_error("blocks,hidden,blocks,depht\n");
   EXPECT_THAT(wrong, HasSubstr("a.csv:1:15: error: column blocks a second time"));
   EXPECT_THAT(wrong, HasSubstr("a.csv:1:22: error: unknown column \"depht\""));
   EXPECT_THAT(wrong, HasSubstr("no column depth (\"pipeline parallelism\")"));
-  EXPECT_THAT(error(std::string(kNames)), HasSubstr("no rows"));
+  EXPECT_THAT(iterations_error(std::string(kNames)), HasSubstr("no rows"));
 }
 
 TEST(Iterations, WrongCellsAreNamedAllAtOnce) {
-  const std::string wrong = error_in(
+  const std::string wrong = row_error(
       "24,1024,16,1024,2,1,2,4,16,0\n"
       "24,1024,16,1024,2,1,2,4,16\n"
       "24,1024,16,x,2,1,2,4,16,5\n");
@@ -94,16 +96,16 @@ TEST(Iterations, WrongCellsAreNamedAllAtOnce) {
 }
 
 TEST(Iterations, DegreesMustComeOutEven) {
-  EXPECT_THAT(error_in("24,1000,16,1024,2,1,2,4,16,5\n"),
+  EXPECT_THAT(row_error("24,1000,16,1024,2,1,2,4,16,5\n"),
               HasSubstr("hidden 1000: expected a multiple of heads 16"));
-  EXPECT_THAT(error_in("24,1024,16,1024,3,1,2,4,16,5\n"),
+  EXPECT_THAT(row_error("24,1024,16,1024,3,1,2,4,16,5\n"),
               HasSubstr("heads 16: expected a multiple of tensor 3"));
-  EXPECT_THAT(error_in("24,1024,16,1024,2,1,5,4,16,5\n"),
+  EXPECT_THAT(row_error("24,1024,16,1024,2,1,5,4,16,5\n"),
               HasSubstr("blocks 24: expected a multiple of depth 5"));
-  EXPECT_THAT(error_in("24,1024,16,1024,2,3,2,4,16,5\n"),
+  EXPECT_THAT(row_error("24,1024,16,1024,2,3,2,4,16,5\n"),
               HasSubstr("a batch of 16 is not 1 to 65535 times 3 pipelines of microbatches of 4"));
   const std::string devices = "devices," + std::string(kNames);
-  EXPECT_THAT(error(devices + "8,24,1024,16,1024,2,1,2,4,16,5\n"),
+  EXPECT_THAT(iterations_error(devices + "8,24,1024,16,1024,2,1,2,4,16,5\n"),
               HasSubstr("a.csv:2:1: error: 8 devices: expected tensor x width x depth, 4"));
   EXPECT_EQ(parse_iterations(devices + "4,24,1024,16,1024,2,1,2,4,16,5\n", "a").size(), 1U);
 }
@@ -112,9 +114,9 @@ TEST(Iterations, SchedulesAndRecomputationMustBeKnown) {
   const std::string names = "schedule,recompute," + std::string(kNames);
   const std::string row = ",24,1024,16,1024,2,1,2,4,16,5\n";
   EXPECT_EQ(parse_iterations(names + "gpipe,selective" + row, "a").size(), 1U);
-  EXPECT_THAT(error(names + "1f2b,none" + row), HasSubstr("found \"1f2b\""));
-  EXPECT_THAT(error(names + "zb-1p,none" + row), HasSubstr("ordered by no costs"));
-  EXPECT_THAT(error(names + "1f1b,some" + row),
+  EXPECT_THAT(iterations_error(names + "1f2b,none" + row), HasSubstr("found \"1f2b\""));
+  EXPECT_THAT(iterations_error(names + "zb-1p,none" + row), HasSubstr("ordered by no costs"));
+  EXPECT_THAT(iterations_error(names + "1f1b,some" + row),
               HasSubstr("expected none, selective or full, found \"some\""));
 }
 

@@ -43,7 +43,7 @@ TEST(PlaceOf, LeavesOutAnEndlessLine) {
   EXPECT_EQ(place_of(std::string(20'000, 'x'), {5, 6}).source_line, "");
 }
 
-constexpr const char* kPlan = R"({
+constexpr const char* kCommentedPlan = R"({
   // A comment with a "key": 1 and a brace {.
   "a~b/c": 1,
   "stages": [[0, 3], /* [9, 9], */ [3, 6]],
@@ -52,7 +52,7 @@ constexpr const char* kPlan = R"({
 
 TEST(Locate, FindsValues) {
   const auto at = [](const char* pointer) {
-    const SourcePlace place = locate("plan.json", kPlan, pointer);
+    const SourcePlace place = locate("plan.json", kCommentedPlan, pointer);
     EXPECT_EQ(place.file, "plan.json");
     EXPECT_EQ(place.pointer, pointer);
     return std::to_string(place.line) + ":" + std::to_string(place.column) + "+" +
@@ -68,9 +68,9 @@ TEST(Locate, FindsValues) {
 }
 
 TEST(Locate, FallsBackToTheNearestHolder) {
-  EXPECT_EQ(locate("f", kPlan, "/stages/7").column, 13U);
-  EXPECT_EQ(locate("f", kPlan, "/nothing/here").line, 1U);
-  EXPECT_EQ(locate("f", kPlan, "/escape/y/z").column, 37U);
+  EXPECT_EQ(locate("f", kCommentedPlan, "/stages/7").column, 13U);
+  EXPECT_EQ(locate("f", kCommentedPlan, "/nothing/here").line, 1U);
+  EXPECT_EQ(locate("f", kCommentedPlan, "/escape/y/z").column, 37U);
   EXPECT_EQ(locate("f", "{\"a\": ", "/a").line, 0U);
   EXPECT_EQ(locate("f", "{}", "no pointer").line, 1U);
 }

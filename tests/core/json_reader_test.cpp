@@ -244,6 +244,10 @@ TEST(JsonReaderTest, OtherKindsSayWhatTheyExpect) {
             at + "a string, found 1");
   EXPECT_EQ(complaint("\"a\\u0000b\"", [](const JsonReader& reader) { reader.string(); }),
             at + "a string without U+0000, found \"a\\u0000b\"");
+  EXPECT_EQ(complaint("\"a\\nb\"", [](const JsonReader& reader) { reader.line(); }),
+            at + "a string without line breaks, found \"a\\nb\"");
+  EXPECT_EQ(complaint("\"a b\"", [](const JsonReader& reader) { reader.line(); }),
+            "nothing was thrown");
   EXPECT_EQ(complaint("{}", [](const JsonReader& reader) { reader.array(); }),
             at + "an array, found an object");
   EXPECT_EQ(complaint("[1]", [](const JsonReader& reader) { EXPECT_FALSE(reader.object({})); }),

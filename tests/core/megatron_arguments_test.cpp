@@ -10,35 +10,31 @@
 #include <gtest/gtest.h>
 
 #include "core/catalog.h"
-#include "core/io/files.h"
 #include "core/io/read.h"
 #include "tests/core/error_of.h"
-#include "tests/support/source_folder.h"
+#include "tests/support/fuzz_input.h"
 
 namespace tandem {
 namespace {
 
-using testing::error_of;
 using ::testing::ElementsAre;
+using testing::error_of;
+using testing::fuzz_input;
 using ::testing::HasSubstr;
 
-std::string kept(const std::string& name) {
-  return read_file(testing::source_folder() / ("tests/fuzz/corpus/megatron/" + name), 1'000'000);
-}
-
-std::string error_in(const std::string& text) {
+std::string megatron_error(const std::string& text) {
   return error_of([&text] { parse_model("args", text); });
 }
 
 TEST(MegatronArguments, AListIsAModel) {
-  ModelSpec model = parse_model("dir/gpt.sh", kept("gpt"));
+  ModelSpec model = parse_model("dir/gpt.sh", fuzz_input("megatron/gpt"));
   EXPECT_EQ(model.name, "gpt");
   model.name = "megatron-1.7b";
   EXPECT_EQ(model, find_model("megatron-1.7b")->model);
 }
 
 TEST(MegatronArguments, AScriptIsReadForItsArguments) {
-  ModelSpec model = parse_model("llama.sh", kept("llama.sh"));
+  ModelSpec model = parse_model("llama.sh", fuzz_input("megatron/llama.sh"));
   EXPECT_EQ(parameter_count(model), 6'738'415'616);
   model.name = "llama-2-7b";
   EXPECT_EQ(model, find_model("llama-2-7b")->model);
@@ -69,8 +65,8 @@ TEST(MegatronArguments, DefaultsAreMegatrons) {
 }
 
 TEST(MegatronArguments, WhatIsWrongIsSaidWhereItStands) {
-  EXPECT_EQ(error_in("--num-layers $LAYERS --hidden-size 64 --num-attention-heads 4\n"
-                     "--seq-length 0 --vocab-size 10"),
+  EXPECT_EQ(megatron_error("--num-layers $LAYERS --hidden-size 64 --num-attention-heads 4\n"
+                           "--seq-length 0 --vocab-size 10"),
             "args:1:14: error: --num-layers: expected an integer from 1 to 10000, found "
             "\"$LAYERS\"\n"
             "--num-layers $LAYERS --hidden-size 64 --num-attention-heads 4\n"
@@ -78,14 +74,18 @@ TEST(MegatronArguments, WhatIsWrongIsSaidWhereItStands) {
             "args:2:14: error: --seq-length: expected an integer from 1 to 1048576, found \"0\"\n"
             "--seq-length 0 --vocab-size 10\n"
             "             ^");
-  EXPECT_THAT(error_in("--num-layers --hidden-size 64"), HasSubstr("--num-layers has no value"));
-  EXPECT_THAT(error_in("--num-layers"), HasSubstr("args:1:1: error: --num-layers has no value"));
-  EXPECT_THAT(error_in("--num-layers 3"), HasSubstr("args: error: no --hidden-size"));
-  EXPECT_THAT(error_in(kept("grouped")), HasSubstr("--num-experts has no analytic costs"));
-  EXPECT_THAT(error_in("--num-layers 2 --hidden-size 96 --num-attention-heads 4 --seq-length 8 "
-                       "--vocab-size 100 --group-query-attention --num-query-groups 3"),
-              HasSubstr("4 heads can't share 3 heads of keys and values evenly"));
-  EXPECT_THAT(error_in("--num-layers 99999999999999999999"), HasSubstr("found \"9999999"));
+  EXPECT_THAT(megatron_error("--num-layers --hidden-size 64"),
+              HasSubstr("--num-layers has no value"));
+  EXPECT_THAT(megatron_error("--num-layers"),
+              HasSubstr("args:1:1: error: --num-layers has no value"));
+  EXPECT_THAT(megatron_error("--num-layers 3"), HasSubstr("args: error: no --hidden-size"));
+  EXPECT_THAT(megatron_error(fuzz_input("megatron/grouped")),
+              HasSubstr("--num-experts has no analytic costs"));
+  EXPECT_THAT(
+      megatron_error("--num-layers 2 --hidden-size 96 --num-attention-heads 4 --seq-length 8 "
+                     "--vocab-size 100 --group-query-attention --num-query-groups 3"),
+      HasSubstr("4 heads can't share 3 heads of keys and values evenly"));
+  EXPECT_THAT(megatron_error("--num-layers 99999999999999999999"), HasSubstr("found \"9999999"));
 }
 
 using Options = std::vector<std::pair<std::string, std::string>>;
@@ -104,13 +104,24 @@ TEST(MegatronArguments, HowItWasRunBecomesOptions) {
                                   {"chunks", "4"},
                                   {"recompute", "full"}}));
   EXPECT_THAT(run.passed_over, ElementsAre("lr", "bf16"));
-  EXPECT_EQ(parse_megatron_run("a", "--pipeline-model-parallel-size 2 --recompute-activations")
-                .options,
-            (Options{{"depth", "2"}, {"schedule", "1f1b"}, {"recompute", "selective"}}));
+  EXPECT_EQ(
+      parse_megatron_run("a", "--pipeline-model-parallel-size 2 --recompute-activations").options,
+      (Options{{"depth", "2"}, {"schedule", "1f1b"}, {"recompute", "selective"}}));
+}
+
+TEST(MegatronArguments, AModelAloneSaysThatTheRunIsLeft) {
+  const std::string layers =
+      "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 8 --vocab-size 100 "
+      "--max-position-embeddings 8";
+  EXPECT_THAT(parse_noted_model("a", layers).notes, ElementsAre());
+  EXPECT_THAT(parse_noted_model("a", layers + " --pipeline-model-parallel-size 2 "
+                                              "--micro-batch-size 3")
+                  .notes,
+              ElementsAre(HasSubstr(" --depth 2 --microbatch-size 3")));
 }
 
 TEST(MegatronArguments, WhatIsNotUsedIsNamed) {
-  EXPECT_THAT(parse_megatron_run("llama.sh", kept("llama.sh")).passed_over,
+  EXPECT_THAT(parse_megatron_run("llama.sh", fuzz_input("megatron/llama.sh")).passed_over,
               ElementsAre("nproc_per_node", "bf16"));
   // Neither a shell's variable nor layers that don't divide is a number to go by.
   EXPECT_THAT(parse_megatron_run("a",
@@ -120,7 +131,7 @@ TEST(MegatronArguments, WhatIsNotUsedIsNamed) {
                   .passed_over,
               ElementsAre("odd", "micro-batch-size", "num-layers-per-virtual-pipeline-stage",
                           "recompute-granularity"));
-  EXPECT_THAT(parse_megatron_run("gpt", kept("gpt")).passed_over, ElementsAre());
+  EXPECT_THAT(parse_megatron_run("gpt", fuzz_input("megatron/gpt")).passed_over, ElementsAre());
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 using testing::error_of;
 
-std::string error_in(const std::string& text) {
+std::string model_error(const std::string& text) {
   return error_of([&text] { parse_model("model.json", text); });
 }
 
@@ -72,22 +72,22 @@ TEST(ModelFile, WritesForPeople) {
 }
 
 TEST(ModelFile, HeadsDivideTheWidth) {
-  EXPECT_EQ(error_in("{\"version\": 1, \"blocks\": 2, \"width\": 64,\n"
-                     " \"heads\": 12, \"sequence\": 32}"),
+  EXPECT_EQ(model_error("{\"version\": 1, \"blocks\": 2, \"width\": 64,\n"
+                        " \"heads\": 12, \"sequence\": 32}"),
             "model.json:2:11: error: /heads: expected a divisor of the width 64, found 12\n"
             " \"heads\": 12, \"sequence\": 32}\n"
             "          ^~");
 }
 
 TEST(ModelFile, AbsurdSizesAreRefusedByTheirLimits) {
-  EXPECT_EQ(error_in("{\n"
-                     "\"version\": 1,\n"
-                     "\"blocks\": 10001,\n"
-                     "\"width\": 1048577,\n"
-                     "\"heads\": 0,\n"
-                     "\"sequence\": -1,\n"
-                     "\"vocabulary\": 99999999999999999999\n"
-                     "}"),
+  EXPECT_EQ(model_error("{\n"
+                        "\"version\": 1,\n"
+                        "\"blocks\": 10001,\n"
+                        "\"width\": 1048577,\n"
+                        "\"heads\": 0,\n"
+                        "\"sequence\": -1,\n"
+                        "\"vocabulary\": 99999999999999999999\n"
+                        "}"),
             "model.json:3:11: error: /blocks: expected an integer from 1 to 10000, found 10001\n"
             "\"blocks\": 10001,\n"
             "          ^~~~~\n"
@@ -107,8 +107,8 @@ TEST(ModelFile, AbsurdSizesAreRefusedByTheirLimits) {
 }
 
 TEST(ModelFile, KeysAndNamesAreChecked) {
-  EXPECT_EQ(error_in("{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
-                     " \"width\": 64, \"heads\": 8}"),
+  EXPECT_EQ(model_error("{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
+                        " \"width\": 64, \"heads\": 8}"),
             "model.json:1:1: error: missing key \"blocks\"\n"
             "{\"version\": 1, \"architecture\": \"gtp2\", \"block\": 2,\n"
             "^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n"
@@ -125,7 +125,7 @@ TEST(ModelFile, KeysAndNamesAreChecked) {
 }
 
 TEST(ModelFile, IsAnObject) {
-  EXPECT_EQ(error_in("[]"),
+  EXPECT_EQ(model_error("[]"),
             "model.json:1:1: error: expected an object, found []\n"
             "[]\n"
             "^~");

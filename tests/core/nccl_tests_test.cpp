@@ -10,6 +10,7 @@
 
 #include "tests/core/error_of.h"
 #include "tests/support/data.h"
+#include "tests/support/edited_text.h"
 
 namespace tandem::testing {
 namespace {
@@ -36,14 +37,11 @@ constexpr std::string_view kTwoDevices =
 )";
 
 /// The log above with one part of it replaced.
-std::string with(std::string_view part, std::string_view instead) {
-  std::string text(kTwoDevices);
-  const std::size_t at = text.find(part);
-  EXPECT_NE(at, std::string::npos) << part;
-  return at == std::string::npos ? text : text.replace(at, part.size(), instead);
+std::string two_devices_edited(std::string_view part, std::string_view instead) {
+  return with(std::string(kTwoDevices), part, instead);
 }
 
-std::string error(const std::string& text) {
+std::string nccl_tests_error(const std::string& text) {
   return error_of([&] { parse_nccl_tests(text, "a.log"); });
 }
 
@@ -87,41 +85,44 @@ TEST(NcclTests, PassesOverMarksAndWhatOthersSay) {
 }
 
 TEST(NcclTests, SaysWhichRowIsWrong) {
-  EXPECT_THAT(error(with("  207.16    N/A", "")),
+  EXPECT_THAT(nccl_tests_error(two_devices_edited("  207.16    N/A", "")),
               HasSubstr("a.log:11:1: error: 10 columns: expected size"));
-  EXPECT_THAT(error(with("268435456", "many")),
+  EXPECT_THAT(nccl_tests_error(two_devices_edited("268435456", "many")),
               HasSubstr("a.log:11:1: error: 12 columns: expected size"));
-  EXPECT_THAT(error(with(" 8.85", "-8.85")),
+  EXPECT_THAT(nccl_tests_error(two_devices_edited(" 8.85", "-8.85")),
               HasSubstr("a.log:10:41: error: expected microseconds above 0, found \"-8.85\""));
-  EXPECT_THAT(error(with("8.85", "N/A")), HasSubstr("found \"N/A\""));
-  EXPECT_THAT(error(with("8.85", "inf")), HasSubstr("found \"inf\""));
-  EXPECT_THAT(error(with("206.37", "206.x7")), HasSubstr("expected GB/s, found \"206.x7\""));
-  EXPECT_THAT(error(with("1024 ", "99999999999999999999 ")), HasSubstr("at most 2^60 bytes"));
-  EXPECT_EQ(error(std::string(kTwoDevices)), "nothing was thrown");
+  EXPECT_THAT(nccl_tests_error(two_devices_edited("8.85", "N/A")), HasSubstr("found \"N/A\""));
+  EXPECT_THAT(nccl_tests_error(two_devices_edited("8.85", "inf")), HasSubstr("found \"inf\""));
+  EXPECT_THAT(nccl_tests_error(two_devices_edited("206.37", "206.x7")),
+              HasSubstr("expected GB/s, found \"206.x7\""));
+  EXPECT_THAT(nccl_tests_error(two_devices_edited("1024 ", "99999999999999999999 ")),
+              HasSubstr("at most 2^60 bytes"));
+  EXPECT_EQ(nccl_tests_error(std::string(kTwoDevices)), "nothing was thrown");
 }
 
 TEST(NcclTests, SaysThatTheLogIsCut) {
   for (std::size_t length = 0; length < kTwoDevices.find("# Avg bus"); ++length) {
-    const std::string message = error(std::string(kTwoDevices.substr(0, length)));
+    const std::string message = nccl_tests_error(std::string(kTwoDevices.substr(0, length)));
     EXPECT_THAT(message, HasSubstr("a.log: error: cut off: it does not end with \"# Avg bus"))
         << length;
   }
 }
 
 TEST(NcclTests, SaysWhatIsMissing) {
-  EXPECT_THAT(error(""), HasSubstr("no devices: expected lines such as"));
-  EXPECT_THAT(error("# Rank  0 Pid 1\n# Avg bus bandwidth : 0\n"),
+  EXPECT_THAT(nccl_tests_error(""), HasSubstr("no devices: expected lines such as"));
+  EXPECT_THAT(nccl_tests_error("# Rank  0 Pid 1\n# Avg bus bandwidth : 0\n"),
               HasSubstr("a.log:1:1: error: a rank without its host"));
-  EXPECT_THAT(error("# Rank  0 Pid 1 on a device 0\n# Avg bus bandwidth : 0\n"),
+  EXPECT_THAT(nccl_tests_error("# Rank  0 Pid 1 on a device 0\n# Avg bus bandwidth : 0\n"),
               HasSubstr("no measurements"));
-  EXPECT_THAT(error(with("nGpus 2", "nGpus x")), HasSubstr("a.log:1:19: error: expected nGpus"));
-  EXPECT_THAT(error(std::string(kTwoDevices) + std::string(kTwoDevices)),
+  EXPECT_THAT(nccl_tests_error(two_devices_edited("nGpus 2", "nGpus x")),
+              HasSubstr("a.log:1:19: error: expected nGpus"));
+  EXPECT_THAT(nccl_tests_error(std::string(kTwoDevices) + std::string(kTwoDevices)),
               HasSubstr("a second run: expected one in a log"));
 }
 
 TEST(NcclTests, OtherCollectivesAreRefused) {
   // An all-gather's bus carries (n - 1) / n of what the algorithm does.
-  EXPECT_THAT(error(with("206.37  206.37", "206.37  103.19")),
+  EXPECT_THAT(nccl_tests_error(two_devices_edited("206.37  206.37", "206.37  103.19")),
               HasSubstr("busbw is not 1 times algbw, as in an all-reduce of 2 devices: is this a "
                         "log of all_reduce_perf?"));
 }

@@ -12,6 +12,7 @@
 
 #include "core/schedule.h"
 #include "tests/core/error_of.h"
+#include "tests/support/pipelines.h"
 
 namespace tandem::testing {
 namespace {
@@ -20,15 +21,8 @@ Schedule round_trip(const Schedule& schedule) {
   return parse_schedule(print_schedule(schedule), "printed");
 }
 
-std::string error(const std::string& text) {
+std::string notation_error(const std::string& text) {
   return error_of([&] { parse_schedule(text, "s"); });
-}
-
-ScheduleRequest request_for(std::uint16_t devices, std::int32_t microbatches) {
-  ScheduleRequest request;
-  request.devices = devices;
-  request.microbatches = microbatches;
-  return request;
 }
 
 TEST(Notation, IsShortWhereTheScheduleIsPlain) {
@@ -165,9 +159,9 @@ TEST(Notation, BringsBackWhateverTheTypesHold) {
 }
 
 TEST(Notation, PointsAtEveryBadOp) {
-  EXPECT_EQ(error("# s devices 2 microbatches 4\n"
-                  "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
-                  "1 | f0~70000 f0/0 f0! f\n"),
+  EXPECT_EQ(notation_error("# s devices 2 microbatches 4\n"
+                           "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
+                           "1 | f0~70000 f0/0 f0! f\n"),
             "s:2:8: error: \"x1\" is no op\n"
             "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
             "       ^~ letters: f r b i w T R N U V E L\n"
@@ -204,24 +198,24 @@ TEST(Notation, PointsAtEveryBadOp) {
 }
 
 TEST(Notation, PointsAtBadHeaders) {
-  EXPECT_EQ(error(""), "s: error: no header line `# NAME devices N microbatches M`");
-  EXPECT_EQ(error("0 | f0"), "s: error: no header line `# NAME devices N microbatches M`");
-  EXPECT_EQ(error("# s devices 2"), "s: error: the header lacks \"microbatches\"");
-  EXPECT_EQ(error("# s devices 5000 micro 2"),
+  EXPECT_EQ(notation_error(""), "s: error: no header line `# NAME devices N microbatches M`");
+  EXPECT_EQ(notation_error("0 | f0"), "s: error: no header line `# NAME devices N microbatches M`");
+  EXPECT_EQ(notation_error("# s devices 2"), "s: error: the header lacks \"microbatches\"");
+  EXPECT_EQ(notation_error("# s devices 5000 micro 2"),
             "s:1:13: error: devices must be 1 to 4096, found 5000\n"
             "# s devices 5000 micro 2\n"
             "            ^~~~\n"
             "s: error: the header lacks \"microbatches\"");
-  EXPECT_EQ(error("# s devices 2 microbatch 2\n"),
+  EXPECT_EQ(notation_error("# s devices 2 microbatch 2\n"),
             "s:1:15: error: unknown field \"microbatch\"; did you mean \"microbatches\"?\n"
             "# s devices 2 microbatch 2\n"
             "              ^~~~~~~~~~\n"
             "s: error: the header lacks \"microbatches\"");
-  EXPECT_EQ(error("# s devices 2 microbatches 2\n# devices 2"),
+  EXPECT_EQ(notation_error("# s devices 2 microbatches 2\n# devices 2"),
             "s:2:3: error: \"devices\" is given twice\n"
             "# devices 2\n"
             "  ^~~~~~~");
-  EXPECT_EQ(error("# \"s devices 2"),
+  EXPECT_EQ(notation_error("# \"s devices 2"),
             "s:1:3: error: a name without its closing quote\n"
             "# \"s devices 2\n"
             "  ^~~~~~~~~~~~\n"
@@ -231,39 +225,39 @@ TEST(Notation, PointsAtBadHeaders) {
 
 TEST(Notation, PointsAtBadPlacements) {
   const std::string header = "# s devices 2 microbatches 2\n";
-  EXPECT_EQ(error(header + "# stages 0 2"),
+  EXPECT_EQ(notation_error(header + "# stages 0 2"),
             "s:2:12: error: a device must be 0 to 1, found 2\n"
             "# stages 0 2\n"
             "           ^");
-  EXPECT_EQ(error(header + "# parts 0"),
+  EXPECT_EQ(notation_error(header + "# parts 0"),
             "s:2:9: error: 1 parts for 2 stages\n"
             "# parts 0\n"
             "        ^");
-  EXPECT_EQ(error(header + "# parts 0 2"),
+  EXPECT_EQ(notation_error(header + "# parts 0 2"),
             "s:2:11: error: part 1 has no stage\n"
             "# parts 0 2\n"
             "          ^");
-  EXPECT_EQ(error(header + "# edges 0>1 0>1"),
+  EXPECT_EQ(notation_error(header + "# edges 0>1 0>1"),
             "s:2:13: error: edges must ascend\n"
             "# edges 0>1 0>1\n"
             "            ^~~");
-  EXPECT_EQ(error(header + "# edges 0>1 1>0"),
+  EXPECT_EQ(notation_error(header + "# edges 0>1 1>0"),
             "s:2:13: error: the edges form a cycle\n"
             "# edges 0>1 1>0\n"
             "            ^~~");
-  EXPECT_EQ(error(header + "# edges 0-1"),
+  EXPECT_EQ(notation_error(header + "# edges 0-1"),
             "s:2:9: error: expected an edge, found \"0-1\"\n"
             "# edges 0-1\n"
             "        ^~~ such as 0>1");
-  EXPECT_EQ(error(header + "# edges 0>7"),
+  EXPECT_EQ(notation_error(header + "# edges 0>7"),
             "s:2:9: error: stage 7 does not exist: there are 2\n"
             "# edges 0>7\n"
             "        ^~~");
-  EXPECT_EQ(error(header + "# tied 0+1 1+5 1 1+0 a"),
+  EXPECT_EQ(notation_error(header + "# tied 0+1 1+5 1 1+0 a"),
             "s:2:16: error: a part is tied to another\n"
             "# tied 0+1 1+5 1 1+0 a\n"
             "               ^ such as 0+3");
-  EXPECT_EQ(error(header + "# tied 0+1 1+5"),
+  EXPECT_EQ(notation_error(header + "# tied 0+1 1+5"),
             "s:2:12: error: part 1 is tied already\n"
             "# tied 0+1 1+5\n"
             "           ^~~\n"
@@ -274,8 +268,8 @@ TEST(Notation, PointsAtBadPlacements) {
 
 TEST(Notation, PointsAtBadDevices) {
   const std::string header = "# s devices 2 microbatches 2\n";
-  EXPECT_EQ(error(header + "0 | f0\n"), "s: error: device 1 has no line");
-  EXPECT_EQ(error(header + "0 |\n1 |\n1 |\n# x\n2 |\nq"),
+  EXPECT_EQ(notation_error(header + "0 | f0\n"), "s: error: device 1 has no line");
+  EXPECT_EQ(notation_error(header + "0 |\n1 |\n1 |\n# x\n2 |\nq"),
             "s:4:1: error: device 1 has a line already\n"
             "1 |\n"
             "^\n"
@@ -288,12 +282,12 @@ TEST(Notation, PointsAtBadDevices) {
             "s:7:1: error: expected a device, found \"q\"\n"
             "q\n"
             "^");
-  EXPECT_EQ(error(header + "0 f0\n1 |"),
+  EXPECT_EQ(notation_error(header + "0 f0\n1 |"),
             "s:2:3: error: expected `|` behind the device\n"
             "0 f0\n"
             "  ^~\n"
             "s: error: device 0 has no line");
-  EXPECT_EQ(error(header + "# stages 0 0\n0 | f0\n1 | f0"),
+  EXPECT_EQ(notation_error(header + "# stages 0 0\n0 | f0\n1 | f0"),
             "s:3:5: error: \"f0\" lacks its stage: device 0 has 2 of them\n"
             "0 | f0\n"
             "    ^~\n"

@@ -16,29 +16,26 @@
 #include "core/tensor_degrees.h"
 #include "tests/core/error_of.h"
 #include "tests/support/data.h"
-#include "tests/support/source_folder.h"
+#include "tests/support/fuzz_input.h"
 
 namespace tandem {
 namespace {
 
 using std::chrono::microseconds;
 using testing::error_of;
+using testing::fuzz_input;
 using ::testing::HasSubstr;
-
-std::string corpus(const std::string& name) {
-  return read_file(testing::source_folder() / ("tests/fuzz/corpus/piper/" + name), 1'000'000);
-}
 
 LayerGraph graph_of(const std::string& text, std::int32_t tensor) {
   return parse_piper_graph("p", text, tensor).graph;
 }
 
-std::string error_in(const std::string& text, std::int32_t tensor = 1) {
+std::string piper_error(const std::string& text, std::int32_t tensor = 1) {
   return error_of([&] { parse_piper_graph("p", text, tensor); });
 }
 
 TEST(PiperFile, LayersStandBehindThoseThatFeedThemAtAMeasuredDegree) {
-  const LayerGraph graph = graph_of(corpus("three.json"), 2);
+  const LayerGraph graph = graph_of(fuzz_input("piper/three.json"), 2);
   ASSERT_EQ(graph.layers.size(), 3u);
   EXPECT_EQ(graph.layers[0].what, "embedding");
   EXPECT_EQ(graph.layers[1].name, "node 5");
@@ -48,12 +45,12 @@ TEST(PiperFile, LayersStandBehindThoseThatFeedThemAtAMeasuredDegree) {
   EXPECT_EQ(graph.layers[1].parameters, 4'000'000);
   EXPECT_EQ(graph.layers[0].output, 4'000'000) << "the largest of what it sends";
   EXPECT_EQ(graph.edges.size(), 3u);
-  EXPECT_FALSE(parse_piper_graph("p", corpus("three.json"), 8).interpolated);
+  EXPECT_FALSE(parse_piper_graph("p", fuzz_input("piper/three.json"), 8).interpolated);
 }
 
 TEST(PiperFile, BetweenMeasuredDegreesAPartIsSharedOut) {
   // 18 ms at 2, 9 ms at 8: a = 6 ms, b = 24 ms, 12 ms at 4. The embedding takes the same at each.
-  const PiperGraph found = parse_piper_graph("p", corpus("three.json"), 4);
+  const PiperGraph found = parse_piper_graph("p", fuzz_input("piper/three.json"), 4);
   EXPECT_TRUE(found.interpolated);
   const ProfiledLayer& block = found.graph.layers[1];
   EXPECT_EQ(block.forward + block.backward, microseconds(12'000));
@@ -64,7 +61,7 @@ TEST(PiperFile, BetweenMeasuredDegreesAPartIsSharedOut) {
 
 TEST(PiperFile, StagesHoldWhatTheirLayersHold) {
   const StageCostFile costs =
-      stage_costs_of(graph_of(corpus("three.json"), 1), {{0, 2}, {2, 3}}, 1e9);
+      stage_costs_of(graph_of(fuzz_input("piper/three.json"), 1), {{0, 2}, {2, 3}}, 1e9);
   EXPECT_EQ(costs.stages[0].activation, 2000 + 6000);
   EXPECT_EQ(costs.stages[1].activation, 1000);
   EXPECT_EQ(costs.stages[0].forward, microseconds(10'250));
@@ -72,18 +69,20 @@ TEST(PiperFile, StagesHoldWhatTheirLayersHold) {
 }
 
 TEST(PiperFile, WhatIsWrongIsSaidWhereItStands) {
-  const std::string wrong = error_in(corpus("wrong.json"));
+  const std::string wrong = piper_error(fuzz_input("piper/wrong.json"));
   EXPECT_THAT(wrong, HasSubstr("expected entries \"vanilla\" and \"activation recomp\""));
   EXPECT_THAT(wrong, HasSubstr("at most twice as long, found 0.001"));
   EXPECT_THAT(wrong, HasSubstr("expected tensor degrees from 1 to 65535 as keys"));
   EXPECT_THAT(wrong, HasSubstr("no node has id 9"));
-  EXPECT_THAT(error_in(corpus("cycle.json")), HasSubstr("feeds itself, or is fed by what does"));
-  EXPECT_THAT(error_in(corpus("from_two.json"), 1),
+  EXPECT_THAT(piper_error(fuzz_input("piper/cycle.json")),
+              HasSubstr("feeds itself, or is fed by what does"));
+  EXPECT_THAT(piper_error(fuzz_input("piper/from_two.json"), 1),
               HasSubstr("node 7 has tensor degrees 2, 8, not 1: what lies between them is "
                         "interpolated, what lies beyond is not known"));
-  EXPECT_THAT(error_in(corpus("three.json"), 16), HasSubstr("tensor degrees 1, 2, 8, not 16"));
-  EXPECT_THAT(error_in("{}"), HasSubstr("missing key \"nodes\""));
-  EXPECT_THAT(error_in(R"({"nodes": [], "edges": []})"), HasSubstr("expected 1 to 65536 nodes"));
+  EXPECT_THAT(piper_error(fuzz_input("piper/three.json"), 16),
+              HasSubstr("tensor degrees 1, 2, 8, not 16"));
+  EXPECT_THAT(piper_error("{}"), HasSubstr("missing key \"nodes\""));
+  EXPECT_THAT(piper_error(R"({"nodes": [], "edges": []})"), HasSubstr("expected 1 to 65536 nodes"));
 }
 
 TEST(TensorDegrees, FollowALawBetweenThoseMeasured) {

@@ -7,11 +7,13 @@
 #include "core/io/read.h"
 #include "core/plan.h"
 #include "tests/core/error_of.h"
+#include "tests/support/edited_text.h"
 
 namespace tandem {
 namespace {
 
 using testing::error_of;
+using testing::with;
 
 constexpr const char* kPlan = R"({
   "version": 1,
@@ -31,21 +33,18 @@ constexpr const char* kPlan = R"({
 
 /// The plan with `from` replaced by `to`.
 std::string plan_with(const std::string& from, const std::string& to) {
-  std::string text = kPlan;
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
+  return with(kPlan, from, to);
 }
 
-std::string error_in(const std::string& text) {
+std::string plan_error(const std::string& text) {
   return error_of([&text] { parse_plan("plan.json", text); });
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 /// The first line of the error that a replacement brings.
-std::string error_with(const std::string& from, const std::string& to) {
-  return first_line(error_in(plan_with(from, to)));
+std::string plan_error_with(const std::string& from, const std::string& to) {
+  return first_line(plan_error(plan_with(from, to)));
 }
 
 TEST(PlanFile, ReadsAPlan) {
@@ -148,10 +147,10 @@ TEST(PlanFile, CarriesWhatItsOrderWasMadeBy) {
   EXPECT_EQ(plan_text(parse_plan("again.json", text)), text);
   EXPECT_EQ(schedule_request(parse_plan("again.json", text)).costs, request.costs);
   EXPECT_EQ(plan_text(parse_plan("plan.json", kPlan)).find("order_costs"), std::string::npos);
-  EXPECT_EQ(first_line(error_with("\"optimizer\"", key + stage + rest)),
+  EXPECT_EQ(first_line(plan_error_with("\"optimizer\"", key + stage + rest)),
             "plan.json:11:29: error: /order_costs/stages: expected 3 stages, as many as the plan "
             "has, found an array");
-  EXPECT_EQ(first_line(error_with("\"optimizer\"", "\"activation_cap\": 0.5, \"optimizer\"")),
+  EXPECT_EQ(first_line(plan_error_with("\"optimizer\"", "\"activation_cap\": 0.5, \"optimizer\"")),
             "plan.json:11:21: error: /activation_cap: expected a number >= 1, found 0.5");
 }
 
@@ -164,65 +163,65 @@ TEST(PlanFile, StagesAreAsManyAsTheChunksOrTheReplicasSay) {
   EXPECT_EQ(part_count(plan), 6u);
   EXPECT_EQ(schedule_request(plan).chunks, 2);
   EXPECT_EQ(
-      error_with(depth, "\"depth\": 3, \"chunks\": 2"),
+      plan_error_with(depth, "\"depth\": 3, \"chunks\": 2"),
       "plan.json:12:13: error: /stages: expected 6 stages, one for each chunk of each device, "
       "found 3");
-  EXPECT_EQ(error_with(depth, "\"depth\": 3, \"chunks\": 4"),
+  EXPECT_EQ(plan_error_with(depth, "\"depth\": 3, \"chunks\": 4"),
             "plan.json:12:13: error: /stages: more stages than layers: 12 stages for the model's "
             "10 layers");
-  EXPECT_EQ(error_with(depth, "\"depth\": 3, \"replicas\": [2, 1]"),
+  EXPECT_EQ(plan_error_with(depth, "\"depth\": 3, \"replicas\": [2, 1]"),
             "plan.json:12:13: error: /stages: expected 2 stages, one for each entry of the "
             "replicas, found 3");
-  EXPECT_EQ(error_with(depth, "\"depth\": 3, \"replicas\": [3, 0]"),
+  EXPECT_EQ(plan_error_with(depth, "\"depth\": 3, \"replicas\": [3, 0]"),
             "plan.json:6:31: error: /replicas/1: expected an integer from 1 to 65535, found 0");
 }
 
 TEST(PlanFile, StagesAreHalfOpenRanges) {
-  EXPECT_EQ(error_in(plan_with("[3, 6]", "\"3-5\"")),
+  EXPECT_EQ(plan_error(plan_with("[3, 6]", "\"3-5\"")),
             "plan.json:12:22: error: /stages/1: expected two integers, found \"3-5\"\n"
             "  \"stages\": [[0, 3], \"3-5\", [6, 10]],\n"
             "                     ^~~~~ a half-open range, such as [3, 6]");
-  EXPECT_EQ(error_with("[3, 6]", "[3, 6, 9]"),
+  EXPECT_EQ(plan_error_with("[3, 6]", "[3, 6, 9]"),
             "plan.json:12:22: error: /stages/1: expected two integers, found [3, 6, 9]");
-  EXPECT_EQ(error_with("[3, 6]", "[3, 6.0]"),
+  EXPECT_EQ(plan_error_with("[3, 6]", "[3, 6.0]"),
             "plan.json:12:26: error: /stages/1/1: expected an integer from 0 to 2147483647, "
             "found 6.0");
 }
 
 TEST(PlanFile, StagesCoverTheModelInOrder) {
-  EXPECT_EQ(error_in(plan_with("[3, 6]", "[4, 6]")),
+  EXPECT_EQ(plan_error(plan_with("[3, 6]", "[4, 6]")),
             "plan.json:12:22: error: /stages/1: expected a range that starts at layer 3, where the "
             "stage before ends, found [4, 6]\n"
             "  \"stages\": [[0, 3], [4, 6], [6, 10]],\n"
             "                     ^~~~~~");
-  EXPECT_EQ(error_with("[0, 3]", "[1, 3]"),
+  EXPECT_EQ(plan_error_with("[0, 3]", "[1, 3]"),
             "plan.json:12:14: error: /stages/0: expected the first stage to start at layer 0, "
             "found [1, 3]");
-  EXPECT_EQ(error_with("[3, 6], [6, 10]", "[3, 3], [3, 10]"),
+  EXPECT_EQ(plan_error_with("[3, 6], [6, 10]", "[3, 3], [3, 10]"),
             "plan.json:12:22: error: /stages/1: expected at least one layer, found [3, 3]");
-  EXPECT_EQ(error_with("[6, 10]", "[6, 9]"),
+  EXPECT_EQ(plan_error_with("[6, 10]", "[6, 9]"),
             "plan.json:12:30: error: /stages/2: expected the last stage to end at layer 10, behind "
             "the model's last, found [6, 9]");
-  EXPECT_EQ(error_with("[6, 10]", "[6, 11]"),
+  EXPECT_EQ(plan_error_with("[6, 10]", "[6, 11]"),
             "plan.json:12:30: error: /stages/2: expected the last stage to end at layer 10, behind "
             "the model's last, found [6, 11]");
 }
 
 TEST(PlanFile, StagesAreAsManyAsTheDepth) {
-  EXPECT_EQ(error_with("[3, 6], [6, 10]", "[3, 10]"),
+  EXPECT_EQ(plan_error_with("[3, 6], [6, 10]", "[3, 10]"),
             "plan.json:12:13: error: /stages: expected 3 stages, one for each device of the depth, "
             "found 2");
-  EXPECT_EQ(error_with("\"depth\": 3", "\"depth\": 11"),
+  EXPECT_EQ(plan_error_with("\"depth\": 3", "\"depth\": 11"),
             "plan.json:12:13: error: /stages: more stages than layers: 11 stages for the model's "
             "10 layers");
-  EXPECT_EQ(error_with("[100, 200, 300]", "[100, 200]"),
+  EXPECT_EQ(plan_error_with("[100, 200, 300]", "[100, 200]"),
             "plan.json:14:73: error: /predicted/peak_bytes: expected 3 numbers, one for each "
             "device, found 2");
 }
 
 TEST(PlanFile, FaultsOfTheModelHaveTheirPlace) {
   EXPECT_EQ(
-      error_in(plan_with("\"heads\": 8", "\"heads\": 7")),
+      plan_error(plan_with("\"heads\": 8", "\"heads\": 7")),
       "plan.json:3:62: error: /model/heads: expected a divisor of the width 64, found 7\n"
       "  \"model\": {\"version\": 1, \"blocks\": 4, \"width\": 64, \"heads\": 7, \"sequence\": "
       "32},\n"
@@ -234,7 +233,7 @@ TEST(PlanFile, EveryKeyIsRequired) {
        {"version", "model", "schedule", "width", "depth", "microbatch_size", "microbatches",
         "extra_in_flight", "recompute", "optimizer", "stages", "profile", "predicted"}) {
     const std::string quoted = std::string("\n  \"") + key + "\"";
-    EXPECT_EQ(error_with(quoted, std::string("\n  \"x-") + key + "\""),
+    EXPECT_EQ(plan_error_with(quoted, std::string("\n  \"x-") + key + "\""),
               std::string("plan.json:1:1: error: missing key \"") + key + "\"");
   }
 }
@@ -246,7 +245,7 @@ TEST(PlanFile, ReportsEveryMistake) {
   text.replace(text.find("\"momentum\""), 10, "\"adam\"");
   text.replace(text.find("0.125"), 5, "-1.0");
   EXPECT_EQ(
-      error_in(text),
+      plan_error(text),
       "plan.json:1:1: error: missing key \"depth\"\n"
       "{\n"
       "^\n"
@@ -275,7 +274,7 @@ TEST(PlanFile, NoBatchIsBeyondArithmetic) {
   std::string text = plan_with("\"microbatch_size\": 2", "\"microbatch_size\": 1048576");
   text.replace(text.find("\"sequence\": 32"), 14, "\"sequence\": 1048576");
   text.replace(text.find("\"microbatches\": 4"), 17, "\"microbatches\": 1048576");
-  EXPECT_EQ(first_line(error_in(text)),
+  EXPECT_EQ(first_line(plan_error(text)),
             "plan.json:7:22: error: /microbatch_size: a batch of 1048576 microbatches of this size "
             "would hold 5e+21 numbers of activations; expected at most 3e+17");
 }

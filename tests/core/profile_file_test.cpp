@@ -9,6 +9,7 @@
 #include "core/io/read.h"
 #include "core/io/tensor_profiles.h"
 #include "tests/core/error_of.h"
+#include "tests/support/edited_text.h"
 
 namespace tandem {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 using ::testing::AllOf;
 using testing::error_of;
 using ::testing::HasSubstr;
+using testing::with;
 
 constexpr const char* kProfile = R"({
   "version": 1,
@@ -36,13 +38,10 @@ constexpr const char* kProfile = R"({
 })";
 
 std::string profile_with(const std::string& from, const std::string& to) {
-  std::string text = kProfile;
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
+  return with(kProfile, from, to);
 }
 
-std::string error_in(const std::string& text) {
+std::string profile_error(const std::string& text) {
   return error_of([&text] { parse_profile("p.json", text); });
 }
 
@@ -91,7 +90,7 @@ TEST(ProfileFile, BytesThatAreNoTextAreReplaced) {
 
 TEST(ProfileFile, HasARowForEachKindAndSize) {
   EXPECT_EQ(
-      error_in(profile_with("\"squared_error\"", "\"linear\"")),
+      profile_error(profile_with("\"squared_error\"", "\"linear\"")),
       "p.json:8:13: error: /layers: no entry of kind \"squared_error\", which the model has\n"
       "  \"layers\": [\n"
       "            ^\n"
@@ -101,7 +100,7 @@ TEST(ProfileFile, HasARowForEachKindAndSize) {
       "\"backward_input_ns\": 2,\n"
       "    ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~");
   EXPECT_EQ(
-      error_in(profile_with("\"bytes\": 4096", "\"bytes\": 0")),
+      profile_error(profile_with("\"bytes\": 4096", "\"bytes\": 0")),
       "p.json:16:47: error: /transfers/1: expected one entry for each size, found a second "
       "one; the first is entry 0\n"
       "  \"transfers\": [{\"bytes\": 0, \"time_ns\": 100}, {\"bytes\": 0, \"time_ns\": 900}]\n"
@@ -164,7 +163,8 @@ TEST(ProfileFile, OfWhatNoDeviceComputesAloneIsNoneToPlanFrom) {
        ++at)
     text.replace(at, 21, "\"microbatch_size\": 1, \"tensor\": 2,");
   EXPECT_EQ(parse_tensor_profiles("p.json", text).begin()->first, 2);
-  EXPECT_THAT(error_in(text), HasSubstr("no entry of kind \"linear\" at tensor degree 1, which"));
+  EXPECT_THAT(profile_error(text),
+              HasSubstr("no entry of kind \"linear\" at tensor degree 1, which"));
 }
 
 TEST(ProfileFile, ReportsEveryMistake) {
@@ -172,7 +172,7 @@ TEST(ProfileFile, ReportsEveryMistake) {
   text.replace(text.find("\"time_ns\": 900"), 14, "\"time_us\": 0.9");
   text.replace(text.find("450"), 3, "1e3");
   EXPECT_EQ(
-      error_in(text),
+      profile_error(text),
       "p.json:7:30: error: /instruction_overhead_ns: expected an integer from 0 to "
       "86400000000000, found 1e3\n"
       "  \"instruction_overhead_ns\": 1e3,\n"

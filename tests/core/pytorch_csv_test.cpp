@@ -25,7 +25,7 @@ Schedule make(std::string_view name, std::uint16_t devices, std::int32_t microba
   return make_schedule(find_schedule(name), request);
 }
 
-std::string error(const std::string& text) {
+std::string csv_error(const std::string& text) {
   return error_of([&] { parse_pytorch_csv(text, "a.csv"); });
 }
 
@@ -127,27 +127,28 @@ TEST(PytorchCsv, StagesMayLieAnywhere) {
 }
 
 TEST(PytorchCsv, ComplaintsPointAtTheCell) {
-  EXPECT_EQ(error("0F0,0X0,0B0\n"),
+  EXPECT_EQ(csv_error("0F0,0X0,0B0\n"),
             "a.csv:1:5: error: \"0X0\" is no action\n"
             "0F0,0X0,0B0\n"
             "    ^~~ a stage, F, B, I or W, and a microbatch, such as 0F7");
-  EXPECT_THAT(error("0F0,0B0\n0F1,0B1\n"),
+  EXPECT_THAT(csv_error("0F0,0B0\n0F1,0B1\n"),
               HasSubstr("a.csv:2:1: error: stage 0 is on rank 0 already: a stage has one rank"));
-  EXPECT_THAT(error("0F0,0B0,0F0\n"),
+  EXPECT_THAT(csv_error("0F0,0B0,0F0\n"),
               HasSubstr("a.csv:1:9: error: the forward of microbatch 0 on stage 0 is there twice"));
-  EXPECT_THAT(error("0F0,0B0\n2F0,2B0\n"),
+  EXPECT_THAT(csv_error("0F0,0B0\n2F0,2B0\n"),
               HasSubstr("a.csv:2:1: error: there is a stage 2, and no stage 1"));
-  EXPECT_THAT(error("0F0,0F1,0B0\n"), HasSubstr("stage 0 lacks the backward of microbatch 1"));
-  EXPECT_THAT(error("0F0,0I0\n"), HasSubstr("stage 0 lacks the weight gradient (W)"));
-  EXPECT_THAT(error("0F0,0F1,0BW0,0B1\n"),
+  EXPECT_THAT(csv_error("0F0,0F1,0B0\n"), HasSubstr("stage 0 lacks the backward of microbatch 1"));
+  EXPECT_THAT(csv_error("0F0,0I0\n"), HasSubstr("stage 0 lacks the weight gradient (W)"));
+  EXPECT_THAT(csv_error("0F0,0F1,0BW0,0B1\n"),
               HasSubstr("stage 0 lacks the weight gradient (W) of microbatch 1"));
-  EXPECT_THAT(error("0F0,0B0,0I0,0W0\n"), HasSubstr("has a whole backward on stage 0 already"));
-  EXPECT_THAT(error("0F0,0F1,(0F1;0F0)OVERLAP_F_B\n"), HasSubstr("a pair is a forward and a"));
-  EXPECT_THAT(error("(0F0;0B0)OVERLAP\n"), HasSubstr("is no pair"));
-  EXPECT_THAT(error("0F99999\n"), HasSubstr("a microbatch"));
-  EXPECT_THAT(error("\n\n"), HasSubstr("no actions"));
-  EXPECT_THAT(error("forward 0\n"), HasSubstr("the line `# NAME devices N microbatches M` first"));
-  EXPECT_THAT(error("0F0,0B0\n\n1F0,1B0\n"), HasSubstr("rank 1 has no action"));
+  EXPECT_THAT(csv_error("0F0,0B0,0I0,0W0\n"), HasSubstr("has a whole backward on stage 0 already"));
+  EXPECT_THAT(csv_error("0F0,0F1,(0F1;0F0)OVERLAP_F_B\n"), HasSubstr("a pair is a forward and a"));
+  EXPECT_THAT(csv_error("(0F0;0B0)OVERLAP\n"), HasSubstr("is no pair"));
+  EXPECT_THAT(csv_error("0F99999\n"), HasSubstr("a microbatch"));
+  EXPECT_THAT(csv_error("\n\n"), HasSubstr("no actions"));
+  EXPECT_THAT(csv_error("forward 0\n"),
+              HasSubstr("the line `# NAME devices N microbatches M` first"));
+  EXPECT_THAT(csv_error("0F0,0B0\n\n1F0,1B0\n"), HasSubstr("rank 1 has no action"));
 }
 
 TEST(PytorchCsv, OurNotationIsNotTakenForItWhateverItLacks) {

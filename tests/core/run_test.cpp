@@ -6,26 +6,15 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/instances.h"
 #include "tests/support/pipelines.h"
 
 namespace tandem::testing {
 namespace {
 
-struct Recorder {
-  std::vector<Instance> instances;
-  void issue(const Program&, Instance instance) { instances.push_back(instance); }
-};
-static_assert(Machine<Recorder>);
-
-std::vector<Instance> run_of(const Program& program, std::int64_t batches) {
-  Recorder recorder;
-  run(program, program.order(), batches, recorder);
-  return recorder.instances;
-}
-
 TEST(Run, StartsOneBodyEarlyWhereForwardsReachIntoTheNextBatch) {
   const Program program = program_of(pipeline("2bw", 4, 4));
-  const std::vector<Instance> instances = run_of(program, 2);
+  const std::vector<Instance> instances = instances_of_run(program, 2);
   EXPECT_EQ(instances.front().body, -1);
   EXPECT_EQ(instances.front().microbatch, 0);
   // The body before batch 0 holds the first forwards and what carries them, nothing else.
@@ -40,7 +29,7 @@ TEST(Run, NeedsNoRampWithAFlush) {
   for (const char* flushed : {"model-parallel", "gpipe", "1f1b"}) {
     const Program program = program_of(pipeline(flushed, 4, 4));
     EXPECT_EQ(program.ramp(), 0);
-    EXPECT_EQ(run_of(program, 1).front().body, 0);
+    EXPECT_EQ(instances_of_run(program, 1).front().body, 0);
   }
 }
 
@@ -48,7 +37,7 @@ TEST(Run, SwitchesOffWhatFallsOutsideTheRun) {
   const Program program = program_of(pipeline("2bw", 3, 5, 2));
   for (const std::int64_t batches : {0, 1, 2, 7}) {
     std::set<std::tuple<InstructionId, std::int64_t>> seen;
-    for (const Instance& instance : run_of(program, batches)) {
+    for (const Instance& instance : instances_of_run(program, batches)) {
       EXPECT_GE(instance.microbatch, 0);
       EXPECT_LT(instance.microbatch, batches * 5);
       EXPECT_EQ(instance.microbatch, instance.body * 5 + program[instance.id].op.microbatch);
@@ -61,7 +50,7 @@ TEST(Run, SwitchesOffWhatFallsOutsideTheRun) {
 TEST(Run, IssuesADevicesSliceInTheProgramsOrder) {
   const Program program = program_of(pipeline("1f1b", 3, 4));
   for (std::size_t device = 0; device < 3; ++device) {
-    Recorder recorder;
+    InstanceRecorder recorder;
     run(program, program.on(id_at<DeviceId>(device)), 2, recorder);
     for (std::size_t i = 1; i < recorder.instances.size(); ++i) {
       const Instance &before = recorder.instances[i - 1], &now = recorder.instances[i];

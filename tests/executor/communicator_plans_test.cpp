@@ -75,16 +75,8 @@ class CommunicatorsOf : public ::testing::TestWithParam<std::string> {
   }
 };
 
-std::vector<std::string> trained() {
-  std::vector<std::string> names;
-  for (const ScheduleTraits& row : schedules()) {
-    if (row.trainable) names.emplace_back(row.name);
-  }
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Schedules, CommunicatorsOf, ::testing::ValuesIn(trained()),
-                         testing::test_name);
+INSTANTIATE_TEST_SUITE_P(Schedules, CommunicatorsOf,
+                         ::testing::ValuesIn(testing::trainable_schedules()), testing::test_name);
 
 TEST_P(CommunicatorsOf, AreMadeInOneOrderByAll) {
   std::size_t programs = 0;

@@ -1,7 +1,6 @@
 #include "executor/data.h"
 
 #include <filesystem>
-#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -9,11 +8,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "tests/core/error_of.h"
 #include "tests/executor/numbers.h"
 
 namespace tandem {
 namespace {
+
+using testing::error_of;
 
 ModelSpec byte_model() {
   ModelSpec model = testing::tiny_gpt();
@@ -26,15 +27,6 @@ Sample<T> microbatch(const Data& data, std::int64_t k) {
   Sample<T> sample;
   data.fill(k, sample);
   return sample;
-}
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(ShippedText, IsGenesisInPlainAscii) {
@@ -126,13 +118,12 @@ TEST(Data, GivesALinearModelSmallIntegers) {
 }
 
 TEST(Data, RefusesWhatItCannotCut) {
-  EXPECT_EQ(message_of([] { const Data data(testing::tiny_gpt(), 1, 1); }),
+  EXPECT_EQ(error_of([] { const Data data(testing::tiny_gpt(), 1, 1); }),
             "model \"tiny\": a vocabulary of 11 can't hold byte tokens; 256 can");
-  EXPECT_EQ(message_of([] {
-              const Data data(byte_model(), 1, 1, Tokens::of_text("sixsix", "notes.txt"));
-            }),
-            "notes.txt: 6 tokens are fewer than the 7 of one sample of model \"tiny\"");
-  EXPECT_EQ(message_of([] {
+  EXPECT_EQ(
+      error_of([] { const Data data(byte_model(), 1, 1, Tokens::of_text("sixsix", "notes.txt")); }),
+      "notes.txt: 6 tokens are fewer than the 7 of one sample of model \"tiny\"");
+  EXPECT_EQ(error_of([] {
               const Data data(byte_model(), 1, 1, Tokens::of_text("sevense", "notes.txt"));
             }),
             "nothing was thrown");
@@ -170,7 +161,7 @@ TEST(Data, TakesTheNumbersOfATokenFile) {
   EXPECT_EQ(sample.tokens, (std::vector<std::int32_t>{10, 9, 8, 7, 6, 5}));
   EXPECT_EQ(sample.targets, (std::vector<std::int32_t>{9, 8, 7, 6, 5, 4}));
   write_token_file(path, std::vector<std::uint16_t>{10, 9, 8, 7, 6, 5, 11});
-  EXPECT_EQ(message_of([&] { const Data data(model, 1, 1, Tokens::of_file(path)); }),
+  EXPECT_EQ(error_of([&] { const Data data(model, 1, 1, Tokens::of_file(path)); }),
             path + ": token 6 is 11, beyond a vocabulary of 11");
   std::filesystem::remove(path);
 }

@@ -87,14 +87,14 @@ struct Bench {
   std::vector<double> output_gradient, scratch, input_gradient, gradients;
 };
 
-struct Case {
+struct LayerCase {
   std::string name;
   ModelSpec model;
   std::int32_t index;
   Recompute recompute = Recompute::none;
 };
 
-std::vector<Case> cases() {
+std::vector<LayerCase> cases() {
   const ModelSpec tied = testing::tiny_gpt(), untied = testing::tiny_gpt(false),
                   chain = testing::tiny_linear();
   return {{"embedding", tied, 0},
@@ -109,7 +109,7 @@ std::vector<Case> cases() {
           {"head_selective", tied, 5, Recompute::selective}};
 }
 
-class EveryLayer : public ::testing::TestWithParam<Case> {};
+class EveryLayer : public ::testing::TestWithParam<LayerCase> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryLayer, ::testing::ValuesIn(cases()),
                          [](const auto& instance) { return instance.param.name; });
 
@@ -178,7 +178,7 @@ TEST_P(EveryLayer, LeavesTheSameStashWhenTheOutputIsNotWanted) {
 
 /// All that forward and backward leave, but for stash and scratch. Another microbatch used the
 /// scratch between them.
-auto left_by(const Case& wanted, Recompute recompute) {
+auto left_by(const LayerCase& wanted, Recompute recompute) {
   Bench bench(wanted.model, wanted.index, recompute);
   const double value = bench.forward();
   std::fill(bench.scratch.begin(), bench.scratch.end(), kNothing);

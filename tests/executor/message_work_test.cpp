@@ -51,7 +51,7 @@ TrainingReport<float> train_on_the_cpu(const TrainingCase& test, const Program& 
   return train_on_cpu<float>(program, testing::setup_of<float>(test, program, data));
 }
 
-void expect_equal(const TrainingReport<float>& sent, const TrainingReport<float>& on_cpu) {
+void expect_same_run(const TrainingReport<float>& sent, const TrainingReport<float>& on_cpu) {
   EXPECT_EQ(sent.losses, on_cpu.losses);
   ASSERT_EQ(sent.weights.size(), on_cpu.weights.size());
   for (std::size_t i = 0; i < on_cpu.weights.size(); ++i)
@@ -102,7 +102,7 @@ TEST_P(MessagesOf, TrainWhatTheCpuTrains) {
       CommunicatorPlans plans(program, width);
       if (sums_of_more_than_two(plans)) continue;
       RendezvousTransport transport(std::move(plans));
-      expect_equal(train_by(transport, test, program, ++seed), train_on_the_cpu(test, program));
+      expect_same_run(train_by(transport, test, program, ++seed), train_on_the_cpu(test, program));
       EXPECT_EQ(transport.messages() > 0, test.devices > 1 && GetParam() != "data-parallel");
       EXPECT_EQ(transport.aborts(), 0);
       ++compared;
@@ -119,7 +119,7 @@ TEST(Messages, TrainWhatTheCpuTrainsWhereNormsDecide) {
     SCOPED_TRACE(schedule);
     const Program program = lower(test.make());
     RendezvousTransport transport(CommunicatorPlans(program, 2));
-    expect_equal(train_by(transport, test, program), train_on_the_cpu(test, program));
+    expect_same_run(train_by(transport, test, program), train_on_the_cpu(test, program));
   }
 }
 

@@ -69,20 +69,12 @@ TEST_P(Semantics, OfTheExecutorEqualTheReferenceBitForBit) {
   }
 }
 
-std::vector<std::string> trainable() {
-  std::vector<std::string> names;
-  for (const ScheduleTraits& row : schedules()) {
-    if (row.trainable) names.emplace_back(row.name);
-  }
-  return names;
-}
-
 std::vector<int> depths() {
   return testing::kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4};
 }
 
 INSTANTIATE_TEST_SUITE_P(EverySchedule, Semantics,
-                         ::testing::Combine(::testing::ValuesIn(trainable()),
+                         ::testing::Combine(::testing::ValuesIn(testing::trainable_schedules()),
                                             ::testing::ValuesIn(depths())),
                          [](const auto& cell) {
                            std::string name = std::get<0>(cell.param) + "_p" +
@@ -227,7 +219,7 @@ TEST(Semantics, HoldForStashedWeightsAndReplicatedStages) {
 }
 
 TEST(Semantics, HoldForEveryScheduleAtEveryWidthUnderDelays) {
-  for (const std::string& schedule : trainable()) {
+  for (const std::string& schedule : testing::trainable_schedules()) {
     for (const std::uint16_t width : {std::uint16_t{2}, std::uint16_t{3}}) {
       TrainingCase test = TrainingCase::on(
           schedule, schedule == "data-parallel" ? std::uint16_t{1} : std::uint16_t{2});

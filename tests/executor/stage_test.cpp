@@ -161,15 +161,15 @@ class Pipeline {
   std::vector<Memory> memories_;
 };
 
-struct Case {
+struct NamedModel {
   std::string name;
   ModelSpec model;
 };
-class EveryModel : public ::testing::TestWithParam<Case> {};
+class EveryModel : public ::testing::TestWithParam<NamedModel> {};
 INSTANTIATE_TEST_SUITE_P(Models, EveryModel,
-                         ::testing::Values(Case{"tied", testing::tiny_gpt()},
-                                           Case{"untied", testing::tiny_gpt(false)},
-                                           Case{"chain", testing::tiny_linear()}),
+                         ::testing::Values(NamedModel{"tied", testing::tiny_gpt()},
+                                           NamedModel{"untied", testing::tiny_gpt(false)},
+                                           NamedModel{"chain", testing::tiny_linear()}),
                          [](const auto& instance) { return instance.param.name; });
 
 TEST_P(EveryModel, GivesTheSameBitsHoweverItIsCut) {

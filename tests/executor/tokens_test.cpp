@@ -5,17 +5,18 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "tests/core/error_of.h"
 
 namespace tandem {
 namespace {
+
+using testing::error_of;
 
 class TokenFile : public ::testing::Test {
  protected:
@@ -36,15 +37,6 @@ class TokenFile : public ::testing::Test {
   std::filesystem::path folder_ =
       std::filesystem::temp_directory_path() / ("tandem_tokens_test_" + std::to_string(::getpid()));
 };
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 std::vector<std::int32_t> all_of(const Tokens& tokens) {
   std::vector<std::int32_t> all(static_cast<std::size_t>(tokens.size()));
@@ -81,7 +73,7 @@ TEST_F(TokenFile, IsReadAndWrittenAsLlmCDoes) {
 TEST_F(TokenFile, ThatIsBrokenIsRefused) {
   const auto complaint = [&](const std::string& bytes) {
     const std::string file = write("x.bin", bytes);
-    const std::string message = message_of([&] { Tokens::of_file(file); });
+    const std::string message = error_of([&] { Tokens::of_file(file); });
     return message.starts_with(file) ? message.substr(file.size()) : message;
   };
   const std::vector<std::uint16_t> three{1, 2, 3};
@@ -108,7 +100,7 @@ TEST_F(TokenFile, OfAnyOtherNameIsAText) {
 
 TEST_F(TokenFile, ThatCannotBeMappedSaysWhy) {
   const auto complaint = [&](const std::string& file) {
-    return message_of([&] { Tokens::of_file(file); });
+    return error_of([&] { Tokens::of_file(file); });
   };
   EXPECT_EQ(complaint(write("empty", "")), path("empty") + ": empty");
   EXPECT_EQ(complaint(path("nothing")), path("nothing") + ": No such file or directory");
@@ -135,12 +127,12 @@ TEST(TokensDeathTest, AreNotReadBeyondTheirEnd) {
 TEST_F(TokenFile, IsHeldToTheVocabulary) {
   write_token_file(path("x.bin"), std::vector<std::uint16_t>{5, 300, 2, 400});
   const Tokens tokens = Tokens::of_file(path("x.bin"));
-  EXPECT_EQ(message_of([&] { tokens.check_within(401); }), "nothing was thrown");
-  EXPECT_EQ(message_of([&] { tokens.check_within(400); }),
+  EXPECT_EQ(error_of([&] { tokens.check_within(401); }), "nothing was thrown");
+  EXPECT_EQ(error_of([&] { tokens.check_within(400); }),
             path("x.bin") + ": token 3 is 400, beyond a vocabulary of 400");
-  EXPECT_EQ(message_of([&] { tokens.check_within(256); }),
+  EXPECT_EQ(error_of([&] { tokens.check_within(256); }),
             path("x.bin") + ": token 1 is 300, beyond a vocabulary of 256");
-  EXPECT_EQ(message_of([] { Tokens::of_text("az", "t").check_within('z'); }),
+  EXPECT_EQ(error_of([] { Tokens::of_text("az", "t").check_within('z'); }),
             "t: token 1 is 122, beyond a vocabulary of 122");
 }
 

@@ -10,11 +10,12 @@
 #include "core/catalog.h"
 #include "core/error.h"
 #include "planner/batch_work.h"
+#include "tests/support/device_ids.h"
 
 namespace tandem {
 namespace {
 
-constexpr DeviceId d(std::size_t i) { return id_at<DeviceId>(i); }
+using testing::d;
 
 Plan plan_of(const std::string& model, const std::string& schedule, std::uint16_t width,
              std::uint16_t depth, std::int32_t microbatch_size, std::int32_t microbatches) {

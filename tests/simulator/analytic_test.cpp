@@ -9,11 +9,13 @@
 
 #include "core/catalog.h"
 #include "core/error.h"
+#include "tests/simulator/exactly.h"
 
 namespace tandem {
 namespace {
 
 using std::chrono::microseconds;
+using testing::exactly;
 
 // Layers: embedding, attention, mlp, head. Of a microbatch of one sample: 8 tokens, 32 elements,
 // 2 · 8² = 128 scores, 128 logits.
@@ -26,15 +28,6 @@ DeviceSpec device(double flops_per_s, double bytes_per_s) {
   DeviceSpec device{.name = "card", .memory_bytes_per_s = bytes_per_s};
   device.flops_per_s[static_cast<std::size_t>(NumberFormat::fp32)] = flops_per_s;
   return device;
-}
-
-AnalyticAssumptions exactly(NumberFormat format = NumberFormat::fp32,
-                            AttentionKernel attention = AttentionKernel::plain) {
-  return {.format = format,
-          .attention = attention,
-          .product_fraction = 1.0,
-          .memory_fraction = 1.0,
-          .link_fraction = 1.0};
 }
 
 StageTimes by_flops(LayerRange range, const AnalyticAssumptions& assumptions = exactly(),

@@ -106,7 +106,7 @@ TEST(ZeroBubbleAuto, BeginsWithThePublishedOrders) {
             "f0 i0 f1 i1 f2 i2 f3 i3 f4 i4 f5 i5 f6 i6 f7 i7 w0 w1 w2 w3 w4 w5 w6 w7 ");
 }
 
-struct Measurement {
+struct AutomaticMeasurement {
   int microbatches;
   double forward_us, input_us, weight_us, transfer_us;
   double hidden, heads;  // of the model, at 1024 tokens
@@ -114,7 +114,7 @@ struct Measurement {
 };
 
 /// Table 9 of the zero bubble paper, and from its Table 5 the bubble rates of ZB-1p and ZB-2p.
-constexpr Measurement kTable[] = {
+constexpr AutomaticMeasurement kAutomaticTable[] = {
     {24, 18522, 18086, 9337, 601, 2304, 24, 0.1585, 0.0433},
     {32, 18513, 18086, 9331, 626, 2304, 24, 0.1242, 0.0039},
     {64, 18546, 18097, 9321, 762, 2304, 24, 0.0674, 0.0026},
@@ -124,7 +124,7 @@ constexpr Measurement kTable[] = {
 };
 
 TEST(ZeroBubbleAuto, IsNeverWorseThanThePublishedTable) {
-  for (const Measurement& row : kTable) {
+  for (const AutomaticMeasurement& row : kAutomaticTable) {
     SCOPED_TRACE(fmt::format("hidden {} m {}", row.hidden, row.microbatches));
     const double kept = 32 * row.hidden / (34 * row.hidden + 5 * row.heads * 1024);
     const auto ns = [](double us) { return std::llround(us * 1000.0); };

@@ -18,15 +18,16 @@
 namespace tandem::testing {
 namespace {
 
-constexpr std::int64_t kForward = 3, kBackward = 5, kTransfer = 2;
-constexpr PlainCosts kCosts{.forward = kForward, .backward = kBackward, .transfer = kTransfer};
+constexpr std::int64_t kForwardTime = 3, kBackwardTime = 5, kTransferTime = 2;
+constexpr PlainCosts kCosts{
+    .forward = kForwardTime, .backward = kBackwardTime, .transfer = kTransferTime};
 
 SimulationResult blocked(const Pipeline& wanted, const PlainCosts& costs) {
   const Program program = with_blocking_transfers(program_of(wanted));
   return simulate(program, plain_costs(program, costs), {});
 }
 
-std::int64_t period(const SimulationResult& result) {
+std::int64_t period_of_one_batch(const SimulationResult& result) {
   EXPECT_EQ(result.cycle_batches, 1);
   return result.cycle.count();
 }
@@ -34,20 +35,22 @@ std::int64_t period(const SimulationResult& result) {
 /// Each microbatch goes through two meetings of each device: with the one before, where a gradient
 /// leaves as an activation comes, and with the one after.
 TEST(BlockingTransfers, PipelinesTakeWhatTheirMeetingsTake) {
-  const std::int64_t computed = kForward + kBackward;
+  const std::int64_t computed = kForwardTime + kBackwardTime;
   for (const int p : {3, 4, 5}) {
     for (const std::int32_t m : {p, p + 1, 2 * p}) {
-      EXPECT_EQ(period(blocked(pipeline("2bw", p, m), kCosts)), m * (computed + 2 * kTransfer));
-      const std::int64_t drained = (m + p - 1) * computed + 2 * kTransfer * (m + p - 2);
-      EXPECT_EQ(period(blocked(pipeline("gpipe", p, m), kCosts)), drained);
+      EXPECT_EQ(period_of_one_batch(blocked(pipeline("2bw", p, m), kCosts)),
+                m * (computed + 2 * kTransferTime));
+      const std::int64_t drained = (m + p - 1) * computed + 2 * kTransferTime * (m + p - 2);
+      EXPECT_EQ(period_of_one_batch(blocked(pipeline("gpipe", p, m), kCosts)), drained);
       // The last stage gets its last activation as its gradient before leaves.
-      EXPECT_EQ(period(blocked(pipeline("1f1b", p, m), kCosts)), drained - kTransfer);
+      EXPECT_EQ(period_of_one_batch(blocked(pipeline("1f1b", p, m), kCosts)),
+                drained - kTransferTime);
       // One microbatch after the other, each there and back.
-      EXPECT_EQ(period(blocked(pipeline("model-parallel", p, m), kCosts)),
-                m * (p * computed + 2 * kTransfer * (p - 1)));
+      EXPECT_EQ(period_of_one_batch(blocked(pipeline("model-parallel", p, m), kCosts)),
+                m * (p * computed + 2 * kTransferTime * (p - 1)));
       const Program overlapped = program_of(pipeline("2bw", p, m));
       const SimulationResult beside = simulate(overlapped, plain_costs(overlapped, kCosts), {});
-      EXPECT_LT(beside.cycle.count(), beside.cycle_batches * m * (computed + 2 * kTransfer));
+      EXPECT_LT(beside.cycle.count(), beside.cycle_batches * m * (computed + 2 * kTransferTime));
     }
   }
 }
@@ -57,16 +60,18 @@ TEST(BlockingTransfers, RecomputationFollowsTheGradient) {
   Pipeline wanted = pipeline("model-parallel", 3, 2);
   wanted.request.recompute = Recompute::full;
   const PlainCosts costs{.forward = 1, .backward = 2, .recompute = 1};
-  EXPECT_EQ(period(blocked(wanted, costs)), 2 * 3 * 4);
+  EXPECT_EQ(period_of_one_batch(blocked(wanted, costs)), 2 * 3 * 4);
   const Program overlapped = program_of(wanted);
-  EXPECT_EQ(period(simulate(overlapped, plain_costs(overlapped, costs), {})), 2 * (3 * 3 + 1));
+  EXPECT_EQ(period_of_one_batch(simulate(overlapped, plain_costs(overlapped, costs), {})),
+            2 * (3 * 3 + 1));
 }
 
 TEST(BlockingTransfers, OneDeviceHasNone) {
   const Program program = program_of(pipeline("1f1b", 1, 3));
   const Program same = with_blocking_transfers(program);
   EXPECT_EQ(same.parts().instructions.size(), program.size());
-  EXPECT_EQ(period(simulate(same, plain_costs(same, kCosts), {})), 3 * (kForward + kBackward));
+  EXPECT_EQ(period_of_one_batch(simulate(same, plain_costs(same, kCosts), {})),
+            3 * (kForwardTime + kBackwardTime));
 }
 
 /// How often a transfer runs while a device of it computes, units of several ops apart.

@@ -21,16 +21,16 @@
 namespace tandem::testing {
 namespace {
 
-constexpr Calibration kPlanted{.product_fraction = 0.5,
-                               .product_s = 30e-6,
-                               .memory_fraction = 0.6,
-                               .link_fraction = 0.4,
-                               .sum_s = 40e-6,
-                               .transfer_s = 200e-6,
-                               .launch_s = 60e-6,
-                               .unfused_launches = 12.0,
-                               .loss_passes = 5.0,
-                               .batch_s = 3e-3};
+constexpr Calibration kPlantedCalibration{.product_fraction = 0.5,
+                                          .product_s = 30e-6,
+                                          .memory_fraction = 0.6,
+                                          .link_fraction = 0.4,
+                                          .sum_s = 40e-6,
+                                          .transfer_s = 200e-6,
+                                          .launch_s = 60e-6,
+                                          .unfused_launches = 12.0,
+                                          .loss_passes = 5.0,
+                                          .batch_s = 3e-3};
 
 MeasuredIteration iteration(std::int32_t width, std::int32_t blocks, std::int32_t tensor,
                             std::int32_t depth, std::int32_t microbatch_size,
@@ -114,14 +114,14 @@ TEST(IterationModel, IsTheSimulationOfThePlan) {
             .stages = {{0, 9}, {9, 18}},
             .profile = {},
             .predicted = {}};
-  AnalyticAssumptions assumptions = calibrated(plain(), kPlanted);
+  AnalyticAssumptions assumptions = calibrated(plain(), kPlantedCalibration);
   assumptions.tensor = 2;
   const Schedule schedule = make_schedule(plan);
   const Program program = lower(schedule);
   const ClusterLayout layout(cluster, 2, 2, DeviceOrder::replicas_first, 2);
   const StageCosts costs = cluster_costs(plan, schedule.placement, layout, assumptions);
   const CostTable prices = price(program, cost_model(schedule.placement, costs));
-  EXPECT_EQ(model.seconds(0, kPlanted), simulate(program, prices, {}).period_s());
+  EXPECT_EQ(model.seconds(0, kPlantedCalibration), simulate(program, prices, {}).period_s());
 }
 
 TEST(IterationModel, SaysWhichRowCannotBe) {
@@ -141,10 +141,10 @@ TEST(CalibrationFit, FindsTheConstantsThatWerePlanted) {
   const Cluster cluster = a100s();
   const auto rows = grid();
   const IterationModel model(rows, cluster, plain());
-  const Seconds seconds = predicted(model, kPlanted);
+  const Seconds seconds = predicted(model, kPlantedCalibration);
   const Calibration found = fit_calibration(model, seconds, shuffled_rows(rows.size(), 1));
   for (const CalibrationConstant& one : kCalibrationConstants)
-    EXPECT_NEAR(found.*one.member / (kPlanted.*one.member), 1.0, 0.15) << one.key;
+    EXPECT_NEAR(found.*one.member / (kPlantedCalibration.*one.member), 1.0, 0.15) << one.key;
   EXPECT_LT(mean_absolute(relative_errors(model, found, seconds, shuffled_rows(rows.size(), 1))),
             0.01);
 }
@@ -153,7 +153,7 @@ TEST(CalibrationFit, WhatRowsDoNotSayStaysAGuess) {
   const Cluster cluster = a100s();
   const auto rows = grid();
   const IterationModel model(rows, cluster, plain());
-  const Seconds seconds = predicted(model, kPlanted);
+  const Seconds seconds = predicted(model, kPlantedCalibration);
   const Calibration found = fit_calibration(model, seconds, where(rows, false));
   EXPECT_NEAR(found.transfer_s, 100e-6, 1e-9);
   EXPECT_NEAR(found.product_fraction, 0.5, 0.05);
@@ -163,7 +163,7 @@ TEST(CalibrationFit, ShuffledTimesDoNotFit) {
   const Cluster cluster = a100s();
   const auto rows = grid();
   const IterationModel model(rows, cluster, plain());
-  const Seconds seconds = predicted(model, kPlanted);
+  const Seconds seconds = predicted(model, kPlantedCalibration);
   const Rows order = shuffled_rows(rows.size(), 1);
   Seconds mixed;
   for (const std::size_t row : order) mixed.push_back(seconds[row]);
@@ -195,7 +195,7 @@ TEST(CalibrationFit, TheNaiveSumFitsWhatIsASumAndNoSchedule) {
   };
   EXPECT_LT(naive(sums), 1e-3);
   const Cluster cluster = a100s();
-  EXPECT_GT(naive(predicted(IterationModel(rows, cluster, plain()), kPlanted)), 0.03);
+  EXPECT_GT(naive(predicted(IterationModel(rows, cluster, plain()), kPlantedCalibration)), 0.03);
 }
 
 /// Published iterations on up to eight A100s (VIA-Research/vTrain).

@@ -14,14 +14,16 @@
 #include "core/error.h"
 #include "core/lower.h"
 #include "core/schedule.h"
+#include "tests/simulator/exactly.h"
+#include "tests/support/device_ids.h"
 
 namespace tandem {
 namespace {
 
 using std::chrono::microseconds;
 using std::chrono::seconds;
-
-constexpr DeviceId d(std::size_t i) { return id_at<DeviceId>(i); }
+using testing::d;
+using testing::exactly;
 
 /// Two nodes of two devices. Inside 100 bytes/s; out of a node 10 bytes/s, in one link for both
 /// devices, or in one for each.
@@ -156,14 +158,6 @@ Plan two_stages() {
   plan.microbatches = 4;
   plan.stages = {{0, 2}, {2, 4}};
   return plan;
-}
-
-AnalyticAssumptions exactly() {
-  return {.format = NumberFormat::fp32,
-          .attention = AttentionKernel::plain,
-          .product_fraction = 1.0,
-          .memory_fraction = 1.0,
-          .link_fraction = 1.0};
 }
 
 TEST(ClusterCosts, PriceEveryOpOfAProgram) {

@@ -21,12 +21,12 @@ namespace {
 
 using Measurements = std::vector<AllReduceMeasurement>;
 
-constexpr CollectiveConstants kPlanted{.launch_s = 6e-6,
-                                       .node_hop_s = 7e-6,
-                                       .simple_s = 30e-6,
-                                       .low_latency_bytes_per_s = 4e9,
-                                       .within_node_bytes_per_s = 90e9,
-                                       .between_nodes_bytes_per_s = 5e9};
+constexpr CollectiveConstants kPlantedConstants{.launch_s = 6e-6,
+                                                .node_hop_s = 7e-6,
+                                                .simple_s = 30e-6,
+                                                .low_latency_bytes_per_s = 4e9,
+                                                .within_node_bytes_per_s = 90e9,
+                                                .between_nodes_bytes_per_s = 5e9};
 
 /// Of 1 KiB to 1 GiB over 2 to 64 devices, eight a node, a thread for each.
 Measurements predicted(double slower_every_other = 1.0) {
@@ -38,7 +38,7 @@ Measurements predicted(double slower_every_other = 1.0) {
           .devices = devices, .nodes = nodes, .least_per_node = devices / nodes};
       const double factor = all.size() % 2 == 0 ? 1.0 : slower_every_other;
       const double seconds =
-          factor * all_reduce_seconds(kPlanted, group, static_cast<double>(bytes));
+          factor * all_reduce_seconds(kPlantedConstants, group, static_cast<double>(bytes));
       all.push_back({group, bytes, Duration(std::llround(seconds * 1e9))});
     }
   }
@@ -58,12 +58,14 @@ TEST(CollectiveFit, FindsTheConstantsThatWerePlanted) {
   const CollectiveConstants found = fit_collectives(predicted());
   EXPECT_LT(mean_error(found, predicted()), 1e-3);
   constexpr double kTolerance = 0.01;
-  EXPECT_NEAR(found.launch_s / kPlanted.launch_s, 1.0, kTolerance);
-  EXPECT_NEAR(found.node_hop_s / kPlanted.node_hop_s, 1.0, kTolerance);
-  EXPECT_NEAR(found.simple_s / kPlanted.simple_s, 1.0, kTolerance);
-  EXPECT_NEAR(found.low_latency_bytes_per_s / kPlanted.low_latency_bytes_per_s, 1.0, kTolerance);
-  EXPECT_NEAR(found.within_node_bytes_per_s / kPlanted.within_node_bytes_per_s, 1.0, kTolerance);
-  EXPECT_NEAR(found.between_nodes_bytes_per_s / kPlanted.between_nodes_bytes_per_s, 1.0,
+  EXPECT_NEAR(found.launch_s / kPlantedConstants.launch_s, 1.0, kTolerance);
+  EXPECT_NEAR(found.node_hop_s / kPlantedConstants.node_hop_s, 1.0, kTolerance);
+  EXPECT_NEAR(found.simple_s / kPlantedConstants.simple_s, 1.0, kTolerance);
+  EXPECT_NEAR(found.low_latency_bytes_per_s / kPlantedConstants.low_latency_bytes_per_s, 1.0,
+              kTolerance);
+  EXPECT_NEAR(found.within_node_bytes_per_s / kPlantedConstants.within_node_bytes_per_s, 1.0,
+              kTolerance);
+  EXPECT_NEAR(found.between_nodes_bytes_per_s / kPlantedConstants.between_nodes_bytes_per_s, 1.0,
               kTolerance);
   EXPECT_EQ(fit_collectives(predicted()), found);
 }
@@ -76,10 +78,12 @@ TEST(CollectiveFit, OneNodeSaysFourConstants) {
   const CollectiveConstants found = fit_collectives(inside);
   EXPECT_LT(mean_error(found, inside), 1e-3);
   constexpr double kTolerance = 0.01;
-  EXPECT_NEAR(found.launch_s / kPlanted.launch_s, 1.0, kTolerance);
-  EXPECT_NEAR(found.simple_s / kPlanted.simple_s, 1.0, kTolerance);
-  EXPECT_NEAR(found.low_latency_bytes_per_s / kPlanted.low_latency_bytes_per_s, 1.0, kTolerance);
-  EXPECT_NEAR(found.within_node_bytes_per_s / kPlanted.within_node_bytes_per_s, 1.0, kTolerance);
+  EXPECT_NEAR(found.launch_s / kPlantedConstants.launch_s, 1.0, kTolerance);
+  EXPECT_NEAR(found.simple_s / kPlantedConstants.simple_s, 1.0, kTolerance);
+  EXPECT_NEAR(found.low_latency_bytes_per_s / kPlantedConstants.low_latency_bytes_per_s, 1.0,
+              kTolerance);
+  EXPECT_NEAR(found.within_node_bytes_per_s / kPlantedConstants.within_node_bytes_per_s, 1.0,
+              kTolerance);
   EXPECT_EQ(found.between_nodes_bytes_per_s, 0.0);
   EXPECT_EQ(found.node_hop_s, 0.0);
   EXPECT_GT(fit_collectives(predicted()).between_nodes_bytes_per_s, 0.0);
@@ -92,9 +96,9 @@ TEST(CollectiveFit, OneNodeSaysFourConstants) {
 
 TEST(CollectiveFit, ErrorsAreToldAsTheyAre) {
   const Measurements slower = predicted(2.0);
-  EXPECT_NEAR(relative_error(kPlanted, slower[0]), 0.0, 1e-3);
-  EXPECT_NEAR(relative_error(kPlanted, slower[1]), -0.5, 1e-3);
-  EXPECT_NEAR(mean_error(kPlanted, slower), 0.25, 1e-2);
+  EXPECT_NEAR(relative_error(kPlantedConstants, slower[0]), 0.0, 1e-3);
+  EXPECT_NEAR(relative_error(kPlantedConstants, slower[1]), -0.5, 1e-3);
+  EXPECT_NEAR(mean_error(kPlantedConstants, slower), 0.25, 1e-2);
 }
 
 TEST(CollectiveFit, TimesOfOtherGroupsDoNotFit) {

@@ -85,9 +85,9 @@ TEST(CollectiveModel, ProtocolsTakeOverFromOneAnother) {
   EXPECT_NEAR(all_reduce_seconds(constants, four, 1000.0), 1.0, 1e-9);
   double before = 0.0;
   for (double bytes = 1.0; bytes < 1e9; bytes *= 2) {
-    const double seconds = all_reduce_seconds(slow(), four, bytes);
-    EXPECT_GT(seconds, before);
-    before = seconds;
+    const double time = all_reduce_seconds(slow(), four, bytes);
+    EXPECT_GT(time, before);
+    before = time;
   }
 }
 

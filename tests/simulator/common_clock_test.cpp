@@ -11,7 +11,7 @@
 namespace tandem::testing {
 namespace {
 
-using Seen = std::vector<std::vector<SeenOp>>;
+using SeenByDevice = std::vector<std::vector<SeenOp>>;
 
 SeenOp compute(int start, int end) { return {.start = ms(start), .end = ms(end)}; }
 SeenOp sent(std::uint32_t id, int start, int end) {
@@ -28,7 +28,7 @@ void expect_times(const SeenOp& op, int start, int end) {
 }
 
 TEST(CommonClock, OfOneClockNothingChanges) {
-  Seen seen{{compute(0, 10), sent(1, 10, 12)}, {received(1, 10, 12), compute(12, 20)}};
+  SeenByDevice seen{{compute(0, 10), sent(1, 10, 12)}, {received(1, 10, 12), compute(12, 20)}};
   align_clocks(seen, 2, true);
   expect_times(seen[0][0], 0, 10);
   expect_times(seen[0][1], 10, 12);
@@ -40,8 +40,8 @@ TEST(CommonClock, OfOneClockNothingChanges) {
 /// by two clocks.
 TEST(CommonClock, TheRankThatCameLaterIsToldByWhatItDidBefore) {
   for (const int begins : {10, 105}) {  // by the sender's clock; by the receiver's
-    Seen seen{{compute(0, 10), sent(1, begins, 12), compute(12, 30)},
-              {compute(100, 105), received(1, begins, 112), compute(112, 120)}};
+    SeenByDevice seen{{compute(0, 10), sent(1, begins, 12), compute(12, 30)},
+                      {compute(100, 105), received(1, begins, 112), compute(112, 120)}};
     align_clocks(seen, 2, true);
     expect_times(seen[0][1], 10, 12);
     expect_times(seen[1][1], 10, 12);
@@ -51,7 +51,7 @@ TEST(CommonClock, TheRankThatCameLaterIsToldByWhatItDidBefore) {
 }
 
 TEST(CommonClock, EndsThatBeginApartBeginWithTheLater) {
-  Seen seen{{compute(0, 5), sent(1, 5, 12)}, {compute(100, 109), received(1, 109, 112)}};
+  SeenByDevice seen{{compute(0, 5), sent(1, 5, 12)}, {compute(100, 109), received(1, 109, 112)}};
   align_clocks(seen, 2, true);
   expect_times(seen[0][1], 9, 12);
   expect_times(seen[1][1], 9, 12);
@@ -59,7 +59,7 @@ TEST(CommonClock, EndsThatBeginApartBeginWithTheLater) {
 
 /// What is computed beside transfers says nothing of when they began.
 TEST(CommonClock, OfTransfersBesideComputationTheShorterCounts) {
-  Seen seen{{sent(1, 10, 14), compute(0, 30)}, {compute(0, 9), received(1, 10, 12)}};
+  SeenByDevice seen{{sent(1, 10, 14), compute(0, 30)}, {compute(0, 9), received(1, 10, 12)}};
   align_clocks(seen, 2, false);
   EXPECT_EQ(seen[1][1].end - seen[1][1].start, ms(2));
   EXPECT_EQ(seen[0][0].end - seen[0][0].start, ms(2));
@@ -67,7 +67,7 @@ TEST(CommonClock, OfTransfersBesideComputationTheShorterCounts) {
 
 /// How long a receiver sees a transfer last is no offset of its clock: down and up it cancels.
 TEST(CommonClock, ALagOfReceiversIsNone) {
-  Seen seen{{sent(1, 10, 12), received(2, 20, 24)}, {received(1, 10, 14), sent(2, 20, 22)}};
+  SeenByDevice seen{{sent(1, 10, 12), received(2, 20, 24)}, {received(1, 10, 14), sent(2, 20, 22)}};
   align_clocks(seen, 3, true);
   expect_times(seen[1][0], 10, 14);
   expect_times(seen[1][1], 20, 22);

@@ -17,14 +17,14 @@
 namespace tandem::testing {
 namespace {
 
-struct Outcome {
+struct SpansAndTallies {
   std::vector<Span> spans;
   DeviceTallies tallies;
-  friend bool operator==(const Outcome&, const Outcome&) = default;
+  friend bool operator==(const SpansAndTallies&, const SpansAndTallies&) = default;
 };
 
-Outcome contended(const Program& program, const CostTable& costs, const Network& network,
-                  std::int64_t batches) {
+SpansAndTallies contended(const Program& program, const CostTable& costs, const Network& network,
+                          std::int64_t batches) {
   check(network, program);
   const ContendedProgram compiled(program, costs, network);
   Timeline timeline;
@@ -33,7 +33,7 @@ Outcome contended(const Program& program, const CostTable& costs, const Network&
   return {timeline.spans, machine.tallies()};
 }
 
-Outcome simulated(const Program& program, const CostTable& costs, std::int64_t batches) {
+SpansAndTallies uncontended(const Program& program, const CostTable& costs, std::int64_t batches) {
   Timeline timeline;
   SimulatedMachine machine(program, costs, &timeline);
   run(program, program.order(), batches, machine);
@@ -50,7 +50,7 @@ TEST_P(EveryScheduleContended, EqualsTheMachineToTheNanosecondWhereNothingIsShar
     const Program program = program_of(wanted, lanes);
     const CostTable costs = random_costs(program, seed, static_cast<Spread>(seed % 3));
     const auto batches = static_cast<std::int64_t>(1 + seed % 4);
-    const Outcome expected = simulated(program, costs, batches);
+    const SpansAndTallies expected = uncontended(program, costs, batches);
     ASSERT_EQ(contended(program, costs, {}, batches), expected);
     // Links that nothing shares, and one that all share and that is never full: a byte a nanosecond
     // from each key of at most a thousand.
@@ -67,8 +67,8 @@ TEST_P(EveryScheduleContended, IsSlowerWhereAllShareALinkThatIsFull) {
   const Program program = program_of(wanted.front());
   if (moving_keys(program).empty()) return;
   const CostTable costs = random_costs(program, 3, Spread::wide);
-  const Outcome alone = simulated(program, costs, 2);
-  const Outcome shared = contended(program, costs, backbone(program, costs, 1e8), 2);
+  const SpansAndTallies alone = uncontended(program, costs, 2);
+  const SpansAndTallies shared = contended(program, costs, backbone(program, costs, 1e8), 2);
   EXPECT_NE(shared, alone);
   EXPECT_EQ(shared.spans.size(), alone.spans.size());
 }
@@ -156,7 +156,7 @@ TEST(ContendedMachine, OracleNoticesAnotherNetwork) {
 }
 
 /// One op of a stage for a microbatch.
-Span span_of(const Program& program, const Outcome& outcome, OpKind kind, std::size_t stage,
+Span span_of(const Program& program, const SpansAndTallies& outcome, OpKind kind, std::size_t stage,
              std::int32_t microbatch) {
   for (const Span& span : outcome.spans) {
     const Op& op = program[span.instruction].op;
@@ -185,7 +185,7 @@ TEST(ContendedMachine, HalvesARateForAslongAsTwoShareALink) {
     network.flows[key_of(program, OpKind::send_activation, stage)] = {
         {.bytes = 600, .latency = Duration(100), .links = {link}}};
   }
-  const Outcome run = contended(program, costs, network, 1);
+  const SpansAndTallies run = contended(program, costs, network, 1);
   // Alone: 1000 + 100 latency + 600.
   EXPECT_EQ(span_of(program, run, OpKind::send_activation, 0, 0).end.count(), 1700);
   // The second from 2000: its bytes from 2100 on, alone until those of stage 1's (forward until
@@ -197,7 +197,7 @@ TEST(ContendedMachine, HalvesARateForAslongAsTwoShareALink) {
   for (const std::size_t stage : {0, 1}) {
     network.flows[key_of(program, OpKind::send_activation, stage)].front().bytes = 1400;
   }
-  const Outcome longer = contended(program, costs, network, 1);
+  const SpansAndTallies longer = contended(program, costs, network, 1);
   // First: 1000 to 2500. Second: lane free at 2500, bytes 2600 on. Stage 1's: 3500, bytes 3600 on.
   // 1000 of the second's bytes pass until 3600, its last 400 at half the rate until 4400, 400 of
   // the other's too; its last 1000 alone until 5400.
@@ -214,7 +214,7 @@ TEST(ContendedMachine, MovesFlowsOfAKeyOneAfterTheOther) {
       {.bytes = 500, .latency = Duration(10), .links = {fast}},
       {.bytes = 50, .latency = Duration(5), .links = {fast, slow}},
       {.bytes = 0, .latency = Duration(7)}};
-  const Outcome run = contended(program, costs, network, 1);
+  const SpansAndTallies run = contended(program, costs, network, 1);
   EXPECT_EQ(span_of(program, run, OpKind::send_activation, 0, 0).end.count(),
             1000 + 10 + 500 + 5 + 500 + 7);
 }
@@ -229,7 +229,7 @@ TEST(ContendedMachine, LetsASumShareALinkWithATransfer) {
   const Network::LinkId down = add_link(alone, 1e9);
   alone.flows[key_of(program, OpKind::send_activation, 0)] = {{.bytes = 400, .links = {down}}};
   alone.flows[key_of(program, OpKind::reduce_tied, 0)] = {{.bytes = 4000, .links = {down}}};
-  const Outcome run = contended(program, costs, alone, 3);
+  const SpansAndTallies run = contended(program, costs, alone, 3);
   std::int64_t longest = 0;
   for (const Span& span : run.spans) {
     if (program[span.instruction].op.kind != OpKind::send_activation) continue;
@@ -248,7 +248,7 @@ TEST(ContendedMachine, SlowsComputeWhileItsDeviceMovesData) {
   const CostTable costs = plain_costs(program, {.forward = 1000, .backward = 10, .transfer = 600});
   Network network;
   network.compute_slowdown = {2.0, 1.5};
-  const Outcome run = contended(program, costs, network, 1);
+  const SpansAndTallies run = contended(program, costs, network, 1);
   EXPECT_EQ(span_of(program, run, OpKind::forward, 0, 1).end.count(), 2300);
   // Device 1: f0 from 1600; its device receives 2300-2900. 700 are done by 2300, 1100 by 2900 at
   // a pace of 1.5: the last 300 take until 2900 and end with 100 more nanoseconds of 1.5 … so
@@ -270,7 +270,7 @@ TEST(ContendedMachine, IsNotSlowedByWhatTakesNoTime) {
       for (std::size_t i = 0; i < program.placement().devices; ++i) {
         network.compute_slowdown.push_back(2.0);
       }
-      ASSERT_EQ(contended(program, costs, network, 2), simulated(program, costs, 2))
+      ASSERT_EQ(contended(program, costs, network, 2), uncontended(program, costs, 2))
           << wanted.name();
     }
   }

@@ -10,20 +10,11 @@
 
 #include <gtest/gtest.h>
 
-#include "simulator/simulated_machine.h"
+#include "tests/simulator/makespan.h"
 #include "tests/support/pipelines.h"
 
 namespace tandem::testing {
 namespace {
-
-Duration makespan(const Program& program, const CostTable& costs, std::int64_t batches,
-                  Timeline* recorder = nullptr) {
-  SimulatedMachine machine(program, costs, recorder);
-  run(program, program.order(), batches, machine);
-  Duration end{};
-  for (const DeviceTally& tally : machine.tallies()) end = std::max(end, tally.last_end);
-  return end;
-}
 
 class EverySchedulesCriticalSpans : public ::testing::TestWithParam<std::string> {};
 

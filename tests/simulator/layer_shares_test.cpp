@@ -15,12 +15,11 @@
 #include "core/graph.h"
 #include "simulator/cost/cluster_costs.h"
 #include "simulator/sensitivity.h"
+#include "tests/simulator/makespan.h"
 #include "tests/support/pipelines.h"
 
 namespace tandem::testing {
 namespace {
-
-constexpr std::int64_t kMillion = 1'000'000;
 
 /// Every other one of times so small that many paths tie.
 Profile random_profile(const ModelSpec& model, std::uint64_t seed) {
@@ -127,12 +126,13 @@ class Priced {
   CostTable table_;
 };
 
-std::int64_t makespan(const Program& program, const CostTable& costs, std::int64_t batches) {
+std::int64_t makespan_by_simulate(const Program& program, const CostTable& costs,
+                                  std::int64_t batches) {
   return simulate(program, costs, {.batches = batches}).makespan.count();
 }
 
 /// Some of the grid, so that tests stay short.
-std::vector<Pipeline> some_pipelines(const std::string& schedule) {
+std::vector<Pipeline> a_seventh_of_pipelines(const std::string& schedule) {
   std::vector<Pipeline> some;
   std::size_t i = 0;
   for (const Pipeline& wanted : every_pipeline(schedule, {1, 2, 3, 4}, {4})) {
@@ -141,27 +141,27 @@ std::vector<Pipeline> some_pipelines(const std::string& schedule) {
   return some;
 }
 
-struct Seen {
+struct LayersSeen {
   std::size_t gains = 0;               // layers on all critical paths
   std::size_t two_sided = 0;           // some critical paths spend more than others
   std::size_t beyond_first_order = 0;  // at half the time other paths are critical
   std::size_t other_layers = 0;        // another layer, changed instead, gains something else
 };
 
-Seen expect_as_simulated_again(const std::string& schedule) {
-  Seen seen;
+LayersSeen expect_layers_as_simulated_again(const std::string& schedule) {
+  LayersSeen seen;
   std::uint64_t seed = 0;
-  for (const Pipeline& wanted : some_pipelines(schedule)) {
+  for (const Pipeline& wanted : a_seventh_of_pipelines(schedule)) {
     const Priced priced(wanted, ++seed);
     const std::int64_t batches = 1 + static_cast<std::int64_t>(seed % 2);
-    const std::int64_t all = makespan(priced.program(), priced.table(), batches);
+    const std::int64_t all = makespan_by_simulate(priced.program(), priced.table(), batches);
     const std::vector<CriticalShare> rows =
         CriticalPaths::of_run(priced.program(), priced.table(), batches)
             .spent_on_layers(priced.shares());
     for (std::size_t layer = 0; layer < rows.size(); ++layer) {
       SCOPED_TRACE(wanted.name() + ", layer " + std::to_string(layer));
       const auto with = [&](std::size_t which, std::int64_t times, std::int64_t more) {
-        return makespan(priced.program(), priced.changed(which, times, more), batches);
+        return makespan_by_simulate(priced.program(), priced.changed(which, times, more), batches);
       };
       const std::int64_t faster = kMillion * all - rows[layer].least.time.count();
       EXPECT_EQ(with(layer, kMillion, -1), faster);
@@ -178,15 +178,15 @@ Seen expect_as_simulated_again(const std::string& schedule) {
 class EverySchedulesLayers : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EverySchedulesLayers, GainOfTheMakespanWhatSimulatingAgainFinds) {
-  const Seen seen = expect_as_simulated_again(GetParam());
+  const LayersSeen seen = expect_layers_as_simulated_again(GetParam());
   EXPECT_GT(seen.gains, 0u);
   EXPECT_GT(seen.other_layers, 0u);
 }
 
 TEST(LayerGainsOfARun, HaveTwoSidesAndEndWhereOtherPathsTakeOver) {
-  Seen seen;
+  LayersSeen seen;
   for (const char* schedule : {"1f1b", "2bw", "zbv"}) {
-    const Seen one = expect_as_simulated_again(schedule);
+    const LayersSeen one = expect_layers_as_simulated_again(schedule);
     seen.two_sided += one.two_sided;
     seen.beyond_first_order += one.beyond_first_order;
   }
@@ -196,7 +196,7 @@ TEST(LayerGainsOfARun, HaveTwoSidesAndEndWhereOtherPathsTakeOver) {
 
 TEST_P(EverySchedulesLayers, GainOfThePeriodThatOfTheMaximumCycleRatio) {
   std::uint64_t seed = 0;
-  for (const Pipeline& wanted : some_pipelines(GetParam())) {
+  for (const Pipeline& wanted : a_seventh_of_pipelines(GetParam())) {
     if (++seed % 3 != 0) continue;
     const Priced priced(wanted, seed);
     const Program& program = priced.program();

@@ -2,7 +2,6 @@
 
 #include "simulator/cost/measured_layers.h"
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,10 +12,12 @@
 #include "core/catalog.h"
 #include "core/error.h"
 #include "simulator/cost/cluster_costs.h"
+#include "tests/core/error_of.h"
 
 namespace tandem {
 namespace {
 
+using testing::error_of;
 using ::testing::HasSubstr;
 
 ModelSpec model() {
@@ -58,15 +59,6 @@ TensorProfiles profiles(const std::vector<std::int32_t>& degrees,
 StageTimes mlp_at(const TensorProfiles& from, std::int32_t size, std::int32_t tensor,
                   Recompute recompute = Recompute::none) {
   return measured_layers(from, model(), size, recompute, tensor).alone(2);
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "accepted";
 }
 
 TEST(MeasuredLayers, AreExactWhereMeasuredAndFollowTheLawBetween) {
@@ -120,7 +112,7 @@ TEST(MeasuredLayers, SayWhatLiesBetween) {
 
 TEST(MeasuredLayers, AreOfTheModelThatWasMeasuredWhateverItsArchitecture) {
   Profile profile = profiles({1}, {1}).at(1);
-  EXPECT_EQ(error_of([&] { check_same_layers(profile, model()); }), "accepted");
+  EXPECT_EQ(error_of([&] { check_same_layers(profile, model()); }), "nothing was thrown");
   profile.model.architecture = Architecture::transformer;
   EXPECT_EQ(error_of([&] { check_same_layers(profile, model()); }),
             "the profile measured model \"small\" (transformer, width 16, 8 heads, sequence 4, "

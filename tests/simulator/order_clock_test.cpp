@@ -17,7 +17,7 @@
 namespace tandem::testing {
 namespace {
 
-Duration simulated(const Schedule& schedule, const OrderCosts& costs) {
+Duration simulated_makespan(const Schedule& schedule, const OrderCosts& costs) {
   StageCosts prices{
       .parts = {}, .transfer = costs.transfer, .links = costs.links, .reduce_tied = {}, .norm = {}};
   for (const PartCosts& part : costs.parts) {
@@ -49,7 +49,8 @@ TEST(OrderClock, TellsTheSimulatorsMakespanOfEveryNamedSchedule) {
       const std::optional<Words> words = words_of(schedule);
       if (!words) continue;
       const OrderProblem problem = order_problem(request);
-      EXPECT_EQ(OrderClock(problem).makespan(*words), simulated(schedule, *request.costs).count())
+      EXPECT_EQ(OrderClock(problem).makespan(*words),
+                simulated_makespan(schedule, *request.costs).count())
           << row.name << " seed " << seed;
       ++compared;
     }
@@ -76,7 +77,7 @@ TEST(OrderClock, TellsTheSimulatorsMakespanOfRandomOrders) {
       EXPECT_THROW(lower(schedule), InfeasibleError);
     } else {
       ++ended;
-      EXPECT_EQ(makespan, simulated(schedule, *request.costs).count()) << seed;
+      EXPECT_EQ(makespan, simulated_makespan(schedule, *request.costs).count()) << seed;
     }
   }
   EXPECT_GT(deadlocks, 10);
@@ -107,7 +108,8 @@ TEST(OrderSearch, MakespanIsTheSimulators) {
   for (SearchInput& input : search_inputs()) {
     input.request.search.orders = 1000;
     const SearchedOrder found = search_order(input.request);
-    EXPECT_EQ(found.makespan, simulated(found.schedule, *input.request.costs)) << input.name;
+    EXPECT_EQ(found.makespan, simulated_makespan(found.schedule, *input.request.costs))
+        << input.name;
   }
 }
 

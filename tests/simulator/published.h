@@ -19,8 +19,9 @@ namespace tandem::testing {
 inline constexpr PlainCosts kUnit{.forward = 1, .backward = 2};
 
 inline SimulationResult simulated(const Pipeline& wanted, const PlainCosts& costs,
-                                  std::int64_t batches = 1) {
-  const Program program = program_of(wanted);
+                                  std::int64_t batches = 1,
+                                  TransferLanes lanes = TransferLanes::shared) {
+  const Program program = program_of(wanted, lanes);
   return simulate(program, plain_costs(program, costs), {.batches = batches});
 }
 

@@ -12,12 +12,11 @@
 
 #include "core/error.h"
 #include "core/graph.h"
+#include "tests/simulator/makespan.h"
 #include "tests/support/pipelines.h"
 
 namespace tandem::testing {
 namespace {
-
-constexpr std::int64_t kMillion = 1'000'000;
 
 /// `times` as large, and what the resource uses by one part of that more, or less.
 CostTable changed(const Program& program, const CostTable& costs, const Resource& resource,
@@ -28,16 +27,8 @@ CostTable changed(const Program& program, const CostTable& costs, const Resource
   return table;
 }
 
-std::int64_t makespan(const Program& program, const CostTable& costs, std::int64_t batches) {
-  SimulatedMachine machine(program, costs);
-  run(program, program.order(), batches, machine);
-  Duration end{};
-  for (const DeviceTally& tally : machine.tallies()) end = std::max(end, tally.last_end);
-  return end.count();
-}
-
 /// Some of the grid, so that tests stay short.
-std::vector<Pipeline> some_pipelines(const std::string& schedule) {
+std::vector<Pipeline> a_fifth_of_pipelines(const std::string& schedule) {
   std::vector<Pipeline> some;
   std::size_t i = 0;
   for (const Pipeline& wanted : every_pipeline(schedule, {1, 2, 3, 4}, {2, 4})) {
@@ -46,26 +37,27 @@ std::vector<Pipeline> some_pipelines(const std::string& schedule) {
   return some;
 }
 
-struct Seen {
+struct ResourcesSeen {
   std::size_t two_sided = 0;           // some critical paths spend more than others
   std::size_t beyond_first_order = 0;  // at half the time other paths are critical
 };
 
-Seen expect_as_simulated_again(const std::string& schedule) {
-  Seen seen;
+ResourcesSeen expect_resources_as_simulated_again(const std::string& schedule) {
+  ResourcesSeen seen;
   std::uint64_t seed = 0;
-  for (const Pipeline& wanted : some_pipelines(schedule)) {
+  for (const Pipeline& wanted : a_fifth_of_pipelines(schedule)) {
     const Program program = program_of(wanted);
     const std::int64_t batches = 1 + static_cast<std::int64_t>(++seed % 3);
     const CostTable costs = random_costs(program, seed, static_cast<Spread>(seed % 3));
-    const std::int64_t all = makespan(program, costs, batches);
+    const std::int64_t all = makespan(program, costs, batches).count();
     const std::vector<Sensitivity> rows =
         CriticalPaths::of_run(program, costs, batches).spent_on_resources();
     EXPECT_EQ(rows.size(), resources(program).size());
     for (const Sensitivity& row : rows) {
       SCOPED_TRACE(wanted.name() + ", " + name(row.resource));
       const auto with = [&](std::int64_t times, std::int64_t more) {
-        return makespan(program, changed(program, costs, row.resource, times, more), batches);
+        return makespan(program, changed(program, costs, row.resource, times, more), batches)
+            .count();
       };
       EXPECT_EQ(with(kMillion, -1), kMillion * all - row.least.time.count());
       EXPECT_EQ(with(kMillion, 1), kMillion * all + row.most.time.count());
@@ -80,12 +72,12 @@ Seen expect_as_simulated_again(const std::string& schedule) {
 class EverySchedulesSensitivity : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EverySchedulesSensitivity, OfTheMakespanIsWhatSimulatingAgainFinds) {
-  expect_as_simulated_again(GetParam());
+  expect_resources_as_simulated_again(GetParam());
 }
 
 TEST(MakespanSensitivity, HasTwoSidesWherePathsTieAndEndsWhereOthersTakeOver) {
   for (const char* schedule : {"1f1b", "2bw", "zbv"}) {
-    const Seen seen = expect_as_simulated_again(schedule);
+    const ResourcesSeen seen = expect_resources_as_simulated_again(schedule);
     EXPECT_GT(seen.two_sided, 0u) << schedule;
     EXPECT_GT(seen.beyond_first_order, 0u) << schedule;
   }
@@ -93,7 +85,7 @@ TEST(MakespanSensitivity, HasTwoSidesWherePathsTieAndEndsWhereOthersTakeOver) {
 
 TEST_P(EverySchedulesSensitivity, OfThePeriodIsThatOfTheMaximumCycleRatio) {
   std::uint64_t seed = 0;
-  for (const Pipeline& wanted : some_pipelines(GetParam())) {
+  for (const Pipeline& wanted : a_fifth_of_pipelines(GetParam())) {
     if (++seed % 3 != 0) continue;
     const Program program = program_of(wanted);
     const CostTable costs = random_costs(program, seed, static_cast<Spread>(seed / 3 % 3));

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "tests/simulator/published.h"
 #include "tests/support/pipelines.h"
 
 namespace tandem::testing {
@@ -66,12 +67,6 @@ TEST(Simulate, DrawsAnotherFigureAtOtherCosts) {
   for (std::size_t device = 1; device < 4; ++device) {
     EXPECT_NE(lines[device].substr(0, kFigure2[device].size()), kFigure2[device]);
   }
-}
-
-SimulationResult simulated(const Pipeline& wanted, const PlainCosts& costs,
-                           std::int64_t batches = 1, TransferLanes lanes = TransferLanes::shared) {
-  const Program program = program_of(wanted, lanes);
-  return simulate(program, plain_costs(program, costs), {.batches = batches});
 }
 
 TEST(Simulate, KnowsTheMakespansOf24MicrobatchesOnFourDevices) {

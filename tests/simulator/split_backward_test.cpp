@@ -168,7 +168,7 @@ TEST(DualPipe, HasItsPublishedBubbleAndActivations) {
 
 // ---- The table of the paper ----
 
-struct Measurement {
+struct HandcraftedMeasurement {
   int chunks, microbatches;
   double forward_us, input_us, weight_us, transfer_us;
   double one_forward_one_backward, interleaved, h1, h2;
@@ -177,7 +177,7 @@ struct Measurement {
 /// Table 9 of the zero bubble paper, and from its Table 5 the rates of 1F1B, H1 and H2. The rate of
 /// interleaving is not the published one, whose evaluation leaves waits for the wrap-around link
 /// out; it is what an independent simulator gives.
-constexpr Measurement kTable[] = {
+constexpr HandcraftedMeasurement kHandcraftedTable[] = {
     {3, 24, 18522, 18086, 9337, 601, 0.2431, 0.1090, 0.1585, 0.1083},
     {3, 32, 18513, 18086, 9331, 626, 0.1985, 0.0847, 0.1242, 0.0837},
     {3, 64, 18546, 18097, 9321, 762, 0.1240, 0.0461, 0.0674, 0.0444},
@@ -187,7 +187,7 @@ constexpr Measurement kTable[] = {
 };
 
 TEST(ZeroBubble, EqualsThePublishedTable) {
-  for (const Measurement& row : kTable) {
+  for (const HandcraftedMeasurement& row : kHandcraftedTable) {
     SCOPED_TRACE(fmt::format("v {} m {}", row.chunks, row.microbatches));
     const auto costs = [&row](int parts) {
       const auto ns = [parts](double us) { return std::llround(us * 1000.0 / parts); };

@@ -15,7 +15,7 @@
 namespace tandem::testing {
 namespace {
 
-double period(const SteadyState& steady) {
+double steady_period(const SteadyState& steady) {
   return static_cast<double>(steady.cycle.count()) / static_cast<double>(steady.cycle_batches);
 }
 
@@ -60,7 +60,7 @@ TEST(SteadyState, EqualsTheMaximumCycleRatioOn2BW) {
     const auto steady = find_steady_state(program, costs);
     ASSERT_TRUE(steady) << wanted.name();
     const double ratio = maximum_cycle_ratio(program, costs);
-    EXPECT_NEAR(period(*steady), ratio, 1e-9 * ratio) << wanted.name() << " " << i;
+    EXPECT_NEAR(steady_period(*steady), ratio, 1e-9 * ratio) << wanted.name() << " " << i;
     if (steady->cycle_batches > 1) ++several;
   }
   EXPECT_GE(several, 20) << "cycles of several batches are the hard case, and should be common";
@@ -75,7 +75,8 @@ TEST_P(EverySchedulesPeriod, EqualsTheMaximumCycleRatio) {
       const CostTable costs = random_costs(program, 3, spread);
       const auto steady = find_steady_state(program, costs);
       ASSERT_TRUE(steady) << wanted.name();
-      EXPECT_NEAR(period(*steady), maximum_cycle_ratio(program, costs), 1e-6) << wanted.name();
+      EXPECT_NEAR(steady_period(*steady), maximum_cycle_ratio(program, costs), 1e-6)
+          << wanted.name();
     }
   }
 }

@@ -10,7 +10,7 @@ namespace tandem::testing {
 
 namespace {
 
-constexpr long double kNone = std::numeric_limits<long double>::infinity();
+constexpr long double kInfinite = std::numeric_limits<long double>::infinity();
 
 /// What is left of a phase of an instance: of time, or of a flow's bytes.
 struct Phase {
@@ -120,7 +120,7 @@ class Clockwork {
     // What has nothing left is over before anything else happens.
     if (!end_some()) {
       const std::vector<long double> pace = paces();
-      long double step = kNone;
+      long double step = kInfinite;
       for (std::size_t i = 0; i < running_.size(); ++i) {
         step = std::min(step, running_[i].phases.front().left / pace[i]);
       }
@@ -176,7 +176,7 @@ std::vector<long double> max_min_rates(const std::vector<double>& capacities,
     return sum;
   };
   while (std::count(stays.begin(), stays.end(), false) > 0) {
-    long double step = kNone;  // by which rates grow, for each unit of weight
+    long double step = kInfinite;  // by which rates grow, for each unit of weight
     for (std::size_t link = 0; link < capacities.size(); ++link) {
       const long double growing = used(link, true);
       if (growing > 0.0L) step = std::min(step, (capacities[link] - used(link, false)) / growing);

@@ -12,10 +12,10 @@ namespace {
 
 constexpr DeviceId kNowhere{0xffff};
 
-class Unrolled {
+class UnrolledSchedule {
  public:
-  Unrolled(const Schedule& schedule, const Program& program, TransferLanes lanes,
-           const CostModel& model, std::int64_t batches)
+  UnrolledSchedule(const Schedule& schedule, const Program& program, TransferLanes lanes,
+                   const CostModel& model, std::int64_t batches)
       : schedule_(schedule),
         placement_(schedule.placement),
         m_(schedule.microbatches),
@@ -336,7 +336,7 @@ class Unrolled {
 std::map<OpKey, Times> times_by_meaning(const Schedule& schedule, const Program& program,
                                         TransferLanes lanes, const CostModel& model,
                                         std::int64_t batches) {
-  return Unrolled(schedule, program, lanes, model, batches).solve();
+  return UnrolledSchedule(schedule, program, lanes, model, batches).solve();
 }
 
 std::map<OpKey, Times> times_of(const Program& program, const Timeline& timeline) {

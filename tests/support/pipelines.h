@@ -43,6 +43,11 @@ struct Pipeline {
   }
 };
 
+inline ScheduleRequest request_for(int devices, std::int32_t microbatches) {
+  return {
+      .devices = static_cast<std::uint16_t>(devices), .microbatches = microbatches, .replicas = {}};
+}
+
 inline Pipeline pipeline(std::string_view schedule, int devices, std::int32_t microbatches,
                          std::int32_t extra_in_flight = 0) {
   return {schedule,

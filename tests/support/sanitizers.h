@@ -4,17 +4,24 @@
 
 namespace tandem::testing {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
+// clang answers a question that g++ does not understand, which defines macros instead.
+#if defined(__clang__)
+inline constexpr bool kAddressesAreChecked = __has_feature(address_sanitizer) == 1;
+inline constexpr bool kRacesAreFound = __has_feature(thread_sanitizer) == 1;
 #else
-inline constexpr bool kSanitized = false;
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kAddressesAreChecked = true;
+#else
+inline constexpr bool kAddressesAreChecked = false;
 #endif
-
-/// Faults that make threads race in earnest are said to.
 #if defined(__SANITIZE_THREAD__)
+/// Faults that make threads race in earnest are said to.
 inline constexpr bool kRacesAreFound = true;
 #else
 inline constexpr bool kRacesAreFound = false;
 #endif
+#endif
+
+inline constexpr bool kSanitized = kAddressesAreChecked || kRacesAreFound;
 
 }  // namespace tandem::testing

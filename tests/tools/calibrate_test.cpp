@@ -7,12 +7,12 @@
 namespace tandem::testing {
 namespace {
 
-constexpr std::string_view kNames =
+constexpr std::string_view kColumnNames =
     "blocks,hidden,heads,sequence,tensor,width,depth,microbatch_size,global_batch,time_ms\n";
 
 /// 48 rows that a sum explains: 2 ms a block and a turn, a millisecond for each sample, 5 ms.
 std::string rows() {
-  std::string text(kNames);
+  std::string text(kColumnNames);
   for (const int tensor : {1, 2}) {
     for (const int depth : {1, 2}) {
       for (const int blocks : {4, 8}) {
@@ -87,7 +87,7 @@ TEST_F(Calibrate, ConstantsPriceAModelOnACluster) {
 }
 
 TEST_F(Calibrate, WhatSaysTooLittleOrTooMuchIsRefused) {
-  write("short.csv", std::string(kNames) + "4,64,4,64,1,1,1,1,4,5\n");
+  write("short.csv", std::string(kColumnNames) + "4,64,4,64,1,1,1,1,4,5\n");
   expect_error("calibrate short.csv --cluster DGX-A100", 3,
                "error: short.csv: 1 rows: expected at least 40, half of them to fit 10 constants");
   expect_error("calibrate short.csv", 2,

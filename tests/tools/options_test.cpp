@@ -7,9 +7,6 @@
 namespace tandem::testing {
 namespace {
 
-const std::string kGolden =
-    "simulate --schedule 1f1b --devices 4 --microbatches 8 --forward 1ms --backward 2ms";
-
 class OptionsOfCommands : public CommandLine {};
 
 TEST_F(OptionsOfCommands, UnknownOnesGetASuggestion) {

@@ -12,8 +12,6 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-const std::string kGolden =
-    "simulate --schedule 1f1b --devices 4 --microbatches 8 --forward 1ms --backward 2ms";
 const std::string kProfile = "profile --model model.json --repetitions 1 --output ";
 const std::string kPlan = "plan --profile profile.json --devices 2 --global-batch 4 --output ";
 

@@ -45,7 +45,7 @@ class Schemas : public CommandLine {
   }
 };
 
-const std::string kCosts = " --devices 2 --microbatches 4 --forward 1ms --backward 2ms";
+const std::string kTiny = " --devices 2 --microbatches 4 --forward 1ms --backward 2ms";
 const std::string kCluster =
     " --model gpt2 --cluster p3.16xlarge --schedule 1f1b --depth 4 --microbatch-size 2";
 
@@ -61,13 +61,13 @@ TEST_F(Schemas, HoldOfEveryCommand) {
         std::string("schedule --list"), std::string("schedule 2bw --devices 2 --microbatches 2"),
         std::string("check plan.json --memory 1GiB"), "check" + kCluster,
         std::string("simulate plan.json --memory 1GiB --sensitivity --link-rate 1Gb/s"),
-        "simulate --schedule 1f1b,2bw,zbv" + kCosts, "simulate" + kCluster + " --sensitivity",
+        "simulate --schedule 1f1b,2bw,zbv" + kTiny, "simulate" + kCluster + " --sensitivity",
         "simulate" + kCluster + " --contention --compute-slowdown 1.2",
         "simulate" + kCluster + " --scenarios 8 --jitter 5% --straggler-rate 1%:1.5x",
         "simulate --schedule 1f1b --activation-bytes 1MiB --slow-device 1:0.8 --straggler 1:1.2 "
         "--degraded-link 0-1:0.5 --transfer 1ms" +
-            kCosts,
-        "simulate --schedule search" + kCosts, "explain idle --device 1 --schedule gpipe" + kCosts,
+            kTiny,
+        "simulate --schedule search" + kTiny, "explain idle --device 1 --schedule gpipe" + kTiny,
         plan, plan + " --memory 190KiB --output best.json",
         std::string("profile --model model.json --repetitions 1 --output measured-profile.json"),
         std::string("tokens text.txt --output text.bin"), std::string("train plan.json --steps 2"),

@@ -9,8 +9,7 @@
 namespace tandem::testing {
 namespace {
 
-const std::string kFlush = "simulate --schedule 1f1b --devices 4 --microbatches 8";
-const std::string kGolden = kFlush + " --forward 1ms --backward 2ms";
+const std::string kSimulateFlush = "simulate --schedule 1f1b --devices 4 --microbatches 8";
 
 class Simulate : public CommandLine {
  protected:
@@ -142,12 +141,13 @@ TEST_F(Simulate, AMillionBatchesTakeNoLongerThanTen) {
 
 TEST_F(Simulate, HalvesOfTheBackwardAddUp) {
   const Json whole = result_of(kGolden);
-  EXPECT_EQ(result_of(kFlush + " --forward 1ms --backward-input 500us --backward-weight 1.5ms"),
-            whole);
+  EXPECT_EQ(
+      result_of(kSimulateFlush + " --forward 1ms --backward-input 500us --backward-weight 1.5ms"),
+      whole);
   const std::string refusal =
       "error: tandem simulate: give either --backward, or --backward-input and --backward-weight";
-  expect_error(kFlush + " --forward 1ms", 2, refusal);
-  expect_error(kFlush + " --forward 1ms --backward-input 1ms", 2, refusal);
+  expect_error(kSimulateFlush + " --forward 1ms", 2, refusal);
+  expect_error(kSimulateFlush + " --forward 1ms --backward-input 1ms", 2, refusal);
   expect_error(kGolden + " --backward-weight 1ms", 2, refusal);
 }
 
@@ -216,12 +216,12 @@ TEST_F(Simulate, CostsComeFromAFile) {
     {"forward_ns": 1000000, "backward_ns": 2000000},
     {"forward_ns": 1000000, "backward_ns": 2000000},
     {"forward_ns": 1000000, "backward_ns": 2000000}]})");
-  EXPECT_EQ(result_of(kFlush + " --costs costs.json"), result_of(kGolden));
+  EXPECT_EQ(result_of(kSimulateFlush + " --costs costs.json"), result_of(kGolden));
   expect_error("simulate --schedule 1f1b --devices 2 --microbatches 8 --costs costs.json", 3,
                "error: costs.json: the schedule has 2 stages, the file has 4 costs");
   for (const std::string option : {"forward 1ms", "transfer 1ms", "activation-bytes 1B",
                                    "costs-per device", "weight-gradient-bytes 1B"}) {
-    expect_error(kFlush + " --costs costs.json --" + option, 2,
+    expect_error(kSimulateFlush + " --costs costs.json --" + option, 2,
                  "error: tandem simulate: --" + option.substr(0, option.find(' ')) +
                      " and --costs exclude each other");
   }
@@ -232,10 +232,10 @@ TEST_F(Simulate, BareNumbersAreRefusedWhereAUnitIsNeeded) {
                                    "backward-input", "backward-weight", "recompute-time"}) {
     std::string line = kGolden;
     if (option == "forward" || option == "backward") {
-      line = kFlush + (option == "forward" ? " --backward 2ms" : " --forward 1ms");
+      line = kSimulateFlush + (option == "forward" ? " --backward 2ms" : " --forward 1ms");
     }
     if (option.starts_with("backward-")) {
-      line = kFlush + " --forward 1ms --" +
+      line = kSimulateFlush + " --forward 1ms --" +
              (option == "backward-input" ? "backward-weight" : "backward-input") + " 1ms";
     }
     expect_error(line + " --" + option + " 3", 2,
@@ -253,7 +253,7 @@ TEST_F(Simulate, BareNumbersAreRefusedWhereAUnitIsNeeded) {
 TEST_F(Simulate, TimesThatAreNoneAreRefused) {
   for (const std::string time : {"nan", "inf", "infs", "-1ms", "+1ms", "1e400s", "1e99999s",
                                  "292years", "9223372037s", "1ms2", "1,5ms", "0x10ms", "1µs"}) {
-    expect_error(kFlush + " --backward 1ms --forward " + time, 2,
+    expect_error(kSimulateFlush + " --backward 1ms --forward " + time, 2,
                  "error: tandem simulate: --forward: expected a time with its unit (ns, us, ms, "
                  "s), such as 1.5ms, found \"" +
                      time + "\"");
@@ -268,7 +268,7 @@ TEST_F(Simulate, RunsBeyondTheClockAreRefused) {
   const std::string refusal =
       "error: the run is too long to count in nanoseconds (292 years): fewer batches, or smaller "
       "costs";
-  expect_error(kFlush + " --forward 9000000000s --backward 9000000000s", 3, refusal);
+  expect_error(kSimulateFlush + " --forward 9000000000s --backward 9000000000s", 3, refusal);
   expect_error(kGolden + " --batches 1000000000000", 3, refusal);
 }
 
@@ -329,7 +329,7 @@ TEST_F(Simulate, MarksMicrobatchesThatWereNotMeasured) {
 
 TEST_F(Simulate, SaysWhatIsMissing) {
   expect_error("simulate", 2, "error: tandem simulate: give a plan, or --schedule NAME with costs");
-  expect_error(kFlush, 2,
+  expect_error(kSimulateFlush, 2,
                "error: tandem simulate: --forward is missing: give a plan, --costs FILE, or plain "
                "costs");
   expect_error("simulate --schedule 1f1b --microbatches 1", 2, "error: --devices is missing");
@@ -359,7 +359,7 @@ TEST_F(Simulate, OptionsOfTheContractAreNotUnknown) {
 }
 
 TEST_F(Simulate, AFailureIsAnObjectToo) {
-  const Ran usage = tandem(kFlush + " --forward 3 --backward 2ms --json");
+  const Ran usage = tandem(kSimulateFlush + " --forward 3 --backward 2ms --json");
   EXPECT_EQ(usage.code, 2);
   const std::string message =
       "tandem simulate: --forward: expected a time with its unit (ns, us, ms, s), such as 1.5ms, "

@@ -23,6 +23,10 @@ using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+/// A pipeline of the golden files.
+inline const std::string kGolden =
+    "simulate --schedule 1f1b --devices 4 --microbatches 8 --forward 1ms --backward 2ms";
+
 /// Six layers: embedding, 2 × (attention, mlp), head.
 inline constexpr std::string_view kModel =
     R"({"version": 1, "name": "tiny", "blocks": 2, "width": 16, "heads": 2, "sequence": 16})";

@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr TinyCosts kCosts{
+constexpr TinyCosts kChartCosts{
     .forward = 1ms, .backward = 2ms, .backward_weight = 1ms, .transfer = 200us, .update = 500us};
 
 Program program_of(std::string_view schedule, TransferLanes lanes = TransferLanes::shared) {
@@ -50,7 +50,7 @@ std::map<DeviceId, Sum> sums_of(const Chart& chart) {
 TEST(Chart, HasABoxForEachLaneOfEachInstance) {
   for (const std::string_view schedule : {"gpipe", "1f1b", "2bw", "zb-h1", "zbv", "bpipe"}) {
     const Program program = program_of(schedule);
-    const Timeline timeline = tiny_timeline(program, 2, kCosts);
+    const Timeline timeline = tiny_timeline(program, 2, kChartCosts);
     using Box = std::tuple<OpKind, StageId, std::int64_t, Duration, Duration>;
     std::multiset<Box> expected, boxes;
     for (const Span& span : timeline.spans) {
@@ -69,7 +69,7 @@ TEST(Chart, HasABoxForEachLaneOfEachInstance) {
 
 TEST(Chart, BoxesOfARowAscendAndDoNotOverlap) {
   const Program program = program_of("1f1b");
-  const Chart chart = chart_of(program, tiny_timeline(program, 2, kCosts));
+  const Chart chart = chart_of(program, tiny_timeline(program, 2, kChartCosts));
   EXPECT_EQ(chart.rows.front().title, "compute");
   for (std::size_t row = 0; row < chart.rows.size(); ++row) {
     for (std::size_t box = chart.rows[row].first_box + 1; box < chart.row_end(row); ++box)
@@ -80,7 +80,7 @@ TEST(Chart, BoxesOfARowAscendAndDoNotOverlap) {
 TEST(Chart, BusyAndIdleMakeUpTheRun) {
   for (const std::string_view schedule : {"gpipe", "1f1b", "2bw", "zb-h1", "zbv"}) {
     const Program program = program_of(schedule);
-    Timeline timeline = tiny_timeline(program, 2, kCosts);
+    Timeline timeline = tiny_timeline(program, 2, kChartCosts);
     const Chart chart = chart_of(program, timeline);
     for (const auto& [device, sum] : sums_of(chart))
       EXPECT_EQ(sum.busy + sum.idle, chart.end - chart.start) << schedule << index(device);
@@ -99,7 +99,7 @@ TEST(Chart, BusyAndIdleMakeUpTheRun) {
 
 TEST(Chart, IdleTimeNamesWhatTheNextOpWaitedForLast) {
   const Program program = tiny_1f1b(2, 2);
-  const Chart chart = chart_of(program, tiny_timeline(program, 1, kCosts));
+  const Chart chart = chart_of(program, tiny_timeline(program, 1, kChartCosts));
   std::vector<std::pair<std::size_t, std::string>> causes;
   for (const ChartIdle& idle : chart.idle) {
     std::string cause = "none";
@@ -117,7 +117,7 @@ TEST(Chart, IdleTimeNamesWhatTheNextOpWaitedForLast) {
 
 TEST(Chart, TellsTheVersionThatEachOpReads) {
   const Program program = program_of("2bw");
-  const Timeline timeline = tiny_timeline(program, 3, kCosts);
+  const Timeline timeline = tiny_timeline(program, 3, kChartCosts);
   const Chart chart = chart_of(program, timeline);
   EXPECT_TRUE(chart.several_versions);
   EXPECT_FALSE(chart_of(program_of("1f1b"), {}).several_versions);
@@ -134,7 +134,7 @@ TEST(Chart, TellsTheVersionThatEachOpReads) {
 
 TEST(Chart, TransfersThatHoldNoLaneHaveARowOfTheSender) {
   const Program program = program_of("gpipe", TransferLanes::ideal);
-  const Chart chart = chart_of(program, tiny_timeline(program, 1, kCosts));
+  const Chart chart = chart_of(program, tiny_timeline(program, 1, kChartCosts));
   std::map<std::size_t, std::size_t> transit;
   for (std::size_t row = 0; row < chart.rows.size(); ++row) {
     if (chart.rows[row].title != "in transit") continue;
@@ -154,7 +154,7 @@ TEST(Chart, OfAnEmptyTimelineHasRowsOnly) {
 /// On all of its lanes.
 TEST(Chart, MarksWhatIsSaidToBeCritical) {
   const Program program = program_of("1f1b");
-  const Timeline timeline = tiny_timeline(program, 1, kCosts);
+  const Timeline timeline = tiny_timeline(program, 1, kChartCosts);
   std::vector<bool> critical(timeline.spans.size(), false);
   std::size_t sent = 0;  // a transfer, which has a box on both devices
   while (program[timeline.spans[sent].instruction].op.kind != OpKind::send_activation) ++sent;

@@ -28,11 +28,11 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr TinyCosts kCosts{.forward = 1ms,
-                           .backward = 2ms,
-                           .backward_weight = 1ms,
-                           .transfer = 100'003ns,
-                           .update = 500us};
+constexpr TinyCosts kTraceCosts{.forward = 1ms,
+                                .backward = 2ms,
+                                .backward_weight = 1ms,
+                                .transfer = 100'003ns,
+                                .update = 500us};
 
 TraceMemory tiny_memory(const Program& program) {
   TraceMemory memory;
@@ -45,7 +45,7 @@ TraceMemory tiny_memory(const Program& program) {
 
 TEST(ChromeTrace, IsWrittenInOurDialect) {
   const Program program = tiny_2bw(2, 2);
-  const Timeline timeline = tiny_timeline(program, 1, kCosts);
+  const Timeline timeline = tiny_timeline(program, 1, kTraceCosts);
   const TraceRun run{.timeline = &timeline, .memory = tiny_memory(program)};
   const Folder folder;
   write_chrome_trace(folder / "t.json", program, {&run, 1},
@@ -55,7 +55,7 @@ TEST(ChromeTrace, IsWrittenInOurDialect) {
 
 TEST(ChromeTrace, ReadsBackAsItWasWritten) {
   const Program program = tiny_2bw(4, 8);
-  const Timeline timeline = tiny_timeline(program, 3, kCosts);
+  const Timeline timeline = tiny_timeline(program, 3, kTraceCosts);
   const TraceRun run{.timeline = &timeline};
   const Folder folder;
   for (const char* name : {"t.json", "t.json.gz"}) {
@@ -76,8 +76,9 @@ TEST(ChromeTrace, ReadsBackAsItWasWritten) {
 
 TEST(ChromeTrace, HoldsSimulatedAndMeasuredSideBySide) {
   const Program program = tiny_1f1b(2, 4);
-  const Timeline simulated = tiny_timeline(program, 2, kCosts);
-  Timeline measured = tiny_timeline(program, 2, [](const Op& op) { return kCosts(op) + 12'345ns; });
+  const Timeline simulated = tiny_timeline(program, 2, kTraceCosts);
+  Timeline measured =
+      tiny_timeline(program, 2, [](const Op& op) { return kTraceCosts(op) + 12'345ns; });
   measured.clock = Clock::measured;
   const std::array<TraceRun, 2> runs{
       {{.timeline = &simulated}, {.timeline = &measured, .memory = tiny_memory(program)}}};
@@ -102,7 +103,7 @@ TEST(ChromeTrace, HoldsSimulatedAndMeasuredSideBySide) {
 /// Of a busy machine: some transfers take no time, and begin where the lane's last one ended.
 Duration some_free(const Op& op) {
   if (is_transfer(op.kind)) return op.microbatch % 2 == 1 ? 0ns : 1ms;
-  return kCosts(op);
+  return kTraceCosts(op);
 }
 
 TEST(ChromeTrace, GivesEverySliceALengthAndKeepsItsTrueTimes) {
@@ -130,7 +131,7 @@ TEST(ChromeTrace, PaintsEachKindInOneColour) {
   const Program program = tiny_2bw(2, 2);
   std::map<std::string, std::set<std::string>> colours;
   std::set<std::string> all;
-  const json trace = json::parse(trace_text(program, tiny_timeline(program, 2, kCosts)));
+  const json trace = json::parse(trace_text(program, tiny_timeline(program, 2, kTraceCosts)));
   for (const json& event : trace["traceEvents"]) {
     if (event["ph"] != "X") continue;
     colours[event["args"]["kind"]].insert(event["cname"]);
@@ -143,7 +144,7 @@ TEST(ChromeTrace, PaintsEachKindInOneColour) {
 
 TEST(ChromeTrace, PutsTimesAsExactDecimals) {
   const Program program = tiny_1f1b(1, 1);
-  Timeline timeline = tiny_timeline(program, 1, kCosts);
+  Timeline timeline = tiny_timeline(program, 1, kTraceCosts);
   timeline.spans[0].start = 1ns;
   timeline.spans[0].end = 3'600'000'000'123ns;
   EXPECT_THAT(trace_text(program, timeline), HasSubstr("\"ts\":0.001,\"dur\":3600000000.122,"));
@@ -151,7 +152,7 @@ TEST(ChromeTrace, PutsTimesAsExactDecimals) {
 
 TEST(ChromeTrace, NamesVersionsReadAndMade) {
   const Program program = tiny_2bw(2, 2);
-  const json trace = json::parse(trace_text(program, tiny_timeline(program, 4, kCosts)));
+  const json trace = json::parse(trace_text(program, tiny_timeline(program, 4, kTraceCosts)));
   int reads = 0, updates = 0;
   for (const json& event : trace["traceEvents"]) {
     if (event["ph"] != "X" || !event["args"].contains("weight_version")) continue;
@@ -173,8 +174,8 @@ TEST(ChromeTrace, NamesVersionsReadAndMade) {
 
 TEST(ChromeTrace, DropsFlowsAndCountersWhenAsked) {
   const Program program = tiny_2bw(2, 2);
-  const std::string text =
-      trace_text(program, tiny_timeline(program, 1, kCosts), {.flows = false, .counters = false});
+  const std::string text = trace_text(program, tiny_timeline(program, 1, kTraceCosts),
+                                      {.flows = false, .counters = false});
   const TraceCheck check = check_trace(text, "t.json");
   EXPECT_TRUE(check.good());
   EXPECT_EQ(check.summary.flows, 0);
@@ -190,7 +191,7 @@ TEST(ChromeTrace, OfNothingIsStillATrace) {
 
 TEST(ChromeTrace, LeavesNoFileWhenTheDiskIsFull) {
   const Program program = tiny_2bw(4, 8);
-  const Timeline timeline = tiny_timeline(program, 100, kCosts);
+  const Timeline timeline = tiny_timeline(program, 100, kTraceCosts);
   const TraceRun run{.timeline = &timeline};
   const Folder folder;
   const FileSizeLimit full(64);
@@ -221,7 +222,7 @@ TEST_P(ChromeTraceOfSchedule, IsGoodAndReadsBack) {
   while (reason_against(traits, request) && request.microbatches > 1) --request.microbatches;
   for (const TransferLanes lanes : {TransferLanes::shared, TransferLanes::ideal}) {
     const Program program = lower(make_schedule(traits, request), lanes);
-    for (const OpCost& cost : {OpCost(kCosts), OpCost(some_free)}) {
+    for (const OpCost& cost : {OpCost(kTraceCosts), OpCost(some_free)}) {
       const Timeline timeline = tiny_timeline(program, 3, cost);
       const std::string text = trace_text(program, timeline);
       const TraceCheck check = check_trace(text, "t.json");

@@ -19,11 +19,12 @@ TimelineRecord record(OpKind kind, std::int64_t microbatch, Duration start, Dura
   return {.kind = kind, .microbatch = microbatch, .batch = batch, .start = start, .end = end};
 }
 
-constexpr TinyCosts kCosts{.forward = 1ms, .backward = 2ms, .transfer = 100us, .update = 500us};
+constexpr TinyCosts kComparedCosts{
+    .forward = 1ms, .backward = 2ms, .transfer = 100us, .update = 500us};
 
 TEST(Compare, FindsNoDifferenceBetweenEquals) {
   const Program program = tiny_2bw(4, 8);
-  const TimelineRecords records = records_of(program, tiny_timeline(program, 3, kCosts));
+  const TimelineRecords records = records_of(program, tiny_timeline(program, 3, kComparedCosts));
   const Comparison result = compare(records, records);
   EXPECT_TRUE(result.same_ops());
   EXPECT_TRUE(result.worst.empty());
@@ -86,7 +87,7 @@ TEST(Compare, TakesTheStepTimeFromUpdateToUpdateWithoutTheFirst) {
 
 TEST(Compare, ReportsOpsThatOneSideLacks) {
   const Program program = tiny_1f1b(2, 2);
-  const TimelineRecords all = records_of(program, tiny_timeline(program, 2, kCosts));
+  const TimelineRecords all = records_of(program, tiny_timeline(program, 2, kComparedCosts));
   TimelineRecords fewer = all;
   std::erase_if(fewer, [](const TimelineRecord& each) {
     return each.kind == OpKind::backward && each.microbatch == 1;
@@ -112,7 +113,7 @@ TEST(Compare, ReportsAnOpThatRanTwice) {
 
 TEST(Compare, CountsATransferOnce) {
   const Program program = tiny_1f1b(2, 3);
-  const TimelineRecords records = records_of(program, tiny_timeline(program, 1, kCosts));
+  const TimelineRecords records = records_of(program, tiny_timeline(program, 1, kComparedCosts));
   const Comparison result = compare(records, records);
   for (const KindComparison& kind : result.kinds) {
     if (is_transfer(kind.kind)) {
@@ -131,9 +132,10 @@ TEST(Compare, SurvivesNothing) {
 
 TEST(Compare, IsPrintedAsTables) {
   const Program program = tiny_2bw(2, 4);
-  const Timeline simulated = tiny_timeline(program, 3, kCosts);
+  const Timeline simulated = tiny_timeline(program, 3, kComparedCosts);
   const Timeline measured = tiny_timeline(program, 3, [](const Op& op) {
-    return kCosts(op) + Duration(3000 * op.microbatch) + (op.stage == StageId{1} ? 50us : 0us);
+    return kComparedCosts(op) + Duration(3000 * op.microbatch) +
+           (op.stage == StageId{1} ? 50us : 0us);
   });
   TimelineRecords lacking = records_of(program, measured);
   lacking.pop_back();

@@ -17,8 +17,6 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using enum OpKind;
 
-constexpr TinyCosts kUnitCosts{.forward = 1ms, .backward = 2ms, .backward_weight = 1ms};
-
 Op op(OpKind kind, std::int32_t microbatch, std::uint16_t span = 1, std::uint16_t staleness = 0) {
   return {.kind = kind, .microbatch = microbatch, .span = span, .staleness = staleness};
 }

@@ -18,7 +18,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr TinyCosts kCosts{.forward = 1ms, .backward = 2ms, .transfer = 100us, .update = 500us};
+constexpr TinyCosts kEvictionCosts{
+    .forward = 1ms, .backward = 2ms, .transfer = 100us, .update = 500us};
 
 Program evicting(TransferLanes lanes = TransferLanes::shared) {
   return lower(make_schedule(find_schedule("bpipe"), {.devices = 4, .microbatches = 8}), lanes);
@@ -26,7 +27,7 @@ Program evicting(TransferLanes lanes = TransferLanes::shared) {
 
 TEST(EvictionTrace, RecordsEachMoveOnTheLanesOfBothDevices) {
   const Program program = evicting();
-  const std::string text = trace_text(program, tiny_timeline(program, 1, kCosts));
+  const std::string text = trace_text(program, tiny_timeline(program, 1, kEvictionCosts));
   EXPECT_THAT(text, ::testing::HasSubstr(R"("name":"receive stash from 3")"));
   std::set<std::tuple<DeviceId, LaneKind, DeviceId>> evict, load;
   const TimelineFile read = read_timeline(text, "t.json");
@@ -45,7 +46,7 @@ TEST(EvictionTrace, RecordsEachMoveOnTheLanesOfBothDevices) {
 TEST(EvictionTrace, CountsAMoveOnce) {
   for (const TransferLanes lanes : {TransferLanes::shared, TransferLanes::ideal}) {
     const Program program = evicting(lanes);
-    const TimelineRecords records = records_of(program, tiny_timeline(program, 1, kCosts));
+    const TimelineRecords records = records_of(program, tiny_timeline(program, 1, kEvictionCosts));
     int moves = 0;
     for (const KindComparison& kind : compare(records, records).kinds) {
       if (!moves_stash(kind.kind)) continue;
@@ -59,7 +60,8 @@ TEST(EvictionTrace, CountsAMoveOnce) {
 // Device 0 keeps two and has a third in turn; device 3 has one of its own and two guests.
 TEST(EvictionTrace, DrawsAStashWhereItIs) {
   const Program program = evicting();
-  const Curves curves = curves_of(program, tiny_timeline(program, 1, kCosts), {1000, 100, 10, 1});
+  const Curves curves =
+      curves_of(program, tiny_timeline(program, 1, kEvictionCosts), {1000, 100, 10, 1});
   const auto peak = [](const Curve& curve) {
     return std::ranges::max_element(curve, {}, &Step::value)->value;
   };

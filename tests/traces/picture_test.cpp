@@ -19,8 +19,6 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr TinyCosts kUnitCosts{.forward = 1ms, .backward = 2ms, .backward_weight = 1ms};
-
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);

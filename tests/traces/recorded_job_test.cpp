@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-std::string error(const std::string& text) {
+std::string job_error(const std::string& text) {
   return error_of([&] { parse_recorded_job(text, "m.yaml"); });
 }
 
@@ -32,19 +32,19 @@ TEST(RecordedJob, IsReadLineByLine) {
 }
 
 TEST(RecordedJob, IsRefusedWhereItIsWrong) {
-  EXPECT_EQ(error("dp_size: 2\npp_sice: 4"),
+  EXPECT_EQ(job_error("dp_size: 2\npp_sice: 4"),
             "m.yaml:2:1: error: unknown key \"pp_sice\"; did you mean \"pp_size\"?");
-  EXPECT_EQ(error(""), "m.yaml:1:1: error: expected lines of `key: value`");
-  EXPECT_EQ(error("# pp_size: 4\n"), "m.yaml:1:1: error: expected lines of `key: value`");
-  EXPECT_EQ(error("\xef\xbb\xbfpp_sise: 4"),
+  EXPECT_EQ(job_error(""), "m.yaml:1:1: error: expected lines of `key: value`");
+  EXPECT_EQ(job_error("# pp_size: 4\n"), "m.yaml:1:1: error: expected lines of `key: value`");
+  EXPECT_EQ(job_error("\xef\xbb\xbfpp_sise: 4"),
             "m.yaml:1:1: error: unknown key \"pp_sise\"; did you mean \"pp_size\"?");
-  EXPECT_EQ(error("pp_size 4"), "m.yaml:1:1: error: expected `key: value`");
-  EXPECT_EQ(error("pp_size: 4\npp_size: 4"), "m.yaml:2:1: error: pp_size is there twice");
-  EXPECT_EQ(error("dp_size: 2\npp_size: 4\nworld_size: 16\ntp_size: 4"),
+  EXPECT_EQ(job_error("pp_size 4"), "m.yaml:1:1: error: expected `key: value`");
+  EXPECT_EQ(job_error("pp_size: 4\npp_size: 4"), "m.yaml:2:1: error: pp_size is there twice");
+  EXPECT_EQ(job_error("dp_size: 2\npp_size: 4\nworld_size: 16\ntp_size: 4"),
             "m.yaml:3:1: error: world_size is 16, which is not dp_size · dsp_size · pp_size · "
             "tp_size");
   for (const char* size : {"", "0", "-4", "4x", "4.0", "99999999999999999999", "2000000000"}) {
-    EXPECT_EQ(error(fmt::format("pp_size: {}", size)),
+    EXPECT_EQ(job_error(fmt::format("pp_size: {}", size)),
               "m.yaml:1:1: error: pp_size: expected an integer from 1 to a billion")
         << size;
   }

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/core/error_of.h"
+#include "tests/support/edited_text.h"
 #include "tests/support/production_timeline.h"
 #include "tests/support/recordings.h"
 #include "tests/traces/expect_same.h"
@@ -27,15 +28,8 @@ Recording two_replicas() {
 }
 
 Recording read(const std::string& text) { return read_recording(text, "t.json"); }
-std::string error(const std::string& text) {
+std::string recording_error(const std::string& text) {
   return error_of([&] { read(text); });
-}
-
-/// The first occurrence of a part, which must be there, replaced.
-std::string with(std::string text, std::string_view part, std::string_view instead) {
-  const std::size_t at = text.find(part);
-  EXPECT_NE(at, std::string::npos) << part;
-  return at == std::string::npos ? text : text.replace(at, part.size(), instead);
 }
 
 /// The text of two_replicas() with its first event, a forward-compute, changed.
@@ -80,7 +74,7 @@ TEST(RecordedPipeline, ATransferMayEndBeforeItBeginsByClocksThatDiffer) {
   EXPECT_EQ(recording.passes.front().devices[DeviceId{0}].back().start, ms(500));
   EXPECT_EQ(recording.passes.front().devices[DeviceId{0}].back().end, ms(491));
   EXPECT_THAT(recording.warnings, ElementsAre(HasSubstr("1 transfers end before they begin")));
-  EXPECT_THAT(error(changed(
+  EXPECT_THAT(recording_error(changed(
                   "[", "[" + timeline_event("forward-send", 0, 1, 500, -101, 23, -1, -1) + ",\n")),
               HasSubstr("t.json: error: /0/dur: expected a duration of at least -100 ms"));
 }
@@ -116,7 +110,7 @@ TEST(RecordedPipeline, ABackwardWithAWeightGradientIsHalf) {
 
 TEST(RecordedPipeline, IsRefusedWhereItIsWrong) {
   const auto says = [](const std::string& text, const std::string& message) {
-    EXPECT_THAT(error(text), HasSubstr(message));
+    EXPECT_THAT(recording_error(text), HasSubstr(message));
   };
   const std::string text = timeline_text(two_replicas());
   says(text.substr(0, text.size() / 2), "not valid JSON: ");
@@ -144,7 +138,7 @@ TEST(RecordedPipeline, MustFitTheClock) {
     }
     return changed("[", events);
   };
-  EXPECT_THAT(error(with_long_ops(500)),
+  EXPECT_THAT(recording_error(with_long_ops(500)),
               "t.json: error: a step of 516 ops of up to 9000000 s is too long to count in "
               "nanoseconds");
   EXPECT_EQ(read(with_long_ops(400)).passes.size(), 4u);
@@ -153,7 +147,7 @@ TEST(RecordedPipeline, MustFitTheClock) {
 TEST(RecordedPipeline, AllThatIsWrongIsReported) {
   const std::string text =
       with(changed("\"dur\": 10000.000", "\"dur\": -1"), "\"dur\": 20000.000", "\"dur\": -2");
-  const std::string message = error(text);
+  const std::string message = recording_error(text);
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 1);
 }
 

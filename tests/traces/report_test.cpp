@@ -23,12 +23,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-constexpr TinyCosts kCosts{.forward = 1ms, .backward = 2ms, .transfer = 200us, .update = 500us};
+constexpr TinyCosts kReportCosts{
+    .forward = 1ms, .backward = 2ms, .transfer = 200us, .update = 500us};
 constexpr std::string_view kHostile =
     "</script><script>alert(1)</script><!-- & \" ' \\ \x01 \xff ]]> \u2028";
 
 Report report_of(const Program& program, std::int64_t batches = 2, std::string title = "tiny") {
-  const Timeline timeline = tiny_timeline(program, batches, kCosts);
+  const Timeline timeline = tiny_timeline(program, batches, kReportCosts);
   const Table<StageId, Bytes> stash(program.placement().stages(), 100);
   ChartMemory memory{.peak = {},
                      .activations = curves_of(program, timeline, stash).activation_bytes,

@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "tests/core/error_of.h"
 #include "tests/support/data.h"
+#include "tests/support/edited_text.h"
 #include "tests/traces/tiny_runs.h"
 #include "tests/traces/trace_files.h"
 #include "traces/trace_events.h"
@@ -26,21 +28,13 @@ std::string valid_trace() {
                     TinyCosts{.forward = 1ms, .backward = 2ms, .transfer = 100us, .update = 1ms}));
 }
 
-std::string error_of(const std::string& text) {
-  try {
-    read_timeline(text, "t.json");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
+std::string timeline_error(const std::string& text) {
+  return error_of([&] { read_timeline(text, "t.json"); });
 }
 
 /// The valid trace with the first `from` replaced.
-std::string with(const std::string& from, const std::string& to) {
-  std::string text = valid_trace();
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
+std::string valid_with(const std::string& from, const std::string& to) {
+  return with(valid_trace(), from, to);
 }
 
 TEST(TimelineFile, RecordsATransferOnBothLanes) {
@@ -61,50 +55,57 @@ TEST(TimelineFile, RecordsATransferOnBothLanes) {
 }
 
 TEST(TimelineFile, SaysWhereAndWhatIsWrong) {
-  EXPECT_THAT(error_of(with("\"kind\":\"forward\"", "\"kind\":\"fordward\"")),
+  EXPECT_THAT(timeline_error(valid_with("\"kind\":\"forward\"", "\"kind\":\"fordward\"")),
               HasSubstr("/args/kind: \"fordward\" is not known"));
-  EXPECT_THAT(error_of(with("\"microbatch\":0", "\"microbatch\":0.5")),
+  EXPECT_THAT(timeline_error(valid_with("\"microbatch\":0", "\"microbatch\":0.5")),
               HasSubstr("/args/microbatch: expected an integer from"));
-  EXPECT_THAT(error_of(with("\"stage\":0", "\"stage\":70000")),
+  EXPECT_THAT(timeline_error(valid_with("\"stage\":0", "\"stage\":70000")),
               HasSubstr("/args/stage: expected an integer from 0 to 65535"));
-  EXPECT_THAT(error_of(with("\"dur\":1000.000", "\"dur\":-1")), HasSubstr("/dur: expected"));
-  EXPECT_THAT(error_of(with("\"ts\":0.000", "\"ts\":\"soon\"")),
+  EXPECT_THAT(timeline_error(valid_with("\"dur\":1000.000", "\"dur\":-1")),
+              HasSubstr("/dur: expected"));
+  EXPECT_THAT(timeline_error(valid_with("\"ts\":0.000", "\"ts\":\"soon\"")),
               HasSubstr("/ts: expected a time in microseconds"));
-  EXPECT_THAT(error_of(with("\"ts\":0.000", "\"ts\":1e300")), HasSubstr("less than 104 days"));
-  EXPECT_THAT(error_of(with("\"pid\":1,\"tid\":1000,\"ts\"", "\"pid\":9,\"tid\":1000,\"ts\"")),
-              HasSubstr("its pid belongs to no run"));
-  EXPECT_THAT(error_of(with("\"pid\":1,\"tid\":1000,\"ts\"", "\"pid\":1,\"tid\":77,\"ts\"")),
-              HasSubstr("its lane has no name"));
-  EXPECT_THAT(error_of(with("\"name\":\"compute\"", "\"name\":\"compote\"")),
+  EXPECT_THAT(timeline_error(valid_with("\"ts\":0.000", "\"ts\":1e300")),
+              HasSubstr("less than 104 days"));
+  EXPECT_THAT(
+      timeline_error(valid_with("\"pid\":1,\"tid\":1000,\"ts\"", "\"pid\":9,\"tid\":1000,\"ts\"")),
+      HasSubstr("its pid belongs to no run"));
+  EXPECT_THAT(
+      timeline_error(valid_with("\"pid\":1,\"tid\":1000,\"ts\"", "\"pid\":1,\"tid\":77,\"ts\"")),
+      HasSubstr("its lane has no name"));
+  EXPECT_THAT(timeline_error(valid_with("\"name\":\"compute\"", "\"name\":\"compote\"")),
               HasSubstr("no lane has the name \"compote\""));
-  EXPECT_THAT(error_of(with("\"first_pid\": 1", "\"first_pid\": 0")),
+  EXPECT_THAT(timeline_error(valid_with("\"first_pid\": 1", "\"first_pid\": 0")),
               HasSubstr("/metadata/runs/0/first_pid"));
-  EXPECT_THAT(error_of(with("\"kind\": \"simulated\", \"first", "\"kind\": \"real\", \"first")),
-              HasSubstr("expected \"simulated\" or \"measured\""));
-  EXPECT_THAT(error_of(with("\"devices\": 2", "\"devices\": -2")), HasSubstr("/metadata/devices"));
-  EXPECT_THAT(error_of(with("\"args\":{\"stage\"", "\"args\":{\"end_ns\":7,\"stage\"")),
+  EXPECT_THAT(
+      timeline_error(valid_with("\"kind\": \"simulated\", \"first", "\"kind\": \"real\", \"first")),
+      HasSubstr("expected \"simulated\" or \"measured\""));
+  EXPECT_THAT(timeline_error(valid_with("\"devices\": 2", "\"devices\": -2")),
+              HasSubstr("/metadata/devices"));
+  EXPECT_THAT(timeline_error(valid_with("\"args\":{\"stage\"", "\"args\":{\"end_ns\":7,\"stage\"")),
               HasSubstr("/args: expected \"start_ns\""));
-  EXPECT_THAT(error_of(with("\"args\":{\"stage\"",
-                            "\"args\":{\"start_ns\":9,\"end_ns\":7,\"stage\"")),
+  EXPECT_THAT(timeline_error(valid_with("\"args\":{\"stage\"",
+                                        "\"args\":{\"start_ns\":9,\"end_ns\":7,\"stage\"")),
               HasSubstr("/args/end_ns: expected an end not before the start"));
 }
 
 TEST(TimelineFile, RefusesTracesOfOtherTools) {
-  EXPECT_THAT(error_of("[]"), HasSubstr("not a timeline of tandem"));
-  EXPECT_THAT(error_of("{\"traceEvents\": []}"), HasSubstr("not a timeline of tandem"));
-  EXPECT_THAT(error_of(R"({"metadata": {"runs": []}})"), HasSubstr("not a timeline of tandem"));
+  EXPECT_THAT(timeline_error("[]"), HasSubstr("not a timeline of tandem"));
+  EXPECT_THAT(timeline_error("{\"traceEvents\": []}"), HasSubstr("not a timeline of tandem"));
+  EXPECT_THAT(timeline_error(R"({"metadata": {"runs": []}})"),
+              HasSubstr("not a timeline of tandem"));
 }
 
 TEST(TimelineFile, RefusesWhatIsNotJsonWithThePlace) {
-  EXPECT_THAT(error_of(""), HasSubstr("t.json:1:1: error: not valid JSON"));
-  EXPECT_THAT(error_of("[{]"), HasSubstr("t.json:1:3: error: not valid JSON"));
-  EXPECT_THAT(error_of("[\"\xff\"]"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(error_of("[1e999]"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(error_of("[] []"), HasSubstr("not valid JSON"));
-  EXPECT_THAT(error_of(std::string(1'000'000, '[')), HasSubstr("nested too deeply"));
+  EXPECT_THAT(timeline_error(""), HasSubstr("t.json:1:1: error: not valid JSON"));
+  EXPECT_THAT(timeline_error("[{]"), HasSubstr("t.json:1:3: error: not valid JSON"));
+  EXPECT_THAT(timeline_error("[\"\xff\"]"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(timeline_error("[1e999]"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(timeline_error("[] []"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(timeline_error(std::string(1'000'000, '[')), HasSubstr("nested too deeply"));
   const std::string text = valid_trace();
   for (std::size_t size = 0; size + 2 < text.size(); size += 37) {
-    EXPECT_THAT(error_of(text.substr(0, size)), HasSubstr("not valid JSON")) << size;
+    EXPECT_THAT(timeline_error(text.substr(0, size)), HasSubstr("not valid JSON")) << size;
   }
 }
 

@@ -2,6 +2,7 @@
 // Small programs and their timelines for tests of traces/: built without lower() and the simulator,
 // so that a change there doesn't move a picture here.
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -32,5 +33,9 @@ struct TinyCosts {
   Duration forward{}, backward{}, backward_weight{}, transfer{}, update{};
   Duration operator()(const Op& op) const;
 };
+/// As papers draw them: a backward takes two forwards, all else nothing.
+inline constexpr TinyCosts kUnitCosts{.forward = std::chrono::milliseconds(1),
+                                      .backward = std::chrono::milliseconds(2),
+                                      .backward_weight = std::chrono::milliseconds(1)};
 
 }  // namespace tandem::testing

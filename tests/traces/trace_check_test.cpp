@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "tests/support/data.h"
+#include "tests/support/edited_text.h"
 #include "tests/traces/tiny_runs.h"
 #include "tests/traces/trace_files.h"
 
@@ -25,11 +26,8 @@ std::string good_trace() {
                     TinyCosts{.forward = 1ms, .backward = 2ms, .transfer = 100us, .update = 1ms}));
 }
 
-std::string with(const std::string& from, const std::string& to) {
-  std::string text = good_trace();
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
+std::string good_with(const std::string& from, const std::string& to) {
+  return with(good_trace(), from, to);
 }
 
 /// What the check says of a trace with exactly this fault planted.
@@ -65,37 +63,40 @@ TEST(TraceCheck, AcceptsOurTraces) {
 }
 
 TEST(TraceCheck, CatchesEachPlantedFault) {
-  EXPECT_THAT(fault(with("\"dur\":1000.000", "\"dur\":1000.001")), HasSubstr("overlaps event"));
-  EXPECT_THAT(fault(with("\"dur\":1000.000", "\"dur\":-5")), HasSubstr("\"dur\" is negative"));
-  EXPECT_THAT(fault(with("\"ts\":1000.000", "\"ts\":-1000")), HasSubstr("\"ts\" is negative"));
-  EXPECT_THAT(fault(with("\"ts\":1000.000", "\"ts\":null")), HasSubstr("\"ts\" is not a finite"));
-  EXPECT_THAT(fault(with("\"dur\":1000.000,", "")), HasSubstr("has no \"dur\""));
-  EXPECT_THAT(fault(with("\"ph\":\"X\",", "")), HasSubstr("has no phase"));
+  EXPECT_THAT(fault(good_with("\"dur\":1000.000", "\"dur\":1000.001")),
+              HasSubstr("overlaps event"));
+  EXPECT_THAT(fault(good_with("\"dur\":1000.000", "\"dur\":-5")), HasSubstr("\"dur\" is negative"));
+  EXPECT_THAT(fault(good_with("\"ts\":1000.000", "\"ts\":-1000")), HasSubstr("\"ts\" is negative"));
+  EXPECT_THAT(fault(good_with("\"ts\":1000.000", "\"ts\":null")),
+              HasSubstr("\"ts\" is not a finite"));
+  EXPECT_THAT(fault(good_with("\"dur\":1000.000,", "")), HasSubstr("has no \"dur\""));
+  EXPECT_THAT(fault(good_with("\"ph\":\"X\",", "")), HasSubstr("has no phase"));
   EXPECT_THAT(
-      fault(with(
+      fault(good_with(
           "\"ph\":\"f\",\"bp\":\"e\",\"name\":\"send_activation\",\"cat\":\"comm\",\"id\":1",
           "\"ph\":\"f\",\"bp\":\"e\",\"name\":\"send_activation\",\"cat\":\"comm\",\"id\":99")),
       HasSubstr("starts and never ends"));
-  EXPECT_THAT(fault(with("\"ph\":\"s\",\"name\":\"send_activation\",\"cat\":\"comm\"",
-                         "\"ph\":\"s\",\"name\":\"send_activation\",\"cat\":\"com\"")),
+  EXPECT_THAT(fault(good_with("\"ph\":\"s\",\"name\":\"send_activation\",\"cat\":\"comm\"",
+                              "\"ph\":\"s\",\"name\":\"send_activation\",\"cat\":\"com\"")),
               HasSubstr("ends and never started"));
-  EXPECT_THAT(fault(with("\"pid\":2,\"tid\":1002,\"ts\":1099.999",
-                         "\"pid\":2,\"tid\":1002,\"ts\":1100.999")),
+  EXPECT_THAT(fault(good_with("\"pid\":2,\"tid\":1002,\"ts\":1099.999",
+                              "\"pid\":2,\"tid\":1002,\"ts\":1100.999")),
               HasSubstr("outside any slice"));
-  EXPECT_THAT(fault(with("\"pid\":2,\"tid\":1002,\"ts\":1099.999",
-                         "\"pid\":1,\"tid\":1000,\"ts\":999.999")),
+  EXPECT_THAT(fault(good_with("\"pid\":2,\"tid\":1002,\"ts\":1099.999",
+                              "\"pid\":1,\"tid\":1000,\"ts\":999.999")),
               HasSubstr("ends before its start"));
-  EXPECT_THAT(fault(with("\"name\":\"thread_name\",\"pid\":1,\"tid\":1000",
-                         "\"name\":\"thread_nome\",\"pid\":1,\"tid\":1000")),
+  EXPECT_THAT(fault(good_with("\"name\":\"thread_name\",\"pid\":1,\"tid\":1000",
+                              "\"name\":\"thread_nome\",\"pid\":1,\"tid\":1000")),
               HasSubstr("has no thread_name"));
+  EXPECT_THAT(fault(good_with("\"name\":\"process_name\",\"pid\":2",
+                              "\"name\":\"process_nome\",\"pid\":2")),
+              HasSubstr("has no process_name"));
+  EXPECT_THAT(fault(good_with("\"microbatches\":1}", "\"microbatches\":[]}")),
+              HasSubstr("no number"));
   EXPECT_THAT(
-      fault(with("\"name\":\"process_name\",\"pid\":2", "\"name\":\"process_nome\",\"pid\":2")),
-      HasSubstr("has no process_name"));
-  EXPECT_THAT(fault(with("\"microbatches\":1}", "\"microbatches\":[]}")), HasSubstr("no number"));
-  EXPECT_THAT(
-      fault(
-          with("\"ph\":\"C\",\"name\":\"microbatches in flight\",\"pid\":1,\"tid\":0,\"ts\":0.000",
-               "\"ph\":\"C\",\"name\":\"microbatches in flight\",\"pid\":1,\"tid\":0,\"ts\":1500")),
+      fault(good_with(
+          "\"ph\":\"C\",\"name\":\"microbatches in flight\",\"pid\":1,\"tid\":0,\"ts\":0.000",
+          "\"ph\":\"C\",\"name\":\"microbatches in flight\",\"pid\":1,\"tid\":0,\"ts\":1500")),
       HasSubstr("before the previous one"));
 }
 

@@ -71,7 +71,7 @@ Plan plan_of(const Case& run, const Profile& profile) {
 
 /// What trained: seconds of each batch after the first ones, and the lowest share of that time that
 /// a device spent inside kernels.
-struct Measured {
+struct MeasuredTraining {
   std::vector<double> batch_s;
   double in_kernels = 1.0;
 };
@@ -97,7 +97,7 @@ double share_in_kernels(const Program& program, const Timeline& timeline) {
   return least;
 }
 
-Measured train(const Plan& plan, const Program& program) {
+MeasuredTraining train(const Plan& plan, const Program& program) {
   const Data data(plan.model, plan.microbatch_size, 1);
   TrainingSetup<float> setup;
   setup.stage = {.model = plan.model,
@@ -109,7 +109,7 @@ Measured train(const Plan& plan, const Program& program) {
   setup.layers = plan.stages;
   setup.slots = count_slots(program);
   setup.batches = kBatches;
-  Measured measured;
+  MeasuredTraining measured;
   Duration last{};
   setup.on_step = [&](const StepReport& step) {
     if (step.batch >= kFillingBatches)
@@ -155,10 +155,10 @@ std::vector<Section> bench_pipeline(const Settings& settings) {
     programs.push_back(
         lower(make_schedule(find_schedule(run.schedule), schedule_request(plans.back()))));
   }
-  std::vector<Measured> measured(plans.size());
+  std::vector<MeasuredTraining> measured(plans.size());
   for (int repetition = 0; repetition < settings.repetitions; ++repetition) {
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      const Measured run = train(plans[i], programs[i]);
+      const MeasuredTraining run = train(plans[i], programs[i]);
       measured[i].batch_s.insert(measured[i].batch_s.end(), run.batch_s.begin(), run.batch_s.end());
       measured[i].in_kernels =
           repetition == 0 ? run.in_kernels : std::max(measured[i].in_kernels, run.in_kernels);

@@ -80,7 +80,7 @@ std::vector<std::int64_t> side_by_side(const std::vector<std::int64_t>& costs) {
   return all;
 }
 
-struct Measured {
+struct TimedWork {
   const char* what;
   std::function<void()> run;
   double times = 1.0;             // the body's instructions, evaluated so often
@@ -89,9 +89,9 @@ struct Measured {
 };
 
 Section section_of(std::string title, std::size_t size, int repetitions,
-                   const std::vector<Measured>& measured) {
+                   const std::vector<TimedWork>& measured) {
   std::vector<std::function<void()>> functions;
-  for (const Measured& one : measured) functions.push_back(one.run);
+  for (const TimedWork& one : measured) functions.push_back(one.run);
   const std::vector<double> seconds = best_processor_seconds(repetitions, functions);
   Section section{std::move(title), {}};
   for (std::size_t i = 0; i < measured.size(); ++i) {

@@ -33,7 +33,7 @@ class LibraryPlaces : public ::testing::Test {
   fs::path at(const fs::path& path) const { return folder_.path() / path; }
 
  private:
-  testing::TemporaryFolder folder_;
+  tandem::testing::TemporaryFolder folder_;
 };
 
 TEST_F(LibraryPlaces, AreInNvidiasPackagesAndInPyTorch) {
