@@ -204,7 +204,12 @@ TEST_F(SweepFiles, InterruptedItKeepsWhatWasDone) {
   EXPECT_THAT(done, ::testing::EndsWith("\n"));
   EXPECT_GE(lines_of(done).size(), 2u);
   EXPECT_LT(lines_of(done).size(), 282u);
-  for (std::size_t i = 0; i < lines_of(done).size(); ++i) EXPECT_EQ(lines_of(done)[i]["index"], i);
+  // In their order; one that was left while a later one ended is missing, and --resume computes it.
+  std::int64_t before = -1;
+  for (const Json& row : lines_of(done)) {
+    EXPECT_GT(row["index"].get<std::int64_t>(), before);
+    before = row["index"].get<std::int64_t>();
+  }
 }
 
 TEST_F(SweepFiles, ShardsMergedAreTheWhole) {
