@@ -23,8 +23,8 @@
 #include <span>
 #include <string>
 
-#include "core/units.h"
-#include "executor/stream_use.h"
+#include "core/base/units.h"
+#include "executor/run/stream_use.h"
 
 namespace tandem {
 
@@ -218,7 +218,7 @@ struct Stopped {};
 ///
 /// Events order streams of one device: a wait is for the record that was issued last; without one,
 /// there is none. What is passed from device to device needs a Fence besides: the one raises it
-/// behind the work, says so to the other's host (a flag, and its doorbell), and the other's stream
+/// behind the work, says so to the other's host (a flag, and its wakeup), and the other's stream
 /// follows it. To the CPU a fence is nothing: what another device has taken up has ended.
 template <class B, class T = typename B::Scalar, class W = typename B::Kernels::Wide>
 concept Backend =
@@ -254,7 +254,7 @@ concept Backend =
       { b.add_stream(StreamUse{}) } -> std::same_as<typename B::Stream&>;  // before commit()
       { b.kernels(stream) } -> std::same_as<typename B::Kernels>;          // in a task
       b.enqueue(stream, call);
-      b.enqueue_when(stream, ready, call);  // `ready` is asked again whenever the doorbell rings
+      b.enqueue_when(stream, ready, call);  // `ready` is asked again whenever the wakeup rings
       b.wait(stream, event);
       b.record(stream, event);
 

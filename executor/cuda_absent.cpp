@@ -1,7 +1,7 @@
 // In place of executor/cuda/, where the build found no CUDA.
 
-#include "core/error.h"
-#include "executor/profile.h"
+#include "core/base/error.h"
+#include "executor/profile/profile.h"
 #include "executor/train.h"
 
 namespace tandem {

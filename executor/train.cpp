@@ -3,9 +3,9 @@
 #include <thread>
 #include <utility>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "executor/cpu/backend.h"
-#include "executor/training_run.h"
+#include "executor/run/training_run.h"
 
 namespace tandem {
 
@@ -34,7 +34,7 @@ TrainingReport<T> train_on_cpu(const Program& program, const TrainingSetup<T>& s
   const std::size_t threads = std::size_t{program.placement().devices} * width_of(program);
   const Duration spin = threads <= std::thread::hardware_concurrency() ? cpu::kSpin : Duration{};
   return TrainingRun<B>(program, setup,
-                        [spin](DeviceId, Doorbell& bell, std::stop_token stop) {
+                        [spin](DeviceId, Wakeup& bell, std::stop_token stop) {
                           return std::make_unique<B>(bell, std::move(stop), spin);
                         })
       .run();

@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
-#include "core/io/product_algorithms.h"
-#include "core/memory.h"
-#include "core/timeline.h"
-#include "executor/step_log.h"
-#include "executor/world.h"
+#include "core/files/product_algorithms.h"
+#include "core/memory/memory.h"
+#include "core/program/timeline.h"
+#include "executor/run/run_state.h"
+#include "executor/run/step_log.h"
 
 namespace tandem {
 

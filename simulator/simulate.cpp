@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/graph.h"
-#include "core/progress.h"
+#include "core/base/error.h"
+#include "core/base/progress.h"
+#include "core/program/graph.h"
 
 namespace tandem {
 
@@ -16,7 +16,7 @@ namespace {
 
 /// No run may outlast the clock: its whole work, done one op after another, must fit. Nor may its
 /// microbatches outrun their counter, which costs of zero would let them.
-void check_fits_clock(const Program& program, const Sweep& sweep, const CostTable& costs,
+void check_fits_clock(const Program& program, const CompiledProgram& sweep, const CostTable& costs,
                       std::int64_t batches) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 4;
   if (batches > kMost / program.microbatches()) {
@@ -39,7 +39,7 @@ void check_fits_clock(const Program& program, const Sweep& sweep, const CostTabl
 /// run does for both: it goes on until its cycle is known, and is copied where they part.
 class Simulation {
  public:
-  Simulation(const Program& program, const Sweep& sweep, const CostTable& costs,
+  Simulation(const Program& program, const CompiledProgram& sweep, const CostTable& costs,
              std::int64_t batches)
       : program_(program),
         batches_(batches),
@@ -51,7 +51,7 @@ class Simulation {
   DeviceTallies finish() {
     const Activity progress("simulating batches");
     search();
-    SweepRun& run = parted_ ? *parted_ : run_;
+    CompiledRun& run = parted_ ? *parted_ : run_;
     run.run_to(batches_ - 1, batches_, true);
     return run.tallies();
   }
@@ -66,7 +66,7 @@ class Simulation {
     while (!steady_ && !finder.gave_up() && run_.body() < last_in_range_ &&
            (run_.body() + program_.ramp() + 1) * size < kMostInstances) {
       keep_going();
-      run_.run_to(run_.body() + 1, SweepRun::kEndless, !parted_);
+      run_.run_to(run_.body() + 1, CompiledRun::kEndless, !parted_);
       if (run_.body() >= 0) steady_ = finder.after(run_.body(), run_.state(), run_.tallies());
       if (!steady_) part();
     }
@@ -85,8 +85,8 @@ class Simulation {
   const std::int64_t batches_;
   const std::int64_t last_shared_;    // the last body that both runs have in common
   const std::int64_t last_in_range_;  // the last body of the endless run that the clock can hold
-  SweepRun run_;
-  std::optional<SweepRun> parted_;
+  CompiledRun run_;
+  std::optional<CompiledRun> parted_;
   std::optional<SteadyState> steady_;
 };
 
@@ -129,7 +129,7 @@ void set_devices(const Program& program, const DeviceTallies& tallies, double af
 
 SimulationResult simulate(const Program& program, const CostTable& costs,
                           const SimulationRequest& request) {
-  const Sweep sweep(program);
+  const CompiledProgram sweep(program);
   check_fits_clock(program, sweep, costs, request.batches);
   SimulationResult result;
   Simulation simulation(program, sweep, costs, request.batches);

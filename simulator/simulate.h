@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/memory.h"
-#include "simulator/steady_state.h"
+#include "core/memory/memory.h"
+#include "simulator/engine/steady_state.h"
 
 namespace tandem {
 
@@ -15,7 +15,7 @@ struct DeviceUse {
   Duration bubble{};  // makespan − busy
   Duration
       exposed_communication{};    // compute lane idle while the transfer or sum it waits for runs
-  double peak_activations = 0.0;  // core/memory.h, peak_activations()
+  double peak_activations = 0.0;  // core/memory/memory.h, peak_activations()
   std::int32_t weight_versions = 1;
 };
 

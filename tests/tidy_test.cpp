@@ -32,7 +32,7 @@ constexpr std::ptrdiff_t kFunctionLines = 70;
 constexpr std::ptrdiff_t kFileLines = 450;
 
 struct Source {
-  std::string path;  // From the root: "core/op.h".
+  std::string path;  // From the root: "core/schedule/op.h".
   std::string text;
   std::string code;  // The text with comments and literals blanked; same length, same lines.
 };
@@ -163,6 +163,49 @@ const std::map<std::string, Strings>& may_include() {
   return table;
 }
 
+/// core/schedules/search of core/schedules/search/order.h; core/base of core/base/ids.h.
+std::string room_of(std::string_view path) {
+  const std::string_view folder = path.substr(0, std::min(path.rfind('/'), path.size()));
+  const std::size_t second = folder.find('/');
+  return std::string(second == std::string_view::npos ? "" : folder);
+}
+
+/// The rooms of core, from the ground up: none includes one that stands below it here.
+const std::map<std::string, Strings>& rooms_of_core() {
+  static const std::map<std::string, Strings> table = {
+      {"core/base", {}},
+      {"core/text", {"core/base"}},
+      {"core/schedule", {"core/base"}},
+      {"core/schedules", {"core/base", "core/schedule"}},
+      {"core/schedules/search", {"core/base", "core/schedule", "core/schedules"}},
+      {"core/notation", {"core/base", "core/text", "core/schedule", "core/schedules"}},
+      {"core/program", {"core/base", "core/text", "core/schedule"}},
+      {"core/lower", {"core/base", "core/schedule", "core/notation", "core/program"}},
+      {"core/model", {"core/base", "core/schedule"}},
+      {"core/memory", {"core/base", "core/schedule", "core/program", "core/model"}},
+      {"core/verify",
+       {"core/base", "core/program", "core/memory"}},  // what it proves is not lower's
+      {"core/files", {"core/base", "core/text", "core/schedule", "core/model"}},
+      {"core/import",
+       {"core/base", "core/text", "core/schedule", "core/model", "core/files", "core/notation"}},
+  };
+  return table;
+}
+
+Findings rooms(const Source& source) {
+  Findings found;
+  if (folder_of(source.path) != "core") return found;
+  const std::string room = room_of(source.path);
+  const auto row = rooms_of_core().find(room);
+  if (row == rooms_of_core().end()) return {{source.path, 1, "no room of core (rooms_of_core())"}};
+  for (const Include& include : includes_of(source)) {
+    const std::string target = room_of(include.name);
+    if (!include.angled && target != room && !contains(row->second, target))
+      found.push_back({source.path, include.line, room + " must not include " + include.name});
+  }
+  return found;
+}
+
 Findings layers(const Source& source) {
   Findings found;
   const std::string folder = folder_of(source.path);
@@ -199,9 +242,11 @@ Findings packages(const Source& source) {
   static const std::vector<PackageRule> rules = {
       {"Boost.Graph",
        {"boost/graph/", "boost/property_map/"},
-       {"core/graph.cpp", "planner/partition.cpp", "tests/"}},
+       {"core/program/graph.cpp", "planner/search/partition.cpp", "tests/"}},
       {"Boost.Program_options", {"boost/program_options"}, {"tools/"}},
-      {"nlohmann/json", {"nlohmann/"}, {"core/io/", "traces/", "tools/", "tests/"}},
+      {"nlohmann/json",
+       {"nlohmann/"},
+       {"core/text/", "core/files/", "core/import/", "traces/", "tools/", "tests/"}},
       {"CUDA and NCCL",
        {"cuda", "nccl", "cublas", "cupti", "nvml", "nvtx"},
        {"executor/cuda/", "tests/executor/cuda"}},
@@ -365,7 +410,7 @@ Findings determinism(const Source& source) {
   Findings found;
   // Several threads may write files, and a signal's handler removes what is not whole.
   const bool writes_files =
-      starts_with_any(source.path, {"core/io/replacement.", "core/io/temporaries."});
+      starts_with_any(source.path, {"core/text/replacement.", "core/text/temporaries."});
   if (!writes_files && contains({"core", "simulator", "planner"}, folder_of(source.path))) {
     find_banned(source, source.code, words, found);
   }
@@ -457,6 +502,7 @@ void PrintTo(const Rule& rule, std::ostream* out) { *out << rule.name; }
 
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all = {
+      {"Rooms", rooms},
       {"Layers", layers},
       {"Packages", packages},
       {"Columns", columns},
@@ -600,7 +646,7 @@ std::vector<Control> layer_controls() {
       {"CoreIncludesSimulator",
        layers,
        "core/op.cpp",
-       "#include \"core/op.h\"\n#include \"simulator/simulate.h\"\n",
+       "#include \"core/schedule/op.h\"\n#include \"simulator/simulate.h\"\n",
        {2}},
       {"ExecutorIncludesSimulator", layers, "executor/a.h", "#include \"simulator/a.h\"\n", {1}},
       {"SimulatorIncludesExecutor", layers, "simulator/a.h", "#include \"executor/a.h\"\n", {1}},
@@ -615,13 +661,30 @@ std::vector<Control> layer_controls() {
        {}},
       {"BuildInfoOutsideTools", layers, "core/a.cpp", "#include \"tandem_build_info.h\"\n", {1}},
       {"NotFromTheRoot", layers, "core/op.cpp", "#include \"op.h\"\n", {1}},
-      {"OursInAngles", layers, "core/op.cpp", "#include <core/op.h>\n", {1}},
+      {"OursInAngles", layers, "core/op.cpp", "#include <core/schedule/op.h>\n", {1}},
       {"IncludeInAComment", layers, "core/op.cpp", "/*\n#include \"tools/a.h\"\n*/\n", {}},
-      {"GraphInLower", packages, "core/lower.cpp", "#include <boost/graph/properties.hpp>\n", {1}},
-      {"GraphInGraph", packages, "core/graph.cpp", "#include <boost/graph/properties.hpp>\n", {}},
+      {"AModelReadsNoFile", rooms, "core/model/a.cpp", "#include \"core/files/read.h\"\n", {1}},
+      {"TheProofIsNotLowers", rooms, "core/verify/a.cpp", "#include \"core/lower/lower.h\"\n", {1}},
+      {"FilesMakeModels", rooms, "core/files/a.cpp", "#include \"core/model/model.h\"\n", {}},
+      {"SearchKnowsSchedules",
+       rooms,
+       "core/schedules/search/a.cpp",
+       "#include \"core/schedules/all.h\"\n",
+       {}},
+      {"OutsideTheRooms", rooms, "core/a.cpp", "", {1}},
+      {"GraphInLower",
+       packages,
+       "core/lower/lower.cpp",
+       "#include <boost/graph/properties.hpp>\n",
+       {1}},
+      {"GraphInGraph",
+       packages,
+       "core/program/graph.cpp",
+       "#include <boost/graph/properties.hpp>\n",
+       {}},
       {"OptionsInCore", packages, "core/a.cpp", "#include <boost/program_options.hpp>\n", {1}},
       {"JsonInPlanner", packages, "planner/a.cpp", "#include <nlohmann/json.hpp>\n", {1}},
-      {"JsonInIo", packages, "core/io/a.cpp", "#include <nlohmann/json.hpp>\n", {}},
+      {"JsonInFiles", packages, "core/files/a.cpp", "#include <nlohmann/json.hpp>\n", {}},
       {"CudaInTheCpuBackend", packages, "executor/cpu/a.cpp", "#include <cuda_runtime.h>\n", {1}},
       {"NcclInItsPlace", packages, "executor/cuda/a.cpp", "#include <nccl.h>\n", {}},
       {"GtestInTools", packages, "tools/main.cpp", "#include <gtest/gtest.h>\n", {1}},

@@ -13,15 +13,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "tools/command.h"
-#include "tools/interrupt.h"
-#include "tools/json_output.h"
-#include "tools/options.h"
-#include "tools/replay.h"
-#include "tools/safe_output.h"
-#include "tools/terminal.h"
-#include "tools/wrapped_text.h"
+#include "core/base/error.h"
+#include "tools/cli/interrupt.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/options.h"
+#include "tools/cli/safe_output.h"
+#include "tools/cli/terminal.h"
+#include "tools/cli/wrapped_text.h"
+#include "tools/commands/command.h"
+#include "tools/commands/replay.h"
 
 namespace tandem::tools {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "traces/timeline_file.h"
+#include "traces/chrome/timeline_file.h"
 
 namespace tandem {
 

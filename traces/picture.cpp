@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
-#include "core/units.h"
+#include "core/base/check.h"
+#include "core/base/units.h"
 
 namespace tandem {
 namespace {

@@ -11,8 +11,8 @@
 
 #include <string>
 
-#include "core/program.h"
-#include "core/timeline.h"
+#include "core/program/program.h"
+#include "core/program/timeline.h"
 
 namespace tandem {
 

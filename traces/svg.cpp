@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "core/utf8.h"
-#include "traces/report_looks.h"
+#include "core/base/utf8.h"
+#include "traces/report/report_looks.h"
 
 namespace tandem {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/schedule.h"
+#include "core/schedule/schedule.h"
 
 namespace tandem {
 
@@ -37,7 +37,7 @@ Schedule make_v_zero_bubble(const ScheduleRequest& request);
 std::optional<std::string> reject_v_adaptive(const ScheduleRequest& request);
 Schedule make_v_adaptive(const ScheduleRequest& request);
 
-/// core/search/order_search.h
+/// core/schedules/search/order_search.h
 std::optional<std::string> reject_search(const ScheduleRequest& request);
 Schedule make_search(const ScheduleRequest& request);
 

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "core/schedule.h"
+#include "core/schedule/schedule.h"
 
 namespace tandem {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/check.h"
+#include "core/base/check.h"
 
 namespace tandem {
 

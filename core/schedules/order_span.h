@@ -1,7 +1,7 @@
 #pragma once
 // How long a batch of an order takes, for schedulers that choose among several.
 
-#include "core/schedule.h"
+#include "core/schedule/schedule.h"
 
 namespace tandem {
 

@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
-#include "core/progress.h"
+#include "core/base/check.h"
+#include "core/base/progress.h"
 #include "core/schedules/all.h"
 #include "core/schedules/block_rewrite.h"
 #include "core/schedules/building_block.h"

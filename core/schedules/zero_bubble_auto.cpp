@@ -10,8 +10,8 @@
 #include <optional>
 #include <utility>
 
-#include "core/check.h"
-#include "core/progress.h"
+#include "core/base/check.h"
+#include "core/base/progress.h"
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
 #include "core/schedules/order_span.h"

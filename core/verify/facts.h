@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "core/program.h"
+#include "core/program/program.h"
 #include "core/verify/order.h"
 #include "core/verify/report.h"
 

@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "core/program.h"
+#include "core/program/program.h"
 
 namespace tandem::verification {
 

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "core/verify.h"
+#include "core/verify/verify.h"
 
 namespace tandem::verification {
 

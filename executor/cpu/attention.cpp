@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "executor/cpu/arithmetic.h"
 #include "executor/cpu/gemm.h"
 #include "executor/cpu/kernels.h"

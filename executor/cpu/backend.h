@@ -14,11 +14,11 @@
 #include <stop_token>
 #include <utility>
 
-#include "core/units.h"
+#include "core/base/units.h"
 #include "executor/backend.h"
 #include "executor/cpu/kernels.h"
-#include "executor/doorbell.h"
-#include "executor/task_queues.h"
+#include "executor/run/task_queues.h"
+#include "executor/run/wakeup.h"
 
 namespace tandem::cpu {
 
@@ -64,7 +64,7 @@ class Mark {
   std::chrono::steady_clock::time_point time_{};
 };
 
-/// The contract is tandem::Backend. Used by its own thread only, but for the doorbell.
+/// The contract is tandem::Backend. Used by its own thread only, but for the wakeup.
 template <class T>
 class Backend {
  public:
@@ -78,7 +78,7 @@ class Backend {
   using Range = NoRange;
   using Stream = TaskQueues::Queue;
 
-  Backend(Doorbell& bell, std::stop_token stop, Duration spin = {})
+  Backend(Wakeup& bell, std::stop_token stop, Duration spin = {})
       : bell_(bell), stop_(std::move(stop)), spin_(spin) {}
 
   /// A further stream; earlier ones go first when several are ready.
@@ -137,7 +137,7 @@ class Backend {
   bool slept() { return std::exchange(slept_, false); }
 
  private:
-  Doorbell& bell_;
+  Wakeup& bell_;
   std::stop_token stop_;
   Duration spin_;
   TaskQueues tasks_;

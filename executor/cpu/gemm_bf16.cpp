@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "executor/cpu/gemm_edge.h"
 
 #if defined(__x86_64__)

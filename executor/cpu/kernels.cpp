@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "executor/cpu/arithmetic.h"
 #include "executor/cpu/products.h"
 #include "executor/cpu/vectors.h"

@@ -15,7 +15,7 @@
 #include <immintrin.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "executor/cpu/gemm_bf16.h"
 
 // Of libgomp, which oneDNN computes with: for the calling thread alone. Declared here because clang

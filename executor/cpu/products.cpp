@@ -10,10 +10,10 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "executor/cpu/gemm_bf16.h"
 #include "executor/cpu/onednn.h"
-#include "executor/random.h"
+#include "executor/data/random.h"
 
 namespace tandem::cpu {
 namespace {

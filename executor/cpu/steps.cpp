@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "executor/cpu/arithmetic.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/vectors.h"
-#include "executor/gradient_guard.h"
+#include "executor/stage/gradient_guard.h"
 
 namespace tandem::cpu {
 

@@ -38,7 +38,7 @@ std::chrono::steady_clock::time_point Mark::time() const {
   return clock_ ? clock_->time_of(event_) : time_;
 }
 
-Backend::Backend(BackendSetup setup, Doorbell& bell, std::stop_token stop)
+Backend::Backend(BackendSetup setup, Wakeup& bell, std::stop_token stop)
     : setup_(std::move(setup)),
       bell_(bell),
       stop_(std::move(stop)),

@@ -17,15 +17,15 @@
 #include <utility>
 #include <vector>
 
-#include "executor/arena.h"
 #include "executor/backend.h"
 #include "executor/cuda/kernels/kernels.h"
 #include "executor/cuda/partition.h"
 #include "executor/cuda/pool.h"
 #include "executor/cuda/profiler_range.h"
 #include "executor/cuda/raii.h"
-#include "executor/doorbell.h"
-#include "executor/task_queues.h"
+#include "executor/run/arena.h"
+#include "executor/run/task_queues.h"
+#include "executor/run/wakeup.h"
 
 namespace tandem::cuda {
 
@@ -131,7 +131,7 @@ class Backend {
     std::deque<Call> calls;
   };
 
-  Backend(BackendSetup setup, Doorbell& bell, std::stop_token stop);
+  Backend(BackendSetup setup, Wakeup& bell, std::stop_token stop);
   ~Backend();
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
@@ -218,7 +218,7 @@ class Backend {
   void pause() const;
 
   BackendSetup setup_;
-  Doorbell& bell_;
+  Wakeup& bell_;
   std::stop_token stop_;
   Arena arena_;
   DeviceMemory memory_;

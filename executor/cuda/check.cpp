@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "executor/late_error.h"
+#include "core/base/error.h"
+#include "executor/run/late_error.h"
 
 namespace tandem::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "executor/late_error.h"
+#include "executor/run/late_error.h"
 
 namespace tandem::cuda {
 namespace {

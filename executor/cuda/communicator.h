@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "core/units.h"
+#include "core/base/units.h"
 #include "executor/cuda/nccl.h"
 
 namespace tandem::cuda {

@@ -5,10 +5,10 @@
 #include <stop_token>
 #include <string>
 
-#include "core/ids.h"
-#include "core/table.h"
+#include "core/base/ids.h"
+#include "core/base/table.h"
 #include "executor/cuda/backend.h"
-#include "executor/transport.h"
+#include "executor/run/transport.h"
 
 namespace tandem::cuda {
 

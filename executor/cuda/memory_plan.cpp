@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "executor/stream_use.h"
+#include "core/base/error.h"
+#include "executor/run/stream_use.h"
 
 namespace tandem::cuda {
 namespace {

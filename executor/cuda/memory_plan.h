@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <span>
 
-#include "core/memory.h"
-#include "core/program.h"
-#include "core/table.h"
-#include "core/units.h"
+#include "core/base/table.h"
+#include "core/base/units.h"
+#include "core/memory/memory.h"
+#include "core/program/program.h"
 
 namespace tandem::cuda {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "executor/cuda/library.h"
 
 namespace tandem::cuda {

@@ -1,6 +1,6 @@
 // In place of the transport over NCCL, where the build found no header of it.
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "executor/cuda/gpu_transport.h"
 #include "executor/train.h"
 

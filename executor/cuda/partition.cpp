@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace tandem::cuda {
 namespace {

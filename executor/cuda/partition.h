@@ -10,7 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "executor/cuda/raii.h"
-#include "executor/stream_use.h"
+#include "executor/run/stream_use.h"
 
 namespace tandem::cuda {
 

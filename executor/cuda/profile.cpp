@@ -1,6 +1,6 @@
 // Profiles measured on GPUs: the passes are the CPU's, timed by events.
 
-#include "executor/profile.h"
+#include "executor/profile/profile.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -9,14 +9,14 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "executor/cpu/products.h"
 #include "executor/cuda/backend.h"
 #include "executor/cuda/gpus.h"
-#include "executor/cuda/hand_overs.h"
 #include "executor/cuda/kernels/workspace.h"
 #include "executor/cuda/memory_plan.h"
-#include "executor/profile_visits.h"
+#include "executor/cuda/peer_copy_timing.h"
+#include "executor/profile/profile_visits.h"
 #include "executor/train.h"
 
 namespace tandem {
@@ -54,7 +54,7 @@ CudaProfile measure_cuda_profile(ProfileRequest request) {
                                           precision == cpu::Precision::bf16),
       .algorithms = book};
   check_free(places, request.device_bytes + cuda::KernelContext::bytes_of(kernels));
-  const auto make = [&](DeviceId device, Doorbell& bell, std::stop_token stop) {
+  const auto make = [&](DeviceId device, Wakeup& bell, std::stop_token stop) {
     return std::make_unique<cuda::Backend>(
         cuda::BackendSetup{.partition = places[index(device)], .kernels = {.computation = kernels}},
         bell, std::move(stop));

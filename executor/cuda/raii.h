@@ -11,7 +11,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "core/units.h"
+#include "core/base/units.h"
 #include "executor/cuda/check.h"
 
 namespace tandem::cuda {

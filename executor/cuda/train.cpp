@@ -10,17 +10,18 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/model.h"
+#include "core/base/error.h"
+#include "core/memory/memory.h"
+#include "core/memory/storage.h"
+#include "core/model/model.h"
 #include "executor/cpu/products.h"
 #include "executor/cuda/backend.h"
 #include "executor/cuda/gpu_transport.h"
 #include "executor/cuda/gpus.h"
 #include "executor/cuda/kernels/workspace.h"
 #include "executor/cuda/memory_plan.h"
-#include "executor/stage_functions.h"
-#include "executor/training_run.h"
+#include "executor/run/training_run.h"
+#include "executor/stage/stage_functions.h"
 
 namespace tandem {
 
@@ -139,7 +140,7 @@ class CudaTrainer : public Trainer {
   template <class B>
   static TrainingReport<float> run(const Program& program, const TrainingSetup<float>& setup,
                                    const auto& set_up, Transport<B>* transport) {
-    const auto make = [&](DeviceId device, Doorbell& bell, std::stop_token stop) {
+    const auto make = [&](DeviceId device, Wakeup& bell, std::stop_token stop) {
       cuda::BackendSetup of_device = set_up(device, stop);
       return std::make_unique<B>(std::move(of_device), bell, std::move(stop));
     };

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "executor/data.h"
+#include "executor/data/data.h"
 
 asm(".section .rodata\n"
     ".global tandem_shipped_text_first\n"

@@ -25,10 +25,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/check.h"
-#include "core/model.h"
+#include "core/base/check.h"
+#include "core/model/model.h"
+#include "core/schedule/schedule.h"
 #include "executor/backend.h"
-#include "executor/random.h"
+#include "executor/data/random.h"
 
 namespace tandem {
 

@@ -7,13 +7,14 @@
 #include <memory>
 #include <optional>
 
-#include "core/calibration.h"
-#include "core/cluster.h"
-#include "core/collectives.h"
-#include "core/memory.h"
-#include "core/model.h"
-#include "core/reserve.h"
-#include "core/tensor_degrees.h"
+#include "core/memory/memory.h"
+#include "core/memory/reserve.h"
+#include "core/model/calibration.h"
+#include "core/model/cluster.h"
+#include "core/model/collectives.h"
+#include "core/model/model.h"
+#include "core/model/tensor_degrees.h"
+#include "core/schedule/schedule.h"
 #include "simulator/cost/layer_times.h"
 
 namespace tandem {

@@ -4,9 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
-#include "core/error.h"
-#include "core/stage_bytes.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/memory/stage_bytes.h"
+#include "core/memory/storage.h"
 #include "simulator/cost/analytic.h"
 #include "simulator/cost/transformer_share.h"
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
-#include "core/check.h"
-#include "core/split_mix.h"
-#include "core/units.h"
+#include "core/base/check.h"
+#include "core/base/split_mix.h"
+#include "core/base/units.h"
 #include "simulator/cost/least_squares.h"
 
 namespace tandem {

@@ -1,5 +1,6 @@
 #pragma once
-// The constants of core/calibration.h from measured iterations, and a naive fit to hold them to.
+// The constants of core/model/calibration.h from measured iterations, and a naive fit to hold them
+// to.
 
 #include <array>
 #include <cstddef>
@@ -7,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "core/calibration.h"
-#include "core/iterations.h"
+#include "core/import/iterations.h"
+#include "core/model/calibration.h"
 #include "simulator/cost/iteration_model.h"
 
 namespace tandem {

@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
-#include "core/error.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
 #include "simulator/cost/collective_model.h"
 #include "simulator/cost/measured_layers.h"
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/cluster.h"
-#include "core/plan.h"
+#include "core/model/cluster.h"
+#include "core/model/plan.h"
 #include "simulator/cost/analytic.h"
 #include "simulator/cost/stage_costs.h"
 

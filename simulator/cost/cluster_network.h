@@ -1,12 +1,12 @@
 #pragma once
 // What a plan's transfers and sums cross on a cluster, for simulate_contended().
 
-#include "core/cluster.h"
-#include "core/plan.h"
-#include "core/program.h"
+#include "core/model/cluster.h"
+#include "core/model/plan.h"
+#include "core/program/program.h"
+#include "simulator/contention/network.h"
 #include "simulator/cost/analytic.h"
 #include "simulator/cost/cluster_costs.h"
-#include "simulator/network.h"
 
 namespace tandem {
 

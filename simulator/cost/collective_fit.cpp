@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "simulator/cost/collective_model.h"
 
 namespace tandem {

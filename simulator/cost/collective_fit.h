@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "core/collectives.h"
-#include "core/units.h"
+#include "core/base/units.h"
+#include "core/model/collectives.h"
 
 namespace tandem {
 

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
-#include "core/error.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
 
 namespace tandem {
 

@@ -5,8 +5,8 @@
 #include <array>
 #include <cstdint>
 
-#include "core/collectives.h"
-#include "core/units.h"
+#include "core/base/units.h"
+#include "core/model/collectives.h"
 
 namespace tandem {
 

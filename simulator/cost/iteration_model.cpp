@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
-#include "core/error.h"
-#include "core/lower.h"
-#include "core/plan.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/lower/lower.h"
+#include "core/model/plan.h"
 #include "simulator/simulate.h"
 
 namespace tandem {

@@ -9,9 +9,10 @@
 #include <tuple>
 #include <vector>
 
-#include "core/cluster.h"
-#include "core/iterations.h"
-#include "core/program.h"
+#include "core/import/iterations.h"
+#include "core/model/cluster.h"
+#include "core/program/program.h"
+#include "core/schedule/schedule.h"
 #include "simulator/cost/analytic.h"
 #include "simulator/cost/cluster_costs.h"
 

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/cost.h"
-#include "core/model.h"
-#include "core/plan.h"
+#include "core/model/model.h"
+#include "core/model/plan.h"
+#include "core/program/cost.h"
 #include "simulator/cost/stage_costs.h"
 
 namespace tandem {

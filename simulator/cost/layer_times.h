@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "simulator/cost/stage_costs.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/check.h"
+#include "core/base/check.h"
 
 namespace tandem {
 

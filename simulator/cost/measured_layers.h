@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor_degrees.h"
+#include "core/model/tensor_degrees.h"
+#include "core/schedule/schedule.h"
 #include "simulator/cost/layer_times.h"
 
 namespace tandem {

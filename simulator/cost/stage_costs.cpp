@@ -4,8 +4,9 @@
 #include <cmath>
 #include <utility>
 
-#include "core/check.h"
-#include "core/error.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/memory/storage.h"
 #include "simulator/cost/measured_layers.h"
 
 namespace tandem {

@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
-#include "core/cost.h"
-#include "core/model.h"
-#include "core/plan.h"
-#include "core/program.h"
+#include "core/model/model.h"
+#include "core/model/plan.h"
+#include "core/program/cost.h"
+#include "core/program/program.h"
 
 namespace tandem {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-#include "core/shape_error.h"
+#include "core/base/error.h"
+#include "core/schedule/shape_error.h"
 
 namespace tandem {
 

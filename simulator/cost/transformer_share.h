@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/model.h"
+#include "core/model/model.h"
 #include "simulator/cost/analytic.h"
 
 namespace tandem {

@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/lower.h"
-#include "core/schedule.h"
-#include "core/verify.h"
+#include "core/lower/lower.h"
+#include "core/schedule/schedule.h"
+#include "core/verify/verify.h"
 #include "tests/core/draft.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/sanitizers.h"

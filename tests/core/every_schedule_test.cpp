@@ -12,9 +12,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run.h"
-#include "core/verify.h"
-#include "core/versions.h"
+#include "core/program/run.h"
+#include "core/program/versions.h"
+#include "core/verify/verify.h"
 #include "tests/support/instances.h"
 #include "tests/support/pipelines.h"
 

@@ -8,10 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/notation.h"
-#include "core/verify.h"
+#include "core/base/error.h"
+#include "core/memory/memory.h"
+#include "core/notation/notation.h"
+#include "core/verify/verify.h"
 #include "tests/core/draft.h"
 #include "tests/support/pipelines.h"
 

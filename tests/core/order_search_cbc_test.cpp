@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "core/schedules/common.h"
-#include "core/search/order_search.h"
+#include "core/schedules/search/order_search.h"
 #include "tests/support/order_problems.h"
 #include "tests/support/run_command.h"
 

@@ -1,4 +1,4 @@
-#include "core/search/order_search.h"
+#include "core/schedules/search/order_search.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 #include <gtest/gtest.h>
 
-#include "core/lower.h"
-#include "core/memory.h"
-#include "core/search/order_bound.h"
-#include "core/search/order_improvement.h"
-#include "core/search/order_tree.h"
-#include "core/verify.h"
+#include "core/lower/lower.h"
+#include "core/memory/memory.h"
+#include "core/schedules/search/order_bound.h"
+#include "core/schedules/search/order_improvement.h"
+#include "core/schedules/search/order_tree.h"
+#include "core/verify/verify.h"
 #include "tests/support/order_problems.h"
 #include "tests/support/search_inputs.h"
 

@@ -9,10 +9,11 @@
 
 #include <gtest/gtest.h>
 
-#include "core/io/calibration_file.h"
-#include "core/io/collectives_file.h"
-#include "core/io/files.h"
-#include "core/io/read.h"
+#include "core/files/calibration_file.h"
+#include "core/files/collectives_file.h"
+#include "core/files/read.h"
+#include "core/import/models.h"
+#include "core/text/files.h"
 #include "tests/support/source_folder.h"
 
 namespace tandem {

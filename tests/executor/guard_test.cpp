@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "executor/gradient_guard.h"
+#include "executor/stage/gradient_guard.h"
 #include "tests/support/trajectory.h"
 
 namespace tandem {

@@ -6,9 +6,10 @@
 
 #include <gtest/gtest.h>
 
-#include "core/model.h"
+#include "core/memory/storage.h"
+#include "core/model/model.h"
 #include "executor/cpu/kernels.h"
-#include "executor/stage.h"
+#include "executor/stage/stage.h"
 #include "tests/executor/numbers.h"
 
 namespace tandem {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "executor/data/random.h"
 #include "executor/layers/layer.h"
-#include "executor/random.h"
 
 namespace tandem::testing {
 

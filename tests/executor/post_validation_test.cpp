@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/verify.h"
+#include "core/verify/verify.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/trajectory.h"
 #include "tests/support/validated.h"

@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "executor/cpu/gemm_bf16.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/onednn.h"

@@ -18,9 +18,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/title.h"
-#include "executor/stage_functions.h"
-#include "executor/training_run.h"
+#include "core/program/title.h"
+#include "executor/run/training_run.h"
+#include "executor/stage/stage_functions.h"
 #include "tests/support/deferred_backend.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/sanitizers.h"
@@ -34,7 +34,7 @@ template class Stage<testing::DeferredKernels<float>>;
 namespace {
 
 using testing::DeferredBackend;
-using testing::DeferredWorld;
+using testing::DeferredRunState;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::kRacesAreFound;
@@ -43,13 +43,13 @@ using testing::TrainingCase;
 using Change = std::function<void(TrainingSetup<float>&)>;
 
 TrainingReport<float> train_deferred(const TrainingCase& test, const Program& program,
-                                     DeferredWorld& world, const Change& change = {}) {
+                                     DeferredRunState& world, const Change& change = {}) {
   using B = DeferredBackend<float>;
   const Data data = testing::data_of(test);
   TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
   if (change) change(setup);
   return TrainingRun<B>(program, setup,
-                        [&world](DeviceId device, Doorbell& bell, std::stop_token stop) {
+                        [&world](DeviceId device, Wakeup& bell, std::stop_token stop) {
                           return std::make_unique<B>(world, index(device), bell, std::move(stop));
                         })
       .run();
@@ -88,7 +88,7 @@ void expect_equal(const TrainingReport<float>& deferred, const TrainingReport<fl
 void expect_ordered(const TrainingCase& test, std::uint64_t seed = 1, const Change& change = {}) {
   SCOPED_TRACE(name_of(test));
   const Program program = lower(test.make());
-  DeferredWorld world;
+  DeferredRunState world;
   world.seed = seed;
   const TrainingReport<float> deferred = train_deferred(test, program, world, change);
   EXPECT_THAT(world.order.violations(), IsEmpty());
@@ -143,7 +143,7 @@ Program without_waits(const Program& program, const Drops& drops) {
 
 /// What is found when the run is broken: its numbers, if it comes to an end, are wrong.
 std::set<std::string> violations_of(const TrainingCase& test, const Program& program,
-                                    DeferredWorld& world) {
+                                    DeferredRunState& world) {
   try {
     // Without times, which are not known where a fence is missing.
     train_deferred(test, program, world,
@@ -191,7 +191,7 @@ TEST(Streams, AreSeenToLackEveryKindOfWait) {
       const auto& [waiter, producer, earlier] = kind;
       SCOPED_TRACE(fmt::format("{}: {} waits for {}{}", test.schedule, name(waiter), name(producer),
                                earlier ? " of a body before" : ""));
-      DeferredWorld world;
+      DeferredRunState world;
       world.takes_up_in_order = true;
       const Program broken =
           without_waits(program, [&kind](const auto&... wait) { return kind_of(wait...) == kind; });
@@ -218,11 +218,11 @@ TEST(Streams, AreSeenToLackEveryFence) {
     test.model.tied = test.model.tied && !test.guard.is_global();
     test.batches = 2;
     const Program program = lower(test.make());
-    DeferredWorld whole;
+    DeferredRunState whole;
     EXPECT_THAT(violations_of(test, program, whole), IsEmpty());
     std::size_t missing = 0;
     for (std::int64_t i = 0; i < whole.followed(); i += kFences) {
-      DeferredWorld world;
+      DeferredRunState world;
       world.first_left_out = i;
       world.left_out = 1;
       const std::set<std::string> violations = violations_of(test, program, world);
@@ -322,11 +322,11 @@ TEST(Streams, AreSeenToLackEveryFenceOfARollback) {
     test.take_microbatches(6);
     SCOPED_TRACE(name_of(test));
     const Program program = lower(test.make());
-    DeferredWorld whole;
+    DeferredRunState whole;
     EXPECT_THAT(violations_of(test, program, whole), IsEmpty());
     std::int64_t missing = 0, found = 0;
     for (std::int64_t i = 0; i < whole.followed(); i += kFences) {
-      DeferredWorld world;
+      DeferredRunState world;
       world.first_left_out = i;
       world.left_out = 1;
       const bool is_found = !violations_of(test, program, world).empty();
@@ -370,7 +370,7 @@ TEST(Streams, EndARunWhoseGradientsAreNotFinite) {
   TrainingCase test{.schedule = "2bw", .devices = 2};
   test.optimizer.learning_rate = 1e30;
   const Program program = lower(test.make());
-  DeferredWorld world;
+  DeferredRunState world;
   try {
     train_deferred(test, program, world);
     ADD_FAILURE() << "no failure";
@@ -380,7 +380,7 @@ TEST(Streams, EndARunWhoseGradientsAreNotFinite) {
 }
 
 /// Of a run in which one kernel fails, as it is told.
-std::string failure_of(const TrainingCase& test, const Program& program, DeferredWorld& world,
+std::string failure_of(const TrainingCase& test, const Program& program, DeferredRunState& world,
                        const Change& change = {}) {
   try {
     train_deferred(test, program, world, change);
@@ -393,7 +393,7 @@ std::string failure_of(const TrainingCase& test, const Program& program, Deferre
 // Planted: streams that do not wait for records that are still to be taken up.
 TEST(Streams, AreSeenToLoseWaitsForWhatIsNotTakenUpYet) {
   const TrainingCase test = testing::validated("zb-h2", 3, testing::kAlways);
-  DeferredWorld world;
+  DeferredRunState world;
   world.loses_waits = true;
   EXPECT_THAT(failure_of(test, lower(test.make()), world), HasSubstr("has not arrived"));
 }
@@ -405,7 +405,7 @@ TEST(Streams, SayWhereAKernelThatFailedMayHaveBeen) {
   const Program program = lower(test.make());
   std::vector<std::string> begun;      // the device's work in its order
   std::vector<std::int64_t> first_of;  // kernel of each
-  DeferredWorld whole;
+  DeferredRunState whole;
   ASSERT_EQ(failure_of(test, program, whole,
                        [&](TrainingSetup<float>& setup) {
                          setup.before_work = [&](DeviceId, Instance at) {
@@ -421,7 +421,7 @@ TEST(Streams, SayWhereAKernelThatFailedMayHaveBeen) {
   const auto kernels = static_cast<std::int64_t>(whole.order.launches());
   std::int64_t later = 0, nothing = 0;
   for (std::int64_t kernel = 0; kernel < kernels; kernel += 7) {
-    DeferredWorld world;
+    DeferredRunState world;
     world.failing = kernel;
     const std::string failure = failure_of(test, program, world);
     const auto failed = std::ranges::upper_bound(first_of, kernel) - first_of.begin() - 1;
@@ -451,7 +451,7 @@ TEST(Streams, AreShownToProfilersAsTracesShowThem) {
   test.batches = 2;
   const Program program = lower(test.make());
   const WeightVersions versions(program);
-  DeferredWorld world;
+  DeferredRunState world;
   testing::RecordedRange::take();
   const TrainingReport<float> report = train_deferred(test, program, world);
   std::vector<std::string> expected;

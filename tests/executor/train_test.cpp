@@ -10,7 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/verify.h"
+#include "core/memory/storage.h"
+#include "core/verify/verify.h"
 #include "tests/support/training.h"
 
 namespace tandem {

@@ -12,10 +12,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/notation.h"
-#include "core/own_schedule.h"
-#include "core/verify.h"
+#include "core/base/error.h"
+#include "core/notation/notation.h"
+#include "core/schedule/own_schedule.h"
+#include "core/verify/verify.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/schedule_mutations.h"

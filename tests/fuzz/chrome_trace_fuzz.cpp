@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/check.h"
-#include "core/error.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "traces/chrome/timeline_file.h"
+#include "traces/chrome/trace_check.h"
 #include "traces/compare.h"
-#include "traces/timeline_file.h"
-#include "traces/trace_check.h"
 
 namespace tandem {
 namespace {

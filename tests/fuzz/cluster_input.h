@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <string>
 
-#include "core/catalog.h"
-#include "core/check.h"
-#include "core/error.h"
-#include "core/io/json_position.h"
-#include "core/io/read.h"
-#include "core/io/topology.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/files/read.h"
+#include "core/import/topology.h"
+#include "core/model/catalog.h"
+#include "core/text/json_position.h"
 
 namespace tandem {
 

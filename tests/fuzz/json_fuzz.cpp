@@ -5,14 +5,15 @@
 #include <cstdint>
 #include <string>
 
-#include "core/check.h"
-#include "core/error.h"
-#include "core/io/calibration_file.h"
-#include "core/io/collectives_file.h"
-#include "core/io/json_position.h"
-#include "core/io/read.h"
-#include "core/io/tensor_profiles.h"
-#include "core/utf8.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/base/utf8.h"
+#include "core/files/calibration_file.h"
+#include "core/files/collectives_file.h"
+#include "core/files/read.h"
+#include "core/import/models.h"
+#include "core/files/tensor_profiles.h"
+#include "core/text/json_position.h"
 
 namespace tandem {
 namespace {

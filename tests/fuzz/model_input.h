@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <string>
 
-#include "core/catalog.h"
-#include "core/check.h"
-#include "core/error.h"
-#include "core/io/read.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/files/read.h"
+#include "core/import/models.h"
+#include "core/model/catalog.h"
 #include "simulator/cost/analytic.h"
 
 namespace tandem {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/check.h"
-#include "core/error.h"
-#include "core/nccl_tests.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/import/nccl_tests.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "core/check.h"
-#include "core/error.h"
-#include "core/pytorch_csv.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/notation/pytorch_csv.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

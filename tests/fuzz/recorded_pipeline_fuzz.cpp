@@ -9,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "core/check.h"
-#include "core/error.h"
-#include "simulator/replay.h"
-#include "traces/pytorch_pipeline.h"
-#include "traces/recorded_job.h"
-#include "traces/recorded_pipeline.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "simulator/replay/replay.h"
+#include "traces/recorded/pytorch_pipeline.h"
+#include "traces/recorded/recorded_job.h"
+#include "traces/recorded/recorded_pipeline.h"
 
 namespace tandem {
 namespace {

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/check.h"
-#include "core/error.h"
-#include "core/units.h"
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
 
 namespace tandem {
 namespace {

@@ -10,9 +10,10 @@
 
 #include <gtest/gtest.h>
 
-#include "core/lower.h"
-#include "planner/batch_work.h"
-#include "planner/search.h"
+#include "core/lower/lower.h"
+#include "core/memory/storage.h"
+#include "planner/search/batch_work.h"
+#include "planner/search/search.h"
 #include "simulator/cost/measured_layers.h"
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/model.h"
-#include "planner/candidates.h"
+#include "core/model/model.h"
+#include "planner/search/candidates.h"
 
 namespace tandem::testing {
 

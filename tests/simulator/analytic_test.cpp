@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/catalog.h"
-#include "core/error.h"
+#include "core/base/error.h"
+#include "core/model/catalog.h"
 #include "tests/simulator/exactly.h"
 
 namespace tandem {

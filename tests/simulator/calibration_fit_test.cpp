@@ -10,10 +10,10 @@
 
 #include <gtest/gtest.h>
 
-#include "core/catalog.h"
-#include "core/error.h"
-#include "core/lower.h"
-#include "core/plan.h"
+#include "core/base/error.h"
+#include "core/lower/lower.h"
+#include "core/model/catalog.h"
+#include "core/model/plan.h"
 #include "simulator/simulate.h"
 #include "tests/support/data.h"
 #include "tests/support/sanitizers.h"

@@ -9,11 +9,11 @@
 
 #include <gtest/gtest.h>
 
-#include "core/catalog.h"
-#include "core/cost.h"
-#include "core/error.h"
-#include "core/lower.h"
-#include "core/schedule.h"
+#include "core/base/error.h"
+#include "core/lower/lower.h"
+#include "core/model/catalog.h"
+#include "core/program/cost.h"
+#include "core/schedule/schedule.h"
 #include "tests/simulator/exactly.h"
 #include "tests/support/device_ids.h"
 

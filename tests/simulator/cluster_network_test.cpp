@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include "core/catalog.h"
-#include "core/lower.h"
-#include "simulator/contended.h"
+#include "core/lower/lower.h"
+#include "core/model/catalog.h"
+#include "simulator/contention/contended.h"
 #include "simulator/simulate.h"
 
 namespace tandem {

@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/nccl_tests.h"
+#include "core/import/nccl_tests.h"
 #include "simulator/cost/collective_model.h"
 #include "tests/support/data.h"
 

@@ -12,8 +12,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/graph.h"
-#include "core/insert_reduction.h"
+#include "core/program/graph.h"
+#include "core/schedule/insert_reduction.h"
 #include "simulator/simulate.h"
 #include "tests/simulator/published.h"
 #include "tests/support/golden.h"

@@ -11,10 +11,10 @@
 
 #include <gtest/gtest.h>
 
-#include "core/catalog.h"
-#include "core/graph.h"
+#include "core/model/catalog.h"
+#include "core/program/graph.h"
+#include "simulator/analysis/sensitivity.h"
 #include "simulator/cost/cluster_costs.h"
-#include "simulator/sensitivity.h"
 #include "tests/simulator/makespan.h"
 #include "tests/support/pipelines.h"
 

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "simulator/simulated_machine.h"
+#include "simulator/engine/simulated_machine.h"
 #include "tests/support/meaning.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/unrolled.h"

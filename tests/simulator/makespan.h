@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/run.h"
-#include "simulator/simulated_machine.h"
+#include "core/program/run.h"
+#include "simulator/engine/simulated_machine.h"
 
 namespace tandem::testing {
 

@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/catalog.h"
-#include "core/error.h"
+#include "core/base/error.h"
+#include "core/model/catalog.h"
 #include "simulator/cost/cluster_costs.h"
 #include "tests/core/error_of.h"
 

@@ -1,13 +1,13 @@
 // The schedule search's clock tells what the simulator tells.
 
-#include "core/search/order_clock.h"
+#include "core/schedules/search/order_clock.h"
 
 #include <random>
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/search/order_search.h"
+#include "core/base/error.h"
+#include "core/schedules/search/order_search.h"
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
 #include "tests/support/order_problems.h"

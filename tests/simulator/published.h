@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/graph.h"
+#include "core/program/graph.h"
 #include "simulator/simulate.h"
 #include "tests/support/pipelines.h"
 

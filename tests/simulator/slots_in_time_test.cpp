@@ -11,9 +11,9 @@
 
 #include <gtest/gtest.h>
 
-#include "core/memory.h"
-#include "core/versions.h"
-#include "simulator/simulated_machine.h"
+#include "core/memory/memory.h"
+#include "core/program/versions.h"
+#include "simulator/engine/simulated_machine.h"
 #include "tests/support/meaning.h"
 #include "tests/support/pipelines.h"
 

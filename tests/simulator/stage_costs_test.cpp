@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/placement.h"
+#include "core/base/error.h"
+#include "core/schedule/placement.h"
 #include "simulator/cost/measured_layers.h"
 #include "tests/support/pipelines.h"
 

@@ -23,8 +23,9 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "core/memory.h"
+#include "core/base/error.h"
+#include "core/memory/memory.h"
+#include "core/memory/storage.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/training.h"
 

@@ -1,13 +1,13 @@
 #pragma once
 // The plain truth about small programs over a network: every flow by itself, all rates found anew
 // at every event by raising them together bit by bit, time not rounded. Written from the
-// definitions of simulator/network.h alone.
+// definitions of simulator/contention/network.h alone.
 
 #include <cstdint>
 #include <vector>
 
-#include "core/cost.h"
-#include "simulator/network.h"
+#include "core/program/cost.h"
+#include "simulator/contention/network.h"
 
 namespace tandem::testing {
 

@@ -21,20 +21,20 @@
 #include <utility>
 #include <vector>
 
-#include "core/check.h"
-#include "executor/arena.h"
+#include "core/base/check.h"
 #include "executor/backend.h"
 #include "executor/cpu/backend.h"
 #include "executor/cpu/kernels.h"
-#include "executor/doorbell.h"
-#include "executor/late_error.h"
-#include "executor/task_queues.h"
+#include "executor/run/arena.h"
+#include "executor/run/late_error.h"
+#include "executor/run/task_queues.h"
+#include "executor/run/wakeup.h"
 #include "tests/support/stream_order.h"
 
 namespace tandem::testing {
 
 /// What the deferred devices of a run share.
-struct DeferredWorld {
+struct DeferredRunState {
   StreamOrder order;
   std::uint64_t seed = 0;
   /// Faults: of all follows of a fence, that many are left out from number `first` on.
@@ -49,9 +49,9 @@ struct DeferredWorld {
 
   void ring_all() {
     const std::lock_guard lock(mutex_);
-    for (Doorbell* bell : bells_) bell->ring();
+    for (Wakeup* bell : bells_) bell->ring();
   }
-  void add(Doorbell& bell) {
+  void add(Wakeup& bell) {
     const std::lock_guard lock(mutex_);
     bells_.push_back(&bell);
   }
@@ -66,7 +66,7 @@ struct DeferredWorld {
 
  private:
   std::mutex mutex_;
-  std::vector<Doorbell*> bells_;
+  std::vector<Wakeup*> bells_;
   std::atomic<std::int64_t> followed_{0}, launched_{0};
 };
 
@@ -156,7 +156,7 @@ class DeferredBackend {
     std::deque<std::pair<std::shared_ptr<bool>, std::function<void()>>> calls;
   };
 
-  DeferredBackend(DeferredWorld& world, std::uint64_t device, Doorbell& bell, std::stop_token stop)
+  DeferredBackend(DeferredRunState& world, std::uint64_t device, Wakeup& bell, std::stop_token stop)
       : world_(world), bell_(bell), stop_(std::move(stop)), random_(world.seed * 1009 + device) {
     world_.add(bell);
   }
@@ -347,8 +347,8 @@ class DeferredBackend {
     return false;
   }
 
-  DeferredWorld& world_;
-  Doorbell& bell_;
+  DeferredRunState& world_;
+  Wakeup& bell_;
   std::stop_token stop_;
   std::mt19937_64 random_;
   Arena arena_;

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "core/ids.h"
+#include "core/base/ids.h"
 
 namespace tandem::testing {
 

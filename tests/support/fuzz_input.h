@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/io/files.h"
+#include "core/text/files.h"
 #include "tests/support/source_folder.h"
 
 namespace tandem::testing {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/run.h"
+#include "core/program/run.h"
 
 namespace tandem::testing {
 

@@ -6,10 +6,10 @@
 #include <map>
 #include <tuple>
 
-#include "core/cost.h"
-#include "core/lower.h"
-#include "core/schedule.h"
-#include "core/timeline.h"
+#include "core/lower/lower.h"
+#include "core/program/cost.h"
+#include "core/program/timeline.h"
+#include "core/schedule/schedule.h"
 
 namespace tandem::testing {
 

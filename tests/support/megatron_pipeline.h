@@ -15,7 +15,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/recording.h"
+#include "core/model/recording.h"
 #include "tests/support/recordings.h"
 
 namespace tandem::testing {

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "simulator/network.h"
+#include "simulator/contention/network.h"
 
 namespace tandem::testing {
 

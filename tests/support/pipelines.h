@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/cost.h"
-#include "core/lower.h"
-#include "core/schedule.h"
+#include "core/lower/lower.h"
+#include "core/program/cost.h"
+#include "core/schedule/schedule.h"
 #include "tests/support/sanitizers.h"
 
 namespace tandem::testing {

@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/recording.h"
+#include "core/model/recording.h"
 
 namespace tandem::testing {
 

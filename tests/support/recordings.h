@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/program.h"
-#include "core/recording.h"
-#include "core/timeline.h"
+#include "core/model/recording.h"
+#include "core/program/program.h"
+#include "core/program/timeline.h"
 
 namespace tandem::testing {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "executor/transport.h"
+#include "executor/run/transport.h"
 #include "tests/support/deferred_backend.h"
 
 namespace tandem::testing {

@@ -10,11 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/lower.h"
-#include "core/schedule.h"
+#include "core/lower/lower.h"
+#include "core/memory/storage.h"
+#include "core/schedule/schedule.h"
 #include "executor/cpu/kernels.h"
-#include "executor/reference.h"
-#include "executor/reference_parts.h"
+#include "executor/stage/reference.h"
+#include "executor/stage/reference_parts.h"
 #include "executor/train.h"
 
 namespace tandem::testing {

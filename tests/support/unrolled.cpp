@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
+#include "core/base/check.h"
 
 namespace tandem::testing {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "core/cost.h"
-#include "core/memory.h"
-#include "core/program.h"
-#include "core/timeline.h"
+#include "core/memory/memory.h"
+#include "core/program/cost.h"
+#include "core/program/program.h"
+#include "core/program/timeline.h"
 
 namespace tandem::testing {
 

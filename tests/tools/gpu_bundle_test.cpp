@@ -1,4 +1,4 @@
-// What tools/gpu_bundle checks of a bundle, and how gpu_check ends where there is no GPU.
+// What tools/scripts/gpu_bundle checks of a bundle, and how gpu_check ends where there is no GPU.
 
 #include <cstdint>
 #include <filesystem>
@@ -21,7 +21,8 @@ using ::testing::StartsWith;
 const fs::path kSources = source_folder();
 
 Ran check(const fs::path& folder) {
-  return run_command({(kSources / "tools/gpu_bundle").string(), "--check", folder.string()});
+  return run_command(
+      {(kSources / "tools/scripts/gpu_bundle").string(), "--check", folder.string()});
 }
 
 class GpuBundle : public ::testing::Test {
@@ -66,7 +67,7 @@ TEST_F(GpuBundle, MustHaveAProgram) {
 
 TEST_F(GpuBundle, ThatWasMadeIsGood) {
   const fs::path made = kSources / "build/gpu_bundle";
-  if (!fs::exists(made)) GTEST_SKIP() << "there is none: tools/gpu_bundle makes it";
+  if (!fs::exists(made)) GTEST_SKIP() << "there is none: tools/scripts/gpu_bundle makes it";
   const Ran ran = check(made);
   EXPECT_EQ(ran.code, 0) << ran.err;
 }
@@ -74,7 +75,7 @@ TEST_F(GpuBundle, ThatWasMadeIsGood) {
 Ran gpu_check(const std::string& option, const std::string& value) {
   return run_command({"/usr/bin/env",
                       "TANDEM_BUILD=" + fs::path(TANDEM_BINARY).parent_path().string(),
-                      (kSources / "tools/gpu_check").string(), option, value});
+                      (kSources / "tools/scripts/gpu_check").string(), option, value});
 }
 
 TEST(GpuCheck, EndsWithFiveWhereThereIsNoGpu) {

@@ -6,12 +6,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/lower.h"
-#include "core/schedule.h"
+#include "core/lower/lower.h"
+#include "core/schedule/schedule.h"
 #include "tests/traces/tiny_runs.h"
 #include "tests/traces/trace_files.h"
 #include "traces/compare.h"
-#include "traces/curves.h"
+#include "traces/report/curves.h"
 
 namespace tandem::testing {
 namespace {

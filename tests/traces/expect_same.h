@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/recording.h"
+#include "core/model/recording.h"
 
 namespace tandem::testing {
 

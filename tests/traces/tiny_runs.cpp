@@ -5,8 +5,8 @@
 #include <optional>
 #include <tuple>
 
-#include "core/check.h"
-#include "core/run.h"
+#include "core/base/check.h"
+#include "core/program/run.h"
 
 namespace tandem::testing {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/program.h"
-#include "core/timeline.h"
-#include "core/units.h"
+#include "core/base/units.h"
+#include "core/program/program.h"
+#include "core/program/timeline.h"
 
 namespace tandem::testing {
 

@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "core/program.h"
-#include "core/timeline.h"
-#include "traces/chrome_trace.h"
+#include "core/program/program.h"
+#include "core/program/timeline.h"
+#include "traces/chrome/chrome_trace.h"
 
 namespace tandem::testing {
 

@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
-#include "core/lower.h"
-#include "simulator/contended_machine.h"
+#include "core/base/check.h"
+#include "core/lower/lower.h"
+#include "simulator/contention/contended_machine.h"
 #include "simulator/cost/stage_costs.h"
 #include "tools/benchmarks/benchmark.h"
 #include "tools/benchmarks/simgrid.h"

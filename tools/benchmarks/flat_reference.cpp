@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/check.h"
+#include "core/base/check.h"
 
 namespace tandem::benchmarks {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/cost.h"
+#include "core/program/cost.h"
 
 namespace tandem::benchmarks {
 

@@ -1,5 +1,5 @@
-// tandem_bench: runs the benchmarks and prints their rows, for people or as JSON. `tools/bench`
-// builds and runs it.
+// tandem_bench: runs the benchmarks and prints their rows, for people or as JSON.
+// `tools/scripts/bench` builds and runs it.
 
 #include <algorithm>
 #include <charconv>
@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tools/benchmarks/benchmark.h"
-#include "tools/json_output.h"
+#include "tools/cli/json_output.h"
 
 namespace tandem::benchmarks {
 

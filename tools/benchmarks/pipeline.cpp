@@ -7,15 +7,15 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
-#include "core/cost.h"
-#include "core/lower.h"
-#include "core/memory.h"
-#include "core/plan.h"
-#include "executor/profile.h"
+#include "core/base/check.h"
+#include "core/lower/lower.h"
+#include "core/memory/memory.h"
+#include "core/model/plan.h"
+#include "core/program/cost.h"
+#include "executor/profile/profile.h"
 #include "executor/train.h"
-#include "planner/batch_work.h"
-#include "planner/partition.h"
+#include "planner/search/batch_work.h"
+#include "planner/search/partition.h"
 #include "simulator/cost/measured_layers.h"
 #include "simulator/simulate.h"
 #include "tools/benchmarks/benchmark.h"

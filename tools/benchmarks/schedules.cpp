@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "core/schedule.h"
+#include "core/schedule/schedule.h"
 #include "tools/benchmarks/benchmark.h"
 
 namespace tandem::benchmarks {

@@ -4,10 +4,10 @@
 
 #include <optional>
 
-#include "core/schedule.h"
-#include "core/timeline.h"
-#include "core/units.h"
-#include "simulator/network.h"
+#include "core/base/units.h"
+#include "core/program/timeline.h"
+#include "core/schedule/schedule.h"
+#include "simulator/contention/network.h"
 
 namespace tandem::benchmarks {
 

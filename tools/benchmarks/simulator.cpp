@@ -13,15 +13,15 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
-#include "core/lower.h"
-#include "core/verify.h"
+#include "core/base/check.h"
+#include "core/lower/lower.h"
+#include "core/verify/verify.h"
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
 #include "tools/benchmarks/benchmark.h"
 #include "tools/benchmarks/flat_reference.h"
 #include "tools/benchmarks/simgrid.h"
-#include "tools/keep_memory.h"
+#include "tools/cli/malloc_options.h"
 
 namespace tandem::benchmarks {
 
@@ -73,7 +73,7 @@ Duration run_machine(const Program& program, const CostTable& costs) {
 std::vector<std::int64_t> side_by_side(const std::vector<std::int64_t>& costs) {
   std::vector<std::int64_t> all;
   for (const std::int64_t cost : costs) {
-    for (std::size_t k = 0; k < Sweep::kTables; ++k) {
+    for (std::size_t k = 0; k < CompiledProgram::kTables; ++k) {
       all.push_back(cost + static_cast<std::int64_t>(k));
     }
   }
@@ -111,11 +111,11 @@ Section rates(const Pipeline& pipeline, int repetitions) {
   const Program program = lower(schedule);
   const CostTable costs = price_of(program);
   const SlotCounts slots = count_slots(program);
-  const Sweep sweep(program);
+  const CompiledProgram sweep(program);
   const std::vector<std::int64_t> prices = sweep.costs(costs), many_prices = side_by_side(prices);
   std::vector<std::int64_t> values(sweep.values(), 0), exposed(sweep.devices(), 0);
-  std::vector<std::int64_t> many(sweep.values() * Sweep::kTables, 0);
-  const std::array<std::uint64_t, Sweep::kTables> streams{1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<std::int64_t> many(sweep.values() * CompiledProgram::kTables, 0);
+  const std::array<std::uint64_t, CompiledProgram::kTables> streams{1, 2, 3, 4, 5, 6, 7, 8};
   const noise::Jitter jitter(0.05);
   FlatReference reference(program, costs);
   const auto whole_path = [&] {
@@ -131,17 +131,17 @@ Section rates(const Pipeline& pipeline, int repetitions) {
        {"the same, with each device's exposed time",
         [&] { sweep.run_body(values, prices, exposed); }},
        {"sweep of 8 cost tables at once, each counted",
-        [&] { sweep.run_bodies(many, many_prices); }, static_cast<double>(Sweep::kTables), 1000.0,
-        true},
+        [&] { sweep.run_bodies(many, many_prices); }, static_cast<double>(CompiledProgram::kTables),
+        1000.0, true},
        {"the same, each op's time drawn",
         [&] { sweep.run_bodies(many, many_prices, streams, jitter); },
-        static_cast<double>(Sweep::kTables), 1000.0, true},
+        static_cast<double>(CompiledProgram::kTables), 1000.0, true},
        {"run() and SimulatedMachine, 1 batch", [&] { keep(run_machine(program, costs)); }},
        {"name to result with steady state", whole_path, 1.0, 0.015},
        {"  make the schedule", [&] { keep(schedule_of(pipeline)); }},
        {"  lower()", [&] { keep(lower(schedule)); }},
        {"  price and simulate()", [&] { keep(simulate(program, price_of(program), {})); }},
-       {"    of it, compile the sweep", [&] { keep(Sweep(program)); }},
+       {"    of it, compile the sweep", [&] { keep(CompiledProgram(program)); }},
        {"count_slots()", [&] { keep(count_slots(program)); }},
        {"verify(), slots given", [&] { keep(verify(program, slots)); }, 1.0, 10.0, true}});
 }
@@ -171,7 +171,7 @@ Section against_simgrid(const Pipeline& pipeline, int repetitions) {
   }
   const Program program = lower(schedule);
   const CostTable costs = price_of(program);
-  const Sweep sweep(program);
+  const CompiledProgram sweep(program);
   const std::vector<std::int64_t> prices = sweep.costs(costs);
   std::vector<std::int64_t> values(sweep.values(), 0);
   check_against_peer(schedule, simulate(program, costs, {}).makespan, *best);

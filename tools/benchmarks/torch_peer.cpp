@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "executor/cpu/kernels.h"
-#include "executor/stage.h"
+#include "executor/stage/stage.h"
 
 namespace tandem::benchmarks {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/model.h"
-#include "executor/data.h"
-#include "executor/optimizer.h"
+#include "core/model/model.h"
+#include "executor/data/data.h"
+#include "executor/stage/optimizer.h"
 
 namespace tandem::benchmarks {
 

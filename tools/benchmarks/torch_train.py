@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer of tools/bench's training benchmark: the same model, data and first weights in PyTorch.
+"""The peer of tools/scripts/bench's training benchmark: the same model, data and first weights in PyTorch.
 
 usage: torch_train.py FOLDER --steps N --threads N [--bf16] [--gpu] [--compile]
 

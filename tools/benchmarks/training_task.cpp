@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/lower.h"
-#include "core/schedule.h"
+#include "core/lower/lower.h"
+#include "core/schedule/schedule.h"
 
 namespace tandem::benchmarks {
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "core/model.h"
-#include "core/storage.h"
+#include "core/memory/storage.h"
+#include "core/model/model.h"
 #include "executor/cpu/products.h"
 #include "executor/train.h"
 #include "tools/benchmarks/torch_peer.h"

@@ -1,4 +1,4 @@
-# TANDEM_RELOCATABLE: programs that need nothing but glibc where they run (tools/gpu_bundle). Everything compiles as in any other
+# TANDEM_RELOCATABLE: programs that need nothing but glibc where they run (tools/scripts/gpu_bundle). Everything compiles as in any other
 # build; only what is linked differs. oneDNN is left out (executor/CMakeLists.txt): it is as large as a whole bundle may be.
 
 add_link_options(-static-libstdc++ -static-libgcc -Wl,--as-needed)

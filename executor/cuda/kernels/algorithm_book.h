@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/io/product_algorithms.h"
+#include "core/files/product_algorithms.h"
 
 namespace tandem::cuda {
 

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "executor/cuda/kernels/block.h"
 
 namespace tandem::cuda {

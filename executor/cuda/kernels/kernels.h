@@ -10,7 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "core/units.h"
+#include "core/base/units.h"
 #include "executor/cpu/products.h"
 #include "executor/cuda/kernels/gpu_grid.h"
 #include "executor/cuda/kernels/kernel_set.h"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <span>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "executor/backend.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/model.h"
-#include "core/units.h"
+#include "core/base/units.h"
+#include "core/model/model.h"
 #include "executor/backend.h"
 #include "executor/cuda/kernels/attention.h"
 #include "executor/cuda/kernels/column_sums.h"

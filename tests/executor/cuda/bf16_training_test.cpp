@@ -12,11 +12,11 @@
 
 #include <gtest/gtest.h>
 
-#include "core/storage.h"
+#include "core/memory/storage.h"
 #include "executor/cpu/backend.h"
 #include "executor/cuda/kernels/kernel_set.h"
-#include "executor/stage_functions.h"
-#include "executor/training_run.h"
+#include "executor/run/training_run.h"
+#include "executor/stage/stage_functions.h"
 #include "tests/executor/cuda/cpu_context.h"
 #include "tests/executor/cuda/machines.h"
 #include "tests/support/training.h"
@@ -79,7 +79,7 @@ class Bf16Device : public cpu::Backend<float> {
   using Scalar = Bf16;
   using Kernels = WatchedKernels;
 
-  Bf16Device(DeviceSetup& setup, Doorbell& bell, std::stop_token stop)
+  Bf16Device(DeviceSetup& setup, Wakeup& bell, std::stop_token stop)
       : cpu::Backend<float>(bell, std::move(stop)),
         fault_(setup.fault),
         steps_(setup.steps.emplace_back()) {}
@@ -105,7 +105,7 @@ Outcome train_in_bf16(const TrainingCase& test, Fault fault = Fault::none) {
   DeviceSetup devices{.fault = fault};
   Outcome outcome;
   outcome.report =
-      TrainingRun<Bf16Device>(program, setup, [&](DeviceId, Doorbell& bell, std::stop_token stop) {
+      TrainingRun<Bf16Device>(program, setup, [&](DeviceId, Wakeup& bell, std::stop_token stop) {
         return std::make_unique<Bf16Device>(devices, bell, std::move(stop));
       }).run();
   for (const Steps& steps : devices.steps) {

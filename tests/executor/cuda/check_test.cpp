@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "executor/late_error.h"
+#include "executor/run/late_error.h"
 
 namespace tandem::cuda {
 namespace {

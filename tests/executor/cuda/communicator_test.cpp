@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "executor/cuda/nccl_transport.h"
-#include "executor/late_error.h"
+#include "executor/run/late_error.h"
 #include "tests/executor/cuda/fake_nccl.h"
 #include "tests/support/training.h"
 

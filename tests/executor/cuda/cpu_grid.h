@@ -11,9 +11,9 @@
 #include <numeric>
 #include <vector>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "executor/cuda/kernels/block.h"
-#include "executor/random.h"
+#include "executor/data/random.h"
 
 namespace tandem::cuda::testing {
 

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "executor/cuda/nccl_transport.h"
 #include "tests/executor/cuda/gpu_machine.h"
 

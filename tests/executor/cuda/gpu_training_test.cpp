@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "executor/cuda/check.h"
 #include "executor/cuda/memory_plan.h"
 #include "executor/cuda/raii.h"

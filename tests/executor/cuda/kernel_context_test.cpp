@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cuda/kernels/kernels.h"
 #include "executor/cuda/kernels/workspace.h"

@@ -16,7 +16,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "executor/cpu/kernels.h"
 #include "tests/executor/cuda/machines.h"
 

@@ -7,7 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "executor/stage_functions.h"
+#include "core/schedule/schedule.h"
+#include "executor/stage/stage_functions.h"
 #include "tests/executor/cuda/machines.h"
 #include "tests/executor/numbers.h"
 

@@ -1,0 +1,76 @@
+#include "core/files/calibration_file.h"
+
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/text/files.h"
+#include "core/text/json_reader.h"
+#include "core/text/json_text.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kCalibrationFileVersion = 1;
+constexpr std::array<std::pair<std::string_view, NumberFormat>, kNumberFormats> kFormats{
+    {{"fp32", NumberFormat::fp32},
+     {"tf32", NumberFormat::tf32},
+     {"fp16", NumberFormat::fp16},
+     {"bf16", NumberFormat::bf16}}};
+constexpr std::array<std::pair<std::string_view, AttentionKernel>, 2> kAttention{
+    {{"plain", AttentionKernel::plain}, {"flash", AttentionKernel::flash}}};
+
+void read_constants(const JsonReader& reader, Calibration& constants) {
+  if (!reader.object({"product_fraction", "product_s", "memory_fraction", "link_fraction", "sum_s",
+                      "transfer_s", "launch_s", "unfused_launches", "loss_passes", "batch_s"})) {
+    return;
+  }
+  for (const CalibrationConstant& constant : kCalibrationConstants) {
+    const JsonReader value = reader[constant.key];
+    const double number = value.number(constant.least);
+    if (number > constant.most) value.expected(fmt::format("at most {}", constant.most));
+    constants.*constant.member = number;
+  }
+}
+
+}  // namespace
+
+CalibrationFile parse_calibration(const std::string& file, std::string text) {
+  JsonFile json(file, std::move(text));
+  const JsonReader root = json.root();
+  CalibrationFile calibration;
+  if (root.object({"version", "device", "dtype", "attention", "constants"})) {
+    read_version(root, kCalibrationFileVersion);
+    calibration.device = root["device"].line();
+    calibration.format = root["dtype"].one_of(kFormats);
+    calibration.attention = root["attention"].one_of(kAttention);
+    read_constants(root["constants"], calibration.constants);
+  }
+  json.finish();
+  return calibration;
+}
+
+CalibrationFile read_calibration(const std::string& path) {
+  return parse_calibration(path, read_file(path, kLargestJson));
+}
+
+std::string calibration_text(const CalibrationFile& calibration) {
+  Json constants = Json::object();
+  for (const CalibrationConstant& constant : kCalibrationConstants)
+    constants[std::string(constant.key)] = calibration.constants.*constant.member;
+  return json_text(Json{{"version", kCalibrationFileVersion},
+                        {"device", calibration.device},
+                        {"dtype", name(calibration.format)},
+                        {"attention", name(calibration.attention)},
+                        {"constants", std::move(constants)}});
+}
+
+void write_calibration(const std::string& path, const CalibrationFile& calibration) {
+  write_file(path, calibration_text(calibration));
+}
+
+}  // namespace tandem

@@ -1,0 +1,24 @@
+#pragma once
+// calibration.json, as core/files/read.h describes it for every file (core/README.md, "Files").
+
+#include <string>
+
+#include "core/model/calibration.h"
+#include "core/model/cluster.h"
+
+namespace tandem {
+
+struct CalibrationFile {
+  std::string device;                        // kind of devices measured
+  NumberFormat format = NumberFormat::fp16;  // what they computed in
+  AttentionKernel attention = AttentionKernel::plain;
+  Calibration constants;
+  friend bool operator==(const CalibrationFile&, const CalibrationFile&) = default;
+};
+
+CalibrationFile read_calibration(const std::string& path);
+CalibrationFile parse_calibration(const std::string& file, std::string text);
+std::string calibration_text(const CalibrationFile& calibration);
+void write_calibration(const std::string& path, const CalibrationFile& calibration);
+
+}  // namespace tandem

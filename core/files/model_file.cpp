@@ -1,0 +1,213 @@
+#include "core/files/model_file.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/files/read.h"
+#include "core/text/files.h"
+#include "core/text/json_text.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::int64_t kModelFileVersion = 1;
+
+constexpr std::array<std::pair<std::string_view, Architecture>, 3> kArchitectures{
+    {{"gpt2", Architecture::gpt2},
+     {"linear", Architecture::linear},
+     {"transformer", Architecture::transformer}}};
+
+constexpr std::array<std::pair<std::string_view, bool TransformerShape::*>, 13> kShapeFlags{
+    {{"causal", &TransformerShape::causal},
+     {"rms_norm", &TransformerShape::rms_norm},
+     {"norm_first", &TransformerShape::norm_first},
+     {"output_norm", &TransformerShape::output_norm},
+     {"head_norm", &TransformerShape::head_norm},
+     {"query_bias", &TransformerShape::query_bias},
+     {"attention_bias", &TransformerShape::attention_bias},
+     {"mlp_bias", &TransformerShape::mlp_bias},
+     {"gated", &TransformerShape::gated},
+     {"dropout", &TransformerShape::dropout},
+     {"masked_head", &TransformerShape::masked_head},
+     {"pooler", &TransformerShape::pooler},
+     {"sentence_head", &TransformerShape::sentence_head}}};
+
+std::string_view architecture_name(Architecture architecture) {
+  return kArchitectures[static_cast<std::size_t>(architecture)].first;
+}
+
+void read_width_and_heads(const JsonReader& reader, ModelSpec& model) {
+  const std::size_t before = reader.complaints();
+  model.width = reader["width"].integer<std::int32_t>(1, kWidest);
+  // Heads mean nothing to a linear model.
+  const JsonReader heads =
+      model.architecture == Architecture::linear ? reader.optional("heads") : reader["heads"];
+  model.heads = heads.absent() ? 1 : heads.integer<std::int32_t>(1, kWidest);
+  const bool split = model.architecture != Architecture::transformer;
+  if (reader.complaints() == before && split && model.width % model.heads != 0) {
+    heads.expected(fmt::format("a divisor of the width {}", model.width));
+  }
+}
+
+void read_shape(const JsonReader& reader, ModelSpec& model) {
+  TransformerShape& shape = model.shape;
+  if (!reader.object({"key_value_heads",
+                      "head_width",
+                      "mlp_width",
+                      "positions",
+                      "segments",
+                      "experts",
+                      "experts_per_token",
+                      "causal",
+                      "rms_norm",
+                      "norm_first",
+                      "output_norm",
+                      "head_norm",
+                      "query_bias",
+                      "attention_bias",
+                      "mlp_bias",
+                      "gated",
+                      "dropout",
+                      "masked_head",
+                      "pooler",
+                      "sentence_head"})) {
+    return;
+  }
+  const auto count = [](const JsonReader& value, std::int32_t least, std::int32_t most) {
+    return value.absent() ? least : value.integer<std::int32_t>(least, most);
+  };
+  shape.key_value_heads = count(reader["key_value_heads"], 1, kWidest);
+  shape.head_width = count(reader["head_width"], 1, kWidest);
+  shape.mlp_width = count(reader["mlp_width"], 1, kWidest);
+  shape.positions = count(reader.optional("positions"), 0, 2 * kLongestSequence);
+  shape.segments = count(reader.optional("segments"), 0, kLongestSequence);
+  shape.experts = count(reader.optional("experts"), 0, kMostExperts);
+  shape.experts_per_token = count(reader.optional("experts_per_token"), 0, kMostExperts);
+  for (const auto& [key, flag] : kShapeFlags) {
+    if (reader.has(key)) shape.*flag = reader[key].boolean();
+  }
+  if (reader.complaints() > 0) return;
+  if (const std::string fault = shape_fault(model); !fault.empty()) reader.complain(fault);
+}
+
+nlohmann::ordered_json shape_json(const TransformerShape& shape) {
+  nlohmann::ordered_json json{{"key_value_heads", shape.key_value_heads},
+                              {"head_width", shape.head_width},
+                              {"mlp_width", shape.mlp_width},
+                              {"positions", shape.positions},
+                              {"segments", shape.segments}};
+  if (shape.experts > 0) {
+    json["experts"] = shape.experts;
+    json["experts_per_token"] = shape.experts_per_token;
+  }
+  for (const auto& [key, flag] : kShapeFlags) json[std::string(key)] = shape.*flag;
+  return json;
+}
+
+}  // namespace
+
+std::string shape_fault(const ModelSpec& model) {
+  const TransformerShape& shape = model.shape;
+  if (model.heads % shape.key_value_heads != 0) {
+    return fmt::format("{} heads can't share {} heads of keys and values evenly", model.heads,
+                       shape.key_value_heads);
+  }
+  if (std::int64_t{model.heads} * shape.head_width > kWidest) {
+    return fmt::format("{} heads of {} channels: expected at most {} in all", model.heads,
+                       shape.head_width, kWidest);
+  }
+  if (shape.positions > 0 && model.sequence > shape.positions) {
+    return fmt::format("a sequence of {} tokens, for which {} learned positions are too few",
+                       model.sequence, shape.positions);
+  }
+  if (shape.experts_per_token > shape.experts ||
+      (shape.experts > 0 && shape.experts_per_token == 0)) {
+    return fmt::format("a token can't take {} of {} experts", shape.experts_per_token,
+                       shape.experts);
+  }
+  if (std::int64_t{shape.experts} * shape.mlp_width > kWidestExperts) {
+    return fmt::format("{} experts of {} channels: expected at most {} in all", shape.experts,
+                       shape.mlp_width, kWidestExperts);
+  }
+  return {};
+}
+
+ModelSpec as_plain_as_it_is(ModelSpec model) {
+  if (model.width % model.heads != 0) return model;
+  ModelSpec gpt2 = model;
+  gpt2.architecture = Architecture::gpt2;
+  gpt2.shape = {};
+  return shape_of(gpt2) == model.shape ? gpt2 : model;
+}
+
+ModelSpec read_model_object(const JsonReader& reader) {
+  ModelSpec model;
+  if (!reader.object({"version", "name", "architecture", "blocks", "width", "heads", "sequence",
+                      "vocabulary", "tied", "shape"})) {
+    return model;
+  }
+  read_version(reader, kModelFileVersion);
+  if (reader.has("name")) model.name = reader["name"].line();
+  if (reader.has("architecture")) {
+    model.architecture = reader["architecture"].one_of(kArchitectures);
+  }
+  model.blocks = reader["blocks"].integer<std::int32_t>(1, kMostBlocks);
+  read_width_and_heads(reader, model);
+  model.sequence = reader["sequence"].integer<std::int32_t>(1, kLongestSequence);
+  if (reader.has("vocabulary")) {
+    model.vocabulary = reader["vocabulary"].integer<std::int32_t>(1, kLargestVocabulary);
+  }
+  if (reader.has("tied")) model.tied = reader["tied"].boolean();
+  if (model.architecture == Architecture::transformer) {
+    read_shape(reader["shape"], model);
+  } else if (reader.has("shape")) {
+    reader["shape"].complain("only \"architecture\": \"transformer\" has a shape");
+  }
+  return model;
+}
+
+ModelSpec read_trainable_model(const JsonReader& reader) {
+  ModelSpec model = read_model_object(reader);
+  if (model.architecture == Architecture::transformer) {
+    reader["architecture"].complain(
+        "a transformer built unlike GPT-2 is priced on a cluster, not measured or trained: "
+        "expected \"gpt2\" or \"linear\"");
+  }
+  return model;
+}
+
+nlohmann::ordered_json model_json(const ModelSpec& model) {
+  nlohmann::ordered_json json{{"version", kModelFileVersion},
+                              {"name", model.name},
+                              {"architecture", architecture_name(model.architecture)},
+                              {"blocks", model.blocks},
+                              {"width", model.width},
+                              {"heads", model.heads},
+                              {"sequence", model.sequence},
+                              {"vocabulary", model.vocabulary},
+                              {"tied", model.tied}};
+  if (model.architecture == Architecture::transformer) json["shape"] = shape_json(model.shape);
+  return json;
+}
+
+OptimizerKind read_optimizer(const JsonReader& reader) {
+  static const std::array<std::pair<std::string_view, OptimizerKind>, 3> kKinds{
+      {{name(OptimizerKind::sgd), OptimizerKind::sgd},
+       {name(OptimizerKind::momentum), OptimizerKind::momentum},
+       {name(OptimizerKind::adamw), OptimizerKind::adamw}}};
+  return reader.one_of(kKinds);
+}
+
+std::string model_text(const ModelSpec& model) { return json_text(model_json(model)); }
+
+void write_model(const std::string& path, const ModelSpec& model) {
+  write_file(path, model_text(model));
+}
+
+}  // namespace tandem

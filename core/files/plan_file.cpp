@@ -1,0 +1,259 @@
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/check.h"
+#include "core/files/model_file.h"
+#include "core/files/read.h"
+#include "core/text/files.h"
+#include "core/text/json_reader.h"
+#include "core/text/json_text.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kPlanFileVersion = 1;
+constexpr std::uint16_t kMostPlanDevices = 65'535;
+constexpr std::int32_t kMostPlanMicrobatches = 1'048'576;
+/// Numbers that a batch may hold in all its activations: their bytes stay within int64.
+constexpr double kMostActivations = 0x1p58;
+
+constexpr std::array<std::pair<std::string_view, Recompute>, kRecomputes> kRecomputations{
+    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
+
+std::string range_text(LayerRange range) {
+  return fmt::format("[{}, {}]", range.first, range.last);
+}
+
+LayerRange read_range(const JsonReader& reader) {
+  const char* hint = "a half-open range, such as [3, 6]";
+  if (reader.kind() != JsonKind::array || reader.array().size() != 2) {
+    reader.expected("two integers", hint);
+    return {};
+  }
+  const std::vector<JsonReader> ends = reader.array();
+  constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+  return {ends[0].integer<std::int32_t>(0, kMost), ends[1].integer<std::int32_t>(0, kMost)};
+}
+
+/// What is wrong with the stage behind one that ends at `begin`; empty: nothing.
+std::string stage_fault(LayerRange range, std::int32_t begin, bool last, std::int32_t layers) {
+  if (range.first != begin) {
+    return begin == 0
+               ? "the first stage to start at layer 0"
+               : fmt::format("a range that starts at layer {}, where the stage before ends", begin);
+  }
+  if (range.size() <= 0) return "at least one layer";
+  if (last && range.last != layers) {
+    return fmt::format("the last stage to end at layer {}, behind the model's last", layers);
+  }
+  return {};
+}
+
+void check_cover(const JsonReader& reader, const Plan& plan) {
+  const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
+  const std::vector<JsonReader> rows = reader.array();
+  const std::size_t parts = part_count(plan);
+  if (parts > static_cast<std::size_t>(layers)) {
+    reader.complain(
+        fmt::format("more stages than layers: {} stages for the model's {} layers", parts, layers));
+    return;
+  }
+  if (rows.size() != parts) {
+    const char* why = !plan.replicas.empty() ? "for each entry of the replicas"
+                      : parts > plan.depth   ? "for each chunk of each device"
+                                             : "for each device of the depth";
+    reader.complain(fmt::format("expected {} stages, one {}, found {}", parts, why, rows.size()));
+    return;
+  }
+  std::int32_t begin = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const LayerRange range = plan.stages[i];
+    const std::string fault = stage_fault(range, begin, i + 1 == rows.size(), layers);
+    if (!fault.empty()) {
+      rows[i].complain(fmt::format("expected {}, found {}", fault, range_text(range)));
+    }
+    begin = range.last;
+  }
+}
+
+Prediction read_prediction(const JsonReader& reader) {
+  Prediction predicted;
+  if (!reader.object({"period_s", "samples_per_s", "peak_bytes"})) return predicted;
+  predicted.period_s = reader["period_s"].number(0.0);
+  predicted.samples_per_s = reader["samples_per_s"].number(0.0);
+  for (const JsonReader& bytes : reader["peak_bytes"].array()) {
+    predicted.peak_bytes.push_back(bytes.bytes());
+  }
+  return predicted;
+}
+
+PartCosts read_part_costs(const JsonReader& reader) {
+  PartCosts costs;
+  if (!reader.object({"forward_ns", "backward_input_ns", "backward_weight_ns", "update_ns"})) {
+    return costs;
+  }
+  costs.forward = reader["forward_ns"].duration();
+  costs.backward_input = reader["backward_input_ns"].duration();
+  costs.backward_weight = reader["backward_weight_ns"].duration();
+  const JsonReader update = reader.optional("update_ns");
+  if (!update.absent()) costs.update = update.duration();
+  return costs;
+}
+
+OrderCosts read_order_costs(const JsonReader& reader, std::size_t parts) {
+  OrderCosts costs;
+  if (!reader.object({"stages", "transfer_ns"})) return costs;
+  const JsonReader stages = reader["stages"];
+  for (const JsonReader& row : stages.array()) costs.parts.push_back(read_part_costs(row));
+  if (stages.kind() == JsonKind::array && costs.parts.size() != parts) {
+    stages.expected(fmt::format("{} stages, as many as the plan has", parts));
+  }
+  costs.transfer = reader["transfer_ns"].duration();
+  return costs;
+}
+
+Json order_costs_json(const OrderCosts& costs) {
+  Json stages = Json::array();
+  for (const PartCosts& part : costs.parts) {
+    stages.push_back({{"forward_ns", part.forward.count()},
+                      {"backward_input_ns", part.backward_input.count()},
+                      {"backward_weight_ns", part.backward_weight.count()}});
+    if (part.update > Duration{}) stages.back()["update_ns"] = part.update.count();
+  }
+  return {{"stages", std::move(stages)}, {"transfer_ns", costs.transfer.count()}};
+}
+
+/// The model, the devices and their stages, and what must agree with them.
+void read_cut(const JsonReader& root, Plan& plan) {
+  const std::size_t before = root.complaints();
+  plan.model = read_trainable_model(root["model"]);
+  plan.depth = root["depth"].integer<std::uint16_t>(1, kMostPlanDevices);
+  if (root.has("chunks")) plan.chunks = root["chunks"].integer<std::uint16_t>(1, kMostPlanDevices);
+  if (root.has("replicas")) {
+    for (const JsonReader& count : root["replicas"].array()) {
+      plan.replicas.push_back(count.integer<std::uint16_t>(1, kMostPlanDevices));
+    }
+  }
+  const bool sound = root.complaints() == before;
+
+  const std::size_t before_stages = root.complaints();
+  const JsonReader stages = root["stages"];
+  for (const JsonReader& row : stages.array()) plan.stages.push_back(read_range(row));
+  if (sound && root.complaints() == before_stages) check_cover(stages, plan);
+
+  const std::size_t before_prediction = root.complaints();
+  plan.predicted = read_prediction(root["predicted"]);
+  const std::size_t peaks = plan.predicted.peak_bytes.size();
+  if (sound && root.complaints() == before_prediction && peaks != plan.depth) {
+    root["predicted"]["peak_bytes"].complain(
+        fmt::format("expected {} numbers, one for each device, found {}", plan.depth, peaks));
+  }
+}
+
+void check_size(const JsonReader& root, const Plan& plan) {
+  const ModelSpec& model = plan.model;
+  const double tokens = 1.0 * plan.microbatches * plan.microbatch_size * model.sequence;
+  constexpr double kNumbersPerChannel = 16.0;
+  const double held = tokens * (kNumbersPerChannel * model.width * model.blocks + model.vocabulary);
+  if (held > kMostActivations) {
+    root["microbatch_size"].complain(
+        fmt::format("a batch of {} microbatches of this size would hold {:.1g} numbers of "
+                    "activations; expected at most {:.1g}",
+                    plan.microbatches, held, kMostActivations));
+  }
+}
+
+Plan read_plan_object(const JsonReader& root) {
+  Plan plan;
+  if (!root.object({"version",     "model",           "schedule",     "width",
+                    "depth",       "microbatch_size", "microbatches", "chunks",
+                    "group",       "extra_in_flight", "replicas",     "vertical_sync",
+                    "directions",  "activation_cap",  "order_costs",  "recompute",
+                    "global_norm", "post_validation", "optimizer",    "stages",
+                    "profile",     "predicted",       "schedule_file"})) {
+    return plan;
+  }
+  read_version(root, kPlanFileVersion);
+  plan.schedule = root["schedule"].line();
+  if (root.has("schedule_file")) plan.schedule_file = root["schedule_file"].string();
+  read_cut(root, plan);
+  plan.width = root["width"].integer<std::uint16_t>(1, kMostPlanDevices);
+  plan.microbatch_size = root["microbatch_size"].integer<std::int32_t>(1, kMostPlanMicrobatches);
+  plan.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostPlanMicrobatches);
+  plan.extra_in_flight = root["extra_in_flight"].integer<std::int32_t>(0, kMostPlanMicrobatches);
+  if (root.has("group")) plan.group = root["group"].integer<std::int32_t>(0, kMostPlanMicrobatches);
+  if (root.has("directions"))
+    plan.directions = root["directions"].integer<std::uint16_t>(1, kMostPlanDevices);
+  if (root.has("vertical_sync")) plan.vertical_sync = root["vertical_sync"].boolean();
+  if (root.has("global_norm")) plan.global_norm = root["global_norm"].boolean();
+  if (root.has("post_validation")) plan.post_validation = root["post_validation"].boolean();
+  if (root.has("activation_cap")) plan.activation_cap = root["activation_cap"].number(1.0);
+  if (root.has("order_costs")) {
+    plan.order_costs = read_order_costs(root["order_costs"], plan.stages.size());
+  }
+  plan.recompute = root["recompute"].one_of(kRecomputations);
+  plan.optimizer = read_optimizer(root["optimizer"]);
+  plan.profile = root["profile"].line();
+  if (root.complaints() == 0) check_size(root, plan);
+  return plan;
+}
+
+}  // namespace
+
+Plan parse_plan(const std::string& file, std::string text) {
+  JsonFile json(file, std::move(text));
+  Plan plan = read_plan_object(json.root());
+  json.finish();
+  return plan;
+}
+
+Plan read_plan(const std::string& path) { return parse_plan(path, read_file(path, kLargestJson)); }
+
+std::string plan_text(const Plan& plan) {
+  Json stages = Json::array();
+  for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
+  const Prediction& predicted = plan.predicted;
+  TANDEM_CHECK(std::isfinite(predicted.period_s) && std::isfinite(predicted.samples_per_s));
+  Json json = {{"version", kPlanFileVersion},
+               {"model", model_json(plan.model)},
+               {"schedule", plan.schedule}};
+  if (!plan.schedule_file.empty()) json["schedule_file"] = plan.schedule_file;
+  json["width"] = plan.width;
+  json["depth"] = plan.depth;
+  json["microbatch_size"] = plan.microbatch_size;
+  json["microbatches"] = plan.microbatches;
+  // What most schedules have no use for stands only where it says something.
+  if (plan.chunks != 1) json["chunks"] = plan.chunks;
+  if (plan.group != 0) json["group"] = plan.group;
+  json["extra_in_flight"] = plan.extra_in_flight;
+  if (!plan.replicas.empty()) json["replicas"] = plan.replicas;
+  if (plan.directions != 2) json["directions"] = plan.directions;
+  if (plan.vertical_sync) json["vertical_sync"] = true;
+  if (plan.activation_cap) json["activation_cap"] = *plan.activation_cap;
+  if (plan.order_costs) json["order_costs"] = order_costs_json(*plan.order_costs);
+  json["recompute"] = name(plan.recompute);
+  if (plan.global_norm) json["global_norm"] = true;
+  if (plan.post_validation) json["post_validation"] = true;
+  json["optimizer"] = name(plan.optimizer);
+  json["stages"] = stages;
+  json["profile"] = plan.profile;
+  json["predicted"] = {{"period_s", predicted.period_s},
+                       {"samples_per_s", predicted.samples_per_s},
+                       {"peak_bytes", predicted.peak_bytes}};
+  return json_text(json);
+}
+
+void write_plan(const std::string& path, const Plan& plan) { write_file(path, plan_text(plan)); }
+
+}  // namespace tandem

@@ -1,0 +1,276 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/files/model_file.h"
+#include "core/files/product_algorithms.h"
+#include "core/files/read.h"
+#include "core/files/tensor_profiles.h"
+#include "core/text/files.h"
+#include "core/text/json_reader.h"
+#include "core/text/json_text.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kProfileFileVersion = 1;
+constexpr std::int32_t kMostProfiledDevices = 65'535;
+constexpr std::int32_t kLargestMicrobatch = 1'048'576;
+constexpr std::size_t kMostDegrees = 64;
+
+LayerKind read_kind(const JsonReader& reader) {
+  std::array<std::pair<std::string_view, LayerKind>, kLayerKinds> kinds;
+  for (std::size_t i = 0; i < kLayerKinds; ++i) {
+    const auto kind = static_cast<LayerKind>(i);
+    kinds[i] = {name(kind), kind};
+  }
+  return reader.one_of(kinds);
+}
+
+/// What is measured, and by how many devices that share it.
+struct LayerRow {
+  LayerCost cost;
+  std::int32_t tensor = 1;
+};
+
+LayerRow read_layer(const JsonReader& reader) {
+  LayerRow row;
+  LayerCost& cost = row.cost;
+  if (!reader.object({"kind", "microbatch_size", "tensor", "forward_ns", "backward_input_ns",
+                      "backward_weight_ns", "backward_ns", "selective_recompute_ns",
+                      "update_ns"})) {
+    return row;
+  }
+  cost.kind = read_kind(reader["kind"]);
+  cost.microbatch_size = reader["microbatch_size"].integer<std::int32_t>(1, kLargestMicrobatch);
+  cost.forward = reader["forward_ns"].duration();
+  cost.backward_input = reader["backward_input_ns"].duration();
+  cost.backward_weight = reader["backward_weight_ns"].duration();
+  cost.backward = reader["backward_ns"].duration();
+  cost.selective_recompute = reader["selective_recompute_ns"].duration();
+  cost.update = reader["update_ns"].duration();
+  const JsonReader tensor = reader.optional("tensor");
+  if (!tensor.absent()) row.tensor = tensor.integer<std::int32_t>(1, kMostProfiledDevices);
+  return row;
+}
+
+TransferCost read_transfer(const JsonReader& reader) {
+  TransferCost cost;
+  if (!reader.object({"bytes", "time_ns"})) return cost;
+  cost.bytes = reader["bytes"].bytes();
+  cost.time = reader["time_ns"].duration();
+  return cost;
+}
+
+/// Complains of each row whose key an earlier row has.
+template <class Row, class KeyOf>
+void check_distinct(const std::vector<JsonReader>& readers, const std::vector<Row>& rows,
+                    KeyOf key_of, const std::string& what) {
+  std::vector<std::size_t> order(rows.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(key_of(rows[a]), a) < std::pair(key_of(rows[b]), b);
+  });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (key_of(rows[order[i]]) != key_of(rows[order[i - 1]])) continue;
+    readers[order[i]].complain(
+        fmt::format("expected one entry for each {}, found a second one; "
+                    "the first is entry {}",
+                    what, order[i - 1]));
+  }
+}
+
+/// What `profile` is beside its layers, at each tensor degree with those of that degree; at degree
+/// 1 in any case, or where there are none.
+TensorProfiles read_layers(const JsonReader& reader, bool model_sound, const Profile& profile,
+                           bool whole) {
+  const std::size_t before = reader.complaints();
+  const std::vector<JsonReader> readers = reader.array();
+  std::vector<LayerRow> rows;
+  for (const JsonReader& one : readers) rows.push_back(read_layer(one));
+  TensorProfiles profiles;
+  if (whole || rows.empty()) profiles.try_emplace(1, profile);
+  std::set<std::int32_t> degrees;
+  for (const LayerRow& row : rows) degrees.insert(row.tensor);
+  if (degrees.size() > kMostDegrees)
+    reader.complain(
+        fmt::format("expected at most {} tensor degrees, found {}", kMostDegrees, degrees.size()));
+  if (reader.complaints() != before) return profiles;
+  for (const LayerRow& row : rows)
+    profiles.try_emplace(row.tensor, profile).first->second.layers.push_back(row.cost);
+  check_distinct(
+      readers, rows,
+      [](const LayerRow& row) {
+        return std::tuple(row.cost.kind, row.cost.microbatch_size, row.tensor);
+      },
+      "kind, microbatch size and tensor degree");
+  if (!model_sound) return profiles;
+  std::vector<LayerKind> needed = layers_of(profile.model);
+  std::sort(needed.begin(), needed.end());
+  needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
+  for (const auto& [tensor, at] : profiles) {
+    for (const LayerKind kind : needed) {
+      if (std::ranges::find(at.layers, kind, &LayerCost::kind) != at.layers.end()) continue;
+      reader.complain(fmt::format("no entry of kind \"{}\"{}, which the model has", name(kind),
+                                  profiles.size() == 1 && tensor == 1
+                                      ? std::string()
+                                      : fmt::format(" at tensor degree {}", tensor)));
+    }
+  }
+  return profiles;
+}
+
+void read_transfers(const JsonReader& reader, Profile& profile) {
+  const std::size_t before = reader.complaints();
+  const std::vector<JsonReader> rows = reader.array();
+  for (const JsonReader& row : rows) profile.transfers.push_back(read_transfer(row));
+  if (reader.complaints() != before) return;
+  check_distinct(
+      rows, profile.transfers, [](const TransferCost& cost) { return cost.bytes; }, "size");
+}
+
+ProductAlgorithm read_algorithm(const JsonReader& reader) {
+  ProductAlgorithm algorithm;
+  if (!reader.object({"product", "library", "algorithm", "time_ns", "first_time_ns", "measured"}))
+    return algorithm;
+  algorithm.product = reader["product"].string();
+  algorithm.library = reader["library"].string();
+  algorithm.algorithm = reader["algorithm"].string();
+  algorithm.time = reader["time_ns"].duration();
+  algorithm.first_time = reader["first_time_ns"].duration();
+  algorithm.measured = reader["measured"].integer<std::int32_t>(1, kMostProfiledDevices);
+  return algorithm;
+}
+
+/// None where the profile has none.
+std::vector<ProductAlgorithm> read_algorithms(const JsonReader& reader) {
+  std::vector<ProductAlgorithm> algorithms;
+  if (reader.absent()) return algorithms;
+  const std::size_t before = reader.complaints();
+  const std::vector<JsonReader> rows = reader.array();
+  for (const JsonReader& row : rows) algorithms.push_back(read_algorithm(row));
+  if (reader.complaints() == before) {
+    check_distinct(
+        rows, algorithms, [](const ProductAlgorithm& each) { return each.product; }, "product");
+  }
+  return algorithms;
+}
+
+/// `trained`: of a model that can be, whose layers one device computes alone.
+TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
+  Profile profile;
+  if (!root.object({"version", "machine", "date", "command", "backend", "kernels", "model",
+                    "optimizer", "busy_devices", "instruction_overhead_ns", "layers", "transfers",
+                    "products"})) {
+    return {{1, profile}};
+  }
+  read_version(root, kProfileFileVersion);
+  profile.machine = root["machine"].line();
+  profile.date = root["date"].line();
+  profile.command = root["command"].string();
+  profile.backend = root["backend"].line();
+  profile.kernels = root.optional("kernels").line();
+  const std::size_t before_model = root.complaints();
+  profile.model = trained ? read_trainable_model(root["model"]) : read_model_object(root["model"]);
+  const bool model_sound = root.complaints() == before_model;
+  profile.optimizer = read_optimizer(root["optimizer"]);
+  profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostProfiledDevices);
+  profile.instruction_overhead = root["instruction_overhead_ns"].duration();
+  read_transfers(root["transfers"], profile);
+  read_algorithms(root.optional("products"));
+  return read_layers(root["layers"], model_sound, profile, trained);
+}
+
+}  // namespace
+
+Profile parse_profile(const std::string& file, std::string text) {
+  JsonFile json(file, std::move(text));
+  TensorProfiles profiles = read_profile_object(json.root(), true);
+  json.finish();
+  return std::move(profiles.at(1));
+}
+
+TensorProfiles parse_tensor_profiles(const std::string& file, std::string text) {
+  JsonFile json(file, std::move(text));
+  TensorProfiles profiles = read_profile_object(json.root(), false);
+  json.finish();
+  return profiles;
+}
+
+TensorProfiles read_tensor_profiles(const std::string& path) {
+  return parse_tensor_profiles(path, read_file(path, kLargestJson));
+}
+
+Profile read_profile(const std::string& path) {
+  return parse_profile(path, read_file(path, kLargestJson));
+}
+
+std::vector<ProductAlgorithm> parse_product_algorithms(const std::string& file, std::string text) {
+  JsonFile json(file, std::move(text));
+  read_profile_object(json.root(), true);
+  std::vector<ProductAlgorithm> algorithms = read_algorithms(json.root().optional("products"));
+  json.finish();
+  return algorithms;
+}
+
+std::vector<ProductAlgorithm> read_product_algorithms(const std::string& path) {
+  return parse_product_algorithms(path, read_file(path, kLargestJson));
+}
+
+std::string profile_text(const Profile& profile) { return profile_text(profile, {}); }
+
+std::string profile_text(const Profile& profile, const std::vector<ProductAlgorithm>& algorithms) {
+  Json layers = Json::array();
+  for (const LayerCost& cost : profile.layers) {
+    layers.push_back({{"kind", name(cost.kind)},
+                      {"microbatch_size", cost.microbatch_size},
+                      {"forward_ns", cost.forward.count()},
+                      {"backward_input_ns", cost.backward_input.count()},
+                      {"backward_weight_ns", cost.backward_weight.count()},
+                      {"backward_ns", cost.backward.count()},
+                      {"selective_recompute_ns", cost.selective_recompute.count()},
+                      {"update_ns", cost.update.count()}});
+  }
+  Json transfers = Json::array();
+  for (const TransferCost& cost : profile.transfers) {
+    transfers.push_back({{"bytes", cost.bytes}, {"time_ns", cost.time.count()}});
+  }
+  Json json = {{"version", kProfileFileVersion},
+               {"machine", profile.machine},
+               {"date", profile.date},
+               {"command", profile.command},
+               {"backend", profile.backend},
+               {"kernels", profile.kernels},
+               {"model", model_json(profile.model)},
+               {"optimizer", name(profile.optimizer)},
+               {"busy_devices", profile.busy_devices},
+               {"instruction_overhead_ns", profile.instruction_overhead.count()},
+               {"layers", layers},
+               {"transfers", transfers}};
+  for (const ProductAlgorithm& each : algorithms) {
+    json["products"].push_back({{"product", each.product},
+                                {"library", each.library},
+                                {"algorithm", each.algorithm},
+                                {"time_ns", each.time.count()},
+                                {"first_time_ns", each.first_time.count()},
+                                {"measured", each.measured}});
+  }
+  return json_text(json);
+}
+
+void write_profile(const std::string& path, const Profile& profile) {
+  write_file(path, profile_text(profile));
+}
+
+}  // namespace tandem

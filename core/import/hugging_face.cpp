@@ -1,0 +1,398 @@
+#include "core/import/hugging_face.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/files/model_file.h"
+#include "core/import/config_values.h"
+#include "core/import/hugging_face_counts.h"
+
+namespace tandem {
+namespace {
+
+struct Keys {
+  std::string_view blocks = "num_hidden_layers", width = "hidden_size",
+                   heads = "num_attention_heads", mlp_width = "intermediate_size",
+                   sequence = "max_position_embeddings";
+};
+
+/// A family by the defaults of its configuration class (transformers, configuration_*.py).
+struct Family {
+  std::string_view type, classes;  // model_type; what the names of its classes begin with
+  std::int32_t vocabulary, blocks, width, heads, key_value_heads;  // the last 0: all heads
+  std::int32_t head_width, mlp_width;                              // 0: width / heads, 4 · width
+  std::int32_t sequence;
+  bool tied;
+  TransformerShape shape;
+  Keys keys = {};
+};
+
+constexpr TransformerShape kLlama{.rms_norm = true,
+                                  .query_bias = false,
+                                  .attention_bias = false,
+                                  .mlp_bias = false,
+                                  .gated = true,
+                                  .dropout = false};
+
+constexpr TransformerShape llama_with(bool TransformerShape::* flag) {
+  TransformerShape shape = kLlama;
+  shape.*flag = true;
+  return shape;
+}
+
+constexpr TransformerShape kMixtral = [] {
+  TransformerShape shape = kLlama;
+  shape.experts = 8;
+  shape.experts_per_token = 2;
+  return shape;
+}();
+
+constexpr TransformerShape kQwenOfExperts = [] {
+  TransformerShape shape = llama_with(&TransformerShape::head_norm);
+  shape.experts = 128;
+  shape.experts_per_token = 8;
+  return shape;
+}();
+
+constexpr TransformerShape kGemma2 = llama_with(&TransformerShape::output_norm);
+
+constexpr TransformerShape kGemma3 = [] {
+  TransformerShape shape = kGemma2;
+  shape.head_norm = true;
+  return shape;
+}();
+
+constexpr std::array<Family, 16> kFamilies{
+    {{"gpt2",
+      "GPT2",
+      50257,
+      12,
+      768,
+      12,
+      0,
+      0,
+      0,
+      1024,
+      true,
+      {},
+      {"n_layer", "n_embd", "n_head", "n_inner", "n_positions"}},
+     {"bert",
+      "Bert",
+      30522,
+      12,
+      768,
+      12,
+      0,
+      0,
+      3072,
+      512,
+      true,
+      {.segments = 2, .causal = false, .norm_first = false}},
+     {"opt", "OPT", 50272, 12, 768, 12, 0, 0, 3072, 2048, true, {}, {.mlp_width = "ffn_dim"}},
+     {"gpt_neox", "GPTNeoX", 50432, 44, 6144, 64, 0, 0, 24576, 2048, false, {.dropout = false}},
+     {"llama", "Llama", 32000, 32, 4096, 32, 0, 0, 11008, 2048, false, kLlama},
+     {"mistral", "Mistral", 32000, 32, 4096, 32, 8, 0, 14336, 131072, false, kLlama},
+     {"qwen2", "Qwen2", 151936, 32, 4096, 32, 32, 0, 22016, 32768, false,
+      llama_with(&TransformerShape::query_bias)},
+     {"qwen3", "Qwen3", 151936, 32, 4096, 32, 32, 128, 22016, 32768, false,
+      llama_with(&TransformerShape::head_norm)},
+     {"gemma", "Gemma", 256000, 28, 3072, 16, 16, 256, 24576, 8192, true, kLlama},
+     {"gemma2", "Gemma2", 256000, 26, 2304, 8, 4, 256, 9216, 8192, true, kGemma2},
+     {"gemma3", "Gemma3", 262208, 26, 2304, 8, 4, 256, 9216, 131072, true, kGemma3},
+     {"qwen2_vl", "Qwen2VL", 152064, 80, 8192, 64, 8, 0, 29568, 32768, false,
+      llama_with(&TransformerShape::query_bias)},
+     {"qwen2_5_vl", "Qwen2_5_VL", 152064, 80, 8192, 64, 8, 0, 29568, 32768, false,
+      llama_with(&TransformerShape::query_bias)},
+     {"qwen3_vl", "Qwen3VL", 151936, 32, 4096, 32, 32, 128, 22016, 128000, false,
+      llama_with(&TransformerShape::head_norm)},
+     {"mixtral", "Mixtral", 32000, 32, 4096, 32, 8, 0, 14336, 131072, false, kMixtral},
+     {"qwen3_moe",
+      "Qwen3Moe",
+      151936,
+      24,
+      2048,
+      32,
+      4,
+      0,
+      768,
+      32768,
+      false,
+      kQwenOfExperts,
+      {.mlp_width = "moe_intermediate_size"}}}};
+
+struct Refusal {
+  std::string_view type, reason;
+};
+
+constexpr std::string_view kExperts = "layers of experts beside others";
+constexpr std::string_view kEncoder = "an encoder and a decoder";
+constexpr std::array<Refusal, 9> kRefusals{
+    {{"qwen2_moe", kExperts},
+     {"deepseek_v2", "latent attention, and layers of experts beside others"},
+     {"deepseek_v3", "latent attention, and layers of experts beside others"},
+     {"gpt_oss", "sinks of attention, and experts with biases"},
+     {"llama4", kExperts},
+     {"t5", kEncoder},
+     {"bart", kEncoder},
+     {"mllama", "layers that attend to pictures"},
+     {"mamba", "state-space layers"}}};
+
+/// What a family that is not known must say to be read as Llama.
+constexpr std::array<std::string_view, 5> kLlamaKeys{
+    "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers"};
+
+/// "LlamaForCausalLM"; empty: the file names none.
+std::string class_of(const JsonReader& root) {
+  const JsonReader classes = root.optional("architectures");
+  if (classes.absent() || classes.kind() == JsonKind::null) return {};
+  const std::vector<JsonReader> all = classes.array();
+  return all.empty() ? std::string() : all.front().string();
+}
+
+bool is_class_of(std::string_view name, const Family& family) {
+  if (!name.starts_with(family.classes)) return false;
+  name.remove_prefix(family.classes.size());
+  return name.starts_with("For") || name.starts_with("Model") || name.starts_with("LMHead") ||
+         name.starts_with("DoubleHeads");
+}
+
+const Family* family_named(std::string_view name) {
+  const auto found = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                  [&](const Family& family) { return family.type == name; });
+  return found == kFamilies.end() ? nullptr : &*found;
+}
+
+const Refusal* refusal_named(std::string_view name) {
+  const auto found = std::find_if(kRefusals.begin(), kRefusals.end(),
+                                  [&](const Refusal& refusal) { return refusal.type == name; });
+  return found == kRefusals.end() ? nullptr : &*found;
+}
+
+/// Of the text of a model, whose part in a file of several is named such as "gemma3_text".
+std::string type_of(const JsonReader& root) {
+  const JsonReader type = root.optional("model_type");
+  if (!is_given(type)) return {};
+  std::string name = type.string();
+  const std::string_view text = "_text";
+  if (name.ends_with(text)) name.erase(name.size() - text.size());
+  return name;
+}
+
+/// What a file says of the language model in it: all, unless that is a part of its own.
+struct Source {
+  JsonReader whole, text;
+  JsonReader named;  // whichever of them has the type
+  std::string type;  // empty: not given
+};
+
+Source source_of(const JsonReader& root) {
+  Source source{root, root, root, type_of(root)};
+  const JsonReader part = root.optional("text_config");
+  if (!is_given(part)) return source;
+  part.any_object();
+  source.text = part;
+  const std::string type = type_of(part);
+  const bool is_known = family_named(type) != nullptr || refusal_named(type) != nullptr;
+  const bool whole_is =
+      family_named(source.type) != nullptr || refusal_named(source.type) != nullptr;
+  if (type.empty() || (whole_is && !is_known)) return source;
+  source.named = part;
+  source.type = type;
+  return source;
+}
+
+void complain_of_refused(const Source& source, const Refusal& refusal) {
+  const std::size_t before = source.whole.complaints();
+  const auto count = counted_parameters(source.text, source.type);
+  if (source.whole.complaints() > before) return;
+  std::string counted;
+  if (count && count->all < 0x1p53) {
+    counted = fmt::format(": {:.0f} parameters", count->all);
+    if (count->active < count->all)
+      counted += fmt::format(", {:.0f} of them active for a token", count->active);
+  }
+  source.named["model_type"].complain(
+      fmt::format("model type \"{}\" has {}: there are no analytic costs of that{}", source.type,
+                  refusal.reason, counted));
+}
+
+/// Null where the file has not what Llama's has, or experts.
+const Family* llama_like(const JsonReader& text) {
+  const bool has_keys = std::all_of(kLlamaKeys.begin(), kLlamaKeys.end(),
+                                    [&](std::string_view key) { return text.has(key); });
+  const auto members = text.members();
+  const bool has_experts = std::any_of(members.begin(), members.end(), [](const auto& member) {
+    return member.first.find("expert") != std::string::npos;
+  });
+  return has_keys && !has_experts ? family_named("llama") : nullptr;
+}
+
+/// Null where there is none, which is complained of.
+const Family* family_of(const Source& source, const std::string& class_name,
+                        std::vector<std::string>& notes) {
+  if (source.type.empty()) {
+    for (const Family& family : kFamilies) {
+      if (is_class_of(class_name, family)) return &family;
+    }
+    if (!source.whole.has("architectures")) {
+      source.whole.complain("\"model_type\" is missing: it names the family of a config.json",
+                            "such as \"model_type\": \"llama\"");
+      return nullptr;
+    }
+    source.whole["architectures"].expected(
+        "a class of a family that is known, or \"model_type\" besides");
+    return nullptr;
+  }
+  if (const Family* family = family_named(source.type)) return family;
+  const JsonReader type = source.named["model_type"];
+  if (const Refusal* refusal = refusal_named(source.type)) {
+    complain_of_refused(source, *refusal);
+    return nullptr;
+  }
+  if (const Family* llama = llama_like(source.text)) {
+    notes.push_back(
+        fmt::format("model type \"{}\" is not known: read as \"llama\", whose keys it has; compare "
+                    "the number of parameters with the model's",
+                    source.type));
+    return llama;
+  }
+  std::vector<std::string> known;
+  for (const Family& family : kFamilies) known.emplace_back(family.type);
+  type.complain(
+      fmt::format("unknown model type \"{}\"{}", source.type, did_you_mean(source.type, known)),
+      fmt::format("known are {}", fmt::join(known, ", ")));
+  return nullptr;
+}
+
+/// Complains where a flag that changes the layers is not as the layers here are.
+void only(const JsonReader& root, std::string_view key, bool usual, std::string_view what) {
+  if (flag_or(root, key, usual) != usual)
+    root[key].complain(fmt::format("{} has no analytic costs", what));
+}
+
+void read_bert(const JsonReader& root, const std::string& class_name, ModelSpec& model) {
+  TransformerShape& shape = model.shape;
+  shape.segments = count_or(root, "type_vocab_size", shape.segments, kLongestSequence);
+  shape.masked_head = class_name == "BertForMaskedLM" || class_name == "BertLMHeadModel" ||
+                      class_name == "BertForPreTraining";
+  shape.sentence_head = class_name == "BertForPreTraining";
+  shape.pooler = shape.sentence_head || !shape.masked_head;
+  only(root, "is_decoder", false, "a decoder of BERT's layers");
+}
+
+void read_opt(const JsonReader& root, ModelSpec& model) {
+  model.shape.positions += 2;  // the table begins with two rows for padding
+  only(root, "do_layer_norm_before", true, "a norm behind each layer of OPT");
+  const JsonReader narrow = root.optional("word_embed_proj_dim");
+  if (is_given(narrow) && narrow.integer<std::int32_t>(1, kWidest) != model.width)
+    narrow.complain("an embedding of another width than the layers has no analytic costs");
+}
+
+/// Of layers that all have experts.
+void read_experts(const JsonReader& root, TransformerShape& shape) {
+  const std::string_view key = root.has("num_experts") ? "num_experts" : "num_local_experts";
+  shape.experts = count_or(root, key, shape.experts, kMostExperts);
+  shape.experts_per_token =
+      count_or(root, "num_experts_per_tok", shape.experts_per_token, kMostExperts);
+  if (count_or(root, "decoder_sparse_step", 1, kMostBlocks) != 1)
+    root["decoder_sparse_step"].complain("layers of experts beside others have no analytic costs");
+  const JsonReader dense = root.optional("mlp_only_layers");
+  if (is_given(dense) && !dense.array().empty())
+    dense.complain("layers of experts beside others have no analytic costs");
+}
+
+/// What only some families have.
+void read_family(const JsonReader& root, const std::string& class_name, const Family& family,
+                 ModelSpec& model) {
+  TransformerShape& shape = model.shape;
+  if (family.type == "bert" || family.type == "opt" || family.type == "gpt2")
+    shape.positions = model.sequence;
+  if (family.type == "bert") read_bert(root, class_name, model);
+  if (family.type == "opt") read_opt(root, model);
+  if (family.type == "gpt2") only(root, "add_cross_attention", false, "attention to an encoder");
+  if (shape.experts > 0) read_experts(root, shape);
+  if (shape.gated && !shape.query_bias) {
+    const bool bias = flag_or(root, "attention_bias", false);
+    shape.query_bias = shape.attention_bias = bias;
+  }
+  if (family.type == "llama") shape.mlp_bias = flag_or(root, "mlp_bias", false);
+  if (family.type == "gpt_neox")
+    shape.query_bias = shape.attention_bias = flag_or(root, "attention_bias", true);
+}
+
+/// The last part of a path; the type, where none is given.
+std::string name_of(const JsonReader& root, std::string_view type) {
+  const JsonReader given = root.optional("_name_or_path");
+  std::string name = is_given(given) ? given.line() : std::string();
+  while (name.ends_with('/')) name.pop_back();
+  name.erase(0, name.rfind('/') + 1);
+  return name.empty() ? std::string(type) : name;
+}
+
+void read_widths(const JsonReader& root, const Family& family, ModelSpec& model) {
+  TransformerShape& shape = model.shape;
+  const std::int32_t wide = std::min(4 * model.width, kWidest);
+  shape.mlp_width = count_or(root, family.keys.mlp_width,
+                             family.mlp_width > 0 ? family.mlp_width : wide, kWidest);
+  shape.key_value_heads = model.heads;
+  shape.head_width = 0;
+  if (shape.gated) {
+    const std::int32_t all = family.key_value_heads > 0 ? family.key_value_heads : model.heads;
+    shape.key_value_heads = count_or(root, "num_key_value_heads", all, kWidest);
+    shape.head_width = count_or(root, "head_dim", family.head_width, kWidest);
+  }
+  if (shape.head_width > 0) return;
+  shape.head_width = std::max(1, model.width / model.heads);
+  if (root.complaints() == 0 && model.width % model.heads != 0) {
+    root.complain(
+        fmt::format("{} heads: expected a divisor of the width {}", model.heads, model.width));
+  }
+}
+
+}  // namespace
+
+bool is_hugging_face(const JsonReader& root) {
+  const bool of_another = root.has("hidden_size") || root.has("n_embd");  // it says not of whom
+  return root.has("model_type") || root.has("architectures") ||
+         (of_another && !root.has("version"));
+}
+
+ModelSpec read_hugging_face(const JsonReader& root, std::vector<std::string>& notes) {
+  ModelSpec model;
+  root.any_object();
+  const std::string class_name = class_of(root);
+  const std::size_t before = root.complaints();
+  const Source source = source_of(root);
+  if (root.complaints() > before) return model;
+  const Family* family = family_of(source, class_name, notes);
+  if (family == nullptr) return model;
+  const JsonReader& text = source.text;
+  const Keys& keys = family->keys;
+  model.name = name_of(root, source.type.empty() ? family->type : source.type);
+  model.architecture = Architecture::transformer;
+  model.blocks = count_or(text, keys.blocks, family->blocks, kMostBlocks);
+  model.width = count_or(text, keys.width, family->width, kWidest);
+  model.heads = count_or(text, keys.heads, family->heads, kWidest);
+  model.sequence = count_or(text, keys.sequence, family->sequence, kLongestSequence);
+  model.vocabulary = count_or(text, "vocab_size", family->vocabulary, kLargestVocabulary);
+  model.tied =
+      flag_or(text, "tie_word_embeddings", flag_or(root, "tie_word_embeddings", family->tied));
+  model.shape = family->shape;
+  read_widths(text, *family, model);
+  read_family(text, class_name, *family, model);
+  if (is_given(root.optional("text_config")) || is_given(root.optional("vision_config")))
+    notes.emplace_back("the language model alone is read: what sees or hears is left out");
+  if (root.complaints() > 0) return model;
+  if (const std::string fault = shape_fault(model); !fault.empty()) root.complain(fault);
+  return root.complaints() == 0 ? as_plain_as_it_is(std::move(model)) : model;
+}
+
+}  // namespace tandem

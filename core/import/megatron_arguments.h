@@ -1,0 +1,28 @@
+#pragma once
+// Models from the arguments of Megatron-LM (core/README.md, "Arguments of Megatron-LM").
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/model/model.h"
+
+namespace tandem {
+
+/// Whether a text that is no JSON holds such arguments.
+bool is_megatron(std::string_view text);
+
+/// Reads a list of arguments, or a script that holds one. Those that say nothing of the
+/// layers are for parse_megatron_run(). Throws InputError with every complaint found.
+ModelSpec parse_megatron(const std::string& file, std::string_view text);
+
+/// How the model was trained there.
+struct MegatronRun {
+  std::vector<std::pair<std::string, std::string>> options;  // of simulate: {"depth", "4"}
+  std::vector<std::string> passed_over;  // arguments that nothing here takes, without "--"
+};
+
+MegatronRun parse_megatron_run(const std::string& file, std::string_view text);
+
+}  // namespace tandem

@@ -1,0 +1,206 @@
+#include "core/import/nccl_tests.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/notation/notation_words.h"
+#include "core/text/files.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::size_t kLargestLog = std::size_t{16} << 20;
+constexpr std::uint32_t kMostGpus = 1 << 20;
+constexpr Bytes kMostMessageBytes = Bytes{1} << 60;
+constexpr double kShortestCollective = 1e-3, kLongestCollective = 86'400e6;  // microseconds
+// size, count, type, redop; then time, algbw, busbw, error once or twice.
+constexpr std::size_t kNamed = 4, kMeasured = 4;
+
+bool is_number(std::string_view word) {
+  return !word.empty() && word.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// The length of a mark such as "[1,0]<stdout>:" that `text` begins with; 0: it does not.
+std::size_t mark_length(std::string_view text) {
+  constexpr std::size_t kLongestMark = 40;
+  const std::size_t end = text.substr(0, kLongestMark).find(">:");
+  if (!text.starts_with('[') || end == std::string_view::npos) return 0;
+  std::string_view inside = text.substr(1, end - 1);
+  for (const char behind : {',', ']'}) {
+    WordReader::take_digits(inside);
+    if (!inside.starts_with(behind)) return 0;
+    inside.remove_prefix(1);
+  }
+  return inside == "<stdout" || inside == "<stderr" ? end + 2 : 0;
+}
+
+std::string without_marks(std::string_view text) {
+  std::string plain;
+  plain.reserve(text.size());
+  while (!text.empty()) {
+    while (const std::size_t length = mark_length(text)) text.remove_prefix(length);
+    const std::size_t next = std::min(text.find('[', 1), text.size());
+    plain += text.substr(0, next);
+    text.remove_prefix(next);
+  }
+  return plain;
+}
+
+class NcclTestsParser {
+ public:
+  NcclTestsParser(const std::string& text, std::string_view file) : in_(text, file) {
+    while (in_.next_line()) {
+      try {
+        read_line();
+      } catch (const BadWord&) {  // the next line may be good
+      }
+    }
+  }
+
+  NcclTestsLog log() {
+    if (hosts_.empty())
+      in_.complain_about_text(
+          R"(no devices: expected lines such as "#  Rank  0 … on HOST device")");
+    if (log_.rows.empty())
+      in_.complain_about_text(
+          "no measurements: expected lines of size, count, type, redop and times");
+    if (!ended_) in_.complain_about_text(R"(cut off: it does not end with "# Avg bus bandwidth")");
+    if (!in_.complaints().empty()) throw InputError(std::move(in_.complaints()));
+    return std::move(log_);
+  }
+
+ private:
+  void read_line() {
+    const std::string_view word = in_.next_word();
+    if (word == "#") {
+      read_comment();
+    } else if (is_number(word)) {
+      read_row(word);
+    }
+  }
+
+  void read_comment() {
+    const std::string_view first = in_.next_word();
+    if (first == "nThread") return read_launches();
+    if (first == "Rank") return read_rank();
+    if (first == "Avg" && in_.next_word() == "bus") ended_ = true;
+  }
+
+  void read_launches() {
+    if (launches_known_) in_.fail(in_.line(), "a second run: expected one in a log");
+    launches_known_ = true;
+    in_.next_word();
+    const std::string_view key = in_.next_word();
+    if (key != "nGpus") in_.fail(key, "expected nGpus");
+    log_.group.per_thread = in_.number(in_.next_word(), "nGpus", 1, kMostGpus);
+  }
+
+  void read_rank() {
+    while (!in_.at_end()) {
+      if (in_.next_word() != "on") continue;
+      const std::string_view host = in_.next_word();
+      if (host.empty()) break;
+      ++hosts_[std::string(host)];
+      return;
+    }
+    in_.fail(in_.line(), R"(a rank without its host: expected "on HOST device")");
+  }
+
+  double time(std::string_view word) {
+    double microseconds = -1.0;
+    const char* end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, microseconds);
+    if (stop != end || error != std::errc{} ||
+        !(microseconds >= kShortestCollective && microseconds <= kLongestCollective))
+      in_.fail(word, fmt::format("expected microseconds above 0, found \"{}\"", word));
+    return microseconds;
+  }
+
+  double rate(std::string_view word) {
+    double value = -1.0;
+    const char* end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, value);
+    if (stop != end || error != std::errc{} || !(value >= 0.0 && std::isfinite(value)))
+      in_.fail(word, fmt::format("expected GB/s, found \"{}\"", word));
+    return value;
+  }
+
+  /// Time, algbw and busbw, of which the last two are rounded to hundredths.
+  Duration measured(const std::string_view* words) {
+    const double microseconds = time(words[0]);
+    const double algorithm = rate(words[1]), bus = rate(words[2]);
+    const auto devices = static_cast<double>(log_.group.devices);
+    const double factor = 2.0 * (devices - 1.0) / devices;
+    constexpr double kHalfStep = 0.00501, kRelative = 1e-4;
+    if (!hosts_.empty() &&
+        std::abs(bus - factor * algorithm) > kHalfStep * (1.0 + factor) + kRelative * bus) {
+      in_.fail(words[2], fmt::format("busbw is not {:.4g} times algbw, as in an all-reduce of {} "
+                                     "devices: is this a log of all_reduce_perf?",
+                                     factor, log_.group.devices));
+    }
+    return Duration(std::llround(microseconds * 1e3));
+  }
+
+  void read_row(std::string_view size) {
+    count_devices();
+    std::vector<std::string_view> words{size};
+    while (!in_.at_end()) words.push_back(in_.next_word());
+    // Newer versions name a root behind the operation.
+    const std::size_t times = kNamed + words.size() % kMeasured;
+    const std::size_t sets = words.size() < times ? 0 : (words.size() - times) / kMeasured;
+    const bool complete = times <= kNamed + 1 && (sets == 1 || sets == 2);
+    if (!complete || !is_number(words[1])) {
+      in_.fail(in_.line(),
+               fmt::format("{} columns: expected size, count, type, redop, root, and time, algbw, "
+                           "busbw, error once or twice",
+                           words.size()));
+    }
+    NcclTestsRow row;
+    const char* end = size.data() + size.size();
+    if (std::from_chars(size.data(), end, row.bytes).ec != std::errc{} ||
+        row.bytes > kMostMessageBytes)
+      in_.fail(size, "expected at most 2^60 bytes");
+    if (row.bytes == 0) return;
+    row.out_of_place = measured(&words[times]);
+    if (sets == 2) row.in_place = measured(&words[times + kMeasured]);
+    log_.rows.push_back(row);
+  }
+
+  void count_devices() {
+    if (log_.group.devices > 1 || hosts_.empty()) return;
+    CollectiveGroup& group = log_.group;
+    group.devices = 0;
+    group.nodes = std::ssize(hosts_);
+    group.least_per_node = kMostGpus;
+    for (const auto& [host, devices] : hosts_) {
+      group.devices += devices;
+      group.least_per_node = std::min(group.least_per_node, devices);
+    }
+  }
+
+  WordReader in_;
+  NcclTestsLog log_;
+  std::map<std::string, std::int64_t> hosts_;  // devices on each
+  bool launches_known_ = false, ended_ = false;
+};
+
+}  // namespace
+
+NcclTestsLog parse_nccl_tests(std::string_view text, std::string_view file) {
+  const std::string plain = without_marks(text);
+  return NcclTestsParser(plain, file).log();
+}
+
+NcclTestsLog read_nccl_tests(const std::string& path) {
+  return parse_nccl_tests(read_file(path, kLargestLog), path);
+}
+
+}  // namespace tandem

@@ -1,0 +1,276 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/lower/body.h"
+
+namespace tandem::lowering {
+
+namespace {
+
+[[noreturn]] void reject(const Schedule& schedule, const std::string& reason) {
+  throw InputError(fmt::format("schedule \"{}\": {}", schedule.name, reason));
+}
+
+std::vector<StageId> participants(const Placement& placement, const Op& op) {
+  const PartId part = placement.part[op.stage];
+  if (op.kind == OpKind::reduce_gradient) return placement.replicas_of(part);
+  std::vector<StageId> stages;
+  if (op.kind == OpKind::reduce_norm) {
+    for (const StageId stage : ids(placement.part)) stages.push_back(stage);
+    return stages;
+  }
+  stages = placement.stages_tied_with(op.stage);
+  std::sort(stages.begin(), stages.end());
+  return stages;
+}
+
+void check_op(const Schedule& schedule, DeviceId device, const Op& op) {
+  if (index(op.stage) >= schedule.placement.stages()) {
+    reject(schedule, fmt::format("device {} runs an op of stage {}, which does not exist",
+                                 index(device), index(op.stage)));
+  }
+  if (schedule.placement.device[op.stage] != device) {
+    reject(schedule,
+           fmt::format("device {} runs an op of stage {}, which is on device {}", index(device),
+                       index(op.stage), index(schedule.placement.device[op.stage])));
+  }
+  if (op.microbatch < 0 || op.span < 1 ||
+      op.span > split(op.microbatch, schedule.microbatches).residue + 1) {
+    reject(schedule,
+           fmt::format("{} of stage {} has microbatch offset {} and span {}: a span must stay "
+                       "inside one batch",
+                       name(op.kind), index(op.stage), op.microbatch, op.span));
+  }
+}
+
+/// Whose stash goes where. A stash that backward computes again is not there to be moved.
+void check_move(const Schedule& schedule, DeviceId device, const Op& op) {
+  const Table<DeviceId, DeviceId>& partner = schedule.placement.partner;
+  if (partner.size() != schedule.placement.devices ||
+      index(partner[device]) >= schedule.placement.devices || partner[device] == device) {
+    reject(schedule, fmt::format("{} {} of stage {}: device {} has no partner", name(op.kind),
+                                 op.microbatch, index(op.stage), index(device)));
+  }
+  if (op.span == 1) return;
+  reject(schedule, fmt::format("{} {} of stage {} spans {} microbatches: a stash is of one",
+                               name(op.kind), op.microbatch, index(op.stage), op.span));
+}
+
+/// An op that stands next to another of its group.
+void check_group(const Schedule& schedule, const Op& before, const Op& op) {
+  if (op.group == 0 || op.group != before.group) return;
+  if (!is_compute(op.kind) || !is_compute(before.kind)) {
+    reject(schedule,
+           fmt::format("group {} of stage {}: only forwards, recomputations and backwards can be "
+                       "one unit",
+                       op.group, index(op.stage)));
+  }
+  if (split(op.microbatch, schedule.microbatches).batch ==
+      split(before.microbatch, schedule.microbatches).batch)
+    return;
+  reject(schedule,
+         fmt::format("group {} has {} {} and {} {}, of two batches: at an end of a run "
+                     "only one of them would be on",
+                     op.group, name(before.kind), before.microbatch, name(op.kind), op.microbatch));
+}
+
+}  // namespace
+
+const Sum& Body::sum(NodeId node) const {
+  const auto found = std::lower_bound(sums.begin(), sums.end(), node,
+                                      [](const Sum& sum, NodeId id) { return sum.node < id; });
+  TANDEM_CHECK(found != sums.end() && found->node == node, node);
+  return *found;
+}
+
+Body ops_of(const Schedule& schedule) {
+  Body body;
+  std::size_t count = 0;
+  for (const std::vector<Op>& order : schedule.order) count += order.size();
+  body.ops.reserve(count);
+  std::map<std::tuple<OpKind, StageId, std::int32_t>, NodeId> together;
+  for (const DeviceId device : ids(schedule.order)) {
+    NodeId before = kNone;
+    for (const Op& op : schedule.order[device]) {
+      check_op(schedule, device, op);
+      const auto self = static_cast<NodeId>(body.ops.size());
+      if (moves_stash(op.kind)) {
+        check_move(schedule, device, op);
+        body.starts.push_back(self);
+        body.ops.push_back({.op = op});
+        continue;
+      }
+      if (!is_collective(op.kind)) {
+        const bool first = before == kNone;
+        if (first) body.starts.push_back(self);
+        if (!first) check_group(schedule, body.ops[at(before)].op, op);
+        body.ops.push_back(
+            {.op = op, .before = std::exchange(before, self), .pending = first ? 0u : 1u});
+        continue;
+      }
+      std::vector<StageId> stages = participants(schedule.placement, op);
+      if (stages.empty())
+        reject(schedule, "a tied sum needs tied parts, with as many replicas each");
+      const auto key = std::tuple(op.kind, stages.front(), op.microbatch % schedule.microbatches);
+      if (!together.try_emplace(key, self).second) continue;
+      body.starts.push_back(self);
+      body.ops.push_back({.op = op});
+      body.ops.back().op.stage = stages.front();
+      std::vector<DeviceId> devices;
+      for (const StageId stage : stages) devices.push_back(schedule.placement.device[stage]);
+      std::sort(devices.begin(), devices.end());
+      devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+      body.sums.push_back({self, std::move(devices), std::move(stages)});
+    }
+  }
+  return body;
+}
+
+OpIndex::OpIndex(const Schedule& schedule, const Body& body)
+    : schedule_(schedule),
+      body_(body),
+      m_(schedule.microbatches),
+      updates_(schedule.placement.stages()) {
+  const std::size_t cells = schedule.placement.stages() * at(m_);
+  for (auto* table : {&forward_, &input_gradient_, &weight_gradient_}) table->assign(cells, kNone);
+  for (std::size_t i = 0; i < body.ops.size(); ++i) {
+    const Op& op = body.ops[i].op;
+    const auto node = static_cast<NodeId>(i);
+    if (op.kind == OpKind::forward) record(forward_, op, node);
+    if (op.kind == OpKind::recompute) {
+      recompute_.resize(cells, kNone);
+      record(recompute_, op, node);
+    }
+    if (makes_input_gradient(op.kind)) record(input_gradient_, op, node);
+    if (makes_weight_gradient(op.kind)) record(weight_gradient_, op, node);
+    if (op.kind == OpKind::update) updates_[op.stage].push_back(node);
+    if (op.kind == OpKind::validate) {
+      validation_.resize(cells, kNone);
+      validation_[cell(op.stage, split(op.microbatch, m_).residue)] = node;
+    }
+    if (!moves_stash(op.kind)) continue;
+    evict_.resize(cells, kNone);
+    load_.resize(cells, kNone);
+    record(op.kind == OpKind::evict ? evict_ : load_, op, node);
+  }
+  for (const Sum& sum : body.sums) {
+    const Op& op = body.ops[at(sum.node)].op;
+    std::vector<NodeId>& table = sums_[index(op.kind)];
+    table.resize(cells, kNone);
+    for (const StageId stage : sum.stages) {
+      table[cell(stage, split(op.microbatch, m_).residue)] = sum.node;
+    }
+  }
+  record_updates();
+  check_complete();
+  if (evicts()) check_evictions();
+}
+
+inline void OpIndex::record(std::vector<NodeId>& table, const Op& op, NodeId node) {
+  const std::int32_t last = split(op.microbatch, m_).residue;
+  for (std::int32_t residue = last; residue > last - op.span; --residue) {
+    NodeId& place = table[cell(op.stage, residue)];
+    if (place != kNone) {
+      reject(schedule_, fmt::format("stage {} has {} of microbatch {} twice", index(op.stage),
+                                    name(op.kind), residue));
+    }
+    place = node;
+  }
+}
+
+void OpIndex::record_updates() {
+  const auto residue = [&](NodeId node) {
+    return split(body_.ops[at(node)].op.microbatch, m_).residue;
+  };
+  for (const StageId stage : ids(updates_)) {
+    std::vector<NodeId>& updates = updates_[stage];
+    std::sort(updates.begin(), updates.end(),
+              [&](NodeId a, NodeId b) { return residue(a) < residue(b); });
+    std::int32_t covered = 0;
+    for (const NodeId update : updates) {
+      if (residue(update) - body_.ops[at(update)].op.span + 1 != covered) {
+        reject(schedule_,
+               fmt::format("the updates of stage {} do not cover microbatch {} exactly once",
+                           index(stage), covered));
+      }
+      covered = residue(update) + 1;
+    }
+    if (covered != m_) {
+      reject(schedule_,
+             fmt::format("no update of stage {} covers microbatch {}", index(stage), covered));
+    }
+  }
+}
+
+std::int32_t OpIndex::update_covering(StageId stage, std::int32_t residue) const {
+  const std::vector<NodeId>& updates = updates_[stage];
+  if (updates.size() == 1) return 0;
+  const auto covering =
+      std::lower_bound(updates.begin(), updates.end(), residue, [&](NodeId node, std::int32_t r) {
+        return split(body_.ops[at(node)].op.microbatch, m_).residue < r;
+      });
+  return static_cast<std::int32_t>(covering - updates.begin());
+}
+
+void OpIndex::check_complete() const {
+  const Placement& placement = schedule_.placement;
+  std::vector<std::uint16_t> seen(placement.parts() * at(m_), 0);
+  for (const StageId stage : ids(placement.part)) {
+    std::uint16_t* of_part = seen.data() + index(placement.part[stage]) * at(m_);
+    for (std::int32_t residue = 0; residue < m_; ++residue) {
+      const bool forward = forward_[cell(stage, residue)] != kNone;
+      if (forward != (input_gradient_[cell(stage, residue)] != kNone) ||
+          forward != (weight_gradient_[cell(stage, residue)] != kNone)) {
+        reject(schedule_,
+               fmt::format("stage {} has only a part of microbatch {}: forward, input- and "
+                           "weight-gradient belong together",
+                           index(stage), residue));
+      }
+      if (forward) ++of_part[residue];
+    }
+  }
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    if (seen[i] != 1) {
+      reject(schedule_, fmt::format("part {} processes microbatch {} {} times, expected once",
+                                    i / at(m_), i % at(m_), seen[i]));
+    }
+  }
+}
+
+void OpIndex::check_evictions() const {
+  for (const StageId stage : ids(schedule_.placement.part)) {
+    for (std::int32_t residue = 0; residue < m_; ++residue) {
+      const bool evicted = evict(stage, residue) != kNone, loaded = load(stage, residue) != kNone;
+      if (!evicted && !loaded) continue;
+      if (evicted != loaded || forward(stage, residue) == kNone) {
+        reject(schedule_, fmt::format("stage {} has only a part of the eviction of microbatch {}: "
+                                      "forward, evict and load belong together",
+                                      index(stage), residue));
+      }
+      if (recompute(stage, residue) == kNone) continue;
+      reject(schedule_, fmt::format("stage {} computes microbatch {} again before its backward: "
+                                    "there is no stash to evict",
+                                    index(stage), residue));
+    }
+  }
+}
+
+std::string describe(const Schedule& schedule, const Body& body, NodeId node) {
+  const Op op = body.op(node);
+  if (body.is_transfer(node)) {
+    const Link& link = body.links[body.transfer(node).link];
+    return fmt::format("{} {} from device {} to {}", name(op.kind), op.microbatch,
+                       index(link.source), index(link.target));
+  }
+  return fmt::format("{} {} of stage {} (device {})", name(op.kind), op.microbatch, index(op.stage),
+                     index(schedule.placement.device[op.stage]));
+}
+
+}  // namespace tandem::lowering

@@ -1,0 +1,66 @@
+#include "core/memory/forward_workspace.h"
+
+#include <algorithm>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace tandem {
+
+namespace {
+
+/// Where a microbatch of batch 0 is worked on: all ops of a stage are on one lane.
+struct Place {
+  std::int64_t body = 0;
+  std::size_t at = 0;  // in the body's order
+  friend auto operator<=>(const Place&, const Place&) = default;
+};
+
+struct StageOps {
+  std::vector<std::size_t> forwards;                                 // ascending
+  std::vector<std::optional<Place>> recomputations, last_gradients;  // of each residue
+};
+
+/// Whether any body has a forward between the two.
+bool runs_between(const std::vector<std::size_t>& forwards, Place first, Place last) {
+  if (forwards.empty() || last < first) return false;
+  const auto after = std::ranges::upper_bound(forwards, first.at);
+  if (first.body == last.body) return after != forwards.end() && *after < last.at;
+  return after != forwards.end() || forwards.front() < last.at || first.body + 1 < last.body;
+}
+
+}  // namespace
+
+std::vector<StageId> forwards_in_workspace(const Program& program) {
+  const std::int32_t m = program.microbatches();
+  Table<StageId, StageOps> ops(program.placement().stages());
+  for (StageOps& of : ops) {
+    of.recomputations.resize(static_cast<std::size_t>(m));
+    of.last_gradients.resize(static_cast<std::size_t>(m));
+  }
+  for (const InstructionId id : program.order()) {
+    const Op& op = program[id].op;
+    StageOps& of = ops[op.stage];
+    const Place place{-op.microbatch / m, index(id)};
+    if (op.kind == OpKind::forward) of.forwards.push_back(place.at);
+    for (std::int32_t k = op.microbatch - op.span + 1; k <= op.microbatch; ++k) {
+      const auto residue = static_cast<std::size_t>(k % m);
+      if (op.kind == OpKind::recompute) of.recomputations[residue] = place;
+      if (makes_weight_gradient(op.kind)) of.last_gradients[residue] = place;
+    }
+  }
+  std::vector<StageId> stages;
+  for (const StageId stage : ids(ops)) {
+    const StageOps& of = ops[stage];
+    for (std::size_t residue = 0; residue < of.recomputations.size(); ++residue) {
+      const auto &first = of.recomputations[residue], &last = of.last_gradients[residue];
+      if (!first || !last || !runs_between(of.forwards, *first, *last)) continue;
+      stages.push_back(stage);
+      break;
+    }
+  }
+  return stages;
+}
+
+}  // namespace tandem

@@ -1,0 +1,131 @@
+#include "core/memory/memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "core/base/check.h"
+
+namespace tandem {
+
+std::string_view name(SlotKind kind) {
+  static constexpr std::string_view kNames[kSlotKinds] = {
+      "weights",         "gradients",      "stash",          "input",   "output",
+      "output_gradient", "input_gradient", "kept_gradients", "transit", "guest"};
+  return kNames[index(kind)];
+}
+
+MicrobatchSequence::Ranks::Ranks(const std::vector<bool>& members) : rank_(members.size(), -1) {
+  for (std::size_t residue = 0; residue < members.size(); ++residue) {
+    if (members[residue]) rank_[residue] = per_batch_++;
+  }
+}
+
+std::int64_t MicrobatchSequence::Ranks::place(std::int64_t microbatch) const {
+  TANDEM_CHECK(rank(microbatch) >= 0, microbatch);
+  return microbatch / static_cast<std::int64_t>(rank_.size()) * per_batch_ + rank(microbatch);
+}
+
+MicrobatchSequence::MicrobatchSequence(const Program& program) {
+  using Members = Table<StageId, std::vector<bool>>;
+  const auto m = static_cast<std::size_t>(program.microbatches());
+  Members all(program.placement().stages(), std::vector<bool>(m, false)), evicted, stays;
+  for (const Instruction& instruction : program.instructions()) {
+    const Op& op = instruction.op;
+    const auto residue = static_cast<std::size_t>(op.microbatch) % m;
+    if (op.kind == OpKind::forward) all[op.stage][residue] = true;
+    if (op.kind != OpKind::evict) continue;
+    if (evicted.empty()) evicted = Members(all.size(), std::vector<bool>(m, false));
+    evicted[op.stage][residue] = true;
+  }
+  const auto rank = [](const Members& members, Table<StageId, Ranks>& ranks) {
+    for (const std::vector<bool>& of_stage : members) ranks.push_back(Ranks(of_stage));
+  };
+  rank(all, all_);
+  if (evicted.empty()) return;
+  stays = all;
+  for (const StageId stage : ids(stays)) {
+    for (std::size_t residue = 0; residue < m; ++residue) {
+      if (evicted[stage][residue]) stays[stage][residue] = false;
+    }
+  }
+  rank(evicted, evicted_);
+  rank(stays, stays_);
+}
+
+Table<DeviceId, double> peak_held(const Program& program,
+                                  const Table<StageId, HeldActivation>& held) {
+  const Placement& placement = program.placement();
+  Table<DeviceId, double> sum(placement.devices, 0.0), peak(placement.devices, 0.0);
+  const auto take = [&](DeviceId device, double what) {
+    sum[device] += what;
+    peak[device] = std::max(peak[device], sum[device]);
+  };
+  // Body 0 is the first with all instances on, and what it adds it takes away again: the bodies
+  // after it are like it.
+  for (std::int64_t body = -program.ramp(); body <= 0; ++body) {
+    const std::int64_t first = -body * program.microbatches();
+    for (const Instruction& instruction : program.instructions()) {
+      const Op& op = instruction.op;
+      if (op.microbatch < first) continue;
+      const HeldActivation& of = held[op.stage];
+      const DeviceId device = placement.device[op.stage];
+      double& now = sum[device];
+      if (op.kind == OpKind::forward) take(device, of.all);
+      if (moves_stash(op.kind)) {
+        const DeviceId partner = placement.partner[device];
+        const bool leaves = op.kind == OpKind::evict;
+        take(leaves ? partner : device, of.all);
+        sum[leaves ? device : partner] -= of.all;
+      }
+      if (op.kind == OpKind::backward) now -= of.all;
+      if (op.kind == OpKind::backward_input) now -= of.all - of.after_input;
+      if (op.kind == OpKind::backward_weight) now -= of.after_input * op.span;
+    }
+  }
+  return peak;
+}
+
+Table<DeviceId, double> peak_activations(const Program& program, double after_input) {
+  const Table<StageId, HeldActivation> held(program.placement().stages(), {1.0, after_input});
+  Table<DeviceId, double> peak = peak_held(program, held);
+  const Table<DeviceId, std::size_t> chunks = chunks_of(program.placement());
+  for (const DeviceId device : ids(peak)) {
+    if (chunks[device] > 0) peak[device] /= static_cast<double>(chunks[device]);
+  }
+  return peak;
+}
+
+Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes) {
+  if (!slots.forwards_in_workspace) return bytes.workspace;
+  return std::max(bytes.workspace, bytes.forward_workspace);
+}
+
+Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const SlotCounts& slots,
+                                               const Table<StageId, StageBytes>& bytes) {
+  const Placement& placement = program.placement();
+  Table<DeviceId, MemoryByClass> memory(placement.devices);
+  Table<DeviceId, Bytes> workspace(placement.devices, 0);
+  for (const StageId stage : ids(slots)) {
+    const DeviceId device = placement.device[stage];
+    const auto held = [&](SlotKind kind) { return slots[stage][kind] * bytes[stage][kind]; };
+    MemoryByClass& of = memory[device];
+    of.weights += bytes[stage][SlotKind::weights];
+    of.versions += held(SlotKind::weights) - bytes[stage][SlotKind::weights];
+    of.gradients += held(SlotKind::gradients);
+    of.optimizer += bytes[stage].optimizer;
+    of.activations += held(SlotKind::stash) + held(SlotKind::transit);
+    if (slots[stage][SlotKind::guest] > 0) {
+      memory[placement.partner[device]].activations += held(SlotKind::guest);
+    }
+    for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::output_gradient,
+                                SlotKind::input_gradient, SlotKind::kept_gradients}) {
+      of.buffers += held(kind);
+    }
+    workspace[device] = std::max(workspace[device], workspace_of(slots[stage], bytes[stage]));
+  }
+  for (const DeviceId device : ids(memory)) memory[device].buffers += workspace[device];
+  return memory;
+}
+
+}  // namespace tandem

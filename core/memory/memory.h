@@ -1,0 +1,138 @@
+#pragma once
+// Memory as a property of the program: how many slots of each kind a stage needs, so that a slot is
+// reused only where the program's own waits guarantee that its last user has ended — under any
+// timing, with no further wait.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/program/program.h"
+
+namespace tandem {
+
+/// What a slot holds, for one stage. A slot is one of a ring: the q-th use takes slot q mod the
+/// count.
+enum class SlotKind : std::uint8_t {
+  weights,    // one version; slot of version v: v mod count
+  gradients,  // sum over the microbatches of one update; first weight gradient … update
+  stash,      // what forward (or recompute) leaves for the backward; … last gradient op of the
+              // microbatch
+  input,   // activation received from another device; transfer … last gradient op of the microbatch
+  output,  // activation made here; forward … last gradient op of the microbatch, here and of
+           // consumers on this device
+  output_gradient,  // gradient received from another device; transfer … last gradient op of the
+                    // microbatch
+  input_gradient,   // gradient made here; backward … its transfer, or the last gradient op of a
+                    // consumer on this device
+  kept_gradients,   // where backward is split: what its input half leaves for its weight half
+  transit,  // the stash of a microbatch that is evicted, on the stage's device: forward … evict,
+            // and load … last gradient op of the microbatch. One, which they take in turn
+            // (core/lower/lower.h)
+  guest,    // the same on the partner of the stage's device: evict … load
+};
+inline constexpr std::size_t kSlotKinds = 10;
+std::string_view name(SlotKind kind);
+
+/// Slots of each kind for one stage.
+struct StageSlots {
+  std::array<std::int32_t, kSlotKinds> counts{};
+  /// Of a stage that recomputes: a forward may run while a stash is held, so that what it would
+  /// stash goes to the workspace. Else it borrows the slot that its recomputation will take.
+  bool forwards_in_workspace = false;
+  std::int32_t& operator[](SlotKind kind) { return counts[index(kind)]; }
+  std::int32_t operator[](SlotKind kind) const { return counts[index(kind)]; }
+  friend bool operator==(const StageSlots&, const StageSlots&) = default;
+};
+using SlotCounts = Table<StageId, StageSlots>;
+
+/// The q of a microbatch's ring slots: its place among the microbatches that `stage` processes,
+/// from the start of the run.
+class MicrobatchSequence {
+ public:
+  explicit MicrobatchSequence(const Program& program);
+  std::int64_t operator()(StageId stage, std::int64_t microbatch) const {
+    return all_[stage].place(microbatch);
+  }
+  /// Whether the microbatch's stash is evicted.
+  bool evicts(StageId stage, std::int64_t microbatch) const {
+    return !evicted_.empty() && evicted_[stage].has(microbatch);
+  }
+  /// The same among the microbatches that are evicted as it is, or are not.
+  std::int64_t among_alike(StageId stage, std::int64_t microbatch) const {
+    if (evicted_.empty()) return (*this)(stage, microbatch);
+    return (evicts(stage, microbatch) ? evicted_ : stays_)[stage].place(microbatch);
+  }
+
+ private:
+  /// Some of the residues modulo the batch, counted.
+  class Ranks {
+   public:
+    Ranks() = default;
+    explicit Ranks(const std::vector<bool>& members);
+    bool has(std::int64_t microbatch) const { return rank(microbatch) >= 0; }
+    /// REQUIRES: has(microbatch) (checked).
+    std::int64_t place(std::int64_t microbatch) const;
+
+   private:
+    std::int32_t rank(std::int64_t microbatch) const {
+      return rank_[static_cast<std::size_t>(microbatch) % rank_.size()];
+    }
+    std::vector<std::int32_t> rank_;  // −1: none of them
+    std::int32_t per_batch_ = 0;
+  };
+  Table<StageId, Ranks> all_, evicted_, stays_;  // the last two are empty where nothing is evicted
+};
+
+/// The slots a run of any length needs. Linear in the program; looks at ramp + a few bodies.
+/// REQUIRES: the program's order is topological (lower() sees to it).
+SlotCounts count_slots(const Program& program);
+
+/// What a stage holds for one microbatch: `all` from its forward, `after_input` of it once its
+/// input-gradient is done, nothing after its weight gradient.
+struct HeldActivation {
+  double all = 1.0, after_input = 1.0;
+};
+
+/// Peak over a run of what each device holds, by the order of its ops; an evicted stash is held by
+/// the partner.
+Table<DeviceId, double> peak_held(const Program& program,
+                                  const Table<StageId, HeldActivation>& held);
+
+/// The same in the units of the field: each forward holds 1, `after_input` of it (G/A) once its
+/// input-gradient is done; divided by the stages on the device.
+Table<DeviceId, double> peak_activations(const Program& program, double after_input = 1.0);
+
+/// Bytes of one slot of each kind, and of what is not in slots, for one stage.
+struct StageBytes {
+  std::array<Bytes, kSlotKinds> slot{};
+  Bytes optimizer = 0;  // state besides the weights, one copy whatever the versions
+  Bytes workspace = 0;  // scratch that one running op needs; stages of a device share the largest
+  // With full recomputation, the stash of a forward, gone when it returns; needed where
+  // StageSlots::forwards_in_workspace says so.
+  Bytes forward_workspace = 0;
+  Bytes& operator[](SlotKind kind) { return slot[index(kind)]; }
+  Bytes operator[](SlotKind kind) const { return slot[index(kind)]; }
+};
+
+/// What a stage with these slots needs of the workspace that its device's stages share.
+Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes);
+
+/// Bytes of a device by class.
+struct MemoryByClass {
+  Bytes weights = 0;   // one version
+  Bytes versions = 0;  // the further versions
+  Bytes gradients = 0;
+  Bytes optimizer = 0;
+  Bytes activations = 0;  // stash slots, and those of guests
+  Bytes buffers = 0;      // input, output and gradient slots, workspace
+  Bytes total() const { return weights + versions + gradients + optimizer + activations + buffers; }
+  friend bool operator==(const MemoryByClass&, const MemoryByClass&) = default;
+};
+
+Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const SlotCounts& slots,
+                                               const Table<StageId, StageBytes>& bytes);
+
+}  // namespace tandem

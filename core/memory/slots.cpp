@@ -1,0 +1,442 @@
+// count_slots(): how many slots of a ring are enough. A use may take the slot of an earlier one
+// only if that one's release is *known* to have ended when the use begins. What is known travels
+// like a vector clock: along lanes, and along waits from device to device, as positions on compute
+// and collective lanes. Only the lanes of a device and of its peers are tracked, which is exact for
+// neighbours and at worst counts a slot too many.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/memory/forward_workspace.h"
+#include "core/memory/memory.h"
+#include "core/memory/slot_knowledge.h"
+
+namespace tandem {
+
+namespace {
+
+using slots::kAbsent;
+using slots::kNothing;
+using slots::KnowledgeSpace;
+using slots::Position;
+using slots::Turn;
+
+/// The instruction that ends a use, found by the stage and residue it works on.
+struct Release {
+  LaneId lane{};
+  bool exists = false;
+  std::int32_t batch = 0;  // of its microbatch in body 0
+  Position place = 0;      // on its lane, within a body
+};
+
+class SlotCounter {
+ public:
+  explicit SlotCounter(const Program& program)
+      : program_(program),
+        placement_(program.placement()),
+        space_(program),
+        sequence_(program),
+        m_(program.microbatches()),
+        evicts_(std::ranges::any_of(program.cost_keys(),
+                                    [](const CostKey& key) { return key.kind == OpKind::evict; })),
+        counts_(placement_.stages()),
+        below_(placement_.stages()),
+        above_(placement_.stages()) {
+    for (const Placement::Edge& edge : placement_.edges) {
+      below_[edge.from].push_back(edge.to);
+      above_[edge.to].push_back(edge.from);
+    }
+    index_program();
+    lay_out_rows();
+  }
+
+  /// Bodies are alike but for the ramp and, near the end, for what a switched-off forward would
+  /// have told its neighbours. So the long run ends once a body has changed nothing but the count
+  /// of bodies: any longer one would go on like it and end like this. Short runs have both ends at
+  /// once; they part from the long one where they end.
+  SlotCounts count() {
+    count_versions();
+    for (const StageId stage : forwards_in_workspace(program_))
+      counts_[stage].forwards_in_workspace = true;
+    const std::int64_t ramp = program_.ramp();
+    std::int64_t batches = 3 * ramp + program_.depth() + 2, alike = 0;
+    State state = start();
+    for (std::int64_t body = -ramp; body < batches; ++body) {
+      for (const std::int64_t few : {1, 2}) {
+        if (ramp > 0 && body == few - ramp) run(state, body, few);
+      }
+      const Known before = state.known;
+      run_body(state, body, batches);
+      alike = body >= 0 && same_but_later(before, state, body) ? alike + 1 : 0;
+      if (alike >= std::max<std::int64_t>(1, program_.depth() - 1)) {
+        batches = std::min(batches, body + 1 + ramp);
+      }
+    }
+    return counts_;
+  }
+
+ private:
+  static constexpr std::size_t kNoRow = std::numeric_limits<std::size_t>::max();
+
+  /// What the next body finds known, but for completions.
+  struct Known {
+    std::vector<Position> lanes;     // a row a lane: what its last instruction knew as it ended
+    Table<LaneId, DeviceId> knower;  // in whose space
+    Table<StageId, std::array<Turn, kSlotKinds>> oldest;  // use whose release is not known
+  };
+  struct State {
+    Known known;
+    std::vector<Position> done;  // a ring of bodies: rows of what is awaited
+  };
+
+  State start() const {
+    State state;
+    state.known.lanes.assign(lane_row_.back(), kNothing);
+    for (const Lane& lane : program_.lanes()) state.known.knower.push_back(lane.device);
+    state.known.oldest.resize(placement_.stages());
+    state.done.assign(program_.depth() * body_size_, kNothing);
+    return state;
+  }
+
+  Position* rows_of(State& state, std::int64_t body) const {
+    const auto step = static_cast<std::size_t>(body + program_.ramp());
+    return state.done.data() + step % program_.depth() * body_size_;
+  }
+
+  /// The rest of a run, on its own.
+  void run(State state, std::int64_t body, std::int64_t batches) {
+    for (; body < batches; ++body) run_body(state, body, batches);
+  }
+
+  void run_body(State& state, std::int64_t body, std::int64_t batches) {
+    Position* const rows = rows_of(state, body);
+    for (const InstructionId id : program_.order()) {
+      const Instruction& instruction = program_[id];
+      const Turn now = turn(body, instruction.op.microbatch);
+      if (now.batch < 0 || now.batch >= batches) continue;
+      const DeviceId device = device_of(id);
+      Position* const knows = knows_.data();
+      std::fill_n(knows, space_.width(device), kNothing);
+      for (const LaneId lane : program_.lanes(instruction)) {
+        space_.learn(device, knows, state.known.knower[lane],
+                     state.known.lanes.data() + lane_row_[index(lane)]);
+      }
+      for (const Wait& wait : program_.waits(instruction)) {
+        if (body + program_.ramp() < wait.lag) continue;
+        const Position* ended = wait.lag == 0 ? rows : rows_of(state, body - wait.lag);
+        space_.learn(device, knows, device_of(wait.producer), ended + row_[index(wait.producer)]);
+      }
+      acquire(state, id, now);
+      finish(state, id, body);
+      if (row_[index(id)] != kNoRow)
+        std::copy_n(knows, space_.width(device), rows + row_[index(id)]);
+    }
+  }
+
+  Turn turn(std::int64_t body, std::int32_t offset) const {
+    if (offset < m_) return {body, offset};
+    return {body + offset / m_, offset % m_};
+  }
+  std::int64_t number(const Turn& microbatch) const {
+    return microbatch.batch * m_ + microbatch.residue;
+  }
+  DeviceId device_of(InstructionId id) const {
+    return program_.cost_keys()[program_[id].cost].source;
+  }
+
+  /// Where rows begin: of each lane, wide enough for all on it, and of each awaited instruction.
+  void lay_out_rows() {
+    std::vector<std::size_t> width;
+    for (const Lane& lane : program_.lanes()) width.push_back(space_.width(lane.device));
+    row_.assign(program_.size(), kNoRow);
+    const std::vector<bool> has_row = awaited(program_);
+    for (const InstructionId id : program_.order()) {
+      const std::size_t own = space_.width(device_of(id));
+      knows_.resize(std::max(knows_.size(), own));
+      for (const LaneId lane : program_.lanes(program_[id])) {
+        width[index(lane)] = std::max(width[index(lane)], own);
+      }
+      if (has_row[index(id)]) row_[index(id)] = std::exchange(body_size_, body_size_ + own);
+    }
+    lane_row_.assign(1, 0);
+    for (const std::size_t one : width) lane_row_.push_back(lane_row_.back() + one);
+  }
+
+  /// All is known of one body more than a body before. Of completions only those of `body` and of
+  /// the body before it are compared.
+  bool same_but_later(const Known& before, State& state, std::int64_t body) const {
+    if (before.knower != state.known.knower) return false;
+    const auto later = [&](DeviceId device, const Position* was, const Position* is) {
+      for (const LaneId lane : space_.lanes_of(device)) {
+        const Position by = *was == kNothing ? 0 : lane_length_[index(lane)];
+        if (*was++ + by != *is++) return false;
+      }
+      return true;
+    };
+    for (const LaneId lane : ids(program_.lanes())) {
+      const std::size_t row = lane_row_[index(lane)];
+      if (!later(before.knower[lane], before.lanes.data() + row, state.known.lanes.data() + row)) {
+        return false;
+      }
+    }
+    for (const StageId stage : ids(before.oldest)) {
+      for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
+        const auto [batch, residue] = before.oldest[stage][kind];
+        const bool counted = kind != index(SlotKind::weights) && kind != index(SlotKind::transit);
+        const bool used = counted && counts_[stage].counts[kind] > 0;
+        if (used && state.known.oldest[stage][kind] != Turn{batch + 1, residue}) return false;
+      }
+    }
+    if (program_.depth() == 1) return true;
+    const Position *const was = rows_of(state, body - 1), *const is = rows_of(state, body);
+    for (const InstructionId id : program_.order()) {
+      const std::size_t row = row_[index(id)];
+      if (row != kNoRow && !later(device_of(id), was + row, is + row)) return false;
+    }
+    return true;
+  }
+
+  void index_program() {
+    const std::size_t cells = placement_.stages() * static_cast<std::size_t>(m_);
+    for (auto* table : {&forward_, &input_gradient_, &weight_gradient_}) table->resize(cells);
+    lane_length_.assign(program_.lanes().size(), 0);
+    place_.assign(program_.size(), 0);
+    first_gradient_.assign(program_.size(), false);
+    updates_.resize(placement_.stages());
+    recomputes_.assign(placement_.stages(), false);
+    for (const InstructionId id : program_.order()) {
+      const Instruction& instruction = program_[id];
+      const Op& op = instruction.op;
+      if (instruction.lane_count == 0 || is_transfer(op.kind)) continue;
+      const LaneId lane = program_.lanes(instruction).front();
+      place_[index(id)] = lane_length_[index(lane)];
+      for (const LaneId each : program_.lanes(instruction)) ++lane_length_[index(each)];
+      const Turn last = turn(0, op.microbatch);
+      const Release here{lane, true, static_cast<std::int32_t>(last.batch), place_[index(id)]};
+      if (op.kind == OpKind::recompute) recomputes_[index(op.stage)] = true;
+      if (op.kind == OpKind::update) updates_[op.stage].push_back({last.residue, here});
+      if (op.kind == OpKind::validate && !updates_[op.stage].empty())
+        updates_[op.stage].back().release = here;  // may need the gradients once more
+      for (std::int32_t i = 0; is_compute(op.kind) && i < op.span; ++i) {
+        const std::size_t cell = at(op.stage, last.residue - i);
+        if (op.kind == OpKind::forward) forward_[cell] = here;
+        if (makes_input_gradient(op.kind)) input_gradient_[cell] = here;
+        if (makes_weight_gradient(op.kind)) weight_gradient_[cell] = here;
+      }
+    }
+    for (auto& updates : updates_) {
+      std::sort(updates.begin(), updates.end(),
+                [](const Update& a, const Update& b) { return a.residue < b.residue; });
+    }
+    mark_first_gradients();
+  }
+
+  /// The first weight gradient of each update acquires its gradient slot.
+  void mark_first_gradients() {
+    Table<StageId, std::vector<std::int64_t>> last_started(placement_.stages());
+    for (const StageId stage : ids(updates_))
+      last_started[stage].assign(updates_[stage].size(), -1);
+    for (const InstructionId id : program_.order()) {
+      const Op& op = program_[id].op;
+      if (!makes_weight_gradient(op.kind)) continue;
+      const std::size_t update = update_of(op.stage, turn(0, op.microbatch).residue);
+      if (std::exchange(last_started[op.stage][update], 1) < 0) first_gradient_[index(id)] = true;
+    }
+  }
+
+  /// As many as are ever in use, the newest with them: a run may pause after any batch, and go on
+  /// with what its microbatches in flight would have read.
+  void count_versions() {
+    for (const StageId stage : ids(counts_)) counts_[stage][SlotKind::weights] = 1;
+    for (const Instruction& instruction : program_.instructions()) {
+      std::int32_t& count = counts_[instruction.op.stage][SlotKind::weights];
+      if (reads_weights(instruction.op.kind)) count = std::max(count, 1 + instruction.op.staleness);
+      if (instruction.op.kind == OpKind::validate) count = std::max(count, 2);
+    }
+  }
+
+  std::size_t at(StageId stage, std::int64_t residue) const {
+    return index(stage) * static_cast<std::size_t>(m_) + static_cast<std::size_t>(residue);
+  }
+  std::size_t update_of(StageId stage, std::int64_t residue) const {
+    const std::vector<Update>& updates = updates_[stage];
+    const auto covering =
+        std::lower_bound(updates.begin(), updates.end(), residue,
+                         [](const Update& update, std::int64_t r) { return update.residue < r; });
+    return static_cast<std::size_t>(covering - updates.begin());
+  }
+
+  void finish(State& state, InstructionId id, std::int64_t body) {
+    const DeviceId device = device_of(id);
+    for (const LaneId lane : program_.lanes(program_[id])) {
+      const std::int32_t place = space_.place(device, lane);
+      // A collective stands at different places of its lanes, and releases nothing: its update
+      // does.
+      if (place != kAbsent && !is_collective(program_[id].op.kind)) {
+        knows_[static_cast<std::size_t>(place)] =
+            body * lane_length_[index(lane)] + place_[index(id)];
+      }
+    }
+    for (const LaneId lane : program_.lanes(program_[id])) {
+      state.known.knower[lane] = device;
+      std::copy_n(knows_.data(), space_.width(device),
+                  state.known.lanes.data() + lane_row_[index(lane)]);
+    }
+  }
+
+  /// What ends a use, in `batch`, is known to `device` to have ended.
+  bool ended(DeviceId device, const Release& release, std::int64_t batch) const {
+    const std::int32_t place = space_.place(device, release.lane);
+    if (place == kAbsent) return false;
+    return knows_[static_cast<std::size_t>(place)] >=
+           (batch - release.batch) * lane_length_[index(release.lane)] + release.place;
+  }
+
+  void acquire(State& state, InstructionId id, const Turn& now) {
+    const Op& op = program_[id].op;
+    const StageId stage = op.stage;
+    const auto use = [&](SlotKind kind, StageId of) {
+      take(kind, of, now, device_of(id), state.known.oldest[of][index(kind)]);
+    };
+    if (op.kind == OpKind::forward) {
+      if (evicts_) {
+        take_stash(state, id, now);
+      } else if (!recomputes_[index(stage)]) {
+        use(SlotKind::stash, stage);
+      }
+      if (!below_[stage].empty()) use(SlotKind::output, stage);
+    } else if (op.kind == OpKind::recompute) {
+      use(SlotKind::stash, stage);
+    } else if (op.kind == OpKind::evict) {
+      take_apart(SlotKind::guest, stage, now, device_of(id),
+                 state.known.oldest[stage][index(SlotKind::guest)]);
+    } else if (op.kind == OpKind::send_activation) {
+      use(SlotKind::input, receiver(id, below_[stage], now.residue));
+    } else if (op.kind == OpKind::send_gradient) {
+      use(SlotKind::output_gradient, receiver(id, above_[stage], now.residue));
+    }
+    if (makes_input_gradient(op.kind) && !above_[stage].empty()) {
+      use(SlotKind::input_gradient, stage);
+    }
+    if (op.kind == OpKind::backward_input) use(SlotKind::kept_gradients, stage);
+    if (first_gradient_[index(id)]) {
+      const auto number = static_cast<std::int32_t>(update_of(stage, now.residue));
+      take_gradient(stage, {now.batch, number}, device_of(id),
+                    state.known.oldest[stage][index(SlotKind::gradients)]);
+    }
+  }
+
+  /// Of a forward.
+  void take_stash(State& state, InstructionId id, const Turn& now) {
+    const StageId stage = program_[id].op.stage;
+    if (sequence_.evicts(stage, now.residue)) {
+      counts_[stage][SlotKind::transit] = 1;  // by its meaning; verify() asks whether it may be
+    } else if (!recomputes_[index(stage)]) {
+      take_apart(SlotKind::stash, stage, now, device_of(id),
+                 state.known.oldest[stage][index(SlotKind::stash)]);
+    }
+  }
+
+  /// The stage on the transfer's target device that takes the microbatch.
+  StageId receiver(InstructionId id, const std::vector<StageId>& candidates,
+                   std::int32_t residue) const {
+    const DeviceId target = program_.cost_keys()[program_[id].cost].target;
+    for (const StageId stage : candidates) {
+      if (placement_.device[stage] == target && processes(stage, residue)) return stage;
+    }
+    TANDEM_CHECK(false, index(target), residue);
+    return StageId{};
+  }
+
+  bool processes(StageId stage, std::int32_t residue) const {
+    return forward_[at(stage, residue)].exists;
+  }
+
+  /// Whether the slot that `stage` used for a microbatch is known to `device` to be free again.
+  bool released(SlotKind kind, StageId stage, const Turn& microbatch, DeviceId device) const {
+    if (kind == SlotKind::output || kind == SlotKind::input_gradient) {
+      const bool down = kind == SlotKind::output;
+      for (const StageId consumer : down ? below_[stage] : above_[stage]) {
+        if (!processes(consumer, microbatch.residue)) continue;
+        const bool local = placement_.device[consumer] == placement_.device[stage];
+        const auto& by = local ? weight_gradient_ : down ? forward_ : input_gradient_;
+        if (!ended(device, by[at(consumer, microbatch.residue)], microbatch.batch)) return false;
+      }
+      if (!down) return true;
+    }
+    return ended(device, weight_gradient_[at(stage, microbatch.residue)], microbatch.batch);
+  }
+
+  /// A use begins, for the microbatch `now`: its ring must be long enough to reach back only to
+  /// slots known to be free. `oldest`: the first microbatch whose release was not known.
+  void take(SlotKind kind, StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
+    while (oldest < now &&
+           (!processes(stage, oldest.residue) || released(kind, stage, oldest, device))) {
+      oldest.advance(m_);
+    }
+    require(kind, stage, sequence_(stage, number(now)) - sequence_(stage, number(oldest)));
+  }
+
+  /// The same where some stashes are evicted: those have slots of guests, and the others the rest.
+  void take_apart(SlotKind kind, StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
+    const bool guest = kind == SlotKind::guest;
+    const auto free = [&] {
+      const std::size_t cell = at(stage, oldest.residue);
+      if (!forward_[cell].exists || sequence_.evicts(stage, oldest.residue) != guest) return true;
+      // The gradient that follows shows that the load has ended: it may hold no lane.
+      return ended(device, (guest ? input_gradient_ : weight_gradient_)[cell], oldest.batch);
+    };
+    while (oldest < now && free()) oldest.advance(m_);
+    require(
+        kind, stage,
+        sequence_.among_alike(stage, number(now)) - sequence_.among_alike(stage, number(oldest)));
+  }
+
+  void take_gradient(StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
+    const std::vector<Update>& updates = updates_[stage];
+    const auto count = static_cast<std::int32_t>(updates.size());
+    while (oldest < now &&
+           ended(device, updates[static_cast<std::size_t>(oldest.residue)].release, oldest.batch)) {
+      oldest.advance(count);
+    }
+    require(SlotKind::gradients, stage,
+            (now.batch - oldest.batch) * count + now.residue - oldest.residue);
+  }
+
+  void require(SlotKind kind, StageId stage, std::int64_t back) {
+    std::int32_t& count = counts_[stage][kind];
+    count = std::max(count, static_cast<std::int32_t>(back + 1));
+  }
+
+  struct Update {
+    std::int32_t residue = 0;
+    Release release;
+  };
+
+  const Program& program_;
+  const Placement& placement_;
+  KnowledgeSpace space_;
+  const MicrobatchSequence sequence_;
+  const std::int32_t m_;
+  const bool evicts_;
+  SlotCounts counts_;
+  Table<StageId, std::vector<StageId>> below_, above_;
+  std::vector<Release> forward_, input_gradient_, weight_gradient_;
+  std::vector<Position> lane_length_, place_;
+  std::vector<bool> first_gradient_, recomputes_;
+  Table<StageId, std::vector<Update>> updates_;
+  std::vector<std::size_t> lane_row_, row_;
+  std::size_t body_size_ = 0;    // of the rows of all that is awaited
+  std::vector<Position> knows_;  // of the instruction at hand
+};
+
+}  // namespace
+
+SlotCounts count_slots(const Program& program) { return SlotCounter(program).count(); }
+
+}  // namespace tandem

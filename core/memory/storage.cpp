@@ -1,0 +1,109 @@
+#include "core/memory/storage.h"
+
+#include <vector>
+
+#include "core/base/check.h"
+#include "core/memory/stage_bytes.h"
+
+namespace tandem {
+namespace {
+
+/// How numbers lie in a stash or scratch of elements, as the executor's layers put them there.
+struct Layout {
+  Bytes element = 4;  // of an activation
+  Bytes wide = 4;     // of what is not rounded
+  Bytes step = 4;     // each part takes a multiple of so many bytes
+
+  /// Elements that as many take; and numbers that are not rounded.
+  std::int64_t room(std::int64_t count) const {
+    return (count * element + step - 1) / step * step / element;
+  }
+  std::int64_t wide_room(std::int64_t count) const { return room(count * (wide / element)); }
+  bool rounds() const { return wide != element; }
+};
+
+constexpr Layout kBf16{.element = 2, .wide = 4, .step = 16};
+constexpr Layout all_of(Bytes element) { return {element, element, element}; }
+
+LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
+                            Recompute recompute, const Layout& layout) {
+  TANDEM_CHECK(model.architecture != Architecture::transformer);
+  const std::int64_t tokens = std::int64_t{microbatch_size} * model.sequence;
+  const std::int64_t d = model.width;
+  const bool drops = recompute == Recompute::selective;
+  const auto with = [drops](std::int64_t stash, std::int64_t scratch, std::int64_t cheap) {
+    return drops ? LayerFootprint{stash, scratch + cheap} : LayerFootprint{stash + cheap, scratch};
+  };
+  const std::int64_t row = layout.room(tokens * d), inside = layout.room(tokens * 4 * d),
+                     qkv = layout.room(tokens * 3 * d);
+  const std::int64_t norm = row + 2 * layout.wide_room(tokens);
+  switch (kind) {
+    case LayerKind::embedding:
+      return with(layout.wide_room(tokens), 0, 0);
+    case LayerKind::attention:
+      return with(qkv + layout.wide_room(tokens * model.heads) + row, qkv + row, norm);
+    case LayerKind::mlp:
+      return with(inside, inside + row, norm + inside);
+    case LayerKind::head:
+      return with(layout.room(tokens * model.vocabulary), row, norm);
+    case LayerKind::linear:
+      return {};
+    case LayerKind::squared_error:
+      return with(row, 0, 0);
+  }
+  TANDEM_CHECK(false, static_cast<int>(kind));
+  return {};
+}
+
+StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
+                          OptimizerKind optimizer, Recompute recompute, const Layout& layout) {
+  const std::vector<LayerKind> kinds = layers_of(model);
+  TANDEM_CHECK(0 <= layers.first && layers.first < layers.last &&
+                   layers.last <= static_cast<std::int32_t>(kinds.size()),
+               layers.first, layers.last, kinds.size());
+  const Bytes state = (optimizer_states(optimizer) + (layout.rounds() ? 1 : 0)) * layout.wide;
+  std::vector<LayerBytes> of_layers;
+  for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
+    const LayerKind kind = kinds[static_cast<std::size_t>(layer)];
+    const std::int64_t parameters = parameters_of(model, kind);
+    const LayerFootprint held = footprint_of(model, kind, microbatch_size, recompute, layout);
+    of_layers.push_back({.weights = parameters * layout.element,
+                         .gradients = parameters * layout.wide,
+                         .optimizer = parameters * state,
+                         .stash = held.stash * layout.element,
+                         .kept = held.scratch * layout.element,
+                         .scratch = held.scratch * layout.element});
+  }
+  // Of a linear model's first layer: the numbers that the data gave it.
+  const bool reads_numbers = layers.first == 0 && model.architecture == Architecture::linear;
+  const Bytes boundary = boundary_bytes(model, microbatch_size, layout.element);
+  StageBytes bytes = stage_bytes(of_layers, layout.room(boundary / layout.element) * layout.element,
+                                 recompute, reads_numbers);
+  for (const SlotKind kind :
+       {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
+    bytes[kind] = boundary;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string_view name(Storage storage) { return storage == Storage::bf16 ? "bf16" : "f32"; }
+
+LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
+                         Recompute recompute) {
+  return footprint_of(model, kind, microbatch_size, recompute, all_of(1));
+}
+
+StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
+                       OptimizerKind optimizer, Recompute recompute, Bytes element) {
+  return stage_bytes_of(model, layers, microbatch_size, optimizer, recompute, all_of(element));
+}
+
+StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
+                       OptimizerKind optimizer, Recompute recompute, Storage storage) {
+  return stage_bytes_of(model, layers, microbatch_size, optimizer, recompute,
+                        storage == Storage::bf16 ? kBf16 : all_of(4));
+}
+
+}  // namespace tandem

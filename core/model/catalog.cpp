@@ -1,0 +1,144 @@
+#include "core/model/catalog.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+#include "core/model/catalog_names.h"
+
+namespace tandem {
+
+namespace {
+
+std::string_view name_of(const DeviceSpec& device) { return device.name; }
+std::string_view name_of(const GroupSpec& node) { return node.name; }
+std::string_view name_of(const CatalogModel& row) { return row.model.name; }
+
+template <class Row>
+std::vector<KnownName> known_names(const std::vector<Row>& rows) {
+  std::vector<KnownName> known;
+  for (const Row& row : rows) known.push_back({std::string(name_of(row))});
+  return known;
+}
+
+/// Nodes are called by their devices, too.
+std::vector<KnownName> node_names() {
+  std::vector<KnownName> known = known_names(catalog().nodes);
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    for (const ClusterMember& member : catalog().nodes[i].members) {
+      if (member.device) known[i].also += " " + catalog().devices[*member.device].name;
+    }
+  }
+  return known;
+}
+
+/// Somebody who types 8xH100 means devices, and 8xDGX-H100 are 64.
+[[noreturn]] void refuse_device(std::string_view cluster, const DeviceSpec& device) {
+  std::vector<std::string> nodes;
+  for (const GroupSpec& node : catalog().nodes) {
+    for (const ClusterMember& member : node.members) {
+      if (member.device && catalog().devices[*member.device].name == device.name)
+        nodes.push_back(fmt::format("{} ({} of them)", node.name, member.count));
+    }
+  }
+  throw UsageError(fmt::format(
+      "cluster {}: {} is a device: name a node, which says how its devices are linked{}{}{}",
+      cluster, device.name, nodes.empty() ? "" : ", such as ", fmt::join(nodes, ", "),
+      kCatalogListHint));
+}
+
+/// Null: none has this name.
+template <class Row>
+const Row* find_named(const std::vector<Row>& rows, std::string_view wanted) {
+  const auto found = std::find_if(rows.begin(), rows.end(),
+                                  [&](const Row& row) { return name_of(row) == wanted; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const DeviceSpec* find_device(std::string_view name) { return find_named(catalog().devices, name); }
+const GroupSpec* find_node(std::string_view name) { return find_named(catalog().nodes, name); }
+const CatalogModel* find_model(std::string_view name) { return find_named(catalog().models, name); }
+
+std::size_t add_device(ClusterSpec& spec, const DeviceSpec& device) {
+  if (const DeviceSpec* known = find_named(spec.devices, device.name))
+    return static_cast<std::size_t>(known - spec.devices.data());
+  spec.devices.push_back(device);
+  return spec.devices.size() - 1;
+}
+
+std::size_t add_node(ClusterSpec& spec, const GroupSpec& node) {
+  if (const GroupSpec* known = find_named(spec.groups, node.name))
+    return static_cast<std::size_t>(known - spec.groups.data());
+  GroupSpec group = node;
+  for (ClusterMember& member : group.members) {
+    if (member.device) member.device = add_device(spec, catalog().devices[*member.device]);
+  }
+  spec.groups.push_back(std::move(group));
+  return spec.groups.size() - 1;
+}
+
+ClusterSpec cluster_of_nodes(std::string_view name) {
+  std::int32_t count = 1;
+  std::string_view node_name = name;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), count);
+  const auto digits = static_cast<std::size_t>(end - name.data());
+  if (error == std::errc{} && digits < name.size() &&
+      (name[digits] == 'x' || name[digits] == 'X')) {
+    node_name.remove_prefix(digits + 1);
+  } else {
+    count = 1;
+  }
+  const std::vector<KnownName> known = node_names();
+  const std::vector<std::size_t> devices = meant_by(node_name, known_names(catalog().devices));
+  if (meant_by(node_name, known).size() != 1 && devices.size() == 1)
+    refuse_device(name, catalog().devices[devices.front()]);
+  const GroupSpec* node =
+      &catalog().nodes[the_one_meant(node_name, known, fmt::format("cluster {}: ", name), "node ")];
+  constexpr std::int32_t kMost = 4096;
+  if (count < 1 || count > kMost)
+    throw UsageError(fmt::format("cluster {}: expected 1 to {} nodes", name, kMost));
+  ClusterSpec spec{.name = count == 1 ? node->name : fmt::format("{}x{}", count, node->name),
+                   .devices = {},
+                   .groups = {}};
+  const std::size_t group = add_node(spec, *node);
+  if (count == 1) return spec;
+  if (!node->network)
+    throw UsageError(
+        fmt::format("cluster {}: the catalogue knows no network of {}", name, node->name));
+  spec.root = spec.groups.size();
+  spec.groups.push_back(
+      {.name = spec.name,
+       .members = {{.name = "node", .group = group, .count = count}, {.name = "network"}},
+       .joints = {{.from = {.member = 0}, .to = {.member = 1}, .link = *node->network}}});
+  return spec;
+}
+
+ModelSpec model_of_name(std::string_view name) {
+  const std::vector<CatalogModel>& models = catalog().models;
+  return models[the_one_meant(name, known_names(models), "", "model ")].model;
+}
+
+const DeviceSpec& device_of_name(std::string_view name, std::string_view where) {
+  const std::vector<DeviceSpec>& devices = catalog().devices;
+  return devices[the_one_meant(name, known_names(devices), where, "device ")];
+}
+
+CatalogRow row_of_name(std::string_view name) {
+  const Catalog& all = catalog();
+  std::vector<KnownName> known = known_names(all.devices);
+  for (KnownName& node : node_names()) known.push_back(std::move(node));
+  for (KnownName& model : known_names(all.models)) known.push_back(std::move(model));
+  std::size_t place = the_one_meant(name, known, "", "");
+  if (place < all.devices.size()) return &all.devices[place];
+  place -= all.devices.size();
+  if (place < all.nodes.size()) return &all.nodes[place];
+  return &all.models[place - all.nodes.size()];
+}
+
+}  // namespace tandem

@@ -1,0 +1,131 @@
+#include "core/model/model.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::array<std::string_view, kLayerKinds> kLayerNames{
+    "embedding", "attention", "mlp", "head", "linear", "squared_error"};
+constexpr std::array<std::string_view, 3> kOptimizerNames{"sgd", "momentum", "adamw"};
+
+std::int64_t boundary_elements(const ModelSpec& model, std::int32_t microbatch_size) {
+  return std::int64_t{microbatch_size} * model.sequence * model.width;
+}
+
+}  // namespace
+
+std::string_view name(LayerKind kind) { return kLayerNames[static_cast<std::size_t>(kind)]; }
+
+std::string_view name(OptimizerKind kind) {
+  return kOptimizerNames[static_cast<std::size_t>(kind)];
+}
+
+std::int32_t optimizer_states(OptimizerKind kind) { return static_cast<std::int32_t>(kind); }
+
+std::vector<LayerKind> layers_of(const ModelSpec& model) {
+  std::vector<LayerKind> layers;
+  if (model.architecture == Architecture::linear) {
+    layers.assign(static_cast<std::size_t>(model.blocks), LayerKind::linear);
+    layers.push_back(LayerKind::squared_error);
+    return layers;
+  }
+  layers.push_back(LayerKind::embedding);
+  for (std::int32_t block = 0; block < model.blocks; ++block) {
+    layers.push_back(LayerKind::attention);
+    layers.push_back(LayerKind::mlp);
+  }
+  layers.push_back(LayerKind::head);
+  return layers;
+}
+
+TransformerShape shape_of(const ModelSpec& model) {
+  TANDEM_CHECK(model.architecture != Architecture::linear);
+  if (model.architecture == Architecture::transformer) return model.shape;
+  return {.key_value_heads = model.heads,
+          .head_width = model.width / model.heads,
+          .mlp_width = 4 * model.width,
+          .positions = model.sequence};
+}
+
+bool has_tied_ends(const ModelSpec& model) {
+  return model.architecture != Architecture::linear && model.tied;
+}
+
+void check_trainable(const ModelSpec& model) {
+  if (model.architecture != Architecture::transformer) return;
+  throw InputError(
+      fmt::format("model {}: a transformer built unlike GPT-2 is priced on a cluster; the layers "
+                  "that can be measured and trained are GPT-2's and linear ones",
+                  model.name));
+}
+
+LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind) {
+  const std::int64_t d = model.width;
+  if (kind == LayerKind::linear) return {.shared = d * d};
+  if (kind == LayerKind::squared_error) return {};
+  const TransformerShape shape = shape_of(model);
+  const std::int64_t table = model.vocabulary * d, norm = shape.rms_norm ? d : 2 * d;
+  const auto if_any = [](bool any, std::int64_t count) { return any ? count : 0; };
+  switch (kind) {
+    case LayerKind::embedding:
+      return {.shared = table,
+              .whole = (std::int64_t{shape.positions} + shape.segments) * d +
+                       if_any(!shape.norm_first, norm)};
+    case LayerKind::attention: {
+      const std::int64_t queries = std::int64_t{model.heads} * shape.head_width;
+      const std::int64_t made =
+          queries + 2 * std::int64_t{shape.key_value_heads} * shape.head_width;
+      return {.shared = d * (made + queries) + if_any(shape.query_bias, made),
+              .whole = norm + if_any(shape.output_norm, norm) + if_any(shape.attention_bias, d) +
+                       if_any(shape.head_norm, 2 * std::int64_t{shape.head_width})};
+    }
+    case LayerKind::mlp: {
+      const std::int64_t wide = shape.mlp_width, inner = shape.gated ? 2 * wide : wide;
+      const std::int64_t mlps = std::max(1, shape.experts);
+      return {.shared = mlps * (d * (inner + wide) + if_any(shape.mlp_bias, inner)),
+              .whole = norm + if_any(shape.output_norm, norm) + d * shape.experts +
+                       if_any(shape.mlp_bias, mlps * d)};
+    }
+    case LayerKind::head:
+      return {.shared = table + if_any(shape.masked_head, model.vocabulary),
+              .whole = if_any(shape.norm_first, norm) +
+                       if_any(shape.masked_head, d * d + d + norm) +
+                       if_any(shape.pooler, d * d + d) + if_any(shape.sentence_head, 2 * d + 2)};
+    case LayerKind::linear:
+    case LayerKind::squared_error:
+      break;
+  }
+  TANDEM_CHECK(false, static_cast<int>(kind));
+  return {};
+}
+
+std::int64_t parameters_of(const ModelSpec& model, LayerKind kind) {
+  return layer_parameters(model, kind).all();
+}
+
+std::int64_t parameter_count(const ModelSpec& model) {
+  std::int64_t count = 0;
+  for (const LayerKind kind : layers_of(model)) count += parameters_of(model, kind);
+  return has_tied_ends(model) ? count - std::int64_t{model.vocabulary} * model.width : count;
+}
+
+std::int64_t active_parameter_count(const ModelSpec& model) {
+  ModelSpec taken = model;
+  taken.shape.experts = model.shape.experts_per_token;
+  const std::int64_t choice = std::int64_t{model.width} * model.blocks *
+                              (model.shape.experts - model.shape.experts_per_token);
+  return parameter_count(taken) + choice;
+}
+
+Bytes boundary_bytes(const ModelSpec& model, std::int32_t microbatch_size, Bytes element) {
+  return boundary_elements(model, microbatch_size) * element;
+}
+
+}  // namespace tandem

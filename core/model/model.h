@@ -1,0 +1,144 @@
+#pragma once
+// ModelSpec: what is trained, as a list of layers that a stage may hold a range of; and the
+// measured costs of them.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/units.h"
+
+namespace tandem {
+
+enum class LayerKind : std::uint8_t {
+  embedding,      // token + learned position embedding: tokens → (B, T, d)
+  attention,      // x + Proj(Attention(Norm(x))), causal in GPT-2
+  mlp,            // x + Proj(GELU(Fc(Norm(x))))
+  head,           // final norm, vocabulary projection, cross-entropy
+  linear,         // y = xW, no bias: the model of exact arithmetic
+  squared_error,  // ½·Σ(y − target)²
+};
+inline constexpr std::size_t kLayerKinds = 6;
+std::string_view name(LayerKind kind);
+
+enum class Architecture : std::uint8_t {
+  gpt2,         // embedding, (attention, mlp) × blocks, head
+  linear,       // linear × blocks, squared_error; float arithmetic on dyadic numbers is exact
+  transformer,  // the layers of gpt2, built as TransformerShape says: priced, not trained
+};
+
+/// How a transformer's layers are built.
+struct TransformerShape {
+  std::int32_t key_value_heads = 1;  // each of them for as many heads
+  std::int32_t head_width = 1;       // channels of a head
+  std::int32_t mlp_width = 1;
+  std::int32_t positions = 0;  // rows of the table of learned positions; 0: rotary ones
+  std::int32_t segments = 0;   // rows of BERT's table of token types
+  std::int32_t experts = 0;    // that each mlp is made of, each of them mlp_width wide; 0: one mlp
+  std::int32_t experts_per_token = 0;  // that compute; a product d × experts chooses them
+  bool causal = true;                  // else each token attends to all
+  bool rms_norm = false;               // norms scale; else they shift too
+  bool norm_first = true;      // before attention and mlp and in the head; else behind each of
+                               // them and the embedding
+  bool output_norm = false;    // what attention and mlp make has a norm too, as in Gemma 2
+  bool head_norm = false;      // queries and keys have a norm for each head's channels
+  bool query_bias = true;      // queries, keys and values have
+  bool attention_bias = true;  // the projection behind attention has
+  bool mlp_bias = true;
+  bool gated = false;          // the mlp has a third matrix, whose product gates it
+  bool dropout = true;         // its masks are kept
+  bool masked_head = false;    // a product d × d, GELU and norm before the vocabulary's, which
+                               // has a bias
+  bool pooler = false;         // a product d × d of each sample's first token
+  bool sentence_head = false;  // two classes of what the pooler made
+  friend bool operator==(const TransformerShape&, const TransformerShape&) = default;
+};
+
+/// A transformer, or a chain of small linear maps.
+struct ModelSpec {
+  std::string name = "unnamed";
+  Architecture architecture = Architecture::gpt2;
+  std::int32_t blocks = 4;
+  std::int32_t width = 128;       // d: channels of the residual stream
+  std::int32_t heads = 4;         // divides width, but in Architecture::transformer
+  std::int32_t sequence = 128;    // T: tokens of one sample
+  std::int32_t vocabulary = 256;  // V; 256: bytes
+  bool tied = true;               // head's projection is the token embedding
+  TransformerShape shape = {};    // of Architecture::transformer
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+/// That of a transformer; GPT-2's too. REQUIRES: the model is one.
+TransformerShape shape_of(const ModelSpec& model);
+
+/// Whether embedding and head hold one table, whose gradients are summed.
+bool has_tied_ends(const ModelSpec& model);
+
+/// Throws InputError where the executor has no layers for the model.
+void check_trainable(const ModelSpec& model);
+
+/// Half-open range of layers.
+struct LayerRange {
+  std::int32_t first = 0, last = 0;
+  std::int32_t size() const { return last - first; }
+  friend auto operator<=>(const LayerRange&, const LayerRange&) = default;
+};
+
+/// The layers in order: embedding, attention, mlp, attention, mlp, …, head.
+std::vector<LayerKind> layers_of(const ModelSpec& model);
+
+/// Parameters of a layer, by what tensor parallelism does to them (Megatron's split).
+struct LayerParameters {
+  std::int64_t shared = 0;  // matrices and their biases
+  std::int64_t whole = 0;   // on each device: norms, positions, biases of outputs
+  std::int64_t all() const { return shared + whole; }
+};
+
+/// The tied projection counts in the embedding, and in the head too (it holds a copy).
+LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind);
+std::int64_t parameters_of(const ModelSpec& model, LayerKind kind);
+
+/// Parameters of the whole model, tied ones once: what a model card says.
+std::int64_t parameter_count(const ModelSpec& model);
+/// Of them those that compute for one token: without the experts that it does not take.
+std::int64_t active_parameter_count(const ModelSpec& model);
+
+enum class OptimizerKind : std::uint8_t { sgd, momentum, adamw };
+std::string_view name(OptimizerKind kind);
+/// Numbers of state kept for each parameter: 0, 1, 2.
+std::int32_t optimizer_states(OptimizerKind kind);
+
+/// Bytes that cross a stage boundary for one microbatch: B·T·d numbers.
+Bytes boundary_bytes(const ModelSpec& model, std::int32_t microbatch_size, Bytes element = 4);
+
+/// Measured times of one layer kind at one microbatch size.
+struct LayerCost {
+  LayerKind kind{};
+  std::int32_t microbatch_size = 1;
+  Duration forward{}, backward_input{}, backward_weight{},
+      backward{};  // backward: whole, measured as such
+  Duration update{};
+  Duration selective_recompute{};  // what it adds to a backward; 0: the layer drops nothing
+};
+
+/// Time to hand `bytes` from one device to another.
+struct TransferCost {
+  Bytes bytes = 0;
+  Duration time{};
+};
+
+/// What `tandem profile` measured on one machine.
+struct Profile {
+  std::string machine, date, command, backend;
+  ModelSpec model;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  std::string kernels = {};  // what computed the products, such as "onednn f32"; empty: not known
+  std::int32_t busy_devices =
+      1;  // how many devices computed at the same time while it was measured
+  std::vector<LayerCost> layers;
+  std::vector<TransferCost> transfers;
+  Duration instruction_overhead{};  // the executor's own, an op
+};
+
+}  // namespace tandem

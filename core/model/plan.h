@@ -1,0 +1,68 @@
+#pragma once
+// Plan: the contract between planner, simulator and executor, and a file (core/README.md,
+// "plan.json").
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model/model.h"
+#include "core/schedule/schedule.h"
+
+namespace tandem {
+
+/// What the planner promised; compare checks it against reality.
+struct Prediction {
+  double period_s = 0.0;
+  double samples_per_s = 0.0;
+  std::vector<Bytes> peak_bytes;  // one a device
+};
+
+/// What a schedule is asked for, as in ScheduleRequest; and what it works on.
+struct Plan {
+  ModelSpec model;
+  std::string schedule;
+  /// Where `schedule` is the name of one of one's own: its file, relative to the plan's, and what
+  /// that says (null until it is read). Else empty.
+  std::string schedule_file = {};
+  std::shared_ptr<const Schedule> own_schedule = {};
+  std::uint16_t width = 1;  // replicas of the pipeline
+  std::uint16_t depth = 1;  // devices of it
+  std::uint16_t chunks = 1;
+  std::int32_t group = 0;
+  std::vector<std::uint16_t> replicas;
+  std::uint16_t directions = 2;
+  bool vertical_sync = false, global_norm = false, post_validation = false;
+  std::int32_t microbatch_size = 1;
+  std::int32_t microbatches = 1;  // m
+  std::int32_t extra_in_flight = 0;
+  std::optional<double> activation_cap = {};
+  std::optional<OrderCosts> order_costs =
+      {};  // what the order was made by: it makes the order again
+  Recompute recompute = Recompute::none;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  std::vector<LayerRange> stages;  // one a part, in order, covering the model
+  std::string profile;  // path of the profile it was made from, relative to the plan; may be empty
+  Prediction predicted;
+};
+
+/// Ranges that `stages` holds: one for each chunk of each device, or for each entry of the
+/// replicas, or for each part of one's own schedule.
+std::size_t part_count(const Plan& plan);
+
+/// Devices that sum the gradients of each part: its replicas in all pipelines.
+std::vector<std::int32_t> summing_devices(const Plan& plan);
+
+/// The request that makes the plan's schedule.
+ScheduleRequest schedule_request(const Plan& plan);
+
+/// The plan's schedule, a registered one or one's own. Throws UsageError for an unknown name and
+/// InputError with the reason when the schedule can't serve the plan. REQUIRES: one's own is read.
+Schedule make_schedule(const Plan& plan);
+
+/// What its updates use. Throws and REQUIRES as make_schedule() does.
+WeightSemantics weight_semantics(const Plan& plan);
+
+}  // namespace tandem

@@ -1,0 +1,201 @@
+#include "core/notation/notation.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+
+namespace tandem {
+
+namespace {
+
+bool is_plain(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+}
+
+std::string print_name(const std::string& name) {
+  if (!name.empty() && std::all_of(name.begin(), name.end(), is_plain)) return name;
+  std::string text = "\"";
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      text += {'\\', c};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      text += fmt::format("\\x{:02x}", byte);
+    } else {
+      text += c;
+    }
+  }
+  return text + "\"";
+}
+
+/// The staleness that all ops of `order` that read weights have in common; empty: there are none,
+/// or it differs.
+std::optional<std::uint16_t> common_staleness(const std::vector<Op>& order, bool& differs) {
+  std::optional<std::uint16_t> common;
+  for (const Op& op : order) {
+    if (!reads_weights(op.kind)) continue;
+    if (!common) common = op.staleness;
+    if (*common != op.staleness) differs = true;
+  }
+  return differs ? std::nullopt : common;
+}
+
+std::uint16_t common_staleness(const Schedule& schedule) {
+  std::optional<std::uint16_t> common;
+  for (const std::vector<Op>& order : schedule.order) {
+    bool differs = false;
+    const auto of_line = common_staleness(order, differs);
+    if (differs || (common && of_line && *common != *of_line)) return 0;
+    if (of_line) common = of_line;
+  }
+  return common.value_or(0);
+}
+
+class Printer {
+ public:
+  Printer(const Schedule& schedule, const TextSink& out)
+      : schedule_(schedule), placement_(schedule.placement), out_(out) {
+    TANDEM_CHECK(placement_.part.size() == placement_.stages());
+    TANDEM_CHECK(schedule.order.size() == placement_.devices);
+    stages_on_.resize(placement_.devices);
+  }
+
+  void print() {
+    print_header();
+    const std::size_t digits = fmt::formatted_size("{}", placement_.devices - 1);
+    for (const StageId stage : ids(placement_.device)) {
+      stages_on_[placement_.device[stage]].push_back(stage);
+    }
+    for (const DeviceId device : ids(schedule_.order)) {
+      const std::vector<Op>& order = schedule_.order[device];
+      bool differs = false;
+      staleness_ = common_staleness(order, differs).value_or(default_staleness_);
+      text_ += fmt::format("{:>{}}", index(device), digits);
+      if (staleness_ != default_staleness_) text_ += fmt::format(" ~{}", staleness_);
+      text_ += " |";
+      for (const Op& op : order) {
+        print_op(op, stages_on_[device]);
+        if (text_.size() >= kPiece) flush();
+      }
+      text_ += '\n';
+      flush();
+    }
+  }
+
+ private:
+  static constexpr std::size_t kPiece = 1 << 16;
+
+  void flush() {
+    out_(text_);
+    text_.clear();
+  }
+
+  void print_header() {
+    text_ = fmt::format("# {}  devices {}  microbatches {}", print_name(schedule_.name),
+                        placement_.devices, schedule_.microbatches);
+    if (schedule_.width != 1) text_ += fmt::format("  width {}", schedule_.width);
+    default_staleness_ = common_staleness(schedule_);
+    if (default_staleness_ != 0) text_ += fmt::format("  staleness {}", default_staleness_);
+    text_ += '\n';
+    if (!counts_up(placement_.device) || placement_.stages() != placement_.devices) {
+      print_list("stages", placement_.device);
+    }
+    if (!counts_up(placement_.part)) print_list("parts", placement_.part);
+    print_edges();
+    for (const std::vector<PartId>& group : placement_.tied) {
+      for (const PartId part : group) {
+        text_ += fmt::format("{}{}", part == group.front() ? "# tied " : "+", index(part));
+      }
+      text_ += '\n';
+    }
+    if (!placement_.partner.empty()) print_list("partners", placement_.partner);
+  }
+
+  template <class Key, class Id>
+  static bool counts_up(const Table<Key, Id>& table) {
+    std::size_t next = 0;
+    return std::all_of(table.begin(), table.end(), [&](Id id) { return index(id) == next++; });
+  }
+
+  template <class Key, class Id>
+  void print_list(std::string_view key, const Table<Key, Id>& table) {
+    text_ += fmt::format("# {}", key);
+    for (const Id id : table) text_ += fmt::format(" {}", index(id));
+    text_ += '\n';
+  }
+
+  void print_edges() {
+    std::size_t next = 0;
+    const bool chain =
+        placement_.edges.size() + 1 == placement_.stages() &&
+        std::all_of(placement_.edges.begin(), placement_.edges.end(), [&](Placement::Edge edge) {
+          ++next;
+          return index(edge.from) == next - 1 && index(edge.to) == next;
+        });
+    if (chain) return;
+    text_ += "# edges";
+    if (placement_.edges.empty()) text_ += " none";
+    for (const Placement::Edge& edge : placement_.edges) {
+      text_ += fmt::format(" {}>{}", index(edge.from), index(edge.to));
+    }
+    text_ += '\n';
+  }
+
+  void print_op(const Op& op, const std::vector<StageId>& here) {
+    const std::string_view letter = traits(op.kind).notation;
+    TANDEM_CHECK(!letter.empty(), name(op.kind));
+    text_ += ' ';
+    if (here.size() != 1 || here[0] != op.stage) text_ += fmt::format("{}", index(op.stage));
+    text_ += letter;
+    const bool whole_batch = is_collective(op.kind) || is_optimizer(op.kind);
+    if (!whole_batch || op.microbatch != schedule_.microbatches - 1) {
+      text_ += fmt::format("{}", op.microbatch);
+    }
+    if (op.span != (whole_batch ? schedule_.microbatches : 1)) text_ += fmt::format("+{}", op.span);
+    if (op.staleness != (reads_weights(op.kind) ? staleness_ : 0)) {
+      text_ += fmt::format("~{}", op.staleness);
+    }
+    if (op.group != 0) text_ += fmt::format("/{}", op.group);
+  }
+
+  const Schedule& schedule_;
+  const Placement& placement_;
+  const TextSink& out_;
+  std::uint16_t default_staleness_ = 0, staleness_ = 0;
+  Table<DeviceId, std::vector<StageId>> stages_on_;
+  std::string text_;  // not sent yet
+};
+
+}  // namespace
+
+void print_schedule(const Schedule& schedule, const TextSink& out) {
+  Printer(schedule, out).print();
+}
+
+std::string marked_in_order(const Schedule& schedule, const Op& op) {
+  const DeviceId device = schedule.placement.device[op.stage];
+  const std::vector<Op>& order = schedule.order[device];
+  const auto found = std::find(order.begin(), order.end(), op);
+  if (found == order.end()) return {};
+  const bool one_stage = schedule.placement.stages_on(device).size() == 1;
+  const auto first = found - order.begin() > 6 ? found - 6 : order.begin();
+  const auto last = order.end() - found > 6 ? found + 6 : order.end();
+  std::string line = fmt::format("  {} |", index(device)), marks(line.size(), ' ');
+  for (auto each = first; each != last; ++each) {
+    const std::string stage = one_stage ? "" : fmt::format("{}", index(each->stage));
+    const std::string word =
+        fmt::format(" {}{}{}", stage, traits(each->kind).notation, each->microbatch);
+    line += word;
+    marks +=
+        each == found ? " " + std::string(word.size() - 1, '^') : std::string(word.size(), ' ');
+  }
+  marks.erase(marks.find_last_not_of(' ') + 1);
+  return fmt::format("\n{}\n{}", line, marks);
+}
+
+}  // namespace tandem

@@ -1,0 +1,54 @@
+#pragma once
+// Schedules as text that people read, write and review:
+//
+//   # 2bw  devices 4  microbatches 8  staleness 1
+//   0 | f3 b0 f4 b1 f5 b2 f6 b3 f7 b4 f8 b5 f9 b6 f10 b7 U
+//   1 | f2 b0 …
+//
+// Grammar. Words stand apart by blanks; empty lines count for nothing; header lines come first.
+//
+//   schedule = "#" NAME { field }  { "#" field { field } }  { device }
+//   field    = "devices" N | "microbatches" N       both needed, before the lists
+//            | "width" N                            replicas of the pipeline; 1
+//            | "staleness" N                        of all ops that read weights (f r b i); 0
+//            | "stages" DEVICE { DEVICE }           of each stage; one on each device, in order
+//            | "parts" PART { PART }                of each stage; stage s is part s
+//            | "edges" ( "none" | STAGE ">" STAGE { … } )
+//                                                   ascending; 0>1 1>2 …, the stages in a chain
+//            | "tied" PART "+" PART { "+" PART }    that share parameters, ascending; no others
+//            | "partners" DEVICE { DEVICE }         to whom each device evicts; none
+//   device   = DEVICE [ "~" STALENESS ] "|" { op }  the staleness: of its ops that read weights
+//   op       = [ STAGE ] LETTER [ OFFSET ] [ "+" SPAN ] [ "~" STALENESS ] [ "/" GROUP ]
+//
+// LETTER is that of the op's kind (core/schedule/op.h): f r b i w T R N U E L. STAGE may go where
+// its device has one stage. What T, R, N and U leave out is the whole batch: offset m − 1, span m.
+// The other letters need an offset; their span is 1. A NAME with blanks or quotes stands in double
+// quotes, with \" \\ and \xHH inside. Lists run to the end of their line.
+//
+// Bounds: 4096 devices, 65535 stages, 2^20 microbatches, offsets below 2^24.
+
+#include <string>
+#include <string_view>
+
+#include "core/schedule/schedule.h"
+#include "core/text/text_sink.h"
+
+namespace tandem {
+
+/// The shortest notation that parse_schedule() reads back as exactly this schedule.
+/// REQUIRES: what schedule.h says of schedules, within the bounds above, and no transfers (checked,
+/// aborts).
+void print_schedule(const Schedule& schedule, const TextSink& out);
+inline std::string print_schedule(const Schedule& schedule) {
+  return collected([&](const TextSink& out) { print_schedule(schedule, out); });
+}
+
+/// Throws InputError with every complaint, each with line, column and caret; `file` is what they
+/// call the text. Whether the schedule works is not asked here: lower() and verify() do.
+Schedule parse_schedule(std::string_view text, std::string_view file = "schedule");
+
+/// The line of the device that `op` is of, and its mark on the next: "\n  1 | f0 b0 …\n ^^", six
+/// ops to either side. Empty: the order has no such op.
+std::string marked_in_order(const Schedule& schedule, const Op& op);
+
+}  // namespace tandem

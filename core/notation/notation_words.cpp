@@ -1,0 +1,118 @@
+#include "core/notation/notation_words.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/ascii.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::size_t kMostComplaints = 100;
+constexpr std::size_t kLongestCopiedLine = std::size_t{1} << 14;  // each complaint has a copy
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+/// A character of several bytes is one column.
+std::uint32_t columns(std::string_view text) {
+  const auto starts = std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  });
+  return static_cast<std::uint32_t>(starts);
+}
+
+}  // namespace
+
+WordReader::WordReader(std::string_view text, std::string_view file) : text_(text), file_(file) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // spreadsheets write one
+  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
+}
+
+bool WordReader::next_line() {
+  if (next_ >= text_.size() || given_up_) return false;
+  const std::size_t end = std::min(text_.find('\n', next_), text_.size());
+  line_ = text_.substr(next_, end - next_);
+  next_ = end + 1;
+  at_ = 0;
+  ++line_number_;
+  return true;
+}
+
+bool WordReader::at_end() {
+  while (at_ < line_.size() && is_blank(line_[at_])) ++at_;
+  return at_ == line_.size();
+}
+
+std::string_view WordReader::rest() {
+  at_end();
+  return line_.substr(at_);
+}
+
+std::string_view WordReader::next_word() {
+  at_end();
+  const std::size_t start = at_;
+  while (at_ < line_.size() && !is_blank(line_[at_])) ++at_;
+  return line_.substr(start, at_ - start);
+}
+
+std::uint32_t WordReader::number(std::string_view digits, std::string_view what,
+                                 std::uint32_t least, std::uint32_t most) {
+  std::uint32_t value = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, value);
+  if (digits.empty()) fail(digits, fmt::format("expected {}", what));
+  if (stop != end) fail(digits, fmt::format("expected {}, found \"{}\"", what, digits));
+  if (error != std::errc{} || value < least || value > most) {
+    fail(digits, fmt::format("{} must be {} to {}, found {}", what, least, most, digits));
+  }
+  return value;
+}
+
+std::string_view WordReader::take_digits(std::string_view& word) {
+  std::size_t count = 0;
+  while (count < word.size() && is_digit(word[count])) ++count;
+  const std::string_view digits = word.substr(0, count);
+  word.remove_prefix(count);
+  return digits;
+}
+
+void WordReader::complain(std::string_view at, std::string message, std::string hint) {
+  if (complaints_.size() == kMostComplaints) {
+    given_up_ = true;
+    return;
+  }
+  const auto offset = static_cast<std::size_t>(at.data() - line_.data());
+  SourcePlace place{.file = std::string(file_),
+                    .line = line_number_,
+                    .column = columns(line_.substr(0, offset)) + 1,
+                    .pointer = "",
+                    .source_line = line_.size() > kLongestCopiedLine ? "" : std::string(line_),
+                    .width = std::max(1U, columns(at))};
+  complaints_.push_back({std::move(message), std::move(place), std::move(hint)});
+}
+
+void WordReader::complain(const WordPlace& at, std::string message) {
+  const std::string_view line = std::exchange(line_, at.line);
+  const std::uint32_t line_number = std::exchange(line_number_, at.line_number);
+  complain(at.word, std::move(message));
+  line_ = line;
+  line_number_ = line_number;
+}
+
+void WordReader::complain_about_text(std::string message) {
+  if (complaints_.size() == kMostComplaints) return;
+  SourcePlace place;
+  place.file = file_;
+  complaints_.push_back({std::move(message), std::move(place), ""});
+}
+
+void WordReader::fail(std::string_view at, std::string message, std::string hint) {
+  complain(at, std::move(message), std::move(hint));
+  throw BadWord{};
+}
+
+}  // namespace tandem

@@ -1,0 +1,66 @@
+#pragma once
+// Text read a line and a word at a time, with complaints that point into it. For
+// core/notation/notation_parser.cpp and core/import/nccl_tests.cpp.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+
+namespace tandem {
+
+/// Ends the reading of a word, once its complaint is made.
+struct BadWord {};
+
+/// A word and where it stands, for complaints made later.
+struct WordPlace {
+  std::string_view word, line;
+  std::uint32_t line_number = 0;
+};
+
+/// INVARIANT: words lie within their line, lines within the text, which outlives the reader.
+class WordReader {
+ public:
+  /// A byte order mark at the beginning is none of the text.
+  WordReader(std::string_view text, std::string_view file);
+
+  /// Goes to the next line; false: there is none.
+  bool next_line();
+  std::string_view line() const { return line_; }
+  /// At the end of the line but for blanks, which it skips.
+  bool at_end();
+  /// What is left of the line, blanks skipped.
+  std::string_view rest();
+  /// The next word; empty at the end of the line.
+  std::string_view next_word();
+  /// Passes over `count` bytes. REQUIRES: the line has them.
+  void skip(std::size_t count) { at_ += count; }
+
+  /// All of `digits` as a number from `least` to `most`, else fails; `what` names it.
+  std::uint32_t number(std::string_view digits, std::string_view what, std::uint32_t least,
+                       std::uint32_t most);
+  /// The digits that `word` starts with, taken off it.
+  static std::string_view take_digits(std::string_view& word);
+
+  /// Complains about `at`, a part of the line. Beyond 100 complaints the text is given up.
+  void complain(std::string_view at, std::string message, std::string hint = "");
+  void complain(const WordPlace& at, std::string message);
+  void complain_about_text(std::string message);
+  /// Complains and throws BadWord.
+  [[noreturn]] void fail(std::string_view at, std::string message, std::string hint = "");
+  WordPlace place_of(std::string_view word) const { return {word, line_, line_number_}; }
+  bool given_up() const { return given_up_; }
+  std::vector<Complaint>& complaints() { return complaints_; }
+
+ private:
+  std::string_view text_, file_, line_;
+  std::size_t next_ = 0, at_ = 0;  // in text_, in line_
+  std::uint32_t line_number_ = 0;
+  bool given_up_ = false;
+  std::vector<Complaint> complaints_;
+};
+
+}  // namespace tandem

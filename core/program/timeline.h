@@ -1,0 +1,28 @@
+#pragma once
+// Timeline: when each instance of a program ran, simulated or measured.
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/units.h"
+
+namespace tandem {
+
+/// One instance of an instruction. Times count from the start of the run.
+struct Span {
+  InstructionId instruction{};
+  std::int64_t body = 0;
+  Duration start{}, end{};
+  friend auto operator<=>(const Span&, const Span&) = default;
+};
+
+enum class Clock : std::uint8_t { simulated, measured };
+
+struct Timeline {
+  Clock clock = Clock::simulated;
+  std::vector<Span> spans;
+};
+
+}  // namespace tandem

@@ -1,0 +1,41 @@
+#include "core/program/versions.h"
+
+#include <algorithm>
+
+namespace tandem {
+
+WeightVersions::WeightVersions(const Program& program)
+    : microbatches_(program.microbatches()), last_covered_(program.placement().stages()) {
+  readers_.reserve(program.size());
+  for (const Instruction& instruction : program.instructions()) {
+    const Op& op = instruction.op;
+    readers_.push_back({op.kind, op.stage, op.staleness});
+    if (op.kind == OpKind::update) {
+      last_covered_[op.stage].push_back(op.microbatch % microbatches_);
+    }
+  }
+  for (auto& residues : last_covered_) std::sort(residues.begin(), residues.end());
+}
+
+std::int64_t WeightVersions::covering_update(StageId stage, std::int64_t microbatch) const {
+  std::int64_t batch = microbatch / microbatches_;
+  std::int64_t residue = microbatch % microbatches_;
+  if (residue < 0) {
+    residue += microbatches_;
+    --batch;
+  }
+  const std::vector<std::int32_t>& last = last_covered_[stage];
+  if (last.empty()) return batch;
+  const auto covering = std::lower_bound(last.begin(), last.end(), residue);
+  return batch * static_cast<std::int64_t>(last.size()) + (covering - last.begin());
+}
+
+std::optional<std::int64_t> WeightVersions::operator()(const Instance& instance) const {
+  const Reader& reader = readers_[instance.id];
+  const std::int64_t update = covering_update(reader.stage, instance.microbatch);
+  if (reader.kind == OpKind::update) return update + 1;
+  if (!reads_weights(reader.kind)) return std::nullopt;
+  return std::max<std::int64_t>(update - reader.staleness, 0);
+}
+
+}  // namespace tandem

@@ -1,0 +1,98 @@
+#include "core/schedule/insert_validation.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "core/base/check.h"
+
+namespace tandem {
+
+namespace {
+
+/// How many ops of each device's order run before its updates are validated.
+class Ahead {
+ public:
+  explicit Ahead(const Schedule& schedule)
+      : schedule_(schedule),
+        m_(static_cast<std::size_t>(schedule.microbatches)),
+        above_(schedule.placement.stages()),
+        place_(schedule.placement.stages() * m_, kNowhere),
+        counts_(schedule.placement.devices, 0) {
+    for (const Placement::Edge& edge : schedule.placement.edges) {
+      above_[edge.to].push_back(edge.from);
+    }
+    for (const DeviceId device : ids(schedule.order)) {
+      const std::vector<Op>& order = schedule.order[device];
+      const auto waits = std::find_if(order.begin(), order.end(), [](const Op& op) {
+        return op.kind != OpKind::forward || op.group != 0;
+      });
+      counts_[device] = static_cast<std::size_t>(waits - order.begin());
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        if (order[i].kind == OpKind::forward) place_[cell(order[i].stage, order[i])] = i;
+      }
+    }
+    while (shrink()) {
+    }
+  }
+
+  std::size_t operator[](DeviceId device) const { return counts_[device]; }
+
+ private:
+  static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
+
+  std::size_t cell(StageId stage, const Op& op) const {
+    return index(stage) * m_ + static_cast<std::size_t>(op.microbatch);
+  }
+
+  /// Whether `op` takes its input from a forward that stands behind its device's validates.
+  bool fed_late(const Op& op) const {
+    return std::ranges::any_of(above_[op.stage], [&](StageId stage) {
+      const std::size_t place = place_[cell(stage, op)];
+      return place != kNowhere && place >= counts_[schedule_.placement.device[stage]];
+    });
+  }
+
+  bool shrink() {
+    bool changed = false;
+    for (const DeviceId device : ids(counts_)) {
+      const auto begin = schedule_.order[device].begin();
+      const auto end = begin + static_cast<std::ptrdiff_t>(counts_[device]);
+      const auto late = std::find_if(begin, end, [this](const Op& op) { return fed_late(op); });
+      changed = changed || late != end;
+      counts_[device] = static_cast<std::size_t>(late - begin);
+    }
+    return changed;
+  }
+
+  const Schedule& schedule_;
+  const std::size_t m_;
+  Table<StageId, std::vector<StageId>> above_;
+  std::vector<std::size_t> place_;  // of each forward in its device's order
+  Table<DeviceId, std::size_t> counts_;
+};
+
+}  // namespace
+
+void insert_validation(Schedule& schedule) {
+  const Placement& placement = schedule.placement;
+  const Ahead ahead(schedule);
+  for (const DeviceId device : ids(schedule.order)) {
+    std::vector<Op>& order = schedule.order[device];
+    std::vector<Op> validates;
+    for (const Op& op : order) {
+      TANDEM_CHECK(op.microbatch < schedule.microbatches && op.staleness == 0, op.microbatch);
+      if (op.kind != OpKind::update) continue;
+      validates.push_back(op);
+      validates.back().kind = OpKind::validate;
+    }
+    std::ranges::stable_sort(validates, {}, [&](const Op& op) { return placement.part[op.stage]; });
+    const auto first = order.begin() + static_cast<std::ptrdiff_t>(ahead[device]);
+    std::for_each(order.begin(), first, [&](Op& op) { op.microbatch += schedule.microbatches; });
+    std::rotate(order.begin(), first, order.end());
+    order.insert(order.end(), validates.begin(), validates.end());
+  }
+}
+
+}  // namespace tandem

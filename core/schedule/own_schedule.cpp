@@ -1,0 +1,126 @@
+#include "core/schedule/own_schedule.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/schedule/insert_recompute.h"
+#include "core/schedule/insert_reduction.h"
+#include "core/schedule/insert_validation.h"
+
+namespace tandem {
+
+namespace {
+
+template <class Test>
+bool has_op(const Schedule& schedule, Test test) {
+  return std::ranges::any_of(schedule.order, [&](const std::vector<Op>& order) {
+    return std::ranges::any_of(order, test);
+  });
+}
+
+bool has_kind(const Schedule& schedule, OpKind kind) {
+  return has_op(schedule, [&](const Op& op) { return op.kind == kind; });
+}
+
+void tie(Schedule& schedule, bool tied) {
+  auto& rows = schedule.placement.tied;
+  const PartId last = id_at<PartId>(schedule.placement.parts() - 1);
+  const std::vector<std::vector<PartId>> ends{{PartId{0}, last}};
+  if (rows.empty() && tied) rows = ends;
+  if (rows == (tied ? ends : std::vector<std::vector<PartId>>{})) return;
+  throw InputError(fmt::format("schedule \"{}\" ties parts of the model that share no parameters",
+                               schedule.name));
+}
+
+/// As the schedule itself has it, or else inserted.
+void validate(Schedule& schedule, const ScheduleRequest& request) {
+  if (!request.post_validation || has_kind(schedule, OpKind::validate)) return;
+  const bool flushes = !has_op(schedule, [&](const Op& op) {
+    return op.staleness != 0 || op.microbatch >= schedule.microbatches || moves_stash(op.kind) ||
+           (op.kind == OpKind::update && op.span != schedule.microbatches);
+  });
+  if (flushes && request.global_norm) return insert_validation(schedule);
+  throw InputError(fmt::format(
+      "schedule \"{}\": post-validation needs a norm of all gradients (--clip NORM), one update a "
+      "batch, batches that do not overlap, and stashes that stay where they are",
+      schedule.name));
+}
+
+}  // namespace
+
+bool recomputes(const Schedule& schedule) { return has_kind(schedule, OpKind::recompute); }
+
+Schedule completed(Schedule schedule, const ScheduleRequest& request) {
+  tie(schedule, request.tied_embeddings);
+  if (recomputes(schedule) && request.recompute != Recompute::full) {
+    throw InputError(
+        fmt::format("schedule \"{}\" recomputes forwards: its plan has to say so", schedule.name));
+  }
+  if (request.recompute == Recompute::full && !recomputes(schedule)) insert_recompute(schedule);
+  const bool sums = has_op(schedule, [](const Op& op) { return is_collective(op.kind); });
+  if (!sums) insert_reduction(schedule, request.global_norm);
+  if (request.global_norm && !has_kind(schedule, OpKind::reduce_norm)) {
+    throw InputError(fmt::format(
+        "schedule \"{}\" says what its devices sum, and not the norm of all gradients (N)",
+        schedule.name));
+  }
+  validate(schedule, request);
+  return schedule;
+}
+
+WeightSemantics weight_semantics(const Schedule& schedule) {
+  const auto older_than = [](std::int32_t staleness) {
+    return [staleness](const Op& op) { return reads_weights(op.kind) && op.staleness > staleness; };
+  };
+  if (!has_op(schedule, older_than(0))) return WeightSemantics::vanilla;
+  const bool alike = !has_op(schedule, older_than(1)) && !has_op(schedule, [&](const Op& op) {
+    return (reads_weights(op.kind) && op.staleness != 1) ||
+           (op.kind == OpKind::update && op.span != schedule.microbatches);
+  });
+  return alike ? WeightSemantics::delayed_by_one : WeightSemantics::stashed;
+}
+
+/// Parts of a trained model are a chain: what each makes, the next one takes.
+static std::optional<std::string> not_a_chain(const Placement& placement) {
+  std::vector<bool> joined(placement.parts());
+  for (const Placement::Edge& edge : placement.edges) {
+    const std::size_t from = index(placement.part[edge.from]), to = index(placement.part[edge.to]);
+    if (to != from + 1)
+      return fmt::format("an edge leads from part {} to part {}, not to the part behind it", from,
+                         to);
+    joined[from] = true;
+  }
+  for (std::size_t part = 0; part + 1 < joined.size(); ++part) {
+    if (!joined[part]) return fmt::format("no edge leads from part {} to part {}", part, part + 1);
+  }
+  return std::nullopt;
+}
+
+/// The mean that an update steps by is over as many microbatches each time.
+static std::optional<std::string> uneven_updates(const Schedule& schedule, StageId stage) {
+  const Op* first = nullptr;
+  for (const Op& op : schedule.order[schedule.placement.device[stage]]) {
+    if (op.stage != stage || op.kind != OpKind::update) continue;
+    if (first == nullptr) first = &op;
+    if (op.span == first->span) continue;
+    return fmt::format(
+        "stage {} (device {}): the update U{} covers {} of the batch's microbatches and U{} covers "
+        "{}: all updates of a stage must cover equally many",
+        index(stage), index(schedule.placement.device[stage]), first->microbatch, first->span,
+        op.microbatch, op.span);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> reason_not_trained(const Schedule& schedule) {
+  if (auto reason = not_a_chain(schedule.placement)) return reason;
+  for (const StageId stage : ids(schedule.placement.device)) {
+    if (auto reason = uneven_updates(schedule, stage)) return reason;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tandem

@@ -1,0 +1,77 @@
+#pragma once
+// Placement: where stages live and how data walks through them.
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/table.h"
+
+namespace tandem {
+
+/// Edges are explicit, so interleaved, V-shaped, bidirectional and replicated pipelines and skip
+/// connections need no special case anywhere else: an edge carries exactly the microbatches that
+/// both its ends process. INVARIANT: edges ascend, join existing stages, and form no cycle;
+/// `device` and `part` have one row a stage, `partner` one a device or none.
+struct Placement {
+  struct Edge {
+    StageId from, to;  // a transfer where the devices differ, a plain wait where not
+    friend auto operator<=>(const Edge&, const Edge&) = default;
+  };
+  Table<StageId, DeviceId> device;
+  Table<StageId, PartId>
+      part;  // stages of one part are replicas and reduce their gradients together
+  std::vector<Edge> edges;
+  std::vector<std::vector<PartId>>
+      tied;  // parts that share some parameters (embeddings), ascending
+  Table<DeviceId, DeviceId> partner = {};  // to whom a device evicts stashes; empty: none does
+  std::uint16_t devices = 0;
+
+  std::size_t stages() const { return device.size(); }
+  std::size_t parts() const;
+  /// Stages on a device, in stage order.
+  std::vector<StageId> stages_on(DeviceId device) const;
+  /// The replicas of a part, in stage order.
+  std::vector<StageId> replicas_of(PartId part) const;
+  /// Parts tied to `part`, itself included; empty when it is tied to none.
+  std::vector<PartId> tied_with(PartId part) const;
+  /// The stages that share parameters within the copy of the model that `stage` is of, itself
+  /// included, in part order: the j-th replicas of their parts. Empty: none, or some part has not
+  /// as many replicas as the others.
+  std::vector<StageId> stages_tied_with(StageId stage) const;
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+/// Stages that each device holds of one copy of the model, the most of any: the j-th stages of all
+/// parts are the j-th copy.
+Table<DeviceId, std::size_t> chunks_of(const Placement& placement);
+
+/// One stage a device, in a line: 0 → 1 → … → devices−1.
+Placement linear_placement(std::uint16_t devices);
+
+/// `chunks` stages a device, in a line that goes round the devices so often: stage s on device s
+/// mod devices.
+Placement looped_placement(std::uint16_t devices, std::uint16_t chunks);
+
+/// `chunks` stages a device, walking down the devices and back up, so often.
+Placement wave_placement(std::uint16_t devices, std::uint16_t chunks);
+
+/// One wave: stage s < p on device s, stage s ≥ p on 2p−1−s.
+Placement v_placement(std::uint16_t devices);
+
+/// Each device d evicts to devices−1−d. REQUIRES: an even number of devices.
+void pair_devices(Placement& placement);
+
+/// As many chains over the same parts as directions, one after the other: down the devices, up
+/// them (part i on device p−1−i), and so on, each further pair begun p / (directions / 2) devices
+/// further round. REQUIRES: `directions` is even and divides `devices`.
+Placement bidirectional_placement(std::uint16_t devices, std::uint16_t directions = 2);
+
+/// One part for each entry, replicated that often, a stage a device: {2, 1, 1} is PipeDream's
+/// 2-1-1.
+Placement replicated_placement(const std::vector<std::uint16_t>& replicas);
+
+}  // namespace tandem

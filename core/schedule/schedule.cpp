@@ -1,0 +1,168 @@
+#include "core/schedule/schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/schedule/insert_recompute.h"
+#include "core/schedule/insert_reduction.h"
+#include "core/schedule/insert_validation.h"
+
+namespace tandem {
+
+std::string_view name(Recompute recompute) {
+  constexpr std::array<std::string_view, kRecomputes> kNames{"none", "selective", "full"};
+  return kNames[static_cast<std::size_t>(recompute)];
+}
+
+std::string_view name(WeightSemantics semantics) {
+  switch (semantics) {
+    case WeightSemantics::vanilla:
+      return "vanilla";
+    case WeightSemantics::delayed_by_one:
+      return "delayed by one";
+    case WeightSemantics::stashed:
+      return "stashed";
+  }
+  return "unknown";
+}
+
+/// Every name that users may count on, also those that this version lacks: "unknown" would send
+/// them looking for a typing error.
+static constexpr std::string_view kNamesOfContract[] = {"terapipe",  "seq1f1b",    "pipemare",
+                                                        "pipeoptim", "spectrain",  "xpipe",
+                                                        "timeprest", "timeprest-i"};
+
+const ScheduleTraits& find_schedule(std::string_view wanted) {
+  std::vector<std::string> known;
+  for (const ScheduleTraits& row : schedules()) {
+    if (row.name == wanted) return row;
+    for (const std::string_view alias : row.aliases) {
+      if (alias == wanted) return row;
+      known.emplace_back(alias);
+    }
+    known.emplace_back(row.name);
+  }
+  for (const std::string_view name : kNamesOfContract) {
+    if (name != wanted) continue;
+    throw UsageError(fmt::format(
+        "schedule {} is not in this version (tandem schedule --list shows all that are)", wanted));
+  }
+  throw UsageError(fmt::format("unknown schedule \"{}\"{} (tandem schedule --list shows all)",
+                               wanted, did_you_mean(wanted, known)));
+}
+
+/// Sizes that no schedule can serve, whatever its own reasons.
+static std::optional<std::string> bad_size(const ScheduleTraits& traits,
+                                           const ScheduleRequest& request) {
+  constexpr std::int32_t kMostMicrobatches = std::numeric_limits<std::uint16_t>::max();
+  constexpr std::int64_t kMostStages = std::numeric_limits<std::uint16_t>::max();
+  constexpr std::int64_t kMostCells = 1 << 22;  // some seconds and 1.5 GiB to simulate
+  if (request.devices < 1) return "a schedule needs at least one device";
+  if (request.microbatches < 1 || request.microbatches > kMostMicrobatches) {
+    return fmt::format("microbatches a batch must be 1 to {}, found {}", kMostMicrobatches,
+                       request.microbatches);
+  }
+  if (request.width < 1) return "a pipeline needs at least one replica, found width 0";
+  if (request.chunks < 1) return "a device needs at least one stage, found 0 chunks";
+  if (request.extra_in_flight < 0) {
+    return fmt::format("extra in flight can't be negative, found {}", request.extra_in_flight);
+  }
+  const std::int64_t stages =
+      request.devices * static_cast<std::int64_t>(stages_per_device(traits, request));
+  if (stages <= kMostStages && stages * request.microbatches <= kMostCells) return std::nullopt;
+  return fmt::format(
+      "{} stages of {} microbatches each are too large a schedule: at most {} stages, and {} "
+      "microbatches on all of them together",
+      stages, request.microbatches, kMostStages, kMostCells);
+}
+
+static std::optional<std::string> bad_cap(const ScheduleRequest& request) {
+  if (!request.activation_cap || *request.activation_cap >= 1.0) return std::nullopt;
+  return fmt::format("an activation cap must leave room for one, found {}",
+                     *request.activation_cap);
+}
+
+static std::optional<std::string> bad_costs(const ScheduleTraits& traits,
+                                            const ScheduleRequest& request) {
+  if (!request.costs) return std::nullopt;
+  const std::size_t parts = part_count(traits, request), found = request.costs->parts.size();
+  if (parts != found) {
+    return fmt::format("schedule {} cuts the model into {} parts, found costs of {}", traits.name,
+                       parts, found);
+  }
+  const std::vector<Duration>& links = request.costs->links;
+  if (!links.empty() && links.size() + 1 != request.devices) {
+    return fmt::format("{} devices have {} links in a line, found costs of {}", request.devices,
+                       request.devices - 1, links.size());
+  }
+  double all = 0.0;  // one after the other
+  const auto add = [&](Duration time) {
+    all += static_cast<double>(time.count()) * request.microbatches;
+  };
+  for (const PartCosts& part : request.costs->parts) {
+    for (const Duration time : {part.forward, part.backward_input, part.backward_weight,
+                                part.update, request.costs->transfer, request.costs->transfer})
+      add(time);
+  }
+  for (const Duration link : links) add(2 * link);
+  if (all < 0x1p62) return std::nullopt;
+  return "the ops of a batch take longer than the clock counts: at most 146 years";
+}
+
+static std::optional<std::string> no_post_validation(const ScheduleTraits& traits,
+                                                     const ScheduleRequest& request) {
+  if (!request.post_validation) return std::nullopt;
+  if (!request.global_norm) {
+    return "post-validation is of a step that a global norm may change: it needs one (--clip NORM)";
+  }
+  if (traits.weights == WeightSemantics::vanilla) return std::nullopt;
+  return fmt::format(
+      "schedule {} has no use for post-validation: the forwards of the next batch read weights "
+      "that the norm no longer changes, so that no device waits for it",
+      traits.name);
+}
+
+std::size_t stages_per_device(const ScheduleTraits& traits, const ScheduleRequest& request) {
+  return traits.stages_per_device == 0 ? request.chunks : traits.stages_per_device;
+}
+
+std::size_t part_count(const ScheduleTraits& traits, const ScheduleRequest& request) {
+  if (!request.replicas.empty()) return request.replicas.size();
+  return request.devices * stages_per_device(traits, request) / traits.stages_per_part;
+}
+
+std::optional<std::string> reason_against(const ScheduleTraits& traits,
+                                          const ScheduleRequest& request) {
+  if (auto reason = bad_size(traits, request)) return reason;
+  if (auto reason = bad_cap(request)) return reason;
+  if (auto reason = bad_costs(traits, request)) return reason;
+  if (traits.only_devices != 0 && request.devices != traits.only_devices) {
+    return fmt::format(
+        "schedule {} is a pipeline of {} device, found {}: its replicas are its width", traits.name,
+        traits.only_devices, request.devices);
+  }
+  if (request.global_norm && !traits.updates_together) {
+    return fmt::format(
+        "schedule {} has no global norm: each stage updates at times of its own, so there is no "
+        "moment at which the gradients of one update are all there; clip each stage by its own "
+        "norm (--clip per-stage)",
+        traits.name);
+  }
+  if (auto reason = no_post_validation(traits, request)) return reason;
+  return traits.reject == nullptr ? std::nullopt : traits.reject(request);
+}
+
+Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& request) {
+  if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
+  Schedule schedule = traits.make(request);
+  if (request.recompute == Recompute::full) insert_recompute(schedule);
+  insert_reduction(schedule, request.global_norm);
+  if (request.post_validation) insert_validation(schedule);
+  return schedule;
+}
+
+}  // namespace tandem

@@ -1,0 +1,151 @@
+#pragma once
+// Schedule: what a generator emits — computation only, per device, in the order the device will run
+// it — and the registry row that describes a generator.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/schedule/op.h"
+#include "core/schedule/placement.h"
+
+namespace tandem {
+
+/// What backward computes again instead of having it kept.
+enum class Recompute : std::uint8_t {
+  none,
+  selective,  // inside the layers: what is cheap to make again. The program is that of none
+  full,       // the whole forward, by an op of its own
+};
+inline constexpr std::size_t kRecomputes = 3;
+std::string_view name(Recompute recompute);
+
+/// A loop body: repeated once a batch, its microbatch offsets shifted by `microbatches` each time.
+/// INVARIANT: for each (kind, part) the offsets of all its replicas together are one complete
+/// residue system modulo `microbatches` (backward and backward_input count as one kind, as do
+/// backward and backward_weight); a span never crosses a batch boundary.
+struct Schedule {
+  std::string name;
+  std::int32_t microbatches =
+      1;  // m: per batch, all replicas and both directions counted; the loop's period
+  std::uint16_t width = 1;  // replicas of the whole pipeline: a price of reduce_gradient, no ops
+  Placement placement;
+  Table<DeviceId, std::vector<Op>> order;
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+/// What a microbatch takes on one part, and what of its activation is left between the gradients of
+/// the input and of the weights; by default one unit of time each, and all.
+struct PartCosts {
+  Duration forward{1}, backward_input{1}, backward_weight{1};
+  double kept = 1.0;  // 0 … 1
+  Duration update{};  // once a batch; only the search counts it
+  friend bool operator==(const PartCosts&, const PartCosts&) = default;
+};
+
+/// What automatic schedules order by.
+struct OrderCosts {
+  Table<PartId, PartCosts> parts;
+  Duration transfer{};               // over each edge between devices
+  std::vector<Duration> links = {};  // instead, from each device to the next, where they differ
+  bool shared_links = true;          // a transfer occupies its link; only the search asks
+  /// From a device to the next one, or back.
+  Duration transfer_after(std::size_t device) const {
+    return links.empty() ? transfer : links[device];
+  }
+  friend bool operator==(const OrderCosts&, const OrderCosts&) = default;
+};
+
+/// How `search` searches: the same seed finds the same order.
+struct SearchEffort {
+  std::uint64_t seed = 1;
+  std::optional<std::int64_t> orders;  // looked at, at most; empty: about a second's
+  friend bool operator==(const SearchEffort&, const SearchEffort&) = default;
+};
+
+struct ScheduleRequest {
+  std::uint16_t devices = 1;
+  std::int32_t microbatches = 1;
+  std::uint16_t chunks = 1;  // stages a device
+  std::int32_t group = 0;    // microbatches in a row: interleaved, of a chunk; gpipe, of all; or 0
+  std::int32_t extra_in_flight =
+      0;  // beyond the minimum, on the first stage, falling to 0 on the last; only the
+          // slope hides latency (facts: 2BW and link latency)
+  std::vector<std::uint16_t> replicas = {};  // of each part: {2, 1, 1} is 2-1-1; empty: one each
+  std::uint16_t directions = 2;              // chimera: pipelines, half of them each way
+  bool vertical_sync = false;  // pipedream: a microbatch uses one version on all stages
+  std::uint16_t width = 1;     // replicas of the whole pipeline
+  Recompute recompute = Recompute::none;
+  bool tied_embeddings = false;  // the first and the last part share the token embedding
+  bool global_norm = false;      // updates wait for the norm of all gradients: clipping, NaN guard
+  bool post_validation = false;  // … or step before it is known, and are validated in the warm-up
+                                 // of the next batch (core/schedule/insert_validation.h)
+  std::optional<double> activation_cap = {};  // on each device, in activations of all its stages
+  std::vector<double> activation_caps = {};   // search: of each device instead; empty: the same
+  std::optional<OrderCosts> costs = {};       // a row for each part; empty: unit times
+  SearchEffort search = {};
+
+  PartCosts costs_of(PartId part) const { return costs ? costs->parts[part] : PartCosts{}; }
+};
+
+/// Flush is not a barrier: a forward waits for its own stage's update, which its device's order
+/// already implies.
+enum class WeightSemantics : std::uint8_t {
+  vanilla,         // W(t+1) = W(t) − ν∇f(W(t))
+  delayed_by_one,  // W(t+1) = W(t) − ν∇f(W(t−1)), on every stage alike (2BW)
+  stashed,         // each microbatch keeps the version its forward found (PipeDream)
+};
+std::string_view name(WeightSemantics semantics);
+
+/// A row of the registry: what differs from the defaults. Adding a schedule is adding a row; there
+/// is no base class and no static initialiser.
+struct ScheduleTraits {
+  std::string_view name;
+  std::vector<std::string_view> aliases = {};
+  std::string_view summary;
+  std::string_view source;
+  WeightSemantics weights = WeightSemantics::vanilla;
+  std::uint16_t stages_per_device = 1;  // 0: as `chunks` asks
+  bool trainable = true;  // the executor runs it; false for the probes of what the types must hold
+  std::string_view constraints = "none";
+  std::string_view bubble;                     // closed form, equal stages, no latency
+  std::string_view activations;                // peak on device d, closed form
+  std::vector<std::string_view> options = {};  // beyond those every schedule takes: "chunks", …
+  std::uint16_t stages_per_part = 1;           // 2: both directions pass every part of the model
+  std::uint16_t only_devices = 0;              // the one number of devices that it takes; 0: any
+  /// All stages update for the same microbatches, so that a norm over all of them is defined.
+  bool updates_together = true;
+  /// The order depends on the costs of the request.
+  bool orders_by_costs = false;
+  /// Some stashes go to other devices and come back.
+  bool evicts = false;
+  /// Its own reason against a request; null: it has none.
+  std::optional<std::string> (*reject)(const ScheduleRequest&) = nullptr;
+  Schedule (*make)(const ScheduleRequest&);
+};
+
+/// All schedules, in the order they are listed.
+std::span<const ScheduleTraits> schedules();
+
+/// By name or alias. Throws UsageError with the nearest name when there is none.
+const ScheduleTraits& find_schedule(std::string_view name);
+
+/// Stages that each device holds for a request.
+std::size_t stages_per_device(const ScheduleTraits& traits, const ScheduleRequest& request);
+/// Parts that the schedule cuts the model into for a request.
+std::size_t part_count(const ScheduleTraits& traits, const ScheduleRequest& request);
+
+/// Why the schedule can't serve a request; empty: it can.
+std::optional<std::string> reason_against(const ScheduleTraits& traits,
+                                          const ScheduleRequest& request);
+
+/// The schedule for a request, with recomputation, tied sums, reductions and the norm inserted as
+/// asked. Throws InputError with the reason when the schedule can't serve the request.
+Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& request);
+
+}  // namespace tandem

@@ -1,0 +1,271 @@
+#include "core/text/json_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kListedComplaints = 100;
+constexpr std::size_t kShownValue = 48;
+constexpr std::string_view kForeignPrefix = "x-";
+constexpr Bytes kMostBytes = Bytes{1} << 60;
+
+std::string integers_between(std::int64_t low, std::int64_t high) {
+  if (high == std::numeric_limits<std::int64_t>::max()) return fmt::format("an integer >= {}", low);
+  return fmt::format("an integer from {} to {}", low, high);
+}
+
+/// A value in an error message: itself where it is short.
+std::string show(const JsonDocument& document, std::size_t node) {
+  const std::string_view source = document.source(node);
+  if (document[node].kind == JsonKind::object) return "an object";
+  if (document[node].kind == JsonKind::array) {
+    const bool short_line =
+        source.size() <= kShownValue && source.find_first_of("\r\n\t") == std::string_view::npos;
+    return short_line ? std::string(source) : "an array";
+  }
+  return shorten(source, kShownValue);
+}
+
+bool is_integer_text(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+}  // namespace
+
+JsonFile::JsonFile(std::string file, std::string text)
+    : document_(std::move(file), std::move(text)) {}
+
+bool JsonFile::full() const { return complaints_.size() >= kListedComplaints; }
+
+JsonReader JsonFile::root() { return {*this, 0}; }
+
+void JsonFile::complain(std::size_t node, std::string message, std::string hint) {
+  if (full()) {
+    ++unlisted_;
+    return;
+  }
+  complaints_.push_back({node, std::move(message), std::move(hint)});
+}
+
+void JsonFile::finish() const {
+  if (complaints_.empty()) return;
+  // By place, and of one place in the order found.
+  std::vector<std::pair<std::size_t, std::size_t>> in_order;
+  for (const Pending& pending : complaints_) in_order.emplace_back(pending.node, in_order.size());
+  std::sort(in_order.begin(), in_order.end());
+  std::vector<Complaint> complaints;
+  for (const auto& [node, position] : in_order) {
+    SourcePlace place = place_of(document_.text(), document_.range(node));
+    place.file = document_.file();
+    place.pointer = document_.pointer(node);
+    const Pending& pending = complaints_[position];
+    complaints.push_back({pending.message, std::move(place), pending.hint});
+  }
+  if (unlisted_ > 0) {
+    Complaint rest;
+    rest.place.file = document_.file();
+    rest.message = fmt::format("{} more errors", unlisted_);
+    complaints.push_back(std::move(rest));
+  }
+  throw InputError(std::move(complaints));
+}
+
+JsonKind JsonReader::kind() const {
+  return absent() ? JsonKind::null : file_->document()[node_].kind;
+}
+
+std::string JsonReader::pointer() const {
+  return absent() ? std::string() : file_->document().pointer(node_);
+}
+
+void JsonReader::complain(std::string message, std::string hint) const {
+  if (!absent()) file_->complain(node_, std::move(message), std::move(hint));
+}
+
+void JsonReader::expected(const std::string& what, std::string hint) const {
+  if (absent()) return;
+  complain(fmt::format("expected {}, found {}", what, show(file_->document(), node_)),
+           std::move(hint));
+}
+
+bool JsonReader::object(std::initializer_list<std::string_view> keys) const {
+  const std::vector<std::string> known(keys.begin(), keys.end());
+  return object_of(&known);
+}
+
+bool JsonReader::any_object() const { return object_of(nullptr); }
+
+bool JsonReader::object_of(const std::vector<std::string>* known) const {
+  if (absent()) return false;
+  if (kind() != JsonKind::object) {
+    expected("an object");
+    return false;
+  }
+  check_keys(known);
+  return true;
+}
+
+void JsonReader::check_keys(const std::vector<std::string>* known) const {
+  const JsonDocument& document = file_->document();
+  std::vector<std::pair<std::string, std::size_t>> found;
+  const std::size_t end = document[node_].next;
+  for (std::size_t node = node_ + 1; node < end; node = document[node + 1].next) {
+    found.emplace_back(document.string(node), node);
+  }
+  std::sort(found.begin(), found.end());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto& [key, node] = found[i];
+    const bool duplicate = i > 0 && key == found[i - 1].first;
+    const bool unknown = known != nullptr && !duplicate && !key.starts_with(kForeignPrefix) &&
+                         std::find(known->begin(), known->end(), key) == known->end();
+    if (!duplicate && !unknown) continue;
+    std::string message;
+    if (file_->full()) {
+      // Neither a line nor a suggestion is sought for what will only be counted.
+    } else if (duplicate) {
+      message = fmt::format("duplicate key {}; the one before is on line {}",
+                            shorten(document.source(node), kShownValue),
+                            line_of(document.text(), document[found[i - 1].second].first));
+    } else {
+      message = fmt::format("unknown key {}{}", shorten(document.source(node), kShownValue),
+                            did_you_mean(key, *known));
+    }
+    file_->complain(node, std::move(message));
+  }
+}
+
+JsonReader JsonReader::optional(std::string_view key) const {
+  if (absent() || kind() != JsonKind::object) return {};
+  const JsonDocument& document = file_->document();
+  const std::size_t end = document[node_].next;
+  for (std::size_t node = node_ + 1; node < end; node = document[node + 1].next) {
+    if (document.is_string(node, key)) return {*file_, node + 1};
+  }
+  return {};
+}
+
+JsonReader JsonReader::operator[](std::string_view key) const {
+  const JsonReader value = optional(key);
+  if (value.absent()) complain(fmt::format("missing key \"{}\"", key));
+  return value;
+}
+
+std::vector<JsonReader> JsonReader::array() const {
+  std::vector<JsonReader> elements;
+  if (absent()) return elements;
+  if (kind() != JsonKind::array) {
+    expected("an array");
+    return elements;
+  }
+  const JsonDocument& document = file_->document();
+  for (std::size_t node = node_ + 1; node < document[node_].next; node = document[node].next) {
+    elements.emplace_back(*file_, node);
+  }
+  return elements;
+}
+
+std::vector<std::pair<std::string, JsonReader>> JsonReader::members() const {
+  std::vector<std::pair<std::string, JsonReader>> members;
+  if (kind() != JsonKind::object) return members;
+  const JsonDocument& document = file_->document();
+  const std::size_t end = document[node_].next;
+  for (std::size_t node = node_ + 1; node < end; node = document[node + 1].next)
+    members.emplace_back(document.string(node), JsonReader(*file_, node + 1));
+  return members;
+}
+
+std::int64_t JsonReader::int64(std::int64_t low, std::int64_t high) const {
+  TANDEM_CHECK(low <= high, low, high);
+  if (absent()) return low;
+  const std::string_view text = file_->document().source(node_);
+  std::int64_t value = low;
+  bool valid = kind() == JsonKind::number && is_integer_text(text);
+  if (valid) {
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+    valid = result.ec == std::errc{} && value >= low && value <= high;
+  }
+  if (valid) return value;
+  expected(integers_between(low, high));
+  return low;
+}
+
+double JsonReader::number(double low) const {
+  if (absent()) return low;
+  const std::string_view text = file_->document().source(node_);
+  double value = low;
+  bool valid = kind() == JsonKind::number;
+  if (valid) {
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+    valid = result.ec == std::errc{} && std::isfinite(value) && value >= low;
+  }
+  if (valid) return value;
+  expected(fmt::format("a number >= {}", low));
+  return low;
+}
+
+bool JsonReader::boolean() const {
+  if (absent()) return false;
+  if (kind() != JsonKind::boolean) expected("true or false");
+  return file_->document().source(node_) == "true";
+}
+
+std::string JsonReader::string() const {
+  if (absent()) return {};
+  if (kind() != JsonKind::string) {
+    expected("a string");
+    return {};
+  }
+  std::string text = file_->document().string(node_);
+  if (text.find('\0') != std::string::npos) expected("a string without U+0000");
+  return text;
+}
+
+std::string JsonReader::line() const {
+  std::string text = string();
+  if (text.find_first_of("\n\r") != std::string::npos) expected("a string without line breaks");
+  return text;
+}
+
+Duration JsonReader::duration() const { return Duration{int64(0, kLongestDuration.count())}; }
+
+Bytes JsonReader::bytes() const { return int64(0, kMostBytes); }
+
+std::size_t JsonReader::choice(const std::vector<std::string>& names) const {
+  if (absent()) return 0;
+  std::string listed;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) listed += i + 1 == names.size() ? " or " : ", ";
+    listed += fmt::format("\"{}\"", names[i]);
+  }
+  if (kind() != JsonKind::string) {
+    expected(listed);
+    return 0;
+  }
+  const std::string word = file_->document().string(node_);
+  const auto found = std::find(names.begin(), names.end(), word);
+  if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
+  complain(fmt::format("expected {}, found {}{}", listed, show(file_->document(), node_),
+                       did_you_mean(word, names)));
+  return 0;
+}
+
+void read_version(const JsonReader& root, std::int64_t known) {
+  const JsonReader version = root["version"];
+  if (version.absent()) return;
+  const std::int64_t found = version.integer(1, std::numeric_limits<std::int32_t>::max());
+  if (found > known) {
+    version.complain(fmt::format("expected version {}, found {}", known, found),
+                     "written by a newer tandem");
+  }
+}
+
+}  // namespace tandem

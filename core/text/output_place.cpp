@@ -1,0 +1,101 @@
+#include "core/text/output_place.h"
+
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "core/text/descriptor.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kMostSymbolicLinks = 40;  // as many as the kernel follows
+
+/// The N of /proc/PID/fd/N where PID is this process; -1: it is none of ours.
+int own_descriptor(const fs::path& folder, const std::string& name) {
+  if (folder != fmt::format("/proc/{}/fd", ::getpid())) return -1;
+  int number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  return error == std::errc{} && end == name.data() + name.size() ? number : -1;
+}
+
+/// What the file system calls the file at a path whose links were followed; no file need be there.
+fs::path true_name(const fs::path& path) {
+  std::error_code error;
+  const fs::path folder = path.parent_path();
+  const fs::path found = fs::canonical(folder.empty() ? "." : folder, error);
+  return error ? path.lexically_normal() : found / path.filename();
+}
+
+}  // namespace
+
+OutputPlace output_place(const std::string& path) {
+  fs::path at = path;
+  for (int links = 0; links < kMostSymbolicLinks; ++links) {
+    std::error_code error;
+    if (!fs::is_symlink(fs::symlink_status(at, error))) break;
+    const fs::path folder = fs::canonical(at.has_parent_path() ? at.parent_path() : ".", error);
+    if (error) break;
+    // The kernel's links lead to open files, whatever name or none those have.
+    if (folder.native().starts_with("/proc/"))
+      return {path, true, own_descriptor(folder, at.filename().string())};
+    const fs::path next = fs::read_symlink(at, error);
+    if (error) break;
+    at = at.parent_path() / next;
+  }
+  std::error_code ignored;
+  const fs::file_status status = fs::status(at, ignored);
+  return {at.string(),
+          fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status), -1};
+}
+
+int open_as_it_stands(const OutputPlace& place) {
+  if (place.descriptor >= 0) return ::fcntl(place.descriptor, F_DUPFD_CLOEXEC, 0);
+  return open_file(place.path, O_WRONLY | O_APPEND);
+}
+
+bool same_file(const std::string& one, const std::string& other) {
+  struct stat first{}, second{};
+  const bool is_first = ::stat(one.c_str(), &first) == 0;
+  const bool is_second = ::stat(other.c_str(), &second) == 0;
+  if (is_first != is_second) return false;
+  if (!is_first) return true_name(output_place(one).path) == true_name(output_place(other).path);
+  return S_ISREG(first.st_mode) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+GrowingFile::GrowingFile(std::string path) : path_(std::move(path)) {
+  const OutputPlace place = output_place(path_);
+  as_it_stands_ = place.as_it_stands;
+  Descriptor file(as_it_stands_ ? open_as_it_stands(place)
+                                : open_file(place.path, O_WRONLY | O_CREAT | O_APPEND));
+  if (!file.valid()) fail_writing(path_, errno);
+  // Where the file system knows no locks, nobody is refused.
+  if (!as_it_stands_ && ::flock(file.value(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw DeviceError(path_ + ": is being written by another tandem");
+  descriptor_ = file.release();
+}
+
+GrowingFile::~GrowingFile() { ::close(descriptor_); }
+
+void GrowingFile::keep(std::int64_t bytes) {
+  if (as_it_stands_) return;
+  if (::ftruncate(descriptor_, bytes) != 0) fail_writing(path_, errno);
+}
+
+void GrowingFile::write(std::string_view text) {
+  const int error = write_all(descriptor_, text);
+  if (error != 0) fail_writing(path_, error);
+}
+
+}  // namespace tandem

@@ -1,0 +1,69 @@
+#include "core/verify/verify.h"
+
+#include <optional>
+#include <string_view>
+
+#include "core/base/progress.h"
+#include "core/verify/checkers.h"
+
+namespace tandem {
+
+std::string_view name(ViolationKind kind) {
+  switch (kind) {
+    case ViolationKind::missing_op:
+      return "missing_op";
+    case ViolationKind::duplicate_op:
+      return "duplicate_op";
+    case ViolationKind::missing_transfer:
+      return "missing_transfer";
+    case ViolationKind::missing_wait:
+      return "missing_wait";
+    case ViolationKind::wrong_version:
+      return "wrong_version";
+    case ViolationKind::version_overwritten:
+      return "version_overwritten";
+    case ViolationKind::slot_overwritten:
+      return "slot_overwritten";
+    case ViolationKind::deadlock:
+      return "deadlock";
+    case ViolationKind::malformed:
+      return "malformed";
+  }
+  return "unknown";
+}
+
+/// With no slots given they are counted, once the program is known to be whole.
+static std::vector<Violation> violations_of(const Program& program,
+                                            std::optional<SlotCounts> slots) {
+  const Activity progress("verifying the program");
+  verification::Report report;
+  if (!verification::check_shape(program, report)) return report.take();
+  if (slots && !verification::check_sizes(program, *slots, report)) return report.take();
+  const bool ordered = verification::check_order(program, report);
+  const std::vector<std::int32_t> batches = verification::batches_of(program);
+  verification::Order order(program, batches);
+  const verification::Facts facts(order, report);
+  if (facts.hopeless()) return report.take();
+  verification::check_lanes(facts, report);
+  verification::check_completeness(facts, report);
+  if (!ordered) return report.take();
+  keep_going();
+  verification::check_dependencies(facts, order, report);
+  if (!slots && !report.empty()) return report.take();
+  if (!slots) slots = count_slots(program);
+  verification::check_versions(facts, order, *slots, report);
+  keep_going();
+  verification::check_validation(facts, order, *slots, report);
+  verification::check_slots(facts, order, *slots, report);
+  return report.take();
+}
+
+std::vector<Violation> verify(const Program& program, const SlotCounts& slots) {
+  return violations_of(program, slots);
+}
+
+std::vector<Violation> verify(const Program& program) {
+  return violations_of(program, std::nullopt);
+}
+
+}  // namespace tandem

@@ -1,0 +1,57 @@
+#pragma once
+// Training data: tokens, or small integers for the linear model. Microbatch k is a pure function of
+// (seed, k): there is no state to save, and the first and the last stage make theirs independently.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/model/model.h"
+#include "executor/data/tokens.h"
+#include "executor/layers/layer.h"
+
+namespace tandem {
+
+/// The text in the binary: Genesis (executor/data/README.md).
+std::string_view shipped_text();
+
+/// Its two parts, as bytes: the last chapters, a tenth of it, are held out for validation.
+Tokens shipped_training_tokens();
+Tokens shipped_validation_tokens();
+
+enum class SampleOrder : std::uint8_t {
+  random,  // each sample begins at a place of its own, drawn by (seed, number)
+  spread,  // the samples that lie side by side, each once before any twice, in an order that visits
+           // all parts of the text early; the seed does not matter
+};
+
+/// Immutable: may be shared by threads.
+class Data {
+ public:
+  /// For a language model. Throws InputError when a token is beyond the vocabulary, a text's
+  /// vocabulary is smaller than 256, or the tokens are fewer than a sample and its targets. For the
+  /// linear architecture the tokens are not used.
+  Data(const ModelSpec& model, std::int32_t microbatch_size, std::uint64_t seed,
+       Tokens tokens = shipped_training_tokens(), SampleOrder order = SampleOrder::random);
+
+  /// Fills `sample` with microbatch `k`, k ≥ 0 counted from the start of the run. Allocates only
+  /// where `sample` is smaller than a microbatch.
+  template <class T>
+  void fill(std::int64_t k, Sample<T>& sample) const;
+
+  /// Samples that lie side by side, none sharing a token to be predicted with another.
+  std::int64_t distinct_samples() const;
+
+ private:
+  /// Where sample `number` begins.
+  std::int64_t place_of(std::uint64_t number) const;
+
+  ModelSpec model_;
+  std::int32_t microbatch_size_;
+  std::uint64_t seed_;
+  Tokens tokens_;
+  SampleOrder order_;
+  std::int64_t stride_ = 1;  // of SampleOrder::spread, in samples
+};
+
+}  // namespace tandem

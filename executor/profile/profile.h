@@ -1,0 +1,59 @@
+#pragma once
+// measure_profile(): what layers, updates and hand-overs cost on this machine, measured while as
+// many devices compute as will.
+
+#include <cstdint>
+#include <functional>
+#include <stop_token>
+#include <vector>
+
+#include "core/files/product_algorithms.h"
+#include "core/model/model.h"
+
+namespace tandem {
+
+class Trainer;
+
+struct ProfileRequest {
+  ModelSpec model;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  std::vector<std::int32_t> microbatch_sizes;
+  std::int32_t busy_devices = 2;  // devices that compute at the same time
+  Bytes device_bytes = 0;  // what each will hold, as far as known: refused where it is not free
+  std::int32_t repetitions = 30;  // timed passes over the model, in visits: measure_profile()
+  std::function<void(std::int32_t done, std::int32_t all)> on_progress =
+      {};  // may be empty; on one thread at a time
+  /// Asked after each visit: whether others took the processors meanwhile. Such a visit is made
+  /// again, unless more than half of all were; what is then left counts. May be empty.
+  std::function<bool()> disturbed = {};
+  std::stop_token stop = {};
+};
+
+/// Times each layer inside passes over the whole model, so that caches are as full as in training.
+/// Kept is the median over visits of a few passes of the mean in each.
+/// `machine`, `date` and `command` are left to the caller. Throws Interrupted when stop is
+/// requested.
+Profile measure_profile(const ProfileRequest& request);
+
+/// How long measure_profile() will take, roughly: by one pass over the same model with a sequence
+/// of a few hundred tokens, and one over half as many, for attention's square.
+Duration estimate_profile_time(const ProfileRequest& request);
+
+// In executor/cuda/, or in cuda_absent.cpp where the build found no CUDA.
+/// The same on GPUs, timed by their events; `machine` names them. Zero busy devices: one a GPU;
+/// more than there are get a part of one each. Algorithms of products are chosen by timing first.
+/// Throws AbsentError where there is none.
+struct CudaProfile {
+  Profile profile;
+  std::vector<ProductAlgorithm> algorithms;
+};
+CudaProfile measure_cuda_profile(ProfileRequest request);
+
+/// What the executor adds to each op: a run of a model that computes next to nothing.
+Duration measure_overhead(Trainer& trainer);
+
+/// Sizes of hand-overs that are measured: a small one, boundaries of the model's layers, and more
+/// than any gradient has.
+std::vector<Bytes> hand_over_sizes(const ProfileRequest& request);
+
+}  // namespace tandem

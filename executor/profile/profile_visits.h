@@ -1,0 +1,209 @@
+#pragma once
+// What a profile measures of layers and updates, on devices of backend B: all of them compute at
+// once, in visits to each size of microbatch in turn.
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "executor/profile/profile.h"
+#include "executor/profile/profile_passes.h"
+#include "executor/run/training_run.h"
+#include "executor/run/wakeup.h"
+
+namespace tandem {
+
+inline constexpr std::int32_t kPassesAnUpdate = 4;  // of two microbatches each
+
+/// By layer kind and function: the mean time of each device in each visit.
+using Means = std::map<LayerKind, std::array<std::vector<Duration>, kMeasured>>;
+
+inline void append_means(const std::vector<Tallies>& devices, Means& all) {
+  for (const Tallies& device : devices) {
+    for (const auto& [kind, tallies] : device) {
+      for (std::size_t i = 0; i < kMeasured; ++i) {
+        if (tallies[i].count > 0) all[kind][i].push_back(tallies[i].sum / tallies[i].count);
+      }
+    }
+  }
+}
+
+inline Duration median(std::vector<Duration> times) {
+  if (times.empty()) return {};
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+inline void check_stop(const std::stop_token& stop) {
+  if (stop.stop_requested()) throw Interrupted("interrupted: no profile was written");
+}
+
+/// One visit to a microbatch size: all devices compute at once.
+template <Backend B>
+class DevicesAtOnce {
+ public:
+  DevicesAtOnce(const ProfileRequest& request, const BackendMaker<B>& make_backend,
+                std::int32_t microbatch_size, std::function<void()> tick)
+      : request_(request),
+        make_backend_(make_backend),
+        microbatch_size_(microbatch_size),
+        tick_(std::move(tick)),
+        data_(request.model, microbatch_size, 1),
+        together_(request.busy_devices, Round{this}) {}
+
+  /// What each device measured.
+  std::vector<Tallies> measure() {
+    start_and_join();
+    if (failure_) std::rethrow_exception(failure_);
+    check_stop(request_.stop);
+    return std::move(all_);
+  }
+
+ private:
+  /// Between two rounds: whether there is another is decided once, for all devices alike.
+  struct Round {
+    DevicesAtOnce* devices;
+    void operator()() noexcept {
+      devices->ended_ = devices->request_.stop.stop_requested() || devices->failed_;
+    }
+  };
+
+  void start_and_join() {
+    std::vector<std::jthread> threads;
+    try {
+      for (std::int32_t device = 0; device < request_.busy_devices; ++device) {
+        threads.emplace_back([this, device] { run(device); });
+      }
+    } catch (...) {
+      fail();
+      // Those that run wait for those that could not be started.
+      const auto missing = request_.busy_devices - static_cast<std::int32_t>(threads.size());
+      for (std::int32_t i = 0; i < missing; ++i) together_.arrive_and_drop();
+    }
+  }
+
+  /// Leaves only between rounds, and all devices after the same one: nobody may wait forever.
+  void run(std::int32_t device) {
+    Wakeup bell;
+    std::unique_ptr<B> backend;
+    std::unique_ptr<ModelPasses<B>> passes;
+    Tallies mine;
+    const auto guarded = [this](const auto& work) {
+      try {
+        work();
+      } catch (...) {
+        fail();
+      }
+    };
+    guarded([&] {
+      backend = make_backend_(id_at<DeviceId>(static_cast<std::size_t>(device)), bell, {});
+      passes = std::make_unique<ModelPasses<B>>(*backend, request_.model, microbatch_size_,
+                                                request_.optimizer, data_);
+    });
+    for (std::int32_t i = -1; i < request_.repetitions; ++i) {  // the first untimed
+      together_.arrive_and_wait();
+      if (ended_) break;
+      guarded([&] {
+        passes->pass(i % kPassesAnUpdate == 0, i < 0 ? nullptr : &mine);
+        if (device == 0 && i >= 0) tick_();
+      });
+    }
+    guarded([&] { add(mine); });
+  }
+
+  void add(const Tallies& mine) {
+    const std::lock_guard lock(mutex_);
+    all_.push_back(mine);
+  }
+
+  void fail() {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    failed_ = true;
+  }
+
+  const ProfileRequest& request_;
+  const BackendMaker<B>& make_backend_;
+  std::int32_t microbatch_size_;
+  std::function<void()> tick_;
+  Data data_;
+  bool ended_ = false;  // written between rounds only
+  std::barrier<Round> together_;
+  std::atomic<bool> failed_ = false;
+  std::mutex mutex_;
+  std::exception_ptr failure_;  // the first
+  std::vector<Tallies> all_;
+};
+
+inline std::int32_t visits_of(const ProfileRequest& request) {
+  constexpr std::int32_t kFewestVisits = 5, kPassesAVisit = 5;
+  return std::max(kFewestVisits, request.repetitions / kPassesAVisit);
+}
+
+/// By microbatch size. Each size is measured in several visits, in turn with the others: a machine
+/// that is slower for some seconds is so for all of them. A visit is about as long as a step of
+/// training, and what counts of it is its mean, for that is what it has in common with a step: the
+/// median of single layers would know nothing of the tenths of a second in which a shared machine
+/// is slower, of which every step has its share.
+template <Backend B>
+std::map<std::int32_t, Means> measure_layers(const ProfileRequest& request,
+                                             const BackendMaker<B>& make_backend) {
+  const std::int32_t visits = visits_of(request);
+  std::map<std::int32_t, Means> all;
+  const auto passes =
+      static_cast<std::int32_t>(request.microbatch_sizes.size()) * request.repetitions;
+  std::int32_t passed = 0, done = 0;
+  const auto tick = [&] {
+    ++passed;
+    if (request.on_progress) request.on_progress(passed, passes);
+  };
+  std::size_t again = static_cast<std::size_t>(visits) * request.microbatch_sizes.size();
+  for (std::int32_t visit = 0; visit < visits; ++visit) {
+    ProfileRequest part = request;
+    part.repetitions = (request.repetitions - done) / (visits - visit);
+    done += part.repetitions;
+    if (part.repetitions == 0) continue;
+    for (const std::int32_t size : request.microbatch_sizes) {
+      std::vector<Tallies> measured = DevicesAtOnce<B>(part, make_backend, size, tick).measure();
+      for (; request.disturbed && request.disturbed() && again > 0; --again) {
+        measured = DevicesAtOnce<B>(part, make_backend, size, [] {}).measure();
+      }
+      append_means(measured, all[size]);
+    }
+  }
+  return all;
+}
+
+/// Of the layers, as the profile's rows.
+inline std::vector<LayerCost> layer_costs(const std::map<std::int32_t, Means>& measured) {
+  std::vector<LayerCost> rows;
+  for (const auto& [size, means] : measured) {
+    for (const auto& [kind, times] : means) {
+      rows.push_back({.kind = kind,
+                      .microbatch_size = size,
+                      .forward = median(times[index(Measured::forward)]),
+                      .backward_input = median(times[index(Measured::backward_input)]),
+                      .backward_weight = median(times[index(Measured::backward_weight)]),
+                      .backward = median(times[index(Measured::backward)]),
+                      .update = median(times[index(Measured::update)]),
+                      .selective_recompute = median(times[index(Measured::selective_recompute)])});
+    }
+  }
+  return rows;
+}
+
+}  // namespace tandem

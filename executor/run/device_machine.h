@@ -1,0 +1,347 @@
+#pragma once
+// DeviceMachine: the real machine. issue() queues an instruction's work on its lanes' streams,
+// after its waits; what a GPU does with kernels, the CPU backend does with its own thread.
+// Simulation and reality run the same program through the same loop (core/program/run.h), and
+// differ only in how long an instruction takes and what it leaves behind.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/program/program.h"
+#include "core/program/run.h"
+#include "core/program/timeline.h"
+#include "executor/run/message_work.h"
+#include "executor/run/post_validation.h"
+#include "executor/run/run_state.h"
+#include "executor/run/summed_gradients.h"
+#include "executor/run/work_log.h"
+#include "executor/stage/stage_work.h"
+
+namespace tandem {
+
+/// One device of one pipeline, with its streams. Used by its own thread only.
+template <class B>
+class DeviceMachine {
+ public:
+  using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;
+  using Stream = typename B::Stream;
+  using Mark = typename B::Mark;
+  using AtWork = typename WorkLog<B>::AtWork;
+
+  DeviceMachine(RunState<B>& world, std::uint16_t pipeline, DeviceId me, B& backend,
+                typename B::template Buffer<T> scratch)
+      : program_(world.program),
+        pipeline_(pipeline),
+        me_(me),
+        world_(world),
+        backend_(backend),
+        stages_(world, pipeline, backend, std::move(scratch)),
+        log_(backend, world, world.device_of(pipeline, me)),
+        messages_(world, pipeline, me, backend, stages_, log_),
+        slice_(program_.on(me)),
+        awaited_(awaited(program_)),
+        most_queued_(64 + 8 * slice_.size()),
+        events_(program_.depth() * program_.size()),
+        validation_(world, pipeline, me, backend, stages_, log_) {
+    streams_.resize(program_.lanes().size());
+    lane_end_.resize(program_.lanes().size());
+    // What others wait for goes first: transfers and sums, then computation.
+    for (const bool computes : {false, true}) {
+      for (const LaneId lane : ids(program_.lanes())) {
+        const Lane& row = program_.lanes()[lane];
+        const StreamUse use = stream_use(row.kind);
+        if (row.device == me && (use == StreamUse::computation) == computes)
+          streams_[lane] = &backend.add_stream(use);
+      }
+    }
+  }
+
+  void issue(const Program& program, Instance instance) {
+    const Instruction& instruction = program[instance.id];
+    for (const LaneId lane : program.lanes(instruction)) {
+      if (streams_[lane] == nullptr) continue;
+      Stream& stream = *streams_[lane];
+      for (const Wait& wait : program.waits(instruction)) {
+        if (runs_here(wait.producer))
+          backend_.wait(stream, event(instance.body - wait.lag, wait.producer));
+      }
+      queue_work(stream, lane, instance);
+      if (awaited_[index(instance.id)]) backend_.record(stream, event(instance.body, instance.id));
+    }
+    backend_.progress(most_queued_);
+  }
+
+  /// Returns when all that was issued has run.
+  void drain() { backend_.progress(0); }
+
+  const WorkLog<B>& log() const { return log_; }
+  const std::vector<LedgerEntry>& ledger() const { return stages_.ledger(); }
+  DeviceId device() const { return me_; }
+  /// What it is to run: the program's instructions that occupy a lane of the device.
+  const std::vector<InstructionId>& slice() const { return slice_; }
+
+ private:
+  bool runs_here(InstructionId id) const {
+    return std::ranges::any_of(program_.lanes(program_[id]),
+                               [this](LaneId lane) { return streams_[lane] != nullptr; });
+  }
+
+  typename B::Event& event(std::int64_t body, InstructionId id) {
+    const auto depth = static_cast<std::int64_t>(program_.depth());
+    const auto row = static_cast<std::size_t>((body + program_.ramp() + depth) % depth);
+    return events_[row * program_.size() + index(id)];
+  }
+
+  void queue_work(Stream& stream, LaneId lane, Instance instance) {
+    const Instruction& instruction = program_[instance.id];
+    if (messages_.takes(instruction.op.kind)) return messages_.queue(stream, lane, instance);
+    if (instruction.op.kind == OpKind::reduce_norm) return queue_norm(stream, lane, instance);
+    if (instruction.op.kind == OpKind::validate) return validation_.queue(stream, instance);
+    if (instruction.op.kind == OpKind::forward) validation_.note_forward(instance);
+    if (is_collective(instruction.op.kind)) return queue_sum(stream, lane, instance);
+    if (moves_stash(instruction.op.kind)) return queue_move(stream, lane, instance);
+    if (is_transfer(instruction.op.kind)) {
+      const LaneKind kind = program_.lanes()[lane].kind;
+      if (kind == LaneKind::receive_activation || kind == LaneKind::receive_gradient) {
+        return queue_receive(stream, lane, instance);
+      }
+    }
+    backend_.enqueue(stream, [this, instance, &stream] { work(instance, stream); });
+  }
+
+  /// The only switch over op kinds in the executor.
+  void work(Instance instance, Stream& stream) {
+    backend_.slept();  // whoever waited, waited for this
+    const AtWork at_work(log_, instance);
+    const Op& op = program_[instance.id].op;
+    const Mark start = backend_.mark(stream);
+    switch (op.kind) {
+      case OpKind::forward:
+        stages_.forward(instance, stream);
+        break;
+      case OpKind::recompute:
+        stages_.recompute(instance, stream);
+        break;
+      case OpKind::backward:
+        stages_.backward(instance, stream);
+        break;
+      case OpKind::backward_input:
+        stages_.backward_input(instance, stream);
+        break;
+      case OpKind::backward_weight:
+        stages_.backward_weight(instance, stream);
+        break;
+      case OpKind::update:
+        stages_.update(instance, stream);
+        break;
+      case OpKind::send_activation:
+      case OpKind::send_gradient:
+        return send(instance, stream);
+      case OpKind::reduce_tied:
+      case OpKind::reduce_gradient:
+      case OpKind::reduce_norm:
+      case OpKind::validate:
+      case OpKind::evict:
+      case OpKind::load:
+        TANDEM_CHECK(false, name(op.kind));
+        break;
+    }
+    log_.note(instance, start, backend_.mark(stream), stream);
+  }
+
+  /// Who takes what `from` sends of a microbatch.
+  static StageState<B>& target_of(const StageState<B>& from, OpKind kind, std::int64_t microbatch) {
+    return kind == OpKind::send_activation ? *from.below(microbatch) : *from.above(microbatch);
+  }
+
+  /// The sender copies into the receiver's slot: the program's waits guarantee that it is free.
+  void send(Instance instance, Stream& stream) {
+    const Op& op = program_[instance.id].op;
+    StageState<B>& s = stages_.state_of(op.stage);
+    StageState<B>& target = target_of(s, op.kind, instance.microbatch);
+    const bool activation = op.kind == OpKind::send_activation;
+    auto& from = activation ? s.output : s.input_gradient;
+    auto& into = activation ? target.input : target.output_gradient;
+    const std::int64_t q = world_.sequence(s.id, instance.microbatch);
+    const std::int64_t target_q = world_.sequence(target.id, instance.microbatch);
+    const bool again =
+        activation && s.rollback.redone.load(std::memory_order_relaxed) >= instance.microbatch;
+    if (again) backend_.follow(stream, s.rollback.output);
+    const Mark start = backend_.mark(stream);
+    auto kernels = backend_.kernels(stream);
+    const std::span<const T> sent = from.held(q);
+    const auto bytes = static_cast<Bytes>(sent.size_bytes());
+    kernels.copy(sent, into.acquire(target_q));
+    if (!activation) from.release(q);
+    deliver(instance.id, {into, target_q, target.place.device}, start, bytes, stream);
+  }
+
+  /// A use of a slot that something was copied to, and the device that waits for it.
+  struct Arrival {
+    typename StageState<B>::Ring& into;
+    std::int64_t use;
+    DeviceId device;
+  };
+  /// Lets what was copied from `start` on land in its slot: at once, or when a link of the chosen
+  /// rate would have brought it.
+  void deliver(InstructionId id, const Arrival& arrival, const Mark& start, Bytes bytes,
+               Stream& stream) {
+    const Mark sent = backend_.mark(stream);  // known to whoever follows the fence
+    backend_.raise(stream, arrival.into.fence(arrival.use));
+    const auto land = [this, arrival](const Mark& begin, const Mark& end) {
+      arrival.into.land(arrival.use, begin, end);
+      world_.ring(world_.device_of(pipeline_, arrival.device));
+    };
+    if (world_.courier == nullptr) return land(start, sent);
+    Duration& lane_end = lane_end_[program_.lanes(program_[id]).front()];
+    const Duration leaves = std::max<Duration>(start.time() - world_.start, lane_end);
+    lane_end = std::max(log_.now(), lane_end) + world_.courier->time_of(bytes);
+    const auto at = [this](Duration since) { return Mark::at(world_.start + since); };
+    world_.courier->deliver(world_.start + lane_end,
+                            [land, begin = at(leaves), end = at(lane_end)] { land(begin, end); });
+  }
+
+  /// The stage's device copies both ways, there and back, and the partner has nothing to do.
+  void queue_move(Stream& stream, LaneId lane, Instance instance) {
+    if (program_.lanes(program_[instance.id]).front() != lane) return;
+    const Op& op = program_[instance.id].op;
+    StageState<B>& s = stages_.state_of(op.stage);
+    const bool leaves = op.kind == OpKind::evict;
+    const auto home = stages_.stash_of(s, instance.microbatch);
+    const auto guest = stages_.guest_of(s, instance.microbatch);
+    const auto from = leaves ? home : guest, into = leaves ? guest : home;
+    backend_.enqueue(stream, [this, instance, from, into, &stream] {
+      const AtWork at_work(log_, instance);
+      const Mark start = backend_.mark(stream);
+      const std::span<const T> moved = from.held();
+      backend_.kernels(stream).copy(moved, into.acquire());
+      deliver(instance.id, {into.ring, into.use, me_}, start,
+              static_cast<Bytes>(moved.size_bytes()), stream);
+    });
+    backend_.enqueue_when(
+        stream, [into] { return into.ring.has_landed(into.use); },
+        [this, instance, from, into, &stream] {
+          from.release();
+          log_.note(instance, into.ring.sent_start(into.use), into.ring.sent_end(into.use), stream);
+        });
+  }
+
+  void queue_receive(Stream& stream, LaneId lane, Instance instance) {
+    const Op& op = program_[instance.id].op;
+    StageState<B>& s = target_of(stages_.state_of(op.stage), op.kind, instance.microbatch);
+    auto& into = op.kind == OpKind::send_activation ? s.input : s.output_gradient;
+    const std::int64_t q = world_.sequence(s.id, instance.microbatch);
+    backend_.enqueue_when(
+        stream, [&into, q] { return into.has_landed(q); },
+        [this, &into, q, lane, instance, &stream] {
+          const bool waited = backend_.slept();
+          const AtWork at_work(log_, instance, program_.lanes()[lane].kind);
+          backend_.follow(stream, into.fence(q));
+          log_.note_transfer(instance, into.sent_start(q), into.sent_end(q), waited,
+                             lane_end_[lane], stream);
+        });
+  }
+
+  void queue_sum(Stream& stream, LaneId lane, Instance instance) {
+    Collective<B>& meeting = world_.meeting(pipeline_, instance.id);
+    backend_.enqueue(stream,
+                     [this, &meeting, instance, &stream] { bring(meeting, instance, stream); });
+    const bool notes = program_.lanes(program_[instance.id]).front() == lane;
+    backend_.enqueue_when(
+        stream, [&meeting, instance] { return meeting.done(instance.microbatch); },
+        [this, &meeting, notes, instance, &stream] {
+          meeting.follow(backend_, stream);
+          if (notes) log_.note(instance, meeting.start(), meeting.end(), stream);
+        });
+  }
+
+  /// Brings the gradients of this device's stages to a sum, and wakes everyone if that was the
+  /// last.
+  void bring(Collective<B>& meeting, Instance instance, Stream& stream) {
+    const AtWork at_work(log_, instance);
+    for (const StageId stage : program_.placement().stages_on(me_)) {
+      if (!world_.meets(program_[instance.id].op, stage)) continue;
+      const std::span<W> gradients = summed_gradients(world_, stages_, instance, stage, stream);
+      const std::size_t rank =
+          std::size_t{pipeline_} * program_.placement().stages() + index(stage);
+      if (meeting.arrive(rank, gradients, instance.microbatch, backend_, stream))
+        ring_participants(instance);
+    }
+  }
+
+  void queue_norm(Stream& stream, LaneId lane, Instance instance) {
+    NormCollective<B>& meeting = world_.norm_meeting(pipeline_, instance.id);
+    backend_.enqueue(
+        stream, [this, &meeting, instance, &stream] { bring_norm(meeting, instance, stream); });
+    const bool notes = program_.lanes(program_[instance.id]).front() == lane;
+    backend_.enqueue_when(
+        stream, [&meeting, instance] { return meeting.done(instance.microbatch); },
+        [this, &meeting, notes, instance, &stream] {
+          meeting.follow(backend_, stream);
+          for (const StageId stage : program_.placement().stages_on(me_))
+            stages_.keep_norm(stages_.state_of(stage), update_of(stage, instance), meeting.norm());
+          if (notes) log_.note(instance, meeting.decided(), meeting.decided(), stream);
+        });
+  }
+
+  /// Brings the squares of this device's gradients, and wakes everyone if those were the last.
+  void bring_norm(NormCollective<B>& meeting, Instance instance, Stream& stream) {
+    const AtWork at_work(log_, instance);
+    for (const StageId stage : program_.placement().stages_on(me_)) {
+      StageState<B>& s = stages_.state_of(stage);
+      const std::int64_t number = update_of(stage, instance);
+      const std::shared_ptr<UpdateNorm> norm = meeting.enter(backend_);
+      stages_.square_gradients(
+          s, number, norm->squares_of(s.place.first_tensor, s.stage.parameters().size()), stream);
+      if (!meeting.arrive(instance.microbatch, backend_, stream)) continue;
+      stages_.check_finite(norm, number, 0, stream);
+      ring_participants(instance);
+      backend_.when_done(stream, [this, norm, instance] {
+        norm->is_known.store(true, std::memory_order_release);
+        ring_participants(instance);
+      });
+    }
+  }
+
+  std::int64_t update_of(StageId stage, const Instance& instance) const {
+    return world_.versions.covering_update(stage, instance.microbatch);
+  }
+
+  void ring_participants(Instance instance) {
+    const Instruction& instruction = program_[instance.id];
+    const bool everywhere = instruction.op.kind == OpKind::reduce_gradient;
+    for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline) {
+      if (pipeline != pipeline_ && !everywhere) continue;
+      for (const LaneId lane : program_.lanes(instruction)) {
+        world_.ring(world_.device_of(pipeline, program_.lanes()[lane].device));
+      }
+    }
+  }
+
+  const Program& program_;
+  const std::uint16_t pipeline_;
+  const DeviceId me_;
+  RunState<B>& world_;
+  B& backend_;
+  StageWork<B> stages_;
+  WorkLog<B> log_;
+  MessageWork<B> messages_;
+  const std::vector<InstructionId> slice_;
+  const std::vector<bool> awaited_;
+  const std::size_t most_queued_;
+  std::vector<typename B::Event> events_;
+  Table<LaneId, Stream*> streams_;    // null: another device's
+  Table<LaneId, Duration> lane_end_;  // of lanes of transfers: of the last one
+  Validation<B> validation_;
+};
+
+}  // namespace tandem

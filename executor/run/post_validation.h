@@ -1,0 +1,180 @@
+#pragma once
+// Validation: what a device does where updates are validated (executor/README.md,
+// "Post-validation").
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "executor/run/run_state.h"
+#include "executor/run/work_log.h"
+#include "executor/stage/stage_work.h"
+
+namespace tandem {
+
+/// Used by its device's thread only.
+template <class B>
+class Validation {
+ public:
+  using Stream = typename B::Stream;
+  using Mark = typename B::Mark;
+
+  Validation(RunState<B>& world, std::uint16_t pipeline, DeviceId me, B& backend,
+             StageWork<B>& stages, WorkLog<B>& log)
+      : program_(world.program),
+        pipeline_(pipeline),
+        me_(me),
+        world_(world),
+        backend_(backend),
+        stages_(stages),
+        log_(log),
+        ahead_(program_.placement().stages()) {}
+
+  /// Of a forward that is queued.
+  void note_forward(const Instance& forward) {
+    const StageId stage = program_[forward.id].op.stage;
+    if (stages_.state_of(stage).validates) ahead_[stage].push_back(forward);
+  }
+
+  /// What a rollback would do stands in the queue from the start, and is passed over where there is
+  /// none. A stage does its forwards again when the one above has done them, and writes into the
+  /// one below when that one's device has come to its first validate; it goes on when the one above
+  /// has ended. Nobody waits for itself: what is done again is fed by what is done again, all of it
+  /// has run before the first validate, and validates keep to the order of the model (verify()).
+  void queue(Stream& stream, Instance instance) {
+    StageState<B>& s = stages_.state_of(program_[instance.id].op.stage);
+    const std::int64_t number = update_of(s.id, instance);
+    const auto start = std::make_shared<Mark>();
+    const auto begin = [this, &s, number, instance, start, &stream] {
+      *start = backend_.mark(stream);
+      if (!stages_.is_wrong(s, number)) return;
+      reach(instance, stream);
+      const AtWork at_work(log_, instance);
+      stages_.redo_update(s, instance.microbatch, stream);
+    };
+    backend_.enqueue_when(
+        stream, [this, &s, number] { return stages_.is_known(s, number); }, begin);
+    for (const Instance& forward : take_ahead(s.id, number)) {
+      backend_.enqueue_when(
+          stream,
+          [this, &s, number, k = forward.microbatch] {
+            return !stages_.is_wrong(s, number) || may_redo(s, number, k);
+          },
+          [this, &s, number, forward, &stream] {
+            if (stages_.is_wrong(s, number)) redo_forward(s, forward, stream);
+          });
+    }
+    backend_.enqueue_when(
+        stream,
+        [this, &s, number] { return !stages_.is_wrong(s, number) || s.fed_by_validated(number); },
+        [this, &s, number, instance, start, &stream] {
+          settle(s, number, instance, *start, stream);
+        });
+  }
+
+ private:
+  using AtWork = typename WorkLog<B>::AtWork;
+
+  /// The device has come to the validate of a wrong update, and so to that of each of its stages.
+  void reach(const Instance& instance, Stream& stream) {
+    for (const StageId stage : program_.placement().stages_on(me_)) {
+      StageState<B>& s = stages_.state_of(stage);
+      const std::int64_t number = update_of(stage, instance);
+      if (s.rollback.reached.load(std::memory_order_relaxed) == number) continue;  // by another
+      backend_.raise(stream, s.rollback.at_validate);
+      s.rollback.reached.store(number, std::memory_order_release);
+      ring_neighbours(s);
+    }
+  }
+
+  /// The forwards queued so far that read what update `number` made, in ascending order.
+  std::vector<Instance> take_ahead(StageId stage, std::int64_t number) {
+    std::vector<Instance> forwards = std::exchange(ahead_[stage], {});
+    std::erase_if(forwards,
+                  [&](const Instance& each) { return *world_.versions(each) != number + 1; });
+    std::ranges::sort(forwards, {}, &Instance::microbatch);
+    return forwards;
+  }
+
+  static bool may_redo(const StageState<B>& s, std::int64_t number, std::int64_t microbatch) {
+    const StageState<B>*above = s.above(microbatch), *below = s.below(microbatch);
+    const bool fed =
+        above == nullptr || above->rollback.redone.load(std::memory_order_acquire) >= microbatch;
+    return fed && (below == nullptr || below->shares_device_with(s) ||
+                   below->rollback.reached.load(std::memory_order_acquire) >= number);
+  }
+
+  void redo_forward(StageState<B>& s, const Instance& forward, Stream& stream) {
+    const AtWork at_work(log_, forward);
+    const std::int64_t k = forward.microbatch;
+    if (const StageState<B>* above = s.above(k); above && !above->shares_device_with(s))
+      backend_.follow(stream, s.input_again(world_.sequence(s.id, k)));
+    StageState<B>* below = s.below(k);
+    if (below == nullptr || below->shares_device_with(s)) {
+      stages_.redo_forward(forward, stream);
+    } else {
+      redo_and_hand_on(s, *below, forward, stream);
+    }
+    s.rollback.redone.store(k, std::memory_order_release);
+    ring_neighbours(s);
+  }
+
+  /// What the stage below holds of the output is replaced; what it does not hold yet, the transfer
+  /// will bring.
+  void redo_and_hand_on(StageState<B>& s, StageState<B>& below, const Instance& forward,
+                        Stream& stream) {
+    const std::int64_t taken = world_.sequence(below.id, forward.microbatch);
+    const bool is_there = below.input.holds(taken);
+    if (is_there) {
+      backend_.follow(stream, below.input.fence(taken));  // the transfer has read the output
+      backend_.follow(stream, below.rollback.at_validate);
+    }
+    stages_.redo_forward(forward, stream);
+    if (is_there) {
+      const std::int64_t q = world_.sequence(s.id, forward.microbatch);
+      backend_.kernels(stream).copy(s.output.held(q), below.input.held(taken));
+      backend_.raise(stream, below.input_again(taken));
+    }
+    backend_.raise(stream, s.rollback.output);
+  }
+
+  void settle(StageState<B>& s, std::int64_t number, const Instance& instance, const Mark& start,
+              Stream& stream) {
+    const AtWork at_work(log_, instance);
+    const bool wrong = stages_.is_wrong(s, number);
+    stages_.settle(s, instance.microbatch, wrong, stream);
+    if (wrong) {
+      // What this one goes on with may be an input that was made again.
+      s.for_each_above([&](StageState<B>& above) { backend_.follow(stream, above.rollback.end); });
+      backend_.raise(stream, s.rollback.end);
+    }
+    s.rollback.ended.store(number, std::memory_order_release);
+    if (wrong) ring_neighbours(s);
+    log_.note(instance, start, backend_.mark(stream), stream);
+  }
+
+  void ring_neighbours(const StageState<B>& s) {
+    s.for_each_neighbour([this](const StageState<B>& neighbour) {
+      world_.ring(world_.device_of(pipeline_, neighbour.place.device));
+    });
+  }
+
+  std::int64_t update_of(StageId stage, const Instance& instance) const {
+    return world_.versions.covering_update(stage, instance.microbatch);
+  }
+
+  const Program& program_;
+  const std::uint16_t pipeline_;
+  const DeviceId me_;
+  RunState<B>& world_;
+  B& backend_;
+  StageWork<B>& stages_;
+  WorkLog<B>& log_;
+  Table<StageId, std::vector<Instance>> ahead_;  // forwards queued since the last validate
+};
+
+}  // namespace tandem

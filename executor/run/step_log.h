@@ -1,0 +1,112 @@
+#pragma once
+// StepLog: losses and gradient norms of a run, brought by whichever devices make them, step by
+// step.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/base/units.h"
+
+namespace tandem {
+
+/// A batch whose losses are known and whose last updates are made on all stages.
+struct StepReport {
+  std::int64_t batch = 0;
+  double loss = 0.0;           // mean over its microbatches
+  double gradient_norm = 0.0;  // of all gradients of its last updates, before clipping
+  bool skipped = false;        // they were not finite, and the weights were kept
+  bool rolled_back = false;  // the stages had stepped otherwise before they knew, and did it again
+  std::chrono::steady_clock::time_point losses_at{};  // when the last of them was known
+  Duration since_start{}, losses_since_start{};       // pauses apart
+};
+
+/// May be used by several threads.
+class StepLog {
+ public:
+  /// `on_step` is called once for each batch, in order, by the thread that brings the last of it.
+  StepLog(std::int64_t microbatches, std::size_t parts, std::size_t tensors,
+          std::function<void(const StepReport&)> on_step)
+      : microbatches_(microbatches),
+        parts_(parts),
+        tensors_(tensors),
+        on_step_(std::move(on_step)) {}
+
+  void add_loss(std::int64_t microbatch, double loss) {
+    const std::lock_guard lock(mutex_);
+    const auto at = static_cast<std::size_t>(microbatch);
+    if (losses_.size() <= at) losses_.resize(at + 1);
+    losses_[at] = loss;
+    Pending& step = pending_[microbatch / microbatches_];
+    ++step.losses;
+    step.losses_at = std::chrono::steady_clock::now();
+    report();
+  }
+
+  /// A part's last update of `batch`: the sums of squares of its tensors, the first of which is the
+  /// model's `first_tensor`.
+  void add_update(std::int64_t batch, std::size_t first_tensor, std::span<const double> squares,
+                  bool skipped, bool rolled_back) {
+    const std::lock_guard lock(mutex_);
+    Pending& step = pending_[batch];
+    step.squares.resize(tensors_);
+    std::copy(squares.begin(), squares.end(),
+              step.squares.begin() + static_cast<std::ptrdiff_t>(first_tensor));
+    step.skipped = step.skipped || skipped;
+    step.rolled_back = step.rolled_back || rolled_back;
+    ++step.updates;
+    report();
+  }
+
+  std::vector<double> take_losses() { return std::move(losses_); }
+
+ private:
+  struct Pending {
+    std::int64_t losses = 0;
+    std::chrono::steady_clock::time_point losses_at{};
+    std::size_t updates = 0;
+    std::vector<double> squares;
+    bool skipped = false, rolled_back = false;
+  };
+
+  void report() {
+    while (!pending_.empty()) {
+      const auto& [batch, step] = *pending_.begin();
+      if (step.losses < microbatches_ || step.updates < parts_) return;
+      if (on_step_) {
+        double sum = 0.0;
+        for (const double square : step.squares) sum += square;
+        on_step_({.batch = batch,
+                  .loss = mean_loss(batch),
+                  .gradient_norm = std::sqrt(sum),
+                  .skipped = step.skipped,
+                  .rolled_back = step.rolled_back,
+                  .losses_at = step.losses_at});
+      }
+      pending_.erase(pending_.begin());
+    }
+  }
+
+  double mean_loss(std::int64_t batch) const {
+    double sum = 0.0;
+    for (std::int64_t i = batch * microbatches_; i < (batch + 1) * microbatches_; ++i)
+      sum += losses_[static_cast<std::size_t>(i)] / static_cast<double>(microbatches_);
+    return sum;
+  }
+
+  std::int64_t microbatches_;
+  std::size_t parts_, tensors_;
+  std::function<void(const StepReport&)> on_step_;
+  std::mutex mutex_;
+  std::vector<double> losses_;
+  std::map<std::int64_t, Pending> pending_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,448 @@
+#pragma once
+// TrainingRun: what train() does, whatever the devices are: memory laid out and made, a machine and
+// a thread for each device, joined before it returns.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "executor/run/device_machine.h"
+#include "executor/run/step_log.h"
+#include "executor/run/wakeup.h"
+#include "executor/stage/memory_meter.h"
+#include "executor/train.h"
+
+namespace tandem {
+
+/// Who decides on updates must be able to.
+inline void check_guard(const Program& program, const StageSetup& setup) {
+  const bool alone = program.placement().parts() == 1;
+  const bool together =
+      alone || std::any_of(program.instructions().begin(), program.instructions().end(),
+                           [](const auto& each) { return each.op.kind == OpKind::reduce_norm; });
+  if (setup.guard.is_global() && !together) {
+    throw InputError(fmt::format(
+        "schedule {}: clipping by the global norm, and skipping updates that are not finite, need "
+        "the norm of all stages' gradients, which this program does not make",
+        program.schedule()));
+  }
+  const bool tied = setup.model.architecture == Architecture::gpt2 && setup.model.tied;
+  if (setup.guard.clip == ClipScope::per_stage && tied && !alone) {
+    throw InputError(
+        "clipping per stage would scale the two ends of a tied embedding differently: clip by the "
+        "global norm, or take a model with \"tied\": false");
+  }
+}
+
+/// Pipelines that the program is one of.
+inline std::uint16_t width_of(const Program& program) {
+  std::uint16_t width = 1;
+  for (const CostKey& key : program.cost_keys()) width = std::max(width, key.width);
+  return width;
+}
+
+/// Microbatches of one pipeline that an update of each stage covers; all of them where it has none.
+inline Table<StageId, std::int32_t> update_spans(const Program& program) {
+  Table<StageId, std::int32_t> spans(program.placement().stages(), program.microbatches());
+  for (const Instruction& instruction : program.instructions()) {
+    if (instruction.op.kind == OpKind::update) spans[instruction.op.stage] = instruction.op.span;
+  }
+  return spans;
+}
+
+/// Which residues modulo the batch each stage processes.
+inline Table<StageId, std::vector<bool>> processed_residues(const Program& program) {
+  Table<StageId, std::vector<bool>> processes(
+      program.placement().stages(),
+      std::vector<bool>(static_cast<std::size_t>(program.microbatches())));
+  for (const Instruction& instruction : program.instructions()) {
+    if (instruction.op.kind != OpKind::forward) continue;
+    processes[instruction.op.stage]
+             [static_cast<std::size_t>(instruction.op.microbatch % program.microbatches())] = true;
+  }
+  return processes;
+}
+
+/// Makes the backend of one device, numbered through all pipelines.
+template <class B>
+using BackendMaker = std::function<std::unique_ptr<B>(DeviceId, Wakeup&, std::stop_token)>;
+
+/// One run on devices of backend B: builds everything, then runs it.
+template <class B>
+class TrainingRun {
+ public:
+  using W = typename B::Kernels::Wide;  // what is trained
+
+  /// `transport`: null where devices reach into one another's memory; else it outlives the run.
+  TrainingRun(const Program& program, const TrainingSetup<W>& setup, BackendMaker<B> make_backend,
+              Transport<B>* transport = nullptr)
+      : program_(program),
+        setup_(setup),
+        make_backend_(std::move(make_backend)),
+        covered_(update_spans(program)),
+        world_(program, width_of(program)),
+        log_(std::int64_t{program.microbatches()} * world_.width, program.placement().parts(),
+             name_tensors(), [this](StepReport step) { end_step(step); }) {
+    check_guard(program, setup.stage);
+    world_.transport = transport;
+    if constexpr (State::kHasMaster) check_master(program);
+    set_up_world();
+    for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline) {
+      world_.stages[pipeline].resize(program.placement().stages());
+      for (const DeviceId device : all_ids<DeviceId>(program.placement().devices))
+        build(pipeline, device);
+      join_neighbours(pipeline);
+      add_guests(pipeline);
+    }
+    for (const auto& device : devices_) {
+      device->backend->commit();
+      for (const auto& stage : device->stages)
+        stage->initialise(*device->backend, setup.stage.seed);
+    }
+    set_up_meetings();
+    if (setup.link_rate) world_.courier = &courier_.emplace(*setup.link_rate);
+  }
+
+  TrainingReport<W> run() {
+    const std::stop_callback wake_all(stop_.get_token(), [this] { ring_all(); });
+    const std::stop_callback user_stop(setup_.stop, [this] { stop_.request_stop(); });
+    const std::int64_t segment = setup_.pause_every > 0 ? setup_.pause_every : setup_.batches;
+    for (std::int64_t first = 0; first < setup_.batches && !stop_.stop_requested();) {
+      const std::int64_t last = std::min(first + segment, setup_.batches);
+      run_batches(first, last);
+      // Or devices that are to be destroyed would wait for messages that nobody sends.
+      if (world_.transport != nullptr && stop_.stop_requested()) world_.transport->abort();
+      if (failure_) std::rethrow_exception(failure_);
+      if (setup_.on_pause && last - first == setup_.pause_every && !stop_.stop_requested())
+        show_weights(last);
+      first = last;
+    }
+    collect();
+    return std::move(report_);
+  }
+
+ private:
+  using State = StageState<B>;
+
+  /// Everything that a device's thread needs.
+  struct Device {
+    Wakeup bell;
+    std::unique_ptr<B> backend;
+    MemoryMeter meter;
+    std::vector<std::unique_ptr<State>> stages;
+    std::unique_ptr<DeviceMachine<B>> machine;
+  };
+
+  std::size_t devices() const { return program_.placement().devices; }
+
+  void build(std::uint16_t pipeline, DeviceId device) {
+    devices_.push_back(std::make_unique<Device>());
+    Device& here = *devices_.back();
+    here.backend = make_backend_(world_.device_of(pipeline, device), here.bell, stop_.get_token());
+    const Placement& placement = program_.placement();
+    const StageId last = placement.replicas_of(id_at<PartId>(placement.parts() - 1)).front();
+    std::int64_t scratch = 0;
+    for (const StageId stage : placement.stages_on(device)) {
+      const StagePlace place{
+          .pipeline = pipeline,
+          .id = stage,
+          .device = device,
+          .layers = setup_.layers[index(placement.part[stage])],
+          .first_tensor = first_tensors_[placement.part[stage]],
+          .loss_scale = mean_loss_scale(setup_.stage.model, setup_.stage.microbatch_size,
+                                        covered_[last] * world_.width),
+          .gradient_factor = static_cast<double>(covered_[last]) / covered_[stage]};
+      here.stages.push_back(std::make_unique<State>(setup_.stage, place, setup_.slots[stage],
+                                                    *here.backend, here.meter));
+      world_.stages[pipeline][stage] = here.stages.back().get();
+      scratch = std::max(scratch, here.stages.back()->scratch_size());
+    }
+    auto memory = here.backend->template allocate<typename B::Scalar>(scratch);
+    here.meter.commit(MemoryClass::buffers, memory.bytes());
+    here.meter.acquire(MemoryClass::buffers, memory.bytes());
+    here.machine = std::make_unique<DeviceMachine<B>>(world_, pipeline, device, *here.backend,
+                                                      std::move(memory));
+  }
+
+  /// Fills names and places of the model's tensors; returns how many there are.
+  std::size_t name_tensors() {
+    TANDEM_CHECK(setup_.layers.size() == program_.placement().parts(), setup_.layers.size());
+    for (const LayerRange layers : setup_.layers) {
+      first_tensors_.push_back(world_.tensors.size());
+      for (const Tensor& tensor : tensors_of(layers)) world_.tensors.push_back(tensor.name);
+    }
+    return world_.tensors.size();
+  }
+
+  /// In the order and with the offsets of a stage of these layers.
+  std::vector<Tensor> tensors_of(LayerRange layers) const {
+    return Stage<typename B::Kernels>(setup_.stage.model, layers, setup_.stage.microbatch_size, 1.0)
+        .parameters();
+  }
+
+  void join_neighbours(std::uint16_t pipeline) {
+    const Table<StageId, std::vector<bool>> processes = processed_residues(program_);
+    for (const Placement::Edge& edge : program_.placement().edges) {
+      std::vector<bool> both = processes[edge.from];
+      for (std::size_t residue = 0; residue < both.size(); ++residue)
+        both[residue] = both[residue] && processes[edge.to][residue];
+      world_.stages[pipeline][edge.from]->join_below(*world_.stages[pipeline][edge.to], both);
+    }
+    for (const Instruction& instruction : program_.instructions()) {
+      State& state = *world_.stages[pipeline][instruction.op.stage];
+      if (instruction.op.kind == OpKind::recompute) state.recomputes = true;
+      if (instruction.op.kind == OpKind::validate) state.validates = true;
+    }
+  }
+
+  void add_guests(std::uint16_t pipeline) {
+    for (State* state : world_.stages[pipeline]) {
+      const std::int32_t guests = setup_.slots[state->id][SlotKind::guest];
+      if (guests == 0) continue;
+      const DeviceId partner = program_.placement().partner[state->place.device];
+      Device& there = *devices_[index(world_.device_of(pipeline, partner))];
+      state->add_guests(guests, *there.backend, there.meter);
+    }
+  }
+
+  void set_up_meetings() {
+    const Placement& placement = program_.placement();
+    for (const InstructionId id : program_.order()) {
+      const Op& op = program_[id].op;
+      if (!is_collective(op.kind)) continue;
+      const PartId part = placement.part[op.stage];
+      if (op.kind == OpKind::reduce_gradient) {
+        add_meeting(0, id, placement.replicas_of(part).size() * world_.width);
+        continue;
+      }
+      if (op.kind == OpKind::reduce_norm) {
+        add_norm_meetings(id);
+        continue;
+      }
+      for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline)
+        add_meeting(pipeline, id, placement.stages_tied_with(op.stage).size());
+    }
+  }
+
+  void add_meeting(std::uint16_t pipeline, InstructionId id, std::size_t participants) {
+    world_.meetings.emplace(std::pair{pipeline, id}, std::make_unique<Collective<B>>(participants));
+  }
+
+  void add_norm_meetings(InstructionId id) {
+    for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline) {
+      world_.norm_meetings.emplace(
+          std::pair{pipeline, id},
+          std::make_unique<NormCollective<B>>(world_.decide_numbers, program_.placement().stages(),
+                                              world_.tensors.size()));
+      for (State* state : world_.stages[pipeline]) {
+        const Placement& placement = program_.placement();
+        state->decides_alone = false;
+        state->brings_squares =
+            placement.replicas_of(placement.part[state->id]).front() == state->id;
+      }
+    }
+  }
+
+  void set_up_world() {
+    world_.guard = setup_.stage.guard;
+    world_.decide_numbers = decide_numbers(setup_.stage.guard, setup_.stage.optimizer);
+    world_.ring = [this](DeviceId device) { devices_[index(device)]->bell.ring(); };
+    world_.before_work = setup_.before_work;
+    world_.keep_ledger = setup_.keep_ledger;
+    world_.keep_timeline = setup_.keep_timeline;
+    world_.on_loss = [this](std::int64_t sample, double loss) { log_.add_loss(sample, loss); };
+    world_.on_norm = [this](const State& state, std::int64_t update,
+                            std::span<const double> squares, bool skipped, bool rolled_back) {
+      if (!is_logged(state, update)) return;
+      const std::int64_t per_batch = updates_a_batch(state);
+      log_.add_update(update / per_batch, state.place.first_tensor, squares, skipped, rolled_back);
+    };
+    if (!setup_.on_update) return;
+    world_.on_update = [this](const UpdateView<W>& update) {
+      const std::lock_guard lock(mutex_);
+      setup_.on_update(update);
+    };
+  }
+
+  std::int64_t updates_a_batch(const State& state) const {
+    return program_.microbatches() / covered_[state.id];
+  }
+  /// The last update of a batch is logged, of a part's first replica in the first pipeline: all
+  /// have the same.
+  bool is_logged(const State& state, std::int64_t update) const {
+    const Placement& placement = program_.placement();
+    const std::int64_t per_batch = updates_a_batch(state);
+    return state.place.pipeline == 0 &&
+           placement.replicas_of(placement.part[state.id]).front() == state.id &&
+           update % per_batch == per_batch - 1;
+  }
+
+  void end_step(StepReport step) {
+    step.since_start = std::chrono::steady_clock::now() - world_.start;
+    step.losses_since_start = step.losses_at - world_.start;
+    if (setup_.on_step) setup_.on_step(step);
+  }
+
+  /// All devices run the batches, and end them.
+  void run_batches(std::int64_t first, std::int64_t last) {
+    std::latch ready(static_cast<std::ptrdiff_t>(devices_.size()) + 1);
+    {
+      std::optional<Watchdog> watchdog;
+      std::vector<std::jthread> threads;  // joined first; the watchdog goes last
+      try {
+        for (const auto& device : devices_) {
+          threads.emplace_back([this, &device, &ready, first, last] {
+            ready.arrive_and_wait();
+            run_device(*device, first, last);
+          });
+        }
+        watch(watchdog);
+      } catch (...) {
+        keep_failure(std::current_exception());
+        ready.count_down(std::ssize(devices_) - std::ssize(threads));
+      }
+      world_.start = std::chrono::steady_clock::now() - trained_;
+      ready.arrive_and_wait();
+    }
+    trained_ = std::chrono::steady_clock::now() - world_.start;
+  }
+
+  void run_device(Device& device, std::int64_t first, std::int64_t last) {
+    DeviceMachine<B>& machine = *device.machine;
+    try {
+      tandem::run(program_, machine.slice(), last, machine, first);
+      machine.drain();
+    } catch (const Stopped&) {
+    } catch (const DeviceError& error) {
+      keep_failure(std::make_exception_ptr(DeviceError(machine.log().describe_failure(error))));
+    } catch (...) {
+      keep_failure(std::current_exception());
+    }
+  }
+
+  void watch(std::optional<Watchdog>& watchdog) {
+    if (setup_.watchdog <= Duration::zero()) return;
+    std::vector<const Progress*> progress;
+    for (const auto& device : devices_) progress.push_back(&device->machine->log().progress());
+    watchdog.emplace(Watchdog::Setup{
+        .devices = std::move(progress),
+        .limit = setup_.watchdog,
+        .on_stall = [this](const Progress* culprit, Duration waited) { stall(culprit, waited); },
+        .grace = std::min<Duration>(10 * setup_.watchdog, std::chrono::seconds(5)),
+        .on_stuck = [this] { end_stuck(); }});
+  }
+
+  void stall(const Progress* culprit, Duration waited) {
+    std::string who = "no device is at work, and each waits for another";
+    for (const auto& device : devices_) {
+      if (&device->machine->log().progress() == culprit)
+        who = device->machine->log().describe_last_work() + ": does not end";
+    }
+    stall_ = fmt::format("{}; nothing has ended anywhere for {:.1f} s", who, to_seconds(waited));
+    keep_failure(std::make_exception_ptr(DeviceError(stall_)));
+  }
+
+  /// The thread can't be ended but with the process.
+  void end_stuck() {
+    if (setup_.on_stuck) setup_.on_stuck(stall_);
+    fmt::print(stderr, "error: {}\n", stall_);
+    std::fflush(nullptr);
+    std::_Exit(1);
+  }
+
+  void keep_failure(std::exception_ptr failure) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = std::move(failure);
+    }
+    stop_.request_stop();
+  }
+
+  void ring_all() {
+    for (const auto& device : devices_) device->bell.ring();
+  }
+
+  using Fetched = decltype(std::declval<B&>().fetch(std::span<const W>()));
+
+  /// Of each part, when `batches` have ended: all its replicas have the same.
+  std::vector<std::pair<LayerRange, Fetched>> newest_weights(std::int64_t batches) const {
+    const Placement& placement = program_.placement();
+    std::vector<std::pair<LayerRange, Fetched>> parts;
+    for (const PartId part : all_ids<PartId>(placement.parts())) {
+      State& state = *world_.stages[0][placement.replicas_of(part).front()];
+      const std::int64_t last = batches * program_.microbatches() - 1;
+      const std::int64_t newest = world_.versions.covering_update(state.id, last) + 1;
+      B& backend = *devices_[index(state.place.device)]->backend;
+      parts.emplace_back(state.place.layers,
+                         backend.fetch(std::span<const W>(state.trained(newest))));
+    }
+    return parts;
+  }
+
+  void show_weights(std::int64_t batches) const {
+    const auto fetched = newest_weights(batches);
+    std::vector<PartWeights<W>> parts;
+    for (const auto& [layers, values] : fetched) parts.push_back({layers, values.span()});
+    setup_.on_pause(batches, parts);
+  }
+
+  void collect() {
+    report_.losses = log_.take_losses();
+    report_.interrupted = setup_.stop.stop_requested();
+    report_.timelines.resize(world_.width);
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      const Device& device = *devices_[i];
+      Timeline& timeline = report_.timelines[i / devices()];
+      timeline.clock = Clock::measured;
+      const std::vector<Span>& spans = device.machine->log().spans();
+      timeline.spans.insert(timeline.spans.end(), spans.begin(), spans.end());
+      const std::vector<LedgerEntry>& ledger = device.machine->ledger();
+      report_.ledger.insert(report_.ledger.end(), ledger.begin(), ledger.end());
+      report_.high_water.push_back(device.meter.high_water());
+      report_.peak_held.push_back(device.meter.peak_held());
+      report_.workspace.push_back(device.backend->workspace_bytes());
+    }
+    if (report_.interrupted) return;
+    for (const auto& [layers, fetched] : newest_weights(setup_.batches)) {
+      for (const Tensor& tensor : tensors_of(layers)) {
+        const auto values = fetched.span().subspan(static_cast<std::size_t>(tensor.offset),
+                                                   static_cast<std::size_t>(tensor.size()));
+        report_.weights.push_back({tensor.name, {values.begin(), values.end()}});
+      }
+    }
+  }
+
+  const Program& program_;
+  const TrainingSetup<W>& setup_;
+  const BackendMaker<B> make_backend_;
+  std::stop_source stop_;
+  const Table<StageId, std::int32_t> covered_;
+  Table<PartId, std::size_t> first_tensors_;
+  RunState<B> world_;
+  StepLog log_;
+  std::vector<std::unique_ptr<Device>> devices_;  // of all pipelines, one after another
+  std::optional<LinkEmulator> courier_;           // after the devices that it wakes: it ends first
+  TrainingReport<W> report_;
+  Duration trained_{};  // pauses apart
+  std::string stall_;
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace tandem

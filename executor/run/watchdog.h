@@ -1,0 +1,83 @@
+#pragma once
+// Watchdog: a thread that sees whether the devices of a run get on, and says who holds them up.
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/base/units.h"
+
+namespace tandem {
+
+/// What one device is at, written by its thread and read by the watchdog.
+class Progress {
+ public:
+  void begin(InstructionId id, std::int64_t microbatch, Duration now) {
+    id_.store(id, std::memory_order_relaxed);
+    microbatch_.store(microbatch, std::memory_order_relaxed);
+    since_.store(now.count(), std::memory_order_release);
+  }
+  void end(Duration now) {
+    const std::int64_t took = now.count() - since_.load(std::memory_order_relaxed);
+    if (took > longest_.load(std::memory_order_relaxed))
+      longest_.store(took, std::memory_order_relaxed);
+    since_.store(kIdle, std::memory_order_release);
+    ended_.fetch_add(1, std::memory_order_release);
+  }
+
+  /// Some work that was launched before has run.
+  void get_on() { ended_.fetch_add(1, std::memory_order_release); }
+
+  bool working() const { return since_.load(std::memory_order_acquire) != kIdle; }
+  Duration since() const { return Duration(since_.load(std::memory_order_acquire)); }
+  Duration longest() const { return Duration(longest_.load(std::memory_order_relaxed)); }
+  std::int64_t ended() const { return ended_.load(std::memory_order_acquire); }
+  InstructionId id() const { return id_.load(std::memory_order_relaxed); }
+  std::int64_t microbatch() const { return microbatch_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::int64_t kIdle = -1;
+  std::atomic<InstructionId> id_{};
+  std::atomic<std::int64_t> microbatch_{0}, since_{kIdle}, longest_{0}, ended_{0};
+};
+
+/// Watches from its construction to its destruction.
+class Watchdog {
+ public:
+  struct Setup {
+    std::vector<const Progress*> devices;
+    /// No device may end nothing for longer than this, or than 20 times the longest work so far.
+    Duration limit{};
+    /// Called once, with the device that has been at its work for longest, or none if all wait.
+    std::function<void(const Progress* culprit, Duration waited)> on_stall;
+    /// Called once, this long after on_stall, if the watchdog still lives.
+    Duration grace{};
+    std::function<void()> on_stuck;
+  };
+
+  explicit Watchdog(Setup setup)
+      : setup_(std::move(setup)), thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void watch(const std::stop_token& stop);
+  /// False when the watch is over.
+  bool sleep(const std::stop_token& stop, Duration time);
+  Duration limit() const;
+  const Progress* culprit() const;
+
+  Setup setup_;
+  std::mutex mutex_;
+  std::condition_variable_any over_;
+  std::jthread thread_;
+};
+
+}  // namespace tandem

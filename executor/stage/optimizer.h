@@ -1,0 +1,99 @@
+#pragma once
+// SGD, momentum and AdamW over kernels. A step reads one version of the weights and writes the
+// next, which may be the same memory.
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+#include "core/base/check.h"
+#include "executor/layers/layer.h"
+#include "executor/stage/learning_rate.h"
+
+namespace tandem {
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double learning_rate = 1e-3;  // the peak of its schedule
+  LearningRateSchedule schedule = {};
+  double momentum = 0.9;  // β of m = β·m + (1 − β)·g
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.0;  // decoupled; of matrices only
+};
+
+/// What the update of weights is handed. state: optimizer_states() times the weights' size, all
+/// first moments, then all second ones; zeros before the first update.
+template <class T, class W = T>
+struct UpdateSpans {
+  std::span<const W> weights = {}, gradients = {};
+  std::span<W> state = {}, weights_out = {};
+  std::span<T> rounded = {};  // a copy of the weights made; empty: not wanted
+};
+
+/// What a step writes. A step that may have to be taken back writes the weights elsewhere and
+/// leaves the state as it is; once it stays, the state is stepped by itself, to the same bits.
+enum class StepWrites : std::uint8_t { all, weights, state };
+
+/// One step of an optimizer.
+struct OptimizerStep {
+  std::int64_t number = 1;      // of the steps taken, counted from 1
+  std::int64_t batch = 1;       // that it is for, counted from 1: has a learning rate
+  double gradient_scale = 1.0;  // factor of the gradients
+  StepWrites writes = StepWrites::all;
+  const UpdateDecision* decision = nullptr;  // knows how many steps were taken, so `number` counts
+                                             // for nothing, and has a further factor
+};
+
+/// Steps the tensors, which cover the spans by their offsets. Elements are updated independently of
+/// one another: equal weights, gradients and states give equal bits wherever they stand.
+template <Kernels K>
+void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step,
+            std::span<const Tensor> tensors,
+            const UpdateSpans<typename K::Scalar, typename K::Wide>& spans) {
+  using T = typename K::Scalar;
+  using W = typename K::Wide;
+  const auto size = static_cast<std::size_t>(total_size(tensors));
+  const auto states = static_cast<std::size_t>(optimizer_states(config.kind));
+  TANDEM_CHECK(
+      step.number >= 1 && spans.weights.size() == size && spans.state.size() == states * size,
+      step.number, spans.weights.size(), spans.state.size(), size, states);
+  if (states == 0 && step.writes == StepWrites::state) return;
+  const double count = static_cast<double>(step.number);
+  StepNumbers numbers{
+      .learning_rate = learning_rate_at(config.schedule, config.learning_rate, step.batch),
+      .gradient_scale = step.gradient_scale,
+      .beta1 = config.kind == OptimizerKind::momentum ? config.momentum : config.beta1,
+      .beta2 = config.beta2,
+      .epsilon = config.epsilon,
+      .correction1 = 1.0 - std::pow(config.beta1, count),
+      .correction2 = 1.0 - std::pow(config.beta2, count),
+      .decision = step.decision};
+  for (const Tensor& tensor : tensors) {
+    const auto first = static_cast<std::size_t>(tensor.offset);
+    const auto length = static_cast<std::size_t>(tensor.size());
+    StepSpans<T, W> part{.weights = spans.weights.subspan(first, length),
+                         .gradient = spans.gradients.subspan(first, length),
+                         .keeps_state = step.writes == StepWrites::weights};
+    if (step.writes != StepWrites::state)
+      part.weights_out = spans.weights_out.subspan(first, length);
+    if (!spans.rounded.empty()) part.rounded = spans.rounded.subspan(first, length);
+    if (states > 0) part.first = spans.state.subspan(first, length);
+    if (states > 1) part.second = spans.state.subspan(size + first, length);
+    numbers.weight_decay = tensor.decayed ? config.weight_decay : 0.0;
+    switch (config.kind) {
+      case OptimizerKind::sgd:
+        kernels.step_sgd(part, numbers);
+        break;
+      case OptimizerKind::momentum:
+        kernels.step_momentum(part, numbers);
+        break;
+      case OptimizerKind::adamw:
+        kernels.step_adamw(part, numbers);
+        break;
+    }
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,383 @@
+#include "executor/stage/reference.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "executor/cpu/kernels.h"
+
+namespace tandem {
+namespace {
+
+template <class T>
+std::vector<T> zeros(std::int64_t size) {
+  return std::vector<T>(static_cast<std::size_t>(size));
+}
+
+std::vector<ReferencePart> parts_of(const ModelSpec& model, const ReferenceConfig& config) {
+  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
+  if (config.parts.empty()) {
+    TANDEM_CHECK(config.semantics != WeightSemantics::stashed);
+    const std::int32_t staleness = config.semantics == WeightSemantics::delayed_by_one ? 1 : 0;
+    const auto m = static_cast<std::size_t>(config.microbatches);
+    return {{.layers = {0, layers},
+             .microbatches = config.microbatches,
+             .staleness = std::vector<std::int32_t>(m, staleness)}};
+  }
+  std::int32_t covered = 0;
+  for (const ReferencePart& part : config.parts) {
+    TANDEM_CHECK(part.layers.first == covered, part.layers.first, covered);
+    TANDEM_CHECK(config.microbatches % part.microbatches == 0, part.microbatches);
+    covered = part.layers.last;
+  }
+  TANDEM_CHECK(covered == layers, covered, layers);
+  return config.parts;
+}
+
+/// A row of a part, of which an empty one says what all have by themselves.
+std::int32_t row_of(const std::vector<std::int32_t>& rows, std::int32_t microbatch,
+                    std::int32_t otherwise) {
+  return rows.empty() ? otherwise : rows[static_cast<std::size_t>(microbatch)];
+}
+
+}  // namespace
+
+template <Kernels K>
+Reference<K>::Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data)
+    : config_(config),
+      tied_(model.architecture == Architecture::gpt2 && model.tied),
+      data_(data),
+      left_(static_cast<std::size_t>(config.microbatches) * config.width) {
+  check_trainable(model);
+  const std::vector<ReferencePart> parts = parts_of(model, config);
+  TANDEM_CHECK(!tied_ || parts.front().microbatches == parts.back().microbatches);
+  const LayerShape shape{.model = model,
+                         .microbatch_size = config.microbatch_size,
+                         .loss_scale = mean_loss_scale(model, config.microbatch_size,
+                                                       parts.back().microbatches * config.width)};
+  boundary_ = shape.boundary();
+  for (const ReferencePart& part : parts) parts_.push_back(make_part(part, shape));
+}
+
+template <Kernels K>
+typename Reference<K>::Part Reference<K>::make_part(const ReferencePart& config,
+                                                    const LayerShape& shape) {
+  const std::int32_t updates = config_.microbatches / config.microbatches;
+  Part part{.config = config,
+            .entries = {},
+            .versions = {Tensors{}},
+            .to_add = std::vector<std::vector<std::int32_t>>(static_cast<std::size_t>(updates)),
+            .added = {}};
+  for (std::int32_t i = 0; i < config_.microbatches; ++i) {
+    const std::int32_t microbatch = row_of(config.order, i, i);
+    part.to_add[static_cast<std::size_t>(microbatch / config.microbatches)].push_back(microbatch);
+  }
+  for (std::int32_t index = config.layers.first; index < config.layers.last; ++index) {
+    AnyLayer<K> layer(shape, index);
+    for (const Tensor& tensor : layer.tensors()) {
+      std::vector<T> weights = zeros<T>(tensor.size());
+      initialise<T>(tensor, config_.seed, weights);
+      part.versions.back()[tensor.name] = weights;
+      state_.weights[tensor.name] = std::move(weights);
+      state_.optimizer[tensor.name] =
+          zeros<T>(tensor.size() * optimizer_states(config_.optimizer.kind));
+    }
+    part.entries.push_back({.layer = std::move(layer)});
+  }
+  return part;
+}
+
+/// The microbatches of a batch one after the other: where each part updates once, in the order in
+/// which the first adds them, so that few wait for others.
+template <Kernels K>
+std::vector<std::int32_t> Reference<K>::turns() const {
+  const bool once =
+      std::ranges::all_of(parts_, [](const Part& part) { return part.to_add.size() == 1; });
+  if (once) return parts_.front().to_add.front();
+  std::vector<std::int32_t> ascending(static_cast<std::size_t>(config_.microbatches));
+  std::iota(ascending.begin(), ascending.end(), 0);
+  return ascending;
+}
+
+/// Puts the version that the microbatch reads into the entries, and sums to add to.
+template <Kernels K>
+void Reference<K>::load(Part& part, std::int32_t microbatch) {
+  const ReferencePart& config = part.config;
+  const std::int64_t update =
+      state_.batches * std::ssize(part.to_add) + microbatch / config.microbatches;
+  const std::int64_t version =
+      std::max<std::int64_t>(update - row_of(config.staleness, microbatch, 0), 0);
+  for (Entry& entry : part.entries) {
+    if (entry.sums.empty()) {
+      const auto sums = static_cast<std::size_t>(config_.width * config.replicas);
+      entry.sums.assign(sums, zeros<T>(entry.layer.weights_size()));
+    }
+    if (part.loaded == version) continue;
+    entry.weights.clear();
+    const auto back = static_cast<std::size_t>(part.updates - version);
+    const Tensors& weights = part.versions.at(part.versions.size() - 1 - back);
+    for (const Tensor& tensor : entry.layer.tensors()) {
+      const std::vector<T>& values = weights.at(tensor.name);
+      entry.weights.insert(entry.weights.end(), values.begin(), values.end());
+    }
+  }
+  part.loaded = version;
+}
+
+/// Forward, and backward as far as the gradients of the inputs.
+template <Kernels K>
+double Reference<K>::run_microbatch(std::int32_t pipeline, std::int32_t microbatch) {
+  const std::int32_t m = config_.microbatches;
+  Sample<T> sample;
+  data_.fill((state_.batches * config_.width + pipeline) * m + microbatch, sample);
+  std::vector<Left>& left = left_[static_cast<std::size_t>(pipeline * m + microbatch)];
+  // What a layer reads; the first reads the data's numbers, if the model takes numbers.
+  std::vector<T> input = sample.inputs;
+  double loss = 0.0;
+  for (const Part& part : parts_) {
+    for (const Entry& entry : part.entries) {
+      const bool last = &entry == &parts_.back().entries.back();
+      Left& here = left.emplace_back();
+      here.input = std::move(input);
+      here.stash = zeros<T>(entry.layer.stash_size());
+      input = zeros<T>(last ? 0 : boundary_);
+      entry.layer.forward(kernels_, {.weights = entry.weights,
+                                     .input = here.input,
+                                     .sample = &sample,
+                                     .stash = here.stash,
+                                     .output = input,
+                                     .loss = &loss});
+    }
+  }
+  run_backward(left);
+  return loss;
+}
+
+template <Kernels K>
+void Reference<K>::run_backward(std::vector<Left>& left) {
+  std::vector<T> gradient;
+  std::size_t i = left.size();
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
+    for (auto entry = part->entries.rbegin(); entry != part->entries.rend(); ++entry) {
+      Left& here = left[--i];
+      here.scratch = zeros<T>(entry->layer.scratch_size());
+      here.output_gradient = std::move(gradient);
+      gradient = zeros<T>(i > 0 ? boundary_ : 0);
+      entry->layer.backward_input(kernels_, {.weights = entry->weights,
+                                             .input = here.input,
+                                             .stash = here.stash,
+                                             .output_gradient = here.output_gradient,
+                                             .scratch = here.scratch,
+                                             .input_gradient = gradient,
+                                             .gradients = {}});
+    }
+  }
+}
+
+/// Adds what may be added in its turn once `microbatch` has run. Whether that ends an update.
+template <Kernels K>
+bool Reference<K>::add_gradients(Part& part, std::int32_t microbatch) {
+  const auto update = static_cast<std::size_t>(microbatch / part.config.microbatches);
+  const std::vector<std::int32_t>& to_add = part.to_add[update];
+  std::size_t& added = part.added[update];
+  while (added < to_add.size() && !left_[static_cast<std::size_t>(to_add[added])].empty())
+    add_gradients_of(part, to_add[added++]);
+  return added == to_add.size();
+}
+
+/// Of a microbatch of each pipeline: what it left at the part's layers is used up.
+template <Kernels K>
+void Reference<K>::add_gradients_of(Part& part, std::int32_t microbatch) {
+  const std::int32_t m = config_.microbatches, replicas = part.config.replicas;
+  const std::int32_t replica = row_of(part.config.replica, microbatch, microbatch % replicas);
+  for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline) {
+    const auto sum = static_cast<std::size_t>(pipeline * replicas + replica);
+    for (std::size_t i = 0; i < part.entries.size(); ++i) {
+      Entry& entry = part.entries[i];
+      Left& left = left_[static_cast<std::size_t>(pipeline * m + microbatch)]
+                        [static_cast<std::size_t>(part.config.layers.first) + i];
+      entry.layer.backward_weight(kernels_, {.weights = {},
+                                             .input = left.input,
+                                             .stash = left.stash,
+                                             .output_gradient = left.output_gradient,
+                                             .scratch = left.scratch,
+                                             .input_gradient = {},
+                                             .gradients = entry.sums[sum]});
+      left = {};
+    }
+  }
+}
+
+template <Kernels K>
+typename Reference<K>::Tensors Reference<K>::sum_of_rank(const Part& part, std::size_t rank) const {
+  Tensors sum;
+  for (const Entry& entry : part.entries) {
+    for (const Tensor& tensor : entry.layer.tensors()) {
+      const auto first = entry.sums[rank].begin() + tensor.offset;
+      sum[tensor.name].assign(first, first + tensor.size());
+    }
+  }
+  return sum;
+}
+
+/// The gradients of an update of `parts`, by tensor; their sums are used up.
+template <Kernels K>
+typename Reference<K>::Tensors Reference<K>::summed_gradients(const std::vector<Part*>& parts) {
+  std::vector<Tensors> ranks;  // what parts sum for themselves, a rank each
+  for (Part* part : parts) {
+    ranks.resize(std::max(ranks.size(), part->entries.front().sums.size()));
+    for (std::size_t rank = 0; rank < part->entries.front().sums.size(); ++rank)
+      ranks[rank].merge(sum_of_rank(*part, rank));
+    for (Entry& entry : part->entries) entry.sums.clear();
+  }
+  for (Tensors& sums : ranks) {
+    if (!tied_ || !sums.contains(kHeadTable)) continue;
+    std::vector<T>& table = sums.at(kTokenTable);
+    kernels_.add(table, sums.at(kHeadTable), table);
+  }
+  Tensors total = std::move(ranks.front());
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    for (const auto& [name, gradient] : ranks[rank]) {
+      std::vector<T>& sum = total.at(name);
+      kernels_.add(sum, gradient, sum);
+    }
+  }
+  return total;
+}
+
+/// Of the tensors of those parts that lie in `layers`.
+template <Kernels K>
+std::vector<double> Reference<K>::squares_of(const std::vector<Part*>& parts,
+                                             const Tensors& gradients, LayerRange layers) {
+  std::vector<double> squares;
+  for (const Part* part : parts) {
+    std::int32_t layer = part->config.layers.first;
+    for (const Entry& entry : part->entries) {
+      if (const std::int32_t at = layer++; at < layers.first || at >= layers.last) continue;
+      for (Tensor tensor : entry.layer.tensors()) {
+        tensor.offset = 0;
+        squares.push_back(0.0);
+        sum_squares(kernels_, std::span<const Tensor>(&tensor, 1), tied_, scale_of(*part),
+                    std::span<const T>(gradients.at(tensor.name)),
+                    std::span<double>(&squares.back(), 1));
+      }
+    }
+  }
+  return squares;
+}
+
+/// What the guard says of each tensor of an update.
+template <Kernels K>
+std::map<std::string, GuardDecision> Reference<K>::decisions_on(const std::vector<Part*>& parts,
+                                                                const Tensors& gradients) {
+  const LayerRange whole{0, parts_.back().config.layers.last};
+  state_.gradient_norm = decide({}, squares_of(parts, gradients, whole)).norm;
+  const bool apart = config_.guard.clip == ClipScope::per_stage;
+  std::map<std::string, GuardDecision> decisions;
+  for (const LayerRange stage : apart ? config_.stages : std::vector<LayerRange>{whole}) {
+    const GuardDecision decision = decide(config_.guard, squares_of(parts, gradients, stage));
+    if (decision.skip && config_.guard.on_nan == NonFinite::stop)
+      throw DeviceError(fmt::format("update {}: a gradient is not finite", parts[0]->updates));
+    for (const Part* part : parts) {
+      std::int32_t layer = part->config.layers.first;
+      for (const Entry& entry : part->entries) {
+        if (const std::int32_t at = layer++; at < stage.first || at >= stage.last) continue;
+        for (const Tensor& tensor : entry.layer.tensors()) decisions[tensor.name] = decision;
+      }
+    }
+  }
+  return decisions;
+}
+
+/// What the part's gradients lack to be the mean over its own updates.
+template <Kernels K>
+double Reference<K>::scale_of(const Part& part) const {
+  return static_cast<double>(parts_.back().config.microbatches) /
+         static_cast<double>(part.config.microbatches);
+}
+
+template <Kernels K>
+void Reference<K>::update_tensor(const Part& part, const Tensor& tensor,
+                                 const std::vector<T>& gradient, const GuardDecision& decision) {
+  Tensor alone = tensor;
+  alone.offset = 0;
+  std::vector<T>& weights = state_.weights.at(tensor.name);
+  const std::vector<T> before = weights;
+  update(kernels_, config_.optimizer,
+         {.number = part.steps + 1,
+          .batch = state_.batches + 1,
+          .gradient_scale = scale_of(part) * decision.scale},
+         std::span<const Tensor>(&alone, 1),
+         {.weights = before,
+          .gradients = gradient,
+          .state = state_.optimizer.at(tensor.name),
+          .weights_out = weights});
+}
+
+template <Kernels K>
+void Reference<K>::update_part(Part& part, const Tensors& gradients,
+                               const std::map<std::string, GuardDecision>& decisions) {
+  Tensors version;
+  bool skipped = false;
+  for (const Entry& entry : part.entries) {
+    for (const Tensor& tensor : entry.layer.tensors()) {
+      const GuardDecision& decision = decisions.at(tensor.name);
+      skipped = skipped || decision.skip;
+      if (tied_ && tensor.name == kHeadTable) {
+        state_.weights.at(kHeadTable) = state_.weights.at(kTokenTable);
+        state_.optimizer.at(kHeadTable) = state_.optimizer.at(kTokenTable);
+      } else if (!decision.skip) {
+        update_tensor(part, tensor, gradients.at(tensor.name), decision);
+      }
+      version[tensor.name] = state_.weights.at(tensor.name);
+    }
+  }
+  part.versions.push_back(std::move(version));
+  const auto& staleness = part.config.staleness;
+  const std::int64_t most = staleness.empty() ? 0 : *std::ranges::max_element(staleness);
+  const std::int64_t oldest_read = std::max<std::int64_t>(part.updates + 1 - most, 0);
+  while (part.updates + 2 - std::ssize(part.versions) < oldest_read) part.versions.pop_front();
+  ++part.updates;
+  if (!skipped) ++part.steps;
+}
+
+template <Kernels K>
+const ReferenceState<typename K::Scalar>& Reference<K>::step(
+    const std::function<void(const ReferenceUpdate&)>& on_update) {
+  const std::int32_t m = config_.microbatches;
+  state_.losses.assign(static_cast<std::size_t>(m * config_.width), 0.0);
+  for (Part& part : parts_) part.added.assign(part.to_add.size(), 0);
+  for (const std::int32_t microbatch : turns()) {
+    for (Part& part : parts_) load(part, microbatch);
+    for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline) {
+      state_.losses[static_cast<std::size_t>(pipeline * m + microbatch)] =
+          run_microbatch(pipeline, microbatch);
+    }
+    std::vector<Part*> due;
+    for (Part& part : parts_) {
+      if (add_gradients(part, microbatch)) due.push_back(&part);
+    }
+    if (due.empty()) continue;
+    const Tensors gradients = summed_gradients(due);
+    const std::map<std::string, GuardDecision> decisions = decisions_on(due, gradients);
+    for (Part* part : due) {
+      update_part(*part, gradients, decisions);
+      if (!on_update) continue;
+      ReferenceUpdate made{.tensors = {}, .version = part->updates};
+      for (const auto& [name, values] : part->versions.back()) made.tensors.push_back(name);
+      on_update(made);
+    }
+  }
+  for (std::vector<Left>& left : left_) left.clear();
+  ++state_.batches;
+  return state_;
+}
+
+template class Reference<cpu::Kernels<float>>;
+template class Reference<cpu::Kernels<double>>;
+
+}  // namespace tandem

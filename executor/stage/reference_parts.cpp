@@ -1,0 +1,73 @@
+#include "executor/stage/reference_parts.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace tandem {
+
+namespace {
+
+/// Microbatches of a batch in the order in which a stage makes their weight gradients.
+std::vector<std::int32_t> summing_order(const Schedule& schedule, StageId stage) {
+  const std::int32_t m = schedule.microbatches;
+  std::vector<std::int32_t> offsets;
+  for (const Op& op : schedule.order[schedule.placement.device[stage]]) {
+    if (op.stage != stage || !makes_weight_gradient(op.kind)) continue;
+    for (std::int32_t k = op.microbatch - op.span + 1; k <= op.microbatch; ++k)
+      offsets.push_back(k);
+  }
+  // Of one batch, what stands a body's length further on is made a body earlier.
+  std::ranges::stable_sort(offsets, std::greater(), [m](std::int32_t k) { return k / m; });
+  for (std::int32_t& k : offsets) k %= m;
+  return offsets;
+}
+
+/// Each list in its own order, and the least of those that come next before the others.
+std::vector<std::int32_t> merged(const std::vector<std::vector<std::int32_t>>& lists) {
+  std::vector<std::int32_t> all;
+  std::vector<std::size_t> next(lists.size(), 0);
+  for (;;) {
+    std::size_t least = lists.size();
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      if (next[i] == lists[i].size()) continue;
+      if (least == lists.size() || lists[i][next[i]] < lists[least][next[least]]) least = i;
+    }
+    if (least == lists.size()) return all;
+    all.push_back(lists[least][next[least]++]);
+  }
+}
+
+}  // namespace
+
+std::vector<ReferencePart> reference_parts(const Schedule& schedule,
+                                           const std::vector<LayerRange>& layers,
+                                           WeightSemantics semantics) {
+  const auto m = static_cast<std::size_t>(schedule.microbatches);
+  const std::int32_t delay = semantics == WeightSemantics::delayed_by_one ? 1 : 0;
+  std::vector<ReferencePart> parts;
+  for (const PartId part : all_ids<PartId>(layers.size())) {
+    const std::vector<StageId> stages = schedule.placement.replicas_of(part);
+    ReferencePart row{.layers = layers[index(part)],
+                      .replicas = static_cast<std::int32_t>(stages.size()),
+                      .staleness = std::vector<std::int32_t>(m, delay),
+                      .replica = std::vector<std::int32_t>(m)};
+    std::vector<std::vector<std::int32_t>> orders;
+    for (std::size_t replica = 0; replica < stages.size(); ++replica) {
+      for (const std::int32_t k : orders.emplace_back(summing_order(schedule, stages[replica])))
+        row.replica[static_cast<std::size_t>(k)] = static_cast<std::int32_t>(replica);
+      for (const Op& op : schedule.order[schedule.placement.device[stages[replica]]]) {
+        if (op.stage != stages[replica]) continue;
+        if (op.kind == OpKind::update) row.microbatches = op.span;
+        if (op.kind == OpKind::forward && semantics == WeightSemantics::stashed)
+          row.staleness[static_cast<std::size_t>(op.microbatch) % m] = op.staleness;
+      }
+    }
+    row.order = merged(orders);
+    parts.push_back(std::move(row));
+  }
+  return parts;
+}
+
+}  // namespace tandem

@@ -1,0 +1,142 @@
+#pragma once
+// Stage: consecutive layers of a model as one thing to run. Owns no tensor memory and keeps no
+// state: every span is handed in, so one stage serves any number of microbatches in flight, and any
+// thread. The same inputs give the same bits, and so does the same model cut otherwise.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/schedule/schedule.h"
+#include "executor/layers/all.h"
+
+namespace tandem {
+
+/// Elements of each span that a stage is handed.
+struct StageSizes {
+  std::int64_t parameters = 0;  // weights, and gradients
+  std::int64_t stash = 0;
+  std::int64_t boundary = 0;  // input, output and their gradients
+  std::int64_t scratch = 0;   // of backward(), and of forward() with selective recomputation;
+                              // free again when they return
+  std::int64_t kept_gradients =
+      0;  // of backward_input(): kept until backward_weight() of the same microbatch
+};
+
+/// Half-open range of elements in a stage's parameters.
+struct ElementRange {
+  std::int64_t first = 0, last = 0;
+  std::int64_t size() const { return last - first; }
+  friend bool operator==(const ElementRange&, const ElementRange&) = default;
+};
+
+/// Where the token embedding lies in a stage: the embedding's own, and the head's copy. Empty when
+/// not here, or not tied. Their gradients are summed, embedding + head, before both are updated
+/// alike.
+struct TiedRanges {
+  std::optional<ElementRange> embedding, head;
+};
+
+/// Where the token embedding lies among the tensors of a stage.
+TiedRanges tied_ranges(const ModelSpec& model, const std::vector<Tensor>& tensors);
+
+template <Kernels K>
+class Stage {
+ public:
+  using T = typename K::Scalar;
+  using W = typename K::Wide;
+
+  /// `loss_scale`: what the gradient of the loss summed over tokens is multiplied with; 1 / (B·T·m)
+  /// for the mean over a batch. REQUIRES: layers non-empty and inside the model (checked).
+  /// Selective recomputation moves a part of the stash into scratch; the bits stay the same.
+  Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size, double loss_scale,
+        Recompute recompute = Recompute::none);
+
+  const StageSizes& sizes() const { return sizes_; }
+  /// In the order of their offsets, without gaps. Names are global: block3.attention.qkv.weight.
+  const std::vector<Tensor>& parameters() const { return parameters_; }
+  const TiedRanges& tied() const { return tied_; }
+  bool is_first() const { return first_; }
+  bool is_last() const { return last_; }
+
+  /// The same numbers for every partition of the model.
+  void initialise(std::span<W> weights, std::uint64_t seed) const;
+
+  // Spans that a call does not name may be empty. A first stage reads the sample and no input, and
+  // makes no input gradient; a last stage makes no output, and takes no output gradient.
+
+  /// Reads weights, input, sample; writes stash, output, scratch; a last stage the microbatch's
+  /// mean loss.
+  void forward(K& kernels, const ForwardSpans<T, W>& spans) const;
+
+  /// Forward again into a stash, bit for bit, for a backward to follow: reads weights, input,
+  /// sample; writes stash.
+  void recompute(K& kernels, ForwardSpans<T, W> spans) const;
+
+  /// Whole: reads weights, input, stash, output_gradient; writes scratch, input_gradient; adds to
+  /// gradients. Its bits are those of backward_input() and backward_weight() in turn.
+  void backward(K& kernels, const BackwardSpans<T, W>& spans) const;
+
+  /// Reads weights, input, stash, output_gradient; writes scratch (kept_gradients long),
+  /// input_gradient.
+  void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const;
+
+  /// Reads input, stash, output_gradient, scratch as backward_input() left it; adds to gradients.
+  void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const;
+
+  // The same for one layer, a position in the stage, with the spans of the whole stage: what each
+  // of these functions does is to call one of these, layer by layer.
+
+  std::size_t layers() const { return places_.size(); }
+  /// Of a layer's weights in the stage's.
+  ElementRange weights_of(std::size_t layer) const;
+  void forward_layer(K& kernels, const ForwardSpans<T, W>& spans, std::size_t layer) const;
+  void backward_layer(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
+  void backward_input_layer(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
+  void backward_weight_layer(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
+  /// What a layer's backward begins with where recomputation is selective; else nothing. Reads
+  /// weights, input, stash; writes scratch.
+  void recompute_dropped(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
+
+ private:
+  /// A layer and where its parts begin in the stage's spans.
+  struct Place {
+    AnyLayer<K> layer;
+    std::int64_t weights = 0, stash = 0,
+                 output = 0;  // output: inside the stash, but for the last layer
+    std::int64_t scratch = 0, output_gradient = 0;  // inside the kept gradients; likewise
+  };
+
+  template <class U>
+  static std::span<U> part(std::span<U> whole, std::int64_t first, std::int64_t size) {
+    TANDEM_CHECK(0 <= first && first + size <= static_cast<std::int64_t>(whole.size()), first, size,
+                 whole.size());
+    return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
+  }
+  template <class U>
+  static void check_size(std::span<U> span, std::int64_t size) {
+    TANDEM_CHECK(static_cast<std::int64_t>(span.size()) == size, span.size(), size);
+  }
+
+  void check(const ForwardSpans<T, W>& spans) const;
+  void check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const;
+  /// The part of `layer` (a position in the stage) of the stage's spans, but for scratch and
+  /// gradients between layers.
+  BackwardSpans<T, W> spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
+  /// With both, in scratch that layers take in turn.
+  BackwardSpans<T, W> passing_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
+  /// With both, as kept between backward_input() and backward_weight().
+  BackwardSpans<T, W> kept_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
+  std::span<const T> input_of(std::size_t layer, std::span<const T> input,
+                              std::span<const T> stash) const;
+  void lay_out(std::int64_t boundary);
+
+  bool first_ = false, last_ = false, reads_numbers_ = false, drops_ = false;
+  std::vector<Place> places_;
+  std::vector<Tensor> parameters_;
+  TiedRanges tied_;
+  StageSizes sizes_;
+};
+
+}  // namespace tandem

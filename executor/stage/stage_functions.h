@@ -1,0 +1,216 @@
+#pragma once
+// What a stage does, for whoever instantiates it: a backend over its own kernels, each once.
+
+#include <algorithm>
+#include <utility>
+
+#include "core/schedule/schedule.h"
+#include "executor/stage/stage.h"
+
+namespace tandem {
+
+template <Kernels K>
+Stage<K>::Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
+                double loss_scale, Recompute recompute)
+    : drops_(recompute == Recompute::selective) {
+  const auto count = static_cast<std::int32_t>(layers_of(model).size());
+  TANDEM_CHECK(0 <= layers.first && layers.first < layers.last && layers.last <= count,
+               layers.first, layers.last, count);
+  first_ = layers.first == 0;
+  last_ = layers.last == count;
+  reads_numbers_ = first_ && model.architecture == Architecture::linear;
+  const LayerShape shape{.model = model,
+                         .microbatch_size = microbatch_size,
+                         .loss_scale = loss_scale,
+                         .recompute = recompute};
+  for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
+    places_.push_back(Place{.layer = AnyLayer<K>(shape, layer)});
+    append_tensors(places_.back().layer.tensors(), parameters_);
+  }
+  tied_ = tied_ranges(model, parameters_);
+  lay_out(shape.boundary());
+}
+
+template <Kernels K>
+void Stage<K>::lay_out(std::int64_t boundary) {
+  std::int64_t weights = 0, kept = 0, largest_scratch = 0;
+  const std::int64_t inner = room<T, W>(boundary);
+  std::int64_t stash = reads_numbers_ ? inner : 0;
+  for (Place& place : places_) {
+    place.weights = std::exchange(weights, weights + place.layer.weights_size());
+    place.stash = std::exchange(stash, stash + place.layer.stash_size());
+    place.scratch = std::exchange(kept, kept + place.layer.scratch_size());
+    largest_scratch = std::max(largest_scratch, place.layer.scratch_size());
+    if (&place == &places_.back()) continue;
+    place.output = std::exchange(stash, stash + inner);
+    place.output_gradient = std::exchange(kept, kept + inner);
+  }
+  const auto between = std::min<std::int64_t>(2, static_cast<std::int64_t>(places_.size()) - 1);
+  sizes_ = {.parameters = weights,
+            .stash = stash,
+            .boundary = boundary,
+            .scratch = largest_scratch + between * inner,
+            .kept_gradients = kept};
+}
+
+template <Kernels K>
+void Stage<K>::initialise(std::span<W> weights, std::uint64_t seed) const {
+  check_size(weights, sizes_.parameters);
+  for (const Tensor& tensor : parameters_) {
+    tandem::initialise(tensor, seed, part(weights, tensor.offset, tensor.size()));
+  }
+}
+
+template <Kernels K>
+std::span<const typename K::Scalar> Stage<K>::input_of(std::size_t layer, std::span<const T> input,
+                                                       std::span<const T> stash) const {
+  if (layer > 0) return part(stash, places_[layer - 1].output, sizes_.boundary);
+  return reads_numbers_ ? part(stash, 0, sizes_.boundary) : input;
+}
+
+template <Kernels K>
+ElementRange Stage<K>::weights_of(std::size_t layer) const {
+  const Place& place = places_[layer];
+  return {place.weights, place.weights + place.layer.weights_size()};
+}
+
+template <Kernels K>
+void Stage<K>::check(const ForwardSpans<T, W>& spans) const {
+  check_size(spans.weights, sizes_.parameters);
+  check_size(spans.stash, sizes_.stash);
+  if (!first_) check_size(spans.input, sizes_.boundary);
+  if (drops_) check_size(spans.scratch, sizes_.scratch);
+  TANDEM_CHECK(!spans.sample.empty() || (!first_ && !last_), first_, last_);
+}
+
+template <Kernels K>
+void Stage<K>::forward_layer(K& kernels, const ForwardSpans<T, W>& spans, std::size_t layer) const {
+  const Place& place = places_[layer];
+  if (reads_numbers_ && layer == 0)
+    kernels.store(spans.sample.inputs, part(spans.stash, 0, sizes_.boundary));
+  const bool inner = layer + 1 < places_.size();
+  place.layer.forward(
+      kernels,
+      {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
+       .input = input_of(layer, spans.input, spans.stash),
+       .sample = spans.sample,
+       .stash = part(spans.stash, place.stash, place.layer.stash_size()),
+       .output = inner ? part(spans.stash, place.output, sizes_.boundary) : spans.output,
+       .scratch = drops_ ? part(spans.scratch, 0, place.layer.scratch_size()) : std::span<T>(),
+       .loss = spans.loss});
+}
+
+template <Kernels K>
+void Stage<K>::forward(K& kernels, const ForwardSpans<T, W>& spans) const {
+  check(spans);
+  for (std::size_t i = 0; i < places_.size(); ++i) forward_layer(kernels, spans, i);
+}
+
+template <Kernels K>
+void Stage<K>::recompute(K& kernels, ForwardSpans<T, W> spans) const {
+  spans.output = {};
+  spans.loss = nullptr;
+  forward(kernels, spans);
+}
+
+template <Kernels K>
+void Stage<K>::check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const {
+  check_size(spans.stash, sizes_.stash);
+  check_size(spans.scratch, scratch);
+  if (!first_) check_size(spans.input, sizes_.boundary);
+  if (!last_) check_size(spans.output_gradient, sizes_.boundary);
+}
+
+template <Kernels K>
+BackwardSpans<typename K::Scalar, typename K::Wide> Stage<K>::spans_of(
+    std::size_t layer, const BackwardSpans<T, W>& spans) const {
+  const Place& place = places_[layer];
+  const std::int64_t size = place.layer.weights_size();
+  BackwardSpans<T, W> own;
+  if (!spans.weights.empty()) own.weights = part(spans.weights, place.weights, size);
+  if (!spans.gradients.empty()) own.gradients = part(spans.gradients, place.weights, size);
+  own.input = input_of(layer, spans.input, spans.stash);
+  own.stash = part(spans.stash, place.stash, place.layer.stash_size());
+  return own;
+}
+
+template <Kernels K>
+BackwardSpans<typename K::Scalar, typename K::Wide> Stage<K>::passing_spans_of(
+    std::size_t layer, const BackwardSpans<T, W>& spans) const {
+  const std::int64_t between = std::min<std::int64_t>(2, std::ssize(places_) - 1);
+  // The gradient after layer i lies in buffer i mod 2, but for the last layer, where it was handed
+  // in.
+  const std::int64_t step = room<T, W>(sizes_.boundary);
+  const auto buffer = [&](std::size_t after) {
+    return part(spans.scratch, static_cast<std::int64_t>(after % 2) % between * step,
+                sizes_.boundary);
+  };
+  BackwardSpans<T, W> own = spans_of(layer, spans);
+  own.output_gradient = layer + 1 < places_.size() ? buffer(layer) : spans.output_gradient;
+  own.input_gradient = layer > 0 ? buffer(layer - 1) : spans.input_gradient;
+  own.scratch = part(spans.scratch, between * step, places_[layer].layer.scratch_size());
+  return own;
+}
+
+template <Kernels K>
+void Stage<K>::backward_layer(K& kernels, const BackwardSpans<T, W>& spans,
+                              std::size_t layer) const {
+  const BackwardSpans<T, W> own = passing_spans_of(layer, spans);
+  places_[layer].layer.backward_input(kernels, own);
+  places_[layer].layer.backward_weight(kernels, own);
+}
+
+template <Kernels K>
+void Stage<K>::backward_input_layer(K& kernels, const BackwardSpans<T, W>& spans,
+                                    std::size_t layer) const {
+  places_[layer].layer.backward_input(kernels, kept_spans_of(layer, spans));
+}
+
+template <Kernels K>
+void Stage<K>::backward_weight_layer(K& kernels, const BackwardSpans<T, W>& spans,
+                                     std::size_t layer) const {
+  places_[layer].layer.backward_weight(kernels, kept_spans_of(layer, spans));
+}
+
+template <Kernels K>
+void Stage<K>::recompute_dropped(K& kernels, const BackwardSpans<T, W>& spans,
+                                 std::size_t layer) const {
+  places_[layer].layer.recompute(kernels, passing_spans_of(layer, spans));
+}
+
+template <Kernels K>
+void Stage<K>::backward(K& kernels, const BackwardSpans<T, W>& spans) const {
+  check(spans, sizes_.scratch);
+  check_size(spans.weights, sizes_.parameters);
+  check_size(spans.gradients, sizes_.parameters);
+  for (std::size_t i = places_.size(); i-- > 0;) backward_layer(kernels, spans, i);
+}
+
+template <Kernels K>
+void Stage<K>::backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
+  check(spans, sizes_.kept_gradients);
+  check_size(spans.weights, sizes_.parameters);
+  for (std::size_t i = places_.size(); i-- > 0;) backward_input_layer(kernels, spans, i);
+}
+
+template <Kernels K>
+void Stage<K>::backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
+  check(spans, sizes_.kept_gradients);
+  check_size(spans.gradients, sizes_.parameters);
+  for (std::size_t i = places_.size(); i-- > 0;) backward_weight_layer(kernels, spans, i);
+}
+
+template <Kernels K>
+BackwardSpans<typename K::Scalar, typename K::Wide> Stage<K>::kept_spans_of(
+    std::size_t layer, const BackwardSpans<T, W>& spans) const {
+  const Place& place = places_[layer];
+  const auto kept = [&](std::int64_t first) { return part(spans.scratch, first, sizes_.boundary); };
+  BackwardSpans<T, W> own = spans_of(layer, spans);
+  own.scratch = part(spans.scratch, place.scratch, place.layer.scratch_size());
+  own.output_gradient =
+      layer + 1 < places_.size() ? kept(place.output_gradient) : spans.output_gradient;
+  own.input_gradient = layer > 0 ? kept(places_[layer - 1].output_gradient) : spans.input_gradient;
+  return own;
+}
+
+}  // namespace tandem

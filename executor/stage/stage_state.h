@@ -1,0 +1,274 @@
+#pragma once
+// StageState: one stage of a run with the memory it works in — its rings of slots, optimizer state
+// and sample.
+
+#include <algorithm>
+#include <atomic>
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/memory/memory.h"
+#include "core/memory/storage.h"
+#include "core/program/program.h"
+#include "core/schedule/schedule.h"
+#include "executor/data/data.h"
+#include "executor/run/norm_collective.h"
+#include "executor/stage/gradient_guard.h"
+#include "executor/stage/optimizer.h"
+#include "executor/stage/readable_sample.h"
+#include "executor/stage/slot_ring.h"
+#include "executor/stage/stage.h"
+
+namespace tandem {
+
+/// What every stage of a run is made from.
+struct StageSetup {
+  ModelSpec model;
+  std::int32_t microbatch_size = 1;
+  Recompute recompute = Recompute::none;
+  Storage storage = Storage::f32;  // bf16: of GPUs alone
+  OptimizerConfig optimizer;
+  GradientGuard guard = {};
+  std::uint64_t seed = 0;
+  const Data* data = nullptr;
+};
+
+/// Where a stage stands in a run.
+struct StagePlace {
+  std::uint16_t pipeline = 0;  // of the width
+  StageId id{};
+  DeviceId device{};  // within the pipeline
+  LayerRange layers;
+  std::size_t first_tensor = 0;  // which of the model's tensors its first one is
+  double loss_scale = 1.0;
+  double gradient_factor = 1.0;  // what its gradients lack to be the mean over its update
+};
+
+/// What is trained is one copy beside the versions of the weights, which can't be taken back.
+inline void check_master(const Program& program) {
+  const auto validates = [](const auto& each) { return each.op.kind == OpKind::validate; };
+  if (std::ranges::any_of(program.instructions(), validates))
+    throw InputError("post-validation needs weights stored as they are trained: --storage f32");
+}
+
+template <class W>
+std::span<W> part(std::span<W> whole, const ElementRange& range) {
+  return whole.subspan(static_cast<std::size_t>(range.first),
+                       static_cast<std::size_t>(range.size()));
+}
+
+template <class B>
+class StageState {
+ public:
+  using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;
+  using Ring = SlotRing<B>;
+  /// Versions of the weights are rounded: one further copy is what is trained.
+  static constexpr bool kHasMaster = !std::same_as<T, W>;
+
+  /// Lays out all its memory.
+  StageState(const StageSetup& setup, const StagePlace& where, const StageSlots& slots, B& backend,
+             MemoryMeter& meter)
+      : place(where),
+        id(where.id),
+        stage(setup.model, where.layers, setup.microbatch_size, where.loss_scale, setup.recompute),
+        optimizer(setup.optimizer),
+        data(setup.data),
+        versions(slots[SlotKind::weights]),
+        forwards_in_scratch(setup.recompute == Recompute::full && slots.forwards_in_workspace) {
+    const auto allocate = [&](std::int64_t elements) {
+      return backend.template allocate<T>(elements);
+    };
+    const StageSizes& sizes = stage.sizes();
+    const auto ring = [&](SlotKind kind, std::int64_t elements) {
+      return Ring(kind, id, slots[kind], elements, meter, allocate);
+    };
+    weights = ring(SlotKind::weights, sizes.parameters);
+    gradients = {SlotKind::gradients,
+                 id,
+                 slots[SlotKind::gradients],
+                 sizes.parameters,
+                 meter,
+                 [&](std::int64_t elements) { return backend.template allocate<W>(elements); }};
+    stash = ring(SlotKind::stash, sizes.stash);
+    transit = ring(SlotKind::transit, sizes.stash);
+    input = ring(SlotKind::input, sizes.boundary);
+    output = ring(SlotKind::output, sizes.boundary);
+    output_gradient = ring(SlotKind::output_gradient, sizes.boundary);
+    input_gradient = ring(SlotKind::input_gradient, sizes.boundary);
+    kept_gradients = ring(SlotKind::kept_gradients, sizes.kept_gradients);
+    state = backend.template allocate<W>(sizes.parameters * optimizer_states(optimizer.kind));
+    if constexpr (kHasMaster) master = backend.template allocate<W>(sizes.parameters);
+    const Bytes kept = state.bytes() + master.bytes();
+    meter.commit(MemoryClass::optimizer, kept);
+    meter.acquire(MemoryClass::optimizer, kept);
+    readers.assign(static_cast<std::size_t>(versions), 0);
+    norms.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
+    rollback.inputs =
+        std::vector<typename B::Fence>(static_cast<std::size_t>(slots[SlotKind::input]));
+  }
+
+  /// Makes version 0 of the weights, once the memory is there.
+  void initialise(B& backend, std::uint64_t seed) {
+    const auto initial = [this, seed](std::span<W> values) { stage.initialise(values, seed); };
+    if constexpr (kHasMaster) {
+      backend.write(master.elements(), initial);
+      backend.write(weights.acquire(0), [&initial](std::span<T> values) {
+        std::vector<W> exact(values.size());
+        initial(exact);
+        std::ranges::transform(exact, values.begin(), B::Kernels::rounded);
+      });
+    } else {
+      backend.write(weights.acquire(0), initial);
+    }
+  }
+
+  /// The weights that a step from one version to the next reads and writes.
+  UpdateSpans<T, W> step_spans(std::span<const T> read, std::span<T> made) {
+    if constexpr (kHasMaster) {
+      return {.weights = master.elements(), .weights_out = master.elements(), .rounded = made};
+    } else {
+      return {.weights = read, .weights_out = made};
+    }
+  }
+
+  /// The weights that are trained, when `version` is the newest. Throws DeviceError when it is
+  /// none.
+  std::span<W> trained(std::int64_t version) {
+    const std::span<T> newest = weights.held(version);
+    if constexpr (kHasMaster) {
+      return master.elements();
+    } else {
+      return newest;
+    }
+  }
+
+  /// Allocates what it has at its partner: the partner's memory.
+  void add_guests(std::int32_t count, B& partner, MemoryMeter& meter) {
+    guest = Ring(SlotKind::guest, id, count, stage.sizes().stash, meter,
+                 [&](std::int64_t elements) { return partner.template allocate<T>(elements); });
+  }
+
+  /// Elements of the scratch that its work needs.
+  std::int64_t scratch_size() const {
+    const StageSizes& sizes = stage.sizes();
+    return forwards_in_scratch ? std::max(sizes.scratch, sizes.stash) : sizes.scratch;
+  }
+
+  /// Sample `k` of the data as this stage needs it: none where it is neither first nor last. In a
+  /// task of the stream whose kernels read it.
+  SampleSpans<W> sample(std::int64_t k, B& backend, typename B::Stream& stream) {
+    if (!stage.is_first() && !stage.is_last()) return {};
+    data->fill(k, sample_);
+    return readable_sample(backend, stream, sample_);
+  }
+
+  /// Neighbours along the model for a microbatch; null at the model's ends.
+  StageState* above(std::int64_t microbatch) const { return neighbour(above_, microbatch); }
+  StageState* below(std::int64_t microbatch) const { return neighbour(below_, microbatch); }
+  /// `to` takes what this stage makes of every microbatch that both process. `processes`: whether
+  /// each residue modulo the batch is one of them.
+  void join_below(StageState& to, const std::vector<bool>& processes) {
+    below_.resize(processes.size());
+    to.above_.resize(processes.size());
+    for (std::size_t residue = 0; residue < processes.size(); ++residue) {
+      if (!processes[residue]) continue;
+      below_[residue] = &to;
+      to.above_[residue] = this;
+    }
+  }
+  /// All stages above have validated update `number`.
+  bool fed_by_validated(std::int64_t number) const {
+    return std::all_of(above_.begin(), above_.end(), [number](const StageState* above) {
+      return above == nullptr || above->rollback.ended.load(std::memory_order_acquire) >= number;
+    });
+  }
+  /// Each once or more.
+  template <class Visit>
+  void for_each_above(const Visit& visit) const {
+    for_each(above_, visit);
+  }
+  template <class Visit>
+  void for_each_neighbour(const Visit& visit) const {
+    for_each(above_, visit);
+    for_each(below_, visit);
+  }
+  /// What passes between the two is not sent.
+  bool shares_device_with(const StageState& other) const {
+    return place.device == other.place.device;
+  }
+
+  const StagePlace place;
+  const StageId id;
+  const Stage<typename B::Kernels> stage;
+  const OptimizerConfig optimizer;
+  const Data* data;
+  const std::int32_t versions;
+  const bool forwards_in_scratch;  // see StageSlots::forwards_in_workspace
+  SlotRing<B, W> gradients;
+  Ring weights, stash, input, output, output_gradient, input_gradient, kept_gradients;
+  Ring transit, guest;                    // of stashes that are evicted
+  typename B::template Buffer<W> state;   // of the optimizer
+  typename B::template Buffer<W> master;  // empty: the versions of the weights are not rounded
+  std::vector<std::int64_t>
+      readers;                 // microbatches in flight that use the version in each weight slot
+  std::int64_t tied_sums = 0;  // updates whose tied gradients within this stage are summed
+  typename B::Fence tied_sum;  // behind the newest of these sums
+  /// Of an update whose gradients lie in the slot of the same place; where stages decide together.
+  /// The norm's tensors are those of the whole model.
+  struct Decided {
+    std::int64_t update = -1;
+    std::shared_ptr<UpdateNorm> norm;
+  };
+  std::vector<Decided> norms;
+  std::shared_ptr<UpdateNorm> last_norm;  // where it decides alone: of its own tensors
+  bool decides_alone = true;
+  bool brings_squares = true;  // or another replica of its part does, which has the same
+  bool recomputes = false;
+
+  // Where updates are validated.
+  bool validates = false;
+  std::int64_t steps = 0;    // updates that were not skipped, so far as they are validated
+  std::int64_t settled = 0;  // the newest version that stays
+  std::vector<std::pair<std::int64_t, std::shared_ptr<double[]>>>
+      open_losses;  // of microbatches whose forward read a newer one
+  /// What the neighbours along the model wait for in a rollback, and the fences behind which it is
+  /// so on their streams.
+  struct Rollback {
+    std::atomic<std::int64_t> reached{
+        -1};  // the newest wrong update at whose validate the device is
+    std::atomic<std::int64_t> redone{-1};        // the newest microbatch done again, and handed on
+    std::atomic<std::int64_t> ended{-1};         // the newest update validated
+    typename B::Fence at_validate, output, end;  // of `reached`; of `redone`, for its own sends
+    std::vector<typename B::Fence> inputs;       // of each input slot that was filled again
+  };
+  Rollback rollback;
+  /// Behind it the input of use `q`, handed on again, is in its slot.
+  typename B::Fence& input_again(std::int64_t q) {
+    return rollback.inputs[static_cast<std::size_t>(q) % rollback.inputs.size()];
+  }
+
+ private:
+  template <class Visit>
+  static void for_each(const std::vector<StageState*>& side, const Visit& visit) {
+    StageState* last = nullptr;
+    for (StageState* neighbour : side) {
+      if (neighbour != nullptr && neighbour != last) visit(*neighbour);
+      last = neighbour;
+    }
+  }
+  static StageState* neighbour(const std::vector<StageState*>& of, std::int64_t microbatch) {
+    if (of.empty()) return nullptr;
+    return of[static_cast<std::size_t>(microbatch) % of.size()];
+  }
+
+  std::vector<StageState*> above_, below_;  // by residue modulo the batch; empty: none
+  Sample<W> sample_;
+};
+
+}  // namespace tandem

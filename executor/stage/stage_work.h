@@ -1,0 +1,450 @@
+#pragma once
+// StageWork: what the compute ops and updates of a program do to their stages' slots, on one device
+// of one pipeline.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "executor/run/run_state.h"
+#include "executor/stage/optimizer.h"
+
+namespace tandem {
+
+/// Used by its device's thread only.
+template <class B>
+class StageWork {
+ public:
+  using T = typename B::Scalar;
+  using W = typename B::Kernels::Wide;
+  using State = StageState<B>;
+  using Stream = typename B::Stream;
+  using Kernels = typename B::Kernels;
+  using Norm = std::shared_ptr<UpdateNorm>;
+
+  StageWork(RunState<B>& world, std::uint16_t pipeline, B& backend,
+            typename B::template Buffer<T> scratch)
+      : world_(world), pipeline_(pipeline), backend_(backend), scratch_(std::move(scratch)) {}
+
+  State& state_of(StageId stage) const { return *world_.stages[pipeline_][stage]; }
+
+  using StashUse = typename SlotRing<B>::Use;
+  /// Where its stage works on a microbatch's stash.
+  StashUse stash_of(State& s, std::int64_t microbatch) const {
+    // Those that are evicted have one slot in turn, so that any number tells them apart.
+    if (world_.sequence.evicts(s.id, microbatch)) return {s.transit, microbatch};
+    return {s.stash, world_.sequence.among_alike(s.id, microbatch)};
+  }
+  /// Where it is with the partner.
+  StashUse guest_of(State& s, std::int64_t microbatch) const {
+    return {s.guest, world_.sequence.among_alike(s.id, microbatch)};
+  }
+
+  void forward(const Instance& instance, Stream& stream) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k),
+                       version = *world_.versions(instance);
+    ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
+    if (!s.forwards_in_scratch) spans.stash = stash_of(s, k).acquire();
+    if (s.below(k) != nullptr) spans.output = s.output.acquire(q);
+    auto kernels = backend_.kernels(stream);
+    Loss loss = s.stage.is_last() ? backend_.template results<double>(1) : nullptr;
+    spans.loss = loss.get();
+    s.stage.forward(kernels, spans);
+    if (s.recomputes && !s.forwards_in_scratch) stash_of(s, k).release();
+    ++readers(s, version);
+    note_version(instance, version);
+    if (!loss) return;
+    if (s.validates && version > s.settled) {
+      s.open_losses.emplace_back(k, std::move(loss));
+    } else {
+      report_loss(k, std::move(loss), stream);
+    }
+  }
+
+  void recompute(const Instance& instance, Stream& stream) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t k = instance.microbatch, version = *world_.versions(instance);
+    auto kernels = backend_.kernels(stream);
+    s.stage.recompute(kernels, {.weights = s.weights.held(version),
+                                .input = input_of(s, k),
+                                .sample = sample_of(s, k, stream),
+                                .stash = stash_of(s, k).acquire(),
+                                .output = {},
+                                .scratch = scratch_for(s)});
+    note_version(instance, version);
+  }
+
+  void backward(const Instance& instance, Stream& stream) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t k = instance.microbatch;
+    BackwardSpans<T, W> spans = input_half_spans(s, instance);
+    spans.scratch = scratch_for(s);
+    auto kernels = backend_.kernels(stream);
+    spans.gradients = gradients_for(s, k, kernels);
+    s.stage.backward(kernels, spans);
+    release_after_backward(s, k);
+    end_reading(s, instance);
+  }
+
+  void backward_input(const Instance& instance, Stream& stream) {
+    State& s = state_of(op_of(instance).stage);
+    BackwardSpans<T, W> spans = input_half_spans(s, instance);
+    spans.scratch = s.kept_gradients.acquire(world_.sequence(s.id, instance.microbatch));
+    auto kernels = backend_.kernels(stream);
+    s.stage.backward_input(kernels, spans);
+    end_reading(s, instance);
+  }
+
+  void backward_weight(const Instance& instance, Stream& stream) {
+    const Op& op = op_of(instance);
+    State& s = state_of(op.stage);
+    auto kernels = backend_.kernels(stream);
+    // One after another, as ops of their own would: the sums are the same to the bit.
+    for (std::int64_t k = instance.microbatch - op.span + 1; k <= instance.microbatch; ++k) {
+      const std::int64_t q = world_.sequence(s.id, k);
+      BackwardSpans<T, W> spans = backward_spans(s, k);
+      spans.scratch = s.kept_gradients.held(q);
+      spans.gradients = gradients_for(s, k, kernels);
+      s.stage.backward_weight(kernels, spans);
+      s.kept_gradients.release(q);
+      release_after_backward(s, k);
+    }
+  }
+
+  void update(const Instance& instance, Stream& stream) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t number = update_of(s, instance.microbatch);
+    note_version(instance, number + 1);
+    const std::span<const T> read = s.weights.held(number);
+    auto kernels = backend_.kernels(stream);
+    if (s.validates) {
+      finished_gradients(s, number, stream);
+      const Versions versions{read, take_version(s, number + 1)};
+      return step(s, instance.microbatch, versions,
+                  {.number = s.steps + 1, .writes = StepWrites::weights}, kernels);
+    }
+    const Norm norm = norm_of(s, number, stream);
+    const Versions versions{read, take_version(s, number + 1)};
+    step(s, instance.microbatch, versions, {.decision = norm->decision.get()}, kernels);
+    end_update(s, number, norm, false, stream);
+  }
+
+  // ---- What a validate does, in this order ----
+
+  /// Whether the host knows what all stages decided.
+  bool is_known(const State& s, std::int64_t number) const {
+    return kept_norm(s, number)->is_known.load(std::memory_order_acquire);
+  }
+
+  /// Whether the update stepped otherwise than all stages decided since. REQUIRES: is_known().
+  bool is_wrong(const State& s, std::int64_t number) const {
+    const UpdateDecision& decision = kept_norm(s, number)->decision[0];
+    return decision.skip != 0.0 || decision.scale != 1.0;
+  }
+
+  /// Makes the version of the update that covers `microbatch` again, as was decided.
+  void redo_update(State& s, std::int64_t microbatch, Stream& stream) {
+    const std::int64_t number = update_of(s, microbatch);
+    auto kernels = backend_.kernels(stream);
+    step(s, microbatch, versions_of(s, number), {.decision = kept_norm(s, number)->decision.get()},
+         kernels);
+  }
+
+  /// Runs a forward again, whose input is made again.
+  void redo_forward(const Instance& instance, Stream& stream) {
+    State& s = state_of(op_of(instance).stage);
+    const std::int64_t k = instance.microbatch, q = world_.sequence(s.id, k);
+    const bool drops = s.recomputes && !s.forwards_in_scratch;
+    ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
+    if (!s.forwards_in_scratch)
+      spans.stash = drops ? stash_of(s, k).acquire() : stash_of(s, k).held();
+    if (s.below(k) != nullptr) spans.output = s.output.held(q);
+    for (auto& [microbatch, open] : s.open_losses) {
+      if (microbatch == k) spans.loss = open.get();
+    }
+    auto kernels = backend_.kernels(stream);
+    s.stage.forward(kernels, spans);
+    if (drops) stash_of(s, k).release();
+  }
+
+  /// The update stays as it now is.
+  void settle(State& s, std::int64_t microbatch, bool rolled_back, Stream& stream) {
+    const std::int64_t number = update_of(s, microbatch);
+    const Norm norm = kept_norm(s, number);
+    auto kernels = backend_.kernels(stream);
+    if (!rolled_back) {
+      step(s, microbatch, versions_of(s, number),
+           {.number = s.steps + 1, .writes = StepWrites::state}, kernels);
+    }
+    if (norm->decision[0].skip == 0.0) ++s.steps;
+    end_update(s, number, norm, rolled_back, stream);
+    s.settled = number + 1;
+    for (auto& [k, loss] : s.open_losses) report_loss(k, std::move(loss), stream);
+    s.open_losses.clear();
+  }
+
+  /// The gradients of update `number` of this stage alone, whole: where it holds both ends of a
+  /// tied embedding these are summed, embedding + head, by the stream that asks first.
+  std::span<W> finished_gradients(State& s, std::int64_t number, Stream& stream) {
+    const std::span<W> gradients = s.gradients.held(number);
+    const TiedRanges& tied = s.stage.tied();
+    if (!tied.embedding || !tied.head) return gradients;
+    if (s.tied_sums == number) {
+      const std::span<W> embedding = part(gradients, *tied.embedding);
+      const std::span<W> head = part(gradients, *tied.head);
+      auto kernels = backend_.kernels(stream);
+      kernels.add(embedding, head, embedding);
+      kernels.copy(embedding, head);
+      backend_.raise(stream, s.tied_sum);
+      s.tied_sums = number + 1;
+    } else {
+      backend_.follow(stream, s.tied_sum);
+    }
+    return gradients;
+  }
+
+  /// Sums the squares of update `number`'s gradients, tensor by tensor.
+  void square_gradients(State& s, std::int64_t number, std::span<double> squares, Stream& stream) {
+    const bool tied = s.stage.tied().embedding || s.stage.tied().head;
+    const std::span<const W> gradients = finished_gradients(s, number, stream);
+    if (!s.brings_squares) return;
+    auto kernels = backend_.kernels(stream);
+    sum_squares(kernels, std::span<const Tensor>(s.stage.parameters()), tied,
+                s.place.gradient_factor, gradients, squares);
+  }
+
+  /// What all stages decided together about update `number`.
+  void keep_norm(State& s, std::int64_t number, Norm norm) {
+    s.norms[static_cast<std::size_t>(number) % s.norms.size()] = {number, std::move(norm)};
+  }
+
+  /// Throws DeviceError naming update and tensor when the decision is to skip what may not be: once
+  /// it is made. `first_tensor`: which of the model's tensors the norm's first one is.
+  void check_finite(const Norm& norm, std::int64_t number, std::size_t first_tensor,
+                    Stream& stream) {
+    if (world_.guard.on_nan == NonFinite::skip) return;
+    backend_.when_done(stream, [this, norm, number, first_tensor] {
+      if (norm->decision[0].skip == 0.0) return;
+      const std::size_t at = first_tensor + first_non_finite(norm->all_squares()).value_or(0);
+      throw DeviceError(
+          fmt::format("update {}: the gradient of {} is not finite", number, world_.tensors[at]));
+    });
+  }
+
+  const std::vector<LedgerEntry>& ledger() const { return ledger_; }
+
+ private:
+  const Op& op_of(const Instance& instance) const { return world_.program[instance.id].op; }
+  std::int64_t update_of(const State& s, std::int64_t microbatch) const {
+    return world_.versions.covering_update(s.id, microbatch);
+  }
+
+  std::span<T> part_of_scratch(std::int64_t size) {
+    return scratch_.elements().first(static_cast<std::size_t>(size));
+  }
+  std::span<T> scratch_for(const State& s) { return part_of_scratch(s.stage.sizes().scratch); }
+
+  std::span<const T> input_of(State& s, std::int64_t microbatch) {
+    State* above = s.above(microbatch);
+    if (above == nullptr) return {};
+    if (above->shares_device_with(s))
+      return above->output.held(world_.sequence(above->id, microbatch));
+    const std::int64_t q = world_.sequence(s.id, microbatch);
+    if (!s.input.has_landed(q)) {
+      throw DeviceError(fmt::format("stage {}: the input of microbatch {} has not arrived",
+                                    index(s.id), microbatch));
+    }
+    return s.input.held(q);
+  }
+
+  std::span<const T> output_gradient_of(State& s, std::int64_t microbatch) {
+    State* below = s.below(microbatch);
+    if (below == nullptr) return {};
+    if (below->shares_device_with(s))
+      return below->input_gradient.held(world_.sequence(below->id, microbatch));
+    const std::int64_t q = world_.sequence(s.id, microbatch);
+    if (!s.output_gradient.has_landed(q)) {
+      throw DeviceError(fmt::format("stage {}: the gradient of microbatch {} has not arrived",
+                                    index(s.id), microbatch));
+    }
+    return s.output_gradient.held(q);
+  }
+
+  /// What both halves of a backward read.
+  BackwardSpans<T, W> backward_spans(State& s, std::int64_t microbatch) {
+    return {.weights = {},
+            .input = input_of(s, microbatch),
+            .stash = stash_of(s, microbatch).held(),
+            .output_gradient = output_gradient_of(s, microbatch),
+            .scratch = {},
+            .input_gradient = {},
+            .gradients = {}};
+  }
+
+  /// What making the gradient of the input reads, and where that goes.
+  BackwardSpans<T, W> input_half_spans(State& s, const Instance& instance) {
+    const std::int64_t k = instance.microbatch;
+    BackwardSpans<T, W> spans = backward_spans(s, k);
+    spans.weights = s.weights.held(*world_.versions(instance));
+    if (s.above(k) != nullptr)
+      spans.input_gradient = s.input_gradient.acquire(world_.sequence(s.id, k));
+    return spans;
+  }
+
+  /// A microbatch reads its version of the weights no more.
+  void end_reading(State& s, const Instance& instance) {
+    const std::int64_t version = *world_.versions(instance);
+    --readers(s, version);
+    note_version(instance, version);
+  }
+
+  /// The sum that this microbatch adds to: zeroed at the first weight gradient of its update.
+  std::span<W> gradients_for(State& s, std::int64_t microbatch, Kernels& kernels) {
+    const std::int64_t update = world_.versions.covering_update(s.id, microbatch);
+    if (s.gradients.holds(update)) return s.gradients.held(update);
+    const std::span<W> sum = s.gradients.acquire(update);
+    kernels.fill(sum, 0.0);
+    return sum;
+  }
+
+  void release_after_backward(State& s, std::int64_t microbatch) {
+    const std::int64_t q = world_.sequence(s.id, microbatch);
+    stash_of(s, microbatch).release();
+    State* above = s.above(microbatch);
+    if (above && above->shares_device_with(s))
+      above->output.release(world_.sequence(above->id, microbatch), 2);
+    else if (above)
+      s.input.release(q);
+    State* below = s.below(microbatch);
+    if (below == nullptr) return;
+    // Its transfer has ended, for the gradient came back; a stage of this device may still read it.
+    const bool local = below->shares_device_with(s);
+    s.output.release(q, local ? 2 : 1);
+    if (local)
+      below->input_gradient.release(world_.sequence(below->id, microbatch));
+    else
+      s.output_gradient.release(q);
+  }
+
+  SampleSpans<W> sample_of(State& s, std::int64_t microbatch, Stream& stream) {
+    return s.sample(world_.sample_of(pipeline_, microbatch), backend_, stream);
+  }
+
+  /// Of a forward; without stash, but where it is made in scratch, and without output.
+  ForwardSpans<T, W> forward_spans(State& s, const Instance& instance, Stream& stream) {
+    const std::int64_t k = instance.microbatch;
+    return {
+        .weights = s.weights.held(*world_.versions(instance)),
+        .input = input_of(s, k),
+        .sample = sample_of(s, k, stream),
+        .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash) : std::span<T>(),
+        .output = {},
+        .scratch = scratch_for(s)};
+  }
+
+  using Loss = std::shared_ptr<double[]>;
+  void report_loss(std::int64_t microbatch, Loss loss, Stream& stream) {
+    if (!world_.on_loss) return;
+    backend_.when_done(stream, [this, sample = world_.sample_of(pipeline_, microbatch),
+                                held = std::move(loss)] { world_.on_loss(sample, held[0]); });
+  }
+
+  /// The weights that an update reads and makes; may be the same memory.
+  struct Versions {
+    std::span<const T> read;
+    std::span<T> made;
+  };
+  static Versions versions_of(State& s, std::int64_t update) {
+    return {s.weights.held(update), s.weights.held(update + 1)};
+  }
+
+  /// The optimizer's next step. Of `how` its number or a decision, and what is written.
+  void step(State& s, std::int64_t microbatch, const Versions& versions, OptimizerStep how,
+            Kernels& kernels) {
+    how.batch = microbatch / world_.program.microbatches() + 1;
+    how.gradient_scale *= s.place.gradient_factor;
+    UpdateSpans<T, W> spans = s.step_spans(versions.read, versions.made);
+    spans.gradients = s.gradients.held(update_of(s, microbatch));
+    spans.state = s.state.elements();
+    tandem::update(kernels, s.optimizer, how, s.stage.parameters(), spans);
+  }
+
+  void end_update(State& s, std::int64_t number, const Norm& norm, bool rolled_back,
+                  Stream& stream) {
+    s.gradients.release(number);
+    // The step reads the decision, so it is held until then.
+    backend_.when_done(stream, [this, &s, number, norm, rolled_back] {
+      if (!world_.on_norm) return;
+      const std::size_t first = s.decides_alone ? 0 : s.place.first_tensor;
+      world_.on_norm(s, number, norm->squares_of(first, s.stage.parameters().size()),
+                     norm->decision[0].skip != 0.0, rolled_back);
+    });
+    if (!world_.on_update) return;
+    const auto weights = backend_.fetch(std::span<const W>(s.trained(number + 1)));
+    const auto state = backend_.fetch(std::span<const W>(s.state.elements()));
+    world_.on_update({.pipeline = pipeline_,
+                      .stage = s.id,
+                      .version = number + 1,
+                      .weights = weights.span(),
+                      .state = state.span()});
+  }
+
+  /// What all stages have decided.
+  const Norm& kept_norm(const State& s, std::int64_t number) const {
+    const auto& [update, norm] = s.norms[static_cast<std::size_t>(number) % s.norms.size()];
+    if (update == number) return norm;
+    throw DeviceError(
+        fmt::format("stage {}: update {} comes before its norm is known", index(s.id), number));
+  }
+
+  Norm norm_of(State& s, std::int64_t number, Stream& stream) {
+    if (!s.decides_alone) return kept_norm(s, number);
+    const auto norm = std::make_shared<UpdateNorm>(backend_, s.stage.parameters().size());
+    square_gradients(s, number, norm->squares_of(0, norm->tensors), stream);
+    const Norm before = std::exchange(s.last_norm, norm);
+    auto kernels = backend_.kernels(stream);
+    norm->decide(kernels, world_.decide_numbers, before.get());
+    backend_.when_done(stream, [before] {});  // until then it is read
+    check_finite(norm, number, s.place.first_tensor, stream);
+    return norm;
+  }
+
+  /// The slot of a version that is about to be made; what it held must have no readers left.
+  std::span<T> take_version(State& s, std::int64_t version) {
+    const std::int64_t overwritten = version - s.versions;
+    if (overwritten >= 0) {
+      if (const std::int64_t busy = readers(s, overwritten); busy != 0) {
+        throw DeviceError(fmt::format(
+            "stage {}: update {} overwrites version {}, which {} microbatches still use",
+            index(s.id), version - 1, overwritten, busy));
+      }
+      s.weights.release(overwritten);
+    }
+    return s.weights.acquire(version);
+  }
+
+  static std::int64_t& readers(State& s, std::int64_t version) {
+    return s.readers[static_cast<std::size_t>(version % s.versions)];
+  }
+
+  void note_version(const Instance& instance, std::int64_t version) {
+    if (!world_.keep_ledger) return;
+    const Op& op = op_of(instance);
+    ledger_.push_back(
+        {op.stage, op.kind, world_.sample_of(pipeline_, instance.microbatch), version});
+  }
+
+  RunState<B>& world_;
+  const std::uint16_t pipeline_;
+  B& backend_;
+  typename B::template Buffer<T> scratch_;
+  std::vector<LedgerEntry> ledger_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,315 @@
+#include "planner/cluster/cluster_plan.h"
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+#include "core/base/progress.h"
+#include "core/lower/lower.h"
+#include "core/schedule/shape_error.h"
+#include "planner/search/batch_work.h"
+#include "planner/search/candidates.h"
+#include "planner/search/partition.h"
+#include "simulator/cost/iteration_model.h"
+#include "simulator/engine/blocking_transfers.h"
+#include "simulator/simulate.h"
+
+namespace tandem {
+
+namespace {
+
+constexpr std::size_t kMostDepth = 1024;
+constexpr std::int64_t kMostCells = 1 << 20;
+
+void check_size(const Plan& plan) {
+  const std::size_t parts = part_count(plan), layers = layers_of(plan.model).size();
+  if (parts > layers) {
+    throw ShapeError(fmt::format("schedule {} cuts the model into {} stages, but {} has {} layers",
+                                 plan.schedule, parts, plan.model.name, layers));
+  }
+  if (plan.depth > kMostDepth ||
+      static_cast<std::int64_t>(parts) * plan.microbatches > kMostCells) {
+    throw InputError(fmt::format(
+        "{} microbatches on {} stages of {} devices: expected a product of at most {}, and {} "
+        "devices",
+        plan.microbatches, parts, plan.depth, kMostCells, kMostDepth));
+  }
+}
+
+Table<DeviceId, Bytes> capacity_of(const ClusterLayout& layout) {
+  Table<DeviceId, Bytes> capacity;
+  for (const DeviceId device : all_ids<DeviceId>(layout.depth()))
+    capacity.push_back(layout.memory(device));
+  return capacity;
+}
+
+/// What plans may fill of it.
+Table<DeviceId, Bytes> usable_of(const ClusterLayout& layout,
+                                 const AnalyticAssumptions& assumptions) {
+  Table<DeviceId, Bytes> usable;
+  for (const Bytes capacity : capacity_of(layout))
+    usable.push_back(assumptions.reserve.usable(capacity));
+  return usable;
+}
+
+/// The cut whose busiest stage works least. With `fits`, of those in which each stage fits alone.
+std::optional<std::vector<LayerRange>> balanced_cut(
+    const Plan& plan, const Placement& placement, const BatchWork& work,
+    const ClusterLayers& layers, std::function<bool(LayerRange, std::size_t)> fits) {
+  std::vector<std::vector<StageId>> stages;
+  for (const PartId part : all_ids<PartId>(placement.parts())) {
+    stages.push_back(placement.replicas_of(part));
+  }
+  return partition({.layers = static_cast<std::int32_t>(layers_of(plan.model).size()),
+                    .depth = static_cast<std::int32_t>(stages.size()),
+                    .cost =
+                        [&](LayerRange range, std::size_t part) {
+                          Duration most{};
+                          for (const StageId stage : stages[part]) {
+                            most = std::max(
+                                most, work.of(stage, layers.of(placement.device[stage], range)));
+                          }
+                          return most.count();
+                        },
+                    .fits = std::move(fits)});
+}
+
+std::vector<LayerRange> balanced_stages(const Plan& plan, const Schedule& schedule,
+                                        const SlotCounts& slots, const ClusterLayout& layout,
+                                        const AnalyticAssumptions& assumptions) {
+  const Placement& placement = schedule.placement;
+  const BatchWork work(schedule);
+  const ClusterLayers layers(plan, layout, assumptions);
+  const Table<DeviceId, Bytes> usable = usable_of(layout, assumptions);
+  // Where each stage has its device for itself, a cut that fits is found if there is one.
+  if (placement.stages() == placement.devices && placement.parts() == placement.stages() &&
+      placement.partner.empty()) {
+    RangeBytes bytes = analytic_range_bytes(plan, assumptions);
+    const auto fits = [&](LayerRange range, std::size_t part) {
+      const StageId stage = id_at<StageId>(part);
+      try {
+        return stage_total(slots[stage], bytes.of(range, plan.microbatch_size, plan.recompute)) <=
+               usable[placement.device[stage]];
+      } catch (const InputError&) {
+        return false;  // more than can be counted; a shorter range may do
+      }
+    };
+    if (auto found = balanced_cut(plan, placement, work, layers, fits)) return std::move(*found);
+  }
+  auto found = balanced_cut(plan, placement, work, layers, {});
+  TANDEM_CHECK(found.has_value(), placement.parts());
+  return std::move(*found);
+}
+
+void check_blocks(const ModelSpec& model, std::size_t parts) {
+  if (static_cast<std::int64_t>(parts) <= model.blocks) return;
+  throw ShapeError(fmt::format("an even cut into {} stages needs as many blocks: {} has {}", parts,
+                               model.name, model.blocks));
+}
+
+/// Bytes that no device has would leave the range of integers when they are multiplied.
+void check_bytes(const SlotCounts& slots, const Table<StageId, StageBytes>& bytes) {
+  constexpr double kMost = 0x1p58;
+  double all = 0;
+  for (const StageId stage : ids(bytes)) {
+    for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
+      all += static_cast<double>(slots[stage].counts[kind]) *
+             static_cast<double>(bytes[stage].slot[kind]);
+    }
+  }
+  if (all > kMost) {
+    throw InputError(
+        fmt::format("the devices would hold {:.3g} bytes: expected at most {:.3g}", all, kMost));
+  }
+}
+
+Bytes excess(const Table<DeviceId, MemoryByClass>& memory, const Table<DeviceId, Bytes>& usable) {
+  Bytes most = std::numeric_limits<Bytes>::min();
+  for (const DeviceId device : ids(memory)) {
+    most = std::max(most, memory[device].total() - usable[device]);
+  }
+  return most;
+}
+
+Bytes excess(const ClusterPlan& plan) { return excess(plan.memory, plan.usable); }
+
+/// A plan with its stages, and what its program holds.
+struct CutPlan {
+  Plan plan;
+  Schedule schedule;
+  Program program;
+  SlotCounts slots;
+};
+
+CutPlan cut_plan(Plan plan, const ClusterLayout& layout, const AnalyticAssumptions& assumptions,
+                 StageCut cut) {
+  TANDEM_CHECK(plan.depth == layout.depth() && plan.width == layout.width(), plan.depth,
+               plan.width);
+  check_size(plan);
+  Schedule schedule = make_schedule(plan);
+  const Placement& placement = schedule.placement;
+  if (assumptions.sharded_optimizer && placement.parts() != placement.stages()) {
+    throw InputError(
+        fmt::format("schedule {} has replicas in a pipeline: the optimizer's state is shared out "
+                    "over the width",
+                    plan.schedule));
+  }
+  Program program = lower(schedule);
+  SlotCounts slots = count_slots(program);
+  if (cut == StageCut::even) {
+    check_blocks(plan.model, placement.parts());
+    plan.stages = even_stages(plan.model, placement.parts());
+  } else if (cut == StageCut::balanced) {
+    plan.stages = balanced_stages(plan, schedule, slots, layout, assumptions);
+  }
+  return {std::move(plan), std::move(schedule), std::move(program), std::move(slots)};
+}
+
+Table<StageId, StageBytes> bytes_of_stages(const CutPlan& cut,
+                                           const AnalyticAssumptions& assumptions) {
+  const Plan& plan = cut.plan;
+  Table<StageId, StageBytes> bytes;
+  for (const PartId part : cut.schedule.placement.part) {
+    bytes.push_back(analytic_stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
+                                         plan.optimizer, plan.recompute, assumptions,
+                                         optimizer_shards(plan, assumptions)));
+  }
+  check_bytes(cut.slots, bytes);
+  return bytes;
+}
+
+}  // namespace
+
+bool ClusterPlan::fits() const { return excess(*this) <= 0; }
+bool ClusterMemory::fits() const { return excess(memory, usable) <= 0; }
+
+RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& assumptions) {
+  const std::int32_t shards = optimizer_shards(plan, assumptions);
+  return RangeBytes([model = plan.model, optimizer = plan.optimizer, assumptions, shards](
+                        LayerRange range, std::int32_t microbatch_size, Recompute recompute) {
+    return analytic_stage_bytes(model, range, microbatch_size, optimizer, recompute, assumptions,
+                                shards);
+  });
+}
+
+std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan) {
+  const std::int64_t at_once = std::int64_t{plan.width} * plan.microbatch_size;
+  const std::int64_t microbatches = global_batch / at_once;
+  if (global_batch % at_once == 0 && microbatches >= 1 && microbatches <= kMostPlannedMicrobatches)
+    return static_cast<std::int32_t>(microbatches);
+  throw ShapeError(
+      fmt::format("a batch of {} is not 1 to {} times {} pipelines of microbatches of {}",
+                  global_batch, kMostPlannedMicrobatches, plan.width, plan.microbatch_size));
+}
+
+ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
+                            const AnalyticAssumptions& assumptions, StageCut cut) {
+  CutPlan made = cut_plan(std::move(plan), layout, assumptions, cut);
+  const auto costs_of = [&] {
+    return cluster_costs(made.plan, made.schedule.placement, layout, assumptions);
+  };
+  StageCosts costs = costs_of();
+  if (find_schedule(made.plan.schedule).orders_by_costs) {
+    made.plan.order_costs = order_costs(costs, made.plan.recompute);
+    made.schedule = make_schedule(made.plan);
+    made.program = lower(made.schedule);
+    made.slots = count_slots(made.program);
+    costs = costs_of();
+  }
+  Table<StageId, StageBytes> bytes = bytes_of_stages(made, assumptions);
+  Table<DeviceId, MemoryByClass> memory = memory_by_class(made.program, made.slots, bytes);
+  return {std::move(made.plan), std::move(made.schedule), std::move(made.program), std::move(costs),
+          std::move(bytes), std::move(memory), capacity_of(layout), usable_of(layout, assumptions)};
+}
+
+ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,
+                                const AnalyticAssumptions& assumptions, StageCut cut) {
+  if (find_schedule(plan.schedule).orders_by_costs) {
+    ClusterPlan made = plan_on_cluster(plan, layout, assumptions, cut);
+    return {std::move(made.memory), std::move(made.usable)};
+  }
+  const CutPlan made = cut_plan(plan, layout, assumptions, cut);
+  return {memory_by_class(made.program, made.slots, bytes_of_stages(made, assumptions)),
+          usable_of(layout, assumptions)};
+}
+
+namespace {
+
+/// Widths to try, each with a depth.
+std::vector<TriedShape> shapes_of(const ShapeRequest& request, std::size_t groups) {
+  std::vector<TriedShape> shapes;
+  const bool pipelined = find_schedule(request.plan.schedule).only_devices != 1;
+  for (std::size_t width = 1; width <= groups; ++width) {
+    if (request.width ? width != *request.width : groups % width != 0) continue;
+    const std::size_t depth = groups / width;
+    // A pipeline is asked for; without one there would be nothing to schedule.
+    if (!request.width && pipelined && depth == 1 && groups > 1) continue;
+    shapes.push_back({.width = static_cast<std::uint16_t>(width),
+                      .depth = static_cast<std::uint16_t>(depth),
+                      .refusal = {}});
+  }
+  return shapes;
+}
+
+/// Better of two that were simulated.
+bool better_plan(const ClusterPlan& a, double a_rate, const ClusterPlan& b, double b_rate) {
+  if (a.fits() != b.fits()) return a.fits();
+  return a.fits() ? a_rate > b_rate : excess(a) < excess(b);
+}
+
+}  // namespace
+
+ChosenShape choose_shape(const ShapeRequest& request, const Cluster& cluster,
+                         const AnalyticAssumptions& assumptions) {
+  const auto tensor = static_cast<std::size_t>(assumptions.tensor);
+  std::vector<TriedShape> tried = shapes_of(request, cluster.size() / tensor);
+  if (tried.empty()) {
+    throw ShapeError(fmt::format("{} pipelines of groups of {} devices: cluster {} has {} devices",
+                                 request.width.value_or(1), tensor, cluster.name(),
+                                 cluster.size()));
+  }
+  std::optional<ClusterPlan> best;
+  std::size_t best_row = 0;
+  std::exception_ptr last;
+  const auto ways = std::make_shared<ClusterWays>(cluster);
+  const Activity progress("trying shapes", std::ssize(tried));
+  for (std::size_t row = 0; row < tried.size(); ++row) {
+    progress.step();
+    TriedShape& shape = tried[row];
+    Plan plan = request.plan;
+    plan.width = shape.width;
+    plan.depth = shape.depth;
+    try {
+      if (request.global_batch) plan.microbatches = microbatches_of(*request.global_batch, plan);
+      const std::int64_t samples =
+          std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size;
+      const ClusterLayout layout(ways, shape.width, shape.depth, request.order, tensor);
+      ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions, request.cut);
+      const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));
+      const double period =
+          request.blocking_transfers
+              ? simulate(with_blocking_transfers(made.program), prices, {}).period_s()
+              : simulate(made.program, prices, {}).period_s();
+      shape.samples_per_s = static_cast<double>(samples) / period;
+      shape.fits = made.fits();
+      if (best && !better_plan(made, shape.samples_per_s, *best, tried[best_row].samples_per_s))
+        continue;
+      best = std::move(made);
+      best_row = row;
+    } catch (const InputError& error) {
+      shape.refusal = error.what();
+      last = std::current_exception();
+    }
+  }
+  if (!best) std::rethrow_exception(last);
+  std::rotate(tried.begin(), tried.begin() + static_cast<std::ptrdiff_t>(best_row),
+              tried.begin() + static_cast<std::ptrdiff_t>(best_row) + 1);
+  return {std::move(*best), std::move(tried)};
+}
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+#include "planner/search/batch_work.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/base/error.h"
+
+namespace tandem {
+
+BatchWork::BatchWork(const Schedule& schedule)
+    : placement_(schedule.placement), counts_(schedule.placement.stages()) {
+  for (const std::vector<Op>& order : schedule.order) {
+    for (const Op& op : order) {
+      if (is_collective(op.kind)) continue;
+      counts_[op.stage][index(op.kind)] += op.kind == OpKind::backward_weight ? op.span : 1;
+    }
+  }
+}
+
+Duration BatchWork::of(DeviceId device, const std::vector<LayerRange>& cut,
+                       const LayerTimes& times) const {
+  Duration work{};
+  for (const StageId stage : placement_.stages_on(device)) {
+    work += of(stage, times.of(cut[index(placement_.part[stage])]));
+  }
+  return work;
+}
+
+Duration BatchWork::of(StageId stage, const StageTimes& times) const {
+  Duration work{};
+  for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+    work += counts_[stage][kind] * compute_lane_time(static_cast<OpKind>(kind), times);
+  }
+  return work;
+}
+
+void BatchWork::check_fits_clock(const LayerTimes& times) const {
+  const StageTimes all = times.of({0, times.layers()});
+  long double work = 0.0L;
+  for (const StageId stage : ids(counts_)) {
+    for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+      work += static_cast<long double>(counts_[stage][kind]) *
+              static_cast<long double>(compute_lane_time(static_cast<OpKind>(kind), all).count());
+    }
+  }
+  if (work >= static_cast<long double>(std::numeric_limits<std::int64_t>::max()) / 2) {
+    throw InputError(
+        "a batch takes too long to count in nanoseconds (292 years): "
+        "a smaller global batch, or smaller costs");
+  }
+}
+
+}  // namespace tandem

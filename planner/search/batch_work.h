@@ -1,0 +1,33 @@
+#pragma once
+// What a schedule's stages compute in one batch, for any cut of the model.
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/model/model.h"
+#include "core/schedule/schedule.h"
+#include "simulator/cost/layer_times.h"
+
+namespace tandem {
+
+/// How often each stage runs each kind of op in one batch: all that occupies its compute lane.
+class BatchWork {
+ public:
+  explicit BatchWork(const Schedule& schedule);
+
+  /// Time that `stage` computes in one batch when it holds a range with these times.
+  Duration of(StageId stage, const StageTimes& times) const;
+  /// The same of all stages of a device, for a cut into ranges of each part.
+  Duration of(DeviceId device, const std::vector<LayerRange>& cut, const LayerTimes& times) const;
+  /// Throws InputError when all of the work, one op after another, would outlast the clock.
+  void check_fits_clock(const LayerTimes& times) const;
+  std::size_t stages() const { return counts_.size(); }
+  const Placement& placement() const { return placement_; }
+
+ private:
+  Placement placement_;
+  Table<StageId, std::array<std::int64_t, kOpKinds>> counts_;
+};
+
+}  // namespace tandem

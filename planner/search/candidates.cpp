@@ -1,0 +1,316 @@
+#include "planner/search/candidates.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/schedule/own_schedule.h"
+
+namespace tandem {
+
+namespace {
+
+bool takes(const ScheduleTraits& schedule, std::string_view option) {
+  const auto& options = schedule.options;
+  return std::find(options.begin(), options.end(), option) != options.end();
+}
+
+/// Stashed weights are of another age on each stage, several copies of the model are not planned,
+/// a cap is to be chosen, and what is evicted pays where links are faster than they often are: for
+/// those who ask.
+bool only_when_asked(const ScheduleTraits& row) {
+  return !row.trainable || row.weights == WeightSemantics::stashed || row.stages_per_part > 1 ||
+         takes(row, "activation-cap") || row.evicts;
+}
+
+/// The schedules asked for, in the order of the registry.
+std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
+                                           std::vector<Rejected>& rejected) {
+  std::set<const ScheduleTraits*> asked;
+  for (const std::string& name : request.schedules) asked.insert(&find_schedule(name));
+  std::vector<const ScheduleTraits*> rows;
+  for (const ScheduleTraits& row : schedules()) {
+    if (!asked.empty() && !asked.contains(&row)) continue;
+    if (asked.empty() && only_when_asked(row)) continue;
+    if (!row.trainable) {
+      rejected.push_back(
+          {RejectCause::not_trainable, std::string(row.name), "it can be simulated, not trained"});
+    } else if (row.stages_per_part > 1) {
+      rejected.push_back({RejectCause::copies, std::string(row.name),
+                          "a pipeline holds several copies of the model: it can be simulated and "
+                          "trained by a plan written by hand, not planned"});
+    } else if (request.vanilla_only && row.weights != WeightSemantics::vanilla) {
+      rejected.push_back({RejectCause::semantics, std::string(row.name),
+                          fmt::format("its weights are {}, and only vanilla ones were asked for",
+                                      name(row.weights))});
+    } else {
+      rows.push_back(&row);
+    }
+  }
+  return rows;
+}
+
+/// The microbatch sizes that serve the request, ascending.
+std::vector<std::int32_t> microbatch_sizes(const PlanRequest& request,
+                                           std::vector<Rejected>& rejected) {
+  const std::vector<LayerKind> layers = layers_of(request.model);
+  const std::set<LayerKind> needed(layers.begin(), layers.end());
+  std::map<std::int32_t, std::set<LayerKind>> measured;
+  for (const LayerCost& row : request.profile.layers) {
+    measured[row.microbatch_size].insert(row.kind);
+  }
+  std::vector<std::int32_t> sizes;
+  for (const auto& [size, kinds] : measured) {
+    const std::string what = fmt::format("microbatch size {}", size);
+    const auto lacks = std::find_if(needed.begin(), needed.end(),
+                                    [&](LayerKind kind) { return !kinds.contains(kind); });
+    if (lacks != needed.end()) {
+      rejected.push_back({RejectCause::not_measured, what,
+                          fmt::format("the profile has no layer \"{}\" of it", name(*lacks))});
+    } else if (request.global_batch % size != 0) {
+      rejected.push_back(
+          {RejectCause::not_divisible, what,
+           fmt::format("a global batch of {} samples is no multiple of it", request.global_batch)});
+    } else {
+      sizes.push_back(size);
+    }
+  }
+  return sizes;
+}
+
+/// The deepest pipeline that the model has layers for.
+std::uint16_t deepest(const PlanRequest& request, std::vector<Rejected>& rejected) {
+  const std::size_t layers = layers_of(request.model).size();
+  if (layers > static_cast<std::size_t>(kMostPlannedLayers)) {
+    throw InputError(fmt::format("the model has {} layers; the planner cuts at most {}", layers,
+                                 kMostPlannedLayers));
+  }
+  if (request.devices < 1 || request.devices > kMostPlannedDevices) {
+    throw InputError(fmt::format("the planner takes 1 to {} devices, found {}", kMostPlannedDevices,
+                                 request.devices));
+  }
+  const auto depth = static_cast<std::uint16_t>(std::min<std::size_t>(request.devices, layers));
+  if (depth < request.devices) {
+    const std::string what = depth + 1 == request.devices
+                                 ? fmt::format("{} stages", depth + 1)
+                                 : fmt::format("{} to {} stages", depth + 1, request.devices);
+    rejected.push_back({RejectCause::few_layers, what,
+                        fmt::format("more stages than layers: the model has {}", layers)});
+  }
+  return depth;
+}
+
+/// Replicas of a pipeline of `depth` devices. One device's are data parallelism, whatever the
+/// schedule: only its own row has them.
+std::vector<std::uint16_t> widths(const PlanRequest& request, const ScheduleTraits& row,
+                                  std::uint16_t depth) {
+  const bool data_parallel = row.only_devices == 1;
+  std::vector<std::uint16_t> all;
+  if (!data_parallel) all.push_back(1);
+  if (depth == 1 && !data_parallel) return all;
+  for (std::uint16_t width = 2; width * depth <= request.devices; ++width) all.push_back(width);
+  return all;
+}
+
+/// Stages on each device. One is the schedule without its loops, which has a row of its own.
+std::vector<std::uint16_t> chunk_counts(const PlanRequest& request, const ScheduleTraits& row,
+                                        std::uint16_t depth) {
+  constexpr std::uint16_t kMostChunks = 4;
+  const std::size_t layers = layers_of(request.model).size();
+  if (row.stages_per_device != 0) {
+    const std::uint16_t fixed = row.stages_per_device;
+    if (fixed > 1 && (depth == 1 || std::size_t{depth} * fixed > layers)) return {};
+    return {fixed};
+  }
+  std::vector<std::uint16_t> all;
+  for (std::uint16_t chunks = 2; depth > 1 && chunks <= kMostChunks; ++chunks) {
+    if (takes(row, "waves") && chunks % 2 != 0) continue;
+    if (std::size_t{depth} * chunks <= layers) all.push_back(chunks);
+  }
+  return all;
+}
+
+/// Sets the extras that the schedule accepts; why it accepts not even none, where it doesn't.
+std::optional<std::string> set_extras(const PlanRequest& request, Shape& shape) {
+  const std::int32_t most = takes(*shape.schedule, "extra-in-flight") ? 2 * (shape.depth - 1) : 0;
+  shape.extras.clear();
+  for (std::int32_t extra = 0; extra <= most; ++extra) {
+    const auto reason =
+        reason_against(*shape.schedule, schedule_request(plan_of(request, shape, extra)));
+    if (reason && extra == 0) return reason;
+    if (!reason) shape.extras.push_back(extra);
+  }
+  return std::nullopt;
+}
+
+std::optional<Rejected> too_long(const PlanRequest& request, const Shape& shape) {
+  const std::int64_t stages = std::int64_t{shape.depth} * shape.chunks;
+  const std::int64_t cells = stages * shape.microbatches;
+  if (shape.microbatches <= kMostPlannedMicrobatches && cells <= kMostPlannedCells)
+    return std::nullopt;
+  return Rejected{
+      RejectCause::too_long, describe(plan_of(request, shape, 0)),
+      fmt::format("{} microbatches on {} stages are more than the planner simulates "
+                  "(at most {} a batch, {} on all stages)",
+                  shape.microbatches, stages, kMostPlannedMicrobatches, kMostPlannedCells)};
+}
+
+std::optional<Rejected> reject(const PlanRequest& request, Shape& shape) {
+  if (auto rejected = too_long(request, shape)) return rejected;
+  if (auto reason = set_extras(request, shape)) {
+    return Rejected{RejectCause::schedule, describe(plan_of(request, shape, 0)),
+                    std::move(*reason)};
+  }
+  return std::nullopt;
+}
+
+/// Its depth, width and microbatches are given: what is left is the size of these, and
+/// recomputation where the schedule says nothing of it.
+SearchSpace own_space(const PlanRequest& request) {
+  SearchSpace space;
+  const Schedule& own = *request.own_schedule;
+  const Placement& placement = own.placement;
+  const auto reject_all = [&](RejectCause cause, std::string reason) {
+    space.rejected.push_back({cause, own.name, std::move(reason)});
+    return space;
+  };
+  if (placement.parts() != placement.stages())
+    return reject_all(RejectCause::copies, "its pipeline holds several copies of parts");
+  if (request.vanilla_only && weight_semantics(own) != WeightSemantics::vanilla)
+    return reject_all(RejectCause::semantics, "its weights are not vanilla");
+  const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
+  deepest(request, space.rejected);
+  if (placement.parts() > layers_of(request.model).size()) {
+    return reject_all(RejectCause::few_layers,
+                      fmt::format("it cuts the model into {} parts, and the model has {} layers",
+                                  placement.parts(), layers_of(request.model).size()));
+  }
+  for (const std::int32_t size : sizes) {
+    if (std::int64_t{size} * own.microbatches * own.width != request.global_batch) {
+      space.rejected.push_back({RejectCause::not_divisible, fmt::format("microbatch size {}", size),
+                                fmt::format("its {} microbatches would make a global batch of {}",
+                                            own.microbatches * own.width,
+                                            std::int64_t{size} * own.microbatches * own.width)});
+      continue;
+    }
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      if (recompute == Recompute::none && recomputes(own)) continue;
+      Shape shape{.depth = placement.devices,
+                  .width = own.width,
+                  .chunks = static_cast<std::uint16_t>(chunks_of(placement)[DeviceId{}]),
+                  .microbatch_size = size,
+                  .microbatches = own.microbatches,
+                  .recompute = recompute};
+      if (auto long_one = too_long(request, shape)) {
+        space.rejected.push_back(std::move(*long_one));
+      } else {
+        space.shapes.push_back(std::move(shape));
+      }
+    }
+  }
+  return space;
+}
+
+}  // namespace
+
+std::string_view name(RejectCause cause) {
+  switch (cause) {
+    case RejectCause::not_trainable:
+      return "not trainable";
+    case RejectCause::copies:
+      return "several copies";
+    case RejectCause::semantics:
+      return "delayed weights";
+    case RejectCause::not_measured:
+      return "not measured";
+    case RejectCause::not_divisible:
+      return "global batch not divisible";
+    case RejectCause::few_layers:
+      return "more stages than layers";
+    case RejectCause::too_long:
+      return "too long to simulate";
+    case RejectCause::schedule:
+      return "not possible with the schedule";
+    case RejectCause::memory:
+      return "does not fit in memory";
+  }
+  return "unknown";
+}
+
+SearchSpace search_space(const PlanRequest& request) {
+  if (request.own_schedule != nullptr) return own_space(request);
+  SearchSpace space;
+  const std::vector<const ScheduleTraits*> rows = allowed(request, space.rejected);
+  const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
+  const std::uint16_t most = deepest(request, space.rejected);
+  const auto add = [&](Shape shape) {
+    // Of widths those that leave each pipeline as many microbatches as the others.
+    if (request.global_batch / shape.microbatch_size % shape.width != 0) return;
+    shape.microbatches = request.global_batch / shape.microbatch_size / shape.width;
+    if (auto rejected = reject(request, shape)) {
+      space.rejected.push_back(std::move(*rejected));
+    } else {
+      space.shapes.push_back(std::move(shape));
+    }
+  };
+  for (const ScheduleTraits* row : rows) {
+    for (std::uint16_t depth = 1; depth <= most; ++depth) {
+      if (row->only_devices != 0 && row->only_devices != depth) continue;
+      for (const std::uint16_t width : widths(request, *row, depth)) {
+        for (const std::uint16_t chunks : chunk_counts(request, *row, depth)) {
+          for (const std::int32_t size : sizes) {
+            for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+              add({.schedule = row,
+                   .depth = depth,
+                   .width = width,
+                   .chunks = chunks,
+                   .microbatch_size = size,
+                   .recompute = recompute});
+            }
+          }
+        }
+      }
+    }
+  }
+  return space;
+}
+
+Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_in_flight) {
+  Plan plan;
+  plan.model = request.model;
+  if (shape.schedule == nullptr) {
+    plan.schedule = request.own_schedule->name;
+    plan.schedule_file = request.schedule_file;
+    plan.own_schedule = request.own_schedule;
+  } else {
+    plan.schedule = shape.schedule->name;
+    if (shape.schedule->stages_per_device == 0) plan.chunks = shape.chunks;
+  }
+  plan.depth = shape.depth;
+  plan.width = shape.width;
+  plan.global_norm = request.global_norm;
+  plan.microbatch_size = shape.microbatch_size;
+  plan.microbatches = shape.microbatches;
+  plan.extra_in_flight = extra_in_flight;
+  plan.recompute = shape.recompute;
+  plan.optimizer = request.optimizer;
+  return plan;
+}
+
+std::string describe(const Plan& plan) {
+  const std::size_t stages = part_count(plan);
+  std::string text = fmt::format("{}, {} stage{}", plan.schedule, stages, stages == 1 ? "" : "s");
+  if (stages != plan.depth) text += fmt::format(" on {} devices", plan.depth);
+  if (plan.width > 1) text += fmt::format(", width {}", plan.width);
+  text += fmt::format(", microbatches {} x {}", plan.microbatch_size, plan.microbatches);
+  if (plan.recompute == Recompute::full) text += ", recompute full";
+  if (plan.extra_in_flight > 0) {
+    text += fmt::format(", {} extra in flight", plan.extra_in_flight);
+  }
+  return text;
+}
+
+}  // namespace tandem

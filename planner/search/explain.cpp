@@ -1,0 +1,127 @@
+#include "planner/search/explain.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+
+namespace tandem {
+
+namespace {
+
+Duration as_duration(double seconds) {
+  return Duration(std::llround(seconds * static_cast<double>(std::nano::den)));
+}
+
+/// "1.2 ms more" or "1.2 ms less".
+std::string difference(Duration difference) {
+  return fmt::format("{} {}", print_duration(std::chrono::abs(difference)),
+                     difference.count() < 0 ? "less" : "more");
+}
+
+int devices_of(const Plan& plan) { return plan.depth * plan.width; }
+
+/// What `other` loses against `best`: on its slowest device, and in that device's waiting.
+std::string explain_loss(const Candidate& best, const Candidate& other) {
+  const std::string name = describe(other.plan);
+  if (other.period == best.period) {
+    std::string tie = fmt::format("Next: {}, as fast", name);
+    if (devices_of(other.plan) != devices_of(best.plan)) return tie + ", with more devices.";
+    if (other.peak_bytes != best.peak_bytes) {
+      return fmt::format("{}, with {} more on the fullest device.", tie,
+                         print_bytes(other.peak_bytes - best.peak_bytes));
+    }
+    return tie + ", and no simpler.";
+  }
+  const double lost = other.period.seconds() - best.period.seconds();
+  const Duration work = other.slowest - best.slowest;
+  const Duration waiting = as_duration(lost) - work;
+  return fmt::format(
+      "Next: {}, {:.1f} % slower: {} a batch, its slowest device computes {}, and waits {}.", name,
+      100.0 * lost / best.period.seconds(), difference(as_duration(lost)),
+      work.count() == 0 ? "the same" : difference(work),
+      waiting.count() == 0 ? "the same" : difference(waiting));
+}
+
+std::string within(const PlanRequest& request) {
+  return request.memory ? fmt::format(" in {}", print_bytes(*request.memory)) : "";
+}
+
+}  // namespace
+
+std::string explain(const MemoryMiss& miss) {
+  return fmt::format("needs {} on device {}, {} too much (largest: {}, {})",
+                     print_bytes(miss.needed), index(miss.device), print_bytes(miss.excess),
+                     miss.largest, print_bytes(miss.largest_bytes));
+}
+
+std::vector<std::string> explain_choice(const PlanRequest& request, const PlanResult& result) {
+  TANDEM_CHECK(!result.ranked.empty());
+  const Candidate& best = result.ranked.front();
+  std::vector<std::string> lines;
+  lines.push_back(fmt::format(
+      "Chosen: {}: {:.1f} samples/s, {} a batch; its slowest device, {}, computes {} of "
+      "it and waits "
+      "{:.1f} %.",
+      describe(best.plan), best.plan.predicted.samples_per_s,
+      print_duration(as_duration(best.period.seconds())), index(best.slowest_device),
+      print_duration(best.slowest), 100.0 * best.bubble()));
+  if (result.ranked.size() > 1) lines.push_back(explain_loss(best, result.ranked[1]));
+  if (devices_of(best.plan) > 1 && request.own_schedule == nullptr) {
+    lines.push_back(result.one_device
+                        ? fmt::format("One device alone: {:.1f} samples/s; {} devices are {:.2f} "
+                                      "times as fast.",
+                                      result.one_device->plan.predicted.samples_per_s,
+                                      devices_of(best.plan),
+                                      result.one_device->period.seconds() / best.period.seconds())
+                        : fmt::format("One device alone can't hold it{}.", within(request)));
+  }
+  if (best.weights != WeightSemantics::vanilla) {
+    lines.push_back(fmt::format(
+        "Its weights are {}: each update uses {}. --semantics vanilla excludes that.",
+        name(best.weights),
+        best.weights == WeightSemantics::delayed_by_one
+            ? "the gradient at the weights before the newest"
+            : "gradients at weights as many updates old as microbatches are in flight behind the "
+              "stage"));
+  }
+  return lines;
+}
+
+std::vector<RejectedGroup> group(const std::vector<Rejected>& rejected) {
+  std::map<RejectCause, RejectedGroup> groups;
+  for (const Rejected& one : rejected) {
+    RejectedGroup& of = groups[one.cause];
+    const bool nearer = one.miss && of.nearest.miss && one.miss->excess < of.nearest.miss->excess;
+    if (of.count == 0 || nearer) of.nearest = one;
+    of.cause = one.cause;
+    ++of.count;
+  }
+  std::vector<RejectedGroup> list;
+  for (const auto& [cause, of] : groups) list.push_back(of);
+  return list;
+}
+
+std::string explain_infeasible(const PlanRequest& request, const PlanResult& result) {
+  const std::vector<RejectedGroup> groups = group(result.rejected);
+  for (const RejectedGroup& of : groups) {
+    if (of.cause != RejectCause::memory) continue;
+    return fmt::format("no plan fits{} a device: {} were tried; the nearest, {}, {}",
+                       within(request), of.count, of.nearest.what, explain(*of.nearest.miss));
+  }
+  std::string text =
+      fmt::format("no plan for {} device{} and a global batch of {} samples", request.devices,
+                  request.devices == 1 ? "" : "s", request.global_batch);
+  for (const RejectedGroup& of : groups) {
+    text += fmt::format("{} {}: {}", text.find(':') == std::string::npos ? ":" : ";",
+                        of.nearest.what, of.nearest.reason);
+    if (of.count > 1) text += fmt::format(" (and {} more)", of.count - 1);
+  }
+  return text;
+}
+
+}  // namespace tandem

@@ -1,0 +1,43 @@
+#pragma once
+// The search for what fits: which combinations of changes are tried, in which order, for how long.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "planner/search/nearest_fits.h"
+
+namespace tandem {
+
+/// A request on its way to another: its shape is worked out when all changes are known.
+struct FitDraft {
+  FitRequest request;
+  std::size_t devices = 1;  // in use
+  std::int64_t batch = 1;   // samples
+};
+
+/// Of one kind, how far it is changed: each makes less of the fullest device than the one before,
+/// or is left out.
+using FitStep = std::function<void(FitDraft&)>;
+using FitSteps = std::array<std::vector<FitStep>, kFitChanges>;
+
+struct Fullest {
+  DeviceId device{};
+  Bytes bytes = 0;
+  bool fits = false;  // it, and all others
+};
+
+struct FitProblem {
+  FitDraft from;
+  FitSteps steps;
+  /// Width, depth and microbatches. False: they don't come out even.
+  std::function<bool(FitDraft&)> shape;
+  /// What a request needs. Both may throw InputError: it makes nothing that runs.
+  std::function<Fullest(const FitRequest&)> judge;
+};
+
+std::vector<NearFit> search_fits(FitProblem problem);
+
+}  // namespace tandem

@@ -1,0 +1,145 @@
+#include "planner/search/fit_steps.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "planner/search/candidates.h"
+
+namespace tandem {
+
+namespace {
+
+std::vector<FitStep> smaller_microbatches(const Plan& plan) {
+  std::vector<FitStep> steps;
+  for (std::int32_t size = plan.microbatch_size / 2; size >= 1; size /= 2) {
+    if (plan.microbatch_size % size == 0)
+      steps.emplace_back([size](FitDraft& draft) { draft.request.plan.microbatch_size = size; });
+  }
+  return steps;
+}
+
+std::vector<FitStep> more_recomputation(const Plan& plan) {
+  std::vector<FitStep> steps;
+  for (const Recompute kind : {Recompute::selective, Recompute::full}) {
+    if (kind > plan.recompute)
+      steps.emplace_back([kind](FitDraft& draft) { draft.request.plan.recompute = kind; });
+  }
+  return steps;
+}
+
+/// 1f1b holds no more than any of one stage a device, and trains the same or what delays less.
+std::vector<FitStep> plainer_schedule(const Plan& plan) {
+  const ScheduleTraits& traits = find_schedule(plan.schedule);
+  const bool has_options = plan.group != 0 || plan.extra_in_flight != 0 || plan.vertical_sync ||
+                           plan.activation_cap.has_value() || !plan.replicas.empty();
+  if (traits.name == "1f1b" || traits.stages_per_device != 1 || traits.stages_per_part != 1 ||
+      traits.only_devices != 0 || has_options)
+    return {};
+  return {[](FitDraft& draft) { draft.request.plan.schedule = "1f1b"; }};
+}
+
+std::vector<FitStep> smaller_groups(const Plan& plan) {
+  std::vector<FitStep> steps;
+  if (plan.schedule != "gpipe") return steps;
+  for (std::int32_t group = (plan.group == 0 ? plan.microbatches : plan.group) / 2; group >= 1;
+       group /= 2) {
+    steps.emplace_back([group](FitDraft& draft) { draft.request.plan.group = group; });
+  }
+  return steps;
+}
+
+std::vector<FitStep> more_tensor(const FitRequest& request, const Cluster& cluster) {
+  std::vector<std::int32_t> sizes(cluster.nodes());
+  for (std::size_t i = 0; i < cluster.size(); ++i) ++sizes[cluster.node(id_at<DeviceId>(i))];
+  const std::int32_t whole = std::accumulate(
+      sizes.begin(), sizes.end(), 0, [](std::int32_t a, std::int32_t b) { return std::gcd(a, b); });
+  std::vector<FitStep> steps;
+  for (const std::int32_t tensor : {2, 4, 8}) {
+    if (tensor > request.assumptions.tensor && tensor % request.assumptions.tensor == 0 &&
+        whole % tensor == 0)
+      steps.emplace_back([tensor](FitDraft& draft) { draft.request.assumptions.tensor = tensor; });
+  }
+  return steps;
+}
+
+std::vector<FitStep> smaller_batches(const Plan& plan) {
+  std::vector<FitStep> steps;
+  for (std::int32_t parts = 2; plan.microbatches % parts == 0; parts *= 2)
+    steps.emplace_back([parts](FitDraft& draft) { draft.batch /= parts; });
+  return steps;
+}
+
+/// One, two, three more, then twice as many, and so on.
+std::vector<FitStep> more_nodes(const FitRequest& request, std::size_t most) {
+  const std::size_t now = request.nodes;
+  std::set<std::size_t> numbers;
+  for (const std::size_t more : {1, 2, 3}) numbers.insert(now + more);
+  for (const std::size_t times : {2, 3, 4, 6, 8}) numbers.insert(now * times);
+  std::vector<FitStep> steps;
+  for (const std::size_t nodes : numbers) {
+    const std::size_t depth = request.plan.depth * nodes;
+    if (nodes > most || depth % now != 0 || !request.plan.replicas.empty()) continue;
+    steps.emplace_back([nodes, now, depth](FitDraft& draft) {
+      draft.request.nodes = nodes;
+      draft.devices = draft.devices * nodes / now;
+      draft.request.plan.depth = static_cast<std::uint16_t>(depth / now);
+    });
+  }
+  return steps;
+}
+
+std::vector<FitStep>& of(FitSteps& steps, FitChange kind) {
+  return steps[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+std::int64_t batch_of(const Plan& plan) {
+  return std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size;
+}
+
+std::vector<FitStep> deeper_pipelines(const Plan& plan, std::size_t most, bool only_multiples) {
+  std::vector<FitStep> steps;
+  most = std::min({most, layers_of(plan.model).size(), std::size_t{kMostPlannedDevices}});
+  for (std::size_t depth = plan.depth + std::size_t{1}; depth <= most && plan.replicas.empty();
+       ++depth) {
+    if (only_multiples && depth % plan.depth != 0) continue;
+    steps.emplace_back(
+        [depth](FitDraft& draft) { draft.request.plan.depth = static_cast<std::uint16_t>(depth); });
+  }
+  return steps;
+}
+
+FitSteps plain_steps(const FitRequest& request) {
+  const Plan& plan = request.plan;
+  FitSteps steps;
+  if (plan.extra_in_flight > 0) {
+    of(steps, FitChange::extra_in_flight) = {
+        [](FitDraft& draft) { draft.request.plan.extra_in_flight = 0; }};
+  }
+  if (request.cut != StageCut::balanced) {
+    of(steps, FitChange::cut) = {[](FitDraft& draft) { draft.request.cut = StageCut::balanced; }};
+  }
+  of(steps, FitChange::microbatch_size) = smaller_microbatches(plan);
+  of(steps, FitChange::schedule) = plainer_schedule(plan);
+  of(steps, FitChange::group) = smaller_groups(plan);
+  of(steps, FitChange::recompute) = more_recomputation(plan);
+  of(steps, FitChange::global_batch) = smaller_batches(plan);
+  return steps;
+}
+
+FitSteps cluster_steps(const FitRequest& request, const Cluster& cluster, std::size_t most_nodes) {
+  FitSteps steps = plain_steps(request);
+  if (!request.assumptions.sharded_optimizer) {
+    of(steps, FitChange::zero) = {
+        [](FitDraft& draft) { draft.request.assumptions.sharded_optimizer = true; }};
+  }
+  of(steps, FitChange::depth) = deeper_pipelines(request.plan, cluster.size(), true);
+  of(steps, FitChange::tensor) = more_tensor(request, cluster);
+  of(steps, FitChange::nodes) = more_nodes(request, most_nodes);
+  return steps;
+}
+
+}  // namespace tandem

@@ -1,0 +1,31 @@
+#pragma once
+// partition(): layers → consecutive stages, so that the costliest stage costs as little as can be.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "core/model/model.h"
+
+namespace tandem {
+
+struct PartitionProblem {
+  std::int32_t layers = 1;
+  std::int32_t depth = 1;  // stages; each gets at least one layer
+  /// REQUIRES: not negative, and no less for a range than for a part of it.
+  std::function<std::int64_t(LayerRange, std::size_t stage)> cost;
+  /// Null: any range does. REQUIRES: true for each part of a range for which it is true.
+  std::function<bool(LayerRange, std::size_t stage)> fits{};
+};
+
+/// The cut whose costliest stage costs least; among those, the one whose second costliest costs
+/// least, and so on (leximax); among those, the one with the shorter first stage, then the shorter
+/// second. Empty: no cut fits, or there are more stages than layers.
+/// Dynamic programming from the last layer: at most depth · layers · w ranges are priced, w being
+/// the layers a stage can take before it is the costliest (at most `layers`), in constant time each
+/// but for ties, which take `depth`.
+std::optional<std::vector<LayerRange>> partition(const PartitionProblem& problem);
+
+}  // namespace tandem

@@ -1,0 +1,90 @@
+#include "planner/search/stage_memory.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/memory/storage.h"
+#include "planner/search/partition.h"
+
+namespace tandem {
+
+std::array<ClassBytes, 6> classes(const MemoryByClass& memory) {
+  return {{{"weights", memory.weights},
+           {"versions", memory.versions},
+           {"gradients", memory.gradients},
+           {"optimizer", memory.optimizer},
+           {"activations", memory.activations},
+           {"buffers", memory.buffers}}};
+}
+
+ClassBytes largest_class(const MemoryByClass& memory) {
+  const std::array<ClassBytes, 6> all = classes(memory);
+  return *std::max_element(all.begin(), all.end(), [](const ClassBytes& a, const ClassBytes& b) {
+    return a.bytes < b.bytes;
+  });
+}
+
+RangeBytes::RangeBytes(const ModelSpec& model, OptimizerKind optimizer, Storage storage)
+    : RangeBytes([model, optimizer, storage](LayerRange range, std::int32_t microbatch_size,
+                                             Recompute recompute) {
+        return stage_bytes(model, range, microbatch_size, optimizer, recompute, storage);
+      }) {}
+
+const StageBytes& RangeBytes::of(LayerRange range, std::int32_t microbatch_size,
+                                 Recompute recompute) {
+  const std::tuple key(microbatch_size, recompute, range);
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second;
+  return known_.emplace(key, source_(range, microbatch_size, recompute)).first->second;
+}
+
+Bytes stage_total(const StageSlots& slots, const StageBytes& bytes) {
+  Bytes total = bytes.optimizer + workspace_of(slots, bytes);
+  for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
+    if (kind != index(SlotKind::guest)) total += slots.counts[kind] * bytes.slot[kind];
+  }
+  return total;
+}
+
+Table<DeviceId, MemoryByClass> device_memory(const Program& program, const SlotCounts& slots,
+                                             const Plan& plan, RangeBytes& bytes) {
+  const Placement& placement = program.placement();
+  TANDEM_CHECK(placement.parts() == plan.stages.size(), placement.parts(), plan.stages.size());
+  Table<StageId, StageBytes> of_stages(placement.stages());
+  for (const StageId stage : ids(of_stages)) {
+    of_stages[stage] =
+        bytes.of(plan.stages[index(placement.part[stage])], plan.microbatch_size, plan.recompute);
+  }
+  return memory_by_class(program, slots, of_stages);
+}
+
+std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memory, Bytes limit) {
+  return memory_miss(memory, Table<DeviceId, Bytes>(memory.size(), limit));
+}
+
+std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memory,
+                                      const Table<DeviceId, Bytes>& limits) {
+  MemoryMiss miss;
+  for (const DeviceId device : ids(memory)) {
+    const Bytes excess = memory[device].total() - limits[device];
+    if (excess <= miss.excess) continue;
+    const ClassBytes largest = largest_class(memory[device]);
+    miss = {memory[device].total(), excess, device, largest.name, largest.bytes};
+  }
+  if (miss.excess == 0) return std::nullopt;
+  return miss;
+}
+
+std::vector<LayerRange> least_memory_cut(const SlotCounts& slots, const Plan& plan,
+                                         RangeBytes& bytes) {
+  const auto cost = [&](LayerRange range, std::size_t stage) {
+    return stage_total(slots.rows()[stage], bytes.of(range, plan.microbatch_size, plan.recompute));
+  };
+  const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
+  auto cut = partition(
+      {.layers = layers, .depth = static_cast<std::int32_t>(part_count(plan)), .cost = cost});
+  TANDEM_CHECK(cut.has_value(), layers, plan.depth);
+  return std::move(*cut);
+}
+
+}  // namespace tandem

@@ -1,0 +1,115 @@
+#include "simulator/compiled/compiled_run.h"
+
+#include <algorithm>
+#include <ranges>
+
+namespace tandem {
+
+/// Adds what an op of a compute lane is to its device.
+static void add_work(const CostKey& key, Duration time, DeviceTallies& tallies) {
+  DeviceTally& tally = tallies[key.source];
+  tally.busy += time;
+  if (is_compute(key.kind) && key.kind != OpKind::recompute) tally.useful += time;
+}
+
+CompiledRun::CompiledRun(const Program& program, const CompiledProgram& sweep,
+                         const CostTable& costs)
+    : program_(&program),
+      sweep_(&sweep),
+      table_(&costs),
+      costs_(sweep.costs(costs)),
+      values_(sweep.values(), 0),
+      exposed_(sweep.devices(), 0),
+      tallies_(sweep.devices()),
+      of_body_(sweep.devices()),
+      body_(-std::int64_t{program.ramp()} - 1) {
+  for (const CostId cost : ids(costs)) {
+    const CostKey& key = program.cost_keys()[cost];
+    add_work(key, costs[cost] * sweep.compute_counts()[index(cost)], of_body_);
+  }
+}
+
+bool CompiledRun::can_sweep(std::int64_t body, std::int64_t batches) const {
+  return body >= 0 && (body < batches - program_->ramp() || sweep_->can_switch_off());
+}
+
+void CompiledRun::run_to(std::int64_t last, std::int64_t batches, bool tally) {
+  while (body_ < last) {
+    if (can_sweep(body_ + 1, batches)) {
+      run_swept(batches, tally);
+    } else {
+      std::int64_t part = body_ + 1;
+      while (part < last && !can_sweep(part + 1, batches)) ++part;
+      run_issued(part, batches);
+    }
+  }
+}
+
+void CompiledRun::run_swept(std::int64_t batches, bool tally) {
+  ++body_;
+  const bool whole = body_ < batches - program_->ramp();
+  if (whole && !tally) return sweep_->run_body(values_, costs_);
+  const std::int64_t end =
+      whole ? CompiledProgram::kNoEnd : (batches - body_) * program_->microbatches();
+  std::fill(exposed_.begin(), exposed_.end(), 0);
+  sweep_->run_body(values_, costs_, exposed_, end);
+  tally_body(end);
+}
+
+/// Of the body that was swept last, up to where its instances are switched off.
+void CompiledRun::tally_body(std::int64_t end) {
+  for (const DeviceId device : ids(tallies_)) {
+    DeviceTally& of = tallies_[device];
+    of.busy += of_body_[device].busy;
+    of.useful += of_body_[device].useful;
+    of.exposed_communication += Duration(exposed_[index(device)]);
+  }
+  for (const CompiledProgram::Late& late : sweep_->late()) {
+    if (late.offset < end || !late.on_compute) continue;
+    add_work(program_->cost_keys()[late.cost], -(*table_)[late.cost], tallies_);
+  }
+  for (const CompiledProgram::OwnOps& own : sweep_->own_ops()) {
+    DeviceTally& of = tallies_[own.device];
+    // What is switched off ran in a body before.
+    if (own.first_offset < end) {
+      of.first_start =
+          std::min(of.first_start, Duration(values_[own.first]) - (*table_)[own.first_cost]);
+    }
+    of.last_end = std::max(of.last_end, Duration(values_[own.last]));
+  }
+}
+
+void CompiledRun::run_issued(std::int64_t last, std::int64_t batches) {
+  SimulatedMachine machine(*program_, *table_, sweep_->carried());
+  machine.restore(body_, state(), std::move(tallies_));
+  while (body_ < last) {
+    ++body_;
+    if (body_ < 0 && sweep_->can_switch_off()) {
+      const auto on = std::views::transform(sweep_->late(), &CompiledProgram::Late::id);
+      run_body(*program_, on, body_, batches, machine);
+    } else {
+      run_body(*program_, program_->order(), body_, batches, machine);
+    }
+  }
+  std::vector<std::int64_t> state;
+  state.reserve(sweep_->carried().size());
+  machine.append_state(body_, state);
+  std::copy(state.begin(), state.end(), values_.begin());
+  tallies_ = machine.tallies();
+}
+
+void CompiledRun::skip(std::int64_t cycles, std::int64_t bodies, Duration advance,
+                       const DeviceTallies& per_cycle) {
+  const Duration all = advance * cycles;
+  for (std::size_t i = 0; i < sweep_->carried().size(); ++i) values_[i] += all.count();
+  for (const DeviceId device : ids(tallies_)) {
+    DeviceTally& of = tallies_[device];
+    of.busy += per_cycle[device].busy * cycles;
+    of.useful += per_cycle[device].useful * cycles;
+    of.exposed_communication += per_cycle[device].exposed_communication * cycles;
+    of.last_end += all;
+  }
+  body_ += cycles * bodies;
+}
+
+}  // namespace tandem

@@ -1,0 +1,57 @@
+#pragma once
+// CompiledRun: a run of any length, body by body. The sweep runs all bodies it can,
+// SimulatedMachine those before body 0, and at the end those in which the sweep can't switch
+// instances off.
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "simulator/compiled/compiled_program.h"
+#include "simulator/engine/simulated_machine.h"
+
+namespace tandem {
+
+class CompiledRun {
+ public:
+  /// Everything must outlive it. `sweep` is compiled from `program`.
+  CompiledRun(const Program& program, const CompiledProgram& sweep, const CostTable& costs);
+
+  /// Batches of a run without an end.
+  static constexpr std::int64_t kEndless = std::numeric_limits<std::int32_t>::max();
+
+  /// Runs the bodies up to and with `last` of a run of `batches`. With `tally` it also keeps count
+  /// of what devices did; a run that ever does must do so from its start to where it is asked.
+  void run_to(std::int64_t last, std::int64_t batches, bool tally);
+
+  /// The body that was run last; −ramp − 1 at the start.
+  std::int64_t body() const { return body_; }
+  /// As CarryOverState has it.
+  std::span<const std::int64_t> state() const {
+    return std::span(values_).first(sweep_->carried().size());
+  }
+  /// Of the bodies run with `tally`.
+  const DeviceTallies& tallies() const { return tallies_; }
+
+  /// As if `cycles` more repetitions of `bodies` bodies had passed, each advancing all times by
+  /// `advance` and adding `per_cycle` to the tallies.
+  void skip(std::int64_t cycles, std::int64_t bodies, Duration advance,
+            const DeviceTallies& per_cycle);
+
+ private:
+  bool can_sweep(std::int64_t body, std::int64_t batches) const;
+  void run_swept(std::int64_t batches, bool tally);
+  void run_issued(std::int64_t last, std::int64_t batches);
+  void tally_body(std::int64_t end);
+
+  const Program* program_;
+  const CompiledProgram* sweep_;
+  const CostTable* table_;
+  std::vector<std::int64_t> costs_, values_, exposed_;
+  DeviceTallies tallies_, of_body_;  // of_body_: busy and useful time of a whole body
+  std::int64_t body_;
+};
+
+}  // namespace tandem

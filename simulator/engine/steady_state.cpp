@@ -1,0 +1,109 @@
+#include "simulator/engine/steady_state.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "core/base/progress.h"
+
+namespace tandem {
+
+namespace {
+
+/// Of the times relative to the first one. A sum of products with odd numbers that look random:
+/// states that differ in a few places differ in their sums, and no product waits for another.
+std::uint64_t hash_of(std::span<const std::int64_t> state) {
+  std::uint64_t hash = 0, factor = 0x9E3779B97F4A7C15u;
+  const auto base = static_cast<std::uint64_t>(state.empty() ? 0 : state.front());
+  for (const std::int64_t time : state) {
+    const std::uint64_t apart = static_cast<std::uint64_t>(time) - base;
+    hash += (apart ^ (apart >> 29u)) * (factor | 1u);
+    factor = factor * 6364136223846793005u + 1442695040888963407u;
+  }
+  return hash;
+}
+
+/// The states are one another's, shifted in time.
+bool same_shape(std::span<const std::int64_t> one, std::span<const std::int64_t> other) {
+  if (one.size() != other.size()) return false;
+  const std::int64_t apart = one.empty() ? 0 : one.front() - other.front();
+  return std::equal(one.begin(), one.end(), other.begin(),
+                    [apart](std::int64_t a, std::int64_t b) { return a - b == apart; });
+}
+
+DeviceTally difference(const DeviceTally& later, const DeviceTally& earlier) {
+  DeviceTally delta;
+  delta.busy = later.busy - earlier.busy;
+  delta.useful = later.useful - earlier.useful;
+  delta.exposed_communication = later.exposed_communication - earlier.exposed_communication;
+  return delta;
+}
+
+}  // namespace
+
+SteadyState CycleFinder::cycle(std::int64_t from_batch, const Seen& earlier, const Seen& later) {
+  SteadyState steady;
+  steady.cycle = Duration(later.state.empty() ? 0 : later.state.front() - earlier.state.front());
+  steady.cycle_batches = later.body - earlier.body;
+  steady.from_batch = from_batch;
+  for (const DeviceId device : ids(later.tallies)) {
+    steady.per_cycle.push_back(difference(later.tallies[device], earlier.tallies[device]));
+  }
+  return steady;
+}
+
+std::optional<SteadyState> CycleFinder::after(std::int64_t body,
+                                              std::span<const std::int64_t> state,
+                                              const DeviceTallies& tallies) {
+  const auto now = [&] { return Seen{body, {state.begin(), state.end()}, tallies}; };
+  if (suspect_ && body == 2 * suspect_->body - suspected_from_) {
+    if (same_shape(suspect_->state, state)) return cycle(suspected_from_ + 1, *suspect_, now());
+    suspect_.reset();
+  }
+  if (suspect_ || gave_up()) return std::nullopt;
+  const auto [found, fresh] = first_.try_emplace(hash_of(state), Seen{body, {}, {}});
+  Seen& first = found->second;
+  if (fresh) {
+    if (kept_ + state.size() + tallies.size() <= kMostKept) {
+      first = now();
+      kept_ += state.size() + tallies.size();
+    }
+  } else if (first.state.empty() && !state.empty()) {
+    suspected_from_ = first.body;
+    suspect_ = now();
+  } else if (same_shape(first.state, state)) {
+    return cycle(first.body + 1, first, now());
+  }
+  return std::nullopt;
+}
+
+std::int64_t last_body_in_range(const Program& program, const CompiledProgram& sweep,
+                                const CostTable& costs) {
+  long double one_body = 1.0L;
+  for (const CostId cost : ids(costs)) {
+    one_body += static_cast<long double>(costs[cost].count()) *
+                static_cast<long double>(sweep.counts()[index(cost)]);
+  }
+  constexpr auto kEnd = static_cast<long double>(std::numeric_limits<std::int64_t>::max() / 2);
+  const auto bodies = static_cast<std::int64_t>(kEnd / one_body);
+  return std::min(bodies, CompiledRun::kEndless) - 2 * program.ramp() - 1;
+}
+
+std::optional<SteadyState> find_steady_state(const Program& program, const CostTable& costs,
+                                             std::int64_t most_instances) {
+  const CompiledProgram sweep(program);
+  const std::int64_t last = last_body_in_range(program, sweep, costs);
+  CompiledRun run(program, sweep, costs);
+  CycleFinder finder;
+  const auto size = static_cast<std::int64_t>(program.size());
+  while (run.body() < last && (run.body() + program.ramp() + 1) * size < most_instances) {
+    keep_going();
+    run.run_to(run.body() + 1, CompiledRun::kEndless, true);
+    if (run.body() < 0) continue;
+    if (auto steady = finder.after(run.body(), run.state(), run.tallies())) return steady;
+    if (finder.gave_up()) break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tandem

@@ -1,0 +1,106 @@
+#pragma once
+// Replay: a recorded pipeline simulated again as it was, to see whether the simulation is right,
+// and as it could have been, to see what its stragglers cost.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model/recording.h"
+#include "simulator/replay/recorded_program.h"
+
+namespace tandem {
+
+/// Whose computation was slow: a stage's device in all replicas, a replica, or one rank of both.
+struct Straggler {
+  std::optional<DeviceId> device;
+  std::optional<std::int64_t> replica;
+  friend bool operator==(const Straggler&, const Straggler&) = default;
+};
+
+/// What is done to the measured durations. "Usual" is what an op of a kind and stage takes: the
+/// median over a replica's microbatches and steps, and of these the median over the replicas (of an
+/// even number the lower one).
+struct WhatIf {
+  enum class Durations : std::uint8_t {
+    measured,  // but for those of `without`
+    usual,     // each op and transfer what it usually takes: no stragglers
+    balanced,  // and each computation the mean of all stages: no slow stage either
+  };
+  Durations durations = Durations::measured;
+  /// These compute as the others do: a stage as the mean of the other stages, a replica or a rank
+  /// as the other replicas.
+  std::vector<Straggler> without = {};
+};
+
+/// One step, all replicas. Its pipeline phase lasts from the first start to the last end of a
+/// forward or backward.
+struct ReplayedStep {
+  std::int64_t step = 0;
+  Duration whole{};     // with all else that the recording has of it; 0: it does not say
+  Duration measured{};  // pipeline phase
+  Duration replayed{};
+  /// (replayed − measured) / measured.
+  double error() const;
+};
+
+class Replay {
+ public:
+  /// Transfers as seen where `transfers` is empty; pauses as in ReplayModel. Passes that are not
+  /// whole are left out, with a warning; throws InputError when none is left.
+  explicit Replay(const Recording& recording, std::optional<RecordedTransfers> transfers = {},
+                  bool pauses = true);
+
+  std::vector<ReplayedStep> steps() const;
+  /// The pipeline phase of each step.
+  std::vector<Duration> phases(const WhatIf& what_if) const;
+
+  std::size_t passes() const { return passes_.size(); }
+  std::int64_t step_of(std::size_t pass) const { return passes_[pass].step; }
+  std::int64_t replica_of(std::size_t pass) const { return passes_[pass].replica; }
+  const RecordedProgram& pass(std::size_t pass) const { return passes_[pass].observed; }
+  CostTable costs(std::size_t pass, const WhatIf& what_if) const;
+
+  /// What an op usually takes, with or without one replica. Where that is the only one it counts.
+  Duration usual(OpKind kind, StageId stage, std::optional<std::int64_t> except = {}) const;
+  /// Its mean over all stages, or those that are not on one device. Where that is the only one it
+  /// counts.
+  Duration usual_elsewhere(OpKind kind, std::optional<DeviceId> except = {}) const;
+
+  RecordedTransfers transfers() const { return transfers_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  struct Pass {
+    std::int64_t step = 0, replica = 0;
+    RecordedProgram observed;
+    Duration replayed{};  // as measured
+  };
+  /// What an op takes on each replica: its median.
+  struct Usual {
+    std::map<std::int64_t, Duration> of_replica;
+    std::vector<Duration> sorted;
+  };
+  struct Sum {
+    Duration usual{};
+    std::int64_t stages = 0;
+  };
+
+  void measure_usual();
+  Duration cost(const Pass& pass, InstructionId id, const WhatIf& what_if) const;
+  template <class Length>
+  std::vector<Duration> phases_by(const Length& length) const;
+
+  RecordedTransfers transfers_;
+  std::vector<Pass> passes_;  // by step
+  std::map<std::int64_t, Duration> whole_steps_;
+  std::vector<std::string> warnings_;
+  std::array<Table<StageId, Usual>, kOpKinds> usual_;
+  std::array<Table<DeviceId, Sum>, kOpKinds> on_device_;
+  std::array<Sum, kOpKinds> on_all_;
+};
+
+}  // namespace tandem

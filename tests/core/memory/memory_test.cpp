@@ -1,0 +1,292 @@
+#include "core/memory/memory.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/pipelines.h"
+#include "tests/support/unrolled.h"
+
+namespace tandem::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+std::vector<double> peaks_of(const Pipeline& wanted, double after_input = 1.0) {
+  return peak_activations(program_of(wanted), after_input).rows();
+}
+
+std::vector<std::int32_t> slots_of(const Pipeline& wanted, SlotKind kind) {
+  std::vector<std::int32_t> counts;
+  for (const StageSlots& slots : count_slots(program_of(wanted))) counts.push_back(slots[kind]);
+  return counts;
+}
+
+Pipeline recomputing(Pipeline wanted) {
+  wanted.request.recompute = Recompute::full;
+  return wanted;
+}
+Pipeline tied(Pipeline wanted) {
+  wanted.request.tied_embeddings = true;
+  return wanted;
+}
+Pipeline normed(Pipeline wanted) {
+  wanted.request.global_norm = true;
+  return wanted;
+}
+Pipeline wide(Pipeline wanted) {
+  wanted.request.width = 2;
+  return wanted;
+}
+
+TEST(PeakActivations, AgreeWithTheClosedForms) {
+  for (const int p : {1, 2, 4, 7}) {
+    for (const int m : {1, 2, 4, 8, 9}) {
+      const std::vector<double> all = peaks_of(pipeline("gpipe", p, m));
+      const std::vector<double> one = peaks_of(pipeline("model-parallel", p, m));
+      const std::vector<double> few = peaks_of(pipeline("1f1b", p, m));
+      const std::vector<double> eager = peaks_of(pipeline("1f1b-eager", p, m));
+      for (int d = 0; d < p; ++d) {
+        const auto device = static_cast<std::size_t>(d);
+        EXPECT_EQ(all[device], m);
+        EXPECT_EQ(one[device], 1);
+        EXPECT_EQ(few[device], std::min(m, p - d));
+        EXPECT_EQ(eager[device], std::min(m, 2 * (p - d) - 1));
+      }
+      const std::vector<double> stashing = peaks_of(pipeline("pipedream", p, m));
+      for (int d = 0; d < p; ++d) EXPECT_EQ(stashing[static_cast<std::size_t>(d)], p - d);
+      if (m < p) continue;
+      const std::vector<double> never_drained = peaks_of(pipeline("2bw", p, m));
+      for (int d = 0; d < p; ++d) EXPECT_EQ(never_drained[static_cast<std::size_t>(d)], p - d);
+    }
+  }
+}
+
+TEST(PeakActivations, CountTheExtraMicrobatchesOf2BWByTheirSlope) {
+  EXPECT_THAT(peaks_of(pipeline("2bw", 4, 6, 3)), ElementsAre(7, 5, 3, 1));
+}
+
+TEST(PeakActivations, AreInUnitsOfADeviceWithSeveralStages) {
+  EXPECT_THAT(peaks_of(pipeline("probe-v", 3, 4)), Each(4.0));
+  // Copies of a part are no chunks: a device holds a stage of each copy.
+  EXPECT_THAT(peaks_of(pipeline("chimera", 4, 8)), ElementsAre(3.0, 4.0, 4.0, 3.0));
+}
+
+TEST(PeakActivations, ReleaseAtTheInputGradientWhatTheWeightGradientDoesNotNeed) {
+  // By hand: f0 i0 w0 with half kept from i to w, and two forwards before: f0 f1 i0 f2 …
+  ProgramParts parts = program_of(pipeline("gpipe", 1, 2)).parts();
+  std::vector<Instruction> split;
+  for (Instruction instruction : parts.instructions) {
+    if (instruction.op.kind != OpKind::backward) {
+      split.push_back(instruction);
+      continue;
+    }
+    instruction.op.kind = OpKind::backward_input;
+    split.push_back(instruction);
+    instruction.op.kind = OpKind::backward_weight;
+    split.push_back(instruction);
+  }
+  // f0 i0 f1 i1 w0 w1 U
+  parts.instructions = {split[0], split[2], split[1], split[4], split[3], split[5], split[6]};
+  const Program program(std::move(parts));
+  EXPECT_THAT(peak_activations(program, 1.0).rows(), ElementsAre(2.0));
+  EXPECT_THAT(peak_activations(program, 0.5).rows(), ElementsAre(1.5));
+  EXPECT_THAT(peak_activations(program, 0.0).rows(), ElementsAre(1.0));
+}
+
+// ---- Slots ----
+
+TEST(CountSlots, StashesWhatIsInFlight) {
+  EXPECT_THAT(slots_of(pipeline("gpipe", 3, 5), SlotKind::stash), ElementsAre(5, 5, 5));
+  Pipeline grouped = pipeline("gpipe", 3, 5);
+  grouped.request.group = 2;
+  EXPECT_THAT(slots_of(grouped, SlotKind::stash), ElementsAre(2, 2, 2));
+  EXPECT_THAT(slots_of(pipeline("1f1b", 4, 8), SlotKind::stash), ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(slots_of(pipeline("1f1b", 4, 2), SlotKind::stash), ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(slots_of(pipeline("2bw", 4, 4), SlotKind::stash), ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(slots_of(pipeline("2bw", 4, 6, 3), SlotKind::stash), ElementsAre(7, 5, 3, 1));
+  EXPECT_THAT(slots_of(pipeline("model-parallel", 3, 4), SlotKind::stash), ElementsAre(1, 1, 1));
+}
+
+TEST(CountSlots, EqualsThePeakOfActivationsInALine) {
+  for (const char* name : {"model-parallel", "gpipe", "1f1b", "1f1b-eager", "2bw"}) {
+    for (const Pipeline& wanted : every_pipeline(name, {1, 2, 4, 5}, {1, 2, 4, 6, 9})) {
+      if (wanted.request.recompute == Recompute::full) continue;
+      const std::vector<double> peaks = peaks_of(wanted);
+      const std::vector<std::int32_t> stashes = slots_of(wanted, SlotKind::stash);
+      for (std::size_t d = 0; d < peaks.size(); ++d) {
+        EXPECT_EQ(stashes[d], peaks[d]) << wanted.name() << " device " << d;
+      }
+    }
+  }
+}
+
+TEST(CountSlots, KeepsOneStashWhenItRecomputesButAllInputs) {
+  const Pipeline wanted = recomputing(pipeline("2bw", 4, 4));
+  EXPECT_THAT(slots_of(wanted, SlotKind::stash), Each(1));
+  EXPECT_THAT(slots_of(wanted, SlotKind::input), ElementsAre(0, 4, 3, 2));
+}
+
+TEST(CountSlots, KeepsTwoVersionsIn2BWAndOneWithAFlush) {
+  for (const int p : {1, 2, 5}) {
+    EXPECT_THAT(slots_of(pipeline("2bw", p, 8), SlotKind::weights), Each(2));
+    EXPECT_THAT(slots_of(pipeline("1f1b", p, 8), SlotKind::weights), Each(1));
+    EXPECT_THAT(slots_of(pipeline("gpipe", p, 8), SlotKind::weights), Each(1));
+  }
+}
+
+TEST(CountSlots, KeepsTwoVersionsIn2BWAlsoWhereALateUpdateFindsNoReaderOfTheOldOne) {
+  // On the last stage a batch is done before the update of the one before it. But a run that pauses
+  // there, updates done, goes on with a batch that reads the old version.
+  EXPECT_THAT(slots_of(normed(pipeline("2bw", 4, 6)), SlotKind::weights), Each(2));
+}
+
+TEST(CountSlots, KeepsTheVersionsThatPipeDreamStashes) {
+  Pipeline wanted = pipeline("pipedream", 4, 4);
+  EXPECT_THAT(slots_of(wanted, SlotKind::weights), ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(slots_of(wanted, SlotKind::stash), ElementsAre(4, 3, 2, 1));
+  wanted.request.vertical_sync = true;
+  EXPECT_THAT(slots_of(wanted, SlotKind::weights), Each(4));
+}
+
+TEST(CountSlots, SumsIntoOneGradientWithoutSumsOverDevices) {
+  for (const char* name : {"model-parallel", "gpipe", "1f1b", "2bw"}) {
+    for (const int p : {1, 2, 4}) {
+      EXPECT_THAT(slots_of(pipeline(name, p, 6), SlotKind::gradients), Each(1)) << name;
+    }
+  }
+}
+
+TEST(CountSlots, SumsIntoTwoGradientsIn2BWWhereASumHidesBehindTheNextBatch) {
+  // An update that awaits others stands behind the backwards of the next batch. So two slots, and
+  // only on the stages that sum: first and last when embeddings are tied, all when the pipeline has
+  // width, or updates wait for the norm of all gradients.
+  EXPECT_THAT(slots_of(tied(pipeline("2bw", 4, 6)), SlotKind::gradients), ElementsAre(2, 1, 1, 2));
+  EXPECT_THAT(slots_of(tied(pipeline("2bw", 2, 2)), SlotKind::gradients), ElementsAre(2, 2));
+  EXPECT_THAT(slots_of(wide(pipeline("2bw", 4, 6)), SlotKind::gradients), Each(2));
+  EXPECT_THAT(slots_of(wide(pipeline("2bw", 1, 1)), SlotKind::gradients), Each(2));
+  EXPECT_THAT(slots_of(normed(pipeline("2bw", 4, 6)), SlotKind::gradients), Each(2));
+  EXPECT_THAT(slots_of(normed(pipeline("2bw", 1, 4)), SlotKind::gradients), Each(1));
+}
+
+TEST(CountSlots, SumsIntoOneGradientWithAFlushEvenBehindASum) {
+  // The next batch's first forward waits for the update already.
+  for (const char* name : {"gpipe", "1f1b"}) {
+    EXPECT_THAT(slots_of(tied(pipeline(name, 4, 6)), SlotKind::gradients), Each(1));
+    EXPECT_THAT(slots_of(wide(pipeline(name, 4, 6)), SlotKind::gradients), Each(1));
+    EXPECT_THAT(slots_of(normed(pipeline(name, 4, 6)), SlotKind::gradients), Each(1));
+  }
+}
+
+TEST(CountSlots, HasNoSlotsForWhatTheEndsOfAPipelineNeverSee) {
+  const SlotCounts slots = count_slots(program_of(pipeline("1f1b", 3, 4)));
+  const StageSlots& first = slots[StageId{0}];
+  EXPECT_EQ(first[SlotKind::input], 0);
+  EXPECT_EQ(first[SlotKind::input_gradient], 0);
+  const StageSlots& last = slots[StageId{2}];
+  EXPECT_EQ(last[SlotKind::output], 0);
+  EXPECT_EQ(last[SlotKind::output_gradient], 0);
+}
+
+class EverySchedulesSlots : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EverySchedulesSlots, AreEnoughAndHardlyMore) {
+  for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 3, 4}, {2, 4, 6})) {
+    const Program program = program_of(wanted);
+    if (program.size() > 150) continue;
+    const SlotCounts counted = count_slots(program), least = least_slots(program, 4);
+    for (const StageId stage : ids(counted)) {
+      for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
+        const std::int32_t few = least[stage].counts[kind], enough = counted[stage].counts[kind];
+        EXPECT_GE(enough, few) << wanted.name() << " " << name(static_cast<SlotKind>(kind));
+        std::int32_t most = few + 1;
+        // An output is held until its microbatch's backward. In a line its transfer can't be known
+        // to have ended sooner; where devices have chunks, it can.
+        const bool chunked = program.placement().stages() > program.placement().devices;
+        if (kind == index(SlotKind::output) && chunked) most = wanted.request.microbatches;
+        // Tied sums, and chunks that go round, close a ring of devices: what is known of a
+        // neighbour also comes round by devices that do not follow it. It matters where
+        // updates are many, or weight gradients are late.
+        const bool late =
+            counted[stage][SlotKind::kept_gradients] > 0 || wanted.schedule == "pipedream";
+        const bool ring = late && (wanted.request.tied_embeddings || chunked);
+        if (ring) most = std::max(most, few + wanted.request.devices - 1);
+        // Weight gradients of a batch at once give their slots back at once.
+        const bool batched = wanted.schedule.starts_with("2bp");
+        if (ring && batched) most = few + wanted.request.microbatches;
+        if (ring && wanted.request.costs) ++most;  // later still, behind a slow stage
+        EXPECT_LE(enough, most) << wanted.name() << " " << name(static_cast<SlotKind>(kind));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedulesSlots, ::testing::ValuesIn(schedule_names()),
+                         test_name);
+
+// ---- Ranks and bytes ----
+
+Pipeline two_one_one() {
+  Pipeline wanted = pipeline("pipedream", 4, 4);
+  wanted.request.replicas = {2, 1, 1};
+  return wanted;
+}
+
+TEST(MicrobatchSequence, CountsTheMicrobatchesOfEachReplicaAlone) {
+  const MicrobatchSequence sequence(program_of(two_one_one()));
+  // Replicas 0 and 1 of the first part take turns; the rest process all.
+  EXPECT_EQ(sequence(StageId{0}, 0), 0);
+  EXPECT_EQ(sequence(StageId{1}, 1), 0);
+  EXPECT_EQ(sequence(StageId{0}, 2), 1);
+  EXPECT_EQ(sequence(StageId{1}, 7), 3);
+  EXPECT_EQ(sequence(StageId{2}, 7), 7);
+}
+
+TEST(MicrobatchSequenceDeathTest, RefusesAMicrobatchOfAnotherReplica) {
+  const MicrobatchSequence sequence(program_of(two_one_one()));
+  EXPECT_DEATH(sequence(StageId{0}, 1), "rank");
+}
+
+TEST(MemoryByClass, AddsSlotsUpByClassAndDevice) {
+  const Program program = program_of(pipeline("2bw", 2, 2));
+  StageBytes bytes;
+  bytes[SlotKind::weights] = 1000;
+  bytes[SlotKind::gradients] = 2000;
+  bytes[SlotKind::stash] = 30;
+  bytes[SlotKind::input] = 4;
+  bytes[SlotKind::output] = 5;
+  bytes[SlotKind::output_gradient] = 6;
+  bytes[SlotKind::input_gradient] = 7;
+  bytes.optimizer = 50'000;
+  bytes.workspace = 100;
+  const SlotCounts slots = count_slots(program);
+  const auto memory = memory_by_class(program, slots, Table<StageId, StageBytes>(2, bytes));
+  const MemoryByClass& first = memory[DeviceId{0}];
+  EXPECT_EQ(first.weights, 1000);
+  EXPECT_EQ(first.versions, 1000);
+  EXPECT_EQ(first.gradients, 2000);
+  EXPECT_EQ(first.optimizer, 50'000);
+  EXPECT_EQ(first.activations, 2 * 30);
+  const StageSlots& of = slots[StageId{0}];
+  EXPECT_EQ(first.buffers, of[SlotKind::output] * 5 + of[SlotKind::output_gradient] * 6 + 100);
+  EXPECT_EQ(first.total(), 1000 + 1000 + 2000 + 50'000 + 60 + first.buffers);
+}
+
+TEST(MemoryByClass, SharesTheLargestWorkspaceOfADevice) {
+  const Program program = program_of(pipeline("probe-v", 1, 1));
+  Table<StageId, StageBytes> bytes(2);
+  bytes[StageId{0}].workspace = 70;
+  bytes[StageId{1}].workspace = 90;
+  bytes[StageId{0}].optimizer = 1;
+  bytes[StageId{1}].optimizer = 2;
+  const auto memory = memory_by_class(program, count_slots(program), bytes);
+  EXPECT_EQ(memory[DeviceId{0}].buffers, 90);
+  EXPECT_EQ(memory[DeviceId{0}].optimizer, 3);
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,328 @@
+#include "core/notation/notation.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "core/schedule/schedule.h"
+#include "tests/core/error_of.h"
+#include "tests/support/pipelines.h"
+
+namespace tandem::testing {
+namespace {
+
+Schedule round_trip(const Schedule& schedule) {
+  return parse_schedule(print_schedule(schedule), "printed");
+}
+
+std::string notation_error(const std::string& text) {
+  return error_of([&] { parse_schedule(text, "s"); });
+}
+
+TEST(Notation, IsShortWhereTheScheduleIsPlain) {
+  EXPECT_EQ(print_schedule(make_schedule(find_schedule("1f1b"), request_for(2, 3))),
+            "# 1f1b  devices 2  microbatches 3\n"
+            "0 | f0 f1 b0 f2 b1 b2 U\n"
+            "1 | f0 b0 f1 b1 f2 b2 U\n");
+  EXPECT_EQ(print_schedule(make_schedule(find_schedule("2bw"), request_for(2, 2))),
+            "# 2bw  devices 2  microbatches 2  staleness 1\n"
+            "0 | f1 b0 f2 b1 U\n"
+            "1 | f0 b0 f1 b1 U\n");
+}
+
+TEST(Notation, SaysWhereStagesAre) {
+  EXPECT_EQ(print_schedule(make_schedule(find_schedule("probe-v"), request_for(2, 1))),
+            "# probe-v  devices 2  microbatches 1\n"
+            "# stages 0 1 1 0\n"
+            "0 | 0f0 3f0 3b0 0b0 0U 3U\n"
+            "1 | 1f0 2f0 2b0 1b0 1U 2U\n");
+  ScheduleRequest request = request_for(4, 2);
+  request.replicas = {2, 1, 1};
+  EXPECT_EQ(print_schedule(make_schedule(find_schedule("pipedream"), request)),
+            "# pipedream  devices 4  microbatches 2\n"
+            "# parts 0 0 1 2\n"
+            "# edges 0>2 1>2 2>3\n"
+            "0 ~2 | f4 b0 R U\n"
+            "1 ~2 | f5 b1 R U\n"
+            "2 ~1 | f1 b0 U0+1 f2 b1 U+1\n"
+            "3 | f0 b0 U0+1 f1 b1 U+1\n");
+}
+
+TEST(Notation, ReadsWhatPeopleWrite) {
+  const Schedule schedule = parse_schedule(
+      "\n"
+      "#mine devices 2\tmicrobatches 4\r\n"
+      "# width 3   staleness 1\n"
+      "# tied 0+1\n"
+      "  1 | 1f7 1i7~0 w7+2/3 T R U3+1~5   \n"
+      "\n"
+      "0 ~2 |r0",
+      "s");
+  EXPECT_EQ(schedule.name, "mine");
+  EXPECT_EQ(schedule.microbatches, 4);
+  EXPECT_EQ(schedule.width, 3);
+  Placement placement = linear_placement(2);
+  placement.tied = {{PartId{0}, PartId{1}}};
+  EXPECT_EQ(schedule.placement, placement);
+  constexpr StageId kFirst{0}, kSecond{1};
+  EXPECT_EQ(schedule.order[DeviceId{0}],
+            std::vector<Op>({{OpKind::recompute, 0, kFirst, 0, 1, 2}}));
+  EXPECT_EQ(schedule.order[DeviceId{1}],
+            std::vector<Op>({{OpKind::forward, 0, kSecond, 7, 1, 1},
+                             {OpKind::backward_input, 0, kSecond, 7, 1, 0},
+                             {OpKind::backward_weight, 3, kSecond, 7, 2, 0},
+                             {OpKind::reduce_tied, 0, kSecond, 3, 4, 0},
+                             {OpKind::reduce_gradient, 0, kSecond, 3, 4, 0},
+                             {OpKind::update, 0, kSecond, 3, 1, 5}}));
+}
+
+TEST(Notation, BringsBackEverySchedule) {
+  for (const ScheduleTraits& row : schedules()) {
+    for (const int count : {1, 2, 3, 4, 8, 12}) {
+      const auto devices = static_cast<std::uint16_t>(count);
+      for (const std::int32_t microbatches : {1, 2, 8, 12}) {
+        for (const bool more : {false, true}) {
+          ScheduleRequest request = request_for(devices, microbatches);
+          if (row.stages_per_device == 0) request.chunks = 2;
+          if (row.name == "pipedream" && devices > 1 && microbatches % 2 == 0) {
+            request.replicas.assign(devices - 1u, 1);
+            request.replicas[0] = 2;
+          }
+          if (more) {
+            request.recompute = Recompute::full;
+            request.tied_embeddings = true;
+            request.width = 3;
+          }
+          if (reason_against(row, request)) continue;
+          const Schedule schedule = make_schedule(row, request);
+          EXPECT_EQ(round_trip(schedule), schedule) << print_schedule(schedule);
+        }
+      }
+    }
+  }
+}
+
+/// Nothing that would run: any placement and any ops within the bounds.
+Schedule random_schedule(std::mt19937_64& random) {
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  Schedule schedule;
+  for (std::size_t n = below(6); n > 0; --n) schedule.name += static_cast<char>(1 + below(255));
+  schedule.microbatches = static_cast<std::int32_t>(1 + below(below(4) == 0 ? 1 << 20 : 9));
+  schedule.width = static_cast<std::uint16_t>(1 + below(3));
+  Placement& placement = schedule.placement;
+  placement.devices = static_cast<std::uint16_t>(1 + below(12));
+  const std::size_t stages = below(2) == 0 ? placement.devices : 1 + below(20);
+  const bool plain = stages == placement.devices && below(2) == 0;
+  const std::size_t parts = plain ? stages : 1 + below(stages);
+  for (std::size_t s = 0; s < stages; ++s) {
+    placement.device.push_back(id_at<DeviceId>(plain ? s : below(placement.devices)));
+    placement.part.push_back(id_at<PartId>(s < parts ? s : below(parts)));
+    for (std::size_t to = s + 1; to < stages; ++to) {
+      if (below(3) == 0) placement.edges.push_back({id_at<StageId>(s), id_at<StageId>(to)});
+    }
+  }
+  if (parts > 3) placement.tied = {{PartId{0}, PartId{2}}, {PartId{1}, PartId{3}}};
+  schedule.order.resize(placement.devices);
+  const bool one_staleness = below(2) == 0;
+  for (const DeviceId device : ids(schedule.order)) {
+    const std::vector<StageId> here = placement.stages_on(device);
+    for (std::size_t n = here.empty() ? 0 : below(8); n > 0; --n) {
+      const OpTraits& row = kOpTraits[below(kOpKinds)];
+      if (row.notation.empty()) continue;
+      Op op{.kind = row.kind, .stage = here[below(here.size())]};
+      op.microbatch = static_cast<std::int32_t>(below(1 << 24));
+      const std::int32_t most = std::min(op.microbatch % schedule.microbatches + 1, 65535);
+      op.span = static_cast<std::uint16_t>(1 + below(static_cast<std::size_t>(most)));
+      op.staleness = one_staleness ? 2 : static_cast<std::uint16_t>(below(65536));
+      op.group = static_cast<std::uint8_t>(below(2) * below(256));
+      schedule.order[device].push_back(op);
+    }
+  }
+  return schedule;
+}
+
+TEST(Notation, BringsBackWhateverTheTypesHold) {
+  const std::uint64_t seed =
+      static_cast<std::uint64_t>(::testing::UnitTest::GetInstance()->random_seed()) + 1;
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 300; ++round) {
+    const Schedule schedule = random_schedule(random);
+    ASSERT_EQ(round_trip(schedule), schedule) << print_schedule(schedule);
+  }
+}
+
+TEST(Notation, PointsAtEveryBadOp) {
+  EXPECT_EQ(notation_error("# s devices 2 microbatches 4\n"
+                           "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
+                           "1 | f0~70000 f0/0 f0! f\n"),
+            "s:2:8: error: \"x1\" is no op\n"
+            "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
+            "       ^~ letters: f r b i w T R N U V E L\n"
+            "s:2:11: error: \"b\" lacks the offset of its microbatch\n"
+            "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
+            "          ^\n"
+            "s:2:13: error: a span of 4 that ends with microbatch 5 crosses a batch boundary\n"
+            "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
+            "            ^~\n"
+            "s:2:16: error: stage 1 is not on device 0\n"
+            "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
+            "               ^\n"
+            "s:2:21: error: an offset must be 0 to 16777215, found 99999999\n"
+            "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
+            "                    ^~~~~~~~\n"
+            "s:2:33: error: expected a span\n"
+            "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
+            "                                ^\n"
+            "s:2:34: error: a span of 9 that ends with microbatch 3 crosses a batch boundary\n"
+            "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
+            "                                 ^~~\n"
+            "s:3:8: error: staleness must be 0 to 65535, found 70000\n"
+            "1 | f0~70000 f0/0 f0! f\n"
+            "       ^~~~~\n"
+            "s:3:17: error: a group must be 1 to 255, found 0\n"
+            "1 | f0~70000 f0/0 f0! f\n"
+            "                ^\n"
+            "s:3:21: error: unexpected \"!\" in \"f0!\"\n"
+            "1 | f0~70000 f0/0 f0! f\n"
+            "                    ^\n"
+            "s:3:23: error: \"f\" lacks the offset of its microbatch\n"
+            "1 | f0~70000 f0/0 f0! f\n"
+            "                      ^");
+}
+
+TEST(Notation, PointsAtBadHeaders) {
+  EXPECT_EQ(notation_error(""), "s: error: no header line `# NAME devices N microbatches M`");
+  EXPECT_EQ(notation_error("0 | f0"), "s: error: no header line `# NAME devices N microbatches M`");
+  EXPECT_EQ(notation_error("# s devices 2"), "s: error: the header lacks \"microbatches\"");
+  EXPECT_EQ(notation_error("# s devices 5000 micro 2"),
+            "s:1:13: error: devices must be 1 to 4096, found 5000\n"
+            "# s devices 5000 micro 2\n"
+            "            ^~~~\n"
+            "s: error: the header lacks \"microbatches\"");
+  EXPECT_EQ(notation_error("# s devices 2 microbatch 2\n"),
+            "s:1:15: error: unknown field \"microbatch\"; did you mean \"microbatches\"?\n"
+            "# s devices 2 microbatch 2\n"
+            "              ^~~~~~~~~~\n"
+            "s: error: the header lacks \"microbatches\"");
+  EXPECT_EQ(notation_error("# s devices 2 microbatches 2\n# devices 2"),
+            "s:2:3: error: \"devices\" is given twice\n"
+            "# devices 2\n"
+            "  ^~~~~~~");
+  EXPECT_EQ(notation_error("# \"s devices 2"),
+            "s:1:3: error: a name without its closing quote\n"
+            "# \"s devices 2\n"
+            "  ^~~~~~~~~~~~\n"
+            "s: error: the header lacks \"devices\"\n"
+            "s: error: the header lacks \"microbatches\"");
+}
+
+TEST(Notation, PointsAtBadPlacements) {
+  const std::string header = "# s devices 2 microbatches 2\n";
+  EXPECT_EQ(notation_error(header + "# stages 0 2"),
+            "s:2:12: error: a device must be 0 to 1, found 2\n"
+            "# stages 0 2\n"
+            "           ^");
+  EXPECT_EQ(notation_error(header + "# parts 0"),
+            "s:2:9: error: 1 parts for 2 stages\n"
+            "# parts 0\n"
+            "        ^");
+  EXPECT_EQ(notation_error(header + "# parts 0 2"),
+            "s:2:11: error: part 1 has no stage\n"
+            "# parts 0 2\n"
+            "          ^");
+  EXPECT_EQ(notation_error(header + "# edges 0>1 0>1"),
+            "s:2:13: error: edges must ascend\n"
+            "# edges 0>1 0>1\n"
+            "            ^~~");
+  EXPECT_EQ(notation_error(header + "# edges 0>1 1>0"),
+            "s:2:13: error: the edges form a cycle\n"
+            "# edges 0>1 1>0\n"
+            "            ^~~");
+  EXPECT_EQ(notation_error(header + "# edges 0-1"),
+            "s:2:9: error: expected an edge, found \"0-1\"\n"
+            "# edges 0-1\n"
+            "        ^~~ such as 0>1");
+  EXPECT_EQ(notation_error(header + "# edges 0>7"),
+            "s:2:9: error: stage 7 does not exist: there are 2\n"
+            "# edges 0>7\n"
+            "        ^~~");
+  EXPECT_EQ(notation_error(header + "# tied 0+1 1+5 1 1+0 a"),
+            "s:2:16: error: a part is tied to another\n"
+            "# tied 0+1 1+5 1 1+0 a\n"
+            "               ^ such as 0+3");
+  EXPECT_EQ(notation_error(header + "# tied 0+1 1+5"),
+            "s:2:12: error: part 1 is tied already\n"
+            "# tied 0+1 1+5\n"
+            "           ^~~\n"
+            "s:2:12: error: part 5 does not exist\n"
+            "# tied 0+1 1+5\n"
+            "           ^~~");
+}
+
+TEST(Notation, PointsAtBadDevices) {
+  const std::string header = "# s devices 2 microbatches 2\n";
+  EXPECT_EQ(notation_error(header + "0 | f0\n"), "s: error: device 1 has no line");
+  EXPECT_EQ(notation_error(header + "0 |\n1 |\n1 |\n# x\n2 |\nq"),
+            "s:4:1: error: device 1 has a line already\n"
+            "1 |\n"
+            "^\n"
+            "s:5:1: error: header lines come before the devices\n"
+            "# x\n"
+            "^\n"
+            "s:6:1: error: a device must be 0 to 1, found 2\n"
+            "2 |\n"
+            "^\n"
+            "s:7:1: error: expected a device, found \"q\"\n"
+            "q\n"
+            "^");
+  EXPECT_EQ(notation_error(header + "0 f0\n1 |"),
+            "s:2:3: error: expected `|` behind the device\n"
+            "0 f0\n"
+            "  ^~\n"
+            "s: error: device 0 has no line");
+  EXPECT_EQ(notation_error(header + "# stages 0 0\n0 | f0\n1 | f0"),
+            "s:3:5: error: \"f0\" lacks its stage: device 0 has 2 of them\n"
+            "0 | f0\n"
+            "    ^~\n"
+            "s:4:5: error: \"f0\" lacks its stage: device 1 has 0 of them\n"
+            "1 | f0\n"
+            "    ^~");
+}
+
+TEST(Notation, GivesUpAfterAHundredComplaints) {
+  std::string text = "# s devices 1 microbatches 2\n0 |";
+  for (int i = 0; i < 5000; ++i) text += " x";
+  try {
+    parse_schedule(text);
+    FAIL();
+  } catch (const InputError& thrown) {
+    EXPECT_EQ(thrown.complaints().size(), 100u);
+  }
+}
+
+/// A copy of a line with each complaint about it: of a megabyte of one line that would be too much.
+TEST(Notation, DoesNotShowEndlessLines) {
+  for (const int words : {4'000, 40'000}) {
+    std::string text = "# s devices 1 microbatches 2\n0 |";
+    for (int i = 0; i < words; ++i) text += " x";
+    try {
+      parse_schedule(text);
+      FAIL();
+    } catch (const InputError& thrown) {
+      for (const Complaint& complaint : thrown.complaints()) {
+        EXPECT_EQ(complaint.place.source_line.empty(), words == 40'000);
+        EXPECT_GT(complaint.place.column, 0u);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::testing

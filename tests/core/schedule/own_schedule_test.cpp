@@ -1,0 +1,120 @@
+// What is read from the ops of a schedule that somebody brings, and what it is given.
+
+#include "core/schedule/own_schedule.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/lower/lower.h"
+#include "core/notation/notation.h"
+#include "core/verify/verify.h"
+#include "tests/core/error_of.h"
+#include "tests/support/pipelines.h"
+
+namespace tandem::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::string_view kTwoStages =
+    "# mine  devices 2  microbatches 2\n"
+    "0 | f0 f1 b0 b1 U\n"
+    "1 | f0 b0 f1 b1 U\n";
+
+TEST(OwnSchedule, ItsOpsSayWhatTheRowOfARegisteredOneDoes) {
+  for (const ScheduleTraits& row : schedules()) {
+    for (const Pipeline& wanted : every_pipeline(row.name, {2, 4}, {4, 8})) {
+      // One stage, or one microbatch in flight, stashes nothing.
+      if (row.weights == WeightSemantics::stashed && wanted.request.devices == 1) continue;
+      EXPECT_EQ(weight_semantics(schedule_of(wanted)), row.weights) << wanted.name();
+    }
+  }
+}
+
+TEST(OwnSchedule, ThatIsRightMayBeOneThatCannotBeTrained) {
+  const auto reason = [](const std::string& text) {
+    const Schedule schedule = completed(parse_schedule(text), {});
+    EXPECT_THAT(verify(lower(schedule)), IsEmpty()) << text;
+    return reason_not_trained(schedule).value_or("");
+  };
+  EXPECT_EQ(reason(std::string(kTwoStages)), "");
+  EXPECT_EQ(reason("# apart  devices 2  microbatches 1\n# edges none\n0 | f0 b0 U\n1 | f0 b0 U\n"),
+            "no edge leads from part 0 to part 1");
+  EXPECT_EQ(reason("# skips  devices 3  microbatches 1\n# edges 0>1 0>2 1>2\n"
+                   "0 | f0 b0 U\n1 | f0 b0 U\n2 | f0 b0 U\n"),
+            "an edge leads from part 0 to part 2, not to the part behind it");
+  EXPECT_EQ(
+      reason("# uneven  devices 1  microbatches 3\n0 | f0 b0 U0+1 f1 f2 b1 b2 U2+2\n"),
+      "stage 0 (device 0): the update U0 covers 1 of the batch's microbatches and U2 covers 2: "
+      "all updates of a stage must cover equally many");
+}
+
+TEST(OwnSchedule, ThatRecomputesSomeMicrobatchesOnlyIsNotRight) {
+  ScheduleRequest request;
+  request.recompute = Recompute::full;
+  const Schedule schedule = completed(
+      parse_schedule("# some  devices 1  microbatches 2\n0 | f0 f1 r0 b0 b1 U\n"), request);
+  const std::vector<Violation> found = verify(lower(schedule));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].message,
+            "no recomputation, as of others, of microbatch 1 on stage 0 (device 0)");
+}
+
+TEST(OwnSchedule, GetsWhatTheRequestAsksFor) {
+  ScheduleRequest request;
+  request.recompute = Recompute::full;
+  request.tied_embeddings = request.global_norm = true;
+  const Schedule made = completed(parse_schedule(kTwoStages), request);
+  EXPECT_EQ(print_schedule(made),
+            "# mine  devices 2  microbatches 2\n# tied 0+1\n"
+            "0 | f0 f1 r0 b0 r1 b1 T N U\n"
+            "1 | f0 r0 b0 f1 r1 b1 T N U\n");
+  EXPECT_THAT(verify(lower(made)), IsEmpty());
+  EXPECT_EQ(completed(made, request), made) << "what stands in the text stays";
+}
+
+TEST(OwnSchedule, IsValidatedAfterwardsWhereItsBatchesDoNotOverlap) {
+  ScheduleRequest request;
+  request.global_norm = request.post_validation = true;
+  const Schedule made = completed(parse_schedule(kTwoStages), request);
+  EXPECT_EQ(print_schedule(made),
+            "# mine  devices 2  microbatches 2\n"
+            "0 | b0 b1 N U f2 f3 V\n"
+            "1 | b0 f1 b1 N U f2 V\n");
+  EXPECT_THAT(verify(lower(made)), IsEmpty());
+  EXPECT_EQ(completed(made, request), made) << "what stands in the text stays";
+  for (const char* text : {"# late  devices 1  microbatches 1  staleness 1\n0 | f1 b0 U0\n",
+                           "# two  devices 1  microbatches 2\n0 | f0 b0 U0+1 f1 b1 U1+1\n"}) {
+    const Schedule other = parse_schedule(text);
+    EXPECT_THAT(
+        error_of([&] { completed(other, request); }),
+        HasSubstr("post-validation needs a norm of all gradients (--clip NORM), one update"));
+  }
+}
+
+TEST(OwnSchedule, ThatContradictsTheRequestIsRefused) {
+  ScheduleRequest all;
+  all.recompute = Recompute::full;
+  all.tied_embeddings = true;
+  const Schedule made = completed(parse_schedule(kTwoStages), all);
+  const auto refused = [&](auto change) {
+    ScheduleRequest request = all;
+    change(request);
+    return error_of([&] { completed(made, request); });
+  };
+  EXPECT_THAT(refused([](ScheduleRequest& request) { request.tied_embeddings = false; }),
+              HasSubstr("\"mine\" ties parts of the model that share no parameters"));
+  EXPECT_THAT(refused([](ScheduleRequest& request) { request.recompute = Recompute::none; }),
+              HasSubstr("\"mine\" recomputes forwards: its plan has to say so"));
+  EXPECT_THAT(refused([](ScheduleRequest& request) { request.global_norm = true; }),
+              HasSubstr("\"mine\" says what its devices sum, and not the norm"));
+}
+
+}  // namespace
+}  // namespace tandem::testing

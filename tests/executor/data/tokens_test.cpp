@@ -1,0 +1,140 @@
+// Token files byte by byte, and what is said of broken ones.
+
+#include "executor/data/tokens.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/core/error_of.h"
+
+namespace tandem {
+namespace {
+
+using testing::error_of;
+
+class TokenFile : public ::testing::Test {
+ protected:
+  TokenFile() { std::filesystem::create_directory(folder_); }
+  ~TokenFile() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path(name), std::ios::binary) << bytes;
+    return path(name);
+  }
+  static std::string read(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+ private:
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("tandem_tokens_test_" + std::to_string(::getpid()));
+};
+
+std::vector<std::int32_t> all_of(const Tokens& tokens) {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(tokens.size()));
+  tokens.copy(0, all);
+  return all;
+}
+
+/// The format, spelled out: 256 little-endian int32, then uint16.
+std::string file_of(std::vector<std::int32_t> header, const std::vector<std::uint16_t>& tokens) {
+  header.resize(256);
+  std::string bytes;
+  for (const std::int32_t word : header) {
+    for (int shift = 0; shift < 32; shift += 8) {
+      bytes.push_back(static_cast<char>(static_cast<std::uint32_t>(word) >> shift));
+    }
+  }
+  for (const std::uint16_t token : tokens) {
+    bytes.push_back(static_cast<char>(token));
+    bytes.push_back(static_cast<char>(token >> 8));
+  }
+  return bytes;
+}
+
+TEST_F(TokenFile, IsReadAndWrittenAsLlmCDoes) {
+  const std::vector<std::uint16_t> numbers{7, 50'256, 0, 65'535};
+  const std::string expected = file_of({20240520, 1, 4}, numbers);
+  write_token_file(path("out.bin"), numbers);
+  EXPECT_TRUE(read(path("out.bin")) == expected);
+  const Tokens tokens = Tokens::of_file(write("in.bin", expected));
+  EXPECT_EQ(all_of(tokens), std::vector<std::int32_t>({7, 50'256, 0, 65'535}));
+  EXPECT_FALSE(tokens.are_bytes());
+}
+
+TEST_F(TokenFile, ThatIsBrokenIsRefused) {
+  const auto complaint = [&](const std::string& bytes) {
+    const std::string file = write("x.bin", bytes);
+    const std::string message = error_of([&] { Tokens::of_file(file); });
+    return message.starts_with(file) ? message.substr(file.size()) : message;
+  };
+  const std::vector<std::uint16_t> three{1, 2, 3};
+  EXPECT_EQ(complaint(file_of({20240520, 1, 3}, three)), "nothing was thrown") << "the control";
+  EXPECT_EQ(complaint("short"), ": 5 bytes can't be a token file: its header alone has 1024");
+  EXPECT_EQ(complaint(file_of({20240521, 1, 3}, three)),
+            ": expected a token file, which begins with the number 20240520, found 20240521");
+  EXPECT_EQ(complaint(file_of({20240520, 7, 3}, three)),
+            ": expected version 1 of token files, found 7");
+  EXPECT_EQ(complaint(file_of({20240520, 1, 0}, {})), ": expected at least one token, found 0");
+  EXPECT_EQ(complaint(file_of({20240520, 1, -3}, three)),
+            ": expected at least one token, found -3");
+  EXPECT_EQ(complaint(file_of({20240520, 1, 4}, three)),
+            ": expected 8 bytes of 4 tokens behind the header, found 6");
+  EXPECT_EQ(complaint(file_of({20240520, 1, 2}, three)),
+            ": expected 4 bytes of 2 tokens behind the header, found 6");
+}
+
+TEST_F(TokenFile, OfAnyOtherNameIsAText) {
+  const Tokens tokens = Tokens::of_file(write("x.txt", std::string("a\0\xff", 3)));
+  EXPECT_EQ(all_of(tokens), std::vector<std::int32_t>({'a', 0, 255}));
+  EXPECT_TRUE(tokens.are_bytes());
+}
+
+TEST_F(TokenFile, ThatCannotBeMappedSaysWhy) {
+  const auto complaint = [&](const std::string& file) {
+    return error_of([&] { Tokens::of_file(file); });
+  };
+  EXPECT_EQ(complaint(write("empty", "")), path("empty") + ": empty");
+  EXPECT_EQ(complaint(path("nothing")), path("nothing") + ": No such file or directory");
+  EXPECT_EQ(complaint(path("")), path("") + ": Is a directory");
+  EXPECT_EQ(complaint("/dev/null"), "/dev/null: not a regular file: it can't be mapped");
+}
+
+TEST(Tokens, ArePartsOfTexts) {
+  const Tokens whole = Tokens::of_text("abcdef", "letters");
+  const Tokens part = whole.part(2, 5);
+  EXPECT_EQ(all_of(part), std::vector<std::int32_t>({'c', 'd', 'e'}));
+  EXPECT_EQ(all_of(part.part(1, 2)), std::vector<std::int32_t>({'d'}));
+  EXPECT_EQ(part.source(), "letters");
+}
+
+TEST(TokensDeathTest, AreNotReadBeyondTheirEnd) {
+  const Tokens tokens = Tokens::of_text("abc", "letters");
+  std::vector<std::int32_t> two(2);
+  tokens.copy(1, two);
+  EXPECT_DEATH(tokens.copy(2, two), "check failed");
+  EXPECT_DEATH(tokens.part(1, 4), "check failed");
+}
+
+TEST_F(TokenFile, IsHeldToTheVocabulary) {
+  write_token_file(path("x.bin"), std::vector<std::uint16_t>{5, 300, 2, 400});
+  const Tokens tokens = Tokens::of_file(path("x.bin"));
+  EXPECT_EQ(error_of([&] { tokens.check_within(401); }), "nothing was thrown");
+  EXPECT_EQ(error_of([&] { tokens.check_within(400); }),
+            path("x.bin") + ": token 3 is 400, beyond a vocabulary of 400");
+  EXPECT_EQ(error_of([&] { tokens.check_within(256); }),
+            path("x.bin") + ": token 1 is 300, beyond a vocabulary of 256");
+  EXPECT_EQ(error_of([] { Tokens::of_text("az", "t").check_within('z'); }),
+            "t: token 1 is 122, beyond a vocabulary of 122");
+}
+
+}  // namespace
+}  // namespace tandem

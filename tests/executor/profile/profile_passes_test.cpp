@@ -1,0 +1,136 @@
+#include "executor/profile/profile_passes.h"
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "executor/cpu/backend.h"
+#include "executor/profile/profile_visits.h"
+#include "executor/run/wakeup.h"
+#include "tests/support/deferred_backend.h"
+
+namespace tandem {
+namespace {
+
+ModelSpec small(Architecture architecture) {
+  return {.name = "small",
+          .architecture = architecture,
+          .blocks = 3,
+          .width = 8,
+          .heads = 2,
+          .sequence = 4,
+          .vocabulary = 256,
+          .tied = architecture == Architecture::gpt2};
+}
+
+using testing::DeferredBackend;
+using testing::DeferredRunState;
+
+/// Three passes after one that is not timed, the second with an update.
+template <Backend B>
+Tallies measure(B& backend, const ModelSpec& model) {
+  const Data data(model, 2, 1);
+  ModelPasses<B> passes(backend, model, 2, OptimizerKind::adamw, data);
+  Tallies tallies;
+  passes.pass(true, nullptr);
+  for (const bool updates : {false, true, false}) passes.pass(updates, &tallies);
+  return tallies;
+}
+
+/// Each layer once for each of its functions in every pass.
+void expect_all_are_timed(const ModelSpec& model, const Tallies& tallies) {
+  std::map<LayerKind, std::int64_t> layers;
+  for (const LayerKind kind : layers_of(model)) ++layers[kind];
+  ASSERT_EQ(tallies.size(), layers.size());
+  for (const auto& [kind, rows] : tallies) {
+    const auto count = [&](Measured what) { return rows[index(what)].count; };
+    EXPECT_EQ(count(Measured::forward), 3 * 2 * layers[kind]) << name(kind);
+    for (const Measured each : {Measured::backward, Measured::backward_input,
+                                Measured::backward_weight, Measured::selective_recompute}) {
+      EXPECT_EQ(count(each), 3 * layers[kind]) << name(kind) << ", " << index(each);
+    }
+    EXPECT_EQ(count(Measured::update), layers[kind]) << name(kind);
+    EXPECT_GT(rows[index(Measured::forward)].sum, Duration::zero()) << name(kind);
+  }
+}
+
+TEST(ModelPasses, TimeEachLayerOnceForEachOfItsFunctionsInEveryTimedPass) {
+  for (const Architecture architecture : {Architecture::gpt2, Architecture::linear}) {
+    const ModelSpec model = small(architecture);
+    Wakeup bell;
+    cpu::Backend<float> backend(bell, {});
+    expect_all_are_timed(model, measure(backend, model));
+  }
+}
+
+/// Their times are known only when all has run, and nothing rests on the host's order.
+TEST(ModelPasses, TimeADeviceThatComputesLate) {
+  const ModelSpec model = small(Architecture::gpt2);
+  DeferredRunState world;
+  Wakeup bell;
+  DeferredBackend<float> backend(world, 0, bell, {});
+  expect_all_are_timed(model, measure(backend, model));
+  EXPECT_THAT(world.order.violations(), ::testing::IsEmpty());
+  EXPECT_GT(world.order.launches(), 0u);
+}
+
+TEST(ModelPasses, TimeNoUpdateInAPassWithout) {
+  const ModelSpec model = small(Architecture::gpt2);
+  const Data data(model, 2, 1);
+  Wakeup bell;
+  cpu::Backend<float> backend(bell, {});
+  ModelPasses<cpu::Backend<float>> passes(backend, model, 2, OptimizerKind::adamw, data);
+  Tallies tallies;
+  passes.pass(false, &tallies);
+  ASSERT_FALSE(tallies.empty());
+  for (const auto& [kind, rows] : tallies)
+    EXPECT_EQ(rows[index(Measured::update)].count, 0) << name(kind);
+}
+
+TEST(ProfileVisits, MeasureEachSizeOnDevicesThatComputeLate) {
+  using B = DeferredBackend<float>;
+  const ProfileRequest request{.model = small(Architecture::gpt2),
+                               .microbatch_sizes = {1, 2},
+                               .busy_devices = 2,
+                               .repetitions = 5};
+  // One a device of a visit: memory of the next lies where memory of this one lay.
+  std::mutex mutex;
+  std::deque<DeferredRunState> worlds;
+  const std::vector<LayerCost> rows = layer_costs(
+      measure_layers<B>(request, [&](DeviceId device, Wakeup& bell, std::stop_token stop) {
+        const std::lock_guard lock(mutex);
+        return std::make_unique<B>(worlds.emplace_back(), index(device), bell, std::move(stop));
+      }));
+  EXPECT_EQ(worlds.size(), 2u * 2u * 5u);
+  EXPECT_EQ(rows.size(), 2u * 4u);  // embedding, attention, mlp, head
+  for (const LayerCost& row : rows) {
+    EXPECT_GT(row.forward, Duration::zero()) << name(row.kind);
+    EXPECT_GT(row.update, Duration::zero()) << name(row.kind);
+  }
+  for (DeferredRunState& world : worlds) {
+    EXPECT_THAT(world.order.violations(), ::testing::IsEmpty());
+    EXPECT_GT(world.order.launches(), 0u);
+  }
+}
+
+/// What one device throws ends the others, which wait for it between passes.
+TEST(ProfileVisits, EndWhenADeviceFails) {
+  using B = cpu::Backend<float>;
+  const ProfileRequest request{.model = small(Architecture::gpt2),
+                               .microbatch_sizes = {1},
+                               .busy_devices = 2,
+                               .repetitions = 5};
+  const BackendMaker<B> make = [](DeviceId device, Wakeup& bell, std::stop_token stop) {
+    if (index(device) == 1) throw DeviceError("no second device");
+    return std::make_unique<B>(bell, std::move(stop));
+  };
+  EXPECT_THROW(measure_layers<B>(request, make), DeviceError);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,186 @@
+#include "executor/stage/optimizer.h"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "executor/cpu/kernels.h"
+#include "tests/executor/numbers.h"
+
+namespace tandem {
+namespace {
+
+using testing::random_numbers;
+
+/// A matrix, which decays, and a vector, which does not.
+std::vector<Tensor> two_tensors() {
+  std::vector<Tensor> tensors(2);
+  tensors[0] = {.name = "matrix", .shape = {3, 4}, .decayed = true};
+  tensors[1] = {.name = "vector", .shape = {5}, .offset = 12};
+  return tensors;
+}
+
+template <class T>
+struct Memory {
+  explicit Memory(OptimizerKind kind)
+      : weights(random_numbers<T>(17, 1)),
+        gradients(random_numbers<T>(17, 2)),
+        state(static_cast<std::size_t>(17 * optimizer_states(kind))) {}
+  std::vector<T> weights, gradients, state;
+};
+
+class EveryOptimizer : public ::testing::TestWithParam<OptimizerKind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryOptimizer,
+                         ::testing::Values(OptimizerKind::sgd, OptimizerKind::momentum,
+                                           OptimizerKind::adamw),
+                         [](const auto& instance) { return std::string(name(instance.param)); });
+
+/// The published formulas for one number.
+struct Formula {
+  OptimizerConfig config;
+  double first = 0.0, second = 0.0;
+
+  double step(double weight, double gradient, double decay, int number) {
+    const double shrunk = weight - config.learning_rate * decay * weight;
+    switch (config.kind) {
+      case OptimizerKind::sgd:
+        return shrunk - config.learning_rate * gradient;
+      case OptimizerKind::momentum:
+        first = config.momentum * first + (1.0 - config.momentum) * gradient;
+        return shrunk - config.learning_rate * first;
+      case OptimizerKind::adamw:
+        break;
+    }
+    first = config.beta1 * first + (1.0 - config.beta1) * gradient;
+    second = config.beta2 * second + (1.0 - config.beta2) * gradient * gradient;
+    const double unbiased = first / (1.0 - std::pow(config.beta1, number));
+    const double variance = second / (1.0 - std::pow(config.beta2, number));
+    return shrunk - config.learning_rate * unbiased / (std::sqrt(variance) + config.epsilon);
+  }
+};
+
+TEST_P(EveryOptimizer, FollowsItsFormula) {
+  const OptimizerConfig config{.kind = GetParam(), .learning_rate = 0.05, .weight_decay = 0.1};
+  const std::vector<Tensor> tensors = two_tensors();
+  Memory<double> memory(config.kind);
+  std::vector<Formula> formulas(17, Formula{.config = config});
+  std::vector<double> expected = memory.weights;
+  cpu::Kernels<double> kernels;
+  for (int number = 1; number <= 5; ++number) {
+    memory.gradients = random_numbers<double>(17, static_cast<std::uint64_t>(number));
+    update(kernels, config, {.number = number}, tensors,
+           {.weights = memory.weights,
+            .gradients = memory.gradients,
+            .state = memory.state,
+            .weights_out = memory.weights});
+    for (std::size_t i = 0; i < 17; ++i) {
+      const double decay = i < 12 ? config.weight_decay : 0.0;
+      expected[i] = formulas[i].step(expected[i], memory.gradients[i], decay, number);
+      ASSERT_NEAR(memory.weights[i], expected[i], 1e-14) << number << " " << i;
+    }
+  }
+}
+
+TEST_P(EveryOptimizer, WritesTheNextVersionAsInPlaceAndLeavesTheOldAlone) {
+  const OptimizerConfig config{.kind = GetParam(), .weight_decay = 0.1};
+  const std::vector<Tensor> tensors = two_tensors();
+  cpu::Kernels<float> kernels;
+  Memory<float> in_place(config.kind), apart(config.kind);
+  std::vector<float> next(17);
+  update(kernels, config, {.number = 1}, tensors,
+         {.weights = in_place.weights,
+          .gradients = in_place.gradients,
+          .state = in_place.state,
+          .weights_out = in_place.weights});
+  const std::vector<float> before = apart.weights;
+  update(kernels, config, {.number = 1}, tensors,
+         {.weights = apart.weights,
+          .gradients = apart.gradients,
+          .state = apart.state,
+          .weights_out = next});
+  EXPECT_EQ(next, in_place.weights);
+  EXPECT_EQ(apart.state, in_place.state);
+  EXPECT_EQ(apart.weights, before);
+  EXPECT_NE(next, before);
+}
+
+TEST_P(EveryOptimizer, DoesNotKnowHowTensorsAreDividedAmongStages) {
+  const OptimizerConfig config{.kind = GetParam(), .weight_decay = 0.1};
+  const std::vector<Tensor> tensors = two_tensors();
+  cpu::Kernels<float> kernels;
+  Memory<float> whole(config.kind);
+  const Memory<float> source(config.kind);
+  update(kernels, config, {.number = 3}, tensors,
+         {.weights = whole.weights,
+          .gradients = whole.gradients,
+          .state = whole.state,
+          .weights_out = whole.weights});
+  for (Tensor tensor : tensors) {
+    const auto first = static_cast<std::size_t>(tensor.offset);
+    const auto size = static_cast<std::size_t>(tensor.size());
+    tensor.offset = 0;
+    std::vector<float> weights(size),
+        state(size * static_cast<std::size_t>(optimizer_states(config.kind)));
+    update(kernels, config, {.number = 3}, std::span<const Tensor>(&tensor, 1),
+           {.weights = std::span(source.weights).subspan(first, size),
+            .gradients = std::span(source.gradients).subspan(first, size),
+            .state = state,
+            .weights_out = weights});
+    EXPECT_TRUE(
+        std::equal(weights.begin(), weights.end(),
+                   whole.weights.begin() + tensor.offset + static_cast<std::ptrdiff_t>(first)));
+  }
+}
+
+TEST(Optimizer, SgdIsExactOnDyadicNumbers) {
+  const OptimizerConfig config{.kind = OptimizerKind::sgd, .learning_rate = 0.25};
+  std::vector<Tensor> tensors(1);
+  tensors[0] = {.name = "w", .shape = {1, 2}, .decayed = true};
+  const std::vector<float> weights{1.5F, -2.0F}, gradients{0.5F, 3.0F};
+  std::vector<float> next(2);
+  cpu::Kernels<float> kernels;
+  update(kernels, config, {.number = 1}, tensors,
+         {.weights = weights, .gradients = gradients, .weights_out = next});
+  EXPECT_EQ(next, (std::vector<float>{1.375F, -2.75F}));
+}
+
+TEST(OptimizerDeathTest, AbortsOnStateOfTheWrongSize) {
+  const std::vector<Tensor> tensors = two_tensors();
+  Memory<float> memory(OptimizerKind::momentum);
+  cpu::Kernels<float> kernels;
+  EXPECT_DEATH(update(kernels, OptimizerConfig{.kind = OptimizerKind::adamw}, {}, tensors,
+                      {.weights = memory.weights,
+                       .gradients = memory.gradients,
+                       .state = memory.state,
+                       .weights_out = memory.weights}),
+               "check failed");
+}
+
+TEST_P(EveryOptimizer, StepsWeightsAndStateByThemselvesToTheBitsOfTheWholeStep) {
+  const cpu::Kernels<float> kernels;
+  const OptimizerConfig config{.kind = GetParam(), .learning_rate = 0.1, .weight_decay = 0.2};
+  Memory<float> whole(GetParam()), parts(GetParam());
+  std::vector<float> made(parts.weights.size());
+  for (std::int64_t number = 1; number <= 3; ++number) {
+    OptimizerStep step{.number = number, .batch = number, .gradient_scale = 0.3};
+    update(kernels, config, step, std::span<const Tensor>(two_tensors()),
+           {whole.weights, whole.gradients, whole.state, whole.weights});
+    const std::vector<float> before = parts.state;
+    step.writes = StepWrites::weights;
+    update(kernels, config, step, std::span<const Tensor>(two_tensors()),
+           {parts.weights, parts.gradients, parts.state, made});
+    EXPECT_EQ(made, whole.weights);
+    EXPECT_EQ(parts.state, before);
+    step.writes = StepWrites::state;
+    update(kernels, config, step, std::span<const Tensor>(two_tensors()),
+           {parts.weights, parts.gradients, parts.state, made});
+    EXPECT_EQ(made, whole.weights);
+    EXPECT_EQ(parts.state, whole.state);
+    EXPECT_TRUE(whole.state.empty() || parts.state != before);
+    parts.weights = made;
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,256 @@
+// A model on a cluster: cuts, memory, and the shape that is chosen.
+
+#include "planner/cluster/cluster_plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "core/base/error.h"
+#include "core/model/catalog.h"
+#include "planner/search/batch_work.h"
+#include "tests/support/device_ids.h"
+
+namespace tandem {
+namespace {
+
+using testing::d;
+
+Plan plan_of(const std::string& model, const std::string& schedule, std::uint16_t width,
+             std::uint16_t depth, std::int32_t microbatch_size, std::int32_t microbatches) {
+  Plan plan;
+  plan.model = find_model(model)->model;
+  plan.schedule = schedule;
+  plan.width = width;
+  plan.depth = depth;
+  plan.microbatch_size = microbatch_size;
+  plan.microbatches = microbatches;
+  return plan;
+}
+
+ClusterPlan make(const Plan& plan, const Cluster& cluster,
+                 DeviceOrder order = DeviceOrder::replicas_first) {
+  return plan_on_cluster(plan, ClusterLayout(cluster, plan.width, plan.depth, order), {});
+}
+
+/// The most that any stage computes in a batch.
+Duration busiest(const ClusterPlan& made, const Cluster& cluster,
+                 const std::vector<LayerRange>& stages) {
+  const BatchWork work(made.schedule);
+  const ClusterLayers layers(made.plan,
+                             ClusterLayout(cluster, made.plan.width, made.plan.depth, {}), {});
+  Duration most{};
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    most = std::max(most, work.of(id_at<StageId>(stage), layers.of(d(stage), stages[stage])));
+  }
+  return most;
+}
+
+TEST(ClusterPlan, NoOtherCutHasALessBusyStage) {
+  const Cluster cluster(cluster_of_nodes("p3dn.24xlarge"));
+  const ClusterPlan made = make(plan_of("gpt2-large", "1f1b", 2, 3, 1, 8), cluster);
+  const auto layers = static_cast<std::int32_t>(layers_of(made.plan.model).size());
+  const Duration best = busiest(made, cluster, made.plan.stages);
+  for (std::int32_t a = 1; a < layers - 1; ++a) {
+    for (std::int32_t b = a + 1; b < layers; ++b) {
+      ASSERT_GE(busiest(made, cluster, {{0, a}, {a, b}, {b, layers}}), best) << a << " " << b;
+    }
+  }
+}
+
+TEST(ClusterPlan, AnEvenCutHasAsManyBlocksInEachStage) {
+  const Cluster cluster(cluster_of_nodes("p3dn.24xlarge"));
+  const auto cut = [&](std::uint16_t depth, StageCut kind) {
+    const Plan plan = plan_of("gpt2-large", "1f1b", 1, depth, 1, 8);  // 36 blocks
+    return plan_on_cluster(plan, ClusterLayout(cluster, 1, depth, {}), {}, kind);
+  };
+  const ClusterPlan even = cut(4, StageCut::even), balanced = cut(4, StageCut::balanced);
+  EXPECT_EQ(even.plan.stages, (std::vector<LayerRange>{{0, 19}, {19, 37}, {37, 55}, {55, 74}}));
+  EXPECT_NE(balanced.plan.stages, even.plan.stages);
+  EXPECT_GT(busiest(even, cluster, even.plan.stages),
+            busiest(balanced, cluster, balanced.plan.stages));
+  Plan shallow = plan_of("gpt2", "1f1b", 1, 8, 1, 8);
+  shallow.model.blocks = 7;
+  const ClusterLayout layout(cluster, 1, 8, {});
+  EXPECT_TRUE(plan_on_cluster(shallow, layout, {}).fits());
+  try {
+    plan_on_cluster(shallow, layout, {}, StageCut::even);
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "an even cut into 8 stages needs as many blocks: gpt2 has 7");
+  }
+}
+
+TEST(ClusterPlan, TheShapeIsChosenAsItsTransfersAre) {
+  const Cluster cluster(cluster_of_nodes("2xp3.16xlarge"));
+  ShapeRequest request{.plan = plan_of("gpt2-large", "1f1b", 1, 1, 1, 8), .global_batch = 64};
+  const auto rates = [&] {
+    std::vector<double> of_width(17);
+    for (const TriedShape& one : choose_shape(request, cluster, {}).tried)
+      of_width[one.width] = one.samples_per_s;
+    return of_width;
+  };
+  const std::vector<double> overlapped = rates();
+  request.blocking_transfers = true;
+  const std::vector<double> blocking = rates();
+  for (const std::size_t width : {1u, 2u, 4u, 8u}) {
+    EXPECT_GT(blocking[width], 0.0) << width;
+    EXPECT_LT(blocking[width], overlapped[width]) << width;
+  }
+}
+
+TEST(ClusterPlan, MemoryOf2bwIsThatOfThePaper) {
+  // 2 |W| / d + d · |A| / d on the first of d stages (arXiv 2006.09503, section 4), with the bytes
+  // of gradients and optimizer that the paper leaves out.
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const ClusterPlan made = make(plan_of("gpt-2.2b", "2bw", 1, 8, 1, 8), cluster);
+  const StageBytes& stage = made.bytes[StageId{0}];
+  const MemoryByClass& first = made.memory[d(0)];
+  EXPECT_EQ(first.weights + first.versions, 2 * stage[SlotKind::weights]);
+  EXPECT_EQ(first.activations, 8 * stage[SlotKind::stash]);
+  EXPECT_EQ(made.memory[d(7)].activations, made.bytes[StageId{7}][SlotKind::stash]);
+  // Flush has one version, and as many activations.
+  const ClusterPlan flush = make(plan_of("gpt-2.2b", "1f1b", 1, 8, 1, 8), cluster);
+  EXPECT_EQ(flush.memory[d(0)].versions, 0);
+  EXPECT_EQ(flush.memory[d(0)].activations, first.activations);
+  EXPECT_EQ(made.capacity[d(0)], Bytes{16} << 30);
+}
+
+TEST(ClusterPlan, AShardedOptimizerTakesLessMemoryTheWiderThePlan) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const auto made = [&](std::uint16_t width, const std::string& schedule, bool sharded) {
+    AnalyticAssumptions assumptions;
+    assumptions.sharded_optimizer = sharded;
+    const Plan plan = plan_of("gpt2-large", schedule, width, 2, 1, 8);
+    return plan_on_cluster(plan, ClusterLayout(cluster, width, 2, {}), assumptions);
+  };
+  const MemoryByClass whole = made(4, "2bw", false).memory[d(0)];
+  const MemoryByClass quarter = made(4, "2bw", true).memory[d(0)];
+  EXPECT_NEAR(static_cast<double>(whole.optimizer) / static_cast<double>(quarter.optimizer), 4.0,
+              1e-6);
+  EXPECT_EQ(quarter.weights + quarter.versions, whole.weights + whole.versions);
+  EXPECT_EQ(quarter.activations, whole.activations);
+  EXPECT_EQ(made(1, "2bw", true).memory[d(0)].optimizer, whole.optimizer);
+  EXPECT_THROW(made(4, "chimera", true), InputError);
+}
+
+TEST(ClusterPlan, OnlyTheStagesThemselvesNeedBytesThatCanBeCounted) {
+  // More than 2^42 bytes of activations in the whole model, less in each half of it.
+  ClusterSpec spec = cluster_of_nodes("p3.16xlarge");
+  spec.devices.front().memory_bytes = Bytes{1} << 46;
+  const Cluster cluster(spec);
+  const Plan plan = plan_of("gpt2-xl", "1f1b", 1, 2, 700, 8);
+  const ClusterPlan made = make(plan, cluster);
+  EXPECT_TRUE(made.fits());
+  EXPECT_GT(made.bytes[StageId{0}][SlotKind::stash] + made.bytes[StageId{1}][SlotKind::stash],
+            Bytes{1} << 42);
+  EXPECT_THROW(make(plan_of("gpt2-xl", "1f1b", 1, 1, 700, 8), cluster), InputError);
+}
+
+TEST(ClusterPlan, OfTheCutsThatFitOneIsTaken) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const Plan plan = plan_of("gpt2-xl", "1f1b", 1, 8, 1, 8);
+  const ClusterPlan whole = make(plan, cluster);
+  Bytes most = 0, total = 0;
+  for (const MemoryByClass& of : whole.memory) {
+    most = std::max(most, of.total());
+    total += of.total();
+  }
+  // As little as the fullest stage needs less one byte: another cut does, a slower one.
+  ClusterSpec spec = cluster_of_nodes("p3.16xlarge");
+  spec.devices[0].memory_bytes = most - 1;
+  const Cluster tight(spec);
+  const ClusterPlan other = make(plan, tight);
+  EXPECT_TRUE(other.fits());
+  EXPECT_NE(other.plan.stages, whole.plan.stages);
+  EXPECT_GE(busiest(other, tight, other.plan.stages), busiest(whole, cluster, whole.plan.stages));
+  // No cut at all: the fastest, which says that it does not fit.
+  spec.devices[0].memory_bytes = total / 16;
+  const ClusterPlan none = make(plan, Cluster(spec));
+  EXPECT_FALSE(none.fits());
+  EXPECT_EQ(none.plan.stages, whole.plan.stages);
+}
+
+TEST(ClusterPlan, AFasterDeviceGetsMoreLayers) {
+  ClusterSpec spec = cluster_of_nodes("p3.16xlarge");
+  DeviceSpec fast = spec.devices[0];
+  fast.name = "fast";
+  for (double& flops : fast.flops_per_s) flops *= 3;
+  fast.memory_bytes_per_s *= 3;
+  spec.devices.push_back(fast);
+  spec.groups[0].members[0].count = 1;
+  spec.groups[0].members.push_back({.name = "fast", .device = 1});
+  const LinkSpec link{.name = "link", .bytes_per_s = 1e10, .latency = {}};
+  spec.groups[0].joints = {{{.member = 0}, {.member = 1}, link},
+                           {{.member = 2}, {.member = 1}, link}};
+  const Cluster cluster(spec);
+  const ClusterPlan made = make(plan_of("gpt2", "1f1b", 1, 2, 1, 4), cluster);
+  EXPECT_GT(made.plan.stages[1].size(), 2 * made.plan.stages[0].size());
+}
+
+TEST(ClusterPlan, AutomaticSchedulesAreOrderedByTheseCosts) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const ClusterPlan made = make(plan_of("gpt2", "zb-auto", 1, 4, 1, 8), cluster);
+  ASSERT_TRUE(made.plan.order_costs.has_value());
+  EXPECT_EQ(made.plan.order_costs->parts[PartId{0}].forward, made.costs.parts[PartId{0}].forward);
+}
+
+TEST(ChooseShape, TakesTheFastestThatFits) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  ShapeRequest request{.plan = plan_of("gpt2-medium", "2bw", 1, 1, 1, 1), .global_batch = 32};
+  const ChosenShape chosen = choose_shape(request, cluster, {});
+  ASSERT_EQ(chosen.tried.size(), 3u);  // widths 1, 2, 4: a pipeline is asked for
+  EXPECT_TRUE(chosen.tried[0].fits);
+  EXPECT_EQ(chosen.plan.plan.width, chosen.tried[0].width);
+  for (const TriedShape& one : chosen.tried) {
+    EXPECT_EQ(one.width * one.depth, 8);
+    if (one.fits) {
+      EXPECT_LE(one.samples_per_s, chosen.tried[0].samples_per_s);
+    }
+  }
+  request.width = 2;
+  EXPECT_EQ(choose_shape(request, cluster, {}).plan.plan.depth, 4);
+}
+
+TEST(ChooseShape, WhereNoneFitsTakesTheNearest) {
+  ClusterSpec spec = cluster_of_nodes("p3.16xlarge");
+  spec.devices[0].memory_bytes = 1;
+  const Cluster cluster(spec);
+  const ChosenShape chosen = choose_shape(
+      {.plan = plan_of("gpt2-medium", "2bw", 1, 1, 1, 1), .global_batch = 32}, cluster, {});
+  const auto most = [](const ClusterPlan& plan) {
+    Bytes bytes = 0;
+    for (const MemoryByClass& of : plan.memory) bytes = std::max(bytes, of.total());
+    return bytes;
+  };
+  EXPECT_FALSE(chosen.tried[0].fits);
+  for (const TriedShape& one : chosen.tried) {
+    Plan plan = plan_of("gpt2-medium", "2bw", one.width, one.depth, 1, 32 / one.width);
+    EXPECT_GE(most(make(plan, cluster)), most(chosen.plan));
+  }
+}
+
+TEST(ChooseShape, SaysWhyThereIsNone) {
+  const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
+  const auto error = [&](ShapeRequest request) -> std::string {
+    try {
+      choose_shape(request, cluster, {});
+    } catch (const InputError& thrown) {
+      return thrown.what();
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(error({.plan = plan_of("gpt2", "2bw", 1, 1, 4, 1), .global_batch = 6}),
+            "a batch of 6 is not 1 to 65535 times 4 pipelines of microbatches of 4");
+  EXPECT_EQ(error({.plan = plan_of("gpt2", "2bw", 1, 1, 1, 1), .global_batch = 8, .width = 3}),
+            "a batch of 8 is not 1 to 65535 times 3 pipelines of microbatches of 1");
+  Plan small = plan_of("gpt2", "1f1b", 1, 1, 1, 8);
+  small.model.blocks = 1;
+  EXPECT_EQ(error({.plan = small, .width = 1}),
+            "schedule 1f1b cuts the model into 8 stages, but gpt2 has 4 layers");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,157 @@
+#include "tools/cli/interrupt.h"
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "core/base/error.h"
+#include "core/text/temporaries.h"
+#include "tools/cli/under_way.h"
+
+namespace tandem::tools {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::stop_source stop_of_all;
+std::atomic<int> guards = 0, ending_by_themselves = 0;
+
+int wake_up() { return SIGRTMIN; }
+
+/// Without those that whoever started us wants ignored, as of a job in the background.
+sigset_t interrupts() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, wake_up());
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction now {};
+    const bool ignored = sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+    if (!ignored) sigaddset(&set, signal);
+  }
+  return set;
+}
+
+/// The signal kills when this returns.
+void end_tidily(int signal) {
+  remove_temporaries();
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+/// Only what is safe in a signal's handler.
+void end_without_file(int) {
+  constexpr std::string_view kMessage =
+      "error: a file became shorter while it was read, or its disk failed (SIGBUS)\n";
+  remove_temporaries();
+  const ssize_t ignored = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  ::_exit(ignored < 0 ? 1 : static_cast<int>(ExitCode::failed));
+}
+
+}  // namespace
+
+void remove_temporaries_when_killed() {
+  for (const int signal : {SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXCPU, SIGXFSZ}) {
+    struct sigaction now {};
+    if (sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
+    now.sa_handler = end_tidily;
+    sigaction(signal, &now, nullptr);
+  }
+}
+
+void explain_lost_mappings() {
+  struct sigaction now {};
+  if (sigaction(SIGBUS, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
+  now.sa_handler = end_without_file;
+  sigaction(SIGBUS, &now, nullptr);
+}
+
+class Watch::Work {
+ public:
+  Work(std::string command, ProgressShown shown)
+      : signals_(interrupts()),
+        line_(std::move(command), shown),
+        under_way_([this] { line_.clear(); }) {
+    listen_to_progress(&under_way_);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Work() {
+    ended_ = true;
+    pthread_kill(thread_.native_handle(), wake_up());
+    thread_.join();
+    listen_to_progress(nullptr);
+    pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+  }
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+
+ private:
+  void run() {
+    constexpr timespec kPatience{.tv_sec = 0, .tv_nsec = 50'000'000};
+    while (!ended_) {
+      const int signal = sigtimedwait(&signals_, nullptr, &kPatience);
+      if (ended_) return;
+      if (signal > 0 && signal != wake_up()) interrupted(signal);
+      if (listens_until_ && Clock::now() >= *listens_until_ && guards == 0) end();
+      line_.show(under_way_);
+    }
+  }
+
+  void interrupted(int signal) {
+    constexpr std::chrono::seconds kGrace{1};
+    if (!stop_of_all.request_stop()) {
+      // The second one does what it does to any process.
+      line_.clear();
+      pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+      std::raise(signal);
+    }
+    if (ending_by_themselves > 0) return;
+    under_way_.ask_for_end();
+    listens_until_ = Clock::now() + kGrace;
+  }
+
+  /// Whatever the other threads do.
+  [[noreturn]] void end() {
+    line_.clear();
+    fmt::print(stderr, "error: interrupted\n");
+    std::fflush(stderr);
+    remove_temporaries();
+    ::_exit(static_cast<int>(ExitCode::interrupted));
+  }
+
+  const sigset_t signals_;
+  ProgressLine line_;
+  UnderWay under_way_;
+  std::optional<Clock::time_point> listens_until_;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
+};
+
+Watch::Watch(std::string command, ProgressShown shown)
+    : work_(std::make_unique<Work>(std::move(command), shown)) {}
+
+Watch::~Watch() = default;
+
+InterruptGuard::InterruptGuard(OnInterrupt how) : how_(how) {
+  ++guards;
+  if (how_ == OnInterrupt::ends_by_itself) ++ending_by_themselves;
+}
+
+InterruptGuard::~InterruptGuard() {
+  if (how_ == OnInterrupt::ends_by_itself) --ending_by_themselves;
+  --guards;
+}
+
+std::stop_token InterruptGuard::token() const { return stop_of_all.get_token(); }
+
+}  // namespace tandem::tools

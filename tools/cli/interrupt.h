@@ -1,0 +1,57 @@
+#pragma once
+// Ctrl-C: work ends in good order, files are closed properly, the exit code is 130. And what
+// a command says on the terminal of work that takes long.
+
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "tools/cli/progress_line.h"
+
+namespace tandem::tools {
+
+/// From now on a signal that ends the process takes the files along that are not yet whole
+/// (core/text/temporaries.h). What whoever started us wants ignored stays ignored.
+void remove_temporaries_when_killed();
+
+/// From now on a file that becomes shorter while it is mapped ends the process with a message and
+/// exit code 1.
+void explain_lost_mappings();
+
+/// One for the process, made before any other thread, which inherits its signal mask. SIGINT and
+/// SIGTERM no longer kill: the first one makes keep_going() throw (core/base/progress.h); where
+/// nothing asks it within a second the process ends all the same, but for files half-written. A
+/// second one kills. What is under way is shown on a terminal after two seconds; elsewhere, if
+/// `shown` says so, a line each ten seconds.
+class Watch {
+ public:
+  Watch(std::string command, ProgressShown shown);
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  class Work;
+  std::unique_ptr<Work> work_;
+};
+
+enum class OnInterrupt : bool {
+  ends_at_next_step,  // keep_going() throws
+  ends_by_itself,     // only the token tells
+};
+
+/// While it lives, a stop asked for ends work in good order, however long that takes.
+class InterruptGuard {
+ public:
+  explicit InterruptGuard(OnInterrupt how);
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  std::stop_token token() const;
+
+ private:
+  OnInterrupt how_;
+};
+
+}  // namespace tandem::tools

@@ -1,0 +1,50 @@
+#include "tools/cli/json_output.h"
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+namespace tandem::tools {
+
+std::string line_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void print_result(std::string_view command, Json config, Json assumptions, Json result,
+                  const std::vector<std::string>& warnings) {
+  Json object;
+  object["schema_version"] = 1;
+  object["command"] = command;
+  object["config"] = std::move(config);
+  object["assumptions"] = std::move(assumptions);
+  object["result"] = std::move(result);
+  object["warnings"] = warnings;
+  fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+Json failure_json(ExitCode code, std::string_view message,
+                  const std::vector<Complaint>& complaints) {
+  const SourcePlace place = complaints.empty() ? SourcePlace{} : complaints.front().place;
+  return {{"code", static_cast<int>(code)},
+          {"message", complaints.empty() ? std::string(message) : complaints.front().message},
+          {"pointer", place.pointer},
+          {"file", place.file},
+          {"line", place.line},
+          {"column", place.column}};
+}
+
+void report_failure(ExitCode code, std::string_view message,
+                    const std::vector<Complaint>& complaints, bool json) {
+  // A complaint with a place already opens with `file:line:column: error:`.
+  const bool placed = !complaints.empty() && !complaints.front().place.file.empty();
+  // Not print(), which throws: stderr may be a full disk, and there is nobody left to tell.
+  const std::string text = fmt::format("{}{}\n", placed ? "" : "error: ", message);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  if (!json) return;
+  Json object;
+  object["error"] = failure_json(code, message, complaints);
+  const std::string printed = object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::fwrite(printed.data(), 1, printed.size(), stdout);
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,31 @@
+#pragma once
+// What --json prints: exactly one object on stdout, for a result or for a failure.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+
+namespace tandem::tools {
+
+using Json = nlohmann::ordered_json;
+
+/// One line, whatever bytes its strings hold.
+std::string line_of(const Json& json);
+
+/// {"schema_version", "command", "config", "assumptions", "result", "warnings"}.
+void print_result(std::string_view command, Json config, Json assumptions, Json result,
+                  const std::vector<std::string>& warnings = {});
+
+/// {"code", "message", "pointer", "file", "line", "column"}.
+Json failure_json(ExitCode code, std::string_view message,
+                  const std::vector<Complaint>& complaints);
+
+/// The message on stderr, and with `json` {"error": failure_json()} on stdout.
+void report_failure(ExitCode code, std::string_view message,
+                    const std::vector<Complaint>& complaints, bool json);
+
+}  // namespace tandem::tools

@@ -1,0 +1,36 @@
+#include "tools/cli/machine.h"
+
+#include <ctime>
+#include <fstream>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "tandem_build_info.h"
+
+namespace tandem::tools {
+
+std::string machine_name() {
+  std::ifstream cpus("/proc/cpuinfo");
+  for (std::string line; std::getline(cpus, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      return fmt::format("{}, {} cores", line.substr(colon + 2),
+                         std::thread::hardware_concurrency());
+    }
+  }
+  return fmt::format("unknown processor, {} cores", std::thread::hardware_concurrency());
+}
+
+std::string tool_name() { return fmt::format("tandem {}", build_info::kVersion); }
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return {text, length};
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,59 @@
+#include "tools/cli/under_way.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace tandem::tools {
+
+void UnderWay::look(const std::function<void(const std::string&)>& show) {
+  const std::scoped_lock lock(mutex_);
+  if (all_.empty()) return;
+  const auto telling =
+      std::ranges::find_if(all_, [](const Work& one) { return one.says || one.steps > 0; });
+  const Work& work = telling == all_.end() ? all_.back() : *telling;
+  show(work.says || work.steps == 0
+           ? work.what
+           : fmt::format("{}: {} of {}", work.what, work.done, work.steps));
+}
+
+UnderWay::Work& UnderWay::find(const Activity& work) {
+  return *std::ranges::find(all_, &work, &Work::which);
+}
+
+void UnderWay::began(const Activity& work, const std::string& what, std::int64_t steps) {
+  const std::scoped_lock lock(mutex_);
+  all_.push_back({&work, what, steps});
+}
+
+void UnderWay::stepped(const Activity& work, std::int64_t more) {
+  const std::scoped_lock lock(mutex_);
+  find(work).done += more;
+}
+
+void UnderWay::said(const Activity& work, const std::function<std::string()>& words) {
+  constexpr std::chrono::milliseconds kBetween(100);
+  const Clock::time_point now = Clock::now();
+  if (now.time_since_epoch().count() < listens_again_) return;
+  listens_again_ = Clock::time_point(now + kBetween).time_since_epoch().count();
+  std::string text = words();
+  const std::scoped_lock lock(mutex_);
+  Work& one = find(work);
+  one.what = std::move(text);
+  one.says = true;
+}
+
+void UnderWay::ended(const Activity& work) {
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(all_, [&](const Work& one) { return one.which == &work; });
+  if (all_.empty()) idle_();
+}
+
+void UnderWay::keep_going() {
+  if (end_.load(std::memory_order_relaxed)) throw Interrupted("interrupted");
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,250 @@
+// tandem calibrate ROWS: constants of the analytic costs from measured iterations, and how well
+// they predict what they were not fitted to.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/files/calibration_file.h"
+#include "core/import/iterations.h"
+#include "simulator/cost/calibration_fit.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/options.h"
+#include "tools/cli/output_file.h"
+#include "tools/commands/command.h"
+#include "tools/options/cluster_setup.h"
+
+namespace tandem::tools {
+
+namespace {
+
+/// How rows that a fit did not see come out.
+struct Held {
+  std::string rows_are;
+  std::size_t fitted_to = 0;
+  Rows rows;
+  std::vector<double> errors, naive;
+};
+
+struct CalibrationReport {
+  std::vector<MeasuredIteration> measured;
+  CalibrationFile fitted;  // to all rows
+  std::vector<double> errors;
+  Held halves;
+  std::optional<Held> pipelines;  // by those without; empty: too few of either
+  double shuffled = 0.0;          // of half of them, fitted to them, with times of any row
+};
+
+Rows rows_where(const std::vector<MeasuredIteration>& measured,
+                const std::function<bool(const MeasuredIteration&)>& is) {
+  Rows rows;
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    if (is(measured[i])) rows.push_back(i);
+  }
+  return rows;
+}
+
+Held held_out(std::string name, const IterationModel& model, const CalibrationReport& report,
+              const Rows& seen, Rows unseen) {
+  const Seconds seconds = seconds_of(report.measured);
+  Held held{.rows_are = std::move(name),
+            .fitted_to = seen.size(),
+            .rows = std::move(unseen),
+            .errors = {},
+            .naive = {}};
+  held.errors = relative_errors(model, fit_calibration(model, seconds, seen), seconds, held.rows);
+  held.naive = relative_errors(fit_naive(report.measured, seconds, seen), report.measured, seconds,
+                               held.rows);
+  return held;
+}
+
+/// Each half of the rows by a fit to the other.
+Held halves_held_out(const IterationModel& model, const CalibrationReport& report,
+                     const Rows& order) {
+  const auto middle = order.begin() + static_cast<std::ptrdiff_t>(order.size() / 2);
+  const Rows first(order.begin(), middle), second(middle, order.end());
+  Held held = held_out("each half", model, report, first, second);
+  const Held other = held_out("", model, report, second, first);
+  held.rows.insert(held.rows.end(), other.rows.begin(), other.rows.end());
+  held.errors.insert(held.errors.end(), other.errors.begin(), other.errors.end());
+  held.naive.insert(held.naive.end(), other.naive.begin(), other.naive.end());
+  return held;
+}
+
+/// Of half of the rows with times of any: what a fit that follows anything would reach.
+double shuffled_error(const IterationModel& model, const CalibrationReport& report,
+                      const Rows& order, std::uint64_t seed) {
+  Seconds seconds = seconds_of(report.measured), mixed = seconds;
+  const Rows from = shuffled_rows(seconds.size(), seed + 1);
+  for (std::size_t i = 0; i < mixed.size(); ++i) mixed[i] = seconds[from[i]];
+  const Rows half(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(order.size() / 2));
+  return mean_absolute(relative_errors(model, fit_calibration(model, mixed, half), mixed, half));
+}
+
+CalibrationReport report_of(const Options& options) {
+  const Cluster cluster = cluster_of(options);
+  CalibrationReport report{.measured = read_iterations(options.words()[0]),
+                           .fitted = {},
+                           .errors = {},
+                           .halves = {},
+                           .pipelines = {}};
+  const std::size_t count = report.measured.size();
+  if (count < 2 * kLeastRows) {
+    throw InputError(
+        fmt::format("{}: {} rows: expected at least {}, half of them to fit {} constants",
+                    options.words()[0], count, 2 * kLeastRows, kCalibrationConstants.size()));
+  }
+  AnalyticAssumptions assumptions;
+  assumptions.format = report.fitted.format = format_of(options, cluster);
+  assumptions.attention = report.fitted.attention = attention_of(options, assumptions.format);
+  report.fitted.device = cluster[DeviceId{}].name;
+  const IterationModel model(report.measured, cluster, assumptions);
+  const Seconds seconds = seconds_of(report.measured);
+  const auto seed = static_cast<std::uint64_t>(options.integer("seed", 0, 1'000'000'000, 1));
+  const Rows all = shuffled_rows(count, seed);
+  report.fitted.constants = fit_calibration(model, seconds, all);
+  report.errors = relative_errors(model, report.fitted.constants, seconds, all);
+  report.halves = halves_held_out(model, report, all);
+  report.shuffled = shuffled_error(model, report, all, seed);
+  const Rows flat = rows_where(report.measured, [](const auto& one) { return one.depth == 1; });
+  Rows deep = rows_where(report.measured, [](const auto& one) { return one.depth > 1; });
+  if (flat.size() >= kLeastRows && !deep.empty())
+    report.pipelines = held_out("those with pipelines", model, report, flat, std::move(deep));
+  return report;
+}
+
+/// Of rows of a group: how many, and the errors.
+struct Group {
+  std::string name;
+  std::vector<double> errors, naive;
+};
+
+std::vector<Group> groups_of(const CalibrationReport& report) {
+  using Degree = std::int32_t MeasuredIteration::*;
+  const Held& held = report.halves;
+  std::vector<Group> groups;
+  for (const auto& [name, degree] :
+       {std::pair<const char*, Degree>{"tensor", &MeasuredIteration::tensor},
+        {"width", &MeasuredIteration::width},
+        {"depth", &MeasuredIteration::depth}}) {
+    std::set<std::int32_t> values;
+    for (const std::size_t row : held.rows) values.insert(report.measured[row].*degree);
+    for (const std::int32_t value : values) {
+      Group group{.name = fmt::format("  {} {}", name, value), .errors = {}, .naive = {}};
+      for (std::size_t i = 0; i < held.rows.size(); ++i) {
+        if (report.measured[held.rows[i]].*degree != value) continue;
+        group.errors.push_back(held.errors[i]);
+        group.naive.push_back(held.naive[i]);
+      }
+      groups.push_back(std::move(group));
+    }
+  }
+  return groups;
+}
+
+double mean(const std::vector<double>& values) {
+  double sum = 0.0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+double worst(const std::vector<double>& errors) {
+  return *std::max_element(errors.begin(), errors.end(),
+                           [](double a, double b) { return std::abs(a) < std::abs(b); });
+}
+
+void print_group(const std::string& name, const std::vector<double>& errors,
+                 const std::vector<double>& naive) {
+  fmt::print("{:<44}{:>6}{:>8.1f}{:>+8.1f}{:>+8.1f}{:>10.1f}\n", name, errors.size(),
+             100.0 * mean_absolute(errors), 100.0 * mean(errors), 100.0 * worst(errors),
+             100.0 * mean_absolute(naive));
+}
+
+void print_report(const Options& options, const CalibrationReport& report) {
+  const CalibrationFile& fitted = report.fitted;
+  fmt::print("{} iterations of {} on {}, {}, {} attention\n\n", report.measured.size(),
+             options.words()[0], fitted.device, name(fitted.format), name(fitted.attention));
+  for (const CalibrationConstant& one : kCalibrationConstants)
+    fmt::print("{:<18}{:>12.4g}  {}\n", one.key, fitted.constants.*one.member, one.meaning);
+  fmt::print("fitted to all rows: mean of absolute errors {:.1f} %\n\n",
+             100.0 * mean_absolute(report.errors));
+  fmt::print("{:<44}{:>6}{:>8}{:>8}{:>8}{:>10}\n", "predicted, not seen by the fit, percent off",
+             "rows", "mean", "bias", "worst", "naive");
+  const auto line = [](const Held& held) {
+    print_group(fmt::format("{}, by {} others", held.rows_are, held.fitted_to), held.errors,
+                held.naive);
+  };
+  line(report.halves);
+  for (const Group& group : groups_of(report)) print_group(group.name, group.errors, group.naive);
+  if (report.pipelines) line(*report.pipelines);
+  fmt::print("{:<44}{:>6}{:>8.1f}\n", "half of them, seen, but all times shuffled",
+             report.measured.size() / 2, 100.0 * report.shuffled);
+}
+
+Json held_json(const Held& held) {
+  return {{"fitted_to", held.fitted_to},
+          {"rows", held.errors.size()},
+          {"mean_error", mean_absolute(held.errors)},
+          {"worst_error", worst(held.errors)},
+          {"naive_mean_error", mean_absolute(held.naive)}};
+}
+
+void print_json(const Options& options, const CalibrationReport& report) {
+  Json groups = Json::object();
+  for (const Group& group : groups_of(report)) {
+    groups[group.name.substr(2)] = {{"rows", group.errors.size()},
+                                    {"mean_error", mean_absolute(group.errors)},
+                                    {"bias", mean(group.errors)},
+                                    {"naive_mean_error", mean_absolute(group.naive)}};
+  }
+  Json halves = held_json(report.halves);
+  halves["by_degree"] = std::move(groups);
+  halves["shuffled_mean_error"] = report.shuffled;
+  print_result("calibrate",
+               {{"rows", options.words()[0]},
+                {"cluster", options.text("cluster")},
+                {"seed", options.integer("seed", 0, 1'000'000'000, 1)}},
+               Json::object(),
+               {{"calibration", Json::parse(calibration_text(report.fitted))},
+                {"mean_error", mean_absolute(report.errors)},
+                {"halves", std::move(halves)},
+                {"pipelines", report.pipelines ? held_json(*report.pipelines) : Json(nullptr)}});
+}
+
+}  // namespace
+
+int run_calibrate(const Arguments& arguments) {
+  Options options("calibrate", "ROWS --cluster NAME [--output FILE]",
+                  "Fits the constants that data sheets lack to measured iterations, for simulate "
+                  "and check --calibration; says how well they predict rows that they were not "
+                  "fitted to.");
+  options.words("ROWS", 1, 1);
+  options
+      .input("cluster", "NAME",
+             "where they ran: nodes of the catalogue, such as DGX-A100, or a file")
+      .value("dtype", "KIND", "bf16|fp16|tf32|fp32 (default: the first that all devices have)")
+      .value("attention", "KIND", "plain|flash (default: flash with bf16)")
+      .value("seed", "N", "how the rows are halved (default 1)")
+      .output("output", "FILE", "where to write the constants of all rows (default: nowhere)");
+  options.parse(arguments);
+  if (options.has("output")) check_can_write(options.text("output"));
+  const CalibrationReport report = report_of(options);
+  if (options.has("output")) write_calibration(options.text("output"), report.fitted);
+  if (options.has("json")) {
+    print_json(options, report);
+  } else {
+    print_report(options, report);
+  }
+  return 0;
+}
+
+}  // namespace tandem::tools

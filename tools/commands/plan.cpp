@@ -1,0 +1,369 @@
+// tandem plan: searches schedule, stages and microbatch size for a model and its profile; explains
+// its choice.
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/files/read.h"
+#include "core/import/models.h"
+#include "core/lower/lower.h"
+#include "core/schedule/own_schedule.h"
+#include "planner/search/explain.h"
+#include "planner/search/search.h"
+#include "planner/search/stage_memory.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/malloc_options.h"
+#include "tools/cli/options.h"
+#include "tools/cli/output_file.h"
+#include "tools/commands/command.h"
+#include "tools/options/backend_options.h"
+#include "tools/options/reserve_option.h"
+#include "tools/options/schedule_file.h"
+#include "tools/options/schedule_options.h"
+#include "tools/options/weight_options.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr std::int64_t kLargestGlobalBatch = 1'000'000'000;
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    if (end > at) words.push_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+OptimizerKind optimizer_of(const Options& options, const Profile& profile) {
+  if (!options.has("optimizer")) return profile.optimizer;
+  const std::string word = options.choice("optimizer", {"sgd", "momentum", "adamw"});
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::momentum}) {
+    if (word == name(kind)) return kind;
+  }
+  return OptimizerKind::adamw;
+}
+
+/// Reads and checks the user's own schedule, which says how many devices there are.
+void take_own_schedule(const Options& options, PlanRequest& request) {
+  for (const char* name : {"schedule", "devices"}) {
+    if (options.has(name))
+      throw UsageError(fmt::format("tandem plan: the schedule file says --{} already", name));
+  }
+  request.schedule_file = options.text("schedule-file");
+  Schedule own = read_schedule(request.schedule_file);
+  request.devices = static_cast<std::uint16_t>(own.placement.devices * own.width);
+  request.own_schedule = std::make_shared<const Schedule>(std::move(own));
+}
+
+/// With all that a plan of it may ask for, the schedule is right and can be trained.
+void check_own_schedule(const PlanRequest& request) {
+  const Schedule& own = *request.own_schedule;
+  ScheduleRequest asked;
+  asked.global_norm = request.global_norm;
+  asked.tied_embeddings = has_tied_ends(request.model) && own.placement.parts() > 1;
+  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    if (recompute == Recompute::none && recomputes(own)) continue;
+    asked.recompute = recompute;
+    const Schedule whole = completed(own, asked);
+    check_right(whole, lower(whole));
+    check_trained(whole);
+  }
+}
+
+PlanRequest request_of(const Options& options) {
+  const bool own = options.has("schedule-file");
+  for (const char* name : {"profile", "devices", "global-batch"}) {
+    if (options.has(name) || (own && std::string_view(name) == "devices")) continue;
+    throw UsageError(fmt::format("tandem plan: --{} is missing", name));
+  }
+  PlanRequest request;
+  if (own) {
+    take_own_schedule(options, request);
+  } else {
+    request.devices =
+        static_cast<std::uint16_t>(options.integer("devices", 1, kMostPlannedDevices, 1));
+  }
+  request.global_batch =
+      static_cast<std::int32_t>(options.integer("global-batch", 1, kLargestGlobalBatch, 1));
+  if (options.has("reserve") && !options.has("memory"))
+    throw UsageError("tandem plan: --reserve is a part of --memory: give it");
+  request.memory = options.bytes("memory");
+  if (request.memory) request.memory = reserve_of(options).usable(*request.memory);
+  request.schedules = split(options.text("schedule"));
+  if (options.has("schedule") && request.schedules.empty()) {
+    throw UsageError("tandem plan: --schedule: expected names such as 2bw,1f1b, found none");
+  }
+  request.global_norm = global_norm(options).value_or(false);
+  request.vanilla_only = vanilla_only(options);
+  for (const std::string& name : request.schedules) find_schedule(name);
+  request.profile = read_profile(options.text("profile"));
+  request.model = options.has("model") ? read_model(options.text("model")) : request.profile.model;
+  check_trainable(request.model);
+  request.optimizer = optimizer_of(options, request.profile);
+  request.storage = storage_of(options);
+  if (own) check_own_schedule(request);
+  return request;
+}
+
+std::vector<std::string> warnings_of(const PlanRequest& request, const Plan& plan) {
+  std::vector<std::string> warnings;
+  const Profile& profile = request.profile;
+  if (request.optimizer != profile.optimizer) {
+    warnings.push_back(fmt::format("the profile measured the update of {}, not of {}",
+                                   name(profile.optimizer), name(request.optimizer)));
+  }
+  const int devices = plan.depth * plan.width;
+  if (devices != profile.busy_devices) {
+    warnings.push_back(fmt::format(
+        "the profile was measured with {} device{} computing at once, and the plan uses {}: where "
+        "they share cores or memory, measure with as many",
+        profile.busy_devices, profile.busy_devices == 1 ? "" : "s", devices));
+  }
+  for (std::string& warning : storage_warnings(request.storage))
+    warnings.push_back(std::move(warning));
+  return warnings;
+}
+
+/// The path of the profile as seen from the folder of the plan's file.
+std::string path_from(const std::string& profile, const std::string& output) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(output, error).parent_path(), error);
+  const fs::path target = fs::weakly_canonical(fs::absolute(profile, error), error);
+  const fs::path relative = target.lexically_relative(folder);
+  return relative.empty() ? target.generic_string() : relative.generic_string();
+}
+
+/// How many layers each stage gets: "5+4+4+5".
+std::string cut_of(const Plan& plan) {
+  std::string text;
+  for (const LayerRange& range : plan.stages) {
+    text += fmt::format("{}{}", text.empty() ? "" : "+", range.size());
+  }
+  return text;
+}
+
+/// Whether nothing but names tells them apart: on one device many schedules are the same.
+bool same_plan(const Candidate& a, const Candidate& b) {
+  const auto shape = [](const Candidate& of) {
+    const Plan& plan = of.plan;
+    return std::tie(plan.width, plan.depth, plan.microbatch_size, plan.microbatches, plan.stages,
+                    of.weights, of.slowest, of.memory);
+  };
+  return a.period == b.period && shape(a) == shape(b);
+}
+
+/// The place of the first plan that is the same.
+std::size_t first_like(const std::vector<Candidate>& ranked, std::size_t place) {
+  std::size_t first = 0;
+  while (!same_plan(ranked[first], ranked[place])) ++first;
+  return first;
+}
+
+/// What all plans that are the same as this first one are called by: "1f1b = gpipe".
+template <class Name>
+std::string names_of(const std::vector<Candidate>& ranked, std::size_t first, Name name) {
+  std::vector<std::string> names;
+  for (std::size_t place = first; place < ranked.size(); ++place) {
+    const std::string one(name(ranked[place].plan));
+    if (first_like(ranked, place) == first && std::ranges::find(names, one) == names.end())
+      names.push_back(one);
+  }
+  return fmt::format("{}", fmt::join(names, " = "));
+}
+
+void print_ranking(const PlanResult& result) {
+  const std::vector<Candidate>& ranked = result.ranked;
+  fmt::print(
+      "{:>4}  {:<15} {:<7} {:>5} {:>6} {:>12} {:>5} {:>9} {:>10} {:>10} {:>10} {:>6} {:>10}  {}\n",
+      "rank", "schedule", "weights", "width", "stages", "microbatches", "extra", "recompute",
+      "samples/s", "period", "slowest", "waits", "peak", "layers");
+  std::size_t rank = 0;
+  for (std::size_t place = 0; place < ranked.size(); ++place) {
+    if (first_like(ranked, place) != place) continue;
+    const Candidate& candidate = ranked[place];
+    const Plan& plan = candidate.plan;
+    fmt::print(
+        "{:>4}  {:<15} {:<7} {:>5} {:>6} {:>12} {:>5} {:>9} {:>10.4g} {:>10} {:>10} {:>5.1f}% "
+        "{:>10}  "
+        "{}\n",
+        ++rank, names_of(ranked, place, [](const Plan& of) { return of.schedule; }),
+        short_name(candidate.weights), plan.width, plan.stages.size(),
+        fmt::format("{} x {}", plan.microbatch_size, plan.microbatches), plan.extra_in_flight,
+        names_of(ranked, place, [](const Plan& of) { return name(of.recompute); }),
+        plan.predicted.samples_per_s,
+        print_duration(candidate.period.cycle / candidate.period.batches),
+        print_duration(candidate.slowest), 100.0 * candidate.bubble(),
+        print_bytes(candidate.peak_bytes), cut_of(plan));
+  }
+  fmt::print(
+      "Period: mean time of a batch in an endless run. Slowest: what the busiest device computes "
+      "of it; it waits the\n"
+      "rest. Peak: bytes of the fullest device.\n");
+  if (rank < ranked.size())
+    fmt::print("{} more {} the plan of a row above, by another name: = is between them.\n",
+               ranked.size() - rank, ranked.size() - rank == 1 ? "is" : "are");
+}
+
+void print_rejections(const PlanResult& result) {
+  const std::vector<RejectedGroup> groups = group(result.rejected);
+  if (!groups.empty()) fmt::print("\nRejected:\n");
+  for (const RejectedGroup& of : groups) {
+    fmt::print("{:>6}  {}; {}: {}: {}\n", of.count, name(of.cause),
+               of.cause == RejectCause::memory ? "nearest" : "first", of.nearest.what,
+               of.nearest.reason);
+  }
+  fmt::print("\n{} shapes of a plan, {} programs simulated", result.shapes, result.simulated);
+  if (result.pruned > 0) {
+    fmt::print("; {} shapes left out: their slowest device alone is slower than rank {}",
+               result.pruned, result.ranked.size());
+  }
+  fmt::print(".\n");
+}
+
+Json as_json(const Candidate& candidate) {
+  const Plan& plan = candidate.plan;
+  Json stages = Json::array(), devices = Json::array();
+  for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
+  for (const DeviceId device : ids(candidate.memory)) {
+    Json row{{"device", index(device)}, {"peak_bytes", candidate.memory[device].total()}};
+    for (const ClassBytes& of : classes(candidate.memory[device])) {
+      row[fmt::format("{}_bytes", of.name)] = of.bytes;
+    }
+    devices.push_back(std::move(row));
+  }
+  return {{"schedule", plan.schedule},
+          {"semantics", name(candidate.weights)},
+          {"width", plan.width},
+          {"depth", plan.depth},
+          {"chunks", plan.chunks},
+          {"microbatch_size", plan.microbatch_size},
+          {"microbatches", plan.microbatches},
+          {"extra_in_flight", plan.extra_in_flight},
+          {"recompute", name(plan.recompute)},
+          {"stages", std::move(stages)},
+          {"period_s", plan.predicted.period_s},
+          {"period_batches", candidate.period.batches},
+          {"throughput_samples_per_s", plan.predicted.samples_per_s},
+          {"slowest_device", index(candidate.slowest_device)},
+          {"slowest_device_s", to_seconds(candidate.slowest)},
+          {"bubble_of_period", candidate.bubble()},
+          {"devices", std::move(devices)}};
+}
+
+Json as_json(const RejectedGroup& of) {
+  Json row{{"cause", name(of.cause)},
+           {"count", of.count},
+           {"nearest", of.nearest.what},
+           {"reason", of.nearest.reason}};
+  if (of.nearest.miss) {
+    row["needed_bytes"] = of.nearest.miss->needed;
+    row["excess_bytes"] = of.nearest.miss->excess;
+    row["device"] = index(of.nearest.miss->device);
+    row["largest_class"] = of.nearest.miss->largest;
+  }
+  return row;
+}
+
+Json as_json(const PlanRequest& request, const PlanResult& result) {
+  Json ranked = Json::array(), rejected = Json::array();
+  for (std::size_t place = 0; place < result.ranked.size(); ++place) {
+    Json row = as_json(result.ranked[place]);
+    const std::size_t first = first_like(result.ranked, place);
+    row["same_plan_as"] = first == place ? Json() : Json(first);
+    ranked.push_back(std::move(row));
+  }
+  for (const RejectedGroup& of : group(result.rejected)) rejected.push_back(as_json(of));
+  return {{"ranked", std::move(ranked)},
+          {"one_device", result.one_device ? as_json(*result.one_device) : Json(nullptr)},
+          {"explanation", explain_choice(request, result)},
+          {"rejected", std::move(rejected)},
+          {"shapes", result.shapes},
+          {"simulated", result.simulated},
+          {"pruned", result.pruned}};
+}
+
+Json config_of(const Options& options, const PlanRequest& request) {
+  Json config{{"model", request.model.name},
+              {"profile", options.text("profile")},
+              {"devices", request.devices},
+              {"global_batch", request.global_batch},
+              {"memory_bytes", nullptr},
+              {"schedules", request.schedules},
+              {"semantics", request.vanilla_only ? "vanilla" : "any"},
+              {"optimizer", name(request.optimizer)},
+              {"storage", name(request.storage)},
+              {"output", nullptr}};
+  if (request.memory) {
+    config["memory_bytes"] = *options.bytes("memory");
+    config["reserve"] = reserve_json(reserve_of(options));
+  }
+  if (options.has("output")) config["output"] = options.text("output");
+  return config;
+}
+
+}  // namespace
+
+int run_plan(const Arguments& arguments) {
+  Options options(
+      "plan", "--profile FILE --devices P --global-batch N [options]",
+      "Tries every schedule, depth, microbatch size and recomputation by a profile, cuts the model "
+      "into stages, drops what does not fit, simulates the rest, and says what is best and why.");
+  options.input("model", "FILE", "the model (default: the one that the profile measured)")
+      .input("profile", "FILE", "measured costs (tandem profile)")
+      .value("devices", "P", "devices at most")
+      .value("global-batch", "N", "samples of one update")
+      .value("memory", "SIZE", "of each device, such as 16GiB (default: no limit)")
+      .value("schedule", "NAMES",
+             "only these, separated by commas (default: all that can be trained)")
+      .input("schedule-file", "FILE",
+             "your own, in tandem's notation or PyTorch's CSV: cuts the model for it")
+      .value("optimizer", "KIND", "sgd|momentum|adamw (default: the one that the profile measured)")
+      .output("output", "FILE", "write the best plan");
+  add_semantics_option(options);
+  add_reserve_option(options);
+  add_storage_option(options);
+  add_clip_option(options);
+  for (const char* name : {"cluster", "width", "recompute"}) options.absent(name);
+  options.parse(arguments);
+  keep_freed_memory();
+  const PlanRequest request = request_of(options);
+  if (options.has("output")) check_can_write(options.text("output"));
+  const PlanResult result = find_plans(request);
+  if (result.ranked.empty()) throw InfeasibleError(explain_infeasible(request, result));
+  Plan best = result.ranked.front().plan;
+  if (options.has("output")) {
+    best.profile = path_from(options.text("profile"), options.text("output"));
+    if (options.has("schedule-file"))
+      best.schedule_file = path_from(options.text("schedule-file"), options.text("output"));
+    write_plan(options.text("output"), best);
+  }
+  const std::vector<std::string> warnings = warnings_of(request, best);
+  if (options.has("json")) {
+    print_result("plan", config_of(options, request),
+                 {{"lanes", "shared"}, {"contention", "none: no two lanes share a link"}},
+                 as_json(request, result), warnings);
+    return 0;
+  }
+  print_ranking(result);
+  fmt::print("\n");
+  for (const std::string& line : explain_choice(request, result)) fmt::print("{}\n", line);
+  print_rejections(result);
+  if (options.has("output")) fmt::print("Wrote {}.\n", options.text("output"));
+  for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
+  return 0;
+}
+
+}  // namespace tandem::tools

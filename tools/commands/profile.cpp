@@ -1,0 +1,220 @@
+// tandem profile: measures layer and link costs on this machine, and writes a profile.
+
+#include "executor/profile/profile.h"
+
+#include <algorithm>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "core/files/read.h"
+#include "core/import/models.h"
+#include "core/memory/storage.h"
+#include "core/text/count_text.h"
+#include "core/text/files.h"
+#include "executor/train.h"
+#include "tools/cli/interrupt.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/memory_limit.h"
+#include "tools/cli/options.h"
+#include "tools/cli/output_file.h"
+#include "tools/cli/processor_use.h"
+#include "tools/cli/safe_output.h"
+#include "tools/cli/terminal.h"
+#include "tools/commands/command.h"
+#include "tools/options/backend_options.h"
+#include "tools/options/kernel_options.h"
+#include "tools/options/optimizer_options.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr double kMostForeign = 0.02;  // share of the processors that others may take of a visit
+
+std::vector<std::int32_t> parse_sizes(const std::string& text) {
+  std::vector<std::int32_t> sizes;
+  std::size_t at = 0;
+  while (at <= text.size()) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    const std::string word = text.substr(at, comma - at);
+    const bool digits = !word.empty() && word.size() <= 5 &&
+                        word.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits || std::stoi(word) < 1) {
+      throw UsageError(fmt::format(
+          "tandem profile: --microbatch-size: expected sizes such as 1,2,4, found \"{}\"", text));
+    }
+    sizes.push_back(std::stoi(word));
+    at = comma + 1;
+  }
+  return sizes;
+}
+
+/// Of each device: the whole model, with two microbatches of the largest size. At most 2^52, so
+/// that it can be multiplied.
+Bytes bytes_to_profile(const ProfileRequest& request) {
+  const ModelSpec& model = request.model;
+  const std::int32_t largest =
+      *std::max_element(request.microbatch_sizes.begin(), request.microbatch_sizes.end());
+  constexpr double kMost = 0x1p52, kBytesPerChannel = 64.0;
+  const double tokens = 1.0 * largest * model.sequence;
+  const double held = tokens * (kBytesPerChannel * model.width * model.blocks + model.vocabulary);
+  // With fewer, the exact count below stays within int64.
+  if (held > 0x1p58) return static_cast<Bytes>(std::min(held, kMost));
+  const auto layers = static_cast<std::int32_t>(layers_of(model).size());
+  const StageBytes bytes =
+      stage_bytes(model, {0, layers}, largest, request.optimizer, Recompute::none);
+  const Bytes workspace =
+      stage_bytes(model, {0, layers}, largest, request.optimizer, Recompute::selective).workspace;
+  const auto real = [](Bytes of) { return static_cast<double>(of); };
+  const double needed =
+      2.0 * real(bytes[SlotKind::weights]) + real(bytes[SlotKind::gradients]) +
+      real(bytes.optimizer) + real(workspace) +
+      2.0 * (real(bytes[SlotKind::stash]) + real(bytes[SlotKind::kept_gradients]));
+  return static_cast<Bytes>(std::min(needed, kMost));
+}
+
+void print_table(const Profile& profile) {
+  fmt::print(
+      "{} ({})\nmodel {}: {} parameters; {} devices computing at once; products: {}; medians\n\n",
+      profile.machine, profile.date, profile.model.name,
+      print_count(parameter_count(profile.model)), profile.busy_devices, profile.kernels);
+  fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "layer", "microbatch",
+             "forward", "backward", "input", "weight", "recompute", "update");
+  for (const LayerCost& row : profile.layers) {
+    fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", name(row.kind),
+               row.microbatch_size, print_duration(row.forward), print_duration(row.backward),
+               print_duration(row.backward_input), print_duration(row.backward_weight),
+               print_duration(row.selective_recompute), print_duration(row.update));
+  }
+  fmt::print("\n");
+  for (const TransferCost& row : profile.transfers) {
+    fmt::print("hand-over of {:>10}: {}\n", print_bytes(row.bytes), print_duration(row.time));
+  }
+  fmt::print("the executor's own time: {} an op\n", print_duration(profile.instruction_overhead));
+}
+
+void refuse_bf16_storage(const Options& options) {
+  if (storage_of(options) == Storage::f32) return;
+  throw UsageError(
+      "tandem profile: --storage bf16: this version times layers that are stored as f32; such a "
+      "profile serves plan --storage bf16, whose memory is counted in bf16");
+}
+
+/// Arithmetic of all passes, roughly.
+double operations_of(const ProfileRequest& request) {
+  constexpr double kForwards = 6.5;  // that a pass's work is like
+  const ModelSpec& model = request.model;
+  const auto parameters = static_cast<double>(parameter_count(model));
+  double samples = 0.0;
+  for (const std::int32_t size : request.microbatch_sizes) samples += size;
+  const double attended = 2.0 * model.width * model.sequence * model.blocks;
+  return samples * model.sequence * request.repetitions * kForwards * 2.0 * (parameters + attended);
+}
+
+/// What it will take, where that is worth telling.
+void tell_time(const ProfileRequest& request) {
+  constexpr double kMuch = 2e10;  // about a second, and what surrounds it
+  constexpr Duration kWorthTelling = std::chrono::seconds(20);
+  if (operations_of(request) < kMuch) return;
+  const Duration time = estimate_profile_time(request);
+  if (time >= kWorthTelling)
+    fmt::print(stderr, "note: profiling this model takes about {}\n", print_duration(time));
+}
+
+void show_progress(ProfileRequest& request) {
+  if (!progress_is_shown()) return;
+  request.on_progress = [](std::int32_t done, std::int32_t all) {
+    print_as_it_is(stderr, fmt::format("\rprofiling: pass {} of {}{}", done, all,
+                                       done == all ? "\r\033[K" : ""));
+  };
+}
+
+void add_profile_options(Options& options) {
+  options.input("model", "FILE", "the model (JSON)")
+      .value("microbatch-size", "B,...",
+             "samples of a microbatch; several, separated by commas (default 1)")
+      .value("devices", "N",
+             "devices that compute at the same time (default: all cores, or all GPUs)")
+      .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
+      .value("repetitions", "N", "timed passes over the model (default 30)")
+      .value("backend", "NAME", "cpu|cuda (default cpu)")
+      .output("output", "FILE", "where to write the profile");
+  add_storage_option(options);
+  add_kernel_options(options);
+}
+
+ProfileRequest request_of(const Options& options, bool on_gpus) {
+  ProfileRequest request;
+  request.model = read_model(options.text("model"));
+  check_trainable(request.model);
+  request.microbatch_sizes = parse_sizes(options.text("microbatch-size", "1"));
+  request.repetitions = static_cast<std::int32_t>(options.integer("repetitions", 1, 100'000, 30));
+  // None: as many as there are GPUs.
+  const std::int64_t usual = on_gpus ? 0 : std::max(1u, std::thread::hardware_concurrency());
+  request.busy_devices = static_cast<std::int32_t>(options.integer("devices", 1, 1024, usual));
+  request.optimizer = optimizer_kind(options);
+  request.device_bytes = bytes_to_profile(request);
+  return request;
+}
+
+}  // namespace
+
+int run_profile(const Arguments& arguments) {
+  Options options(
+      "profile", "--model FILE --output FILE [options]",
+      "Measures what each layer and each hand-over between devices costs on this machine.");
+  add_profile_options(options);
+  options.parse(arguments);
+  if (!options.has("model") || !options.has("output"))
+    throw UsageError("tandem profile: --model and --output are needed");
+  refuse_bf16_storage(options);
+  const bool on_gpus = options.choice("backend", {"cpu", "cuda"}) == "cuda";
+  if (const std::string reason = on_gpus ? why_no_cuda() : ""; !reason.empty())
+    throw AbsentError(fmt::format("backend cuda: {}; use --backend cpu", reason));
+  ProfileRequest request = request_of(options, on_gpus);
+  if (!on_gpus)
+    check_fits_memory(request.busy_devices * request.device_bytes, "profiling this model");
+  check_can_write(options.text("output"));
+  choose_kernels(options, on_gpus);
+  const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
+  request.stop = interrupt.token();
+  if (!on_gpus) {
+    tell_memory(request.busy_devices * request.device_bytes, "profiling this model");
+    tell_time(request);
+  }
+  show_progress(request);
+  ProcessorWatch watch;
+  std::int64_t visits = 0, disturbed = 0;
+  request.disturbed = [&] {
+    if (on_gpus) return false;  // what others take of the processors hardly slows them
+    const ProcessorUse use = watch.since_last();
+    const bool too_much = use.foreign + use.stolen > kMostForeign;
+    ++visits;
+    disturbed += too_much;
+    return too_much;
+  };
+  auto [profile, algorithms] =
+      on_gpus ? measure_cuda_profile(request) : CudaProfile{measure_profile(request), {}};
+  profile.machine += (on_gpus ? "; " : "") + machine_name();
+  profile.date = utc_now();
+  profile.command = "tandem profile";
+  for (const std::string& argument : arguments) profile.command += " " + argument;
+  write_file(options.text("output"), profile_text(profile, algorithms));
+  if (options.has("json")) {
+    print_result("profile", {{"model", profile.model.name}, {"output", options.text("output")}},
+                 Json::object(), Json::parse(profile_text(profile, algorithms)));
+  } else {
+    print_table(profile);
+    if (disturbed > 0) {
+      fmt::print(
+          "{} of {} visits were disturbed by others on this machine; they were repeated where that "
+          "could help\n",
+          disturbed, visits);
+    }
+  }
+  return 0;
+}
+
+}  // namespace tandem::tools

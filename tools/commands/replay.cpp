@@ -1,0 +1,198 @@
+// tandem replay TIMELINE...: a recorded pipeline simulated again, and without its stragglers.
+
+#include "tools/commands/replay.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/text/files.h"
+#include "simulator/replay/replay.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/options.h"
+#include "tools/cli/output_file.h"
+#include "tools/print/replay_page.h"
+#include "tools/print/replay_report.h"
+#include "tools/print/report.h"
+#include "traces/chrome/chrome_trace.h"
+#include "traces/recorded/pytorch_pipeline.h"
+#include "traces/recorded/recorded_job.h"
+#include "traces/recorded/recorded_pipeline.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr std::size_t kMostJobBytes = 1 << 20;
+constexpr int kMostRanks = 256;
+
+/// The whole number that `text` is; `word` stands for it in the message.
+std::int64_t number_of(std::string_view text, std::string_view word) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  std::int64_t number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size() && number >= 0 && number <= kMost) {
+    return number;
+  }
+  throw UsageError(fmt::format(
+      "tandem replay: --without: expected stage:S, replica:R or rank:S/R, found \"{}\"", word));
+}
+
+/// What stands before and after a mark; without one the second is empty.
+std::pair<std::string_view, std::string_view> parted(std::string_view text, char mark) {
+  const std::size_t at = std::min(text.find(mark), text.size());
+  return {text.substr(0, at), text.substr(std::min(at + 1, text.size()))};
+}
+
+Straggler parse_straggler(std::string_view word, const Recording& recording) {
+  const auto [what, who] = parted(word, ':');
+  std::string_view stage = what == "stage" ? who : "", replica = what == "replica" ? who : "";
+  if (what == "rank") std::tie(stage, replica) = parted(who, '/');
+  Straggler straggler;
+  if (what != "replica") {
+    const std::int64_t device = number_of(stage, word);
+    if (device >= recording.devices) {
+      throw InputError(fmt::format("--without {}: the timeline has the stages 0 to {}", word,
+                                   recording.devices - 1));
+    }
+    straggler.device = id_at<DeviceId>(static_cast<std::size_t>(device));
+  }
+  if (what != "stage") {
+    straggler.replica = number_of(replica, word);
+    const std::vector<std::int64_t>& known = recording.replicas;
+    if (!std::binary_search(known.begin(), known.end(), *straggler.replica)) {
+      throw InputError(fmt::format("--without {}: the timeline has the replicas {}", word,
+                                   fmt::join(known, ", ")));
+    }
+  }
+  return straggler;
+}
+
+std::vector<Straggler> parse_stragglers(std::string_view list, const Recording& recording) {
+  std::vector<Straggler> stragglers;
+  while (!list.empty()) {
+    const auto [word, rest] = parted(list, ',');
+    stragglers.push_back(parse_straggler(word, recording));
+    list = rest;
+  }
+  return stragglers;
+}
+
+/// One step of one replica: measured, replayed, and each what-if.
+void write_trace(const std::string& path, const Replay& replay, const ReplayReport& report,
+                 std::size_t pass) {
+  const RecordedProgram& observed = replay.pass(pass);
+  std::vector<Timeline> timelines(report.ideal.size());
+  std::vector<TraceRun> runs{{.timeline = &observed.measured, .label = "measured", .memory = {}}};
+  for (std::size_t i = 0; i < report.ideal.size(); ++i) {
+    replayed_length(observed.program, replay.costs(pass, report.ideal[i].what_if), &timelines[i]);
+    runs.push_back({.timeline = &timelines[i], .label = report.ideal[i].name, .memory = {}});
+  }
+  write_chrome_trace(path, observed.program, runs,
+                     {.tool = tool_name(),
+                      .about = {{"pass", fmt::format("step {}, replica {}", replay.step_of(pass),
+                                                     replay.replica_of(pass))}}});
+}
+
+/// The first replica's pass of a step, the first step where none is given.
+std::size_t find_pass(const Replay& replay, const Options& options) {
+  if (!options.has("step")) return 0;
+  const std::int64_t step = options.integer("step", 0, std::numeric_limits<std::int64_t>::max(), 0);
+  for (std::size_t pass = 0; pass < replay.passes(); ++pass) {
+    if (replay.step_of(pass) == step) return pass;
+  }
+  throw InputError(fmt::format("--step {}: the timeline has no such step", step));
+}
+
+std::optional<RecordedTransfers> transfers_of(const Options& options) {
+  const std::string choice =
+      options.choice("transfers", {"as-seen", "blocking", "overlapped", "none"});
+  for (const RecordedTransfers transfers :
+       {RecordedTransfers::blocking, RecordedTransfers::overlapped, RecordedTransfers::none}) {
+    if (name(transfers) == choice) return transfers;
+  }
+  return std::nullopt;
+}
+
+/// Ranks of PyTorch write a file each.
+Recording read(const std::vector<std::string>& files) {
+  if (files.size() == 1) return read_recording(std::filesystem::path(files[0]));
+  return read_pytorch_pipeline(std::vector<std::filesystem::path>(files.begin(), files.end()));
+}
+
+std::string title(const std::vector<std::string>& files) {
+  if (files.size() == 1) return files[0];
+  return fmt::format("{} and {} more", files[0], files.size() - 1);
+}
+
+void add_replay_options(Options& options) {
+  options.words("TIMELINE", 1, kMostRanks);
+  options.input("meta", "FILE", "what job it is of (key: value lines), checked against it")
+      .value("transfers", "HOW", "as-seen (default), blocking, overlapped or none")
+      .value("without", "LIST",
+             "what if these were as fast as the others: stage:S, replica:R, "
+             "rank:S/R, ...")
+      .output("trace", "FILE",
+              "write a step, measured, replayed and as it could have been, as a "
+              "Chrome trace")
+      .output("report", "FILE",
+              "write a step, measured, replayed and as it could have been, as a page (.html); as "
+              "a picture (.svg) as it was measured")
+      .value("step", "N", "the step that --trace and --report write (default: the first)");
+}
+
+}  // namespace
+
+int run_replay(const Arguments& arguments) {
+  Options options("replay", "TIMELINE... [options]",
+                  "Simulates a recorded pipeline again, from the durations that its ranks "
+                  "recorded, and without its stragglers: a production timeline, or the traces of "
+                  "PyTorch's profiler, one for each rank of a pipeline.");
+  add_replay_options(options);
+  options.parse(arguments);
+  if (options.has("step") && !options.has("trace") && !options.has("report")) {
+    throw UsageError("tandem replay: --step is that of --trace or --report, which are missing");
+  }
+  if (options.has("report")) check_can_report(options.text("report"), "replay");
+  if (options.has("trace")) check_can_write(options.text("trace"));
+  const std::optional<RecordedTransfers> transfers = transfers_of(options);
+  const std::vector<std::string>& files = options.words();
+  Recording recording = read(files);
+  if (options.has("meta")) {
+    const std::string meta = options.text("meta");
+    check_job(parse_recorded_job(read_file(meta, kMostJobBytes), meta), meta, recording);
+  }
+  const std::string asked = options.text("without");
+  const std::vector<Straggler> without = parse_stragglers(asked, recording);
+  const Replay replay(recording, transfers);
+  const std::size_t traced = find_pass(replay, options);
+  const Replay plain(recording, transfers, false);
+  const ReplayReport report = make_replay_report(replay, plain, recording, without, asked);
+  if (options.has("trace")) write_trace(options.text("trace"), replay, report, traced);
+  if (options.has("report")) {
+    write_replay_page(options.text("report"), arguments, replay, report, traced);
+  }
+  if (options.has("json")) {
+    print_result("replay",
+                 {{"timeline", files.size() > 1 ? Json(files) : Json(files[0])},
+                  {"transfers", name(replay.transfers())},
+                  {"without", asked}},
+                 Json::object(), replay_json(replay, recording, report), replay.warnings());
+  } else {
+    print_replay_report(title(files), replay, recording, report);
+  }
+  return 0;
+}
+
+}  // namespace tandem::tools

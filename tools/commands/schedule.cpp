@@ -1,0 +1,202 @@
+// tandem schedule NAME: prints a schedule; tandem schedule --list: the registry.
+
+#include <cstdio>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/progress.h"
+#include "core/lower/lower.h"
+#include "core/notation/notation.h"
+#include "core/notation/pytorch_csv.h"
+#include "core/program/graph.h"
+#include "simulator/cost/stage_costs.h"
+#include "simulator/simulate.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/json_stream.h"
+#include "tools/cli/safe_output.h"
+#include "tools/cli/terminal.h"
+#include "tools/commands/command.h"
+#include "tools/options/cost_options.h"
+#include "tools/options/order_search.h"
+#include "tools/options/schedule_options.h"
+#include "traces/picture.h"
+
+namespace tandem::tools {
+
+namespace {
+
+/// What a schedule is good for. Tests take every row through the first three, and every trainable
+/// one through training against the serial reference.
+std::vector<std::string> what_holds(const ScheduleTraits& row) {
+  std::vector<std::string> holds{"emit", "verify", "simulate"};
+  if (row.trainable) holds.emplace_back("train");
+  return holds;
+}
+
+int list_schedules(bool json) {
+  if (!json) {
+    fmt::print("{:<20} {:<15} {:<23} {:<31} {}\n", "name", "weights", "bubble", "activations",
+               "constraints");
+    for (const ScheduleTraits& row : schedules()) {
+      fmt::print("{:<20} {:<15} {:<23} {:<31} {}\n", row.name, name(row.weights), row.bubble,
+                 row.activations, row.constraints);
+      fmt::print("  {} ({}); {}\n", row.summary, row.source, fmt::join(what_holds(row), ", "));
+      if (!row.options.empty()) fmt::print("  options: --{}\n", fmt::join(row.options, ", --"));
+    }
+    fmt::print(
+        "\nBubble: idle time of a batch beyond m(F+B), equal stages, no latency. Activations: peak "
+        "of microbatches on\n"
+        "device d of p. F: forward, B: whole backward, I and W: its halves for the input and the "
+        "weights, of all that a\n"
+        "device holds; m: microbatches of a batch; v: chunks of a device; g: group. Span: without "
+        "a "
+        "device's wait for its\n"
+        "first op. All take --width, --recompute and --clip.\n");
+    return 0;
+  }
+  Json rows = Json::array();
+  for (const ScheduleTraits& row : schedules()) {
+    rows.push_back({{"name", row.name},
+                    {"aliases", row.aliases},
+                    {"summary", row.summary},
+                    {"source", row.source},
+                    {"weights", name(row.weights)},
+                    {"constraints", row.constraints},
+                    {"bubble", row.bubble},
+                    {"activations", row.activations},
+                    {"trainable", row.trainable},
+                    {"holds", what_holds(row)},
+                    {"options", row.options}});
+  }
+  print_result("schedule", {{"list", true}}, Json::object(), {{"schedules", rows}});
+  return 0;
+}
+
+/// F = B = W = 1, whole backward 2, transfers free.
+StageCosts unit_costs(std::size_t parts) {
+  constexpr Duration kUnit = std::chrono::milliseconds(1);
+  const StageTimes unit{.forward = kUnit,
+                        .recompute = kUnit,
+                        .backward = 2 * kUnit,
+                        .backward_input = kUnit,
+                        .backward_weight = kUnit,
+                        .update = {},
+                        .reduce = {}};
+  return uniform_costs(parts, unit, {});
+}
+
+/// The costs that were given to a schedule that orders by them, for any other none.
+std::optional<GivenCosts> costs_to_order_by(const Options& options, const ScheduleTraits& traits,
+                                            const ScheduleRequest& request) {
+  for (const char* name : cost_options()) {
+    if (!options.has(name)) continue;
+    if (traits.orders_by_costs) {
+      return given_costs(options, part_count(traits, request), stages_per_device(traits, request),
+                         request.devices);
+    }
+    throw UsageError(fmt::format("schedule {} has the same order at any costs: --{} is not taken",
+                                 traits.name, name));
+  }
+  return std::nullopt;
+}
+
+/// Until it is read no further, or an end is asked for.
+void print_piece(std::string_view text) {
+  keep_going();
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size())
+    throw std::runtime_error("standard output: cannot write");
+}
+
+void draw(const Schedule& schedule, StageCosts costs, bool as_graph) {
+  const Program program = lower(schedule);
+  if (as_graph) return to_dot(program, print_piece);
+  const CostTable table = price(program, cost_model(program.placement(), std::move(costs)));
+  const SimulationResult result = simulate(program, table, {.batches = 1, .record = true});
+  print_as_it_is(stdout, picture(program, *result.timeline, picture_options()));
+}
+
+Json as_json(const Op& op) {
+  return {{"kind", name(op.kind)}, {"stage", index(op.stage)},  {"microbatch", op.microbatch},
+          {"span", op.span},       {"staleness", op.staleness}, {"group", op.group}};
+}
+
+/// The object of print_result(), a device at a time.
+void print_json(const Schedule& schedule, const ScheduleTraits& traits,
+                const std::optional<OrderSearch>& search) {
+  JsonStream stream(print_piece);
+  stream.open('{').member("schema_version", 1).member("command", "schedule");
+  stream.member("config", {{"schedule", traits.name}, {"devices", schedule.placement.devices}});
+  stream.member("assumptions", Json::object());
+  stream.key("result").open('{').member("name", schedule.name);
+  stream.member("microbatches", schedule.microbatches).member("width", schedule.width);
+  stream.key("devices").open('[');
+  for (const DeviceId device : ids(schedule.order)) {
+    stream.open('{').member("device", index(device)).key("order").open('[');
+    for (const Op& op : schedule.order[device]) stream.item(as_json(op));
+    stream.close(']').close('}');
+  }
+  stream.close(']');
+  if (search) stream.member("search", search_json(*search));
+  stream.close('}').member("warnings", Json::array()).close('}').end();
+}
+
+}  // namespace
+
+int run_schedule(const Arguments& arguments) {
+  Options options("schedule", "NAME --devices P --microbatches M [options]",
+                  "Prints a schedule, one row a device. Costs are for automatic schedules, which "
+                  "order by them.");
+  add_schedule_options(options);
+  add_cost_options(options);
+  options.value("format", "F", "text|picture|json|pytorch-csv|dot (default text)")
+      .flag("list", "the registry as a table")
+      .words("NAME", 0, 1);
+  options.parse(arguments);
+  if (options.has("list")) {
+    for (const char* name : {"devices", "microbatches", "format"}) {
+      if (options.has(name))
+        throw UsageError(fmt::format("tandem schedule: --list takes no --{}", name));
+    }
+    if (!options.words().empty()) throw UsageError("tandem schedule: --list takes no NAME");
+    return list_schedules(options.has("json"));
+  }
+  if (options.words().empty())
+    throw UsageError("tandem schedule: NAME is missing (tandem schedule --list shows all)");
+  const ScheduleTraits& traits = find_schedule(options.words()[0]);
+  const std::string format =
+      options.choice("format", {"text", "picture", "json", "pytorch-csv", "dot"});
+  if (options.has("json") && options.has("format") && format != "json") {
+    throw UsageError(
+        fmt::format("tandem schedule: --json and --format {} exclude each other", format));
+  }
+  ScheduleRequest request = schedule_request(options, traits);
+  if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
+  std::optional<GivenCosts> given = costs_to_order_by(options, traits, request);
+  if (given) request.costs = order_costs(*given, request.recompute);
+  std::optional<OrderSearch> search;
+  if (is_search(traits)) {
+    const StageCosts costs = given ? given->times : unit_costs(request.devices);
+    if (!given) request.costs = order_costs(costs, request.recompute);
+    search = search_with_progress(options, traits, request, costs);
+  }
+  const Schedule schedule = search ? search->found.schedule : make_schedule(traits, request);
+  const bool json = format == "json" || options.has("json");
+  if (json) {
+    print_json(schedule, traits, search);
+  } else if (format == "pytorch-csv") {
+    print_pytorch_csv(schedule, print_piece);
+  } else if (format == "text") {
+    print_schedule(schedule, print_piece);
+  } else {
+    draw(schedule, given ? given->times : unit_costs(schedule.placement.parts()), format == "dot");
+  }
+  if (!search) return 0;
+  if (!json) fmt::print(stderr, "{}", search_text(*search));
+  return search_exit_code(*search);
+}
+
+}  // namespace tandem::tools

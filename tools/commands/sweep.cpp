@@ -1,0 +1,180 @@
+// tandem sweep: simulate, over every combination of its options' values.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/base/progress.h"
+#include "core/text/output_place.h"
+#include "tools/cli/interrupt.h"
+#include "tools/cli/malloc_options.h"
+#include "tools/cli/output_file.h"
+#include "tools/commands/command.h"
+#include "tools/options/scenario.h"
+#include "tools/sweep/shard.h"
+#include "tools/sweep/sweep_file.h"
+#include "tools/sweep/sweep_nearest.h"
+#include "tools/sweep/sweep_report.h"
+#include "tools/sweep/sweep_space.h"
+#include "tools/sweep/sweep_work.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr const char* kOwnOptions[] = {"json",       "rank",   "top",   "csv",
+                                       "json-lines", "svg",    "over",  "by",
+                                       "picture",    "resume", "shard", "threads"};
+constexpr std::int64_t kMostSweepThreads = 1024;
+constexpr int kMostPlans = 10'000;
+
+class Sweep {
+ public:
+  explicit Sweep(const Options& options)
+      : space_(options, kOwnOptions),
+        shard_(shard_of(options)),
+        report_(options),
+        json_(options.has("json")),
+        threads_(static_cast<int>(
+            options.integer("threads", 1, kMostSweepThreads,
+                            std::max<std::int64_t>(1, std::thread::hardware_concurrency())))),
+        path_(options.text(options.has("resume") ? "resume" : "json-lines")) {
+    if (options.has("resume") && options.has("json-lines"))
+      throw UsageError("tandem sweep: --resume FILE goes on with FILE: --json-lines is not taken");
+    report_.check(space_.identity());
+    if (path_.empty()) return;
+    check_can_write(path_);
+    file_.emplace(path_);
+    file_->keep(options.has("resume") ? read_rows() : 0);
+  }
+
+  /// Returns the exit code.
+  int run() {
+    const bool whole = compute();
+    report_.make(space_.identity(), rows_);
+    if (!whole) {
+      fmt::print(stderr, "error: interrupted after {} of {} configurations{}\n", rows_.size(),
+                 rows_.size() + which_.size() - computed_,
+                 path_.empty() ? "" : fmt::format(": --resume {} goes on", path_));
+      return static_cast<int>(ExitCode::interrupted);
+    }
+    if (!json_) fmt::print("{}", nearest_misses(space_, rows_));
+    const auto simulated = [](const SweepRow& row) { return row.simulated(); };
+    if (rows_.empty() || std::any_of(rows_.begin(), rows_.end(), simulated)) return 0;
+    fmt::print(stderr, "error: no configuration can be simulated; the first: {}\n",
+               rows_.front().refusal);
+    return rows_.front().code;
+  }
+
+ private:
+  /// Those that the file has. Returns the bytes to keep.
+  std::int64_t read_rows() {
+    std::vector<bool> seen(space_.size());
+    return read_sweep_file(path_, [&](const StoredLine& line) {
+      if (line.identity != space_.identity())
+        reject_line(path_, line.number,
+                    "a line of another sweep: its options, the files they name or the build of "
+                    "tandem differ");
+      if (!shard_.has(line.row.index))
+        reject_line(path_, line.number,
+                    fmt::format("configuration {} is not of shard {}/{}", line.row.index,
+                                shard_.number, shard_.of));
+      if (seen[line.row.index])
+        reject_line(path_, line.number,
+                    fmt::format("configuration {} stands there twice", line.row.index));
+      seen[line.row.index] = true;
+      if (json_) fmt::print("{}", line.text);
+      rows_.push_back(line.row);
+    });
+  }
+
+  /// Whether it came to its end.
+  bool compute() {
+    std::vector<bool> done(space_.size());
+    for (const SweepRow& row : rows_) done[row.index] = true;
+    for (std::size_t index = 0; index < space_.size(); ++index) {
+      if (shard_.has(index) && !done[index]) which_.push_back(index);
+    }
+    const InterruptGuard interrupt(OnInterrupt::ends_at_next_step);
+    const Activity progress("sweep");
+    compute_rows(space_, which_, threads_, interrupt.token(), [&](ComputedRow computed) {
+      if (file_) file_->write(computed.line);
+      if (json_) fmt::print("{}", computed.line);
+      take(std::move(computed.row));
+      progress.say([&] { return progress_text(); });
+    });
+    return computed_ == which_.size();
+  }
+
+  void take(SweepRow row) {
+    ++computed_;
+    if (!row.simulated()) ++refused_;
+    if (row.works()) {
+      const double rate = row.metrics[sweep_metric("throughput")];
+      if (!(rate <= best_)) best_ = rate;
+    }
+    rows_.push_back(std::move(row));
+  }
+
+  std::string progress_text() const {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
+    const double a_second = static_cast<double>(computed_) / passed.count();
+    const double left = static_cast<double>(which_.size() - computed_) / a_second;
+    return fmt::format(
+        "{} of {}, {:.3g} a second, {:.0f} s left; {} refused, best {:.4g} "
+        "samples/s",
+        computed_, which_.size(), a_second, left, refused_, best_);
+  }
+
+  SweepSpace space_;
+  Shard shard_;
+  SweepReport report_;
+  bool json_;
+  int threads_;
+  std::string path_;  // of the JSON Lines; empty: none
+  std::vector<SweepRow> rows_;
+  std::optional<GrowingFile> file_;
+
+  std::vector<std::size_t> which_;  // to be computed
+  std::size_t computed_ = 0, refused_ = 0;
+  double best_ = 0.0;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+int run_sweep(const Arguments& arguments) {
+  if (!arguments.empty() && arguments.front() == "merge")
+    return run_sweep_merge({arguments.begin() + 1, arguments.end()});
+  Options options(
+      "sweep", "[PLAN ...] [options]  |  merge FILE ... [options]",
+      "What if: simulate for every combination of values. Any option of simulate takes several:\n"
+      "A,B,C; 'A,B;C' where they have commas themselves; 1..4, 2..8+2, 1..64*2; a flag =yes,no.",
+      "print JSON Lines on stdout, one object a configuration");
+  options.group("Work")
+      .value("threads", "N", "that compute (default: as many as cores)")
+      .output("resume", "FILE", "go on with the JSON Lines file of a sweep that was cut short")
+      .value(
+          "shard", "K/N|slurm|mpi",
+          "the Kth of N parts, or as a job array, srun or mpirun numbers this process; {shard} in "
+          "a FILE stands for K");
+  add_report_options(options);
+  options.values_are_lists();
+  add_scenario_options(options);
+  options.words("PLAN", 0, kMostPlans);
+  options.parse(arguments);
+  name_shard_in_outputs(options);
+  keep_freed_memory();
+  return Sweep(options).run();
+}
+
+}  // namespace tandem::tools

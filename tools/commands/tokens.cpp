@@ -1,0 +1,64 @@
+// tandem tokens FILE...: texts and token files as one token file.
+
+#include "executor/data/tokens.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/options.h"
+#include "tools/cli/output_file.h"
+#include "tools/commands/command.h"
+
+namespace tandem::tools {
+
+namespace {
+
+/// All tokens of the files, one file after the other.
+std::vector<std::uint16_t> read_all(const std::vector<std::string>& files) {
+  std::vector<std::uint16_t> all;
+  std::vector<std::int32_t> piece;
+  for (const std::string& file : files) {
+    const Tokens tokens = Tokens::of_file(file);
+    piece.resize(static_cast<std::size_t>(tokens.size()));
+    tokens.copy(0, piece);
+    all.reserve(all.size() + piece.size());
+    for (const std::int32_t token : piece) all.push_back(static_cast<std::uint16_t>(token));
+  }
+  return all;
+}
+
+}  // namespace
+
+int run_tokens(const Arguments& arguments) {
+  Options options("tokens", "FILE... --output FILE.bin [--json]",
+                  "Writes texts, a token a byte, and token files (.bin) as one token file in "
+                  "llm.c's format.");
+  options.words("FILE", 1, std::numeric_limits<int>::max());
+  options.output("output", "FILE.bin", "the token file to write");
+  options.parse(arguments);
+  if (!options.has("output")) throw UsageError("tandem tokens: --output is missing");
+  const std::string path = options.text("output");
+  if (!path.ends_with(".bin")) {
+    throw UsageError(fmt::format(
+        "tandem tokens: --output: expected a name that ends in .bin, found \"{}\"", path));
+  }
+  check_can_write(path);
+  const std::vector<std::uint16_t> tokens = read_all(options.words());
+  write_token_file(path, tokens);
+  const std::int32_t vocabulary = *std::max_element(tokens.begin(), tokens.end()) + 1;
+  if (options.has("json")) {
+    print_result("tokens", {{"files", options.words()}, {"output", path}}, Json::object(),
+                 {{"tokens", tokens.size()}, {"vocabulary", vocabulary}});
+  } else {
+    fmt::print("{}: {} tokens; a vocabulary of {} holds them\n", path, tokens.size(), vocabulary);
+  }
+  return 0;
+}
+
+}  // namespace tandem::tools

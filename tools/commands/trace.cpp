@@ -1,0 +1,48 @@
+// tandem trace check FILE.
+
+#include <fmt/format.h>
+
+#include "tools/cli/json_output.h"
+#include "tools/cli/options.h"
+#include "tools/commands/command.h"
+#include "traces/chrome/trace_check.h"
+
+namespace tandem::tools {
+
+int run_trace(const Arguments& arguments) {
+  Options options("trace", "check FILE [--json]",
+                  "Checks a Chrome trace: nesting, unique lanes, paired flows, monotone counters.");
+  options.words("check FILE", 2, 2);
+  options.parse(arguments);
+  if (options.words()[0] != "check") {
+    throw UsageError(fmt::format("tandem trace: unknown action \"{}\"{}", options.words()[0],
+                                 did_you_mean(options.words()[0], {"check"})));
+  }
+  const std::string& path = options.words()[1];
+  const TraceCheck check = check_trace(path);
+  if (options.has("json")) {
+    Json problems = Json::array();
+    for (const TraceProblem& problem : check.problems) {
+      problems.push_back(
+          {{"severity", problem.severity == TraceSeverity::error ? "error" : "warning"},
+           {"event", problem.event},
+           {"message", problem.message}});
+    }
+    const TraceSummary& summary = check.summary;
+    print_result("trace check", {{"file", path}}, Json::object(),
+                 {{"good", check.good()},
+                  {"errors", check.errors},
+                  {"warnings", check.warnings},
+                  {"events", summary.events},
+                  {"slices", summary.slices},
+                  {"flows", summary.flows},
+                  {"counters", summary.counters},
+                  {"lanes", summary.lanes},
+                  {"problems", std::move(problems)}});
+  } else {
+    fmt::print("{}", print_trace_check(check, path));
+  }
+  return static_cast<int>(check.good() ? ExitCode::done : ExitCode::differences);
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,427 @@
+// tandem train PLAN: trains for real, by the program that was simulated.
+
+#include "executor/train.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/files/read.h"
+#include "executor/cpu/kernels.h"
+#include "executor/stage/reference.h"
+#include "executor/stage/reference_parts.h"
+#include "simulator/simulate.h"
+#include "tools/cli/interrupt.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/memory_limit.h"
+#include "tools/cli/options.h"
+#include "tools/cli/output_file.h"
+#include "tools/cli/processor_use.h"
+#include "tools/cli/terminal.h"
+#include "tools/commands/command.h"
+#include "tools/options/backend_options.h"
+#include "tools/options/held_out_loss.h"
+#include "tools/options/kernel_options.h"
+#include "tools/options/optimizer_options.h"
+#include "tools/options/plan_setup.h"
+#include "tools/options/schedule_options.h"
+#include "tools/print/progress_report.h"
+#include "tools/print/training_memory.h"
+#include "traces/chrome/chrome_trace.h"
+
+namespace tandem::tools {
+namespace {
+
+constexpr double kMostTracedOps = 20e6;
+
+using FloatReference = Reference<cpu::Kernels<float>>;
+
+struct Training {
+  PreparedPlan prepared;
+  OptimizerConfig optimizer;
+  GradientGuard guard;
+  std::optional<double> link_rate;  // bytes/s
+  Duration watchdog{};
+  std::int64_t steps = 1;
+  std::uint64_t seed = 0;
+  Data data;
+  std::unique_ptr<Validation> validation;  // may be null
+};
+
+std::uint64_t hash_of(std::span<const float> values) {
+  std::uint64_t hash = 1469598103934665603ull;
+  for (const float value : values) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof bits);
+    hash = (hash ^ bits) * 1099511628211ull;
+  }
+  return hash;
+}
+
+/// Hash of every tensor after every update.
+using History = std::map<std::pair<std::int64_t, std::string>, std::uint64_t>;
+
+FloatReference make_reference(const Training& training) {
+  const Plan& plan = training.prepared.plan;
+  const WeightSemantics semantics = weight_semantics(plan);
+  return FloatReference(
+      plan.model,
+      {.semantics = semantics,
+       .optimizer = training.optimizer,
+       .guard = training.guard,
+       .microbatches = plan.microbatches,
+       .microbatch_size = plan.microbatch_size,
+       .width = plan.width,
+       .seed = training.seed,
+       .parts = reference_parts(training.prepared.schedule, plan.stages, semantics),
+       .stages = plan.stages},
+      training.data);
+}
+
+std::vector<double> train_reference(const Training& training, ProgressReport& steps,
+                                    Validation* validation, History* history,
+                                    const std::stop_token& stop) {
+  FloatReference reference = make_reference(training);
+  const auto start = std::chrono::steady_clock::now();
+  Duration validating{};
+  std::vector<double> losses;
+  for (std::int64_t step = 0; step < training.steps; ++step) {
+    if (stop.stop_requested()) throw Interrupted(fmt::format("interrupted after {} steps", step));
+    const ReferenceState<float>& state = reference.state();
+    reference.step([&](const ReferenceUpdate& update) {
+      if (history == nullptr) return;
+      for (const std::string& name : update.tensors)
+        (*history)[{update.version, name}] = hash_of(state.weights.at(name));
+    });
+    losses.insert(losses.end(), state.losses.begin(), state.losses.end());
+    const double mean = std::accumulate(state.losses.begin(), state.losses.end(), 0.0) /
+                        static_cast<double>(state.losses.size());
+    const Duration since_start = std::chrono::steady_clock::now() - start - validating;
+    steps.step({.batch = step,
+                .loss = mean,
+                .gradient_norm = state.gradient_norm,
+                .since_start = since_start,
+                .losses_since_start = since_start});
+    if (validation != nullptr && validation->due(step + 1)) {
+      const auto paused = std::chrono::steady_clock::now();
+      steps.validated(step + 1, validation->loss(state));
+      validating += std::chrono::steady_clock::now() - paused;
+    }
+  }
+  return losses;
+}
+
+StageSetup stage_setup(const Training& training) {
+  const Plan& plan = training.prepared.plan;
+  return {.model = plan.model,
+          .microbatch_size = plan.microbatch_size,
+          .recompute = plan.recompute,
+          .storage = training.prepared.storage,
+          .optimizer = training.optimizer,
+          .guard = training.guard,
+          .seed = training.seed,
+          .data = &training.data};
+}
+
+TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
+                                     const Options& options, ProgressReport& steps,
+                                     History* history, const std::stop_token& stop) {
+  const PreparedPlan& prepared = training.prepared;
+  const Plan& plan = prepared.plan;
+  TrainingSetup<float> setup;
+  setup.stage = stage_setup(training);
+  setup.layers = plan.stages;
+  setup.slots = prepared.slots;
+  setup.batches = training.steps;
+  setup.keep_timeline = options.has("trace");
+  setup.on_step = [&](const StepReport& step) { steps.step(step); };
+  if (Validation* const validation = training.validation.get()) {
+    setup.pause_every = validation->every();
+    setup.on_pause = [&steps, validation](std::int64_t batches,
+                                          std::span<const PartWeights<float>> weights) {
+      steps.validated(batches, validation->loss(weights));
+    };
+  }
+  if (history != nullptr) {
+    setup.on_update = [&](const UpdateView<float>& update) {
+      const Stage<cpu::Kernels<float>> layout(
+          plan.model, plan.stages[index(prepared.program.placement().part[update.stage])],
+          plan.microbatch_size, 1.0);
+      for (const Tensor& tensor : layout.parameters()) {
+        const std::uint64_t hash = hash_of(update.weights.subspan(
+            static_cast<std::size_t>(tensor.offset), static_cast<std::size_t>(tensor.size())));
+        const auto [kept, added] = history->try_emplace({update.version, tensor.name}, hash);
+        // Copies of a stage must be alike: one that is not, is unlike the reference too.
+        if (kept->second != hash) kept->second = 0;
+      }
+    };
+  }
+  setup.product_algorithms = product_algorithms_of(options, plan);
+  setup.link_rate = training.link_rate;
+  setup.nccl = options.text("transport") == "nccl";
+  setup.watchdog = training.watchdog;
+  setup.stop = stop;
+  return trainer.train(prepared.program, setup);
+}
+
+/// Throws DifferenceError naming the first difference.
+void compare_with_reference(const Training& training, const std::vector<double>& losses,
+                            const History& history, const std::stop_token& stop) {
+  History expected;
+  ProgressReport silent(training.prepared.plan, {.steps = training.steps, .quiet = true});
+  const std::vector<double> expected_losses =
+      train_reference(training, silent, nullptr, &expected, stop);
+  for (std::size_t i = 0; i < expected_losses.size(); ++i) {
+    if (losses[i] == expected_losses[i]) continue;
+    throw DifferenceError(
+        fmt::format("loss of microbatch {}: {} by the program, {} by the reference", i, losses[i],
+                    expected_losses[i]));
+  }
+  for (const auto& [key, hash] : expected) {
+    const auto found = history.find(key);
+    if (found != history.end() && found->second == hash) continue;
+    throw DifferenceError(
+        fmt::format("{} differs from the reference after update {}", key.second, key.first));
+  }
+  if (history.size() != expected.size())
+    throw DifferenceError("the program trained tensors that the reference does not have");
+}
+
+/// Of the simulated timeline of the same run; null: it is not asked for. Made before the first
+/// step, which a profile that can't serve is told of.
+std::optional<CostTable> prices_of(const Training& training, const Options& options) {
+  if (!options.has("with-prediction")) return std::nullopt;
+  const Plan& plan = training.prepared.plan;
+  const Program& program = training.prepared.program;
+  const Profile profile = profile_of(options.words()[0], plan, {});
+  const StageCosts costs = costs_of(plan, profile, training.link_rate);
+  return price(program, cost_model(program.placement(), costs));
+}
+
+void write_trace(const Training& training, const std::optional<CostTable>& prices,
+                 const Options& options, const TrainingReport<float>& report) {
+  const PreparedPlan& prepared = training.prepared;
+  TraceMemory memory{.devices = planned_memory(prepared),
+                     .stash = Table<StageId, Bytes>(prepared.bytes.size())};
+  for (const StageId stage : ids(prepared.bytes))
+    memory.stash[stage] = prepared.bytes[stage][SlotKind::stash];
+  std::vector<TraceRun> runs;
+  for (std::size_t pipeline = 0; pipeline < report.timelines.size(); ++pipeline) {
+    for (const DeviceId device : ids(memory.devices)) {
+      const std::size_t all = pipeline * memory.devices.size() + index(device);
+      memory.devices[device] = report.high_water[id_at<DeviceId>(all)];
+    }
+    runs.push_back(
+        {.timeline = &report.timelines[pipeline],
+         .label = pipeline == 0 ? std::string() : fmt::format("measured, pipeline {}", pipeline),
+         .memory = memory});
+  }
+  std::optional<Timeline> predicted;
+  if (prices) {
+    predicted =
+        *simulate(prepared.program, *prices, {.batches = training.steps, .record = true}).timeline;
+    runs.push_back({.timeline = &*predicted, .label = {}, .memory = std::move(memory)});
+  }
+  write_chrome_trace(
+      options.text("trace"), prepared.program, runs,
+      {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
+}
+
+Json validation_json(const ProgressReport& steps) {
+  Json rows = Json::array();
+  for (const auto& [step, loss] : steps.validations())
+    rows.push_back({{"step", step}, {"loss", loss}});
+  return rows;
+}
+
+void add_train_options(Options& options) {
+  options.words("PLAN", 1, 1).group("Run");
+  options.value("steps", "N", "updates to train (default 20)")
+      .value("seed", "N", "of weights and data (default 1)")
+      .input("data", "FILE",
+             "text to train on, as bytes, or token file (.bin; default: the shipped text)")
+      .value("watchdog", "TIME", "end a run in which no device gets on for this long (default 30s)")
+      .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite");
+  options.group("Updates");
+  add_optimizer_options(options);
+  add_clip_option(options);
+  add_post_validation_option(options);
+  options.group("Devices");
+  add_backend_options(options);
+  options.value("link-rate", "RATE",
+                "links between devices this fast, such as 1Gb/s (default: memory)");
+  add_kernel_options(options);
+  options.group("Checks");
+  options.flag("reference", "train the serial reference of the same weight semantics instead")
+      .flag("verify", "train both, and compare every weight after every update, bit for bit");
+  add_validation_options(options);
+  options.group("Files");
+  options.output("log", "FILE.jsonl", "write a JSON object a step")
+      .output("trace", "FILE", "write the measured timeline as a Chrome trace")
+      .flag("with-prediction", "in the trace, the simulated timeline beside the measured one");
+  for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
+}
+
+/// The reference would train such a plan too, but as another one than is simulated.
+void check_trainable(const Plan& plan) {
+  if (plan.own_schedule != nullptr) return;
+  if (!find_schedule(plan.schedule).trainable) {
+    throw InputError(
+        fmt::format("schedule {} is simulated but not trained in this version", plan.schedule));
+  }
+}
+
+/// What --clip and --on-nan say.
+GradientGuard guard_of(const Options& options) {
+  GradientGuard guard;
+  if (const std::optional<Clipping> clip = clipping(options)) {
+    guard.clip = clip->per_stage ? ClipScope::per_stage : ClipScope::global;
+    guard.most_norm = clip->norm;
+  }
+  if (options.choice("on-nan", {"stop", "skip"}) == "skip") guard.on_nan = NonFinite::skip;
+  return guard;
+}
+
+void check_memory(const PreparedPlan& prepared) {
+  constexpr const char* kWhat = "training this plan";
+  Bytes needed = 0;
+  for (const MemoryByClass& device : planned_memory(prepared))
+    needed += device.total() * prepared.plan.width;
+  check_fits_memory(needed, kWhat);
+  tell_memory(needed, kWhat);
+}
+
+Training prepare(const Options& options) {
+  const GradientGuard guard = guard_of(options);
+  PreparedPlan prepared = prepare_plan(
+      options.words()[0], guard.is_global() ? std::optional(true) : global_norm(options),
+      options.has("post-validation"), storage_of(options));
+  const Plan& plan = prepared.plan;
+  check_trainable(plan);
+  const auto seed = static_cast<std::uint64_t>(
+      options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
+  if (backend_of(options) == "cpu") check_memory(prepared);
+  Data data(
+      plan.model, plan.microbatch_size, seed,
+      options.has("data") ? Tokens::of_file(options.text("data")) : shipped_training_tokens());
+  const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
+  const OptimizerConfig optimizer = optimizer_config(options, plan.optimizer, steps);
+  const double ops = static_cast<double>(prepared.program.size()) * static_cast<double>(steps);
+  if (options.has("trace") && ops > kMostTracedOps) {
+    throw InputError(fmt::format("a trace of {} steps is too large: at most {:.0f}", steps,
+                                 kMostTracedOps / static_cast<double>(prepared.program.size())));
+  }
+  auto validation = Validation::from(options, plan);
+  return {.prepared = std::move(prepared),
+          .optimizer = optimizer,
+          .guard = guard,
+          .link_rate = options.rate("link-rate"),
+          .watchdog = options.duration("watchdog", std::chrono::seconds(30)),
+          .steps = steps,
+          .seed = seed,
+          .data = std::move(data),
+          .validation = std::move(validation)};
+}
+
+int finish(const Training& training, const Options& options, const ProgressReport& steps,
+           const std::vector<MemoryUse>& memory) {
+  const Plan& plan = training.prepared.plan;
+  const double step_s = steps.median_step_s();
+  const double predicted_s = plan.predicted.period_s;
+  if (options.has("json")) {
+    Json result{{"losses", steps.losses()},
+                {"step_s", step_s},
+                {"predicted_step_s", predicted_s},
+                {"elapsed_s", to_seconds(steps.elapsed())},
+                {"tokens_per_s", steps.tokens_per_s()},
+                {"rollbacks", steps.rollbacks()},
+                {"validation", validation_json(steps)},
+                {"memory", memory_json(memory)},
+                {"peak_resident_bytes", peak_resident_memory()},
+                {"verified", options.has("verify")}};
+    print_result("train",
+                 {{"plan", options.words()[0]},
+                  {"schedule", plan.schedule},
+                  {"steps", training.steps},
+                  {"seed", training.seed},
+                  {"learning_rate", training.optimizer.learning_rate},
+                  {"lr_schedule", name(training.optimizer.schedule.kind)}},
+                 {{"weights", name(weight_semantics(plan))}}, std::move(result));
+    return 0;
+  }
+  fmt::print("{} step{} in {}, {:.0f} tokens/s; loss {:.4f} -> {:.4f}; median step {:.2f} ms",
+             training.steps, training.steps == 1 ? "" : "s", print_duration(steps.elapsed()),
+             steps.tokens_per_s(), steps.losses().front(), steps.losses().back(), step_s * 1e3);
+  if (predicted_s > 0) {
+    fmt::print(", predicted {:.2f} ms: {:+.1f} %", predicted_s * 1e3,
+               100.0 * (predicted_s / step_s - 1.0));
+  }
+  fmt::print("\n");
+  if (plan.post_validation)
+    fmt::print("{} of {} updates were rolled back\n", steps.rollbacks(), training.steps);
+  print_memory(memory);
+  fmt::print("The weights are not kept: this version writes no checkpoints.\n");
+  if (options.has("verify"))
+    fmt::print(
+        "verified: every weight after every update equals the serial reference, bit for bit\n");
+  return 0;
+}
+
+}  // namespace
+
+int run_train(const Arguments& arguments) {
+  Options options("train", "PLAN [options]",
+                  "Trains the plan's model for real, by the program that was simulated. Its "
+                  "weights are not kept: this version writes no checkpoints.");
+  add_train_options(options);
+  options.parse(arguments);
+  check_backend(options);
+  if (options.has("reference") && (options.has("verify") || options.has("trace"))) {
+    throw UsageError("tandem train: --reference is serial: it has no trace, and nothing to verify");
+  }
+  if (options.has("with-prediction") && !options.has("trace")) {
+    throw UsageError(
+        "tandem train: --with-prediction says what goes into the trace: give --trace FILE");
+  }
+  if (options.has("trace")) check_can_write(options.text("trace"));
+  choose_kernels(options, backend_of(options) == "cuda" && !options.has("reference"));
+  const Training training = prepare(options);
+  const std::optional<CostTable> prices = prices_of(training, options);
+  const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
+  ProgressReport steps(training.prepared.plan,
+                       {.steps = training.steps,
+                        .validate_every = training.validation ? training.validation->every() : 0,
+                        .optimizer = training.optimizer,
+                        .quiet = options.has("json")},
+                       options.text("log"));
+  if (options.has("reference")) {
+    train_reference(training, steps, training.validation.get(), nullptr, interrupt.token());
+    return finish(training, options, steps, {});
+  }
+  const std::unique_ptr<Trainer> trainer = make_trainer(backend_of(options));
+  History history;
+  const TrainingReport<float> report =
+      train_pipeline(*trainer, training, options, steps, options.has("verify") ? &history : nullptr,
+                     interrupt.token());
+  steps.close();
+  if (options.has("trace")) write_trace(training, prices, options, report);
+  if (report.interrupted)
+    throw Interrupted(fmt::format("interrupted after {} steps", steps.losses().size()));
+  if (options.has("verify"))
+    compare_with_reference(training, report.losses, history, interrupt.token());
+  return finish(
+      training, options, steps,
+      memory_use(planned_memory(training.prepared),
+                 trainer->planned_workspace(training.prepared.program, stage_setup(training)),
+                 report));
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,86 @@
+#include "tools/options/held_out_loss.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr std::int64_t kMicrobatches = 32;
+
+Tokens held_out_tokens(const Options& options) {
+  if (options.has("validation-data")) return Tokens::of_file(options.text("validation-data"));
+  if (!options.has("data")) return shipped_validation_tokens();
+  throw UsageError(
+      "tandem train: --validate-every: give --validation-data FILE, a text that --data does not "
+      "hold");
+}
+
+}  // namespace
+
+void add_validation_options(Options& options) {
+  options.value("validate-every", "N", "steps from one validation to the next (default: none)")
+      .input("validation-data", "FILE",
+             "text or token file that is never trained on (default: the shipped text's end)")
+      .value("validation-batches", "K",
+             "microbatches of it, spread over all of it (default 32, or what there is)");
+}
+
+std::unique_ptr<Validation> Validation::from(const Options& options, const Plan& plan) {
+  if (!options.has("validate-every")) {
+    for (const std::string option : {"validation-data", "validation-batches"}) {
+      if (options.has(option)) {
+        throw UsageError(fmt::format("tandem train: --{} goes with --validate-every N", option));
+      }
+    }
+    return nullptr;
+  }
+  if (plan.model.architecture == Architecture::linear) {
+    throw InputError("a linear model trains on random numbers: there is no text to hold out");
+  }
+  const std::int64_t every = options.integer("validate-every", 1, 100'000'000, 1);
+  Data data(plan.model, plan.microbatch_size, 0, held_out_tokens(options), SampleOrder::spread);
+  const std::int64_t most = data.distinct_samples() / plan.microbatch_size;
+  if (most == 0) {
+    throw InputError(
+        fmt::format("the validation data has {} samples, fewer than a microbatch of {}",
+                    data.distinct_samples(), plan.microbatch_size));
+  }
+  const std::int64_t microbatches =
+      options.integer("validation-batches", 1, most, std::min(most, kMicrobatches));
+  return std::unique_ptr<Validation>(new Validation(plan, std::move(data), every, microbatches));
+}
+
+Validation::Validation(const Plan& plan, Data data, std::int64_t every, std::int64_t microbatches)
+    : data_(std::move(data)),
+      every_(every),
+      microbatches_(microbatches),
+      evaluation_(plan.model, plan.stages, plan.microbatch_size, data_) {}
+
+double Validation::loss(std::span<const PartWeights<float>> parts) {
+  std::vector<std::span<const float>> weights;
+  for (const PartWeights<float>& part : parts) weights.push_back(part.values);
+  return evaluation_.loss(weights, 0, microbatches_);
+}
+
+double Validation::loss(const ReferenceState<float>& state) {
+  std::vector<std::vector<float>> values;
+  for (const Stage<Kernel>& stage : evaluation_.stages()) {
+    std::vector<float>& own = values.emplace_back();
+    for (const Tensor& tensor : stage.parameters()) {
+      const std::vector<float>& part = state.weights.at(tensor.name);
+      own.insert(own.end(), part.begin(), part.end());
+    }
+  }
+  const std::vector<std::span<const float>> weights(values.begin(), values.end());
+  return evaluation_.loss(weights, 0, microbatches_);
+}
+
+}  // namespace tandem::tools

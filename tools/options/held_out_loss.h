@@ -1,0 +1,43 @@
+#pragma once
+// Validation in the course of training: the loss of the newest weights on text that is never
+// trained on.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/model/plan.h"
+#include "executor/cpu/kernels.h"
+#include "executor/stage/evaluation.h"
+#include "executor/stage/reference.h"
+#include "executor/train.h"
+#include "tools/cli/options.h"
+
+namespace tandem::tools {
+
+/// --validate-every and what goes with it.
+void add_validation_options(Options& options);
+
+class Validation {
+ public:
+  using Kernel = cpu::Kernels<float>;
+
+  /// Null where --validate-every is not given. Throws UsageError for options that would be ignored,
+  /// and where it is not said which text; InputError where that text is too short.
+  static std::unique_ptr<Validation> from(const Options& options, const Plan& plan);
+
+  std::int64_t every() const { return every_; }
+  bool due(std::int64_t steps) const { return steps % every_ == 0; }
+
+  double loss(std::span<const PartWeights<float>> parts);
+  double loss(const ReferenceState<float>& state);
+
+ private:
+  Validation(const Plan& plan, Data data, std::int64_t every, std::int64_t microbatches);
+
+  Data data_;
+  std::int64_t every_, microbatches_;
+  Evaluation<Kernel> evaluation_;  // reads data_
+};
+
+}  // namespace tandem::tools

@@ -1,0 +1,176 @@
+// What is said of a model on a cluster: its shape, and what was assumed.
+
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/files/collectives_file.h"
+#include "core/text/count_text.h"
+#include "simulator/cost/measured_layers.h"
+#include "tools/options/cluster_setup.h"
+#include "tools/options/reserve_option.h"
+
+namespace tandem::tools {
+
+std::size_t ClusterSetup::devices_used() const {
+  return std::size_t{made.plan.width} * made.plan.depth *
+         static_cast<std::size_t>(assumptions.tensor);
+}
+
+std::string ClusterSetup::summary() const {
+  std::set<std::string> kinds;
+  for (std::size_t i = 0; i < devices_used(); ++i) kinds.insert(cluster[id_at<DeviceId>(i)].name);
+  const Plan& plan = made.plan;
+  std::string text = fmt::format(
+      "{} ({} parameters, sequence {}) on {} of {} devices of {}: {}\n"
+      "width {}, depth {}{}; batches of {} = {} x {} microbatches of {}",
+      plan.model.name, print_count(parameter_count(plan.model)), plan.model.sequence,
+      devices_used(), cluster.size(), cluster.name(), fmt::join(kinds, ", "), plan.width,
+      plan.depth, assumptions.tensor > 1 ? fmt::format(", tensor {}", assumptions.tensor) : "",
+      std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size, plan.width,
+      plan.microbatches, plan.microbatch_size);
+  if (tried.size() > 1) {
+    text +=
+        fmt::format("; {} {} shapes that use all devices",
+                    tried.front().fits ? "the fastest that fits of" : "none fits, the nearest of",
+                    tried.size());
+  }
+  return text;
+}
+
+Json ClusterSetup::config() const {
+  const Plan& plan = made.plan;
+  Json stages = Json::array(), shapes = Json::array();
+  for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
+  for (const TriedShape& one : tried) {
+    Json row{{"width", one.width}, {"depth", one.depth}};
+    if (one.refusal.empty()) {
+      row["throughput_samples_per_s"] = one.samples_per_s;
+      row["fits"] = one.fits;
+    } else {
+      row["refused"] = one.refusal;
+    }
+    shapes.push_back(std::move(row));
+  }
+  return {{"model", plan.model.name},
+          {"parameters", parameter_count(plan.model)},
+          {"sequence", plan.model.sequence},
+          {"cluster", cluster.name()},
+          {"cluster_devices", cluster.size()},
+          {"devices_used", devices_used()},
+          {"schedule", plan.schedule},
+          {"depth", plan.depth},
+          {"tensor", assumptions.tensor},
+          {"microbatch_size", plan.microbatch_size},
+          {"global_batch", std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size},
+          {"optimizer", name(plan.optimizer)},
+          {"stages", std::move(stages)},
+          {"shapes", std::move(shapes)}};
+}
+
+Json ClusterSetup::stated() const {
+  Json json{{"costs", assumptions.measured ? "measured layers" : "analytic"},
+            {"dtype", name(assumptions.format)},
+            {"attention", name(assumptions.attention)},
+            {"product_fraction", assumptions.product_fraction},
+            {"memory_fraction", assumptions.memory_fraction},
+            {"link_fraction", assumptions.link_fraction},
+            {"zero", assumptions.sharded_optimizer ? 1 : 0},
+            {"reserve", reserve_json(assumptions.reserve)},
+            {"device_order", name(order)},
+            {"cut", cut == StageCut::even ? "even" : "balanced"},
+            {"notes", assumption_lines()}};
+  if (assumptions.collectives)
+    json["collectives"] = Json::parse(collectives_text(*assumptions.collectives));
+  if (calibration) json["calibration"] = Json::parse(calibration_text(*calibration));
+  if (assumptions.measured) {
+    const Profile& profile = assumptions.measured->begin()->second;
+    json["profile"] = {
+        {"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
+  }
+  return json;
+}
+
+static std::string rates_line(const AnalyticAssumptions& assumptions,
+                              const std::optional<CalibrationFile>& calibration) {
+  if (assumptions.measured) {
+    const Profile& profile = assumptions.measured->begin()->second;
+    return fmt::format(
+        "layers as measured on {}, {}, with the sums of those that share them; memory at {:.4g} %, "
+        "links at {:.4g} %",
+        profile.machine, profile.date, 100 * assumptions.memory_fraction,
+        100 * assumptions.link_fraction);
+  }
+  const std::string rates = fmt::format(
+      "products (GEMM) in {} at {:.4g} % of peak, memory at {:.4g} %, links at {:.4g} %; {} "
+      "attention",
+      name(assumptions.format), 100 * assumptions.product_fraction,
+      100 * assumptions.memory_fraction, 100 * assumptions.link_fraction,
+      name(assumptions.attention));
+  if (!calibration) return rates + "; nothing for launches, hosts and data";
+  return fmt::format(
+      "{}; {:.3g} us of the host for a kernel: constants fitted to iterations on {} "
+      "in {}, {} attention",
+      rates, 1e6 * calibration->constants.launch_s, calibration->device, name(calibration->format),
+      name(calibration->attention));
+}
+
+std::vector<std::string> ClusterSetup::assumption_lines() const {
+  const Bytes element = bytes_of(assumptions.format);
+  const Bytes states = 4 * (optimizer_states(made.plan.optimizer) + (element < 4 ? 1 : 0));
+  std::vector<std::string> lines{
+      rates_line(assumptions, calibration),
+      fmt::format("bytes a parameter: weights {} a version, gradients {}, optimizer {}; "
+                  "activations {} dropout, logits in fp32; driver, libraries and the "
+                  "allocator's gaps in the reserve, {}",
+                  element, element, states, shape_of(made.plan.model).dropout ? "with" : "without",
+                  describe(assumptions.reserve)),
+      fmt::format("devices {}; {}", name(order),
+                  contention ? "transfers and the rings of gradients (all-reduce) share links at "
+                               "max-min fair rates while they "
+                               "last, all pipelines in step"
+                  : assumptions.collectives
+                      ? "transfers of all pipelines at once share the links they cross; sums "
+                        "(all-reduce) by "
+                        "measured constants, each device with its part of its node's way out"
+                      : "transfers of all pipelines at once, and the rings of gradients "
+                        "(all-reduce) of all stages at once, share the links they cross; nothing "
+                        "else does")};
+  if (compute_slowdown > 1.0) {
+    lines.push_back(fmt::format(
+        "a device computes {:.4g} times as long while a transfer or a sum of its own is under way, "
+        "its latency included; moving data is not slowed",
+        compute_slowdown));
+  }
+  if (!sequence_note.empty()) lines.push_back(sequence_note);
+  if (made.plan.model.shape.experts > 0) {
+    lines.emplace_back(
+        "tokens fall evenly on all experts of a layer, which are on the devices of its stage: no "
+        "expert parallelism");
+  }
+  if (cut == StageCut::even)
+    lines.emplace_back("as many blocks in each stage, the head with the last");
+  if (blocking_transfers)
+    lines.emplace_back("a device that sends or receives does not compute meanwhile");
+  if (assumptions.sharded_optimizer) {
+    lines.emplace_back(
+        "the optimizer's state shared out over the width: gradients scattered, updated weights "
+        "gathered, which hides behind nothing");
+  }
+  if (assumptions.tensor > 1) {
+    lines.push_back(
+        fmt::format("each layer shared by {} devices; its sums, one each way, hide behind nothing",
+                    assumptions.tensor));
+  }
+  return lines;
+}
+
+std::vector<std::string> ClusterSetup::warnings() const {
+  if (!assumptions.measured) return {};
+  return interpolations(*assumptions.measured, made.plan.model, made.plan.microbatch_size,
+                        assumptions.tensor);
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,117 @@
+#include "tools/print/progress_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "executor/stage/learning_rate.h"
+
+namespace tandem::tools {
+
+namespace {
+
+/// About 20 lines a run: the first and last steps, and some between.
+bool shows(std::int64_t step, std::int64_t steps) {
+  return steps <= 20 || (step - 1) % ((steps + 19) / 20) == 0 || step == steps;
+}
+
+}  // namespace
+
+ProgressReport::ProgressReport(const Plan& plan, const ReportSetup& setup, const std::string& log)
+    : setup_(setup),
+      tokens_(static_cast<double>(plan.microbatches) * plan.width * plan.microbatch_size *
+              plan.model.sequence),
+      predicted_s_(plan.predicted.period_s),
+      delayed_(weight_semantics(plan) == WeightSemantics::delayed_by_one),
+      silence_(setup.longest_silence, [this] { say_where_it_is(); }) {
+  if (!log.empty()) log_.emplace(log);
+}
+
+void ProgressReport::step(const StepReport& step) {
+  // Delayed updates of the last batches are made together when no other follows, so that they don't
+  // tell how long a step takes.
+  const Duration end = delayed_ ? step.losses_since_start : step.since_start;
+  const double step_s = to_seconds(end - last_);
+  last_ = end;
+  elapsed_ = step.since_start;
+  times_s_.push_back(step_s);
+  losses_.push_back(step.loss);
+  if (step.rolled_back) ++rollbacks_;
+  StepRecord record{.step = step.batch + 1,
+                    .loss = step.loss,
+                    .gradient_norm = step.gradient_norm,
+                    .skipped = step.skipped,
+                    .rolled_back = step.rolled_back,
+                    .learning_rate = learning_rate_at(
+                        setup_.optimizer.schedule, setup_.optimizer.learning_rate, step.batch + 1),
+                    .tokens_per_s = step_s > 0 ? tokens_ / step_s : 0.0,
+                    .step_s = step_s};
+  if (log_) record.others = watch_.since_last();
+  if (predicted_s_ > 0) record.predicted_step_s = predicted_s_;
+  done_ = record.step;
+  done_at_ = Clock::now();
+  const bool long_silence = Clock::now() - printed_ >= setup_.longest_silence;
+  if (!setup_.quiet && (long_silence || shows(record.step, setup_.steps))) print(record);
+  if (!log_) return;
+  const bool waits = setup_.validate_every > 0 && record.step % setup_.validate_every == 0;
+  if (waits) {
+    waiting_ = record;
+  } else {
+    log_->write(record);
+  }
+}
+
+void ProgressReport::validated(std::int64_t steps, double loss) {
+  validations_.emplace_back(steps, loss);
+  if (!setup_.quiet) {
+    fmt::print("step {:>5}  validation loss {:.4f}\n", steps, loss);
+    std::fflush(stdout);
+    silence_.broken();
+  }
+  if (waiting_) waiting_->validation_loss = loss;
+  close();
+}
+
+void ProgressReport::close() {
+  if (waiting_) log_->write(*waiting_);
+  waiting_.reset();
+}
+
+double ProgressReport::median_step_s() const {
+  if (times_s_.size() < 2) return to_seconds(elapsed_);
+  std::vector<double> later(times_s_.begin() + 1, times_s_.end());
+  const auto middle = later.begin() + static_cast<std::ptrdiff_t>(later.size() / 2);
+  std::nth_element(later.begin(), middle, later.end());
+  return *middle;
+}
+
+double ProgressReport::tokens_per_s() const {
+  const double all = tokens_ * static_cast<double>(losses_.size());
+  return elapsed_ > Duration::zero() ? all / to_seconds(elapsed_) : 0.0;
+}
+
+void ProgressReport::print(const StepRecord& record) {
+  printed_ = Clock::now();
+  silence_.broken();
+  fmt::print("step {:>5}  loss {:.4f}  {:>8.0f} tokens/s  {:>9.2f} ms{}\n", record.step,
+             record.loss, record.tokens_per_s, record.step_s * 1e3,
+             record.predicted_step_s
+                 ? fmt::format("  (predicted {:.2f} ms)", *record.predicted_step_s * 1e3)
+                 : std::string());
+  std::fflush(stdout);
+}
+
+void ProgressReport::say_where_it_is() const {
+  if (done_ == setup_.steps) return;
+  const std::chrono::duration<double> passed = Clock::now() - done_at_.load();
+  std::FILE* const out = setup_.quiet ? stderr : stdout;
+  const std::string line = fmt::format("step {:>5}  of {} under way for {:.0f} s\n", done_ + 1,
+                                       setup_.steps, passed.count());
+  // Not print(), which throws, on a thread where nobody catches.
+  std::fwrite(line.data(), 1, line.size(), out);
+  std::fflush(out);
+}
+
+}  // namespace tandem::tools

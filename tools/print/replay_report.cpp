@@ -1,0 +1,292 @@
+#include "tools/print/replay_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/schedule/schedule.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr std::size_t kMostSteps = 40;    // steps in the table
+constexpr std::size_t kMostCulprits = 8;  // in the table
+
+using Answer = WhatIfAnswer;
+using Errors = ReplayErrors;
+
+double mean_of(const std::vector<Duration>& durations) {
+  double sum = 0.0;
+  for (const Duration duration : durations) sum += to_seconds(duration);
+  return sum / static_cast<double>(durations.size());
+}
+
+Answer answer(const Replay& replay, std::string name, WhatIf what_if) {
+  std::vector<Duration> phases = replay.phases(what_if);
+  const double mean = mean_of(phases);
+  return {std::move(name), std::move(what_if), std::move(phases), mean};
+}
+
+Errors errors_of(const std::vector<ReplayedStep>& steps) {
+  Errors errors;
+  for (const ReplayedStep& step : steps) {
+    errors.mean += std::abs(step.error()) / static_cast<double>(steps.size());
+    errors.worst = std::max(errors.worst, std::abs(step.error()));
+  }
+  return errors;
+}
+
+/// All but the updates, which recordings don't have.
+std::vector<std::vector<Op>> work_of(const Schedule& schedule) {
+  std::vector<std::vector<Op>> work = schedule.order.rows();
+  for (std::vector<Op>& order : work) {
+    std::erase_if(order, [](const Op& op) { return op.kind == OpKind::update; });
+  }
+  return work;
+}
+
+/// The schedule with the same order, among those that such systems run.
+std::string order_name(const Schedule& seen) {
+  ScheduleRequest request;
+  request.devices = seen.placement.devices;
+  request.microbatches = seen.microbatches;
+  request.chunks = static_cast<std::uint16_t>(seen.placement.stages() / request.devices);
+  for (const char* name : {"1f1b", "gpipe", "1f1b-eager", "interleaved", "looped-bfs", "zb-h1",
+                           "interleaved-zb", "zbv"}) {
+    const ScheduleTraits& traits = find_schedule(name);
+    if (traits.stages_per_device == 1 && request.chunks > 1) continue;
+    if (reason_against(traits, request)) continue;
+    if (work_of(make_schedule(traits, request)) == work_of(seen)) return name;
+  }
+  return {};
+}
+
+std::vector<Answer> culprits_of(const Replay& replay, const Recording& recording) {
+  std::vector<Answer> answers;
+  const auto add = [&](std::string name, Straggler straggler) {
+    answers.push_back(answer(replay, std::move(name), {.without = {straggler}}));
+  };
+  const bool several = recording.replicas.size() > 1;
+  for (const DeviceId device : all_ids<DeviceId>(recording.devices)) {
+    if (recording.devices > 1) {
+      add(fmt::format("without stage {}", index(device)), {.device = device, .replica = {}});
+    }
+    for (const std::int64_t replica : recording.replicas) {
+      if (!several) break;
+      add(fmt::format("without rank {}/{}", index(device), replica),
+          {.device = device, .replica = replica});
+    }
+  }
+  for (const std::int64_t replica : recording.replicas) {
+    if (several)
+      add(fmt::format("without replica {}", replica), {.device = {}, .replica = replica});
+  }
+  std::stable_sort(answers.begin(), answers.end(),
+                   [](const Answer& a, const Answer& b) { return a.mean_s < b.mean_s; });
+  return answers;
+}
+
+/// Mean over the steps of which the recording says it.
+double outside_s(const std::vector<ReplayedStep>& steps) {
+  double sum = 0.0, count = 0.0;
+  for (const ReplayedStep& step : steps) {
+    if (step.whole == Duration{}) continue;
+    sum += to_seconds(step.whole - step.measured);
+    ++count;
+  }
+  return count > 0.0 ? sum / count : 0.0;
+}
+
+std::string signed_percent(double share) { return fmt::format("{:+.3f} %", 100 * share); }
+
+Duration of_seconds(double seconds) { return Duration(std::llround(seconds * 1e9)); }
+
+double step_s(const ReplayReport& report, const Answer& one) {
+  return one.mean_s + report.outside_s;
+}
+
+/// Phases may take no time at all.
+double ratio(double whole, double part) { return part > 0.0 ? whole / part : 1.0; }
+
+void print_steps(const ReplayReport& report) {
+  const auto width = [](const Answer& one) { return std::max<std::size_t>(8, one.name.size()); };
+  const std::span<const Answer> what_ifs = std::span(report.ideal).subspan(1);
+  fmt::print("{:>8}  {:>8}  {:>8}  {:>9}", "step", "measured", "replayed", "error");
+  for (const Answer& one : what_ifs) fmt::print("  {:>{}}", one.name, width(one));
+  fmt::print("\n");
+  for (std::size_t row = 0; row < std::min(report.steps.size(), kMostSteps); ++row) {
+    const ReplayedStep& step = report.steps[row];
+    fmt::print("{:>8}  {:>8}  {:>8}  {:>9}", step.step, print_duration(step.measured),
+               print_duration(step.replayed), signed_percent(step.error()));
+    for (const Answer& one : what_ifs) {
+      fmt::print("  {:>{}}", print_duration(one.phases[row]), width(one));
+    }
+    fmt::print("\n");
+  }
+  if (report.steps.size() > kMostSteps) {
+    fmt::print("     ...  {} more (--json has them all)\n", report.steps.size() - kMostSteps);
+  }
+}
+
+void print_answers(const ReplayReport& report) {
+  std::size_t width = 8;
+  for (const Answer& one : report.ideal) width = std::max(width, one.name.size());
+  for (const Answer& one : report.culprits) width = std::max(width, one.name.size());
+  fmt::print("{:<{}}  {:>14}  {:>8}  {:>10}\n", "what if", width, "pipeline phase", "slowdown",
+             "whole step");
+  const double replayed = report.ideal.front().mean_s;
+  const auto print = [&](const Answer& one) {
+    fmt::print("{:<{}}  {:>14}  {:>8.3f}  {:>10}\n", one.name, width,
+               print_duration(of_seconds(one.mean_s)), ratio(replayed, one.mean_s),
+               print_duration(of_seconds(step_s(report, one))));
+  };
+  for (const Answer& one : report.ideal) print(one);
+  for (std::size_t i = 0; i < std::min(report.culprits.size(), kMostCulprits); ++i) {
+    print(report.culprits[i]);
+  }
+}
+
+/// The question in a sentence. A rank that explains nearly all is named in place of its stage.
+void print_culprit(const ReplayReport& report) {
+  if (report.culprits.empty()) return;
+  constexpr double kNearly = 0.95, kNoticeable = 1.001;
+  const Answer& now = report.ideal.front();
+  const auto rank =
+      std::find_if(report.culprits.begin(), report.culprits.end(), [&](const Answer& one) {
+        const Straggler& who = one.what_if.without.front();
+        return who.device && who.replica &&
+               now.mean_s - one.mean_s >= kNearly * (now.mean_s - report.culprits.front().mean_s);
+      });
+  const Answer& culprit = rank == report.culprits.end() ? report.culprits.front() : *rank;
+  const double faster = ratio(step_s(report, now), step_s(report, culprit));
+  if (faster < kNoticeable) {
+    fmt::print("\nno stage, replica or rank alone makes the steps longer\n");
+    return;
+  }
+  fmt::print("\n{}, a step would take {} instead of {} in the mean: {:.2f} times as fast\n",
+             culprit.name, print_duration(of_seconds(step_s(report, culprit))),
+             print_duration(of_seconds(step_s(report, now))), faster);
+}
+
+/// Whether some backward was in two halves.
+bool has_halves(const Replay& replay) {
+  for (std::size_t pass = 0; pass < replay.passes(); ++pass) {
+    for (const auto& order : replay.pass(pass).schedule.order.rows()) {
+      for (const Op& op : order) {
+        if (op.kind == OpKind::backward_input) return true;
+      }
+    }
+  }
+  return false;
+}
+
+void print_stages(const Replay& replay) {
+  const Placement& placement = replay.pass(0).program.placement();
+  const bool halves = has_halves(replay);
+  fmt::print("{:>5}  {:>10}  {:>10}{}\n", "stage", "forward", "backward",
+             halves ? "  input-gradient  weight-gradient" : "");
+  for (const StageId stage : ids(placement.device)) {
+    const auto usual = [&](OpKind kind) { return print_duration(replay.usual(kind, stage)); };
+    fmt::print("{:>5}  {:>10}  {:>10}", index(stage), usual(OpKind::forward),
+               usual(OpKind::backward));
+    if (halves) {
+      fmt::print("  {:>14}  {:>15}", usual(OpKind::backward_input), usual(OpKind::backward_weight));
+    }
+    fmt::print("\n");
+  }
+}
+
+Json as_json(const Answer& one, const ReplayReport& report) {
+  return {{"name", one.name},
+          {"phase_s", one.mean_s},
+          {"slowdown", ratio(report.ideal.front().mean_s, one.mean_s)},
+          {"step_s", step_s(report, one)}};
+}
+
+}  // namespace
+
+ReplayReport make_replay_report(const Replay& replay, const Replay& plain,
+                                const Recording& recording, const std::vector<Straggler>& without,
+                                const std::string& asked) {
+  ReplayReport report;
+  report.order = order_name(replay.pass(0).schedule);
+  report.microbatches = replay.pass(0).schedule.microbatches;
+  report.steps = replay.steps();
+  report.errors = errors_of(report.steps);
+  report.plain_errors = errors_of(plain.steps());
+  report.outside_s = outside_s(report.steps);
+  using Durations = WhatIf::Durations;
+  report.ideal.push_back(answer(replay, "as replayed", {}));
+  report.ideal.push_back(answer(replay, "no stragglers", {.durations = Durations::usual}));
+  report.ideal.push_back(answer(replay, "balanced", {.durations = Durations::balanced}));
+  if (!without.empty()) {
+    report.ideal.push_back(answer(replay, "without " + asked, {.without = without}));
+  }
+  report.culprits = culprits_of(replay, recording);
+  return report;
+}
+
+void print_replay_report(const std::string& title, const Replay& replay, const Recording& recording,
+                         const ReplayReport& report) {
+  fmt::print("{}: {} stages x {} replicas{}, {} steps of {} microbatches, {}; {} transfers\n\n",
+             title, replay.pass(0).program.placement().stages(), recording.replicas.size(),
+             recording.ranks > 1 ? fmt::format(" of {} ranks a stage", recording.ranks) : "",
+             report.steps.size(), report.microbatches,
+             report.order.empty() ? "in an order of their own" : "in the order of " + report.order,
+             name(replay.transfers()));
+  print_steps(report);
+  fmt::print("\npipeline phase replayed with an error of {:.4f} % in the mean, {:.4f} % at most\n",
+             100 * report.errors.mean, 100 * report.errors.worst);
+  fmt::print("({:.4f} % in the mean if ranks did not pause between ops)\n\n",
+             100 * report.plain_errors.mean);
+  print_stages(replay);
+  fmt::print("\n");
+  print_answers(report);
+  print_culprit(report);
+  for (const std::string& warning : replay.warnings()) fmt::print(stderr, "warning: {}\n", warning);
+}
+
+Json replay_json(const Replay& replay, const Recording& recording, const ReplayReport& report) {
+  Json steps = Json::array(), stages = Json::array(), what_if = Json::array();
+  for (std::size_t row = 0; row < report.steps.size(); ++row) {
+    const ReplayedStep& step = report.steps[row];
+    Json phases;
+    for (const Answer& one : report.ideal) phases[one.name] = to_seconds(one.phases[row]);
+    steps.push_back(
+        {{"step", step.step},
+         {"whole_s", step.whole == Duration{} ? Json(nullptr) : Json(to_seconds(step.whole))},
+         {"measured_s", to_seconds(step.measured)},
+         {"replayed_s", to_seconds(step.replayed)},
+         {"error_percent", 100 * step.error()},
+         {"what_if_s", std::move(phases)}});
+  }
+  const Placement& placement = replay.pass(0).program.placement();
+  for (const StageId stage : ids(placement.device)) {
+    stages.push_back(
+        {{"stage", index(stage)},
+         {"device", index(placement.device[stage])},
+         {"forward_s", to_seconds(replay.usual(OpKind::forward, stage))},
+         {"backward_s", to_seconds(replay.usual(OpKind::backward, stage))},
+         {"backward_input_s", to_seconds(replay.usual(OpKind::backward_input, stage))},
+         {"backward_weight_s", to_seconds(replay.usual(OpKind::backward_weight, stage))}});
+  }
+  for (const Answer& one : report.ideal) what_if.push_back(as_json(one, report));
+  for (const Answer& one : report.culprits) what_if.push_back(as_json(one, report));
+  return {{"replicas", recording.replicas},
+          {"ranks_of_a_stage", recording.ranks},
+          {"microbatches", report.microbatches},
+          {"order", report.order.empty() ? Json(nullptr) : Json(report.order)},
+          {"transfers", name(replay.transfers())},
+          {"mean_error_percent", 100 * report.errors.mean},
+          {"worst_error_percent", 100 * report.errors.worst},
+          {"mean_error_without_pauses_percent", 100 * report.plain_errors.mean},
+          {"stages", std::move(stages)},
+          {"what_if", std::move(what_if)},
+          {"steps", std::move(steps)}};
+}
+
+}  // namespace tandem::tools

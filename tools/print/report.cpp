@@ -1,0 +1,232 @@
+#include "tools/print/report.h"
+
+#include <filesystem>
+#include <initializer_list>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "simulator/analysis/critical_graph.h"
+#include "tools/cli/interrupt.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/output_file.h"
+#include "tools/cli/shell_word.h"
+#include "tools/options/what_if.h"
+#include "tools/print/simulation_report.h"
+#include "traces/report/report.h"
+
+namespace tandem::tools {
+
+namespace {
+
+std::optional<ChartMemory> chart_memory(const Scenario& scenario, const Timeline& timeline) {
+  if (!scenario.memory) return std::nullopt;
+  ChartMemory memory{.peak = *scenario.memory, .activations = {}, .capacity = scenario.capacity};
+  memory.activations =
+      scenario.held ? held_over_time(scenario.program, timeline, *scenario.held)
+                    : curves_of(scenario.program, timeline, *scenario.stash).activation_bytes;
+  return memory;
+}
+
+/// Of the run.
+double mean_idle(const SimulationResult& result) {
+  double idle = 0.0;
+  for (const DeviceUse& use : result.devices) idle += to_seconds(use.bubble);
+  const double all = to_seconds(result.makespan) * static_cast<double>(result.devices.size());
+  return all > 0.0 ? idle / all : 0.0;
+}
+
+std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResult& result) {
+  const double makespan = to_seconds(result.makespan);
+  const BubbleRate bubble = bubble_rate(result);
+  const double rate = samples_per_s(scenario, result);
+  std::vector<ReportFact> facts{
+      {"this run", print_duration(result.makespan), makespan},
+      {"bubble rate", print_percent(bubble.of_run), bubble.of_run, true},
+      {"of it idle", print_percent(bubble.idle), bubble.idle, true},
+      {"idle, mean of devices", print_percent(mean_idle(result)), mean_idle(result), true},
+      {"a batch, endless run", print_duration(result.cycle / result.cycle_batches),
+       result.period_s()},
+      {"samples/s, endless run", fmt::format("{:.4g}", rate), rate}};
+  if (scenario.use) {
+    const ClusterUse& use = *scenario.use;
+    const double flops = rate * use.flops, mfu = flops / use.peak_flops_per_s;
+    const double each = flops / static_cast<double>(use.devices), tokens = rate * use.tokens;
+    facts.push_back({"tokens/s", fmt::format("{:.4g}", tokens), tokens});
+    facts.push_back({"TFLOP/s a device", fmt::format("{:.4g}", each / 1e12), each});
+    facts.push_back({"MFU, of peak", print_percent(mfu), mfu, true});
+  }
+  if (!scenario.memory) return facts;
+  DeviceId fullest{};
+  const auto share = [&](DeviceId device) {
+    const auto bytes = static_cast<double>((*scenario.memory)[device].total());
+    return scenario.capacity ? bytes / static_cast<double>((*scenario.capacity)[device]) : bytes;
+  };
+  for (const DeviceId device : ids(*scenario.memory)) {
+    if (share(device) > share(fullest)) fullest = device;
+  }
+  const Bytes peak = (*scenario.memory)[fullest].total();
+  facts.push_back({"peak memory",
+                   scenario.capacity ? fmt::format("{} of {}", print_bytes(peak),
+                                                   print_bytes((*scenario.capacity)[fullest]))
+                                     : print_bytes(peak),
+                   static_cast<double>(peak)});
+  return facts;
+}
+
+std::string stages_on(const Placement& placement, DeviceId device) {
+  std::string stages;
+  for (const StageId stage : placement.stages_on(device))
+    stages += fmt::format("{}{}", stages.empty() ? "" : ", ", index(stage));
+  return stages;
+}
+
+std::vector<std::string> device_row(const Scenario& scenario, const SimulationResult& result,
+                                    DeviceId device) {
+  const DeviceUse& use = result.devices[device];
+  const double run = to_seconds(result.makespan);
+  std::vector<std::string> row{fmt::format("{}", index(device)), print_duration(use.busy),
+                               print_duration(use.bubble),
+                               print_percent(run > 0.0 ? to_seconds(use.bubble) / run : 0.0)};
+  if (scenario.memory) row.push_back(print_bytes((*scenario.memory)[device].total()));
+  if (scenario.memory && scenario.capacity) {
+    const Bytes capacity = (*scenario.capacity)[device];
+    row.push_back(print_bytes(capacity));
+    row.emplace_back(scenario.fits(device) ? "yes" : "NO");
+  }
+  row.insert(
+      row.end(),
+      {stages_on(scenario.program.placement(), device), print_duration(use.exposed_communication),
+       fmt::format("{:.4g}", use.peak_activations), fmt::format("{}", use.weight_versions)});
+  if (scenario.memory) {
+    const MemoryByClass& of = (*scenario.memory)[device];
+    for (const Bytes bytes :
+         {of.weights, of.versions, of.gradients, of.optimizer, of.activations, of.buffers})
+      row.push_back(print_bytes(bytes));
+  }
+  return row;
+}
+
+/// What people look for first: who is busy, who is full.
+ReportTable table_of(const Scenario& scenario, const SimulationResult& result) {
+  const bool limited = scenario.memory && scenario.capacity;
+  ReportTable table{.columns = {"device", "busy", "idle", "of the run"},
+                    .rows = {},
+                    .note =
+                        "Idle is the run less what is busy. The bubble rate is the busiest "
+                        "device's: its idle time, recomputation and updates."};
+  const auto add_columns = [&](std::initializer_list<const char*> names) {
+    table.columns.insert(table.columns.end(), names.begin(), names.end());
+  };
+  if (scenario.memory) add_columns({"peak memory"});
+  if (limited) add_columns({"capacity", "fits"});
+  add_columns({"stages", "exposed transfer", "activations", "versions"});
+  if (scenario.memory) {
+    add_columns(
+        {"weights", "further versions", "gradients", "optimizer", "activations held", "buffers"});
+  }
+  for (const DeviceId device : ids(result.devices))
+    table.rows.push_back(device_row(scenario, result, device));
+  return table;
+}
+
+/// Empty where the run is too long to follow.
+std::vector<bool> critical_of(const Program& program, const Timeline& timeline, Duration makespan) {
+  if (std::ssize(timeline.spans) > kMostTraced) return {};
+  return critical_spans(program, timeline, makespan);
+}
+
+ReportFrame frame_of(std::string label, const Scenario& scenario, const SimulationResult& result) {
+  const Timeline& timeline = *result.timeline;
+  return {.label = std::move(label),
+          .chart = chart_of(scenario.program, timeline, chart_memory(scenario, timeline),
+                            critical_of(scenario.program, timeline, result.makespan)),
+          .facts = facts_of(scenario, result),
+          .table = table_of(scenario, result)};
+}
+
+std::string title_of(const Scenario& scenario) {
+  const Program& program = scenario.program;
+  return fmt::format("{}: {} devices, {} microbatches a batch", program.schedule(),
+                     program.placement().devices, program.microbatches());
+}
+
+/// What the results say, and what they rest on.
+std::vector<std::string> assumptions_of(const Scenario& scenario, const SimulationResult& result) {
+  std::vector<std::string> lines;
+  if (scenario.use) lines = scenario.use->assumptions;
+  for (const auto& [key, value] : scenario.assumptions.items()) {
+    if (scenario.use && key != "lanes" && key != "contention") continue;  // said above, in words
+    const std::string text = value.is_string()
+                                 ? value.get<std::string>()
+                                 : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    lines.push_back(fmt::format("{}: {}", key, text));
+  }
+  for (const std::string& warning : warnings_of(scenario, result))
+    lines.push_back("warning: " + warning);
+  return lines;
+}
+
+void add_what_ifs(WhatIfs& what_ifs, const std::stop_token& stop, Report& report) {
+  for (const WhatIfs::Question& question : what_ifs.questions()) {
+    ReportSlider asked{
+        .name = question.name, .asked = question.asked, .list = question.list, .frames = {}};
+    for (const WhatIfs::Position& position : question.positions) {
+      if (stop.stop_requested()) throw Interrupted("interrupted: no report was written");
+      if (position.as_asked) {
+        asked.frames.push_back(0);
+        continue;
+      }
+      const auto other = what_ifs.at(position);
+      if (!other) continue;
+      asked.frames.push_back(report.frames.size());
+      report.frames.push_back(frame_of(position.label, other->scenario, other->result));
+    }
+    if (asked.frames.size() > 1) report.what_if.push_back(std::move(asked));
+  }
+  report.what_if_note = what_ifs.left_out();
+}
+
+}  // namespace
+
+std::string command_line(std::string_view command, const Arguments& arguments) {
+  std::string line = fmt::format("tandem {}", command);
+  for (const std::string& word : arguments) line += " " + shell_word(word);
+  return line;
+}
+
+void check_can_report(const std::string& path, std::string_view command) {
+  const std::string ending = std::filesystem::path(path).extension();
+  if (ending != ".html" && ending != ".svg") {
+    throw UsageError(
+        fmt::format("tandem {}: --report: expected a name that ends in .html or .svg, found \"{}\"",
+                    command, path));
+  }
+  check_can_write(path);
+}
+
+void write_report(const Options& options, const Arguments& arguments, const Scenario& scenario,
+                  const SimulationResult& result, const SimulationRequest& request) {
+  const std::string path = options.text("report");
+  const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
+  Report report{.title = title_of(scenario),
+                .summary = scenario.use ? scenario.use->summary : std::string(),
+                .command = command_line("simulate", arguments),
+                .tool = tool_name(),
+                .assumptions = assumptions_of(scenario, result),
+                .frames = {},
+                .what_if = {}};
+  report.frames.push_back(frame_of("as asked for", scenario, result));
+  if (std::filesystem::path(path).extension() == ".html") {
+    WhatIfs what_ifs(options, scenario, request, report.frames.front().chart.boxes.size());
+    add_what_ifs(what_ifs, interrupt.token(), report);
+  }
+  tandem::write_report(path, report);
+}
+
+}  // namespace tandem::tools

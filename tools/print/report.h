@@ -1,0 +1,27 @@
+#pragma once
+// simulate --report: the page or picture of a run, and the runs beside it that a page compares it
+// with.
+
+#include <string>
+#include <string_view>
+
+#include "tools/commands/command.h"
+#include "tools/options/scenario.h"
+
+namespace tandem::tools {
+
+/// Throws UsageError unless the file's name ends in .html or .svg, DeviceError when it can't be
+/// written; changes nothing. `command` is whose --report it is.
+void check_can_report(const std::string& path, std::string_view command = "simulate");
+
+/// A command as it was given.
+std::string command_line(std::string_view command, const Arguments& arguments);
+
+/// Writes --report FILE. A page also holds what-ifs: the same run with other times of transfers,
+/// and, where names say what is run, other microbatches or samples a batch and other schedules;
+/// those that are refused, or too large to draw beside the others, are left out. REQUIRES: `result`
+/// is the scenario's, with its timeline. `arguments` are those of `simulate`.
+void write_report(const Options& options, const Arguments& arguments, const Scenario& scenario,
+                  const SimulationResult& result, const SimulationRequest& request);
+
+}  // namespace tandem::tools

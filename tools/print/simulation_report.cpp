@@ -1,0 +1,182 @@
+#include "tools/print/simulation_report.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "tools/options/reserve_option.h"
+
+namespace tandem::tools {
+
+namespace {
+
+double ratio(Duration part, Duration whole) {
+  return whole.count() == 0
+             ? 0.0
+             : static_cast<double>(part.count()) / static_cast<double>(whole.count());
+}
+
+Json memory_json(const MemoryByClass& memory) {
+  return {{"weights", memory.weights},         {"versions", memory.versions},
+          {"gradients", memory.gradients},     {"optimizer", memory.optimizer},
+          {"activations", memory.activations}, {"buffers", memory.buffers}};
+}
+
+void print_memory(const Scenario& scenario) {
+  fmt::print("\n{:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", "device", "weights",
+             "versions", "gradients", "optimizer", "activations", "buffers", "total",
+             scenario.capacity ? "  fits" : "");
+  for (const DeviceId device : ids(*scenario.memory)) {
+    const MemoryByClass& of = (*scenario.memory)[device];
+    fmt::print("{:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", index(device),
+               print_bytes(of.weights), print_bytes(of.versions), print_bytes(of.gradients),
+               print_bytes(of.optimizer), print_bytes(of.activations), print_bytes(of.buffers),
+               print_bytes(of.total()),
+               !scenario.capacity      ? ""
+               : scenario.fits(device) ? "  yes"
+                                       : "  NO");
+  }
+  if (scenario.use || !scenario.reserve.none()) fmt::print("{}", reserve_line(scenario.reserve));
+}
+
+/// Of one device, by the flops of a sample.
+double flops_per_device(const ClusterUse& use, double flops, double samples_per_s) {
+  return samples_per_s * flops / static_cast<double>(use.devices);
+}
+
+std::string bubble_text(const BubbleRate& bubble) {
+  const double work = bubble.of_run - bubble.idle;
+  std::string text = fmt::format("bubble rate {:.1f} %", 100.0 * bubble.of_run);
+  if (work < 0.0005) return text;
+  return text + fmt::format(": {:.1f} % idle, {:.1f} % recomputation and updates",
+                            100.0 * bubble.idle, 100.0 * work);
+}
+
+void print_rates(const ClusterUse& use, double samples_per_s) {
+  const double rate = flops_per_device(use, use.flops, samples_per_s);
+  const double peak = use.peak_flops_per_s / static_cast<double>(use.devices);
+  fmt::print(
+      "{:.4g} tokens/s; {:.4g} TFLOP/s a device, {:.1f} % of peak (MFU, model FLOPs utilisation)",
+      samples_per_s * use.tokens, rate / 1e12, 100.0 * rate / peak);
+  if (use.flops_done > use.flops) {
+    const double done = flops_per_device(use, use.flops_done, samples_per_s);
+    fmt::print(
+        "\n{:.4g} TFLOP/s a device with what is computed again, {:.1f} % (HFU, hardware FLOPs "
+        "utilisation)",
+        done / 1e12, 100.0 * done / peak);
+  }
+  fmt::print("\n");
+}
+
+}  // namespace
+
+double samples_per_s(const Scenario& scenario, const SimulationResult& result) {
+  const double samples = static_cast<double>(scenario.program.microbatches()) *
+                         scenario.microbatch_size * scenario.schedule.width;
+  return result.cycle.count() == 0 ? 0.0 : samples / result.period_s();
+}
+
+std::string print_percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
+
+BubbleRate bubble_rate(const SimulationResult& result) {
+  Duration busy{};
+  for (const DeviceUse& use : result.devices) busy = std::max(busy, use.busy);
+  return {.of_run = ratio(result.makespan - result.ideal, result.makespan),
+          .idle = ratio(result.makespan - busy, result.makespan)};
+}
+
+void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches,
+                   const std::string& difference) {
+  const Program& program = scenario.program;
+  if (scenario.use) fmt::print("{}\n\n", scenario.use->summary);
+  fmt::print("{}: {} batch{} of {} microbatches in {}; {}\n", program.schedule(), batches,
+             batches == 1 ? "" : "es", program.microbatches(), print_duration(result.makespan),
+             bubble_text(bubble_rate(result)));
+  fmt::print("endless run (steady state): {} a batch, {:.4g} samples/s, from batch {} on{}\n",
+             print_duration(result.cycle / result.cycle_batches), samples_per_s(scenario, result),
+             result.steady_from_batch,
+             result.cycle_batches == 1
+                 ? ""
+                 : fmt::format(", repeating every {} batches", result.cycle_batches));
+  fmt::print("{}", difference);
+  if (scenario.use) print_rates(*scenario.use, samples_per_s(scenario, result));
+  fmt::print("\n{:>6} {:>11} {:>11} {:>16} {:>11} {:>9}\n", "device", "busy", "idle",
+             "exposed transfer", "activations", "versions");
+  for (const DeviceId device : ids(result.devices)) {
+    const DeviceUse& use = result.devices[device];
+    fmt::print("{:>6} {:>11} {:>11} {:>16} {:>11.4g} {:>9}\n", index(device),
+               print_duration(use.busy), print_duration(use.bubble),
+               print_duration(use.exposed_communication), use.peak_activations,
+               use.weight_versions);
+  }
+  if (scenario.memory) print_memory(scenario);
+  if (scenario.search) fmt::print("\n{}", search_text(*scenario.search));
+  if (scenario.use) {
+    fmt::print("\nAssumed, not measured:\n");
+    for (const std::string& line : scenario.use->assumptions) fmt::print("  {}\n", line);
+  }
+  for (const std::string& warning : warnings_of(scenario, result))
+    fmt::print(stderr, "warning: {}\n", warning);
+}
+
+Json result_json(const Scenario& scenario, const SimulationResult& result) {
+  Json devices = Json::array();
+  for (const DeviceId device : ids(result.devices)) {
+    const DeviceUse& use = result.devices[device];
+    Json row{{"device", index(device)},
+             {"busy_s", to_seconds(use.busy)},
+             {"bubble_s", to_seconds(use.bubble)},
+             {"exposed_communication_s", to_seconds(use.exposed_communication)},
+             {"peak_activations", use.peak_activations},
+             {"weight_versions", use.weight_versions},
+             {"peak_bytes", nullptr},
+             {"capacity_bytes", nullptr},
+             {"fits", nullptr}};
+    if (scenario.memory) {
+      const MemoryByClass& memory = (*scenario.memory)[device];
+      row["peak_bytes"] = memory.total();
+      row["bytes_by_class"] = memory_json(memory);
+    }
+    if (scenario.capacity) {
+      const Bytes capacity = (*scenario.capacity)[device];
+      row["capacity_bytes"] = capacity;
+      row["reserve_bytes"] = capacity - scenario.reserve.usable(capacity);
+      if (scenario.memory) row["fits"] = scenario.fits(device);
+    }
+    devices.push_back(std::move(row));
+  }
+  Json json{{"makespan_s", to_seconds(result.makespan)},
+            {"span_s", to_seconds(result.span)},
+            {"ideal_s", to_seconds(result.ideal)},
+            {"period_s", result.period_s()},
+            {"period_batches", result.cycle_batches},
+            {"steady_from_batch", result.steady_from_batch},
+            {"throughput_samples_per_s", samples_per_s(scenario, result)},
+            {"bubble_of_total", bubble_rate(result).of_run},
+            {"bubble_of_span", ratio(result.span - result.ideal, result.span)},
+            {"bubble_of_ideal", ratio(result.makespan - result.ideal, result.ideal)},
+            {"devices", std::move(devices)}};
+  if (scenario.search) json["search"] = search_json(*scenario.search);
+  if (scenario.use) {
+    const double samples = samples_per_s(scenario, result);
+    json["tokens_per_s"] = samples * scenario.use->tokens;
+    json["flops_per_s_per_device"] = flops_per_device(*scenario.use, scenario.use->flops, samples);
+    json["flops_per_s_per_device_with_recomputation"] =
+        flops_per_device(*scenario.use, scenario.use->flops_done, samples);
+    json["mfu"] = samples * scenario.use->flops / scenario.use->peak_flops_per_s;
+    json["hfu"] = samples * scenario.use->flops_done / scenario.use->peak_flops_per_s;
+  }
+  return json;
+}
+
+std::vector<std::string> warnings_of(const Scenario& scenario, const SimulationResult& result) {
+  std::vector<std::string> warnings = scenario.warnings;
+  if (!result.exact_cycle) {
+    warnings.emplace_back(
+        "no repetition was seen within the bodies tried: the period is the maximum cycle ratio, "
+        "rounded");
+  }
+  return warnings;
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,42 @@
+#include "tools/sweep/sweep_nearest.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "tools/cli/json_output.h"
+#include "tools/print/near_fits.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr std::size_t kMostMisses = 3, kMostFits = 3;
+
+}  // namespace
+
+std::string nearest_misses(const SweepSpace& space, const std::vector<SweepRow>& rows) {
+  const std::size_t memory = sweep_metric("memory");
+  std::vector<const SweepRow*> misses;
+  for (const SweepRow& row : rows) {
+    if (row.works()) return {};
+    if (row.simulated()) misses.push_back(&row);
+  }
+  if (misses.empty()) return {};
+  std::ranges::stable_sort(misses, {}, [&](const SweepRow* row) { return row->metrics[memory]; });
+  std::string text = "\nnothing fits; nearest by memory, and with which options instead it fits:\n";
+  for (std::size_t i = 0; i < std::min(misses.size(), kMostMisses); ++i) {
+    const SweepRow& row = *misses[i];
+    const std::string place = place_of(space.identity(), row);
+    text +=
+        fmt::format("{}: {} on the fullest device\n", place.empty() ? "the configuration" : place,
+                    sweep_metrics()[memory].print(row.metrics[memory]));
+    const std::vector<std::string> fits = near_fits(space.options(row.index), kMostFits);
+    for (const std::string& line : fits) text += "  " + line + "\n";
+    if (fits.empty()) text += "  nothing near to it fits\n";
+  }
+  return text;
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,310 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/utf8.h"
+#include "core/memory/reserve.h"
+#include "tools/cli/json_output.h"
+#include "tools/options/weight_options.h"
+#include "tools/sweep/sweep_report.h"
+#include "tools/sweep/sweep_twins.h"
+
+namespace tandem::tools {
+
+namespace {
+
+struct Column {
+  std::string title;
+  bool left = false;
+  std::vector<std::string> cells = {};
+};
+
+/// Two spaces between, none at the end of a line.
+std::string lines_of(const std::vector<Column>& columns) {
+  const std::size_t rows = columns.front().cells.size();
+  std::string text;
+  for (std::size_t row = 0; row <= rows; ++row) {  // the titles first
+    std::string line;
+    for (const Column& column : columns) {
+      std::size_t width = column.title.size();
+      for (const std::string& cell : column.cells) width = std::max(width, cell.size());
+      const std::string& cell = row == 0 ? column.title : column.cells[row - 1];
+      line +=
+          column.left ? fmt::format("{:<{}}  ", cell, width) : fmt::format("{:>{}}  ", cell, width);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+/// Those that are shown: what ranks, and what most ask for, where any row has it.
+std::vector<std::size_t> shown_metrics(const std::vector<SweepRow>& rows, std::size_t ranks) {
+  std::vector<std::size_t> shown{ranks};
+  const auto known = [&](std::size_t metric) {
+    return std::any_of(rows.begin(), rows.end(),
+                       [&](const SweepRow& row) { return !std::isnan(row.metrics[metric]); });
+  };
+  const bool bytes = known(sweep_metric("memory"));
+  for (const char* name : {"throughput", "flops", "period", "bubble", "memory", "activations"}) {
+    const std::size_t metric = sweep_metric(name);
+    const bool second_choice = bytes && std::string_view(name) == "activations";
+    if (metric != ranks && !second_choice && known(metric)) shown.push_back(metric);
+  }
+  return shown;
+}
+
+/// What the shape says of each row, whether it was given or chosen.
+bool is_of_shape(const std::string& axis) {
+  constexpr std::string_view kOptions[] = {"tensor", "depth", "width", "devices"};
+  return std::find(std::begin(kOptions), std::end(kOptions), axis) != std::end(kOptions);
+}
+
+Column shape_column(const std::vector<SweepRow>& rows, const std::vector<std::size_t>& order) {
+  const bool tensor = std::any_of(order.begin(), order.end(),
+                                  [&](std::size_t at) { return rows[at].shape.tensor > 0; });
+  Column column{tensor ? "tensor x depth x width" : "depth x width", true};
+  for (const std::size_t at : order) {
+    const Shape& shape = rows[at].shape;
+    std::string cell = fmt::format("{} x {}", shape.depth, shape.width);
+    if (tensor) cell = fmt::format("{} x {}", std::max<std::int64_t>(1, shape.tensor), cell);
+    column.cells.push_back(shape.depth == 0 ? "" : cell);
+  }
+  return column;
+}
+
+bool is_vanilla(const SweepRow& row) {
+  return row.weights.value_or(WeightSemantics::vanilla) == WeightSemantics::vanilla;
+}
+
+std::vector<Column> columns_of(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                               const std::vector<std::size_t>& order, std::size_t metric,
+                               const SweepTwins& twins) {
+  std::vector<Column> columns;
+  const auto add = [&](Column column, const auto& cell) {
+    for (const std::size_t at : order) column.cells.push_back(cell(at));
+    columns.push_back(std::move(column));
+  };
+  std::size_t rank = 0;
+  add({"#"}, [&](std::size_t) { return std::to_string(++rank); });
+  for (std::size_t axis = 0; axis < sweep.axes.size(); ++axis) {
+    if (!is_of_shape(sweep.axes[axis]))
+      add({sweep.axes[axis], true}, [&](std::size_t at) { return twins.values(at, axis); });
+  }
+  columns.push_back(shape_column(rows, order));
+  if (!std::all_of(order.begin(), order.end(),
+                   [&](std::size_t at) { return is_vanilla(rows[at]); }))
+    add({"weights", true}, [&](std::size_t at) {
+      return std::string(short_name(rows[at].weights.value_or(WeightSemantics::vanilla)));
+    });
+  for (const std::size_t one : shown_metrics(rows, metric)) {
+    add({std::string(sweep_metrics()[one].title)}, [&](std::size_t at) {
+      const double value = rows[at].metrics[one];
+      return std::isnan(value) ? std::string() : sweep_metrics()[one].print(value);
+    });
+  }
+  if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& row) { return row.fits; })) {
+    add({"fits", true}, [&](std::size_t at) -> std::string {
+      return !rows[at].fits ? "" : *rows[at].fits ? "yes" : "NO";
+    });
+  }
+  return columns;
+}
+
+/// What the weights of those that are shown mean, where they are not vanilla.
+std::string weight_notes(const std::vector<SweepRow>& rows, const std::vector<std::size_t>& order) {
+  std::string notes;
+  for (const WeightSemantics weights :
+       {WeightSemantics::delayed_by_one, WeightSemantics::stashed}) {
+    if (std::any_of(order.begin(), order.end(),
+                    [&](std::size_t at) { return rows[at].weights == weights; }))
+      notes += weights_note(weights);
+  }
+  return notes;
+}
+
+/// Its first line, without the command that nobody gave.
+std::string reason_of(const SweepRow& row) {
+  constexpr std::string_view kCommand = "tandem simulate: ";
+  std::string_view reason = row.refusal;
+  if (reason.starts_with(kCommand)) reason.remove_prefix(kCommand.size());
+  return printable_line(reason.substr(0, reason.find('\n')));
+}
+
+/// The reasons of those refused, the most frequent first.
+std::string refusals(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) {
+  struct Reason {
+    std::string text;
+    const SweepRow* first = nullptr;
+    std::size_t count = 0;
+  };
+  std::vector<Reason> reasons;
+  std::map<std::string, std::size_t> known;
+  for (const SweepRow& row : rows) {
+    if (row.simulated() || row.impossible) continue;
+    std::string text = reason_of(row);
+    const auto [at, added] = known.emplace(text, reasons.size());
+    if (added) reasons.push_back({std::move(text), &row});
+    ++reasons[at->second].count;
+  }
+  std::stable_sort(reasons.begin(), reasons.end(),
+                   [](const Reason& a, const Reason& b) { return a.count > b.count; });
+  constexpr std::size_t kMost = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, reasons.size()); ++i) {
+    const std::string place = place_of(sweep, *reasons[i].first);
+    text += fmt::format(
+        "{:>6}  {}{}\n", reasons[i].count, reasons[i].text,
+        place.empty() ? "" : fmt::format(" ({}{})", reasons[i].count > 1 ? "first: " : "", place));
+  }
+  if (reasons.size() > kMost)
+    text += fmt::format("        and {} other reasons\n", reasons.size() - kMost);
+  return text.empty() ? text : "\nrefused:\n" + text;
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string cell = "\"";
+  for (const char c : text) cell += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return cell + "\"";
+}
+
+/// "…, of which 12 fit with 6 % of a device's memory in reserve"; empty: nothing is known of it.
+std::string fitting(const std::vector<SweepRow>& rows) {
+  std::size_t fit = 0;
+  std::set<std::string> reserves;
+  for (const SweepRow& row : rows) {
+    if (!row.fits) continue;
+    fit += *row.fits ? 1 : 0;
+    reserves.insert(row.reserve);
+  }
+  if (reserves.empty()) return {};
+  const std::string& reserve = *reserves.begin();
+  const bool said = reserves.size() == 1 && reserve != describe(Reserve{}) && !reserve.empty();
+  return fmt::format(", of which {} fit{}", fit,
+                     said ? fmt::format(" with {} in reserve", reserve) : "");
+}
+
+std::string summary(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                    const SweepTwins& twins) {
+  std::size_t simulated = 0, impossible = 0;
+  const SweepRow* first = nullptr;  // of those that are impossible
+  for (const SweepRow& row : rows) {
+    simulated += row.simulated() ? 1 : 0;
+    if (!row.impossible) continue;
+    ++impossible;
+    if (first == nullptr || row.index < first->index) first = &row;
+  }
+  const std::string all = rows.size() == sweep.configurations
+                              ? std::to_string(rows.size())
+                              : fmt::format("{} of {}", rows.size(), sweep.configurations);
+  std::string text =
+      fmt::format("{} configuration{}: {} simulated{}, {} refused", all, all == "1" ? "" : "s",
+                  simulated, fitting(rows), rows.size() - simulated - impossible);
+  if (impossible > 0)
+    text += fmt::format(", {} impossible shape{} (such as {})", impossible,
+                        impossible == 1 ? "" : "s", reason_of(*first));
+  text += "\n";
+  if (twins.folded() > 0) {
+    text += fmt::format(
+        "{} of them {} the plan of another one, to the last figure, and share{} its row, with = "
+        "between\n",
+        twins.folded(), twins.folded() == 1 ? "is" : "are", twins.folded() == 1 ? "s" : "");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::size_t> ranking(const std::vector<SweepRow>& rows, std::size_t metric) {
+  std::vector<std::size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto group = [&](const SweepRow& row) { return row.works() ? 0 : row.simulated() ? 1 : 2; };
+  std::sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
+    const SweepRow &a = rows[left], &b = rows[right];
+    if (group(a) != group(b)) return group(a) < group(b);
+    const double x = a.metrics[metric], y = b.metrics[metric];
+    if (std::isnan(x) != std::isnan(y)) return std::isnan(y);
+    if (!std::isnan(x) && x != y) return (x > y) == sweep_metrics()[metric].more_is_better;
+    return a.index < b.index;
+  });
+  return order;
+}
+
+std::string sweep_table(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                        std::size_t metric, std::size_t top) {
+  const SweepTwins twins(rows);
+  std::string text = summary(sweep, rows, twins);
+  std::vector<std::size_t> order = ranking(rows, metric);
+  std::erase_if(order,
+                [&](std::size_t at) { return !rows[at].simulated() || !twins.is_first(at); });
+  if (!order.empty() && std::isnan(rows[order.front()].metrics[metric]))
+    text += fmt::format("no configuration has a {}: they stand in their order\n",
+                        sweep_metrics()[metric].name);
+  const std::vector<std::size_t> all = order;
+  order.resize(std::min(top, all.size()));
+  if (!order.empty()) text += "\n" + lines_of(columns_of(sweep, rows, order, metric, twins));
+  if (!order.empty() && order.size() < all.size())
+    text += fmt::format("and {} more\n", all.size() - order.size());
+  text += weight_notes(rows, order);
+  text += refusals(sweep, rows);
+  if (order.empty()) return text;
+  text += fmt::format("\nthe first one: {}\n", printable_line(rows[order.front()].command));
+  const auto vanilla =
+      std::find_if(all.begin(), all.end(), [&](std::size_t at) { return is_vanilla(rows[at]); });
+  if (vanilla != all.begin() && vanilla != all.end())
+    text += fmt::format("the first with vanilla weights, number {}: {}\n",
+                        vanilla - all.begin() + 1, printable_line(rows[*vanilla].command));
+  return text;
+}
+
+std::string sweep_csv(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                      std::size_t metric) {
+  const SweepTwins twins(rows);
+  std::string text = "index,rank";
+  for (const std::string& axis : sweep.axes) text += "," + csv_cell(axis);
+  for (const SweepMetric& one : sweep_metrics()) text += fmt::format(",{}", one.key);
+  text += ",fits,refused";
+  const auto is_axis = [&](const char* name) {
+    return std::find(sweep.axes.begin(), sweep.axes.end(), name) != sweep.axes.end();
+  };
+  const bool tensor = !is_axis("tensor"), depth = !is_axis("depth"), width = !is_axis("width");
+  text += fmt::format("{}{}{},semantics,same_plan_as,impossible_shape\n", tensor ? ",tensor" : "",
+                      depth ? ",depth" : "", width ? ",width" : "");
+  std::vector<std::size_t> rank(rows.size()), by_index(rows.size());
+  std::size_t ranked = 0;
+  for (const std::size_t at : ranking(rows, metric)) {
+    if (rows[at].simulated() && twins.is_first(at)) rank[at] = ++ranked;
+  }
+  std::iota(by_index.begin(), by_index.end(), std::size_t{0});
+  std::sort(by_index.begin(), by_index.end(),
+            [&](std::size_t a, std::size_t b) { return rows[a].index < rows[b].index; });
+  const auto known = [](std::int64_t value) {
+    return value == 0 ? std::string(",") : fmt::format(",{}", value);
+  };
+  for (const std::size_t at : by_index) {
+    const SweepRow& row = rows[at];
+    text += fmt::format("{},{}", row.index,
+                        row.simulated() ? std::to_string(rank[twins.first(at)]) : "");
+    for (const std::string& value : row.values) text += "," + csv_cell(value);
+    for (const double value : row.metrics)
+      text += std::isnan(value) ? "," : fmt::format(",{}", value);
+    text += fmt::format(",{},{}", !row.fits ? "" : *row.fits ? "yes" : "no", csv_cell(row.refusal));
+    if (tensor) text += known(row.shape.tensor);
+    if (depth) text += known(row.shape.depth);
+    if (width) text += known(row.shape.width);
+    text += fmt::format(",{},{},{}\n", row.weights ? name(*row.weights) : "",
+                        twins.is_first(at) ? "" : std::to_string(rows[twins.first(at)].index),
+                        row.impossible ? "yes" : "");
+  }
+  return text;
+}
+
+}  // namespace tandem::tools

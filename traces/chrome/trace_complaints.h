@@ -1,0 +1,49 @@
+#pragma once
+// What is wrong with a trace, gathered so that all of it is reported. Internal to traces/.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+
+namespace tandem {
+
+class TraceComplaints {
+ public:
+  explicit TraceComplaints(std::string file) : file_(std::move(file)) {}
+
+  bool empty() const { return all_.empty(); }
+  bool full() const { return all_.size() >= kMost; }
+  void add(const InputError& error) {
+    all_.insert(all_.end(), error.complaints().begin(), error.complaints().end());
+  }
+  /// About the whole file.
+  void add(std::string message) {
+    Complaint complaint;
+    complaint.message = std::move(message);
+    complaint.place.file = file_;
+    all_.push_back(std::move(complaint));
+  }
+
+  /// Throws InputError if there are any. `bare`: the events are the document, not a member of it.
+  void refuse(bool bare = false) {
+    if (all_.empty()) return;
+    for (Complaint& complaint : all_) {
+      constexpr std::string_view kRoot = "/traceEvents";
+      std::string& pointer = complaint.place.pointer;
+      if (bare && pointer.starts_with(kRoot)) pointer.erase(0, kRoot.size());
+    }
+    throw InputError(std::move(all_));
+  }
+
+ private:
+  static constexpr std::size_t kMost = 20;
+
+  std::string file_;
+  std::vector<Complaint> all_;
+};
+
+}  // namespace tandem

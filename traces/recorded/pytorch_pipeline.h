@@ -1,0 +1,26 @@
+#pragma once
+// Traces of PyTorch's profiler (Kineto), one for each rank of a pipeline that
+// torch.distributed.pipelining ran, whose actions it annotates: "PP:0F3", "PP:1SEND_F4". What is
+// read of them: traces/README.md, "Traces of PyTorch".
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/model/recording.h"
+
+namespace tandem {
+
+/// A trace at hand, and what its messages call it.
+struct NamedTrace {
+  std::string name;
+  std::string_view text;
+};
+
+/// Reads the traces of all ranks of one replica, `.json` or `.json.gz`, in any order. Throws
+/// InputError with the places of what is wrong. REQUIRES: 1 to 256 of them.
+Recording read_pytorch_pipeline(std::span<const std::filesystem::path> paths);
+Recording read_pytorch_pipeline(std::span<const NamedTrace> traces);
+
+}  // namespace tandem

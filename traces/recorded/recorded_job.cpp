@@ -1,0 +1,164 @@
+#include "traces/recorded/recorded_job.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kMostComplaints = 20;
+constexpr std::int64_t kMostRanks = 1'000'000'000;
+
+/// All of `text`, a whole number from 1 to a billion.
+std::optional<std::int64_t> size_in(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && number >= 1 && number <= kMostRanks ? std::optional(number) : std::nullopt;
+}
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const std::size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+class JobParser {
+ public:
+  explicit JobParser(const std::string& name) : name_(name) {}
+
+  void line(std::uint32_t number, std::string_view text) {
+    text = trimmed(text.substr(0, text.find('#')));
+    if (text.empty()) return;
+    const std::size_t colon = text.find(':');
+    if (colon == std::string_view::npos) return complain(number, "expected `key: value`");
+    const std::string key(trimmed(text.substr(0, colon)));
+    const std::string_view value = trimmed(text.substr(colon + 1));
+    const auto known =
+        std::find_if(keys_.begin(), keys_.end(), [&](const auto& row) { return row.first == key; });
+    if (known == keys_.end()) {
+      std::vector<std::string> names;
+      for (const auto& [other, place] : keys_) names.emplace_back(other);
+      return complain(number, fmt::format("unknown key \"{}\"{}", key, did_you_mean(key, names)));
+    }
+    if (!seen_.insert(key).second) return complain(number, fmt::format("{} is there twice", key));
+    if (!key.ends_with("_size")) return;
+    const auto size = size_in(value);
+    if (!size) {
+      return complain(number, fmt::format("{}: expected an integer from 1 to a billion", key));
+    }
+    if (known->second != nullptr) *known->second = *size;
+    if (key == "world_size") world_line_ = number;
+  }
+
+  RecordedJob finish() {
+    if (seen_.empty() && complaints_.empty()) complain(1, "expected lines of `key: value`");
+    if (complaints_.empty()) check_world();
+    if (!complaints_.empty()) throw InputError(std::move(complaints_));
+    return job_;
+  }
+
+ private:
+  /// The degrees that are given multiply to the number of all ranks.
+  void check_world() {
+    if (!job_.world || !job_.data_parallel || !job_.pipeline_parallel || !job_.tensor_parallel) {
+      return;
+    }
+    std::int64_t ranks = job_.data_sequence_parallel.value_or(1);
+    for (const std::optional<std::int64_t>& degree :
+         {job_.data_parallel, job_.pipeline_parallel, job_.tensor_parallel}) {
+      ranks = std::min(ranks, kMostRanks) * *degree;  // each at most a billion
+    }
+    if (ranks == *job_.world) return;
+    complain(world_line_,
+             fmt::format("world_size is {}, which is not dp_size · dsp_size · pp_size · tp_size",
+                         *job_.world));
+  }
+
+  void complain(std::uint32_t line, std::string message) {
+    if (complaints_.size() >= kMostComplaints) return;
+    Complaint complaint;
+    complaint.message = std::move(message);
+    complaint.place.file = name_;
+    complaint.place.line = line;
+    complaint.place.column = 1;
+    complaints_.push_back(std::move(complaint));
+  }
+
+  const std::string& name_;
+  RecordedJob job_;
+  std::set<std::string> seen_;
+  std::uint32_t world_line_ = 1;
+  std::vector<Complaint> complaints_;
+  std::array<std::pair<std::string_view, std::optional<std::int64_t>*>, 8> keys_{{
+      {"trial_name", nullptr},
+      {"run_id", nullptr},
+      {"dp_size", &job_.data_parallel},
+      {"dsp_size", &job_.data_sequence_parallel},
+      {"pp_size", &job_.pipeline_parallel},
+      {"tp_size", &job_.tensor_parallel},
+      {"vpp_size", &job_.chunks},
+      {"world_size", &job_.world},
+  }};
+};
+
+}  // namespace
+
+RecordedJob parse_recorded_job(std::string_view text, const std::string& name) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  JobParser parser(name);
+  const bool cut_off = !text.ends_with('\n');
+  for (std::uint32_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    parser.line(number, text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  RecordedJob job = parser.finish();
+  job.cut_off = cut_off;
+  return job;
+}
+
+void check_job(const RecordedJob& job, const std::string& name, Recording& recording) {
+  std::vector<Complaint> complaints;
+  const auto expect = [&](const char* key, const std::optional<std::int64_t>& said,
+                          std::int64_t seen, const char* what) {
+    if (!said || *said == seen) return;
+    Complaint complaint;
+    complaint.message = fmt::format("{} is {}, but the timeline has {} {}", key, *said, seen, what);
+    complaint.place.file = name;
+    complaints.push_back(std::move(complaint));
+  };
+  expect("pp_size", job.pipeline_parallel, recording.devices, "stages a replica");
+  expect("vpp_size", job.chunks, recording.chunks, "model chunks a stage");
+  if (!complaints.empty()) throw InputError(std::move(complaints));
+  if (job.cut_off) {
+    recording.warnings.push_back(name + ": the last line has no end: the file may be cut off");
+  }
+  const std::int64_t sequence = job.data_sequence_parallel.value_or(1);
+  const auto warn = [&](const char* key, const std::optional<std::int64_t>& said, std::int64_t seen,
+                        const char* what) {
+    if (!said || seen == *said || seen == *said * sequence) return;
+    recording.warnings.push_back(
+        fmt::format("{}: {} is {}, but the timeline has {} {}", name, key, *said, seen, what));
+  };
+  warn("dp_size", job.data_parallel, static_cast<std::int64_t>(recording.replicas.size()),
+       "replicas");
+  if (recording.ranks > 1) {
+    warn("tp_size", job.tensor_parallel, static_cast<std::int64_t>(recording.ranks),
+         "ranks of a stage");
+  }
+}
+
+}  // namespace tandem
