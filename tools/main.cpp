@@ -18,6 +18,7 @@
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
 #include "tools/cli/safe_output.h"
+#include "tools/cli/stack_room.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/wrapped_text.h"
 #include "tools/commands/command.h"
@@ -158,6 +159,7 @@ int main(int argc, char** argv) {
   tandem::tools::make_output_safe();
   tandem::tools::remove_temporaries_when_killed();
   tandem::tools::explain_lost_mappings();
-  const int code = tandem::tools::run_guarded({argv + 1, argv + argc});
+  const int code = tandem::tools::with_stack_room(
+      [&] { return tandem::tools::run_guarded({argv + 1, argv + argc}); });
   return tandem::tools::flush_output(code);
 }

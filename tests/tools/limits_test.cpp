@@ -69,6 +69,19 @@ TEST_F(Limits, ThreadsThatDoNotStartEndTheTraining) {
   EXPECT_EQ(tandem("train plan.json --steps 1").code, 0) << "the control: without a limit";
 }
 
+/// oneDNN's products took more than there was, and what lay beyond were another thread's weights.
+TEST_F(Limits, SmallStacksAreEnough) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs more before a command begins";
+  write_plan();
+  const std::string train = "train plan.json --steps 2 --json";
+  const Ran ran = within("ulimit -s 128", train);
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(Json::parse(ran.out)["result"]["losses"], json_of(train)["result"]["losses"]);
+  write("model.json", kModel);
+  EXPECT_EQ(within("ulimit -s 128", "profile --model model.json --repetitions 1 --output p").code,
+            0);
+}
+
 TEST_F(Limits, WithPredictionIsCheckedBeforeTheFirstStep) {
   write_plan();
   std::filesystem::remove(folder() / "profile.json");
