@@ -285,6 +285,12 @@ ModelSpec parse_megatron(const std::string& file, std::string_view text) {
   return model;
 }
 
+std::string options_text(const MegatronRun& run) {
+  std::string text;
+  for (const auto& [name, value] : run.options) text += fmt::format(" --{} {}", name, value);
+  return text;
+}
+
 MegatronRun parse_megatron_run(const std::string& file, std::string_view text) {
   return Arguments(text, file).run();
 }

@@ -23,6 +23,9 @@ struct MegatronRun {
   std::vector<std::string> passed_over;  // arguments that nothing here takes, without "--"
 };
 
+/// " --depth 4 --chunks 2"; empty: the arguments say nothing of it.
+std::string options_text(const MegatronRun& run);
+
 MegatronRun parse_megatron_run(const std::string& file, std::string_view text);
 
 }  // namespace tandem

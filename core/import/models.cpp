@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "core/files/model_file.h"
 #include "core/import/hugging_face.h"
 #include "core/import/megatron_arguments.h"
@@ -15,9 +13,7 @@ namespace tandem {
 NotedModel parse_noted_model(const std::string& file, std::string text) {
   if (is_megatron(text)) {
     NotedModel read{.model = parse_megatron(file, text), .notes = {}};
-    std::string options;
-    for (const auto& [name, value] : parse_megatron_run(file, text).options)
-      options += fmt::format(" --{} {}", name, value);
+    const std::string options = options_text(parse_megatron_run(file, text));
     if (!options.empty())
       read.notes.push_back("only its layers are taken; the run it describes has the options" +
                            options);

@@ -54,8 +54,8 @@ void describe_run(const std::string& path) {
   const std::string text = read_file(path, kLargestJson);
   if (!is_megatron(text)) return;
   const MegatronRun run = parse_megatron_run(path, text);
-  std::string options, passed_over;
-  for (const auto& [name, value] : run.options) options += fmt::format(" --{} {}", name, value);
+  const std::string options = options_text(run);
+  std::string passed_over;
   for (const std::string& name : run.passed_over) passed_over += fmt::format(" --{}", name);
   if (!options.empty()) fmt::print(stderr, "options of simulate:{}\n", options);
   if (!passed_over.empty()) fmt::print(stderr, "not used:{}\n", passed_over);
