@@ -129,7 +129,7 @@ static int run_guarded(const Arguments& arguments) {
   } catch (const HelpShown&) {
     return 0;
   } catch (const InputError& error) {
-    report_failure(error.code(), error.what(), error.complaints(), json);
+    report_failure(error.code(), error.what(), error.diagnostics(), json);
     return static_cast<int>(error.code());
   } catch (const Error& error) {
     report_failure(error.code(), error.what(), {}, json);

@@ -71,10 +71,10 @@ std::string shown_columns(std::string_view line, std::size_t first, std::size_t 
 }
 
 /// The source line, cut to a window around the culprit where it is long, and the caret below.
-std::string picture(const Complaint& complaint) {
-  const std::string_view line = complaint.place.source_line;
+std::string picture(const Diagnostic& diagnostic) {
+  const std::string_view line = diagnostic.place.source_line;
   const std::size_t columns = count_columns(line);
-  const std::size_t column = complaint.place.column > 0 ? complaint.place.column - 1 : 0;
+  const std::size_t column = diagnostic.place.column > 0 ? diagnostic.place.column - 1 : 0;
   std::size_t first = 0, last = columns;
   if (last > kShownColumns) {
     first = column > kShownColumns / 2 ? std::min(column, last) - kShownColumns / 2 : 0;
@@ -87,24 +87,24 @@ std::string picture(const Complaint& complaint) {
 
   const std::size_t indent = column - first + (first > 0 ? 1 : 0);
   const std::size_t room = last > column ? last - column : 1;
-  const std::size_t width = std::clamp<std::size_t>(complaint.place.width, 1, room);
+  const std::size_t width = std::clamp<std::size_t>(diagnostic.place.width, 1, room);
   text += fmt::format("\n{:{}}^{:~<{}}", "", indent, "", width - 1);
-  if (!complaint.hint.empty()) text += " " + complaint.hint;
+  if (!diagnostic.hint.empty()) text += " " + diagnostic.hint;
   return text;
 }
 
-std::string join(const std::vector<Complaint>& complaints) {
+std::string join(const std::vector<Diagnostic>& diagnostics) {
   std::string text;
-  for (const Complaint& complaint : complaints) {
+  for (const Diagnostic& diagnostic : diagnostics) {
     if (!text.empty()) text += "\n";
-    text += complaint.to_string();
+    text += diagnostic.to_string();
   }
   return text;
 }
 
 }  // namespace
 
-std::string Complaint::to_string() const {
+std::string Diagnostic::to_string() const {
   std::string text;
   if (!place.file.empty()) {
     text = place.file;
@@ -120,10 +120,10 @@ std::string Complaint::to_string() const {
 }
 
 InputError::InputError(std::string message)
-    : Error(ExitCode::invalid_input, message), complaints_{{std::move(message), {}, {}}} {}
+    : Error(ExitCode::invalid_input, message), diagnostics_{{std::move(message), {}, {}}} {}
 
-InputError::InputError(std::vector<Complaint> complaints)
-    : Error(ExitCode::invalid_input, join(complaints)), complaints_(std::move(complaints)) {}
+InputError::InputError(std::vector<Diagnostic> diagnostics)
+    : Error(ExitCode::invalid_input, join(diagnostics)), diagnostics_(std::move(diagnostics)) {}
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& candidates) {
   const std::size_t allowed = std::min<std::size_t>(2, word.size() / 3);

@@ -36,7 +36,7 @@ struct SourcePlace {
 
 /// One thing wrong with the input, printed as `file:line:column: error: /pointer: message`, line,
 /// caret.
-struct Complaint {
+struct Diagnostic {
   std::string message;
   SourcePlace place;
   std::string hint;  // printed behind the caret, such as `a half-open range, such as [3, 6]`
@@ -60,15 +60,15 @@ class UsageError : public Error {
   explicit UsageError(std::string message) : Error(ExitCode::usage, std::move(message)) {}
 };
 
-/// A file, a schema or a combination is wrong. Holds every complaint found, not only the first.
+/// A file, a schema or a combination is wrong. Holds every diagnostic found, not only the first.
 class InputError : public Error {
  public:
   explicit InputError(std::string message);
-  explicit InputError(std::vector<Complaint> complaints);
-  const std::vector<Complaint>& complaints() const { return complaints_; }
+  explicit InputError(std::vector<Diagnostic> diagnostics);
+  const std::vector<Diagnostic>& diagnostics() const { return diagnostics_; }
 
  private:
-  std::vector<Complaint> complaints_;
+  std::vector<Diagnostic> diagnostics_;
 };
 
 /// Well-formed, but can't be: does not fit, no plan, a schedule that would deadlock.

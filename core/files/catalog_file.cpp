@@ -63,7 +63,7 @@ Catalog parse_catalog(const std::string& file, std::string text) {
       if (!row.object({"source", "model"})) continue;
       catalog.models.push_back({read_model_object(row["model"]), row["source"].string()});
     }
-    if (json.complaints() == 0) check_sources(catalog, root);
+    if (json.diagnostics() == 0) check_sources(catalog, root);
   }
   json.finish();
   return catalog;

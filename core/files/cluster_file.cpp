@@ -127,12 +127,12 @@ class GroupReader {
     const JsonReader members = reader["members"];
     for (const JsonReader& member : bounded(members, kMostNames))
       group.members.push_back(read_member(member, group));
-    const std::size_t before = reader.complaints();
+    const std::size_t before = reader.diagnostics();
     if (reader.has("links") && !group.members.empty()) {
       for (const JsonReader& joint : bounded(reader["links"], kMostGroupLinks))
         group.joints.push_back(read_joint(joint, group));
     }
-    if (reader.has("port") && !group.members.empty() && reader.complaints() == before)
+    if (reader.has("port") && !group.members.empty() && reader.diagnostics() == before)
       group.port = read_port(reader["port"], group);
     if (const JsonReader network = reader.optional("network");
         !network.absent() && network.object({"name", "bytes_per_s_one_way", "latency_ns"})) {

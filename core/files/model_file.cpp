@@ -43,14 +43,14 @@ std::string_view architecture_name(Architecture architecture) {
 }
 
 void read_width_and_heads(const JsonReader& reader, ModelSpec& model) {
-  const std::size_t before = reader.complaints();
+  const std::size_t before = reader.diagnostics();
   model.width = reader["width"].integer<std::int32_t>(1, kWidest);
   // Heads mean nothing to a linear model.
   const JsonReader heads =
       model.architecture == Architecture::linear ? reader.optional("heads") : reader["heads"];
   model.heads = heads.absent() ? 1 : heads.integer<std::int32_t>(1, kWidest);
   const bool split = model.architecture != Architecture::transformer;
-  if (reader.complaints() == before && split && model.width % model.heads != 0) {
+  if (reader.diagnostics() == before && split && model.width % model.heads != 0) {
     heads.expected(fmt::format("a divisor of the width {}", model.width));
   }
 }
@@ -92,7 +92,7 @@ void read_shape(const JsonReader& reader, ModelSpec& model) {
   for (const auto& [key, flag] : kShapeFlags) {
     if (reader.has(key)) shape.*flag = reader[key].boolean();
   }
-  if (reader.complaints() > 0) return;
+  if (reader.diagnostics() > 0) return;
   if (const std::string fault = shape_fault(model); !fault.empty()) reader.complain(fault);
 }
 

@@ -136,7 +136,7 @@ Json order_costs_json(const OrderCosts& costs) {
 
 /// The model, the devices and their stages, and what must agree with them.
 void read_cut(const JsonReader& root, Plan& plan) {
-  const std::size_t before = root.complaints();
+  const std::size_t before = root.diagnostics();
   plan.model = read_trainable_model(root["model"]);
   plan.depth = root["depth"].integer<std::uint16_t>(1, kMostPlanDevices);
   if (root.has("chunks")) plan.chunks = root["chunks"].integer<std::uint16_t>(1, kMostPlanDevices);
@@ -145,17 +145,17 @@ void read_cut(const JsonReader& root, Plan& plan) {
       plan.replicas.push_back(count.integer<std::uint16_t>(1, kMostPlanDevices));
     }
   }
-  const bool sound = root.complaints() == before;
+  const bool sound = root.diagnostics() == before;
 
-  const std::size_t before_stages = root.complaints();
+  const std::size_t before_stages = root.diagnostics();
   const JsonReader stages = root["stages"];
   for (const JsonReader& row : stages.array()) plan.stages.push_back(read_range(row));
-  if (sound && root.complaints() == before_stages) check_cover(stages, plan);
+  if (sound && root.diagnostics() == before_stages) check_cover(stages, plan);
 
-  const std::size_t before_prediction = root.complaints();
+  const std::size_t before_prediction = root.diagnostics();
   plan.predicted = read_prediction(root["predicted"]);
   const std::size_t peaks = plan.predicted.peak_bytes.size();
-  if (sound && root.complaints() == before_prediction && peaks != plan.depth) {
+  if (sound && root.diagnostics() == before_prediction && peaks != plan.depth) {
     root["predicted"]["peak_bytes"].complain(
         fmt::format("expected {} numbers, one for each device, found {}", plan.depth, peaks));
   }
@@ -205,7 +205,7 @@ Plan read_plan_object(const JsonReader& root) {
   plan.recompute = root["recompute"].one_of(kRecomputations);
   plan.optimizer = read_optimizer(root["optimizer"]);
   plan.profile = root["profile"].line();
-  if (root.complaints() == 0) check_size(root, plan);
+  if (root.diagnostics() == 0) check_size(root, plan);
   return plan;
 }
 

@@ -95,7 +95,7 @@ void check_distinct(const std::vector<JsonReader>& readers, const std::vector<Ro
 /// 1 in any case, or where there are none.
 TensorProfiles read_layers(const JsonReader& reader, bool model_sound, const Profile& profile,
                            bool whole) {
-  const std::size_t before = reader.complaints();
+  const std::size_t before = reader.diagnostics();
   const std::vector<JsonReader> readers = reader.array();
   std::vector<LayerRow> rows;
   for (const JsonReader& one : readers) rows.push_back(read_layer(one));
@@ -106,7 +106,7 @@ TensorProfiles read_layers(const JsonReader& reader, bool model_sound, const Pro
   if (degrees.size() > kMostDegrees)
     reader.complain(
         fmt::format("expected at most {} tensor degrees, found {}", kMostDegrees, degrees.size()));
-  if (reader.complaints() != before) return profiles;
+  if (reader.diagnostics() != before) return profiles;
   for (const LayerRow& row : rows)
     profiles.try_emplace(row.tensor, profile).first->second.layers.push_back(row.cost);
   check_distinct(
@@ -132,10 +132,10 @@ TensorProfiles read_layers(const JsonReader& reader, bool model_sound, const Pro
 }
 
 void read_transfers(const JsonReader& reader, Profile& profile) {
-  const std::size_t before = reader.complaints();
+  const std::size_t before = reader.diagnostics();
   const std::vector<JsonReader> rows = reader.array();
   for (const JsonReader& row : rows) profile.transfers.push_back(read_transfer(row));
-  if (reader.complaints() != before) return;
+  if (reader.diagnostics() != before) return;
   check_distinct(
       rows, profile.transfers, [](const TransferCost& cost) { return cost.bytes; }, "size");
 }
@@ -157,10 +157,10 @@ ProductAlgorithm read_algorithm(const JsonReader& reader) {
 std::vector<ProductAlgorithm> read_algorithms(const JsonReader& reader) {
   std::vector<ProductAlgorithm> algorithms;
   if (reader.absent()) return algorithms;
-  const std::size_t before = reader.complaints();
+  const std::size_t before = reader.diagnostics();
   const std::vector<JsonReader> rows = reader.array();
   for (const JsonReader& row : rows) algorithms.push_back(read_algorithm(row));
-  if (reader.complaints() == before) {
+  if (reader.diagnostics() == before) {
     check_distinct(
         rows, algorithms, [](const ProductAlgorithm& each) { return each.product; }, "product");
   }
@@ -181,9 +181,9 @@ TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
   profile.command = root["command"].string();
   profile.backend = root["backend"].line();
   profile.kernels = root.optional("kernels").line();
-  const std::size_t before_model = root.complaints();
+  const std::size_t before_model = root.diagnostics();
   profile.model = trained ? read_trainable_model(root["model"]) : read_model_object(root["model"]);
-  const bool model_sound = root.complaints() == before_model;
+  const bool model_sound = root.diagnostics() == before_model;
   profile.optimizer = read_optimizer(root["optimizer"]);
   profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostProfiledDevices);
   profile.instruction_overhead = root["instruction_overhead_ns"].duration();

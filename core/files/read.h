@@ -3,7 +3,7 @@
 // (core/README.md, "Files").
 //
 // read_x reads a file. parse_x reads a text; `file` is for messages. Both throw InputError with
-// every complaint found; what they return satisfies everything that the file's format asks. x_text
+// every diagnostic found; what they return satisfies everything that the file's format asks. x_text
 // is what write_x writes, and reads back equal. write_x is atomic and throws DeviceError
 // (core/text/files.h).
 

@@ -10,7 +10,7 @@ namespace tandem {
 
 /// Of any transformer, also of one that is priced and not trained; at least one degree.
 TensorProfiles read_tensor_profiles(const std::string& path);
-/// Throws InputError with every complaint found; `file` is for messages.
+/// Throws InputError with every diagnostic found; `file` is for messages.
 TensorProfiles parse_tensor_profiles(const std::string& file, std::string text);
 
 }  // namespace tandem

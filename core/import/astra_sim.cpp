@@ -75,7 +75,7 @@ class Network {
   };
 
   void give_up_if_wrong() {
-    if (!in_.complaints().empty()) throw InputError(std::move(in_.complaints()));
+    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
   }
 
   static std::string_view trimmed(std::string_view text) {

@@ -57,7 +57,7 @@ class GraphParser {
 
  private:
   void finish() {
-    if (!in_.complaints().empty()) throw InputError(std::move(in_.complaints()));
+    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
   }
 
   /// The part before the next " -- ", taken off `rest`.

@@ -33,7 +33,7 @@ LayerGraph sorted_graph(std::vector<ProfiledLayer> layers,
                         std::vector<std::size_t>& stuck);
 
 LayerGraph read_layer_graph(const std::string& path);
-/// Throws InputError with every complaint found: cycles and edges that lead nowhere among them.
+/// Throws InputError with every diagnostic found: cycles and edges that lead nowhere among them.
 LayerGraph parse_layer_graph(const std::string& file, std::string_view text);
 
 /// Bytes that cross from the layers before `layer` to it and those behind.

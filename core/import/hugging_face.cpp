@@ -210,9 +210,9 @@ Source source_of(const JsonReader& root) {
 }
 
 void complain_of_refused(const Source& source, const Refusal& refusal) {
-  const std::size_t before = source.whole.complaints();
+  const std::size_t before = source.whole.diagnostics();
   const auto count = counted_parameters(source.text, source.type);
-  if (source.whole.complaints() > before) return;
+  if (source.whole.diagnostics() > before) return;
   std::string counted;
   if (count && count->all < 0x1p53) {
     counted = fmt::format(": {:.0f} parameters", count->all);
@@ -351,7 +351,7 @@ void read_widths(const JsonReader& root, const Family& family, ModelSpec& model)
   }
   if (shape.head_width > 0) return;
   shape.head_width = std::max(1, model.width / model.heads);
-  if (root.complaints() == 0 && model.width % model.heads != 0) {
+  if (root.diagnostics() == 0 && model.width % model.heads != 0) {
     root.complain(
         fmt::format("{} heads: expected a divisor of the width {}", model.heads, model.width));
   }
@@ -369,9 +369,9 @@ ModelSpec read_hugging_face(const JsonReader& root, std::vector<std::string>& no
   ModelSpec model;
   root.any_object();
   const std::string class_name = class_of(root);
-  const std::size_t before = root.complaints();
+  const std::size_t before = root.diagnostics();
   const Source source = source_of(root);
-  if (root.complaints() > before) return model;
+  if (root.diagnostics() > before) return model;
   const Family* family = family_of(source, class_name, notes);
   if (family == nullptr) return model;
   const JsonReader& text = source.text;
@@ -390,9 +390,9 @@ ModelSpec read_hugging_face(const JsonReader& root, std::vector<std::string>& no
   read_family(text, class_name, *family, model);
   if (is_given(root.optional("text_config")) || is_given(root.optional("vision_config")))
     notes.emplace_back("the language model alone is read: what sees or hears is left out");
-  if (root.complaints() > 0) return model;
+  if (root.diagnostics() > 0) return model;
   if (const std::string fault = shape_fault(model); !fault.empty()) root.complain(fault);
-  return root.complaints() == 0 ? as_plain_as_it_is(std::move(model)) : model;
+  return root.diagnostics() == 0 ? as_plain_as_it_is(std::move(model)) : model;
 }
 
 }  // namespace tandem

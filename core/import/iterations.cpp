@@ -83,10 +83,10 @@ class IterationsParser {
         } catch (const BadWord&) {  // the next row may be good
         }
       }
-      if (rows_.empty() && in_.complaints().empty())
+      if (rows_.empty() && in_.diagnostics().empty())
         in_.complain_about_text("no rows: expected at least one under the column names");
     }
-    if (!in_.complaints().empty()) throw InputError(std::move(in_.complaints()));
+    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
     return std::move(rows_);
   }
 
@@ -104,7 +104,7 @@ class IterationsParser {
             fmt::format("no column {}{}", one.name,
                         one.of_vtrain.empty() ? "" : fmt::format(" (\"{}\")", one.of_vtrain)));
     }
-    return in_.complaints().empty();
+    return in_.diagnostics().empty();
   }
 
   void read_name(std::string_view cell) {

@@ -33,7 +33,7 @@ struct MeasuredIteration {
   std::int64_t devices() const { return std::int64_t{tensor} * width * depth; }
 };
 
-/// Throws InputError with every complaint. `file` is for messages. There is at least one row.
+/// Throws InputError with every diagnostic. `file` is for messages. There is at least one row.
 std::vector<MeasuredIteration> parse_iterations(std::string_view text, std::string_view file);
 std::vector<MeasuredIteration> read_iterations(const std::string& path);
 

@@ -120,7 +120,7 @@ class Arguments {
 
  private:
   void finish() {
-    if (!in_.complaints().empty()) throw InputError(std::move(in_.complaints()));
+    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
   }
 
   bool has(std::string_view name) const { return given_.contains(name); }

@@ -14,7 +14,7 @@ namespace tandem {
 bool is_megatron(std::string_view text);
 
 /// Reads a list of arguments, or a script that holds one. Those that say nothing of the
-/// layers are for parse_megatron_run(). Throws InputError with every complaint found.
+/// layers are for parse_megatron_run(). Throws InputError with every diagnostic found.
 ModelSpec parse_megatron(const std::string& file, std::string_view text);
 
 /// How the model was trained there.

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-/// Throw InputError with every complaint found.
+/// Throw InputError with every diagnostic found.
 ModelSpec read_model(const std::string& path);
 ModelSpec parse_model(const std::string& file, std::string text);
 

@@ -73,7 +73,7 @@ class NcclTestsParser {
       in_.complain_about_text(
           "no measurements: expected lines of size, count, type, redop and times");
     if (!ended_) in_.complain_about_text(R"(cut off: it does not end with "# Avg bus bandwidth")");
-    if (!in_.complaints().empty()) throw InputError(std::move(in_.complaints()));
+    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
     return std::move(log_);
   }
 

@@ -34,7 +34,7 @@ struct NcclTestsLog {
   std::vector<NcclTestsRow> rows;  // of at least a byte
 };
 
-/// Throws InputError with every complaint: what is malformed, cut off before its end, or, by the
+/// Throws InputError with every diagnostic: what is malformed, cut off before its end, or, by the
 /// bus bandwidth that it states, of another collective. `file` is for messages.
 NcclTestsLog parse_nccl_tests(std::string_view text, std::string_view file);
 NcclTestsLog read_nccl_tests(const std::string& path);

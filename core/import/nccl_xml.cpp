@@ -28,7 +28,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kMostXmlComplaints = 100;
+constexpr std::size_t kMostXmlDiagnostics = 100;
 constexpr std::size_t kDeepest = 32;
 constexpr std::size_t kMostNodes = 16'384;
 constexpr std::size_t kMostCpus = 64;
@@ -124,13 +124,13 @@ class System {
     }
   }
 
-  // ---- Complaints ----
+  // ---- Diagnostics ----
 
   void complain_at(TextRange range, std::string message) {
-    if (complaints_.size() == kMostXmlComplaints) return;
+    if (diagnostics_.size() == kMostXmlDiagnostics) return;
     SourcePlace place = place_of(text_, range);
     place.file = file_;
-    complaints_.push_back({std::move(message), std::move(place), {}});
+    diagnostics_.push_back({std::move(message), std::move(place), {}});
   }
 
   void complain(pugi::xml_node node, std::string message) {
@@ -139,7 +139,7 @@ class System {
   }
 
   void finish() {
-    if (!complaints_.empty()) throw InputError(std::move(complaints_));
+    if (!diagnostics_.empty()) throw InputError(std::move(diagnostics_));
   }
 
   // ---- Elements and attributes ----
@@ -421,7 +421,7 @@ class System {
   const std::string& text_;
   const DeviceSpec* gpu_;
   pugi::xml_document document_;
-  std::vector<Complaint> complaints_;
+  std::vector<Diagnostic> diagnostics_;
   NodeBuilder builder_;
   std::string host_, device_name_;
   std::vector<Cpu> cpus_;

@@ -101,7 +101,7 @@ class LinkTable {
   void complain(const WordPlace& at, std::string message) { in_.complain(at, std::move(message)); }
   /// Throws what was complained of.
   void finish() {
-    if (!in_.complaints().empty()) throw InputError(std::move(in_.complaints()));
+    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
   }
 
  private:
@@ -182,7 +182,7 @@ class LinkTable {
           complain(columns_[row], fmt::format("no row {}: the table is cut off", name(row)));
         continue;
       }
-      if (in_.complaints().empty()) check_row(row);
+      if (in_.diagnostics().empty()) check_row(row);
     }
   }
 

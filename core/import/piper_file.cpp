@@ -129,9 +129,9 @@ class PiperParser {
       layers_.back().name = fmt::format("node {}", number);
       layers_.back().what = node["name"].line();
       const JsonReader degrees = node["TMPCs"];
-      const std::size_t before = json_.complaints();
+      const std::size_t before = json_.diagnostics();
       const auto costs = read_costs(degrees);
-      if (json_.complaints() == before && !costs.empty()) price(layers_.back(), degrees, costs);
+      if (json_.diagnostics() == before && !costs.empty()) price(layers_.back(), degrees, costs);
     }
   }
 

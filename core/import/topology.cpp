@@ -112,12 +112,12 @@ std::string cluster_name(const std::string& file) {
 void check_cluster(const std::string& file, const ClusterSpec& spec) {
   const auto problem = problem_of(spec);
   if (!problem) return;
-  Complaint complaint{
+  Diagnostic diagnostic{
       .message = fmt::format("group \"{}\" {}", spec.groups[problem->group].name, problem->message),
       .place = {},
       .hint = {}};
-  complaint.place.file = file;
-  throw InputError(std::vector{std::move(complaint)});
+  diagnostic.place.file = file;
+  throw InputError(std::vector{std::move(diagnostic)});
 }
 
 void ask_for_gpu(const std::string& file, std::string_view why) {

@@ -21,7 +21,7 @@ ClusterFormat cluster_format(std::string_view text);
 const DeviceSpec& gpu_of_name(std::string_view name);
 
 /// A text in the format. `gpu`: the device that its GPUs are; null: what the file says. Throws
-/// InputError with every complaint found, and UsageError where a device is needed and nobody names
+/// InputError with every diagnostic found, and UsageError where a device is needed and nobody names
 /// it, or one is named for a JSON file, which says itself.
 ClusterSpec parse_cluster_as(ClusterFormat format, const std::string& file, std::string text,
                              const DeviceSpec* gpu);

@@ -10,8 +10,8 @@ namespace tandem {
 
 std::string_view name(SlotKind kind) {
   static constexpr std::string_view kNames[kSlotKinds] = {
-      "weights",         "gradients",      "stash",          "input",   "output",
-      "output_gradient", "input_gradient", "kept_gradients", "transit", "guest"};
+      "weights",         "gradients",      "stash",          "input",           "output",
+      "output_gradient", "input_gradient", "kept_gradients", "eviction_buffer", "hosted_stash"};
   return kNames[index(kind)];
 }
 
@@ -114,9 +114,9 @@ Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const Slo
     of.versions += held(SlotKind::weights) - bytes[stage][SlotKind::weights];
     of.gradients += held(SlotKind::gradients);
     of.optimizer += bytes[stage].optimizer;
-    of.activations += held(SlotKind::stash) + held(SlotKind::transit);
-    if (slots[stage][SlotKind::guest] > 0) {
-      memory[placement.partner[device]].activations += held(SlotKind::guest);
+    of.activations += held(SlotKind::stash) + held(SlotKind::eviction_buffer);
+    if (slots[stage][SlotKind::hosted_stash] > 0) {
+      memory[placement.partner[device]].activations += held(SlotKind::hosted_stash);
     }
     for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::output_gradient,
                                 SlotKind::input_gradient, SlotKind::kept_gradients}) {

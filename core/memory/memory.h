@@ -28,10 +28,10 @@ enum class SlotKind : std::uint8_t {
   input_gradient,   // gradient made here; backward … its transfer, or the last gradient op of a
                     // consumer on this device
   kept_gradients,   // where backward is split: what its input half leaves for its weight half
-  transit,  // the stash of a microbatch that is evicted, on the stage's device: forward … evict,
-            // and load … last gradient op of the microbatch. One, which they take in turn
-            // (core/lower/lower.h)
-  guest,    // the same on the partner of the stage's device: evict … load
+  eviction_buffer,  // the stash of a microbatch that is evicted, on the stage's device: forward …
+                    // evict, and load … last gradient op of the microbatch. One, which they take in
+                    // turn (core/lower/lower.h)
+  hosted_stash,  // the same on the partner of the stage's device: evict … load
 };
 inline constexpr std::size_t kSlotKinds = 10;
 std::string_view name(SlotKind kind);
@@ -126,7 +126,7 @@ struct MemoryByClass {
   Bytes versions = 0;  // the further versions
   Bytes gradients = 0;
   Bytes optimizer = 0;
-  Bytes activations = 0;  // stash slots, and those of guests
+  Bytes activations = 0;  // stash slots, and those of others that it hosts
   Bytes buffers = 0;      // input, output and gradient slots, workspace
   Bytes total() const { return weights + versions + gradients + optimizer + activations + buffers; }
   friend bool operator==(const MemoryByClass&, const MemoryByClass&) = default;

@@ -187,7 +187,8 @@ class SlotCounter {
     for (const StageId stage : ids(before.oldest)) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto [batch, residue] = before.oldest[stage][kind];
-        const bool counted = kind != index(SlotKind::weights) && kind != index(SlotKind::transit);
+        const bool counted =
+            kind != index(SlotKind::weights) && kind != index(SlotKind::eviction_buffer);
         const bool used = counted && counts_[stage].counts[kind] > 0;
         if (used && state.known.oldest[stage][kind] != Turn{batch + 1, residue}) return false;
       }
@@ -313,8 +314,8 @@ class SlotCounter {
     } else if (op.kind == OpKind::recompute) {
       use(SlotKind::stash, stage);
     } else if (op.kind == OpKind::evict) {
-      take_apart(SlotKind::guest, stage, now, device_of(id),
-                 state.known.oldest[stage][index(SlotKind::guest)]);
+      take_apart(SlotKind::hosted_stash, stage, now, device_of(id),
+                 state.known.oldest[stage][index(SlotKind::hosted_stash)]);
     } else if (op.kind == OpKind::send_activation) {
       use(SlotKind::input, receiver(id, below_[stage], now.residue));
     } else if (op.kind == OpKind::send_gradient) {
@@ -335,7 +336,8 @@ class SlotCounter {
   void take_stash(State& state, InstructionId id, const Turn& now) {
     const StageId stage = program_[id].op.stage;
     if (sequence_.evicts(stage, now.residue)) {
-      counts_[stage][SlotKind::transit] = 1;  // by its meaning; verify() asks whether it may be
+      counts_[stage][SlotKind::eviction_buffer] =
+          1;  // by its meaning; verify() asks whether it may be
     } else if (!recomputes_[index(stage)]) {
       take_apart(SlotKind::stash, stage, now, device_of(id),
                  state.known.oldest[stage][index(SlotKind::stash)]);
@@ -382,14 +384,15 @@ class SlotCounter {
     require(kind, stage, sequence_(stage, number(now)) - sequence_(stage, number(oldest)));
   }
 
-  /// The same where some stashes are evicted: those have slots of guests, and the others the rest.
+  /// The same where some stashes are evicted: those have slots of hosted stashes, and the others
+  /// the rest.
   void take_apart(SlotKind kind, StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
-    const bool guest = kind == SlotKind::guest;
+    const bool hosted = kind == SlotKind::hosted_stash;
     const auto free = [&] {
       const std::size_t cell = at(stage, oldest.residue);
-      if (!forward_[cell].exists || sequence_.evicts(stage, oldest.residue) != guest) return true;
+      if (!forward_[cell].exists || sequence_.evicts(stage, oldest.residue) != hosted) return true;
       // The gradient that follows shows that the load has ended: it may hold no lane.
-      return ended(device, (guest ? input_gradient_ : weight_gradient_)[cell], oldest.batch);
+      return ended(device, (hosted ? input_gradient_ : weight_gradient_)[cell], oldest.batch);
     };
     while (oldest < now && free()) oldest.advance(m_);
     require(

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/schedule/own_schedule.h"
+#include "core/schedule/user_schedule.h"
 
 namespace tandem {
 
@@ -24,7 +24,7 @@ static std::uint16_t parts_per_device(const Plan& plan) {
 }
 
 std::size_t part_count(const Plan& plan) {
-  if (plan.own_schedule != nullptr) return plan.own_schedule->placement.parts();
+  if (plan.user_schedule != nullptr) return plan.user_schedule->placement.parts();
   if (!plan.schedule_file.empty()) return plan.stages.size();
   if (!plan.replicas.empty()) return plan.replicas.size();
   return std::size_t{plan.depth} * parts_per_device(plan);
@@ -38,10 +38,10 @@ std::vector<std::int32_t> summing_devices(const Plan& plan) {
   for (std::size_t part = 0; part < plan.replicas.size(); ++part) {
     devices[part] *= plan.replicas[part];
   }
-  if (plan.own_schedule != nullptr) {
+  if (plan.user_schedule != nullptr) {
     for (const PartId part : all_ids<PartId>(devices.size()))
       devices[index(part)] *=
-          static_cast<std::int32_t>(plan.own_schedule->placement.replicas_of(part).size());
+          static_cast<std::int32_t>(plan.user_schedule->placement.replicas_of(part).size());
   }
   return devices;
 }
@@ -69,12 +69,12 @@ ScheduleRequest schedule_request(const Plan& plan) {
 
 Schedule make_schedule(const Plan& plan) {
   const ScheduleRequest request = schedule_request(plan);
-  if (plan.own_schedule != nullptr) return completed(*plan.own_schedule, request);
+  if (plan.user_schedule != nullptr) return completed(*plan.user_schedule, request);
   return make_schedule(find_schedule(plan.schedule), request);
 }
 
 WeightSemantics weight_semantics(const Plan& plan) {
-  if (plan.own_schedule != nullptr) return weight_semantics(*plan.own_schedule);
+  if (plan.user_schedule != nullptr) return weight_semantics(*plan.user_schedule);
   return find_schedule(plan.schedule).weights;
 }
 

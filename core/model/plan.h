@@ -27,7 +27,7 @@ struct Plan {
   /// Where `schedule` is the name of one of one's own: its file, relative to the plan's, and what
   /// that says (null until it is read). Else empty.
   std::string schedule_file = {};
-  std::shared_ptr<const Schedule> own_schedule = {};
+  std::shared_ptr<const Schedule> user_schedule = {};
   std::uint16_t width = 1;  // replicas of the pipeline
   std::uint16_t depth = 1;  // devices of it
   std::uint16_t chunks = 1;

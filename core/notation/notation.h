@@ -43,7 +43,7 @@ inline std::string print_schedule(const Schedule& schedule) {
   return collected([&](const TextSink& out) { print_schedule(schedule, out); });
 }
 
-/// Throws InputError with every complaint, each with line, column and caret; `file` is what they
+/// Throws InputError with every diagnostic, each with line, column and caret; `file` is what they
 /// call the text. Whether the schedule works is not asked here: lower() and verify() do.
 Schedule parse_schedule(std::string_view text, std::string_view file = "schedule");
 

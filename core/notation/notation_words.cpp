@@ -12,8 +12,8 @@ namespace tandem {
 
 namespace {
 
-constexpr std::size_t kMostComplaints = 100;
-constexpr std::size_t kLongestCopiedLine = std::size_t{1} << 14;  // each complaint has a copy
+constexpr std::size_t kMostDiagnostics = 100;
+constexpr std::size_t kLongestCopiedLine = std::size_t{1} << 14;  // each diagnostic has a copy
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -81,7 +81,7 @@ std::string_view WordReader::take_digits(std::string_view& word) {
 }
 
 void WordReader::complain(std::string_view at, std::string message, std::string hint) {
-  if (complaints_.size() == kMostComplaints) {
+  if (diagnostics_.size() == kMostDiagnostics) {
     given_up_ = true;
     return;
   }
@@ -92,7 +92,7 @@ void WordReader::complain(std::string_view at, std::string message, std::string 
                     .pointer = "",
                     .source_line = line_.size() > kLongestCopiedLine ? "" : std::string(line_),
                     .width = std::max(1U, columns(at))};
-  complaints_.push_back({std::move(message), std::move(place), std::move(hint)});
+  diagnostics_.push_back({std::move(message), std::move(place), std::move(hint)});
 }
 
 void WordReader::complain(const WordPlace& at, std::string message) {
@@ -104,10 +104,10 @@ void WordReader::complain(const WordPlace& at, std::string message) {
 }
 
 void WordReader::complain_about_text(std::string message) {
-  if (complaints_.size() == kMostComplaints) return;
+  if (diagnostics_.size() == kMostDiagnostics) return;
   SourcePlace place;
   place.file = file_;
-  complaints_.push_back({std::move(message), std::move(place), ""});
+  diagnostics_.push_back({std::move(message), std::move(place), ""});
 }
 
 void WordReader::fail(std::string_view at, std::string message, std::string hint) {

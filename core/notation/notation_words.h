@@ -1,5 +1,5 @@
 #pragma once
-// Text read a line and a word at a time, with complaints that point into it. For
+// Text read a line and a word at a time, with diagnostics that point into it. For
 // core/notation/notation_parser.cpp and core/import/nccl_tests.cpp.
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace tandem {
 
-/// Ends the reading of a word, once its complaint is made.
+/// Ends the reading of a word, once its diagnostic is made.
 struct BadWord {};
 
-/// A word and where it stands, for complaints made later.
+/// A word and where it stands, for diagnostics made later.
 struct WordPlace {
   std::string_view word, line;
   std::uint32_t line_number = 0;
@@ -45,7 +45,7 @@ class WordReader {
   /// The digits that `word` starts with, taken off it.
   static std::string_view take_digits(std::string_view& word);
 
-  /// Complains about `at`, a part of the line. Beyond 100 complaints the text is given up.
+  /// Complains about `at`, a part of the line. Beyond 100 diagnostics the text is given up.
   void complain(std::string_view at, std::string message, std::string hint = "");
   void complain(const WordPlace& at, std::string message);
   void complain_about_text(std::string message);
@@ -53,14 +53,14 @@ class WordReader {
   [[noreturn]] void fail(std::string_view at, std::string message, std::string hint = "");
   WordPlace place_of(std::string_view word) const { return {word, line_, line_number_}; }
   bool given_up() const { return given_up_; }
-  std::vector<Complaint>& complaints() { return complaints_; }
+  std::vector<Diagnostic>& diagnostics() { return diagnostics_; }
 
  private:
   std::string_view text_, file_, line_;
   std::size_t next_ = 0, at_ = 0;  // in text_, in line_
   std::uint32_t line_number_ = 0;
   bool given_up_ = false;
-  std::vector<Complaint> complaints_;
+  std::vector<Diagnostic> diagnostics_;
 };
 
 }  // namespace tandem

@@ -85,7 +85,7 @@ class PyTorchCsvParser {
   using Key = std::tuple<std::uint32_t, std::uint32_t, OpKind>;  // stage, microbatch
 
   void give_up_if_wrong() {
-    if (!in_.complaints().empty()) throw InputError(std::move(in_.complaints()));
+    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
   }
 
   void read_row() {

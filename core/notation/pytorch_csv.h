@@ -27,7 +27,7 @@ inline std::string print_pytorch_csv(const Schedule& schedule) {
 }
 
 /// A schedule with flush: an update of each stage ends its rank's row. Stage s hands over to stage
-/// s + 1. Throws InputError with every complaint, each with line, column and caret; `file` is what
+/// s + 1. Throws InputError with every diagnostic, each with line, column and caret; `file` is what
 /// they call the text, and its stem the schedule's name. Whether the schedule works is not asked
 /// here: lower() and verify() do.
 Schedule parse_pytorch_csv(std::string_view text, std::string_view file);

@@ -57,7 +57,7 @@ Rows flush_rows() {
        .source = "BPipe (Kim et al.), ICML 2023",
        .constraints = "p even",
        .bubble = "(p-1)(F+B), 2 moves <= F+B",
-       .activations = "min(m, p/2+1), guests too",
+       .activations = "min(m, p/2+1), hosted ones too",
        .evicts = true,
        .reject = reject_bpipe,
        .make = make_bpipe},

@@ -7,7 +7,7 @@
 // leave, spread as evenly as can be. As 2e ≤ d never two neighbours do. So one slot, taken in turn,
 // serves all that leave, beside the p/2 slots of those that stay; and while it changes hands, one
 // going and the next one coming, the device has a backward and a forward to do. At the partner,
-// which holds x + 1 of its own, there are never more than e ≤ p/2 − x guests.
+// which holds x + 1 of its own, there are never more than e ≤ p/2 − x hosted stashes.
 
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"

@@ -17,9 +17,9 @@ namespace tandem {
 namespace {
 
 [[noreturn]] void fail_reading(const std::string& path, std::string message) {
-  Complaint complaint{std::move(message), {}, {}};
-  complaint.place.file = path;
-  throw InputError(std::vector<Complaint>{std::move(complaint)});
+  Diagnostic diagnostic{std::move(message), {}, {}};
+  diagnostic.place.file = path;
+  throw InputError(std::vector<Diagnostic>{std::move(diagnostic)});
 }
 
 }  // namespace

@@ -22,9 +22,9 @@ static_assert(kLargestJson < std::numeric_limits<std::uint32_t>::max());
 
 [[noreturn]] void fail(const std::string& file, std::string_view text, TextRange range,
                        std::string message, std::string hint = {}) {
-  Complaint complaint{std::move(message), place_of(text, range), std::move(hint)};
-  complaint.place.file = file;
-  throw InputError(std::vector<Complaint>{std::move(complaint)});
+  Diagnostic diagnostic{std::move(message), place_of(text, range), std::move(hint)};
+  diagnostic.place.file = file;
+  throw InputError(std::vector<Diagnostic>{std::move(diagnostic)});
 }
 
 /// Behind white space and comments. REQUIRES: text without NUL.
@@ -246,10 +246,10 @@ bool Builder::parse_error(std::size_t read, const std::string&,
 /// What the parser would let pass, or not say clearly.
 void check_encoding(const std::string& file, std::string_view text) {
   if (text.size() > kLargestJson) {
-    Complaint complaint;
-    complaint.message = "larger than " + print_bytes(kLargestJson) + ", the limit here";
-    complaint.place.file = file;
-    throw InputError(std::vector<Complaint>{std::move(complaint)});
+    Diagnostic diagnostic;
+    diagnostic.message = "larger than " + print_bytes(kLargestJson) + ", the limit here";
+    diagnostic.place.file = file;
+    throw InputError(std::vector<Diagnostic>{std::move(diagnostic)});
   }
   if (text.starts_with("\xEF\xBB\xBF") || text.starts_with("\xFE\xFF") ||
       text.starts_with("\xFF\xFE")) {

@@ -24,7 +24,7 @@ std::uint32_t line_of(std::string_view text, std::size_t position);
 /// wrote it.
 SourcePlace place_of(std::string_view text, TextRange range);
 
-/// The same for the value that a JSON pointer names, for complaints made after a file was read.
+/// The same for the value that a JSON pointer names, for diagnostics made after a file was read.
 /// Where there is no such value: the deepest one on the way to it. Where the text isn't JSON: line
 /// 0.
 SourcePlace locate(const std::string& file, const std::string& text, const std::string& pointer);

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kListedComplaints = 100;
+constexpr std::size_t kListedDiagnostics = 100;
 constexpr std::size_t kShownValue = 48;
 constexpr std::string_view kForeignPrefix = "x-";
 constexpr Bytes kMostBytes = Bytes{1} << 60;
@@ -44,7 +44,7 @@ bool is_integer_text(std::string_view text) {
 JsonFile::JsonFile(std::string file, std::string text)
     : document_(std::move(file), std::move(text)) {}
 
-bool JsonFile::full() const { return complaints_.size() >= kListedComplaints; }
+bool JsonFile::full() const { return diagnostics_.size() >= kListedDiagnostics; }
 
 JsonReader JsonFile::root() { return {*this, 0}; }
 
@@ -53,30 +53,30 @@ void JsonFile::complain(std::size_t node, std::string message, std::string hint)
     ++unlisted_;
     return;
   }
-  complaints_.push_back({node, std::move(message), std::move(hint)});
+  diagnostics_.push_back({node, std::move(message), std::move(hint)});
 }
 
 void JsonFile::finish() const {
-  if (complaints_.empty()) return;
+  if (diagnostics_.empty()) return;
   // By place, and of one place in the order found.
   std::vector<std::pair<std::size_t, std::size_t>> in_order;
-  for (const Pending& pending : complaints_) in_order.emplace_back(pending.node, in_order.size());
+  for (const Pending& pending : diagnostics_) in_order.emplace_back(pending.node, in_order.size());
   std::sort(in_order.begin(), in_order.end());
-  std::vector<Complaint> complaints;
+  std::vector<Diagnostic> diagnostics;
   for (const auto& [node, position] : in_order) {
     SourcePlace place = place_of(document_.text(), document_.range(node));
     place.file = document_.file();
     place.pointer = document_.pointer(node);
-    const Pending& pending = complaints_[position];
-    complaints.push_back({pending.message, std::move(place), pending.hint});
+    const Pending& pending = diagnostics_[position];
+    diagnostics.push_back({pending.message, std::move(place), pending.hint});
   }
   if (unlisted_ > 0) {
-    Complaint rest;
+    Diagnostic rest;
     rest.place.file = document_.file();
     rest.message = fmt::format("{} more errors", unlisted_);
-    complaints.push_back(std::move(rest));
+    diagnostics.push_back(std::move(rest));
   }
-  throw InputError(std::move(complaints));
+  throw InputError(std::move(diagnostics));
 }
 
 JsonKind JsonReader::kind() const {

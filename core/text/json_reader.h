@@ -1,5 +1,5 @@
 #pragma once
-// Reading a JSON file with a schema: JsonFile collects every complaint, JsonReader is a cursor on
+// Reading a JSON file with a schema: JsonFile collects every diagnostic, JsonReader is a cursor on
 // one value of it.
 //
 //   JsonFile file("plan.json", text);
@@ -43,12 +43,12 @@ class JsonFile {
   const JsonDocument& document() const { return document_; }
 
   /// How many things were wrong so far.
-  std::size_t complaints() const { return complaints_.size() + unlisted_; }
-  /// So many complaints that further ones are only counted.
+  std::size_t diagnostics() const { return diagnostics_.size() + unlisted_; }
+  /// So many diagnostics that further ones are only counted.
   bool full() const;
   /// About a node; reported in the order of the text.
   void complain(std::size_t node, std::string message, std::string hint = {});
-  /// Throws InputError with the complaints, if there are any; of very many the first, and their
+  /// Throws InputError with the diagnostics, if there are any; of very many the first, and their
   /// number.
   void finish() const;
 
@@ -59,7 +59,7 @@ class JsonFile {
   };
 
   JsonDocument document_;
-  std::vector<Pending> complaints_;
+  std::vector<Pending> diagnostics_;
   std::size_t unlisted_ = 0;
 };
 
@@ -123,7 +123,7 @@ class JsonReader {
 
   /// How many things were wrong with the file so far: a check of several values is worth making
   /// only when reading them has not changed it.
-  std::size_t complaints() const { return absent() ? 0 : file_->complaints(); }
+  std::size_t diagnostics() const { return absent() ? 0 : file_->diagnostics(); }
   /// Complains about this value: what was expected, what was found.
   void complain(std::string message, std::string hint = {}) const;
   /// "expected <what>, found <this value>".

@@ -35,9 +35,9 @@ class Slots {
       check_microbatches<SlotKind::input_gradient>(stage);
       if (splits) check_microbatches<SlotKind::kept_gradients>(stage);
       if (facts_.evicts()) {
-        check_microbatches<SlotKind::guest>(stage);
+        check_microbatches<SlotKind::hosted_stash>(stage);
         fill_transit(stage);
-        check_ring(stage, SlotKind::transit);
+        check_ring(stage, SlotKind::eviction_buffer);
       }
       fill_gradients(stage);
       check_ring(stage, SlotKind::gradients);
@@ -82,7 +82,8 @@ class Slots {
     for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
       if (facts_.stage_of(part, r) != stage) continue;
       const bool evicted = facts_.evicts() && exists(facts_.eviction(part, r).evict);
-      if (evicted ? kind != SlotKind::stash : kind != SlotKind::guest) add_use<kind>(stage, r);
+      if (evicted ? kind != SlotKind::stash : kind != SlotKind::hosted_stash)
+        add_use<kind>(stage, r);
     }
     check_ring(stage, kind);
   }
@@ -143,11 +144,11 @@ class Slots {
         if (exists(input) && input.id != facts_.last_gradient(part, r).id) add(input);
         return;
       }
-      case SlotKind::guest:
+      case SlotKind::hosted_stash:
         return add(facts_.eviction(part, r).evict);
       case SlotKind::weights:
       case SlotKind::gradients:
-      case SlotKind::transit:
+      case SlotKind::eviction_buffer:
         return;
     }
   }
@@ -162,7 +163,7 @@ class Slots {
     if (kind == SlotKind::output) add_takers(stage, out_, &Link::activation, r);
     if (kind == SlotKind::input_gradient) return add_takers(stage, in_, &Link::gradient, r);
     if (kind == SlotKind::output && end() == begin) return;
-    if (kind == SlotKind::guest) return add(facts_.eviction(facts_.part(stage), r).load);
+    if (kind == SlotKind::hosted_stash) return add(facts_.eviction(facts_.part(stage), r).load);
     add(facts_.last_gradient(facts_.part(stage), r));
   }
 

@@ -217,8 +217,8 @@ class DeviceMachine {
     StageState<B>& s = stages_.state_of(op.stage);
     const bool leaves = op.kind == OpKind::evict;
     const auto home = stages_.stash_of(s, instance.microbatch);
-    const auto guest = stages_.guest_of(s, instance.microbatch);
-    const auto from = leaves ? home : guest, into = leaves ? guest : home;
+    const auto hosted_stash = stages_.hosted_stash_of(s, instance.microbatch);
+    const auto from = leaves ? home : hosted_stash, into = leaves ? hosted_stash : home;
     backend_.enqueue(stream, [this, instance, from, into, &stream] {
       const AtWork at_work(log_, instance);
       const Mark start = backend_.mark(stream);

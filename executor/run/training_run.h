@@ -108,7 +108,7 @@ class TrainingRun {
       for (const DeviceId device : all_ids<DeviceId>(program.placement().devices))
         build(pipeline, device);
       join_neighbours(pipeline);
-      add_guests(pipeline);
+      add_hosted_stashes(pipeline);
     }
     for (const auto& device : devices_) {
       device->backend->commit();
@@ -211,13 +211,13 @@ class TrainingRun {
     }
   }
 
-  void add_guests(std::uint16_t pipeline) {
+  void add_hosted_stashes(std::uint16_t pipeline) {
     for (State* state : world_.stages[pipeline]) {
-      const std::int32_t guests = setup_.slots[state->id][SlotKind::guest];
-      if (guests == 0) continue;
+      const std::int32_t hosted = setup_.slots[state->id][SlotKind::hosted_stash];
+      if (hosted == 0) continue;
       const DeviceId partner = program_.placement().partner[state->place.device];
       Device& there = *devices_[index(world_.device_of(pipeline, partner))];
-      state->add_guests(guests, *there.backend, there.meter);
+      state->add_hosted_stashes(hosted, *there.backend, there.meter);
     }
   }
 

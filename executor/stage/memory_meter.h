@@ -25,8 +25,8 @@ constexpr MemoryClass class_of(SlotKind kind, std::int64_t position) {
   if (kind == SlotKind::weights)
     return position == 0 ? MemoryClass::weights : MemoryClass::versions;
   if (kind == SlotKind::gradients) return MemoryClass::gradients;
-  const bool stashes =
-      kind == SlotKind::stash || kind == SlotKind::transit || kind == SlotKind::guest;
+  const bool stashes = kind == SlotKind::stash || kind == SlotKind::eviction_buffer ||
+                       kind == SlotKind::hosted_stash;
   return stashes ? MemoryClass::activations : MemoryClass::buffers;
 }
 

@@ -96,7 +96,7 @@ class StageState {
                  meter,
                  [&](std::int64_t elements) { return backend.template allocate<W>(elements); }};
     stash = ring(SlotKind::stash, sizes.stash);
-    transit = ring(SlotKind::transit, sizes.stash);
+    eviction_buffer = ring(SlotKind::eviction_buffer, sizes.stash);
     input = ring(SlotKind::input, sizes.boundary);
     output = ring(SlotKind::output, sizes.boundary);
     output_gradient = ring(SlotKind::output_gradient, sizes.boundary);
@@ -149,9 +149,10 @@ class StageState {
   }
 
   /// Allocates what it has at its partner: the partner's memory.
-  void add_guests(std::int32_t count, B& partner, MemoryMeter& meter) {
-    guest = Ring(SlotKind::guest, id, count, stage.sizes().stash, meter,
-                 [&](std::int64_t elements) { return partner.template allocate<T>(elements); });
+  void add_hosted_stashes(std::int32_t count, B& partner, MemoryMeter& meter) {
+    hosted_stash =
+        Ring(SlotKind::hosted_stash, id, count, stage.sizes().stash, meter,
+             [&](std::int64_t elements) { return partner.template allocate<T>(elements); });
   }
 
   /// Elements of the scratch that its work needs.
@@ -212,7 +213,7 @@ class StageState {
   const bool forwards_in_scratch;  // see StageSlots::forwards_in_workspace
   SlotRing<B, W> gradients;
   Ring weights, stash, input, output, output_gradient, input_gradient, kept_gradients;
-  Ring transit, guest;                    // of stashes that are evicted
+  Ring eviction_buffer, hosted_stash;     // of stashes that are evicted
   typename B::template Buffer<W> state;   // of the optimizer
   typename B::template Buffer<W> master;  // empty: the versions of the weights are not rounded
   std::vector<std::int64_t>

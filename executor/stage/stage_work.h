@@ -37,12 +37,12 @@ class StageWork {
   /// Where its stage works on a microbatch's stash.
   StashUse stash_of(State& s, std::int64_t microbatch) const {
     // Those that are evicted have one slot in turn, so that any number tells them apart.
-    if (world_.sequence.evicts(s.id, microbatch)) return {s.transit, microbatch};
+    if (world_.sequence.evicts(s.id, microbatch)) return {s.eviction_buffer, microbatch};
     return {s.stash, world_.sequence.among_alike(s.id, microbatch)};
   }
   /// Where it is with the partner.
-  StashUse guest_of(State& s, std::int64_t microbatch) const {
-    return {s.guest, world_.sequence.among_alike(s.id, microbatch)};
+  StashUse hosted_stash_of(State& s, std::int64_t microbatch) const {
+    return {s.hosted_stash, world_.sequence.among_alike(s.id, microbatch)};
   }
 
   void forward(const Instance& instance, Stream& stream) {

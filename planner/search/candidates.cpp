@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/schedule/own_schedule.h"
+#include "core/schedule/user_schedule.h"
 
 namespace tandem {
 
@@ -171,7 +171,7 @@ std::optional<Rejected> reject(const PlanRequest& request, Shape& shape) {
 /// recomputation where the schedule says nothing of it.
 SearchSpace own_space(const PlanRequest& request) {
   SearchSpace space;
-  const Schedule& own = *request.own_schedule;
+  const Schedule& own = *request.user_schedule;
   const Placement& placement = own.placement;
   const auto reject_all = [&](RejectCause cause, std::string reason) {
     space.rejected.push_back({cause, own.name, std::move(reason)});
@@ -241,7 +241,7 @@ std::string_view name(RejectCause cause) {
 }
 
 SearchSpace search_space(const PlanRequest& request) {
-  if (request.own_schedule != nullptr) return own_space(request);
+  if (request.user_schedule != nullptr) return own_space(request);
   SearchSpace space;
   const std::vector<const ScheduleTraits*> rows = allowed(request, space.rejected);
   const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
@@ -282,9 +282,9 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
   Plan plan;
   plan.model = request.model;
   if (shape.schedule == nullptr) {
-    plan.schedule = request.own_schedule->name;
+    plan.schedule = request.user_schedule->name;
     plan.schedule_file = request.schedule_file;
-    plan.own_schedule = request.own_schedule;
+    plan.user_schedule = request.user_schedule;
   } else {
     plan.schedule = shape.schedule->name;
     if (shape.schedule->stages_per_device == 0) plan.chunks = shape.chunks;

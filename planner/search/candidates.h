@@ -33,7 +33,7 @@ struct PlanRequest {
   std::vector<std::string> schedules;  // names or aliases; empty: all that can be trained and stash
                                        // no weights
   /// One's own instead of those, read from `schedule_file`: its devices, microbatches and width.
-  std::shared_ptr<const Schedule> own_schedule;
+  std::shared_ptr<const Schedule> user_schedule;
   std::string schedule_file;
   bool vanilla_only = false;  // no delayed weights
   bool global_norm = false;   // updates wait for the norm of all gradients

@@ -71,7 +71,7 @@ std::vector<std::string> explain_choice(const PlanRequest& request, const PlanRe
       print_duration(as_duration(best.period.seconds())), index(best.slowest_device),
       print_duration(best.slowest), 100.0 * best.bubble()));
   if (result.ranked.size() > 1) lines.push_back(explain_loss(best, result.ranked[1]));
-  if (devices_of(best.plan) > 1 && request.own_schedule == nullptr) {
+  if (devices_of(best.plan) > 1 && request.user_schedule == nullptr) {
     lines.push_back(result.one_device
                         ? fmt::format("One device alone: {:.1f} samples/s; {} devices are {:.2f} "
                                       "times as fast.",

@@ -43,7 +43,7 @@ Fullest judge(const FitRequest& request, std::size_t own_stages, Bytes limit, Ra
 }  // namespace
 
 std::vector<NearFit> nearest_fits(const Plan& plan, Bytes limit, Storage storage) {
-  if (plan.own_schedule != nullptr) return {};
+  if (plan.user_schedule != nullptr) return {};
   FitRequest from{.plan = plan, .cut = StageCut::given};
   FitSteps steps = plain_steps(from);
   steps[static_cast<std::size_t>(FitChange::depth)] =

@@ -192,9 +192,9 @@ class PlanSearch {
       const StageBytes& bytes = bytes_.of(range, plan.microbatch_size, plan.recompute);
       return stage_total(slots.rows()[stage], bytes) <= *request_.memory;
     };
-    const bool guests =
-        std::ranges::any_of(slots, [](const StageSlots& of) { return of[SlotKind::guest] > 0; });
-    const bool several = part_count(plan) > plan.depth || guests;
+    const bool hosted_stashes = std::ranges::any_of(
+        slots, [](const StageSlots& of) { return of[SlotKind::hosted_stash] > 0; });
+    const bool several = part_count(plan) > plan.depth || hosted_stashes;
     if (!several) {
       if (auto cut = partition(problem)) {
         plan.stages = std::move(*cut);

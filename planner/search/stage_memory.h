@@ -42,7 +42,7 @@ class RangeBytes {
   std::map<std::tuple<std::int32_t, Recompute, LayerRange>, StageBytes> known_;
 };
 
-/// Bytes that a stage alone on its device needs there: guests of its partner's apart.
+/// Bytes that a stage alone on its device needs there: stashes that it hosts for its partner apart.
 Bytes stage_total(const StageSlots& slots, const StageBytes& bytes);
 
 /// The bytes of each device under a cut. REQUIRES: a range for each part of the placement.

@@ -29,14 +29,14 @@ class Checker {
       for (const CostId key : ids(network_.flows)) check(key);
     }
     check_slowdowns();
-    if (complaints_.empty()) check_times();
-    if (!complaints_.empty()) throw InputError(std::move(complaints_));
+    if (diagnostics_.empty()) check_times();
+    if (!diagnostics_.empty()) throw InputError(std::move(diagnostics_));
   }
 
  private:
   template <class... Values>
   void complain(fmt::format_string<Values...> text, Values&&... values) {
-    complaints_.push_back(
+    diagnostics_.push_back(
         {.message = fmt::format(text, std::forward<Values>(values)...), .place = {}, .hint = {}});
   }
 
@@ -100,7 +100,7 @@ class Checker {
 
   const Network& network_;
   const Program& program_;
-  std::vector<Complaint> complaints_;
+  std::vector<Diagnostic> diagnostics_;
 };
 
 }  // namespace

@@ -70,8 +70,8 @@ std::vector<std::int32_t> stashes(const Program& program) {
   std::vector<std::int32_t> all(program.placement().devices, 0);
   for (const StageId stage : ids(slots)) {
     const DeviceId device = program.placement().device[stage];
-    all[index(device)] += slots[stage][SlotKind::stash] + slots[stage][SlotKind::transit];
-    all[index(program.placement().partner[device])] += slots[stage][SlotKind::guest];
+    all[index(device)] += slots[stage][SlotKind::stash] + slots[stage][SlotKind::eviction_buffer];
+    all[index(program.placement().partner[device])] += slots[stage][SlotKind::hosted_stash];
   }
   return all;
 }
@@ -105,7 +105,7 @@ TEST(BPipe, HasNothingToEvictWhereBackwardComputesAllAgain) {
   wanted.request.recompute = Recompute::full;
   const SlotCounts slots = count_slots(program_of(wanted));
   for (const StageSlots& of : slots) {
-    EXPECT_EQ(of[SlotKind::guest] + of[SlotKind::transit], 0);
+    EXPECT_EQ(of[SlotKind::hosted_stash] + of[SlotKind::eviction_buffer], 0);
     EXPECT_EQ(of[SlotKind::stash], 1);
   }
 }
@@ -115,7 +115,8 @@ TEST(Eviction, CountsItsBytesWhereTheStashIs) {
   Table<StageId, StageBytes> bytes(4);
   for (const StageId stage : ids(bytes)) {
     const Bytes stash = 10 + static_cast<Bytes>(index(stage));
-    for (const SlotKind kind : {SlotKind::stash, SlotKind::transit, SlotKind::guest}) {
+    for (const SlotKind kind :
+         {SlotKind::stash, SlotKind::eviction_buffer, SlotKind::hosted_stash}) {
       bytes[stage][kind] = stash;
     }
   }
@@ -210,11 +211,11 @@ TEST_F(BrokenEviction, MissesTheOrderOfTwoLoads) {
 
 TEST_F(BrokenEviction, MissesAGuestsSlot) {
   SlotCounts slots = count_slots(whole);
-  ASSERT_EQ(slots[StageId{0}][SlotKind::guest], 2);
-  --slots[StageId{0}][SlotKind::guest];
+  ASSERT_EQ(slots[StageId{0}][SlotKind::hosted_stash], 2);
+  --slots[StageId{0}][SlotKind::hosted_stash];
   const auto violations = verify(whole, slots);
   ASSERT_FALSE(violations.empty());
-  EXPECT_THAT(violations[0].message, HasSubstr("with 1 guest slots, evict 0→3 #2 "));
+  EXPECT_THAT(violations[0].message, HasSubstr("with 1 hosted_stash slots, evict 0→3 #2 "));
 }
 
 TEST_F(BrokenEviction, GoesToTheWrongPartner) {

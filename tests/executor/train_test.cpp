@@ -148,9 +148,9 @@ TEST(Memory, AMoveOutOfTurnFails) {
   EXPECT_FALSE(verify(broken, slots).empty());
   EXPECT_NE(failure_of([&] { train(test, broken, slots); }), "no failure");
   SlotCounts fewer = slots;
-  --fewer[StageId{0}][SlotKind::guest];
+  --fewer[StageId{0}][SlotKind::hosted_stash];
   EXPECT_FALSE(verify(good, fewer).empty());
-  EXPECT_THAT(failure_of([&] { train(test, good, fewer); }), HasSubstr("guest slot"));
+  EXPECT_THAT(failure_of([&] { train(test, good, fewer); }), HasSubstr("hosted_stash slot"));
 }
 
 struct SlotFault {

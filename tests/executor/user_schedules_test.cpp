@@ -14,7 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/notation/notation.h"
-#include "core/schedule/own_schedule.h"
+#include "core/schedule/user_schedule.h"
 #include "core/verify/verify.h"
 #include "tests/support/pipelines.h"
 #include "tests/support/sanitizers.h"

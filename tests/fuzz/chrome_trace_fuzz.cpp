@@ -19,7 +19,7 @@ void check_timeline(std::string_view text) {
   try {
     file = read_timeline(text, "t.json");
   } catch (const InputError& error) {
-    TANDEM_CHECK(!error.complaints().empty());
+    TANDEM_CHECK(!error.diagnostics().empty());
     return;
   }
   for (const TimelineRun& run : file.runs) {

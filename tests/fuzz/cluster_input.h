@@ -1,6 +1,6 @@
 #pragma once
 // Any text as a cluster of another program's: one that our format brings back equal, with a way
-// between any two devices, or complaints, never a crash.
+// between any two devices, or diagnostics, never a crash.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,9 +21,9 @@ inline void check_cluster_input(ClusterFormat format, const std::string& text, c
   try {
     spec = parse_cluster_as(format, "f", text, find_device(device));
   } catch (const InputError& error) {
-    TANDEM_CHECK(!error.complaints().empty() && error.complaints().size() <= 101);
-    for (const Complaint& complaint : error.complaints()) {
-      const std::string message = complaint.to_string();
+    TANDEM_CHECK(!error.diagnostics().empty() && error.diagnostics().size() <= 101);
+    for (const Diagnostic& diagnostic : error.diagnostics()) {
+      const std::string message = diagnostic.to_string();
       TANDEM_CHECK(message.starts_with("f:"), message);
     }
     return;

@@ -1,4 +1,4 @@
-// Any text as measured iterations: rows that keep their promises, or complaints, never a crash.
+// Any text as measured iterations: rows that keep their promises, or diagnostics, never a crash.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       TANDEM_CHECK(row.model.blocks % row.depth == 0, row.depth);
     }
   } catch (const tandem::InputError& error) {
-    TANDEM_CHECK(!error.complaints().empty() && error.complaints().size() <= 101);
+    TANDEM_CHECK(!error.diagnostics().empty() && error.diagnostics().size() <= 101);
   }
   return 0;
 }

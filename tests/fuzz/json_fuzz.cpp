@@ -18,14 +18,14 @@
 namespace tandem {
 namespace {
 
-void check_complaints(const InputError& error, const std::string& text) {
-  TANDEM_CHECK(!error.complaints().empty());
-  for (const Complaint& complaint : error.complaints()) {
-    const std::string message = complaint.to_string();
-    TANDEM_CHECK(complaint.place.file == "f.json" && message.starts_with("f.json:"), message);
+void check_diagnostics(const InputError& error, const std::string& text) {
+  TANDEM_CHECK(!error.diagnostics().empty());
+  for (const Diagnostic& diagnostic : error.diagnostics()) {
+    const std::string message = diagnostic.to_string();
+    TANDEM_CHECK(diagnostic.place.file == "f.json" && message.starts_with("f.json:"), message);
     TANDEM_CHECK(first_invalid_utf8(message) == message.size(), message);
-    const SourcePlace place = locate("f.json", text, complaint.place.pointer);
-    TANDEM_CHECK(place.line >= 1 || complaint.place.pointer.empty(), message);
+    const SourcePlace place = locate("f.json", text, diagnostic.place.pointer);
+    TANDEM_CHECK(place.line >= 1 || diagnostic.place.pointer.empty(), message);
   }
 }
 
@@ -35,7 +35,7 @@ void check_reader(const std::string& text, Parse parse, Write write) {
   try {
     written = write(parse("f.json", text));
   } catch (const InputError& error) {
-    check_complaints(error, text);
+    check_diagnostics(error, text);
     return;
   }
   TANDEM_CHECK(write(parse("again.json", written)) == written, written);
@@ -50,7 +50,7 @@ void check_cluster(const std::string& text) {
     TANDEM_CHECK(route.links.empty() == (cluster.size() == 1), cluster.size());
     TANDEM_CHECK(route.bytes_per_s > 0.0, route.bytes_per_s);
   } catch (const InputError& error) {
-    check_complaints(error, text);
+    check_diagnostics(error, text);
   }
 }
 
@@ -64,7 +64,7 @@ void check_tensor_profiles(const std::string& text) {
     if (alone->second.model.architecture == Architecture::transformer) return;
     TANDEM_CHECK(profile_text(parse_profile("again.json", text)) == profile_text(alone->second));
   } catch (const InputError& error) {
-    check_complaints(error, text);
+    check_diagnostics(error, text);
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // Any text as a model of another program's: one that our format brings back equal and that is
-// priced or refused, or complaints, never a crash.
+// priced or refused, or diagnostics, never a crash.
 
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +34,7 @@ inline void check_model_input(const std::string& text) {
   try {
     model = parse_model("f", text);
   } catch (const InputError& error) {
-    TANDEM_CHECK(!error.complaints().empty() && error.complaints().size() <= 101);
+    TANDEM_CHECK(!error.diagnostics().empty() && error.diagnostics().size() <= 101);
     return;
   }
   TANDEM_CHECK(parameter_count(model) > 0, model.name);

@@ -1,4 +1,4 @@
-// Any text as a log of nccl-tests: devices and times that are ones, or complaints, never a crash.
+// Any text as a log of nccl-tests: devices and times that are ones, or diagnostics, never a crash.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       TANDEM_CHECK(!row.in_place || row.in_place->count() > 0, row.bytes);
     }
   } catch (const tandem::InputError& error) {
-    TANDEM_CHECK(!error.complaints().empty() && error.complaints().size() <= 101);
+    TANDEM_CHECK(!error.diagnostics().empty() && error.diagnostics().size() <= 101);
   }
   return 0;
 }

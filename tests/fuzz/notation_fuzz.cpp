@@ -1,4 +1,4 @@
-// Any text as a schedule: a schedule that its own notation brings back exactly, or complaints,
+// Any text as a schedule: a schedule that its own notation brings back exactly, or diagnostics,
 // never a crash.
 
 #include <cstddef>
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     schedule = tandem::parse_schedule(text, "s");
   } catch (const tandem::InputError& error) {
-    TANDEM_CHECK(!error.complaints().empty() && error.complaints().size() <= 101);
+    TANDEM_CHECK(!error.diagnostics().empty() && error.diagnostics().size() <= 101);
     return 0;
   }
   const std::string printed = tandem::print_schedule(schedule);

@@ -1,5 +1,5 @@
 // Any text as PipeDream's graph.txt: a graph whose stages have costs that are read back equal, or
-// complaints, never a crash.
+// diagnostics, never a crash.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const tandem::StageCostFile costs = tandem::stage_costs_of(graph, stages, 1e9);
     TANDEM_CHECK(tandem::parse_costs("again", tandem::costs_text(costs)) == costs);
   } catch (const tandem::InputError& error) {
-    TANDEM_CHECK(!error.complaints().empty() && error.complaints().size() <= 101);
+    TANDEM_CHECK(!error.diagnostics().empty() && error.diagnostics().size() <= 101);
   }
   return 0;
 }

@@ -1,5 +1,5 @@
 // Any text as Piper's JSON: at every degree a graph whose stages have costs that are read back
-// equal, or complaints, never a crash.
+// equal, or diagnostics, never a crash.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const tandem::StageCostFile costs = tandem::stage_costs_of(graph, {{0, layers}}, 1e9);
       TANDEM_CHECK(tandem::parse_costs("again", tandem::costs_text(costs)) == costs);
     } catch (const tandem::InputError& error) {
-      TANDEM_CHECK(!error.complaints().empty() && error.complaints().size() <= 101);
+      TANDEM_CHECK(!error.diagnostics().empty() && error.diagnostics().size() <= 101);
     }
   }
   return 0;

@@ -1,5 +1,5 @@
 // Any text as PyTorch's pipelining CSV: a schedule that the same format brings back exactly, or
-// complaints, never a crash.
+// diagnostics, never a crash.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     schedule = tandem::parse_pytorch_csv(text, "s");
   } catch (const tandem::InputError& error) {
-    TANDEM_CHECK(!error.complaints().empty() && error.complaints().size() <= 101);
+    TANDEM_CHECK(!error.diagnostics().empty() && error.diagnostics().size() <= 101);
     return 0;
   }
   const std::string printed = tandem::print_pytorch_csv(schedule);

@@ -35,7 +35,7 @@ void replay(const Recording& recording) {
                          .replica = recording.replicas.back()};
     TANDEM_CHECK(replay.phases({.without = {last}}).size() == steps);
   } catch (const InputError& error) {
-    TANDEM_CHECK(!error.complaints().empty());
+    TANDEM_CHECK(!error.diagnostics().empty());
   }
 }
 
@@ -46,7 +46,7 @@ void check_recording(const Read& read) {
     TANDEM_CHECK(!recording.passes.empty() && !recording.replicas.empty());
     replay(recording);
   } catch (const InputError& error) {
-    TANDEM_CHECK(!error.complaints().empty());
+    TANDEM_CHECK(!error.diagnostics().empty());
   }
 }
 
@@ -69,7 +69,7 @@ void check(std::string_view text) {
   try {
     parse_recorded_job(text, "m.yaml");
   } catch (const InputError& error) {
-    TANDEM_CHECK(!error.complaints().empty());
+    TANDEM_CHECK(!error.diagnostics().empty());
   }
 }
 

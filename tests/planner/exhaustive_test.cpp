@@ -59,7 +59,7 @@ Tried attempt(const PlanRequest& request, Plan plan) {
   for (const StageId stage : ids(slots)) {
     Bytes held = bytes[stage].optimizer + workspace_of(slots[stage], bytes[stage]);
     for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
-      if (kind == index(SlotKind::guest)) continue;  // on another device
+      if (kind == index(SlotKind::hosted_stash)) continue;  // on another device
       held += slots[stage].counts[kind] * bytes[stage].slot[kind];
     }
     tried.held.push_back(held);

@@ -65,7 +65,7 @@ class UsesOfSlots {
       std::ranges::sort(turns_[stage], {},
                         [](const Times& of) { return std::pair(of.start, of.end); });
       for (const Times& of : turns_[stage]) {
-        Ring& one = ring(stage, SlotKind::transit);
+        Ring& one = ring(stage, SlotKind::eviction_buffer);
         one.take(std::ssize(one.uses), of.start, of.end);
       }
     }
@@ -97,7 +97,7 @@ class UsesOfSlots {
         const Times back = *find(load, stage, microbatch);
         turns_[stage].push_back({span.start, leaves->end});
         turns_[stage].push_back({back.start, last.end});
-        ring(stage, SlotKind::guest).take(use, leaves->start, back.end);
+        ring(stage, SlotKind::hosted_stash).take(use, leaves->start, back.end);
       } else {
         ring(stage, SlotKind::stash).take(use, again ? again->start : span.start, last.end);
       }

@@ -193,7 +193,7 @@ TEST(CostsFromProfile, PricesSumsAndTheNormAsPassesOverTheGradients) {
   EXPECT_EQ(costs.parts[PartId{1}].reduce, ns(0));
 }
 
-std::string complaint(const Profile& profile, const ModelSpec& model, std::int32_t size) {
+std::string diagnostic(const Profile& profile, const ModelSpec& model, std::int32_t size) {
   try {
     costs_from_profile(profile, model, {{0, 4}}, size, Recompute::none);
   } catch (const InputError& error) {
@@ -203,14 +203,14 @@ std::string complaint(const Profile& profile, const ModelSpec& model, std::int32
 }
 
 TEST(CostsFromProfile, SaysWhatTheProfileLacks) {
-  EXPECT_THAT(complaint(small_profile(), small_model(), 3),
+  EXPECT_THAT(diagnostic(small_profile(), small_model(), 3),
               HasSubstr("no layer \"embedding\" at microbatch size 3"));
   Profile without = small_profile();
   without.layers.erase(without.layers.begin() + 2);
-  EXPECT_THAT(complaint(without, small_model(), 2), HasSubstr("no layer \"mlp\""));
+  EXPECT_THAT(diagnostic(without, small_model(), 2), HasSubstr("no layer \"mlp\""));
   without = small_profile();
   without.transfers.clear();
-  EXPECT_THAT(complaint(without, small_model(), 2), HasSubstr("no transfers"));
+  EXPECT_THAT(diagnostic(without, small_model(), 2), HasSubstr("no transfers"));
 }
 
 TEST(CostsFromProfile, TakesALineBetweenMeasuredMicrobatchSizes) {
@@ -234,8 +234,8 @@ TEST(CostsFromProfile, TakesALineBetweenMeasuredMicrobatchSizes) {
   EXPECT_EQ(at(3).update, at(2).update);
   EXPECT_EQ(at(6).forward, ns(10 + 240 + 5));
   EXPECT_EQ(at(8).forward, ns(10 + 320 + 5)) << "the nearest sizes count";
-  EXPECT_THAT(complaint(profile, small_model(), 1), HasSubstr("at microbatch size 1"));
-  EXPECT_THAT(complaint(profile, small_model(), 11), HasSubstr("at microbatch size 11"));
+  EXPECT_THAT(diagnostic(profile, small_model(), 1), HasSubstr("at microbatch size 1"));
+  EXPECT_THAT(diagnostic(profile, small_model(), 11), HasSubstr("at microbatch size 11"));
   EXPECT_EQ(interpolations({{1, profile}}, small_model(), 6, 1), std::vector<std::string>{});
   EXPECT_EQ(interpolations({{1, profile}}, small_model(), 8, 1),
             (std::vector<std::string>{
@@ -245,11 +245,11 @@ TEST(CostsFromProfile, TakesALineBetweenMeasuredMicrobatchSizes) {
 TEST(CostsFromProfile, RefusesAProfileOfAnotherModel) {
   ModelSpec wider = small_model();
   wider.width = 16;
-  EXPECT_THAT(complaint(small_profile(), wider, 2), HasSubstr("width 8"));
-  EXPECT_THAT(complaint(small_profile(), wider, 2), HasSubstr("width 16"));
+  EXPECT_THAT(diagnostic(small_profile(), wider, 2), HasSubstr("width 8"));
+  EXPECT_THAT(diagnostic(small_profile(), wider, 2), HasSubstr("width 16"));
   ModelSpec deeper = small_model();
   deeper.blocks = 9;  // more of the same layers: the profile holds for them too
-  EXPECT_EQ(complaint(small_profile(), deeper, 2), "accepted");
+  EXPECT_EQ(diagnostic(small_profile(), deeper, 2), "accepted");
 }
 
 }  // namespace

@@ -513,7 +513,7 @@ class Requirements {
         return {{again != kNone ? again : find(Work::forward, stage, k)},
                 {last_gradient(stage, k)}};
       }
-      case SlotKind::guest:
+      case SlotKind::hosted_stash:
         return {{find(Work::evict, stage, k)}, {find(Work::load, stage, k)}};
       case SlotKind::input:
         return use_of_edges(stage, k, false, false, OpKind::send_activation);
@@ -548,7 +548,7 @@ class Requirements {
 
   void check_ring(StageId stage, SlotKind kind) {
     std::vector<Use> uses;
-    if (kind == SlotKind::transit) {
+    if (kind == SlotKind::eviction_buffer) {
       uses = transits(stage);
     } else if (kind == SlotKind::gradients) {
       for (const Update& update : updates_[stage]) {
@@ -562,7 +562,7 @@ class Requirements {
     } else {
       for (std::int64_t k = 0; k < microbatches_; ++k) {
         const bool evicted = find(Work::evict, stage, k) != kNone;
-        if (evicted ? kind == SlotKind::stash : kind == SlotKind::guest) continue;
+        if (evicted ? kind == SlotKind::stash : kind == SlotKind::hosted_stash) continue;
         if (find(Work::forward, stage, k) != kNone) uses.push_back(use_of(stage, kind, k));
       }
     }

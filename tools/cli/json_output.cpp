@@ -23,10 +23,10 @@ void print_result(std::string_view command, Json config, Json assumptions, Json 
 }
 
 Json failure_json(ExitCode code, std::string_view message,
-                  const std::vector<Complaint>& complaints) {
-  const SourcePlace place = complaints.empty() ? SourcePlace{} : complaints.front().place;
+                  const std::vector<Diagnostic>& diagnostics) {
+  const SourcePlace place = diagnostics.empty() ? SourcePlace{} : diagnostics.front().place;
   return {{"code", static_cast<int>(code)},
-          {"message", complaints.empty() ? std::string(message) : complaints.front().message},
+          {"message", diagnostics.empty() ? std::string(message) : diagnostics.front().message},
           {"pointer", place.pointer},
           {"file", place.file},
           {"line", place.line},
@@ -34,15 +34,15 @@ Json failure_json(ExitCode code, std::string_view message,
 }
 
 void report_failure(ExitCode code, std::string_view message,
-                    const std::vector<Complaint>& complaints, bool json) {
-  // A complaint with a place already opens with `file:line:column: error:`.
-  const bool placed = !complaints.empty() && !complaints.front().place.file.empty();
+                    const std::vector<Diagnostic>& diagnostics, bool json) {
+  // A diagnostic with a place already opens with `file:line:column: error:`.
+  const bool placed = !diagnostics.empty() && !diagnostics.front().place.file.empty();
   // Not print(), which throws: stderr may be a full disk, and there is nobody left to tell.
   const std::string text = fmt::format("{}{}\n", placed ? "" : "error: ", message);
   std::fwrite(text.data(), 1, text.size(), stderr);
   if (!json) return;
   Json object;
-  object["error"] = failure_json(code, message, complaints);
+  object["error"] = failure_json(code, message, diagnostics);
   const std::string printed = object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   std::fwrite(printed.data(), 1, printed.size(), stdout);
 }

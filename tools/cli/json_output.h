@@ -22,10 +22,10 @@ void print_result(std::string_view command, Json config, Json assumptions, Json 
 
 /// {"code", "message", "pointer", "file", "line", "column"}.
 Json failure_json(ExitCode code, std::string_view message,
-                  const std::vector<Complaint>& complaints);
+                  const std::vector<Diagnostic>& diagnostics);
 
 /// The message on stderr, and with `json` {"error": failure_json()} on stdout.
 void report_failure(ExitCode code, std::string_view message,
-                    const std::vector<Complaint>& complaints, bool json);
+                    const std::vector<Diagnostic>& diagnostics, bool json);
 
 }  // namespace tandem::tools

@@ -15,7 +15,7 @@
 #include "core/files/read.h"
 #include "core/import/models.h"
 #include "core/lower/lower.h"
-#include "core/schedule/own_schedule.h"
+#include "core/schedule/user_schedule.h"
 #include "planner/search/explain.h"
 #include "planner/search/search.h"
 #include "planner/search/stage_memory.h"
@@ -56,7 +56,7 @@ OptimizerKind optimizer_of(const Options& options, const Profile& profile) {
 }
 
 /// Reads and checks the user's own schedule, which says how many devices there are.
-void take_own_schedule(const Options& options, PlanRequest& request) {
+void take_user_schedule(const Options& options, PlanRequest& request) {
   for (const char* name : {"schedule", "devices"}) {
     if (options.has(name))
       throw UsageError(fmt::format("tandem plan: the schedule file says --{} already", name));
@@ -64,12 +64,12 @@ void take_own_schedule(const Options& options, PlanRequest& request) {
   request.schedule_file = options.text("schedule-file");
   Schedule own = read_schedule(request.schedule_file);
   request.devices = static_cast<std::uint16_t>(own.placement.devices * own.width);
-  request.own_schedule = std::make_shared<const Schedule>(std::move(own));
+  request.user_schedule = std::make_shared<const Schedule>(std::move(own));
 }
 
 /// With all that a plan of it may ask for, the schedule is right and can be trained.
-void check_own_schedule(const PlanRequest& request) {
-  const Schedule& own = *request.own_schedule;
+void check_user_schedule(const PlanRequest& request) {
+  const Schedule& own = *request.user_schedule;
   ScheduleRequest asked;
   asked.global_norm = request.global_norm;
   asked.tied_embeddings = has_tied_ends(request.model) && own.placement.parts() > 1;
@@ -90,7 +90,7 @@ PlanRequest request_of(const Options& options) {
   }
   PlanRequest request;
   if (own) {
-    take_own_schedule(options, request);
+    take_user_schedule(options, request);
   } else {
     request.devices =
         static_cast<std::uint16_t>(options.integer("devices", 1, kMostPlannedDevices, 1));
@@ -113,7 +113,7 @@ PlanRequest request_of(const Options& options) {
   check_trainable(request.model);
   request.optimizer = optimizer_of(options, request.profile);
   request.storage = storage_of(options);
-  if (own) check_own_schedule(request);
+  if (own) check_user_schedule(request);
   return request;
 }
 

@@ -272,7 +272,7 @@ void add_train_options(Options& options) {
 
 /// The reference would train such a plan too, but as another one than is simulated.
 void check_trainable(const Plan& plan) {
-  if (plan.own_schedule != nullptr) return;
+  if (plan.user_schedule != nullptr) return;
   if (!find_schedule(plan.schedule).trainable) {
     throw InputError(
         fmt::format("schedule {} is simulated but not trained in this version", plan.schedule));

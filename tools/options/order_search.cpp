@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/progress.h"
-#include "core/schedule/own_schedule.h"
+#include "core/schedule/user_schedule.h"
 #include "tools/cli/interrupt.h"
 
 namespace tandem::tools {

@@ -29,7 +29,7 @@ constexpr std::int64_t kMostCells = 1 << 20;
 [[noreturn]] void reject(const std::string& path, const std::string& pointer,
                          const std::string& message) {
   const SourcePlace place = locate(path, read_file(path, kLargestJson), pointer);
-  throw InputError(std::vector<Complaint>{{message, place, {}}});
+  throw InputError(std::vector<Diagnostic>{{message, place, {}}});
 }
 
 /// The path of a file that a plan names relative to its own.
@@ -63,7 +63,7 @@ void check_options(const std::string& path, const Plan& plan, const ScheduleTrai
 }
 
 /// The schedule of its own that the plan names.
-void read_own_schedule(const std::string& path, Plan& plan) {
+void read_user_schedule(const std::string& path, Plan& plan) {
   const std::string file = beside(path, plan.schedule_file);
   Schedule own = read_schedule(file);
   const auto expect = [&](const char* key, std::int64_t wanted, std::int64_t found) {
@@ -74,7 +74,7 @@ void read_own_schedule(const std::string& path, Plan& plan) {
   expect("depth", plan.depth, own.placement.devices);
   expect("microbatches", plan.microbatches, own.microbatches);
   expect("width", plan.width, own.width);
-  plan.own_schedule = std::make_shared<const Schedule>(std::move(own));
+  plan.user_schedule = std::make_shared<const Schedule>(std::move(own));
 }
 
 Schedule schedule_of(const std::string& path, const Plan& plan) {
@@ -88,12 +88,12 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
                        plan.microbatches, plan.stages.size(), kMostCells));
   }
   try {
-    if (plan.own_schedule == nullptr) check_options(path, plan, find_schedule(plan.schedule));
+    if (plan.user_schedule == nullptr) check_options(path, plan, find_schedule(plan.schedule));
     return make_schedule(plan);
   } catch (const UsageError& error) {
     reject(path, "/schedule", error.what());
   } catch (const InputError& error) {
-    if (!error.complaints().front().place.file.empty()) throw;
+    if (!error.diagnostics().front().place.file.empty()) throw;
     reject(path, "/schedule", error.what());
   }
 }
@@ -103,7 +103,7 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
 PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm,
                           bool post_validation, Storage storage) {
   Plan plan = read_once<read_plan>(path);
-  if (!plan.schedule_file.empty()) read_own_schedule(path, plan);
+  if (!plan.schedule_file.empty()) read_user_schedule(path, plan);
   plan.global_norm = global_norm.value_or(plan.global_norm);
   plan.post_validation = plan.post_validation || post_validation;
   Schedule schedule = schedule_of(path, plan);
@@ -113,7 +113,7 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
                        plan.schedule, schedule.placement.parts(), plan.stages.size()));
   }
   Program program = lower(schedule);
-  if (plan.own_schedule != nullptr) {
+  if (plan.user_schedule != nullptr) {
     check_right(schedule, program);
     check_trained(schedule);
   }

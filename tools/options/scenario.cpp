@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/lower/lower.h"
-#include "core/schedule/own_schedule.h"
+#include "core/schedule/user_schedule.h"
 #include "simulator/contention/contended.h"
 #include "simulator/cost/cluster_network.h"
 #include "simulator/cost/measured_layers.h"

@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 #include "core/notation/notation.h"
 #include "core/notation/pytorch_csv.h"
-#include "core/schedule/own_schedule.h"
+#include "core/schedule/user_schedule.h"
 #include "core/text/files.h"
 #include "core/verify/verify.h"
 

@@ -20,7 +20,7 @@ void reject_line(const std::string& path, std::int64_t number, const std::string
   place.file = path;
   place.line = static_cast<std::uint32_t>(number);
   place.column = static_cast<std::uint32_t>(column);
-  throw InputError(std::vector<Complaint>{{why, std::move(place), {}}});
+  throw InputError(std::vector<Diagnostic>{{why, std::move(place), {}}});
 }
 
 namespace {

@@ -118,10 +118,10 @@ Json outcome(const Options& options) {
   try {
     return simulated(options);
   } catch (const ShapeError& error) {
-    return {{"error", failure_json(error.code(), error.what(), error.complaints())},
+    return {{"error", failure_json(error.code(), error.what(), error.diagnostics())},
             {"impossible_shape", true}};
   } catch (const InputError& error) {
-    return {{"error", failure_json(error.code(), error.what(), error.complaints())}};
+    return {{"error", failure_json(error.code(), error.what(), error.diagnostics())}};
   } catch (const Interrupted&) {
     throw;
   } catch (const Error& error) {

@@ -21,10 +21,10 @@ constexpr int kGzipWindow = 15 + 16;  // zlib's way to ask for gzip's format
 
 int open(const std::filesystem::path& path) {
   const auto refuse = [&](const char* message) {
-    Complaint complaint;
-    complaint.message = message;
-    complaint.place.file = path.string();
-    throw InputError(std::vector<Complaint>{complaint});
+    Diagnostic diagnostic;
+    diagnostic.message = message;
+    diagnostic.place.file = path.string();
+    throw InputError(std::vector<Diagnostic>{diagnostic});
   };
   std::error_code error;
   const auto status = std::filesystem::status(path, error);

@@ -375,7 +375,7 @@ void Checker::check_flows() {
 }
 
 /// Without the file, which opens every line of the report.
-std::string damage_text(Complaint damage) {
+std::string damage_text(Diagnostic damage) {
   const SourcePlace place = std::exchange(damage.place, {});
   damage.place.pointer = place.pointer;
   const std::string text = damage.to_string();

@@ -35,11 +35,11 @@ class TraceCursor {
       : file_(file), root_(root), value_(value) {}
 
   [[noreturn]] void fail(const std::string& message) const {
-    Complaint complaint;
-    complaint.message = message;
-    complaint.place.file = file_;
-    complaint.place.pointer = pointer();
-    throw InputError(std::vector<Complaint>{complaint});
+    Diagnostic diagnostic;
+    diagnostic.message = message;
+    diagnostic.place.file = file_;
+    diagnostic.place.pointer = pointer();
+    throw InputError(std::vector<Diagnostic>{diagnostic});
   }
 
   bool is_null() const { return value_.is_null(); }

@@ -21,16 +21,16 @@ using nlohmann::json;
 
 /// Leaves the parser; never leaves this file.
 struct Damage {
-  Complaint complaint;
+  Diagnostic diagnostic;
 };
 
 [[noreturn]] void fail(const std::string& file, const std::string& message,
                        const std::string& pointer = "") {
-  Complaint complaint;
-  complaint.message = message;
-  complaint.place.file = file;
-  complaint.place.pointer = pointer;
-  throw Damage{complaint};
+  Diagnostic diagnostic;
+  diagnostic.message = message;
+  diagnostic.place.file = file;
+  diagnostic.place.pointer = pointer;
+  throw Damage{diagnostic};
 }
 
 /// Bytes for the parser, to which a NUL is the end: here it is an error, with its place.
@@ -63,12 +63,12 @@ class TraceBytes : public std::streambuf {
     }
   }
   [[noreturn]] void fail_at_nul() const {
-    Complaint complaint;
-    complaint.message = "not valid JSON: a NUL byte (U+0000)";
-    complaint.place.file = name_;
-    complaint.place.line = line_;
-    complaint.place.column = column_;
-    throw Damage{complaint};
+    Diagnostic diagnostic;
+    diagnostic.message = "not valid JSON: a NUL byte (U+0000)";
+    diagnostic.place.file = name_;
+    diagnostic.place.line = line_;
+    diagnostic.place.column = column_;
+    throw Damage{diagnostic};
   }
 
   std::string name_;
@@ -161,20 +161,20 @@ class EventReader : public nlohmann::json_sax<json> {
 
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
     const std::string text = error.what();
-    Complaint complaint;
-    complaint.place.file = name_;
+    Diagnostic diagnostic;
+    diagnostic.place.file = name_;
     unsigned line = 0, column = 0;
     const std::size_t at = text.find("at line ");
     if (at != std::string::npos &&
         std::sscanf(text.c_str() + at, "at line %u, column %u", &line, &column) == 2) {
-      complaint.place.line = line;
-      complaint.place.column = column;
+      diagnostic.place.line = line;
+      diagnostic.place.column = column;
     }
     const std::size_t colon = at == std::string::npos ? text.find("] ") : text.find(": ", at);
     std::string reason = colon == std::string::npos ? text : text.substr(colon + 2);
     reason.resize(std::min(reason.size(), reason.find("; last read")));  // may hold any bytes
-    complaint.message = "not valid JSON: " + reason;
-    throw Damage{complaint};
+    diagnostic.message = "not valid JSON: " + reason;
+    throw Damage{diagnostic};
   }
 
  private:
@@ -255,11 +255,11 @@ TraceFrame read(std::streambuf& bytes, const std::string& name, const EventVisit
                 const TraceLimits& limits) {
   EventReader reader(name, visit, limits);
   std::istream stream(&bytes);
-  std::optional<Complaint> damage;
+  std::optional<Diagnostic> damage;
   try {
     json::sax_parse(stream, &reader);
   } catch (const Damage& found) {
-    damage = found.complaint;
+    damage = found.diagnostic;
   }
   TraceFrame frame = reader.take();
   frame.damage = damage;

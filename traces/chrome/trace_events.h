@@ -32,7 +32,7 @@ struct TraceFrame {
   bool has_events = false;  // there is an array of events: the document itself, or /traceEvents
   bool bare = false;        // the document itself
   std::size_t events = 0;
-  std::optional<Complaint>
+  std::optional<Diagnostic>
       damage;  // the content could not be read on: damaged, not JSON, beyond a limit
 };
 

@@ -50,10 +50,10 @@ class PipelineBuilder {
   };
 
   [[noreturn]] static void refuse(const std::string& name, std::string message) {
-    Complaint complaint;
-    complaint.message = std::move(message);
-    complaint.place.file = name;
-    throw InputError(std::vector<Complaint>{complaint});
+    Diagnostic diagnostic;
+    diagnostic.message = std::move(message);
+    diagnostic.place.file = name;
+    throw InputError(std::vector<Diagnostic>{diagnostic});
   }
 
   /// The rank of the lowest stage first. Each has every so manieth stage, as in a loop, or as many

@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "traces/chrome/trace_complaints.h"
 #include "traces/chrome/trace_cursor.h"
+#include "traces/chrome/trace_diagnostics.h"
 
 namespace tandem {
 
@@ -59,10 +59,10 @@ std::optional<std::int64_t> take_number(std::string_view& text) {
 class PytorchRankReader::Reading {
  public:
   Reading(const std::string& name, std::optional<Duration>& origin)
-      : name_(name), complaints_(name), origin_(origin) {}
+      : name_(name), diagnostics_(name), origin_(origin) {}
 
   void event(std::size_t position, const json& value) {
-    if (complaints_.full()) return;
+    if (diagnostics_.full()) return;
     const TraceCursor cursor(name_, "/traceEvents", position, value);
     try {
       if (!value.is_object()) cursor.fail("expected an event, an object");
@@ -78,23 +78,23 @@ class PytorchRankReader::Reading {
         on_host_ = true;
       }
     } catch (const InputError& error) {
-      complaints_.add(error);
+      diagnostics_.add(error);
     }
   }
 
   std::vector<PytorchSlice> finish(const TraceFrame& frame) {
-    if (frame.damage) throw InputError(std::vector<Complaint>{*frame.damage});
-    complaints_.refuse(frame.bare);
+    if (frame.damage) throw InputError(std::vector<Diagnostic>{*frame.damage});
+    diagnostics_.refuse(frame.bare);
     keep_streams();
     if (slices_.empty() || is_transfer(slices_.front().kind)) {
-      complaints_.add(on_host_ ? "its actions are annotated on the host alone, which counts its "
-                                 "waiting: profile with ProfilerActivity.CUDA"
-                               : "holds no GPU annotations such as PP:0F3, as the multi-stage "
-                                 "schedules of torch.distributed.pipelining make them");
+      diagnostics_.add(on_host_ ? "its actions are annotated on the host alone, which counts its "
+                                  "waiting: profile with ProfilerActivity.CUDA"
+                                : "holds no GPU annotations such as PP:0F3, as the multi-stage "
+                                  "schedules of torch.distributed.pipelining make them");
     }
-    complaints_.refuse();
+    diagnostics_.refuse();
     number_steps();
-    complaints_.refuse(frame.bare);
+    diagnostics_.refuse(frame.bare);
     return std::move(slices_);
   }
 
@@ -184,7 +184,7 @@ class PytorchRankReader::Reading {
           TraceCursor(name_, "/traceEvents", slice.position, nothing)
               .fail("done once less often than what precedes it: a trace begins with a step");
         } catch (const InputError& error) {
-          complaints_.add(error);
+          diagnostics_.add(error);
           return;
         }
       }
@@ -193,7 +193,7 @@ class PytorchRankReader::Reading {
   }
 
   const std::string& name_;
-  TraceComplaints complaints_;
+  TraceDiagnostics diagnostics_;
   std::optional<Duration>& origin_;
   bool on_host_ = false;
   std::vector<PytorchSlice> slices_;

@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kMostComplaints = 20;
+constexpr std::size_t kMostDiagnostics = 20;
 constexpr std::int64_t kMostRanks = 1'000'000'000;
 
 /// All of `text`, a whole number from 1 to a billion.
@@ -63,9 +63,9 @@ class JobParser {
   }
 
   RecordedJob finish() {
-    if (seen_.empty() && complaints_.empty()) complain(1, "expected lines of `key: value`");
-    if (complaints_.empty()) check_world();
-    if (!complaints_.empty()) throw InputError(std::move(complaints_));
+    if (seen_.empty() && diagnostics_.empty()) complain(1, "expected lines of `key: value`");
+    if (diagnostics_.empty()) check_world();
+    if (!diagnostics_.empty()) throw InputError(std::move(diagnostics_));
     return job_;
   }
 
@@ -87,20 +87,20 @@ class JobParser {
   }
 
   void complain(std::uint32_t line, std::string message) {
-    if (complaints_.size() >= kMostComplaints) return;
-    Complaint complaint;
-    complaint.message = std::move(message);
-    complaint.place.file = name_;
-    complaint.place.line = line;
-    complaint.place.column = 1;
-    complaints_.push_back(std::move(complaint));
+    if (diagnostics_.size() >= kMostDiagnostics) return;
+    Diagnostic diagnostic;
+    diagnostic.message = std::move(message);
+    diagnostic.place.file = name_;
+    diagnostic.place.line = line;
+    diagnostic.place.column = 1;
+    diagnostics_.push_back(std::move(diagnostic));
   }
 
   const std::string& name_;
   RecordedJob job_;
   std::set<std::string> seen_;
   std::uint32_t world_line_ = 1;
-  std::vector<Complaint> complaints_;
+  std::vector<Diagnostic> diagnostics_;
   std::array<std::pair<std::string_view, std::optional<std::int64_t>*>, 8> keys_{{
       {"trial_name", nullptr},
       {"run_id", nullptr},
@@ -131,18 +131,19 @@ RecordedJob parse_recorded_job(std::string_view text, const std::string& name) {
 }
 
 void check_job(const RecordedJob& job, const std::string& name, Recording& recording) {
-  std::vector<Complaint> complaints;
+  std::vector<Diagnostic> diagnostics;
   const auto expect = [&](const char* key, const std::optional<std::int64_t>& said,
                           std::int64_t seen, const char* what) {
     if (!said || *said == seen) return;
-    Complaint complaint;
-    complaint.message = fmt::format("{} is {}, but the timeline has {} {}", key, *said, seen, what);
-    complaint.place.file = name;
-    complaints.push_back(std::move(complaint));
+    Diagnostic diagnostic;
+    diagnostic.message =
+        fmt::format("{} is {}, but the timeline has {} {}", key, *said, seen, what);
+    diagnostic.place.file = name;
+    diagnostics.push_back(std::move(diagnostic));
   };
   expect("pp_size", job.pipeline_parallel, recording.devices, "stages a replica");
   expect("vpp_size", job.chunks, recording.chunks, "model chunks a stage");
-  if (!complaints.empty()) throw InputError(std::move(complaints));
+  if (!diagnostics.empty()) throw InputError(std::move(diagnostics));
   if (job.cut_off) {
     recording.warnings.push_back(name + ": the last line has no end: the file may be cut off");
   }

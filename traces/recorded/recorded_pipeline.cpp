@@ -15,8 +15,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "traces/chrome/trace_complaints.h"
 #include "traces/chrome/trace_cursor.h"
+#include "traces/chrome/trace_diagnostics.h"
 #include "traces/chrome/trace_events.h"
 #include "traces/recorded/recorded_ranks.h"
 
@@ -97,29 +97,29 @@ std::optional<std::int64_t> number_after(std::string_view text, std::string_view
 
 class RecordingReader {
  public:
-  explicit RecordingReader(const std::string& name) : name_(name), complaints_(name) {}
+  explicit RecordingReader(const std::string& name) : name_(name), diagnostics_(name) {}
 
   /// Goes on behind what is wrong, to report it all.
   void event(std::size_t position, const json& value) {
-    if (complaints_.full()) return;
+    if (diagnostics_.full()) return;
     try {
       read_event(position, TraceCursor(name_, "/traceEvents", position, value));
     } catch (const InputError& error) {
-      complaints_.add(error);
+      diagnostics_.add(error);
     }
   }
 
   Recording finish(const TraceFrame& frame) {
-    if (frame.damage) throw InputError(std::vector<Complaint>{*frame.damage});
+    if (frame.damage) throw InputError(std::vector<Diagnostic>{*frame.damage});
     bare_ = frame.bare;
-    complaints_.refuse(bare_);
+    diagnostics_.refuse(bare_);
     if (rows_.empty()) {
-      complaints_.add(frame.has_events ? "holds no forward-compute: not a timeline of a pipeline"
-                                       : "holds no events: not a trace");
+      diagnostics_.add(frame.has_events ? "holds no forward-compute: not a timeline of a pipeline"
+                                        : "holds no events: not a trace");
     }
-    complaints_.refuse(bare_);
+    diagnostics_.refuse(bare_);
     place_rows();
-    complaints_.refuse(bare_);
+    diagnostics_.refuse(bare_);
     build();
     return std::move(recording_);
   }
@@ -239,7 +239,7 @@ class RecordingReader {
     for (Row& row : rows_) {
       const auto title = threads_.find(row.thread);
       if (title == threads_.end()) {
-        if (nameless.insert(row.thread).second && !complaints_.full()) {
+        if (nameless.insert(row.thread).second && !diagnostics_.full()) {
           complain_of(row, "its thread has no name such as \"PP rank 0, TP rank 0, compute\"");
         }
         continue;
@@ -249,7 +249,7 @@ class RecordingReader {
       row.device = title->second.stage;
       row.rank.first = title->second.tensor_rank;
     }
-    if (complaints_.empty()) tell_ranks_apart();
+    if (diagnostics_.empty()) tell_ranks_apart();
   }
 
   /// Ranks of one stage and tensor rank (context-parallel ones) have threads of their own for each
@@ -276,7 +276,7 @@ class RecordingReader {
     try {
       TraceCursor(name_, "/traceEvents", row.position, nothing).fail(message);
     } catch (const InputError& error) {
-      complaints_.add(error);
+      diagnostics_.add(error);
     }
   }
 
@@ -291,9 +291,9 @@ class RecordingReader {
       recording_.chunks = std::max(recording_.chunks, static_cast<std::uint16_t>(row.op.chunk + 1));
     }
     if ((last_device + 1) * recording_.chunks > std::numeric_limits<std::uint16_t>::max()) {
-      complaints_.add(fmt::format("{} stages of {} model chunks are too many", last_device + 1,
-                                  recording_.chunks));
-      complaints_.refuse(bare_);
+      diagnostics_.add(fmt::format("{} stages of {} model chunks are too many", last_device + 1,
+                                   recording_.chunks));
+      diagnostics_.refuse(bare_);
     }
     recording_.devices = static_cast<std::uint16_t>(last_device + 1);
     for (auto first = rows_.begin(); first != rows_.end();) {
@@ -305,9 +305,9 @@ class RecordingReader {
     }
     check_fits_clock(recording_, name_);
     if (recording_.passes.empty()) {
-      complaints_.add(fmt::format("no step has ops of all {} stages", recording_.devices));
+      diagnostics_.add(fmt::format("no step has ops of all {} stages", recording_.devices));
     }
-    complaints_.refuse(bare_);
+    diagnostics_.refuse(bare_);
     for (const auto& [step, bounds] : bounds_) {
       recording_.whole_steps[step] = bounds.second - bounds.first;
     }
@@ -404,7 +404,7 @@ class RecordingReader {
 
   std::string name_;
   bool bare_ = false;
-  TraceComplaints complaints_;
+  TraceDiagnostics diagnostics_;
   std::vector<Row> rows_;
   std::map<Thread, ThreadTitle> threads_;
   std::map<std::int64_t, std::int64_t> replicas_;                 // by pid
@@ -432,10 +432,10 @@ void check_fits_clock(const Recording& recording, const std::string& name) {
     most = std::max(most, ops);
   }
   if (to_seconds(longest) * static_cast<double>(most) < 4e9) return;
-  TraceComplaints complaints(name);
-  complaints.add(fmt::format("a step of {} ops of up to {} is too long to count in nanoseconds",
-                             most, print_duration(longest)));
-  complaints.refuse();
+  TraceDiagnostics diagnostics(name);
+  diagnostics.add(fmt::format("a step of {} ops of up to {} is too long to count in nanoseconds",
+                              most, print_duration(longest)));
+  diagnostics.refuse();
 }
 
 Recording read_recording(const std::filesystem::path& path) {

@@ -129,9 +129,9 @@ Curves curves_of(const Program& program, const Timeline& timeline,
     std::optional<Duration> made = life.recompute ? life.recompute : life.forward;
     if (life.evict) {
       hold(bytes[device], made, life.evict->end, stash);
-      auto& guests = bytes[placement.partner[device]];
-      hold(guests, life.evict->start, life.load ? std::optional(life.load->end) : std::nullopt,
-           stash);
+      auto& hosted_stashes = bytes[placement.partner[device]];
+      hold(hosted_stashes, life.evict->start,
+           life.load ? std::optional(life.load->end) : std::nullopt, stash);
       made = life.load ? std::optional(life.load->start) : std::nullopt;
     }
     hold(bytes[device], made, life.gradient, stash);

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-Complaint complaint_about_layers() {
+Diagnostic diagnostic_about_layers() {
   return {.message = "expected two integers, found \"3-5\"",
           .place = {.file = "plan.json",
                     .line = 14,
@@ -19,65 +19,65 @@ Complaint complaint_about_layers() {
           .hint = "a half-open range, such as [3, 6]"};
 }
 
-TEST(Complaint, HasPlacePointerLineCaretAndHint) {
-  EXPECT_EQ(complaint_about_layers().to_string(),
+TEST(Diagnostic, HasPlacePointerLineCaretAndHint) {
+  EXPECT_EQ(diagnostic_about_layers().to_string(),
             "plan.json:14:13: error: /stages/2: expected two integers, found \"3-5\"\n"
             "  \"stages\": \"3-5\",\n"
             "            ^~~~~ a half-open range, such as [3, 6]");
 }
 
-TEST(Complaint, LeavesOutWhatIsNotKnown) {
-  Complaint complaint = complaint_about_layers();
-  complaint.place.source_line.clear();
-  EXPECT_EQ(complaint.to_string(),
+TEST(Diagnostic, LeavesOutWhatIsNotKnown) {
+  Diagnostic diagnostic = diagnostic_about_layers();
+  diagnostic.place.source_line.clear();
+  EXPECT_EQ(diagnostic.to_string(),
             "plan.json:14:13: error: /stages/2: expected two integers, found \"3-5\" "
             "(a half-open range, such as [3, 6])");
-  complaint.hint.clear();
-  complaint.place.pointer.clear();
-  complaint.place.column = 0;
-  EXPECT_EQ(complaint.to_string(), "plan.json:14: error: expected two integers, found \"3-5\"");
-  complaint.place.line = 0;
-  EXPECT_EQ(complaint.to_string(), "plan.json: error: expected two integers, found \"3-5\"");
-  complaint.place.file.clear();
-  EXPECT_EQ(complaint.to_string(), "expected two integers, found \"3-5\"");
+  diagnostic.hint.clear();
+  diagnostic.place.pointer.clear();
+  diagnostic.place.column = 0;
+  EXPECT_EQ(diagnostic.to_string(), "plan.json:14: error: expected two integers, found \"3-5\"");
+  diagnostic.place.line = 0;
+  EXPECT_EQ(diagnostic.to_string(), "plan.json: error: expected two integers, found \"3-5\"");
+  diagnostic.place.file.clear();
+  EXPECT_EQ(diagnostic.to_string(), "expected two integers, found \"3-5\"");
 }
 
-TEST(Complaint, CaretStaysUnderItsCharacter) {
-  Complaint complaint{"wrong", {"f", 1, 9, "", "\t\"süß\": \x1B[1m4,", 2}, ""};
-  EXPECT_EQ(complaint.to_string(),
+TEST(Diagnostic, CaretStaysUnderItsCharacter) {
+  Diagnostic diagnostic{"wrong", {"f", 1, 9, "", "\t\"süß\": \x1B[1m4,", 2}, ""};
+  EXPECT_EQ(diagnostic.to_string(),
             "f:1:9: error: wrong\n"
             " \"süß\": ?[1m4,\n"
             "        ^~");
 }
 
-TEST(Complaint, CaretEndsWithItsLine) {
-  Complaint complaint{"wrong", {"f", 1, 3, "", "ab{", 50}, ""};
-  EXPECT_EQ(complaint.to_string(), "f:1:3: error: wrong\nab{\n  ^");
-  complaint.place.column = 4;
-  EXPECT_EQ(complaint.to_string(), "f:1:4: error: wrong\nab{\n   ^");
+TEST(Diagnostic, CaretEndsWithItsLine) {
+  Diagnostic diagnostic{"wrong", {"f", 1, 3, "", "ab{", 50}, ""};
+  EXPECT_EQ(diagnostic.to_string(), "f:1:3: error: wrong\nab{\n  ^");
+  diagnostic.place.column = 4;
+  EXPECT_EQ(diagnostic.to_string(), "f:1:4: error: wrong\nab{\n   ^");
 }
 
-TEST(Complaint, ShowsAWindowOfALongLine) {
+TEST(Diagnostic, ShowsAWindowOfALongLine) {
   const std::string line = std::string(200, 'a') + "X" + std::string(200, 'b');
-  Complaint complaint{"wrong", {"f", 1, 201, "", line, 1}, "here"};
-  EXPECT_EQ(complaint.to_string(), "f:1:201: error: wrong\n…" + std::string(48, 'a') + "X" +
-                                       std::string(47, 'b') + "…\n" + std::string(49, ' ') +
-                                       "^ here");
+  Diagnostic diagnostic{"wrong", {"f", 1, 201, "", line, 1}, "here"};
+  EXPECT_EQ(diagnostic.to_string(), "f:1:201: error: wrong\n…" + std::string(48, 'a') + "X" +
+                                        std::string(47, 'b') + "…\n" + std::string(49, ' ') +
+                                        "^ here");
 }
 
-TEST(InputErrorTest, JoinsItsComplaints) {
+TEST(InputErrorTest, JoinsItsDiagnostics) {
   const InputError error(
-      std::vector<Complaint>{{"first", {"a", 0, 0, "", "", 1}, ""}, {"second", {}, ""}});
+      std::vector<Diagnostic>{{"first", {"a", 0, 0, "", "", 1}, ""}, {"second", {}, ""}});
   EXPECT_STREQ(error.what(), "a: error: first\nsecond");
-  EXPECT_EQ(error.complaints().size(), 2U);
+  EXPECT_EQ(error.diagnostics().size(), 2U);
   EXPECT_EQ(error.code(), ExitCode::invalid_input);
 }
 
-TEST(InputErrorTest, OfAMessageIsOneComplaint) {
+TEST(InputErrorTest, OfAMessageIsOneDiagnostic) {
   const InputError error("no schedule");
   EXPECT_STREQ(error.what(), "no schedule");
-  ASSERT_EQ(error.complaints().size(), 1U);
-  EXPECT_EQ(error.complaints()[0].message, "no schedule");
+  ASSERT_EQ(error.diagnostics().size(), 1U);
+  EXPECT_EQ(error.diagnostics()[0].message, "no schedule");
 }
 
 TEST(Errors, CarryTheirExitCodes) {

@@ -1,4 +1,4 @@
-// Measured iterations as CSV: our columns, vTrain's, and complaints that point at a cell.
+// Measured iterations as CSV: our columns, vTrain's, and diagnostics that point at a cell.
 
 #include "core/import/iterations.h"
 

@@ -500,7 +500,7 @@ TEST(Lower, RefusesAUnitThatWaitsForItself) {
   EXPECT_NO_THROW(lower(schedule));
 }
 
-std::string complaint_about(const Schedule& schedule) {
+std::string diagnostic_about(const Schedule& schedule) {
   try {
     lower(schedule);
   } catch (const InputError& error) {
@@ -512,11 +512,11 @@ std::string complaint_about(const Schedule& schedule) {
 TEST(Lower, RefusesUnitsOfTwoBatchesAndOfWhatDoesNotCompute) {
   Schedule schedule = schedule_of(pipeline("2bw", 2, 2));
   for (Op& op : schedule.order[DeviceId{0}]) op.group = 1;
-  EXPECT_THAT(complaint_about(schedule),
+  EXPECT_THAT(diagnostic_about(schedule),
               HasSubstr("group 1 has backward 0 and forward 2, of two batches"));
   schedule = with_unit();
   for (Op& op : schedule.order[DeviceId{1}]) op.group = 1;
-  EXPECT_THAT(complaint_about(schedule),
+  EXPECT_THAT(diagnostic_about(schedule),
               HasSubstr("only forwards, recomputations and backwards can be one unit"));
 }
 

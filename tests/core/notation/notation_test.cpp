@@ -296,18 +296,19 @@ TEST(Notation, PointsAtBadDevices) {
             "    ^~");
 }
 
-TEST(Notation, GivesUpAfterAHundredComplaints) {
+TEST(Notation, GivesUpAfterAHundredDiagnostics) {
   std::string text = "# s devices 1 microbatches 2\n0 |";
   for (int i = 0; i < 5000; ++i) text += " x";
   try {
     parse_schedule(text);
     FAIL();
   } catch (const InputError& thrown) {
-    EXPECT_EQ(thrown.complaints().size(), 100u);
+    EXPECT_EQ(thrown.diagnostics().size(), 100u);
   }
 }
 
-/// A copy of a line with each complaint about it: of a megabyte of one line that would be too much.
+/// A copy of a line with each diagnostic about it: of a megabyte of one line that would be too
+/// much.
 TEST(Notation, DoesNotShowEndlessLines) {
   for (const int words : {4'000, 40'000}) {
     std::string text = "# s devices 1 microbatches 2\n0 |";
@@ -316,9 +317,9 @@ TEST(Notation, DoesNotShowEndlessLines) {
       parse_schedule(text);
       FAIL();
     } catch (const InputError& thrown) {
-      for (const Complaint& complaint : thrown.complaints()) {
-        EXPECT_EQ(complaint.place.source_line.empty(), words == 40'000);
-        EXPECT_GT(complaint.place.column, 0u);
+      for (const Diagnostic& diagnostic : thrown.diagnostics()) {
+        EXPECT_EQ(diagnostic.place.source_line.empty(), words == 40'000);
+        EXPECT_GT(diagnostic.place.column, 0u);
       }
     }
   }

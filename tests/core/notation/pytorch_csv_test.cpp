@@ -126,7 +126,7 @@ TEST(PytorchCsv, StagesMayLieAnywhere) {
   EXPECT_TRUE(verify(lower(schedule)).empty());
 }
 
-TEST(PytorchCsv, ComplaintsPointAtTheCell) {
+TEST(PytorchCsv, DiagnosticsPointAtTheCell) {
   EXPECT_EQ(csv_error("0F0,0X0,0B0\n"),
             "a.csv:1:5: error: \"0X0\" is no action\n"
             "0F0,0X0,0B0\n"

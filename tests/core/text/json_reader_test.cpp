@@ -167,7 +167,7 @@ TEST(JsonSyntax, TakesCommentsOfBothKinds) {
   JsonFile file("f.json", "// \" {\n{\"a\"/**/:/* , */1//x\n, \"b\": true//}\n}// end");
   EXPECT_EQ(file.root()["a"].integer(0, 9), 1);
   EXPECT_TRUE(file.root()["b"].boolean());
-  EXPECT_EQ(file.complaints(), 0U);
+  EXPECT_EQ(file.diagnostics(), 0U);
 }
 
 // ---- Getters ----
@@ -178,7 +178,7 @@ constexpr std::array<std::pair<std::string_view, Colour>, 3> kColours{
 
 /// What `read` complains of when it is given the value `text`.
 template <class Read>
-std::string complaint(const std::string& text, Read read) {
+std::string diagnostic(const std::string& text, Read read) {
   JsonFile file("f.json", "{\"k\": " + text + "}");
   read(file.root()["k"]);
   std::string message = error_of([&file] { file.finish(); });
@@ -205,7 +205,7 @@ TEST(JsonReaderTest, ReadsEachKind) {
   EXPECT_TRUE(root.has("flag"));
   EXPECT_FALSE(root.has("nothing"));
   EXPECT_TRUE(root.optional("nothing").absent());
-  EXPECT_EQ(file.complaints(), 0U);
+  EXPECT_EQ(file.diagnostics(), 0U);
   EXPECT_NO_THROW(file.finish());
 }
 
@@ -216,45 +216,45 @@ TEST(JsonReaderTest, IntegersAreNeverConverted) {
   const std::string expected = "f.json:1:7: error: /k: expected an integer from 1 to 10000, found ";
   for (const char* text : {"3.0", "1e2", "\"3\"", "0", "-5", "10001", "true", "null",
                            "99999999999999999999", "-9223372036854775809", "[3]"}) {
-    EXPECT_EQ(complaint(text, read), expected + text);
+    EXPECT_EQ(diagnostic(text, read), expected + text);
   }
-  EXPECT_EQ(complaint("{\"a\": 1}", read), expected + "an object");
-  EXPECT_EQ(complaint("[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]", read),
+  EXPECT_EQ(diagnostic("{\"a\": 1}", read), expected + "an object");
+  EXPECT_EQ(diagnostic("[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]", read),
             expected + "an array");
-  EXPECT_EQ(complaint("\"" + std::string(100, 'x') + "\"", read),
+  EXPECT_EQ(diagnostic("\"" + std::string(100, 'x') + "\"", read),
             expected + "\"" + std::string(47, 'x') + "…");
-  EXPECT_EQ(complaint("-1",
-                      [](const JsonReader& reader) {
-                        reader.integer(0, std::numeric_limits<std::int64_t>::max());
-                      }),
+  EXPECT_EQ(diagnostic("-1",
+                       [](const JsonReader& reader) {
+                         reader.integer(0, std::numeric_limits<std::int64_t>::max());
+                       }),
             "f.json:1:7: error: /k: expected an integer >= 0, found -1");
 }
 
 TEST(JsonReaderTest, OtherKindsSayWhatTheyExpect) {
   const std::string at = "f.json:1:7: error: /k: expected ";
-  EXPECT_EQ(complaint("-0.5", [](const JsonReader& reader) { reader.number(0.0); }),
+  EXPECT_EQ(diagnostic("-0.5", [](const JsonReader& reader) { reader.number(0.0); }),
             at + "a number >= 0, found -0.5");
-  EXPECT_EQ(complaint("1e-999", [](const JsonReader& reader) { reader.number(0.0); }),
+  EXPECT_EQ(diagnostic("1e-999", [](const JsonReader& reader) { reader.number(0.0); }),
             at + "a number >= 0, found 1e-999");
-  EXPECT_EQ(complaint("\"1\"", [](const JsonReader& reader) { reader.number(0.0); }),
+  EXPECT_EQ(diagnostic("\"1\"", [](const JsonReader& reader) { reader.number(0.0); }),
             at + "a number >= 0, found \"1\"");
-  EXPECT_EQ(complaint("1", [](const JsonReader& reader) { reader.boolean(); }),
+  EXPECT_EQ(diagnostic("1", [](const JsonReader& reader) { reader.boolean(); }),
             at + "true or false, found 1");
-  EXPECT_EQ(complaint("1", [](const JsonReader& reader) { reader.string(); }),
+  EXPECT_EQ(diagnostic("1", [](const JsonReader& reader) { reader.string(); }),
             at + "a string, found 1");
-  EXPECT_EQ(complaint("\"a\\u0000b\"", [](const JsonReader& reader) { reader.string(); }),
+  EXPECT_EQ(diagnostic("\"a\\u0000b\"", [](const JsonReader& reader) { reader.string(); }),
             at + "a string without U+0000, found \"a\\u0000b\"");
-  EXPECT_EQ(complaint("\"a\\nb\"", [](const JsonReader& reader) { reader.line(); }),
+  EXPECT_EQ(diagnostic("\"a\\nb\"", [](const JsonReader& reader) { reader.line(); }),
             at + "a string without line breaks, found \"a\\nb\"");
-  EXPECT_EQ(complaint("\"a b\"", [](const JsonReader& reader) { reader.line(); }),
+  EXPECT_EQ(diagnostic("\"a b\"", [](const JsonReader& reader) { reader.line(); }),
             "nothing was thrown");
-  EXPECT_EQ(complaint("{}", [](const JsonReader& reader) { reader.array(); }),
+  EXPECT_EQ(diagnostic("{}", [](const JsonReader& reader) { reader.array(); }),
             at + "an array, found an object");
-  EXPECT_EQ(complaint("[1]", [](const JsonReader& reader) { EXPECT_FALSE(reader.object({})); }),
+  EXPECT_EQ(diagnostic("[1]", [](const JsonReader& reader) { EXPECT_FALSE(reader.object({})); }),
             at + "an object, found [1]");
-  EXPECT_EQ(complaint("86400000000001", [](const JsonReader& reader) { reader.duration(); }),
+  EXPECT_EQ(diagnostic("86400000000001", [](const JsonReader& reader) { reader.duration(); }),
             at + "an integer from 0 to 86400000000000, found 86400000000001");
-  EXPECT_EQ(complaint("-1", [](const JsonReader& reader) { reader.bytes(); }),
+  EXPECT_EQ(diagnostic("-1", [](const JsonReader& reader) { reader.bytes(); }),
             at + "an integer from 0 to 1152921504606846976, found -1");
 }
 
@@ -264,9 +264,9 @@ TEST(JsonReaderTest, NamesSuggestTheNearest) {
   };
   const std::string expected =
       "f.json:1:7: error: /k: expected \"red\", \"green\" or \"blue\", found ";
-  EXPECT_EQ(complaint("\"grene\"", read), expected + "\"grene\"; did you mean \"green\"?");
-  EXPECT_EQ(complaint("\"violet\"", read), expected + "\"violet\"");
-  EXPECT_EQ(complaint("2", read), expected + "2");
+  EXPECT_EQ(diagnostic("\"grene\"", read), expected + "\"grene\"; did you mean \"green\"?");
+  EXPECT_EQ(diagnostic("\"violet\"", read), expected + "\"violet\"");
+  EXPECT_EQ(diagnostic("2", read), expected + "2");
 }
 
 TEST(JsonReaderTest, ReportsEveryMistakeInOrder) {
@@ -327,7 +327,7 @@ TEST(JsonReaderTest, AbsentReadersAreSilent) {
   EXPECT_FALSE(absent.object({"k"}));
   EXPECT_EQ(absent.pointer(), "");
   absent.expected("something");
-  EXPECT_EQ(file.complaints(), 0U);
+  EXPECT_EQ(file.diagnostics(), 0U);
 }
 
 TEST(JsonReaderTest, ThousandsOfMistakesAreCounted) {
@@ -339,8 +339,8 @@ TEST(JsonReaderTest, ThousandsOfMistakesAreCounted) {
     file.finish();
     FAIL() << "nothing was thrown";
   } catch (const InputError& error) {
-    ASSERT_EQ(error.complaints().size(), 101U);
-    EXPECT_EQ(error.complaints().back().to_string(), "f.json: error: 39900 more errors");
+    ASSERT_EQ(error.diagnostics().size(), 101U);
+    EXPECT_EQ(error.diagnostics().back().to_string(), "f.json: error: 39900 more errors");
   }
 }
 

@@ -71,24 +71,24 @@ TEST_F(TokenFile, IsReadAndWrittenAsLlmCDoes) {
 }
 
 TEST_F(TokenFile, ThatIsBrokenIsRefused) {
-  const auto complaint = [&](const std::string& bytes) {
+  const auto diagnostic = [&](const std::string& bytes) {
     const std::string file = write("x.bin", bytes);
     const std::string message = error_of([&] { Tokens::of_file(file); });
     return message.starts_with(file) ? message.substr(file.size()) : message;
   };
   const std::vector<std::uint16_t> three{1, 2, 3};
-  EXPECT_EQ(complaint(file_of({20240520, 1, 3}, three)), "nothing was thrown") << "the control";
-  EXPECT_EQ(complaint("short"), ": 5 bytes can't be a token file: its header alone has 1024");
-  EXPECT_EQ(complaint(file_of({20240521, 1, 3}, three)),
+  EXPECT_EQ(diagnostic(file_of({20240520, 1, 3}, three)), "nothing was thrown") << "the control";
+  EXPECT_EQ(diagnostic("short"), ": 5 bytes can't be a token file: its header alone has 1024");
+  EXPECT_EQ(diagnostic(file_of({20240521, 1, 3}, three)),
             ": expected a token file, which begins with the number 20240520, found 20240521");
-  EXPECT_EQ(complaint(file_of({20240520, 7, 3}, three)),
+  EXPECT_EQ(diagnostic(file_of({20240520, 7, 3}, three)),
             ": expected version 1 of token files, found 7");
-  EXPECT_EQ(complaint(file_of({20240520, 1, 0}, {})), ": expected at least one token, found 0");
-  EXPECT_EQ(complaint(file_of({20240520, 1, -3}, three)),
+  EXPECT_EQ(diagnostic(file_of({20240520, 1, 0}, {})), ": expected at least one token, found 0");
+  EXPECT_EQ(diagnostic(file_of({20240520, 1, -3}, three)),
             ": expected at least one token, found -3");
-  EXPECT_EQ(complaint(file_of({20240520, 1, 4}, three)),
+  EXPECT_EQ(diagnostic(file_of({20240520, 1, 4}, three)),
             ": expected 8 bytes of 4 tokens behind the header, found 6");
-  EXPECT_EQ(complaint(file_of({20240520, 1, 2}, three)),
+  EXPECT_EQ(diagnostic(file_of({20240520, 1, 2}, three)),
             ": expected 4 bytes of 2 tokens behind the header, found 6");
 }
 
@@ -99,13 +99,13 @@ TEST_F(TokenFile, OfAnyOtherNameIsAText) {
 }
 
 TEST_F(TokenFile, ThatCannotBeMappedSaysWhy) {
-  const auto complaint = [&](const std::string& file) {
+  const auto diagnostic = [&](const std::string& file) {
     return error_of([&] { Tokens::of_file(file); });
   };
-  EXPECT_EQ(complaint(write("empty", "")), path("empty") + ": empty");
-  EXPECT_EQ(complaint(path("nothing")), path("nothing") + ": No such file or directory");
-  EXPECT_EQ(complaint(path("")), path("") + ": Is a directory");
-  EXPECT_EQ(complaint("/dev/null"), "/dev/null: not a regular file: it can't be mapped");
+  EXPECT_EQ(diagnostic(write("empty", "")), path("empty") + ": empty");
+  EXPECT_EQ(diagnostic(path("nothing")), path("nothing") + ": No such file or directory");
+  EXPECT_EQ(diagnostic(path("")), path("") + ": Is a directory");
+  EXPECT_EQ(diagnostic("/dev/null"), "/dev/null: not a regular file: it can't be mapped");
 }
 
 TEST(Tokens, ArePartsOfTexts) {

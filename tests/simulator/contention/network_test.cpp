@@ -25,7 +25,7 @@ struct Tried {
     network.flows[transfer] = {{.bytes = 10, .links = {Network::LinkId{0}}}};
   }
   Network::Flow& flow() { return network.flows[transfer].front(); }
-  std::string complaint() const {
+  std::string diagnostic() const {
     try {
       check(network, program);
     } catch (const InputError& error) {
@@ -35,11 +35,11 @@ struct Tried {
   }
 };
 
-TEST(Network, IsAcceptedWhereAllArrives) { EXPECT_EQ(Tried().complaint(), "none"); }
+TEST(Network, IsAcceptedWhereAllArrives) { EXPECT_EQ(Tried().diagnostic(), "none"); }
 
 struct Wrong {
   std::function<void(Tried&)> change;
-  std::string complaint;
+  std::string diagnostic;
 };
 
 TEST(Network, IsRefusedWithPlaceAndReason) {
@@ -75,7 +75,7 @@ TEST(Network, IsRefusedWithPlaceAndReason) {
   for (const Wrong& wrong : all) {
     Tried tried;
     wrong.change(tried);
-    EXPECT_THAT(tried.complaint(), ::testing::HasSubstr(wrong.complaint));
+    EXPECT_THAT(tried.diagnostic(), ::testing::HasSubstr(wrong.diagnostic));
   }
 }
 
@@ -83,8 +83,8 @@ TEST(Network, TellsOfAllThatIsWrong) {
   Tried tried;
   tried.network.links[Network::LinkId{0}].bytes_per_second = 0.0;
   tried.flow().bytes = -1;
-  EXPECT_THAT(tried.complaint(), ::testing::AllOf(::testing::HasSubstr("would never arrive"),
-                                                  ::testing::HasSubstr("-1 bytes")));
+  EXPECT_THAT(tried.diagnostic(), ::testing::AllOf(::testing::HasSubstr("would never arrive"),
+                                                   ::testing::HasSubstr("-1 bytes")));
 }
 
 TEST(Network, PricesFlowsAsIfTheyWereAlone) {

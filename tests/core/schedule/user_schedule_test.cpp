@@ -1,6 +1,6 @@
 // What is read from the ops of a schedule that somebody brings, and what it is given.
 
-#include "core/schedule/own_schedule.h"
+#include "core/schedule/user_schedule.h"
 
 #include <algorithm>
 #include <string>
@@ -27,7 +27,7 @@ constexpr std::string_view kTwoStages =
     "0 | f0 f1 b0 b1 U\n"
     "1 | f0 b0 f1 b1 U\n";
 
-TEST(OwnSchedule, ItsOpsSayWhatTheRowOfARegisteredOneDoes) {
+TEST(UserSchedule, ItsOpsSayWhatTheRowOfARegisteredOneDoes) {
   for (const ScheduleTraits& row : schedules()) {
     for (const Pipeline& wanted : every_pipeline(row.name, {2, 4}, {4, 8})) {
       // One stage, or one microbatch in flight, stashes nothing.
@@ -37,7 +37,7 @@ TEST(OwnSchedule, ItsOpsSayWhatTheRowOfARegisteredOneDoes) {
   }
 }
 
-TEST(OwnSchedule, ThatIsRightMayBeOneThatCannotBeTrained) {
+TEST(UserSchedule, ThatIsRightMayBeOneThatCannotBeTrained) {
   const auto reason = [](const std::string& text) {
     const Schedule schedule = completed(parse_schedule(text), {});
     EXPECT_THAT(verify(lower(schedule)), IsEmpty()) << text;
@@ -55,7 +55,7 @@ TEST(OwnSchedule, ThatIsRightMayBeOneThatCannotBeTrained) {
       "all updates of a stage must cover equally many");
 }
 
-TEST(OwnSchedule, ThatRecomputesSomeMicrobatchesOnlyIsNotRight) {
+TEST(UserSchedule, ThatRecomputesSomeMicrobatchesOnlyIsNotRight) {
   ScheduleRequest request;
   request.recompute = Recompute::full;
   const Schedule schedule = completed(
@@ -66,7 +66,7 @@ TEST(OwnSchedule, ThatRecomputesSomeMicrobatchesOnlyIsNotRight) {
             "no recomputation, as of others, of microbatch 1 on stage 0 (device 0)");
 }
 
-TEST(OwnSchedule, GetsWhatTheRequestAsksFor) {
+TEST(UserSchedule, GetsWhatTheRequestAsksFor) {
   ScheduleRequest request;
   request.recompute = Recompute::full;
   request.tied_embeddings = request.global_norm = true;
@@ -79,7 +79,7 @@ TEST(OwnSchedule, GetsWhatTheRequestAsksFor) {
   EXPECT_EQ(completed(made, request), made) << "what stands in the text stays";
 }
 
-TEST(OwnSchedule, IsValidatedAfterwardsWhereItsBatchesDoNotOverlap) {
+TEST(UserSchedule, IsValidatedAfterwardsWhereItsBatchesDoNotOverlap) {
   ScheduleRequest request;
   request.global_norm = request.post_validation = true;
   const Schedule made = completed(parse_schedule(kTwoStages), request);
@@ -98,7 +98,7 @@ TEST(OwnSchedule, IsValidatedAfterwardsWhereItsBatchesDoNotOverlap) {
   }
 }
 
-TEST(OwnSchedule, ThatContradictsTheRequestIsRefused) {
+TEST(UserSchedule, ThatContradictsTheRequestIsRefused) {
   ScheduleRequest all;
   all.recompute = Recompute::full;
   all.tied_embeddings = true;

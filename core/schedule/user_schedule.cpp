@@ -1,4 +1,4 @@
-#include "core/schedule/own_schedule.h"
+#include "core/schedule/user_schedule.h"
 
 #include <algorithm>
 #include <vector>

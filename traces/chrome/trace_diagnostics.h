@@ -11,29 +11,29 @@
 
 namespace tandem {
 
-class TraceComplaints {
+class TraceDiagnostics {
  public:
-  explicit TraceComplaints(std::string file) : file_(std::move(file)) {}
+  explicit TraceDiagnostics(std::string file) : file_(std::move(file)) {}
 
   bool empty() const { return all_.empty(); }
   bool full() const { return all_.size() >= kMost; }
   void add(const InputError& error) {
-    all_.insert(all_.end(), error.complaints().begin(), error.complaints().end());
+    all_.insert(all_.end(), error.diagnostics().begin(), error.diagnostics().end());
   }
   /// About the whole file.
   void add(std::string message) {
-    Complaint complaint;
-    complaint.message = std::move(message);
-    complaint.place.file = file_;
-    all_.push_back(std::move(complaint));
+    Diagnostic diagnostic;
+    diagnostic.message = std::move(message);
+    diagnostic.place.file = file_;
+    all_.push_back(std::move(diagnostic));
   }
 
   /// Throws InputError if there are any. `bare`: the events are the document, not a member of it.
   void refuse(bool bare = false) {
     if (all_.empty()) return;
-    for (Complaint& complaint : all_) {
+    for (Diagnostic& diagnostic : all_) {
       constexpr std::string_view kRoot = "/traceEvents";
-      std::string& pointer = complaint.place.pointer;
+      std::string& pointer = diagnostic.place.pointer;
       if (bare && pointer.starts_with(kRoot)) pointer.erase(0, kRoot.size());
     }
     throw InputError(std::move(all_));
@@ -43,7 +43,7 @@ class TraceComplaints {
   static constexpr std::size_t kMost = 20;
 
   std::string file_;
-  std::vector<Complaint> all_;
+  std::vector<Diagnostic> all_;
 };
 
 }  // namespace tandem
