@@ -74,6 +74,8 @@ class Options {
   bool has(const std::string& name) const { return values_.count(name) > 0; }
   const std::vector<std::string>& words() const { return words_; }
   std::string text(const std::string& name, const std::string& otherwise = {}) const;
+  /// Throws UsageError: what the option's text should have been.
+  [[noreturn]] void reject(const std::string& name, const std::string& expected) const;
   /// Throws UsageError unless the value is an integer in [least, most].
   std::int64_t integer(const std::string& name, std::int64_t least, std::int64_t most,
                        std::int64_t otherwise) const;
@@ -96,7 +98,6 @@ class Options {
     std::string shown = {}, help = {}, group = {};  // for people
   };
 
-  [[noreturn]] void reject(const std::string& name, const std::string& expected) const;
   /// The arguments with every option's value behind an equal sign: what a value is, is decided
   /// here.
   Arguments joined(const Arguments& arguments);

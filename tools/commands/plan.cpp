@@ -124,7 +124,7 @@ std::vector<std::string> warnings_of(const PlanRequest& request, const Plan& pla
     warnings.push_back(fmt::format("the profile measured the update of {}, not of {}",
                                    name(profile.optimizer), name(request.optimizer)));
   }
-  const int devices = plan.depth * plan.width;
+  const int devices = plan.request.devices * plan.request.width;
   if (devices != profile.busy_devices) {
     warnings.push_back(fmt::format(
         "the profile was measured with {} device{} computing at once, and the plan uses {}: where "
@@ -159,8 +159,8 @@ std::string cut_of(const Plan& plan) {
 bool same_plan(const Candidate& a, const Candidate& b) {
   const auto shape = [](const Candidate& of) {
     const Plan& plan = of.plan;
-    return std::tie(plan.width, plan.depth, plan.microbatch_size, plan.microbatches, plan.stages,
-                    of.weights, of.slowest, of.memory);
+    return std::tie(plan.request.width, plan.request.devices, plan.microbatch_size,
+                    plan.request.microbatches, plan.stages, of.weights, of.slowest, of.memory);
   };
   return a.period == b.period && shape(a) == shape(b);
 }
@@ -200,9 +200,10 @@ void print_ranking(const PlanResult& result) {
         "{:>10}  "
         "{}\n",
         ++rank, names_of(ranked, place, [](const Plan& of) { return of.schedule; }),
-        short_name(candidate.weights), plan.width, plan.stages.size(),
-        fmt::format("{} x {}", plan.microbatch_size, plan.microbatches), plan.extra_in_flight,
-        names_of(ranked, place, [](const Plan& of) { return name(of.recompute); }),
+        short_name(candidate.weights), plan.request.width, plan.stages.size(),
+        fmt::format("{} x {}", plan.microbatch_size, plan.request.microbatches),
+        plan.request.extra_in_flight,
+        names_of(ranked, place, [](const Plan& of) { return name(of.request.recompute); }),
         plan.predicted.samples_per_s,
         print_duration(candidate.period.cycle / candidate.period.batches),
         print_duration(candidate.slowest), 100.0 * candidate.bubble(),
@@ -246,13 +247,13 @@ Json as_json(const Candidate& candidate) {
   }
   return {{"schedule", plan.schedule},
           {"semantics", name(candidate.weights)},
-          {"width", plan.width},
-          {"depth", plan.depth},
-          {"chunks", plan.chunks},
+          {"width", plan.request.width},
+          {"depth", plan.request.devices},
+          {"chunks", plan.request.chunks},
           {"microbatch_size", plan.microbatch_size},
-          {"microbatches", plan.microbatches},
-          {"extra_in_flight", plan.extra_in_flight},
-          {"recompute", name(plan.recompute)},
+          {"microbatches", plan.request.microbatches},
+          {"extra_in_flight", plan.request.extra_in_flight},
+          {"recompute", name(plan.request.recompute)},
           {"stages", std::move(stages)},
           {"period_s", plan.predicted.period_s},
           {"period_batches", candidate.period.batches},

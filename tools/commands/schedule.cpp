@@ -181,7 +181,7 @@ int run_schedule(const Arguments& arguments) {
   if (is_search(traits)) {
     const StageCosts costs = given ? given->times : unit_costs(request.devices);
     if (!given) request.costs = order_costs(costs, request.recompute);
-    search = search_with_progress(options, traits, request, costs);
+    search = search_with_progress(traits, request, costs);
   }
   const Schedule schedule = search ? search->found.schedule : make_schedule(traits, request);
   const bool json = format == "json" || options.has("json");

@@ -113,8 +113,8 @@ class Comparison {
  private:
   /// Every option of some schedules only must be one of a schedule named here.
   void check_options() const {
-    for (const std::string_view option : options_of_some_schedules()) {
-      if (!options_.has(std::string(option))) continue;
+    for (const std::string& option : flags_of_some_schedules()) {
+      if (!options_.has(option)) continue;
       const bool taken = std::any_of(names_.begin(), names_.end(), [&](const std::string& name) {
         return takes(find_schedule(name), option);
       });
@@ -135,8 +135,8 @@ class Comparison {
     options.set("schedule", name);
     options.set("microbatches", std::to_string(microbatches));
     const ScheduleTraits& traits = find_schedule(name);
-    for (const std::string_view option : options_of_some_schedules()) {
-      if (!takes(traits, option)) options.unset(std::string(option));
+    for (const std::string& option : flags_of_some_schedules()) {
+      if (!takes(traits, option)) options.unset(option);
     }
     Outcome outcome{.schedule = name, .refusal = {}, .scenario = {}};
     try {

@@ -77,9 +77,9 @@ FloatReference make_reference(const Training& training) {
       {.semantics = semantics,
        .optimizer = training.optimizer,
        .guard = training.guard,
-       .microbatches = plan.microbatches,
+       .microbatches = plan.request.microbatches,
        .microbatch_size = plan.microbatch_size,
-       .width = plan.width,
+       .width = plan.request.width,
        .seed = training.seed,
        .parts = reference_parts(training.prepared.schedule, plan.stages, semantics),
        .stages = plan.stages},
@@ -123,7 +123,7 @@ StageSetup stage_setup(const Training& training) {
   const Plan& plan = training.prepared.plan;
   return {.model = plan.model,
           .microbatch_size = plan.microbatch_size,
-          .recompute = plan.recompute,
+          .recompute = plan.request.recompute,
           .storage = training.prepared.storage,
           .optimizer = training.optimizer,
           .guard = training.guard,
@@ -294,7 +294,7 @@ void check_memory(const PreparedPlan& prepared) {
   constexpr const char* kWhat = "training this plan";
   Bytes needed = 0;
   for (const MemoryByClass& device : planned_memory(prepared))
-    needed += device.total() * prepared.plan.width;
+    needed += device.total() * prepared.plan.request.width;
   check_fits_memory(needed, kWhat);
   tell_memory(needed, kWhat);
 }
@@ -365,7 +365,7 @@ int finish(const Training& training, const Options& options, const ProgressRepor
                100.0 * (predicted_s / step_s - 1.0));
   }
   fmt::print("\n");
-  if (plan.post_validation)
+  if (plan.request.post_validation)
     fmt::print("{} of {} updates were rolled back\n", steps.rollbacks(), training.steps);
   print_memory(memory);
   fmt::print("The weights are not kept: this version writes no checkpoints.\n");

@@ -211,22 +211,9 @@ Plan plan_of(const Options& options, ModelSpec model) {
   const ScheduleRequest request = schedule_request(asked, traits);
   Plan plan{.model = std::move(model),
             .schedule = std::string(traits.name),
-            .chunks = request.chunks,
-            .group = request.group,
-            .replicas = request.replicas,
-            .directions = request.directions,
-            .vertical_sync = request.vertical_sync,
-            .global_norm = request.global_norm,
-            .post_validation = request.post_validation,
+            .request = request,
             .microbatch_size =
-                static_cast<std::int32_t>(options.integer("microbatch-size", 1, kMostSamples, 1)),
-            .microbatches = request.microbatches,
-            .extra_in_flight = request.extra_in_flight,
-            .activation_cap = request.activation_cap,
-            .recompute = request.recompute,
-            .stages = {},
-            .profile = {},
-            .predicted = {}};
+                static_cast<std::int32_t>(options.integer("microbatch-size", 1, kMostSamples, 1))};
   plan.optimizer = optimizer_kind(options);
   return plan;
 }
@@ -243,7 +230,7 @@ void check_optimizer(const Plan& plan, const AnalyticAssumptions& assumptions) {
 /// The depth that is given, or that the replicas of all parts add up to; empty: neither.
 std::optional<std::uint16_t> depth_of(const Options& options, const Plan& plan) {
   std::int64_t depth = 0;
-  for (const std::uint16_t replicas : plan.replicas) depth += replicas;
+  for (const std::uint16_t replicas : plan.request.replicas) depth += replicas;
   if (depth != 0 && options.has("depth")) refuse(options, "--replicas says --depth already");
   if (depth > kMostDevices) {
     refuse(options,
@@ -265,8 +252,8 @@ void set_shape(const Options& options, const Cluster& cluster, std::int32_t tens
                                  width == 1 ? "s" : "", width * depth * tensor, cluster.name(),
                                  devices));
   }
-  plan.width = static_cast<std::uint16_t>(width);
-  plan.depth = depth;
+  plan.request.width = static_cast<std::uint16_t>(width);
+  plan.request.devices = depth;
 }
 
 }  // namespace
@@ -364,8 +351,9 @@ ClusterSetup make_cluster_setup(const Options& options) {
   if (const auto depth = depth_of(options, plan)) {
     set_shape(options, cluster, assumptions.tensor, *depth, plan);
     if (!by_microbatches)
-      plan.microbatches = microbatches_of(samples(std::int64_t{plan.width} * plan.depth), plan);
-    const ClusterLayout layout(cluster, plan.width, plan.depth, order,
+      plan.request.microbatches =
+          microbatches_of(samples(std::int64_t{plan.request.width} * plan.request.devices), plan);
+    const ClusterLayout layout(cluster, plan.request.width, plan.request.devices, order,
                                static_cast<std::size_t>(assumptions.tensor));
     ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions, cut);
     return {.cluster = std::move(cluster),

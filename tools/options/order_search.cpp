@@ -19,24 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<double> parse_caps(const std::string& text) {
-  std::vector<double> caps;
-  for (const char *at = text.data(), *end = at + text.size(); at <= end; ++at) {
-    double cap = 0.0;
-    const auto [after, error] = std::from_chars(at, end, cap);
-    if (error != std::errc{} || !std::isfinite(cap) || cap < 0.0 ||
-        (after != end && *after != ',')) {
-      throw UsageError(fmt::format(
-          "--activation-cap: expected one number, or one for each device, such as 4,3.5,3, found "
-          "\"{}\"",
-          text));
-    }
-    caps.push_back(cap);
-    at = after;
-  }
-  return caps;
-}
-
 void check_halves(const StageCosts& costs) {
   for (const PartId part : ids(costs.parts)) {
     const StageTimes& times = costs.parts[part];
@@ -51,12 +33,12 @@ void check_halves(const StageCosts& costs) {
 
 /// As asked for. Where no effort is: an order of more than a million ops takes too long to look at
 /// for the usual effort to be a second's.
-std::optional<Duration> limit_of(const Options& options, const ScheduleRequest& request) {
+std::optional<Duration> limit_of(const ScheduleRequest& request) {
   constexpr Duration kUsual = std::chrono::seconds(5);
   constexpr std::int64_t kOps = 1'000'000;
-  if (options.has("time-limit")) return options.duration("time-limit");
+  if (request.time_limit) return request.time_limit;
   const bool large = std::int64_t{3} * request.devices * request.microbatches > kOps;
-  return large && !request.search.orders ? std::optional(kUsual) : std::nullopt;
+  return large && !request.orders ? std::optional(kUsual) : std::nullopt;
 }
 
 std::string progress_text(const SearchProgress& now) {
@@ -66,39 +48,16 @@ std::string progress_text(const SearchProgress& now) {
 
 }  // namespace
 
-void add_search_options(Options& options) {
-  options.value("seed", "N", "search, --scenarios: the same seed finds the same (default 1)")
-      .value(
-          "orders", "N",
-          "search: orders looked at, at most (default: about a second's; more than a million ops "
-          "end after 5 s)")
-      .value("time-limit", "T", "search: stop after this long, with the best so far");
-}
-
-void read_search_options(const Options& options, ScheduleRequest& request) {
-  if (options.has("activation-cap")) {
-    const std::vector<double> caps = parse_caps(options.text("activation-cap"));
-    if (caps.size() == 1) {
-      request.activation_cap = caps.front();
-    } else {
-      request.activation_caps = caps;
-    }
-  }
-  constexpr std::int64_t kMost = 1'000'000'000'000;
-  request.search.seed = static_cast<std::uint64_t>(options.integer("seed", 0, kMost, 1));
-  if (options.has("orders")) request.search.orders = options.integer("orders", 0, kMost, 0);
-}
-
 bool is_search(const ScheduleTraits& traits) { return traits.name == "search"; }
 
-OrderSearch search_with_progress(const Options& options, const ScheduleTraits& traits,
-                                 const ScheduleRequest& request, const StageCosts& costs) {
+OrderSearch search_with_progress(const ScheduleTraits& traits, const ScheduleRequest& request,
+                                 const StageCosts& costs) {
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
   check_halves(costs);
-  const std::optional<Duration> limit = limit_of(options, request);
+  const std::optional<Duration> limit = limit_of(request);
   const Clock::time_point start = Clock::now();
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
-  OrderSearch search{.found = {}, .seed = request.search.seed};
+  OrderSearch search{.found = {}, .seed = request.seed};
   {
     const Activity line("search");
     const SearchControl control{

@@ -11,16 +11,11 @@
 
 namespace tandem::tools {
 
-/// --seed, --orders and --time-limit.
-void add_search_options(Options& options);
-/// What they say, and --activation-cap, one for all devices or one for each. Throws UsageError.
-void read_search_options(const Options& options, ScheduleRequest& request);
-
 bool is_search(const ScheduleTraits& traits);
 
 struct OrderSearch {
   SearchedOrder found;
-  std::uint64_t seed = 1;
+  std::int64_t seed = 1;
   double seconds = 0.0;
   bool interrupted = false;  // by Ctrl-C: `found` is the best so far
 };
@@ -28,8 +23,8 @@ struct OrderSearch {
 /// Searches with progress on the terminal, until the end, --time-limit or Ctrl-C.
 /// Throws InputError when the row refuses the request, or a whole backward of `costs` is not its
 /// halves' sum.
-OrderSearch search_with_progress(const Options& options, const ScheduleTraits& traits,
-                                 const ScheduleRequest& request, const StageCosts& costs);
+OrderSearch search_with_progress(const ScheduleTraits& traits, const ScheduleRequest& request,
+                                 const StageCosts& costs);
 
 /// Some lines for people.
 std::string search_text(const OrderSearch& search);

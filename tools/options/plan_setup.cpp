@@ -12,6 +12,7 @@
 #include "core/files/read.h"
 #include "core/lower/lower.h"
 #include "core/memory/storage.h"
+#include "core/schedule/options.h"
 #include "core/text/files.h"
 #include "core/text/json_document.h"
 #include "core/text/json_position.h"
@@ -39,24 +40,11 @@ std::string beside(const std::string& plan_path, const std::string& file) {
 
 /// An option that a schedule does not have is an error, not ignored.
 void check_options(const std::string& path, const Plan& plan, const ScheduleTraits& traits) {
-  struct Given {
-    std::string option, key;
-    bool given;
-  };
-  const Given all[] = {{"chunks", "chunks", plan.chunks != 1},
-                       {"group", "group", plan.group != 0},
-                       {"extra-in-flight", "extra_in_flight", plan.extra_in_flight != 0},
-                       {"replicas", "replicas", !plan.replicas.empty()},
-                       {"directions", "directions", plan.directions != 2},
-                       {"vertical-sync", "vertical_sync", plan.vertical_sync},
-                       {"activation-cap", "activation_cap", plan.activation_cap.has_value()}};
-  const auto& taken = traits.options;
-  for (const Given& one : all) {
-    if (one.option == "chunks" && traits.stages_per_device == 0) continue;
-    if (!one.given || std::find(taken.begin(), taken.end(), one.option) != taken.end()) continue;
-    reject(path, "/" + one.key, fmt::format("schedule {} has no such option", traits.name));
+  if (const ScheduleOption* option = option_not_taken(traits, plan.request)) {
+    reject(path, fmt::format("/{}", option->key),
+           fmt::format("schedule {} has no such option", traits.name));
   }
-  if (plan.order_costs && !traits.orders_by_costs) {
+  if (plan.request.costs && !traits.orders_by_costs) {
     reject(path, "/order_costs",
            fmt::format("schedule {} has the same order at any costs", traits.name));
   }
@@ -71,21 +59,21 @@ void read_user_schedule(const std::string& path, Plan& plan) {
     reject(path, fmt::format("/{}", key),
            fmt::format("expected {}, as schedule file {} has, found {}", found, file, wanted));
   };
-  expect("depth", plan.depth, own.placement.devices);
-  expect("microbatches", plan.microbatches, own.microbatches);
-  expect("width", plan.width, own.width);
+  expect("depth", plan.request.devices, own.placement.devices);
+  expect("microbatches", plan.request.microbatches, own.microbatches);
+  expect("width", plan.request.width, own.width);
   plan.user_schedule = std::make_shared<const Schedule>(std::move(own));
 }
 
 Schedule schedule_of(const std::string& path, const Plan& plan) {
-  if (plan.depth > kMostDepth) {
+  if (plan.request.devices > kMostDepth) {
     reject(path, "/depth",
-           fmt::format("expected at most {} stages, found {}", kMostDepth, plan.depth));
+           fmt::format("expected at most {} stages, found {}", kMostDepth, plan.request.devices));
   }
-  if (static_cast<std::int64_t>(plan.stages.size()) * plan.microbatches > kMostCells) {
+  if (static_cast<std::int64_t>(plan.stages.size()) * plan.request.microbatches > kMostCells) {
     reject(path, "/microbatches",
            fmt::format("{} microbatches on {} stages: expected a product of at most {}",
-                       plan.microbatches, plan.stages.size(), kMostCells));
+                       plan.request.microbatches, plan.stages.size(), kMostCells));
   }
   try {
     if (plan.user_schedule == nullptr) check_options(path, plan, find_schedule(plan.schedule));
@@ -104,8 +92,8 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
                           bool post_validation, Storage storage) {
   Plan plan = read_once<read_plan>(path);
   if (!plan.schedule_file.empty()) read_user_schedule(path, plan);
-  plan.global_norm = global_norm.value_or(plan.global_norm);
-  plan.post_validation = plan.post_validation || post_validation;
+  plan.request.global_norm = global_norm.value_or(plan.request.global_norm);
+  plan.request.post_validation = plan.request.post_validation || post_validation;
   Schedule schedule = schedule_of(path, plan);
   if (schedule.placement.parts() != plan.stages.size()) {
     reject(path, "/stages",
@@ -121,7 +109,7 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
   Table<StageId, StageBytes> bytes;
   for (const PartId part : schedule.placement.part) {
     bytes.push_back(stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
-                                plan.optimizer, plan.recompute, storage));
+                                plan.optimizer, plan.request.recompute, storage));
   }
   return {std::move(plan),  std::move(schedule), std::move(program),
           std::move(slots), std::move(bytes),    storage};
@@ -164,7 +152,7 @@ StageCosts costs_of(const Plan& plan, const Profile& profile, std::optional<doub
   costs.transfer += transmission_time(boundary_bytes(plan.model, plan.microbatch_size), *link_rate);
   for (const PartId part : ids(costs.parts)) {
     const StageBytes bytes = stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
-                                         plan.optimizer, plan.recompute);
+                                         plan.optimizer, plan.request.recompute);
     if (auto& move = costs.parts[part].move) {
       *move += transmission_time(bytes[SlotKind::stash], *link_rate);
     }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/files/schedule_request_json.h"
 #include "core/lower/lower.h"
 #include "core/schedule/user_schedule.h"
 #include "simulator/contention/contended.h"
@@ -48,21 +49,9 @@ Table<DeviceId, MemoryByClass> activation_memory(const Program& program,
 }
 
 Json as_json(const ScheduleRequest& request) {
-  return {{"devices", request.devices},
-          {"microbatches", request.microbatches},
-          {"width", request.width},
-          {"chunks", request.chunks},
-          {"group", request.group},
-          {"extra_in_flight", request.extra_in_flight},
-          {"replicas", request.replicas},
-          {"directions", request.directions},
-          {"vertical_sync", request.vertical_sync},
-          {"recompute", name(request.recompute)},
-          {"global_norm", request.global_norm},
-          {"post_validation", request.post_validation},
-          {"activation_cap", request.activation_cap            ? Json(*request.activation_cap)
-                             : request.activation_caps.empty() ? Json()
-                                                               : Json(request.activation_caps)}};
+  Json json{{"devices", request.devices}, {"microbatches", request.microbatches}};
+  write_all_schedule_options(request, json);
+  return json;
 }
 
 /// What its text says of devices and microbatches is not said again.
@@ -126,7 +115,7 @@ Priced priced_schedule(const Options& options, TransferLanes lanes) {
   request.costs = order_costs(costs, request.recompute);
   request.costs->shared_links = lanes == TransferLanes::shared;
   if (is_search(traits)) {
-    OrderSearch search = search_with_progress(options, traits, request, costs.times);
+    OrderSearch search = search_with_progress(traits, request, costs.times);
     Schedule schedule = search.found.schedule;
     return {std::move(request), std::move(schedule), std::move(costs), std::move(search)};
   }
@@ -256,7 +245,7 @@ Scenario from_cluster(const Options& options, TransferLanes lanes) {
                  .summary = setup.summary(),
                  .assumptions = setup.assumption_lines()};
   use.flops_done = use.flops;
-  if (plan.recompute == Recompute::full) use.flops_done += forward_flops(plan.model);
+  if (plan.request.recompute == Recompute::full) use.flops_done += forward_flops(plan.model);
   for (std::size_t device = 0; device < use.devices; ++device) {
     use.peak_flops_per_s += setup.cluster[id_at<DeviceId>(device)].flops(setup.assumptions.format);
   }
@@ -279,11 +268,11 @@ Scenario from_cluster(const Options& options, TransferLanes lanes) {
   scenario.warnings = setup.warnings();
   scenario.config.update(as_json(schedule_request(plan)));
   if (setup.contention) {
-    const ClusterLayout layout(setup.cluster, plan.width, plan.depth, setup.order,
+    const ClusterLayout layout(setup.cluster, plan.request.width, plan.request.devices, setup.order,
                                static_cast<std::size_t>(setup.assumptions.tensor));
     scenario.network = cluster_network(scenario.program, plan, layout, setup.assumptions);
     scenario.network->compute_slowdown =
-        Table<DeviceId, double>(plan.depth, setup.compute_slowdown);
+        Table<DeviceId, double>(plan.request.devices, setup.compute_slowdown);
     scenario.config["compute_slowdown"] = setup.compute_slowdown;
   }
   return scenario;

@@ -158,8 +158,8 @@ void WhatIfs::ask_about_schedules() {
            const ScheduleTraits& traits = find_schedule(name);
            Options options = options_;
            options.set("schedule", std::string(name));
-           for (const std::string_view option : options_of_some_schedules()) {
-             if (!takes(traits, option)) options.unset(std::string(option));
+           for (const std::string& option : flags_of_some_schedules()) {
+             if (!takes(traits, option)) options.unset(option);
            }
            if (stages > 1 && takes(traits, "chunks")) options.set("chunks", std::to_string(stages));
            return make_scenario(options);

@@ -15,7 +15,7 @@
 namespace tandem::tools {
 
 std::size_t ClusterSetup::devices_used() const {
-  return std::size_t{made.plan.width} * made.plan.depth *
+  return std::size_t{made.plan.request.width} * made.plan.request.devices *
          static_cast<std::size_t>(assumptions.tensor);
 }
 
@@ -27,10 +27,11 @@ std::string ClusterSetup::summary() const {
       "{} ({} parameters, sequence {}) on {} of {} devices of {}: {}\n"
       "width {}, depth {}{}; batches of {} = {} x {} microbatches of {}",
       plan.model.name, print_count(parameter_count(plan.model)), plan.model.sequence,
-      devices_used(), cluster.size(), cluster.name(), fmt::join(kinds, ", "), plan.width,
-      plan.depth, assumptions.tensor > 1 ? fmt::format(", tensor {}", assumptions.tensor) : "",
-      std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size, plan.width,
-      plan.microbatches, plan.microbatch_size);
+      devices_used(), cluster.size(), cluster.name(), fmt::join(kinds, ", "), plan.request.width,
+      plan.request.devices,
+      assumptions.tensor > 1 ? fmt::format(", tensor {}", assumptions.tensor) : "",
+      std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size,
+      plan.request.width, plan.request.microbatches, plan.microbatch_size);
   if (tried.size() > 1) {
     text +=
         fmt::format("; {} {} shapes that use all devices",
@@ -61,10 +62,11 @@ Json ClusterSetup::config() const {
           {"cluster_devices", cluster.size()},
           {"devices_used", devices_used()},
           {"schedule", plan.schedule},
-          {"depth", plan.depth},
+          {"depth", plan.request.devices},
           {"tensor", assumptions.tensor},
           {"microbatch_size", plan.microbatch_size},
-          {"global_batch", std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size},
+          {"global_batch",
+           std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size},
           {"optimizer", name(plan.optimizer)},
           {"stages", std::move(stages)},
           {"shapes", std::move(shapes)}};

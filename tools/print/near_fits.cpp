@@ -36,26 +36,28 @@ class OptionsOf {
   std::string text(const NearFit& fit) {
     const Plan& plan = fit.request.plan;
     const AnalyticAssumptions& assumptions = fit.request.assumptions;
-    const auto group = std::size_t{plan.depth} * static_cast<std::size_t>(assumptions.tensor);
-    const std::int64_t at_once = std::int64_t{plan.width} * plan.microbatch_size;
+    const auto group =
+        std::size_t{plan.request.devices} * static_cast<std::size_t>(assumptions.tensor);
+    const std::int64_t at_once = std::int64_t{plan.request.width} * plan.microbatch_size;
     const std::size_t nodes = setup_.cluster.nodes();
     if (fit.request.nodes != nodes)
       words_.push_back("--cluster " + nodes_text(fit.request.nodes, node_));
     if (plan.schedule != setup_.made.plan.schedule) say("schedule", plan.schedule, "");
-    if (plan.replicas.empty()) say("depth", plan.depth, "");
-    say("width", plan.width, setup_.cluster.size() / nodes * fit.request.nodes / group);
+    if (plan.request.replicas.empty()) say("depth", plan.request.devices, "");
+    say("width", plan.request.width, setup_.cluster.size() / nodes * fit.request.nodes / group);
     say("tensor", assumptions.tensor, 1);
     say("microbatch-size", plan.microbatch_size, 1);
     if (given_.has("microbatches")) {
-      say("microbatches", plan.microbatches, "");
+      say("microbatches", plan.request.microbatches, "");
     } else {
-      say("global-batch", at_once * plan.microbatches, kMicrobatchesADevice * at_once * plan.depth);
+      say("global-batch", at_once * plan.request.microbatches,
+          kMicrobatchesADevice * at_once * plan.request.devices);
     }
-    say("recompute", name(plan.recompute), "none");
+    say("recompute", name(plan.request.recompute), "none");
     say("zero", assumptions.sharded_optimizer ? 1 : 0, 0);
     say("cut", fit.request.cut == StageCut::even ? "even" : "balanced", "balanced");
-    if (plan.schedule == "gpipe") say("group", plan.group, 0);
-    say("extra-in-flight", plan.extra_in_flight, 0);
+    if (plan.schedule == "gpipe") say("group", plan.request.group, 0);
+    say("extra-in-flight", plan.request.extra_in_flight, 0);
     return fmt::format("{}", fmt::join(std::exchange(words_, {}), " "));
   }
 
@@ -82,16 +84,16 @@ std::string change_text(FitChange change, const Plan& to) {
     case FitChange::schedule:
       return "schedule " + to.schedule;
     case FitChange::group:
-      return fmt::format("groups of {}", to.group);
+      return fmt::format("groups of {}", to.request.group);
     case FitChange::recompute:
-      return fmt::format("recompute {}", name(to.recompute));
+      return fmt::format("recompute {}", name(to.request.recompute));
     case FitChange::depth:
-      return fmt::format("{} stages", to.depth);
+      return fmt::format("{} stages", to.request.devices);
     case FitChange::global_batch:
       return fmt::format("a global batch of {}",
-                         std::int64_t{to.width} * to.microbatches * to.microbatch_size);
+                         std::int64_t{to.request.width} * to.request.microbatches * to.microbatch_size);
     default:
-      return fmt::format("microbatches {} x {}", to.microbatch_size, to.microbatches);
+      return fmt::format("microbatches {} x {}", to.microbatch_size, to.request.microbatches);
   }
 }
 

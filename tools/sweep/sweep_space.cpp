@@ -102,7 +102,7 @@ std::optional<std::uint64_t> hash_of_file(const std::string& path) {
 }
 
 bool is_of_some_schedules(const std::string& option) {
-  const auto all = options_of_some_schedules();
+  const std::vector<std::string> all = flags_of_some_schedules();
   return std::find(all.begin(), all.end(), option) != all.end();
 }
 

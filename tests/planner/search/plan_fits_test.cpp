@@ -22,9 +22,9 @@ Plan example(std::string schedule) {
   Plan plan;
   plan.model = testing::small_model(3);
   plan.schedule = std::move(schedule);
-  plan.depth = 2;
+  plan.request.devices = 2;
   plan.microbatch_size = 4;
-  plan.microbatches = 8;
+  plan.request.microbatches = 8;
   plan.stages = {{0, 4}, {4, 8}};
   return plan;
 }
@@ -93,7 +93,7 @@ TEST(NearestPlanFits, WhatItOffersFitsAndKeepsTheGlobalBatch) {
 
 TEST(NearestPlanFits, GivesUpExtraMicrobatches) {
   Plan plan = example("2bw");
-  plan.extra_in_flight = 2;
+  plan.request.extra_in_flight = 2;
   Plan without = plan;
   without.extra_in_flight = 0;
   EXPECT_THAT(changes(nearest_fits(plan, std::max(peak(without), peak(plan) - 1))),
