@@ -17,7 +17,7 @@ using Request = ScheduleRequest;
 constexpr std::int64_t kMostDevices = 4096, kMostCount = 65'535;
 constexpr std::int64_t kMostSearched = 1'000'000'000'000;
 
-const std::array kRows{
+const std::array kOptionRows{
     ScheduleOption{.flag = "width",
                    .argument = "W",
                    .help = "replicas of the whole pipeline (default 1)",
@@ -212,14 +212,14 @@ class OptionParser {
 
 /// Whether the schedule takes this option, or another one that sets the same member.
 bool serves(const ScheduleTraits& traits, const ScheduleOption& option) {
-  return std::ranges::any_of(kRows, [&](const ScheduleOption& other) {
+  return std::ranges::any_of(kOptionRows, [&](const ScheduleOption& other) {
     return other.member == option.member && takes(traits, other);
   });
 }
 
 }  // namespace
 
-std::span<const ScheduleOption> schedule_options() { return kRows; }
+std::span<const ScheduleOption> schedule_options() { return kOptionRows; }
 
 bool takes(const ScheduleTraits& traits, std::string_view flag) {
   return std::ranges::find(traits.options, flag) != traits.options.end();
@@ -242,15 +242,15 @@ std::optional<std::string> parse_option(const ScheduleOption& option, std::strin
 
 const ScheduleOption* option_not_taken(const ScheduleTraits& traits,
                                        const ScheduleRequest& request) {
-  const auto found = std::ranges::find_if(kRows, [&](const ScheduleOption& option) {
+  const auto found = std::ranges::find_if(kOptionRows, [&](const ScheduleOption& option) {
     return !is_unset(option, request) && !serves(traits, option);
   });
-  return found == kRows.end() ? nullptr : &*found;
+  return found == kOptionRows.end() ? nullptr : &*found;
 }
 
 void fit_options(const ScheduleTraits& traits, ScheduleRequest& request) {
   static const ScheduleRequest kNothing;
-  for (const ScheduleOption& option : kRows) {
+  for (const ScheduleOption& option : kOptionRows) {
     if (!serves(traits, option))
       std::visit([&](auto member) { request.*member = kNothing.*member; }, option.member);
     if (option.otherwise && takes(traits, option) && is_unset(option, request))

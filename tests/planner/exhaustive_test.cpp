@@ -100,7 +100,7 @@ std::optional<Tried> best_cut(const PlanRequest& request, const Plan& plan) {
   const std::optional<OrderCosts> by = order_costs_of(request, plan);
   testing::each_cut(layers, parts, [&](const std::vector<LayerRange>& cut) {
     Plan with = plan;
-    with.order_costs = by;
+    with.request.costs = by;
     with.stages = cut;
     Tried tried = attempt(request, with);
     if (several && (!smallest || tried.held < smallest->held)) smallest = tried;
@@ -153,13 +153,13 @@ std::vector<Tried> brute_force(const PlanRequest& request) {
     if (row.name == "zb-auto" || row.name == "v-adaptive" || row.name == "search") continue;
     for (const Plan& frame : frames(request, row)) {
       for (const std::int32_t size : {1, 2}) {
-        if (request.global_batch / size % frame.width != 0) continue;
+        if (request.global_batch / size % frame.request.width != 0) continue;
         for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-          const std::int32_t most = row.name == "2bw" ? 3 * (frame.depth - 1) + 1 : 0;
+          const std::int32_t most = row.name == "2bw" ? 3 * (frame.request.devices - 1) + 1 : 0;
           for (std::int32_t extra = 0; extra <= most; ++extra) {
             Plan plan = frame;
             plan.microbatch_size = size;
-            plan.request.microbatches = request.global_batch / size / frame.width;
+            plan.request.microbatches = request.global_batch / size / frame.request.width;
             plan.request.recompute = recompute;
             plan.request.extra_in_flight = extra;
             if (reason_against(row, schedule_request(plan))) continue;
@@ -202,7 +202,7 @@ std::vector<std::string> best_of_shapes(const std::vector<Tried>& all) {
   std::vector<std::string> shapes, texts;
   for (const Tried& tried : all) {
     Plan shape = tried.plan;
-    shape.extra_in_flight = 0;
+    shape.request.extra_in_flight = 0;
     const std::string text = describe(shape);
     if (std::find(shapes.begin(), shapes.end(), text) != shapes.end()) continue;
     shapes.push_back(text);

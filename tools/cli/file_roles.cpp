@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/text/output_place.h"
-#include "tools/options/plan_setup.h"
+#include "planner/study/prepared_plan.h"
 
 namespace tandem::tools {
 
@@ -25,7 +25,8 @@ std::vector<NamedFile> inputs_of(const Options& options) {
   std::vector<NamedFile> named;
   for (const NamedFile& input : inputs) {
     if (input.title != "PLAN") continue;
-    for (NamedFile& file : files_named_by_plan(input.path)) named.push_back(std::move(file));
+    for (PlanFile& file : files_named_by_plan(input.path))
+      named.push_back({std::move(file.title), std::move(file.path)});
   }
   inputs.insert(inputs.end(), named.begin(), named.end());
   return inputs;

@@ -23,8 +23,8 @@
 #include "tools/cli/options.h"
 #include "tools/cli/output_file.h"
 #include "tools/commands/command.h"
-#include "tools/options/cluster_setup.h"
-#include "tools/options/schedule_file.h"
+#include "tools/options/cluster_options.h"
+#include "planner/study/schedule_file.h"
 #include "tools/print/collective_report.h"
 
 namespace tandem::tools {
@@ -160,7 +160,7 @@ int run_import(const Arguments& arguments) {
                               "nvidia-smi", "nccl-xml", "astra-sim", "nccl-tests"});
   if (from == "nccl-tests") {
     refuse_options(options, from);
-    import_collectives(options);
+    import_collectives(options.words(), options.text("output"), options.has("json"));
     return 0;
   }
   if (options.words().size() > 1)

@@ -19,6 +19,7 @@
 #include "planner/search/explain.h"
 #include "planner/search/search.h"
 #include "planner/search/stage_memory.h"
+#include "planner/study/schedule_file.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/malloc_options.h"
 #include "tools/cli/options.h"
@@ -26,9 +27,11 @@
 #include "tools/commands/command.h"
 #include "tools/options/backend_options.h"
 #include "tools/options/reserve_option.h"
-#include "tools/options/schedule_file.h"
+#include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
-#include "tools/options/weight_options.h"
+#include "tools/print/reserve_text.h"
+#include "tools/print/storage_words.h"
+#include "tools/print/weight_words.h"
 
 namespace tandem::tools {
 
@@ -117,7 +120,7 @@ PlanRequest request_of(const Options& options) {
   return request;
 }
 
-std::vector<std::string> warnings_of(const PlanRequest& request, const Plan& plan) {
+std::vector<std::string> plan_warnings(const PlanRequest& request, const Plan& plan) {
   std::vector<std::string> warnings;
   const Profile& profile = request.profile;
   if (request.optimizer != profile.optimizer) {
@@ -351,7 +354,7 @@ int run_plan(const Arguments& arguments) {
       best.schedule_file = path_from(options.text("schedule-file"), options.text("output"));
     write_plan(options.text("output"), best);
   }
-  const std::vector<std::string> warnings = warnings_of(request, best);
+  const std::vector<std::string> warnings = plan_warnings(request, best);
   if (options.has("json")) {
     print_result("plan", config_of(options, request),
                  {{"lanes", "shared"}, {"contention", "none: no two lanes share a link"}},

@@ -17,6 +17,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/stage/reference.h"
 #include "executor/stage/reference_parts.h"
+#include "planner/study/prepared_plan.h"
 #include "simulator/simulate.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
@@ -31,7 +32,6 @@
 #include "tools/options/held_out_loss.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/optimizer_options.h"
-#include "tools/options/plan_setup.h"
 #include "tools/options/schedule_options.h"
 #include "tools/print/progress_report.h"
 #include "tools/print/training_memory.h"
@@ -164,7 +164,8 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
       }
     };
   }
-  setup.product_algorithms = product_algorithms_of(options, plan);
+  if (backend_of(options) == "cuda")
+    setup.product_algorithms = product_algorithms_of(options.words()[0], plan);
   setup.link_rate = training.link_rate;
   setup.nccl = options.text("transport") == "nccl";
   setup.watchdog = training.watchdog;

@@ -26,12 +26,6 @@ Storage storage_of(const Options& options) {
   return options.choice("storage", {"f32", "bf16"}) == "bf16" ? Storage::bf16 : Storage::f32;
 }
 
-std::vector<std::string> storage_warnings(Storage storage) {
-  if (storage == Storage::f32) return {};
-  return {"--storage bf16: memory is counted for it, but times are those of the profile, which "
-          "measured f32; train the plan with --backend cuda --storage bf16"};
-}
-
 void check_backend(const Options& options) {
   const bool on_gpus = backend_of(options) == "cuda";
   const auto transport = options.choice("transport", {"threads", "tcp", "mpi", "peer", "nccl"});

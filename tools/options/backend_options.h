@@ -2,7 +2,6 @@
 // --backend, --transport and --storage: what trains, and what it stores.
 
 #include <string>
-#include <vector>
 
 #include "core/memory/storage.h"
 #include "tools/cli/options.h"
@@ -15,9 +14,6 @@ void add_backend_options(Options& options);
 /// "cpu" or "cuda".
 std::string backend_of(const Options& options);
 Storage storage_of(const Options& options);
-
-/// Of a plan whose times are of f32: which times they are, and how to train it. Empty for f32.
-std::vector<std::string> storage_warnings(Storage storage);
 
 /// Throws UsageError for what the backend does not do.
 void check_backend(const Options& options);

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/options/uncertainty_options.h"
+
 namespace tandem::tools {
 
 namespace {
@@ -118,17 +120,19 @@ std::optional<Clipping> clipping(const Options& options) {
   return clip;
 }
 
-ScheduleRequest schedule_options_of(const Options& options, const ScheduleTraits& traits) {
+ScheduleRequest schedule_options_of(const Options& options, const ScheduleTraits& traits,
+                                    OtherOptions others) {
   ScheduleRequest request;
   for (const ScheduleOption& option : schedule_options()) {
     const std::string flag(option.flag);
     if (flag.empty()) continue;
     const bool taken = takes(traits, option);
     if (options.has(flag)) {
-      if (!taken) {
+      if (taken) {
+        set_from(options, option, request);
+      } else if (others == OtherOptions::refused && !is_of_scenarios(options, flag)) {
         throw UsageError(fmt::format("schedule {} has no option --{}", traits.name, flag));
       }
-      set_from(options, option, request);
     } else if (taken && option.otherwise) {
       request.*std::get<std::uint16_t ScheduleRequest::*>(option.member) = *option.otherwise;
     }
@@ -137,8 +141,9 @@ ScheduleRequest schedule_options_of(const Options& options, const ScheduleTraits
   return request;
 }
 
-ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& traits) {
-  ScheduleRequest request = schedule_options_of(options, traits);
+ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& traits,
+                                 OtherOptions others) {
+  ScheduleRequest request = schedule_options_of(options, traits, others);
   request.devices = devices_of(options, traits, request.replicas);
   if (!options.has("microbatches")) refuse(options, "--microbatches is missing");
   request.microbatches = static_cast<std::int32_t>(options.integer("microbatches", 1, 65535, 1));

@@ -32,12 +32,16 @@ void add_post_validation_option(Options& options);
 /// Whether updates wait for the norm of all gradients, as --clip has it; empty: no --clip.
 std::optional<bool> global_norm(const Options& options);
 
-/// What the rows' options say, with the schedule's defaults. Throws UsageError for an option that
-/// the schedule does not have.
-ScheduleRequest schedule_options_of(const Options& options, const ScheduleTraits& traits);
+/// What is done with options that the schedule does not take: they may be for others of several.
+enum class OtherOptions : bool { refused, passed_over };
+
+/// What the rows' options say, with the schedule's defaults. Throws UsageError.
+ScheduleRequest schedule_options_of(const Options& options, const ScheduleTraits& traits,
+                                    OtherOptions others = OtherOptions::refused);
 
 /// The whole request, with its devices and microbatches. Throws UsageError, also where they are
 /// missing.
-ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& traits);
+ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& traits,
+                                 OtherOptions others = OtherOptions::refused);
 
 }  // namespace tandem::tools
