@@ -25,7 +25,7 @@ struct StageTimes {
   friend bool operator==(const StageTimes&, const StageTimes&) = default;
 };
 
-/// Those of ops that layers compute: a stage's are the sums of its layers'.
+/// Those of ops that layers compute, by their prices: a stage's are the sums of its layers'.
 inline constexpr std::array<Duration StageTimes::*, 6> kOpTimes{
     &StageTimes::forward,        &StageTimes::recompute,       &StageTimes::backward,
     &StageTimes::backward_input, &StageTimes::backward_weight, &StageTimes::update};

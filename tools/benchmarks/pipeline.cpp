@@ -84,7 +84,7 @@ double share_in_kernels(const Program& program, const Timeline& timeline) {
     for (const Span& span : timeline.spans) {
       const Op& op = program[span.instruction].op;
       if (program.placement().device[op.stage] != device) continue;
-      if (!is_compute(op.kind) && op.kind != OpKind::update) continue;
+      if (!is_compute(op.kind) && !makes_version(op.kind)) continue;
       // Whole bodies in the middle of the run: all that is issued there is on.
       if (span.body < kFillingBatches || span.body >= kBatches - 1) continue;
       first = std::min(first.value_or(span.start), span.start);
