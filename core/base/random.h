@@ -1,0 +1,43 @@
+#pragma once
+// Random numbers as a pure function of a key: no streams, no state, so that every partition of a
+// model, every schedule and every device draws the same ones.
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string_view>
+
+#include "core/base/split_mix.h"
+
+namespace tandem {
+
+/// A bijection of 64 bits that mixes well.
+constexpr std::uint64_t mix(std::uint64_t bits) { return split_mix(bits + kSplitMixGamma); }
+
+/// The random bits of element `counter` of the stream that (seed, key) names.
+constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t key, std::uint64_t counter) {
+  return mix(mix(mix(seed) ^ key) ^ counter);
+}
+
+/// A key from a name (FNV-1a).
+constexpr std::uint64_t key_of(std::string_view name) {
+  std::uint64_t key = 0xcbf29ce484222325ULL;
+  for (const char letter : name) {
+    key = (key ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
+  }
+  return key;
+}
+
+/// In (0, 1), from the upper 52 bits.
+inline double uniform(std::uint64_t bits) {
+  return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+}
+
+/// Standard normal (Box–Muller).
+inline double normal(std::uint64_t seed, std::uint64_t key, std::uint64_t counter) {
+  const double radius = std::sqrt(-2.0 * std::log(uniform(random_bits(seed, key, 2 * counter))));
+  const double angle = 2.0 * std::numbers::pi * uniform(random_bits(seed, key, 2 * counter + 1));
+  return radius * std::cos(angle);
+}
+
+}  // namespace tandem
