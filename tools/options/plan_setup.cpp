@@ -16,6 +16,8 @@
 #include "core/text/json_document.h"
 #include "core/text/json_position.h"
 #include "tools/cli/file_cache.h"
+#include "tools/cli/file_roles.h"
+#include "tools/options/backend_options.h"
 #include "tools/options/schedule_file.h"
 
 namespace tandem::tools {
@@ -30,11 +32,6 @@ constexpr std::int64_t kMostCells = 1 << 20;
                          const std::string& message) {
   const SourcePlace place = locate(path, read_file(path, kLargestJson), pointer);
   throw InputError(std::vector<Diagnostic>{{message, place, {}}});
-}
-
-/// The path of a file that a plan names relative to its own.
-std::string beside(const std::string& plan_path, const std::string& file) {
-  return (std::filesystem::path(plan_path).parent_path() / file).string();
 }
 
 /// An option that a schedule does not have is an error, not ignored.
@@ -127,19 +124,6 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
           std::move(slots), std::move(bytes),    storage};
 }
 
-std::vector<NamedFile> files_named_by_plan(const std::string& path) {
-  std::vector<NamedFile> files;
-  try {
-    const Plan& plan = read_once<read_plan>(path);
-    if (!plan.profile.empty()) files.push_back({"the plan's profile", beside(path, plan.profile)});
-    if (!plan.schedule_file.empty())
-      files.push_back({"the plan's schedule", beside(path, plan.schedule_file)});
-  } catch (const InputError&) {
-    return {};  // who reads the plan says what is wrong with it
-  }
-  return files;
-}
-
 Profile profile_of(const std::string& plan_path, const Plan& plan,
                    const std::string& profile_path) {
   if (!profile_path.empty()) return read_once<read_profile>(profile_path);
@@ -151,7 +135,7 @@ Profile profile_of(const std::string& plan_path, const Plan& plan,
 }
 
 std::vector<ProductAlgorithm> product_algorithms_of(const Options& options, const Plan& plan) {
-  if (options.text("backend", "cpu") != "cuda" || plan.profile.empty()) return {};
+  if (backend_of(options).on_host || plan.profile.empty()) return {};
   const std::string path = beside(options.words()[0], plan.profile);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return {};

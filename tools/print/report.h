@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/commands/command.h"
+#include "tools/cli/arguments.h"
 #include "tools/options/scenario.h"
 
 namespace tandem::tools {
