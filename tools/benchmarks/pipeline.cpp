@@ -143,11 +143,9 @@ void append_rows(Section& section, const std::string& schedule, double ideal_s, 
 }  // namespace
 
 std::vector<Section> bench_pipeline(const Settings& settings) {
-  const Profile profile = measure_profile({.model = model(),
-                                           .microbatch_sizes = {1},
-                                           .busy_devices = 2,
-                                           .on_progress = {},
-                                           .stop = {}});
+  const Profile profile = measure_profile(
+      {.model = model(), .microbatch_sizes = {1}, .busy_devices = 2, .on_progress = {}, .stop = {}},
+      *make_cpu_trainer());
   std::vector<Plan> plans;
   std::vector<Program> programs;
   for (const Case& run : kCases) {
