@@ -43,10 +43,6 @@ TrainingReport<T> train_on_cpu(const Program& program, const TrainingSetup<T>& s
 template TrainingReport<float> train_on_cpu(const Program&, const TrainingSetup<float>&);
 template TrainingReport<double> train_on_cpu(const Program&, const TrainingSetup<double>&);
 
-std::unique_ptr<Trainer> make_trainer(std::string_view backend) {
-  if (backend == "cpu") return std::make_unique<CpuTrainer>();
-  TANDEM_CHECK(backend == "cuda", backend);
-  return make_cuda_trainer();
-}
+std::unique_ptr<Trainer> make_cpu_trainer() { return std::make_unique<CpuTrainer>(); }
 
 }  // namespace tandem

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/memory/memory.h"
-#include "simulator/engine/steady_state.h"
+#include "simulator/compiled/steady_state.h"
 
 namespace tandem {
 

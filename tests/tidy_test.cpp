@@ -163,15 +163,16 @@ const std::map<std::string, Strings>& may_include() {
   return table;
 }
 
-/// core/schedules/search of core/schedules/search/order.h; core/base of core/base/ids.h.
+/// core/schedules/search of core/schedules/search/order.h; of a file that lies in no room of its
+/// library, the file: simulator/simulate of simulator/simulate.h.
 std::string room_of(std::string_view path) {
   const std::string_view folder = path.substr(0, std::min(path.rfind('/'), path.size()));
-  const std::size_t second = folder.find('/');
-  return std::string(second == std::string_view::npos ? "" : folder);
+  if (folder.find('/') != std::string_view::npos) return std::string(folder);
+  return std::string(path.substr(0, std::min(path.rfind('.'), path.size())));
 }
 
-/// The rooms of core, from the ground up: none includes one that stands below it here.
-const std::map<std::string, Strings>& rooms_of_core() {
+/// The rooms, from the ground up: of its own library each may include those named beside it.
+const std::map<std::string, Strings>& rooms_of_all() {
   static const std::map<std::string, Strings> table = {
       {"core/base", {}},
       {"core/text", {"core/base"}},
@@ -188,22 +189,92 @@ const std::map<std::string, Strings>& rooms_of_core() {
       {"core/files", {"core/base", "core/text", "core/schedule", "core/model"}},
       {"core/import",
        {"core/base", "core/text", "core/schedule", "core/model", "core/files", "core/notation"}},
+
+      {"simulator/engine", {}},
+      {"simulator/compiled", {"simulator/engine"}},
+      {"simulator/simulate", {"simulator/engine", "simulator/compiled"}},
+      {"simulator/contention", {"simulator/engine", "simulator/simulate"}},
+      {"simulator/cost", {"simulator/contention", "simulator/simulate"}},
+      {"simulator/scenario", {"simulator/contention", "simulator/cost", "simulator/simulate"}},
+      {"simulator/analysis",
+       {"simulator/engine", "simulator/compiled", "simulator/cost", "simulator/simulate",
+        "simulator/scenario"}},
+      {"simulator/replay", {"simulator/engine"}},
+
+      {"executor/backend", {}},
+      {"executor/layers", {"executor/backend"}},
+      {"executor/data", {"executor/layers"}},
+      {"executor/cpu", {"executor/backend"}},
+      {"executor/stage", {"executor/backend", "executor/layers", "executor/data", "executor/cpu"}},
+      {"executor/run", {"executor/backend", "executor/stage"}},
+      {"executor/profile",
+       {"executor/backend", "executor/cpu", "executor/data", "executor/run", "executor/stage"}},
+      {"executor/cuda/runtime", {"executor/backend"}},
+      {"executor/cuda/kernels", {"executor/backend", "executor/cpu", "executor/cuda/runtime"}},
+      {"executor/cuda",
+       {"executor/backend", "executor/cpu", "executor/cuda/kernels", "executor/cuda/runtime",
+        "executor/profile", "executor/run", "executor/stage"}},
+      {"executor/train", {"executor/cpu", "executor/run"}},
+      {"executor/backends",
+       {"executor/cuda", "executor/profile", "executor/run", "executor/train"}},
+
+      {"planner/search", {}},
+      {"planner/cluster", {"planner/search"}},
+      {"planner/study", {"planner/search", "planner/cluster"}},
+
+      {"traces/svg", {}},
+      {"traces/picture", {}},
+      {"traces/curves", {}},
+      {"traces/chrome", {"traces/curves"}},
+      {"traces/recorded", {"traces/chrome"}},
+      {"traces/report", {"traces/chrome", "traces/curves", "traces/svg"}},
+      {"traces/compare", {"traces/chrome"}},
+      {"traces/print_comparison", {"traces/compare"}},
+
+      {"tools/cli", {}},
+      {"tools/options", {"tools/cli"}},
+      {"tools/print", {"tools/cli", "tools/options"}},
+      {"tools/sweep", {"tools/cli", "tools/options", "tools/print"}},
+      {"tools/commands", {"tools/cli", "tools/options", "tools/print", "tools/sweep"}},
+      {"tools/main", {"tools/cli", "tools/commands"}},
+      {"tools/benchmarks", {"tools/cli"}},
+      {"tools/cmake", {}},
   };
   return table;
 }
 
 Findings rooms(const Source& source) {
   Findings found;
-  if (folder_of(source.path) != "core") return found;
+  const std::string library = folder_of(source.path);
+  if (is_test(source)) return found;
   const std::string room = room_of(source.path);
-  const auto row = rooms_of_core().find(room);
-  if (row == rooms_of_core().end()) return {{source.path, 1, "no room of core (rooms_of_core())"}};
+  const auto row = rooms_of_all().find(room);
+  if (row == rooms_of_all().end())
+    return {{source.path, 1, fmt::format("no room of {} (rooms_of_all())", library)}};
   for (const Include& include : includes_of(source)) {
     const std::string target = room_of(include.name);
-    if (!include.angled && target != room && !contains(row->second, target))
+    const bool of_library = !include.angled && folder_of(include.name) == library;
+    if (of_library && target != room && !contains(row->second, target))
       found.push_back({source.path, include.line, room + " must not include " + include.name});
   }
   return found;
+}
+
+/// Whoever is named before leads back to none: what a room includes does not include it.
+std::vector<std::string> rooms_in_a_circle(const std::map<std::string, Strings>& table) {
+  std::vector<std::string> circles;
+  std::map<std::string_view, int> depth;  // 0: not seen yet; −1: on the way down
+  const auto visit = [&](const auto& self, std::string_view room) -> void {
+    if (depth[room] != 0) {
+      if (depth[room] < 0) circles.emplace_back(room);
+      return;
+    }
+    depth[room] = -1;
+    for (const std::string_view below : table.at(std::string(room))) self(self, below);
+    depth[room] = 1;
+  };
+  for (const auto& [room, below] : table) visit(visit, room);
+  return circles;
 }
 
 Findings layers(const Source& source) {
@@ -263,6 +334,56 @@ Findings packages(const Source& source) {
       }
     }
   }
+  return found;
+}
+
+struct BannedWord {
+  std::regex pattern;
+  std::string_view reason;
+};
+
+void find_banned(const Source& source, std::string_view text, const std::vector<BannedWord>& words,
+                 Findings& found) {
+  std::ptrdiff_t line = 0;
+  for (const std::string_view one : lines_of(text)) {
+    ++line;
+    for (const BannedWord& word : words) {
+      if (std::regex_search(one.begin(), one.end(), word.pattern)) {
+        found.push_back({source.path, line, std::string(word.reason)});
+      }
+    }
+  }
+}
+
+/// Who may name an op kind: where its meaning is, and who writes or reads schedules of certain
+/// ones. Everything else asks its row (core/schedule/op_kind.h), so that a new kind costs no
+/// further file.
+const std::map<std::string_view, std::string_view>& names_op_kinds() {
+  static const std::map<std::string_view, std::string_view> places = {
+      {"core/schedule/", "the rows, and the passes that insert ops"},
+      {"core/schedules/", "schedules are made of forwards, backwards and updates"},
+      {"core/notation/pytorch_csv.cpp", "what the format leaves out is a backward's other half"},
+      {"core/lower/", "the meaning: what waits for what"},
+      {"core/verify/", "the meaning, once more"},
+      {"core/memory/", "the meaning: what holds which slot"},
+      {"executor/run/", "the meaning: the device's machine"},
+      {"executor/stage/reference_parts.cpp", "which weights a forward of the reference reads"},
+      {"simulator/replay/", "recordings know forwards, halves of backwards, and two transfers"},
+      {"traces/recorded/", "likewise, by the recorder's own names"},
+      {"traces/curves.cpp", "what an op takes and frees, in time"},
+      {"tools/options/what_if.cpp", "transfers that take a share of a forward"},
+      {"tools/benchmarks/simgrid.cpp", "writes a schedule for another simulator"},
+      {"tests/", "tests speak of certain kinds"},
+  };
+  return places;
+}
+
+Findings op_kinds(const Source& source) {
+  static const std::vector<BannedWord> words = {
+      {std::regex(R"(\bOpKind::\w)"), "an op kind is named: ask its row, or see names_op_kinds()"}};
+  Findings found;
+  const auto may = [&](const auto& place) { return source.path.starts_with(place.first); };
+  if (std::ranges::none_of(names_op_kinds(), may)) find_banned(source, source.code, words, found);
   return found;
 }
 
@@ -355,24 +476,6 @@ Findings pragma_once(const Source& source) {
   return {{source.path, line_of(source.code, first), "a header begins with #pragma once"}};
 }
 
-struct BannedWord {
-  std::regex pattern;
-  std::string_view reason;
-};
-
-void find_banned(const Source& source, std::string_view text, const std::vector<BannedWord>& words,
-                 Findings& found) {
-  std::ptrdiff_t line = 0;
-  for (const std::string_view one : lines_of(text)) {
-    ++line;
-    for (const BannedWord& word : words) {
-      if (std::regex_search(one.begin(), one.end(), word.pattern)) {
-        found.push_back({source.path, line, std::string(word.reason)});
-      }
-    }
-  }
-}
-
 Findings banned_words(const Source& source) {
   static const std::vector<BannedWord> in_code = {
       {std::regex(R"(\bs?rand\s*\()"), "rand(): randomness comes from a seed"},
@@ -385,6 +488,8 @@ Findings banned_words(const Source& source) {
   };
   static const std::vector<BannedWord> anywhere = {
       {std::regex(R"(\b(TODO|FIXME|XXX)\b)"), "open ends live in issues, not in comments"},
+      {std::regex(R"re([!=]= "(cpu|cuda|peer|nccl|threads)")re"),
+       "a backend is known by its name: ask its row (executor/backends.h)"},
   };
   Findings found;
   if (!is_test(source)) {
@@ -505,6 +610,7 @@ const std::vector<Rule>& rules() {
       {"Rooms", rooms},
       {"Layers", layers},
       {"Packages", packages},
+      {"OpKinds", op_kinds},
       {"Columns", columns},
       {"FileLines", file_lines},
       {"FunctionLines", function_lines},
@@ -543,6 +649,24 @@ TEST_P(TidyTree, KeepsTheRule) {
 
 constexpr auto kName = [](const auto& test) { return test.param.name; };
 INSTANTIATE_TEST_SUITE_P(Tree, TidyTree, testing::ValuesIn(rules()), kName);
+
+TEST(Tidy, WhoMayNameOpKindsDoes) {
+  const std::vector<Source> tree = read_tree();
+  for (const auto& [place, reason] : names_op_kinds()) {
+    EXPECT_TRUE(std::ranges::any_of(tree,
+                                    [&](const Source& source) {
+                                      return source.path.starts_with(place) &&
+                                             source.code.find("OpKind::") != std::string::npos;
+                                    }))
+        << place << " (" << reason << ") names none any more";
+  }
+}
+
+TEST(Tidy, NoRoomsStandInACircle) {
+  EXPECT_EQ(rooms_in_a_circle(rooms_of_all()), std::vector<std::string>{});
+  EXPECT_EQ(rooms_in_a_circle({{"a", {"b"}}, {"b", {"c"}}, {"c", {"a"}}, {"d", {"a"}}}),
+            std::vector<std::string>{"a"});
+}
 
 TEST(Tidy, EachFolderHasAReadme) {
   const fs::path root = tandem::testing::source_folder();
@@ -663,15 +787,13 @@ std::vector<Control> layer_controls() {
       {"NotFromTheRoot", layers, "core/op.cpp", "#include \"op.h\"\n", {1}},
       {"OursInAngles", layers, "core/op.cpp", "#include <core/schedule/op.h>\n", {1}},
       {"IncludeInAComment", layers, "core/op.cpp", "/*\n#include \"tools/a.h\"\n*/\n", {}},
-      {"AModelReadsNoFile", rooms, "core/model/a.cpp", "#include \"core/files/read.h\"\n", {1}},
-      {"TheProofIsNotLowers", rooms, "core/verify/a.cpp", "#include \"core/lower/lower.h\"\n", {1}},
-      {"FilesMakeModels", rooms, "core/files/a.cpp", "#include \"core/model/model.h\"\n", {}},
-      {"SearchKnowsSchedules",
-       rooms,
-       "core/schedules/search/a.cpp",
-       "#include \"core/schedules/all.h\"\n",
+      {"AKindInAPicture", op_kinds, "traces/picture.cpp", "f(OpKind::evict);\n", {1}},
+      {"AnyKindInAPicture",
+       op_kinds,
+       "traces/picture.cpp",
+       "OpKind kind{};  // OpKind::load\n",
        {}},
-      {"OutsideTheRooms", rooms, "core/a.cpp", "", {1}},
+      {"AKindInLower", op_kinds, "core/lower/waits.cpp", "f(OpKind::evict);\n", {}},
       {"GraphInLower",
        packages,
        "core/lower/lower.cpp",
@@ -688,6 +810,60 @@ std::vector<Control> layer_controls() {
       {"CudaInTheCpuBackend", packages, "executor/cpu/a.cpp", "#include <cuda_runtime.h>\n", {1}},
       {"NcclInItsPlace", packages, "executor/cuda/a.cpp", "#include <nccl.h>\n", {}},
       {"GtestInTools", packages, "tools/main.cpp", "#include <gtest/gtest.h>\n", {1}},
+  };
+}
+
+std::vector<Control> room_controls() {
+  return {
+      {"AModelReadsNoFile", rooms, "core/model/a.cpp", "#include \"core/files/read.h\"\n", {1}},
+      {"TheProofIsNotLowers", rooms, "core/verify/a.cpp", "#include \"core/lower/lower.h\"\n", {1}},
+      {"FilesMakeModels", rooms, "core/files/a.cpp", "#include \"core/model/model.h\"\n", {}},
+      {"SearchKnowsSchedules",
+       rooms,
+       "core/schedules/search/a.cpp",
+       "#include \"core/schedules/all.h\"\n",
+       {}},
+      {"OutsideTheRooms", rooms, "core/a.cpp", "", {1}},
+      {"ARoomOfTheirOwn", rooms, "simulator/models/a.cpp", "", {1}},
+      {"TheEngineKnowsNoSweep",
+       rooms,
+       "simulator/engine/a.h",
+       "#include \"core/program/run.h\"\n#include \"simulator/compiled/compiled_run.h\"\n",
+       {2}},
+      {"PricesSimulate", rooms, "simulator/cost/a.cpp", "#include \"simulator/simulate.h\"\n", {}},
+      {"SimulateHasNoPrices",
+       rooms,
+       "simulator/simulate.cpp",
+       "#include \"simulator/cost/stage_costs.h\"\n",
+       {1}},
+      {"StagesRunNothing", rooms, "executor/stage/a.h", "#include \"executor/run/a.h\"\n", {1}},
+      {"RunsKnowNoBackend", rooms, "executor/run/a.h", "#include \"executor/cuda/cuda.h\"\n", {1}},
+      {"TheTableKnowsBackends",
+       rooms,
+       "executor/backends.cpp",
+       "#include \"executor/cuda/cuda.h\"\n",
+       {}},
+      {"OneMachineKnowsNoCluster",
+       rooms,
+       "planner/search/a.h",
+       "#include \"planner/cluster/cluster_plan.h\"\n",
+       {1}},
+      {"StudiesKnowBoth",
+       rooms,
+       "planner/study/a.h",
+       "#include \"planner/cluster/cluster_plan.h\"\n#include \"planner/search/search.h\"\n",
+       {}},
+      {"TracesKnowNoReport",
+       rooms,
+       "traces/chrome/a.cpp",
+       "#include \"traces/report/chart.h\"\n",
+       {1}},
+      {"TheParserKnowsNoCommand",
+       rooms,
+       "tools/cli/a.h",
+       "#include \"tools/commands/command.h\"\n",
+       {1}},
+      {"CommandsPrint", rooms, "tools/commands/a.cpp", "#include \"tools/print/report.h\"\n", {}},
   };
 }
 
@@ -749,6 +925,8 @@ std::vector<Control> word_controls() {
        "executor/cuda/kernels/a.h",
        "#if defined(__CUDACC__)\n#endif\n",
        {1}},
+      {"BackendByName", banned_words, "tools/a.cpp", "if (backend == \"cuda\") f();\n", {1}},
+      {"BackendsName", banned_words, "tools/a.cpp", "row(\"cuda\");\n", {}},
       {"OpenEnd", banned_words, "core/a.cpp", "// TODO: more.\n", {1}},
       {"OpenEndInTests", banned_words, "tests/a.cpp", "// TODO: more.\n", {}},
       {"Thread", determinism, "core/a.cpp", "#include <thread>\n", {1}},
@@ -785,6 +963,7 @@ std::vector<Control> word_controls() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, TidyControl, testing::ValuesIn(layer_controls()), kName);
+INSTANTIATE_TEST_SUITE_P(Rooms, TidyControl, testing::ValuesIn(room_controls()), kName);
 INSTANTIATE_TEST_SUITE_P(Sizes, TidyControl, testing::ValuesIn(size_controls()), kName);
 INSTANTIATE_TEST_SUITE_P(Words, TidyControl, testing::ValuesIn(word_controls()), kName);
 

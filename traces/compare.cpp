@@ -24,9 +24,7 @@ Key key_of(const TimelineRecord& record) {
 
 /// A transfer is one op on two lanes: that of its stage's device counts.
 bool counts(const TimelineRecord& record) {
-  if (record.lane == LaneKind::receive_stash) return record.kind == OpKind::load;
-  if (record.lane == LaneKind::send_stash) return record.kind == OpKind::evict;
-  return record.lane != LaneKind::receive_activation && record.lane != LaneKind::receive_gradient;
+  return !is_transfer(record.kind) || record.lane == own_lane(record.kind);
 }
 
 TimelineRecords sorted_ops(const TimelineRecords& records) {
@@ -57,7 +55,7 @@ void add(Duration& sum, Duration duration) {
 std::map<std::int64_t, Duration> completions_of(const TimelineRecords& records) {
   std::map<std::int64_t, Duration> completions;
   for (const TimelineRecord& record : records) {
-    if (record.kind != OpKind::update) continue;
+    if (!makes_version(record.kind)) continue;
     const auto [found, fresh] = completions.try_emplace(record.batch, record.end);
     if (!fresh) found->second = std::max(found->second, record.end);
   }

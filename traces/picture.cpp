@@ -15,6 +15,7 @@
 
 #include "core/base/check.h"
 #include "core/base/units.h"
+#include "core/program/title.h"
 
 namespace tandem {
 namespace {
@@ -25,33 +26,11 @@ constexpr int kLabelGap = 10;  // columns between two labels of the axis, at lea
 constexpr double kWidestMean =
     12;  // columns of an average box: else one slow kind would fill the picture
 
-/// How a kind looks: the character that fills its box behind the number, and its colour.
-struct BoxFill {
-  OpKind kind;
-  char fill;
-  std::string_view background;  // red;green;blue of the Okabe-Ito palette
-};
-constexpr std::array<BoxFill, 7> kBoxFills{{
-    {OpKind::forward, ' ', "86;180;233"},
-    {OpKind::recompute, '~', "240;228;66"},
-    {OpKind::backward, '-', "230;159;0"},
-    {OpKind::backward_input, '-', "230;159;0"},
-    {OpKind::backward_weight, '=', "0;158;115"},
-    {OpKind::update, 'U', "204;121;167"},
-    {OpKind::validate, 'V', "204;121;167"},
-}};
-
-const BoxFill* box_fill_of(OpKind kind) {
-  const auto found = std::find_if(kBoxFills.begin(), kBoxFills.end(),
-                                  [kind](const BoxFill& look) { return look.kind == kind; });
-  return found == kBoxFills.end() ? nullptr : &*found;
-}
-
 /// One drawn span.
 struct Box {
   std::size_t device = 0;
   std::size_t chunk = 0;  // which of the device's stages
-  const BoxFill* look = nullptr;
+  const OpTraits* look = nullptr;
   std::int64_t microbatch = 0;
   Duration start{}, end{};
   Duration length() const { return end - start; }
@@ -59,7 +38,7 @@ struct Box {
 
 struct Cell {
   char glyph = ' ';
-  const BoxFill* look = nullptr;
+  const OpTraits* look = nullptr;
 };
 using Row = std::vector<Cell>;
 
@@ -155,7 +134,7 @@ class Canvas {
   void draw_instant(const Box& box) {
     Row& row = rows_[box.device];
     const auto at = static_cast<std::size_t>(scale_.column(box.start));
-    if (box.look->kind != OpKind::update || at == 0 || !scale_.shows(box.start)) return;
+    if (!box.look->makes_version || at == 0 || !scale_.shows(box.start)) return;
     Cell& cell = row[at - 1];
     const char fill = cell.look == nullptr ? kIdle : cell.look->fill;
     if (cell.glyph != fill && cell.glyph != ' ') return;
@@ -181,8 +160,8 @@ std::vector<Box> boxes_of(const Program& program, const Timeline& timeline) {
   for (const Span& span : timeline.spans) {
     TANDEM_CHECK(index(span.instruction) < program.size(), index(span.instruction));
     const Op& op = program[span.instruction].op;
-    const BoxFill* look = box_fill_of(op.kind);
-    if (look == nullptr) continue;
+    const OpTraits* look = &traits(op.kind);
+    if (look->fill == 0) continue;
     boxes.push_back({.device = index(placement.device[op.stage]),
                      .chunk = chunk_of[index(op.stage)],
                      .look = look,
@@ -297,9 +276,12 @@ std::string axis(const Scale& scale, std::size_t margin) {
   return line;
 }
 
-std::string in_color(std::string_view text, const BoxFill* look) {
+std::string in_color(std::string_view text, const OpTraits* look) {
   if (look == nullptr) return std::string(text);
-  return fmt::format("\x1b[30;48;2;{}m{}\x1b[0m", look->background, text);
+  const auto part = [&](std::size_t at) {
+    return std::stoul(std::string(look->colour.substr(at, 2)), nullptr, 16);
+  };
+  return fmt::format("\x1b[30;48;2;{};{};{}m{}\x1b[0m", part(1), part(3), part(5), text);
 }
 
 std::string print_row(const Row& row, bool color) {
@@ -321,16 +303,14 @@ std::string legend(const std::vector<Box>& boxes, const Canvas& canvas, std::siz
   const auto add = [&line](std::string_view sample, std::string_view meaning) {
     line += fmt::format("{}{} {}", line.empty() ? "" : "   ", sample, meaning);
   };
-  for (const BoxFill& look : kBoxFills) {
+  for (const OpTraits& look : kOpTraits) {
     const bool drawn = std::any_of(boxes.begin(), boxes.end(), [&look](const Box& box) {
       return box.look == &look && box.length() > Duration::zero();
     });
     if (!drawn) continue;
     const std::string sample =
         is_optimizer(look.kind) ? std::string(1, look.fill) : fmt::format("3{0}{0}", look.fill);
-    std::string meaning(name(look.kind));
-    std::replace(meaning.begin(), meaning.end(), '_', ' ');
-    add(color ? in_color(sample, &look) : sample, meaning);
+    add(color ? in_color(sample, &look) : sample, words(look.name));
   }
   add(std::string(1, kIdle), "idle");
   if (canvas.instants()) add(std::string(1, kInstantUpdate), "update, takes no time");

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/utf8.h"
-#include "traces/report/report_looks.h"
+#include "core/schedule/op_kind.h"
 
 namespace tandem {
 
@@ -42,7 +42,7 @@ std::string lighter(std::string_view colour) {
 /// On a dark ground, links are drawn as thin ticks by some colours that are too dark for that.
 std::string lighter_links() {
   std::map<std::string_view, std::string> colours;
-  for (const OpLook& look : kLooks) {
+  for (const OpTraits& look : kOpTraits) {
     if (!on_compute_lane(look.kind)) colours.emplace(look.colour, lighter(look.colour));
   }
   std::string rules;

@@ -226,7 +226,21 @@ double router_rate(const std::vector<Dimension>& dimensions) {
   return kRoomInRouter * rate;
 }
 
+/// A line that holds `start` behind nothing but blanks.
+bool has_line(std::string_view text, std::string_view start) {
+  for (std::size_t at = text.find(start); at != std::string_view::npos;
+       at = text.find(start, at + 1)) {
+    const std::size_t before = text.find_last_not_of(" \t", at == 0 ? 0 : at - 1);
+    if (at == 0 || before == std::string_view::npos || text[before] == '\n') return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool is_astra_sim(std::string_view text) {
+  return is_plain_text(text) && (has_line(text, "topology:") || has_line(text, "npus_count:"));
+}
 
 ClusterSpec parse_astra_sim(const std::string& file, std::string_view text, const DeviceSpec* gpu) {
   const Network network(text, file);

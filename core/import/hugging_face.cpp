@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/error.h"
 #include "core/files/model_file.h"
 #include "core/import/config_values.h"
 #include "core/import/hugging_face_counts.h"
@@ -357,15 +358,7 @@ void read_widths(const JsonReader& root, const Family& family, ModelSpec& model)
   }
 }
 
-}  // namespace
-
-bool is_hugging_face(const JsonReader& root) {
-  const bool of_another = root.has("hidden_size") || root.has("n_embd");  // it says not of whom
-  return root.has("model_type") || root.has("architectures") ||
-         (of_another && !root.has("version"));
-}
-
-ModelSpec read_hugging_face(const JsonReader& root, std::vector<std::string>& notes) {
+ModelSpec read_config(const JsonReader& root, std::vector<std::string>& notes) {
   ModelSpec model;
   root.any_object();
   const std::string class_name = class_of(root);
@@ -393,6 +386,28 @@ ModelSpec read_hugging_face(const JsonReader& root, std::vector<std::string>& no
   if (root.diagnostics() > 0) return model;
   if (const std::string fault = shape_fault(model); !fault.empty()) root.complain(fault);
   return root.diagnostics() == 0 ? as_plain_as_it_is(std::move(model)) : model;
+}
+
+}  // namespace
+
+bool is_hugging_face(std::string_view text) {
+  try {
+    JsonFile json("", std::string(text));
+    const JsonReader root = json.root();
+    const bool of_another = root.has("hidden_size") || root.has("n_embd");  // it says not of whom
+    return root.has("model_type") || root.has("architectures") ||
+           (of_another && !root.has("version"));
+  } catch (const InputError&) {  // no JSON at all
+    return false;
+  }
+}
+
+NotedModel parse_hugging_face(const std::string& file, std::string text) {
+  JsonFile json(file, std::move(text));
+  NotedModel read;
+  read.model = read_config(json.root(), read.notes);
+  json.finish();
+  return read;
 }
 
 }  // namespace tandem

@@ -2,19 +2,18 @@
 // Models from the config.json of Hugging Face Transformers (core/README.md, "config.json").
 
 #include <string>
-#include <vector>
+#include <string_view>
 
-#include "core/model/model.h"
-#include "core/text/json_reader.h"
+#include "core/import/models.h"
 
 namespace tandem {
 
-/// Whether an object is such a file: it names a model type, or classes of that library.
-bool is_hugging_face(const JsonReader& root);
+/// Whether a text is such a file: an object that names a model type, or classes of that library.
+bool is_hugging_face(std::string_view text);
 
 /// What a file does not say is its class's default. Complains of families that have no analytic
-/// costs, with the reason and, where they can be counted, their parameters. Adds to `notes` what
-/// was left out or guessed.
-ModelSpec read_hugging_face(const JsonReader& root, std::vector<std::string>& notes);
+/// costs, with the reason and, where they can be counted, their parameters. Notes say what was left
+/// out or guessed. Throws InputError with every diagnostic found.
+NotedModel parse_hugging_face(const std::string& file, std::string text);
 
 }  // namespace tandem

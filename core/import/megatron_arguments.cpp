@@ -285,6 +285,14 @@ ModelSpec parse_megatron(const std::string& file, std::string_view text) {
   return model;
 }
 
+NotedModel parse_noted_megatron(const std::string& file, std::string text) {
+  NotedModel read{.model = parse_megatron(file, text)};
+  if (const std::string options = options_text(parse_megatron_run(file, text)); !options.empty())
+    read.notes.push_back("only its layers are taken; the run it describes has the options" +
+                         options);
+  return read;
+}
+
 std::string options_text(const MegatronRun& run) {
   std::string text;
   for (const auto& [name, value] : run.options) text += fmt::format(" --{} {}", name, value);

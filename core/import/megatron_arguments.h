@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/model/model.h"
+#include "core/import/models.h"
 
 namespace tandem {
 
@@ -16,6 +16,8 @@ bool is_megatron(std::string_view text);
 /// Reads a list of arguments, or a script that holds one. Those that say nothing of the
 /// layers are for parse_megatron_run(). Throws InputError with every diagnostic found.
 ModelSpec parse_megatron(const std::string& file, std::string_view text);
+/// The same, with the options of the run that it describes as a note.
+NotedModel parse_noted_megatron(const std::string& file, std::string text);
 
 /// How the model was trained there.
 struct MegatronRun {

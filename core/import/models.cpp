@@ -1,29 +1,20 @@
 #include "core/import/models.h"
 
 #include <utility>
+#include <variant>
 
 #include "core/files/model_file.h"
-#include "core/import/hugging_face.h"
-#include "core/import/megatron_arguments.h"
+#include "core/import/importers.h"
 #include "core/text/files.h"
 #include "core/text/json_reader.h"
 
 namespace tandem {
 
 NotedModel parse_noted_model(const std::string& file, std::string text) {
-  if (is_megatron(text)) {
-    NotedModel read{.model = parse_megatron(file, text), .notes = {}};
-    const std::string options = options_text(parse_megatron_run(file, text));
-    if (!options.empty())
-      read.notes.push_back("only its layers are taken; the run it describes has the options" +
-                           options);
-    return read;
-  }
+  if (const Importer* importer = importer_of<ReadModel>(text))
+    return std::get<ReadModel>(importer->read)(file, std::move(text));
   JsonFile json(file, std::move(text));
-  const JsonReader root = json.root();
-  NotedModel read;
-  read.model =
-      is_hugging_face(root) ? read_hugging_face(root, read.notes) : read_model_object(root);
+  NotedModel read{.model = read_model_object(json.root())};
   json.finish();
   return read;
 }

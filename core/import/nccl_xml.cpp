@@ -88,7 +88,7 @@ struct Cpu {
 
 class System {
  public:
-  System(const std::string& file, const std::string& text, const DeviceSpec* gpu)
+  System(const std::string& file, std::string_view text, const DeviceSpec* gpu)
       : file_(file), text_(text), gpu_(gpu) {}
 
   ClusterSpec read() {
@@ -418,7 +418,7 @@ class System {
   }
 
   const std::string& file_;
-  const std::string& text_;
+  std::string_view text_;
   const DeviceSpec* gpu_;
   pugi::xml_document document_;
   std::vector<Diagnostic> diagnostics_;
@@ -434,8 +434,12 @@ class System {
 
 }  // namespace
 
-ClusterSpec parse_nccl_xml(const std::string& file, const std::string& text,
-                           const DeviceSpec* gpu) {
+bool is_nccl_xml(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '<';
+}
+
+ClusterSpec parse_nccl_xml(const std::string& file, std::string_view text, const DeviceSpec* gpu) {
   return System(file, text, gpu).read();
 }
 

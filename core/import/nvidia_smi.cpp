@@ -380,6 +380,11 @@ class NodeOfTable {
 
 }  // namespace
 
+// The names of the columns may be underlined, by escapes before them.
+bool is_nvidia_smi(std::string_view text) {
+  return is_plain_text(text) && !is_astra_sim(text) && text.find("GPU0") != std::string_view::npos;
+}
+
 ClusterSpec parse_nvidia_smi(const std::string& file, std::string_view text,
                              const DeviceSpec* gpu) {
   const std::string plain = without_escapes(text);

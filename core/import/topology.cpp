@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "core/files/read.h"
+#include "core/import/importers.h"
 #include "core/import/topology_parts.h"
 #include "core/model/catalog.h"
 #include "core/text/json_document.h"
@@ -36,16 +38,6 @@ template <class Is>
 const GpuLinks* find_gpu(Is is) {
   const auto found = std::find_if(kGpus.begin(), kGpus.end(), is);
   return found == kGpus.end() ? nullptr : &*found;
-}
-
-/// A line that holds `start` behind nothing but blanks.
-bool has_line(std::string_view text, std::string_view start) {
-  for (std::size_t at = text.find(start); at != std::string_view::npos;
-       at = text.find(start, at + 1)) {
-    const std::size_t before = text.find_last_not_of(" \t", at == 0 ? 0 : at - 1);
-    if (at == 0 || before == std::string_view::npos || text[before] == '\n') return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -127,15 +119,10 @@ void ask_for_gpu(const std::string& file, std::string_view why) {
                   file, why));
 }
 
-ClusterFormat cluster_format(std::string_view text) {
+bool is_plain_text(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos || text[first] == '{' || text[first] == '/')
-    return ClusterFormat::json;
-  if (text[first] == '<') return ClusterFormat::nccl_xml;
-  if (has_line(text, "topology:") || has_line(text, "npus_count:")) return ClusterFormat::astra_sim;
-  // The names of the columns may be underlined, by escapes before them.
-  return text.find("GPU0") == std::string_view::npos ? ClusterFormat::json
-                                                     : ClusterFormat::nvidia_smi;
+  return first != std::string_view::npos && text[first] != '{' && text[first] != '/' &&
+         text[first] != '<';
 }
 
 const DeviceSpec& gpu_of_name(std::string_view name) {
@@ -144,18 +131,9 @@ const DeviceSpec& gpu_of_name(std::string_view name) {
   return device_of_name(shown(name), "--gpu: ");
 }
 
-ClusterSpec parse_cluster_as(ClusterFormat format, const std::string& file, std::string text,
-                             const DeviceSpec* gpu) {
-  switch (format) {
-    case ClusterFormat::nvidia_smi:
-      return parse_nvidia_smi(file, text, gpu);
-    case ClusterFormat::nccl_xml:
-      return parse_nccl_xml(file, text, gpu);
-    case ClusterFormat::astra_sim:
-      return parse_astra_sim(file, text, gpu);
-    case ClusterFormat::json:
-      break;
-  }
+ClusterSpec parse_any_cluster(const std::string& file, std::string text, const DeviceSpec* gpu) {
+  if (const Importer* importer = importer_of<ReadCluster>(text))
+    return std::get<ReadCluster>(importer->read)(file, text, gpu);
   if (gpu != nullptr)
     throw UsageError(
         fmt::format("{}: the file says what its devices are: --gpu is not taken", file));

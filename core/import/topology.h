@@ -3,7 +3,6 @@
 // (NCCL_TOPO_DUMP_FILE), ASTRA-sim's network yml (analytical backend). core/README.md, "Clusters of
 // other programs", says what each leaves open and what is assumed.
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -11,19 +10,14 @@
 
 namespace tandem {
 
-enum class ClusterFormat : std::uint8_t { json, nvidia_smi, nccl_xml, astra_sim };
-
-/// By what stands in the text; json where it looks like none of the others.
-ClusterFormat cluster_format(std::string_view text);
-
 /// A device of the catalogue by its name, or by the name that the driver has for it. Throws
 /// UsageError.
 const DeviceSpec& gpu_of_name(std::string_view name);
 
-/// A text in the format. `gpu`: the device that its GPUs are; null: what the file says. Throws
-/// InputError with every diagnostic found, and UsageError where a device is needed and nobody names
-/// it, or one is named for a JSON file, which says itself.
-ClusterSpec parse_cluster_as(ClusterFormat format, const std::string& file, std::string text,
-                             const DeviceSpec* gpu);
+/// A text of ours, or of another program that has an importer (core/import/importers.h). `gpu`: the
+/// device that its GPUs are; null: what the file says. Throws InputError with every diagnostic
+/// found, and UsageError where a device is needed and nobody names it, or one is named for a file
+/// of ours, which says itself.
+ClusterSpec parse_any_cluster(const std::string& file, std::string text, const DeviceSpec* gpu);
 
 }  // namespace tandem

@@ -72,9 +72,17 @@ void check_cluster(const std::string& file, const ClusterSpec& spec);
 /// Throws UsageError: `file` names no device.
 [[noreturn]] void ask_for_gpu(const std::string& file, std::string_view why);
 
+/// Neither JSON, as our own format is, nor XML.
+bool is_plain_text(std::string_view text);
+
+// Whether a text is of the format.
+bool is_nvidia_smi(std::string_view text);
+bool is_nccl_xml(std::string_view text);
+bool is_astra_sim(std::string_view text);
+
 /// The readers.
 ClusterSpec parse_nvidia_smi(const std::string& file, std::string_view text, const DeviceSpec* gpu);
-ClusterSpec parse_nccl_xml(const std::string& file, const std::string& text, const DeviceSpec* gpu);
+ClusterSpec parse_nccl_xml(const std::string& file, std::string_view text, const DeviceSpec* gpu);
 ClusterSpec parse_astra_sim(const std::string& file, std::string_view text, const DeviceSpec* gpu);
 
 }  // namespace tandem

@@ -16,10 +16,10 @@ namespace tandem {
 
 /// A computation, or one end of a transfer, by the clock of its rank.
 struct RecordedOp {
-  OpKind kind = OpKind::forward;  // forward, backward or its halves, send_activation, send_gradient
-  bool receives = false;          // of a transfer: the receiver's end
-  std::uint16_t chunk = 0;        // which of its device's stages; of a transfer without a number: 0
-  std::int64_t microbatch = -1;   // as the recorder counts; −1: it does not say
+  OpKind kind{};                 // forward, backward or its halves, send_activation, send_gradient
+  bool receives = false;         // of a transfer: the receiver's end
+  std::uint16_t chunk = 0;       // which of its device's stages; of a transfer without a number: 0
+  std::int64_t microbatch = -1;  // as the recorder counts; −1: it does not say
   // A recorder may give both ends of a transfer the later of their two starts, by that rank's
   // clock: by the other's a transfer may then end before it starts.
   Duration start{}, end{};

@@ -28,24 +28,14 @@ constexpr std::string_view kPair = "OVERLAP_F_B";
 constexpr std::array<std::string_view, 7> kDerived{"UNSHARD", "RESHARD", "SEND_F",     "RECV_F",
                                                    "SEND_B",  "RECV_B",  "REDUCE_GRAD"};
 
-char letter_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::forward:
-      return 'F';
-    case OpKind::backward:
-      return 'B';
-    case OpKind::backward_input:
-      return 'I';
-    case OpKind::backward_weight:
-      return 'W';
-    default:
-      return 0;
-  }
+/// "F", "B", "I" or "W"; empty where a cell has no word for the kind.
+std::string_view letter_of(OpKind kind) {
+  return is_compute(kind) ? traits(kind).pytorch : std::string_view();
 }
 
 bool has_words_for(const Schedule& schedule, const Op& op) {
   const bool this_batch = op.microbatch < schedule.microbatches && op.staleness == 0;
-  return this_batch && (op.kind == OpKind::update || (letter_of(op.kind) != 0 && op.span == 1));
+  return this_batch && (makes_version(op.kind) || (!letter_of(op.kind).empty() && op.span == 1));
 }
 
 /// A cell's action, or one of the two of a pair.
@@ -134,10 +124,10 @@ class PyTorchCsvParser {
   }
 
   static std::optional<OpKind> kind_of(std::string_view type) {
-    if (type == "F") return OpKind::forward;
-    if (type == "B" || type == "BW") return OpKind::backward;
-    if (type == "I") return OpKind::backward_input;
-    if (type == "W") return OpKind::backward_weight;
+    if (type == "BW") return OpKind::backward;  // the old dialect's B
+    for (const OpTraits& row : kOpTraits) {
+      if (!type.empty() && letter_of(row.kind) == type) return row.kind;
+    }
     return std::nullopt;
   }
 
@@ -283,7 +273,7 @@ void print_pytorch_csv(const Schedule& schedule, const TextSink& out) {
     std::string_view between;
     for (std::size_t i = 0; i < order.size(); ++i) {
       const Op& op = order[i];
-      if (op.kind == OpKind::update) continue;
+      if (makes_version(op.kind)) continue;
       const bool opens = op.group != 0 && (i == 0 || order[i - 1].group != op.group);
       const bool closes =
           op.group != 0 && (i + 1 == order.size() || order[i + 1].group != op.group);

@@ -17,6 +17,13 @@ std::string_view name(LaneKind kind) {
   return kNames[index(kind)];
 }
 
+LaneKind own_lane(OpKind kind) {
+  if (!is_transfer(kind)) return is_collective(kind) ? LaneKind::collective : LaneKind::compute;
+  if (moves_stash(kind)) return fetches(kind) ? LaneKind::receive_stash : LaneKind::send_stash;
+  return traits(kind).flow == Flow::along_edges ? LaneKind::send_activation
+                                                : LaneKind::send_gradient;
+}
+
 Program::Program(ProgramParts parts) : parts_(std::move(parts)) {
   TANDEM_CHECK(parts_.microbatches > 0, parts_.microbatches);
   // The extremes first: programs are large, and nearly all of them good.
@@ -75,10 +82,9 @@ std::string describe(const Program& program, InstructionId id) {
   const Instruction& instruction = program[id];
   const Op& op = instruction.op;
   if (is_transfer(op.kind)) {
-    const CostKey& key = program.cost_keys()[instruction.cost];
-    const bool back = op.kind == OpKind::load;
-    return fmt::format("{} {}→{} #{}", name(op.kind), index(back ? key.target : key.source),
-                       index(back ? key.source : key.target), op.microbatch);
+    const TransferEnds ends = ends_of(program.cost_keys()[instruction.cost]);
+    return fmt::format("{} {}→{} #{}", name(op.kind), index(ends.from), index(ends.to),
+                       op.microbatch);
   }
   const bool several = program.placement().stages() > program.placement().devices;
   return fmt::format("{}{}{}", several ? std::to_string(index(op.stage)) : std::string(),

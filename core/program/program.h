@@ -58,7 +58,7 @@ static_assert(sizeof(Instruction) == 28);
 
 /// What a program wants priced: tens of keys, not millions.
 struct CostKey {
-  OpKind kind = OpKind::forward;
+  OpKind kind{};
   std::uint16_t width = 1;  // in reduce_gradient only: replicas of the whole pipeline; else 1
   std::uint16_t span = 1;   // in backward_weight only: microbatches done as one; else 1
   bool overlapped = false;  // a member of a group (Op::group): its share of what that takes
@@ -68,6 +68,19 @@ struct CostKey {
   DeviceId source{}, target{};
   friend auto operator<=>(const CostKey&, const CostKey&) = default;
 };
+
+/// The devices that a transfer goes between.
+struct TransferEnds {
+  DeviceId from{}, to{};
+};
+/// REQUIRES: `key` is a transfer's.
+inline TransferEnds ends_of(const CostKey& key) {
+  return fetches(key.kind) ? TransferEnds{key.target, key.source}
+                           : TransferEnds{key.source, key.target};
+}
+
+/// The lane on which an op counts: a transfer's is that of its stage's device.
+LaneKind own_lane(OpKind kind);
 
 /// The plain data of a program. lower() fills it; tests break copies of it on purpose.
 struct ProgramParts {

@@ -5,38 +5,6 @@
 #include <fmt/format.h>
 
 namespace tandem {
-namespace {
-
-/// "F", "send activation": up to the number. Viewers colour by it.
-std::string title_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::forward:
-      return "F";
-    case OpKind::recompute:
-      return "R";
-    case OpKind::backward:
-      return "B";
-    case OpKind::backward_input:
-      return "I";
-    case OpKind::backward_weight:
-      return "W";
-    case OpKind::update:
-      return "U";
-    case OpKind::validate:
-      return "V";
-    case OpKind::send_activation:
-    case OpKind::send_gradient:
-    case OpKind::evict:
-    case OpKind::load:
-    case OpKind::reduce_tied:
-    case OpKind::reduce_gradient:
-    case OpKind::reduce_norm:
-      return words(name(kind));
-  }
-  return {};
-}
-
-}  // namespace
 
 std::string words(std::string_view identifier) {
   std::string text(identifier);
@@ -47,11 +15,33 @@ std::string words(std::string_view identifier) {
 std::string title_of(const Program& program, const WeightVersions& versions,
                      const Instance& instance, LaneKind lane) {
   const OpKind kind = program[instance.id].op.kind;
+  const std::string_view letter = traits(kind).letter;
   const std::int64_t number =
-      kind == OpKind::update ? versions(instance).value_or(0) : instance.microbatch;
-  std::string text = fmt::format("{} {}", title_of(kind), number);
+      makes_version(kind) ? versions(instance).value_or(0) : instance.microbatch;
+  // Viewers colour by what stands before the number.
+  std::string text =
+      fmt::format("{} {}", letter.empty() ? words(name(kind)) : std::string(letter), number);
   if (lane == LaneKind::receive_activation || lane == LaneKind::receive_gradient)
     text.replace(0, std::string_view("send").size(), "receive");
+  return text;
+}
+
+std::string title_of(const Lane& lane) {
+  std::string text = words(name(lane.kind));
+  using enum LaneKind;
+  switch (lane.kind) {
+    case compute:
+    case collective:
+      return text;
+    case send_activation:
+    case send_gradient:
+    case send_stash:
+      return fmt::format("{} to {}", text, index(lane.peer));
+    case receive_activation:
+    case receive_gradient:
+    case receive_stash:
+      return fmt::format("{} from {}", text, index(lane.peer));
+  }
   return text;
 }
 

@@ -18,4 +18,7 @@ std::string words(std::string_view identifier);
 std::string title_of(const Program& program, const WeightVersions& versions,
                      const Instance& instance, LaneKind lane);
 
+/// "send activation to 1": a lane named for people.
+std::string title_of(const Lane& lane);
+
 }  // namespace tandem

@@ -10,7 +10,7 @@ WeightVersions::WeightVersions(const Program& program)
   for (const Instruction& instruction : program.instructions()) {
     const Op& op = instruction.op;
     readers_.push_back({op.kind, op.stage, op.staleness});
-    if (op.kind == OpKind::update) {
+    if (makes_version(op.kind)) {
       last_covered_[op.stage].push_back(op.microbatch % microbatches_);
     }
   }
@@ -33,7 +33,7 @@ std::int64_t WeightVersions::covering_update(StageId stage, std::int64_t microba
 std::optional<std::int64_t> WeightVersions::operator()(const Instance& instance) const {
   const Reader& reader = readers_[instance.id];
   const std::int64_t update = covering_update(reader.stage, instance.microbatch);
-  if (reader.kind == OpKind::update) return update + 1;
+  if (makes_version(reader.kind)) return update + 1;
   if (!reads_weights(reader.kind)) return std::nullopt;
   return std::max<std::int64_t>(update - reader.staleness, 0);
 }

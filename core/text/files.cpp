@@ -1,5 +1,6 @@
 #include "core/text/files.h"
 
+#include <filesystem>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -48,6 +49,10 @@ void write_file(const std::string& path, std::string_view content) {
   Replacement file(path);
   file.write(content);
   file.commit();
+}
+
+std::string beside(const std::string& path, const std::string& file) {
+  return (std::filesystem::path(path).parent_path() / file).string();
 }
 
 }  // namespace tandem

@@ -11,6 +11,9 @@ namespace tandem {
 /// holds more than `most` bytes.
 std::string read_file(const std::string& path, std::size_t most);
 
+/// Where `file` is, which the file at `path` names relative to its own folder.
+std::string beside(const std::string& path, const std::string& file);
+
 /// Replaces the file at once, as a Replacement does. Throws DeviceError with path and reason.
 void write_file(const std::string& path, std::string_view content);
 

@@ -15,10 +15,10 @@
 #include <utility>
 
 #include "core/base/units.h"
-#include "executor/backend.h"
+#include "executor/backend/backend.h"
+#include "executor/backend/task_queues.h"
+#include "executor/backend/wakeup.h"
 #include "executor/cpu/kernels.h"
-#include "executor/run/task_queues.h"
-#include "executor/run/wakeup.h"
 
 namespace tandem::cpu {
 

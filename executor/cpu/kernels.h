@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <span>
 
-#include "executor/backend.h"
+#include "executor/backend/kernels.h"
 #include "executor/cpu/gemm.h"
 
 namespace tandem::cpu {
 
-/// May be shared by threads. The contract is tandem::Kernels (executor/backend.h).
+/// May be shared by threads. The contract is tandem::Kernels (executor/backend/kernels.h).
 template <class T>
 class Kernels {
  public:

@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/random.h"
 #include "executor/cpu/gemm_bf16.h"
 #include "executor/cpu/onednn.h"
-#include "executor/data/random.h"
 
 namespace tandem::cpu {
 namespace {

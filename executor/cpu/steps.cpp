@@ -6,10 +6,10 @@
 #include <type_traits>
 
 #include "core/base/check.h"
+#include "executor/backend/guard_decision.h"
 #include "executor/cpu/arithmetic.h"
 #include "executor/cpu/kernels.h"
 #include "executor/cpu/vectors.h"
-#include "executor/stage/gradient_guard.h"
 
 namespace tandem::cpu {
 

@@ -17,15 +17,15 @@
 #include <utility>
 #include <vector>
 
-#include "executor/backend.h"
+#include "executor/backend/arena.h"
+#include "executor/backend/backend.h"
+#include "executor/backend/task_queues.h"
+#include "executor/backend/wakeup.h"
 #include "executor/cuda/kernels/kernels.h"
 #include "executor/cuda/partition.h"
 #include "executor/cuda/pool.h"
 #include "executor/cuda/profiler_range.h"
-#include "executor/cuda/raii.h"
-#include "executor/run/arena.h"
-#include "executor/run/task_queues.h"
-#include "executor/run/wakeup.h"
+#include "executor/cuda/runtime/raii.h"
 
 namespace tandem::cuda {
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "executor/run/late_error.h"
+#include "executor/backend/late_error.h"
 
 namespace tandem::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "executor/run/stream_use.h"
+#include "executor/backend/stream_use.h"
 
 namespace tandem::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "executor/cuda/library.h"
+#include "executor/cuda/runtime/library.h"
 
 namespace tandem::cuda {
 namespace {

@@ -1,8 +1,8 @@
 // In place of the transport over NCCL, where the build found no header of it.
 
 #include "core/base/error.h"
+#include "executor/cuda/cuda.h"
 #include "executor/cuda/gpu_transport.h"
-#include "executor/train.h"
 
 namespace tandem {
 

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "executor/train.h"
+#include "executor/cuda/cuda.h"
 
 namespace tandem::cuda {
 namespace {

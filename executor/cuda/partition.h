@@ -9,8 +9,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "executor/cuda/raii.h"
-#include "executor/run/stream_use.h"
+#include "executor/backend/stream_use.h"
+#include "executor/cuda/runtime/raii.h"
 
 namespace tandem::cuda {
 

@@ -1,7 +1,5 @@
 // Profiles measured on GPUs: the passes are the CPU's, timed by events.
 
-#include "executor/profile/profile.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -12,12 +10,12 @@
 #include "core/base/error.h"
 #include "executor/cpu/products.h"
 #include "executor/cuda/backend.h"
+#include "executor/cuda/cuda.h"
 #include "executor/cuda/gpus.h"
 #include "executor/cuda/kernels/workspace.h"
 #include "executor/cuda/memory_plan.h"
 #include "executor/cuda/peer_copy_timing.h"
 #include "executor/profile/profile_visits.h"
-#include "executor/train.h"
 
 namespace tandem {
 namespace {
@@ -36,7 +34,7 @@ void check_free(const std::vector<std::shared_ptr<cuda::Partition>>& places, Byt
 
 }  // namespace
 
-CudaProfile measure_cuda_profile(ProfileRequest request) {
+MeasuredProfile measure_cuda_profile(ProfileRequest request) {
   if (const std::string reason = why_no_cuda(); !reason.empty())
     throw AbsentError(fmt::format("backend cuda: {}; use --backend cpu", reason));
   check_trainable(request.model);
@@ -61,7 +59,6 @@ CudaProfile measure_cuda_profile(ProfileRequest request) {
   };
   Profile profile;
   profile.machine = cuda::describe_gpus(used);
-  profile.backend = "cuda";
   profile.kernels = fmt::format("cublaslt {}", name(precision));
   profile.model = request.model;
   profile.optimizer = request.optimizer;

@@ -1,7 +1,5 @@
 // Training on GPUs, and whether there are any.
 
-#include "executor/train.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -16,6 +14,7 @@
 #include "core/model/model.h"
 #include "executor/cpu/products.h"
 #include "executor/cuda/backend.h"
+#include "executor/cuda/cuda.h"
 #include "executor/cuda/gpu_transport.h"
 #include "executor/cuda/gpus.h"
 #include "executor/cuda/kernels/workspace.h"
@@ -35,14 +34,14 @@ using Places = std::vector<std::shared_ptr<cuda::Partition>>;
 
 void check_supported(const Program& program, const TrainingSetup<float>& setup) {
   const auto reaches = [](const auto& each) {
-    return moves_stash(each.op.kind) || each.op.kind == OpKind::validate;
+    return moves_stash(each.op.kind) || settles_step(each.op.kind);
   };
-  if (setup.nccl && std::ranges::any_of(program.instructions(), reaches)) {
+  if (setup.by_messages && std::ranges::any_of(program.instructions(), reaches)) {
     throw InputError(
         "evicted stashes and rollbacks are written into another device's memory, which is not for "
         "--transport nccl; use --transport peer");
   }
-  if (setup.nccl && setup.stage.storage == Storage::bf16)
+  if (setup.by_messages && setup.stage.storage == Storage::bf16)
     throw InputError("storage bf16 is not for --transport nccl; use --transport peer");
   if (setup.link_rate) {
     throw InputError(
@@ -93,7 +92,7 @@ void check_room(const Program& program, const TrainingSetup<float>& setup, const
 std::unique_ptr<cuda::GpuTransport> make_transport(const Program& program,
                                                    const TrainingSetup<float>& setup,
                                                    const Places& places) {
-  if (!setup.nccl) return nullptr;
+  if (!setup.by_messages) return nullptr;
   Table<DeviceId, int> gpus;
   for (const auto& place : places) gpus.push_back(place->gpu());
   return cuda::make_nccl_transport(CommunicatorPlans(program, width_of(program)), gpus);
@@ -107,7 +106,7 @@ class CudaTrainer : public Trainer {
     const std::size_t devices = std::size_t{program.placement().devices} * width_of(program);
     const auto gpus = static_cast<std::size_t>(cuda::count_gpus());
     const Places places = cuda::place(devices, gpus);
-    if (!setup.nccl) cuda::connect(static_cast<int>(std::min(devices, gpus)));
+    if (!setup.by_messages) cuda::connect(static_cast<int>(std::min(devices, gpus)));
     cuda::StreamKernels kernels = stream_kernels(setup.stage);
     kernels.computation.algorithms =
         std::make_shared<cuda::AlgorithmBook>(setup.product_algorithms);

@@ -8,7 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "executor/data/random.h"
+#include "core/base/random.h"
 
 namespace tandem {
 namespace {

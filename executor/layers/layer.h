@@ -26,10 +26,10 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/random.h"
 #include "core/model/model.h"
 #include "core/schedule/schedule.h"
-#include "executor/backend.h"
-#include "executor/data/random.h"
+#include "executor/backend/kernels.h"
 
 namespace tandem {
 

@@ -12,7 +12,7 @@
 #include "executor/cpu/backend.h"
 #include "executor/cpu/products.h"
 #include "executor/profile/profile_visits.h"
-#include "executor/train.h"
+#include "executor/run/training_setup.h"
 
 namespace tandem {
 
@@ -145,10 +145,9 @@ std::vector<Bytes> hand_over_sizes(const ProfileRequest& request) {
   return sizes;
 }
 
-Profile measure_profile(const ProfileRequest& request) {
+Profile measure_profile(const ProfileRequest& request, Trainer& trainer) {
   check_trainable(request.model);
   Profile profile;
-  profile.backend = "cpu";
   profile.kernels = cpu::describe(cpu::products().engine);
   profile.model = request.model;
   profile.optimizer = request.optimizer;
@@ -158,7 +157,7 @@ Profile measure_profile(const ProfileRequest& request) {
     check_stop(request.stop);
     profile.transfers.push_back({bytes, measure_transfer(bytes, transfers_of(bytes))});
   }
-  profile.instruction_overhead = measure_overhead(*make_trainer("cpu"));
+  profile.instruction_overhead = measure_overhead(trainer);
   return profile;
 }
 

@@ -31,23 +31,19 @@ struct ProfileRequest {
 
 /// Times each layer inside passes over the whole model, so that caches are as full as in training.
 /// Kept is the median over visits of a few passes of the mean in each.
-/// `machine`, `date` and `command` are left to the caller. Throws Interrupted when stop is
-/// requested.
-Profile measure_profile(const ProfileRequest& request);
+/// `backend`, `machine`, `date` and `command` are left to the caller. `trainer`: of the CPU, whose
+/// own time for an op is measured. Throws Interrupted when stop is requested.
+Profile measure_profile(const ProfileRequest& request, Trainer& trainer);
 
 /// How long measure_profile() will take, roughly: by one pass over the same model with a sequence
 /// of a few hundred tokens, and one over half as many, for attention's square.
 Duration estimate_profile_time(const ProfileRequest& request);
 
-// In executor/cuda/, or in cuda_absent.cpp where the build found no CUDA.
-/// The same on GPUs, timed by their events; `machine` names them. Zero busy devices: one a GPU;
-/// more than there are get a part of one each. Algorithms of products are chosen by timing first.
-/// Throws AbsentError where there is none.
-struct CudaProfile {
+/// A profile, and what was chosen for it on the way.
+struct MeasuredProfile {
   Profile profile;
   std::vector<ProductAlgorithm> algorithms;
 };
-CudaProfile measure_cuda_profile(ProfileRequest request);
 
 /// What the executor adds to each op: a run of a model that computes next to nothing.
 Duration measure_overhead(Trainer& trainer);

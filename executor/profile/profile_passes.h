@@ -14,10 +14,10 @@
 
 #include "core/model/model.h"
 #include "core/schedule/schedule.h"
-#include "executor/backend.h"
+#include "executor/backend/backend.h"
 #include "executor/data/data.h"
-#include "executor/run/norm_collective.h"
 #include "executor/stage/gradient_guard.h"
+#include "executor/stage/norm_collective.h"
 #include "executor/stage/optimizer.h"
 #include "executor/stage/readable_sample.h"
 #include "executor/stage/stage.h"

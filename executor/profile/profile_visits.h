@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "executor/backend/wakeup.h"
 #include "executor/profile/profile.h"
 #include "executor/profile/profile_passes.h"
 #include "executor/run/training_run.h"
-#include "executor/run/wakeup.h"
 
 namespace tandem {
 

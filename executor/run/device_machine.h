@@ -21,9 +21,9 @@
 #include "executor/run/message_work.h"
 #include "executor/run/post_validation.h"
 #include "executor/run/run_state.h"
+#include "executor/run/stage_work.h"
 #include "executor/run/summed_gradients.h"
 #include "executor/run/work_log.h"
-#include "executor/stage/stage_work.h"
 
 namespace tandem {
 

@@ -9,9 +9,9 @@
 #include "core/program/program.h"
 #include "core/program/run.h"
 #include "executor/run/run_state.h"
+#include "executor/run/stage_work.h"
 #include "executor/run/summed_gradients.h"
 #include "executor/run/work_log.h"
-#include "executor/stage/stage_work.h"
 
 namespace tandem {
 

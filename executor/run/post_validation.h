@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "executor/run/run_state.h"
+#include "executor/run/stage_work.h"
 #include "executor/run/work_log.h"
-#include "executor/stage/stage_work.h"
 
 namespace tandem {
 

@@ -20,8 +20,8 @@
 #include "core/program/versions.h"
 #include "executor/run/collective.h"
 #include "executor/run/link_emulator.h"
-#include "executor/run/norm_collective.h"
 #include "executor/run/transport.h"
+#include "executor/stage/norm_collective.h"
 #include "executor/stage/stage_state.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 
 #include "core/program/run.h"
 #include "executor/run/run_state.h"
-#include "executor/stage/stage_work.h"
+#include "executor/run/stage_work.h"
 
 namespace tandem {
 

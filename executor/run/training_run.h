@@ -22,11 +22,11 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "executor/backend/wakeup.h"
 #include "executor/run/device_machine.h"
 #include "executor/run/step_log.h"
-#include "executor/run/wakeup.h"
+#include "executor/run/training_setup.h"
 #include "executor/stage/memory_meter.h"
-#include "executor/train.h"
 
 namespace tandem {
 
@@ -61,7 +61,7 @@ inline std::uint16_t width_of(const Program& program) {
 inline Table<StageId, std::int32_t> update_spans(const Program& program) {
   Table<StageId, std::int32_t> spans(program.placement().stages(), program.microbatches());
   for (const Instruction& instruction : program.instructions()) {
-    if (instruction.op.kind == OpKind::update) spans[instruction.op.stage] = instruction.op.span;
+    if (makes_version(instruction.op.kind)) spans[instruction.op.stage] = instruction.op.span;
   }
   return spans;
 }
@@ -206,8 +206,8 @@ class TrainingRun {
     }
     for (const Instruction& instruction : program_.instructions()) {
       State& state = *world_.stages[pipeline][instruction.op.stage];
-      if (instruction.op.kind == OpKind::recompute) state.recomputes = true;
-      if (instruction.op.kind == OpKind::validate) state.validates = true;
+      if (traits(instruction.op.kind).repeats) state.recomputes = true;
+      if (settles_step(instruction.op.kind)) state.validates = true;
     }
   }
 

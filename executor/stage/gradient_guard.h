@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "executor/backend/guard_decision.h"
 #include "executor/layers/layer.h"
 
 namespace tandem {
@@ -34,24 +35,6 @@ struct GradientGuard {
   bool is_global() const { return clip == ClipScope::global || on_nan == NonFinite::skip; }
 };
 
-struct GuardDecision {
-  double norm = 0.0;   // before clipping
-  double scale = 1.0;  // factor of the gradients
-  bool skip = false;
-};
-
-/// From the sums of squares of the tensors that decide together, in model order.
-inline GuardDecision decide(bool clips, double most_norm, std::span<const double> squares) {
-  double sum = 0.0;
-  for (const double square : squares) sum += square;
-  GuardDecision decision{.norm = std::sqrt(sum)};
-  if (!std::isfinite(sum)) {
-    decision.skip = true;
-  } else if (clips && decision.norm > most_norm) {
-    decision.scale = most_norm / decision.norm;
-  }
-  return decision;
-}
 inline GuardDecision decide(const GradientGuard& guard, std::span<const double> squares) {
   return decide(guard.clip != ClipScope::none, guard.most_norm, squares);
 }

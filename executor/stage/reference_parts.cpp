@@ -59,7 +59,7 @@ std::vector<ReferencePart> reference_parts(const Schedule& schedule,
         row.replica[static_cast<std::size_t>(k)] = static_cast<std::int32_t>(replica);
       for (const Op& op : schedule.order[schedule.placement.device[stages[replica]]]) {
         if (op.stage != stages[replica]) continue;
-        if (op.kind == OpKind::update) row.microbatches = op.span;
+        if (makes_version(op.kind)) row.microbatches = op.span;
         if (op.kind == OpKind::forward && semantics == WeightSemantics::stashed)
           row.staleness[static_cast<std::size_t>(op.microbatch) % m] = op.staleness;
       }

@@ -17,8 +17,8 @@
 #include "core/program/program.h"
 #include "core/schedule/schedule.h"
 #include "executor/data/data.h"
-#include "executor/run/norm_collective.h"
 #include "executor/stage/gradient_guard.h"
+#include "executor/stage/norm_collective.h"
 #include "executor/stage/optimizer.h"
 #include "executor/stage/readable_sample.h"
 #include "executor/stage/slot_ring.h"
@@ -51,7 +51,7 @@ struct StagePlace {
 
 /// What is trained is one copy beside the versions of the weights, which can't be taken back.
 inline void check_master(const Program& program) {
-  const auto validates = [](const auto& each) { return each.op.kind == OpKind::validate; };
+  const auto validates = [](const auto& each) { return settles_step(each.op.kind); };
   if (std::ranges::any_of(program.instructions(), validates))
     throw InputError("post-validation needs weights stored as they are trained: --storage f32");
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "planner/cluster/cluster_plan.h"
 #include "planner/search/fit_steps.h"
 #include "planner/search/nearest_fits.h"
 

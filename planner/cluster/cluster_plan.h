@@ -36,14 +36,6 @@ RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& ass
 /// InputError where it does not come out even.
 std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan);
 
-/// How a model is cut into stages.
-enum class StageCut : std::uint8_t {
-  balanced,  // the busiest stage computes as little as can be, of the cuts in which each stage fits
-             // its device if there are any
-  even,      // as many blocks in each, as Megatron does
-  given,     // as the plan's stages say
-};
-
 /// Cuts the model and prices the schedule. A schedule that is ordered by
 /// costs is ordered by these. Throws InputError where the schedule can't serve the plan, there are
 /// more stages than layers, or the program would be absurdly large. REQUIRES: plan.request.devices

@@ -12,7 +12,7 @@ BatchWork::BatchWork(const Schedule& schedule)
   for (const std::vector<Op>& order : schedule.order) {
     for (const Op& op : order) {
       if (is_collective(op.kind)) continue;
-      counts_[op.stage][index(op.kind)] += op.kind == OpKind::backward_weight ? op.span : 1;
+      counts_[op.stage][index(op.kind)] += traits(op.kind).spans ? op.span : 1;
     }
   }
 }

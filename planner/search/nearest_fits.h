@@ -9,7 +9,8 @@
 #include "core/memory/storage.h"
 #include "core/model/cluster.h"
 #include "core/model/plan.h"
-#include "planner/cluster/cluster_plan.h"
+#include "planner/search/stage_memory.h"
+#include "simulator/cost/cluster_costs.h"
 
 namespace tandem {
 

@@ -3,6 +3,7 @@
 // alone, bytes a slot on the cut alone.
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -17,6 +18,14 @@
 #include "planner/search/candidates.h"
 
 namespace tandem {
+
+/// How a model is cut into stages.
+enum class StageCut : std::uint8_t {
+  balanced,  // the busiest stage computes as little as can be, of the cuts in which each stage fits
+             // its device if there are any
+  even,      // as many blocks in each, as Megatron does
+  given,     // as the plan's stages say
+};
 
 struct ClassBytes {
   std::string_view name;

@@ -33,11 +33,6 @@ constexpr std::int64_t kMostCells = 1 << 20;
   throw InputError(std::vector<Diagnostic>{{message, place, {}}});
 }
 
-/// The path of a file that a plan names relative to its own.
-std::string beside(const std::string& plan_path, const std::string& file) {
-  return (std::filesystem::path(plan_path).parent_path() / file).string();
-}
-
 /// An option that a schedule does not have is an error, not ignored.
 void check_options(const std::string& path, const Plan& plan, const ScheduleTraits& traits) {
   if (const ScheduleOption* option = option_not_taken(traits, plan.request)) {
@@ -113,19 +108,6 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
   }
   return {std::move(plan),  std::move(schedule), std::move(program),
           std::move(slots), std::move(bytes),    storage};
-}
-
-std::vector<PlanFile> files_named_by_plan(const std::string& path) {
-  std::vector<PlanFile> files;
-  try {
-    const Plan& plan = read_once<read_plan>(path);
-    if (!plan.profile.empty()) files.push_back({"the plan's profile", beside(path, plan.profile)});
-    if (!plan.schedule_file.empty())
-      files.push_back({"the plan's schedule", beside(path, plan.schedule_file)});
-  } catch (const InputError&) {
-    return {};  // who reads the plan says what is wrong with it
-  }
-  return files;
 }
 
 Profile profile_of(const std::string& plan_path, const Plan& plan,

@@ -32,14 +32,6 @@ struct PreparedPlan {
 PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm = {},
                           bool post_validation = false, Storage storage = Storage::f32);
 
-/// A file that a plan names.
-struct PlanFile {
-  std::string title;  // "the plan's profile"
-  std::string path;
-};
-/// The files that are read because the plan names them; none of a plan that can't be read.
-std::vector<PlanFile> files_named_by_plan(const std::string& path);
-
 /// The plan's own profile, or the one at `profile_path` when that is not empty. Throws InputError
 /// when there is none.
 Profile profile_of(const std::string& plan_path, const Plan& plan, const std::string& profile_path);

@@ -1,13 +1,13 @@
 #include "planner/study/schedule_file.h"
 
 #include <algorithm>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
 #include "core/notation/notation.h"
-#include "core/notation/pytorch_csv.h"
 #include "core/schedule/user_schedule.h"
 #include "core/text/files.h"
 #include "core/verify/verify.h"
@@ -21,11 +21,13 @@ static std::string text_of(const std::string& path) {
 
 Schedule read_schedule(const std::string& path) {
   const std::string text = text_of(path);
-  return is_pytorch_csv(text) ? parse_pytorch_csv(text, path) : parse_schedule(text, path);
+  if (const Importer* importer = importer_of<ReadSchedule>(text))
+    return std::get<ReadSchedule>(importer->read)(text, path);
+  return parse_schedule(text, path);
 }
 
-Schedule read_pytorch_csv(const std::string& path) {
-  return parse_pytorch_csv(text_of(path), path);
+Schedule read_schedule_as(const Importer& importer, const std::string& path) {
+  return std::get<ReadSchedule>(importer.read)(text_of(path), path);
 }
 
 void check_right(const Schedule& schedule, const Program& program) {

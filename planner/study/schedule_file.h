@@ -1,18 +1,19 @@
 #pragma once
-// A schedule that a user brings: in our notation, or as PyTorch's pipelining CSV.
+// A schedule that a user brings: in our notation, or in a format that has an importer.
 
 #include <string>
 
+#include "core/import/importers.h"
 #include "core/program/program.h"
 #include "core/schedule/schedule.h"
 
 namespace tandem {
 
-/// In whichever of the two forms. Throws InputError.
+/// In whichever of these forms. Throws InputError.
 Schedule read_schedule(const std::string& path);
 
-/// Throws InputError where it is not that.
-Schedule read_pytorch_csv(const std::string& path);
+/// Throws InputError where it is not in that format. REQUIRES: the importer gives schedules.
+Schedule read_schedule_as(const Importer& importer, const std::string& path);
 
 /// Refuses a program that would compute something else than its schedule's batches: throws
 /// InfeasibleError, the culprits marked in their devices' orders.

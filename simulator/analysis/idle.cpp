@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/check.h"
+#include "core/program/title.h"
 #include "simulator/analysis/binding_graph.h"
 
 namespace tandem {
@@ -71,16 +72,14 @@ std::vector<Bubble> bubbles_of(const Program& program, const Timeline& timeline,
 std::string cause(const Program& program, InstructionId id, std::string_view which) {
   const Instruction& instruction = program[id];
   const CostKey& key = program.cost_keys()[instruction.cost];
-  std::string text(name(key.kind));
-  std::replace(text.begin(), text.end(), '_', ' ');
+  std::string text = words(name(key.kind));
   text += which;
   if (is_collective(key.kind)) return text;
   const Placement& placement = program.placement();
   if (placement.stages() > placement.devices) text += fmt::format(" of stage {}", index(key.stage));
   if (!is_transfer(key.kind)) return text + fmt::format(" on device {}", index(key.source));
-  const bool back = key.kind == OpKind::load;
-  return text + fmt::format(" {}→{}", index(back ? key.target : key.source),
-                            index(back ? key.source : key.target));
+  const TransferEnds ends = ends_of(key);
+  return text + fmt::format(" {}→{}", index(ends.from), index(ends.to));
 }
 
 std::vector<Cause> causes_of(const Program& program, const std::vector<Bubble>& bubbles) {

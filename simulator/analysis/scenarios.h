@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "simulator/compiled/noise.h"
-#include "simulator/engine/steady_state.h"
+#include "simulator/compiled/steady_state.h"
 
 namespace tandem {
 

@@ -9,7 +9,7 @@ namespace tandem {
 static void add_work(const CostKey& key, Duration time, DeviceTallies& tallies) {
   DeviceTally& tally = tallies[key.source];
   tally.busy += time;
-  if (is_compute(key.kind) && key.kind != OpKind::recompute) tally.useful += time;
+  if (is_useful(key.kind)) tally.useful += time;
 }
 
 CompiledRun::CompiledRun(const Program& program, const CompiledProgram& sweep,

@@ -127,7 +127,7 @@ void ContendedProgram::add_kind(const Network& network, CostId id, Duration unsh
   kind.time = ticks(unshared);
   kind.device = key.source;
   kind.own = on_compute_lane(key.kind);
-  kind.useful = is_compute(key.kind) && key.kind != OpKind::recompute;
+  kind.useful = is_useful(key.kind);
   kind.followed = kind.own && slowdowns_[index(key.source)] > 1.0;
   if (kind.own) return;
   kind.first_leg = static_cast<std::uint32_t>(legs_.size());

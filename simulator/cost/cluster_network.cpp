@@ -28,7 +28,7 @@ class Flows {
       flow.latency += layers_.tensor_sum(key.target) / 2;
       return {flow};
     }
-    if (key.kind == OpKind::reduce_gradient) return sum(key);
+    if (traits(key.kind).price == Price::replica_sum) return sum(key);
     return {};
   }
 

@@ -31,31 +31,7 @@ OrderCosts order_costs(const StageCosts& costs, Recompute recompute) {
 }
 
 Duration compute_lane_time(OpKind kind, const StageTimes& times) {
-  switch (kind) {
-    case OpKind::forward:
-      return times.forward;
-    case OpKind::recompute:
-      return times.recompute;
-    case OpKind::backward:
-      return times.backward;
-    case OpKind::backward_input:
-      return times.backward_input;
-    case OpKind::backward_weight:
-      return times.backward_weight;
-    case OpKind::update:
-    case OpKind::validate:  // goes through the optimizer's state once more
-      return times.update;
-    case OpKind::send_activation:
-    case OpKind::send_gradient:
-    case OpKind::evict:
-    case OpKind::load:
-    case OpKind::reduce_tied:
-    case OpKind::reduce_gradient:
-    case OpKind::reduce_norm:
-      return {};
-  }
-  TANDEM_CHECK(false, index(kind));
-  return {};
+  return on_compute_lane(kind) ? times.*kOpTimes[index(traits(kind).price)] : Duration{};
 }
 
 Duration overlapped_time(OpKind kind, const StageTimes& times) {
@@ -67,9 +43,9 @@ Duration overlapped_time(OpKind kind, const StageTimes& times) {
                                               static_cast<double>(sum.count());
   const Duration together = *times.overlapped;
   const Duration forward(std::llround(share * static_cast<double>(together.count())));
-  if (kind == OpKind::forward) return forward;
-  if (kind == OpKind::backward) return together - forward;
-  return alone;
+  const Price price = traits(kind).price;
+  if (price == Price::forward) return forward;
+  return price == Price::backward ? together - forward : alone;
 }
 
 static Duration transfer_time(const StageCosts& costs, std::size_t devices, DeviceId source,
@@ -91,13 +67,21 @@ CostModel cost_model(const Placement& placement, StageCosts costs) {
   return [part = placement.part, devices, costs = std::move(costs)](const CostKey& key) {
     const StageTimes& times = costs.parts[part[key.stage]];
     const auto transfer = [&] { return transfer_time(costs, devices, key.source, key.target); };
-    if (moves_stash(key.kind)) return times.move.value_or(transfer());
-    if (is_transfer(key.kind)) return transfer();
-    if (key.kind == OpKind::reduce_tied) return costs.reduce_tied;
-    if (key.kind == OpKind::reduce_gradient) return times.reduce;
-    if (key.kind == OpKind::reduce_norm) return costs.norm;
-    return key.span *
-           (key.overlapped ? overlapped_time(key.kind, times) : compute_lane_time(key.kind, times));
+    switch (traits(key.kind).price) {
+      case Price::stash:
+        return times.move.value_or(transfer());
+      case Price::transfer:
+        return transfer();
+      case Price::tied_sum:
+        return costs.reduce_tied;
+      case Price::replica_sum:
+        return times.reduce;
+      case Price::norm:
+        return costs.norm;
+      default:
+        return key.span * (key.overlapped ? overlapped_time(key.kind, times)
+                                          : compute_lane_time(key.kind, times));
+    }
   };
 }
 

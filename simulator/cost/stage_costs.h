@@ -25,10 +25,11 @@ struct StageTimes {
   friend bool operator==(const StageTimes&, const StageTimes&) = default;
 };
 
-/// Those of ops that layers compute: a stage's are the sums of its layers'.
+/// Those of ops that layers compute, by their prices: a stage's are the sums of its layers'.
 inline constexpr std::array<Duration StageTimes::*, 6> kOpTimes{
     &StageTimes::forward,        &StageTimes::recompute,       &StageTimes::backward,
     &StageTimes::backward_input, &StageTimes::backward_weight, &StageTimes::update};
+static_assert(kOpTimes.size() == index(Price::update) + 1);
 
 /// The price of an op that occupies a stage's compute lane; zero for transfers and sums.
 Duration compute_lane_time(OpKind kind, const StageTimes& times);

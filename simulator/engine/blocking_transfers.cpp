@@ -39,7 +39,7 @@ class LateOrder {
     for (const Wait& wait : program_.waits(program_[id])) {
       if (wait.lag == 0) release(wait.producer);
     }
-    if (op.kind == OpKind::recompute && op.group == 0) {
+    if (traits(op.kind).repeats && op.group == 0) {
       again_[device].push_back(id);
       return;
     }

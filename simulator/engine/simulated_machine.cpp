@@ -39,7 +39,7 @@ void SimulatedMachine::tally(const Program& program, Instance instance, Duration
   tally.last_end = std::max(tally.last_end, end);
   if (program.lanes()[lane].kind != LaneKind::compute) return;
   tally.busy += end - start;
-  if (is_compute(kind) && kind != OpKind::recompute) tally.useful += end - start;
+  if (is_useful(kind)) tally.useful += end - start;
   if (start > free) tally.exposed_communication += exposed(program, instance, free, start);
 }
 

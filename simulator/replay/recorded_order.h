@@ -13,7 +13,7 @@ namespace tandem {
 
 /// What is done for one stage and microbatch, transfers at their sender's stage.
 struct RecordedWork {
-  OpKind kind = OpKind::forward;
+  OpKind kind{};
   std::size_t stage = 0;
   std::int32_t microbatch = 0;
 };

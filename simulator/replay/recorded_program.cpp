@@ -114,12 +114,10 @@ class Observer {
   }
 
   void index_instructions(const Program& program) {
-    number_.assign((index(OpKind::send_gradient) + 1) * stages_ *
-                       static_cast<std::size_t>(order_.microbatches),
-                   kNone);
+    number_.assign(kOpKinds * stages_ * static_cast<std::size_t>(order_.microbatches), kNone);
     for (const InstructionId id : program.order()) {
       const Op& op = program[id].op;
-      if (op.kind == OpKind::update) continue;
+      if (makes_version(op.kind)) continue;
       number_[cell({op.kind, index(op.stage), op.microbatch})] = static_cast<Number>(index(id));
     }
   }
@@ -127,7 +125,7 @@ class Observer {
   /// Whose transfer an end at this stage is of. What comes from below was sent one stage further
   /// on, what comes from above one before. kNone: nobody's.
   Number transfer_at(OpKind kind, bool receives, std::size_t stage, std::int32_t microbatch) const {
-    const bool down = kind == OpKind::send_activation;
+    const bool down = traits(kind).flow == Flow::along_edges;
     const std::size_t sender = !receives ? stage : down ? stage - 1 : stage + 1;
     return sender < stages_ ? number_[cell({kind, sender, microbatch})] : kNone;
   }
@@ -135,10 +133,9 @@ class Observer {
   /// The transfers at one kind of end of a device, in the order of its computations: kNone where
   /// there is none, as at the first and the last stage.
   std::vector<Number> ends(std::size_t device, OpKind kind, bool receives) const {
-    const bool down = kind == OpKind::send_activation;
     std::vector<Number> found;
     for (const RecordedWork& work : order_.work[device]) {
-      if (!(down ? work.kind == OpKind::forward : makes_input_gradient(work.kind))) continue;
+      if (traits(work.kind).carried_by != kind) continue;
       found.push_back(transfer_at(kind, receives, work.stage, work.microbatch));
     }
     return found;
@@ -148,7 +145,7 @@ class Observer {
   /// first that could have made it does: nothing was sent. All are of one clock.
   bool is_idle(std::size_t device, const RecordedOp& transfer) const {
     constexpr Duration kJitter = std::chrono::microseconds(50);
-    const bool down = transfer.kind == OpKind::send_activation;
+    const bool down = traits(transfer.kind).flow == Flow::along_edges;
     const RecordedExtent& extent = (down ? order_.forwards : order_.backwards)[device];
     return transfer.receives ? transfer.end > extent.last_start + kJitter
                              : transfer.end < extent.first_end - kJitter;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/data/random.h"
+#include "core/base/random.h"
 #include "executor/layers/layer.h"
 
 namespace tandem::testing {

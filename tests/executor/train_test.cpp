@@ -12,6 +12,7 @@
 
 #include "core/memory/storage.h"
 #include "core/verify/verify.h"
+#include "executor/backends.h"
 #include "tests/support/training.h"
 
 namespace tandem {

@@ -5,21 +5,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <variant>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/files/read.h"
-#include "core/import/topology.h"
+#include "core/import/importers.h"
 #include "core/model/catalog.h"
 #include "core/text/json_position.h"
 
 namespace tandem {
 
-inline void check_cluster_input(ClusterFormat format, const std::string& text, const char* device) {
-  cluster_format(text);
+/// `format`: of import --from.
+inline void check_cluster_input(const char* format, const std::string& text, const char* device) {
+  importer_of<ReadCluster>(text);
   ClusterSpec spec;
   try {
-    spec = parse_cluster_as(format, "f", text, find_device(device));
+    spec = std::get<ReadCluster>(find_importer(format).read)("f", text, find_device(device));
   } catch (const InputError& error) {
     TANDEM_CHECK(!error.diagnostics().empty() && error.diagnostics().size() <= 101);
     for (const Diagnostic& diagnostic : error.diagnostics()) {

@@ -4,7 +4,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(data, data + size);
-  tandem::check_cluster_input(tandem::ClusterFormat::nccl_xml, text, "H200-SXM-141GB");
-  tandem::check_cluster_input(tandem::ClusterFormat::nccl_xml, text, "V100-SXM2-16GB");
+  tandem::check_cluster_input("nccl-xml", text, "H200-SXM-141GB");
+  tandem::check_cluster_input("nccl-xml", text, "V100-SXM2-16GB");
   return 0;
 }

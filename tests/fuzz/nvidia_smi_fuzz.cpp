@@ -3,7 +3,6 @@
 #include "tests/fuzz/cluster_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  tandem::check_cluster_input(tandem::ClusterFormat::nvidia_smi, {data, data + size},
-                              "V100-SXM2-16GB");
+  tandem::check_cluster_input("nvidia-smi", {data, data + size}, "V100-SXM2-16GB");
   return 0;
 }

@@ -22,13 +22,13 @@
 #include <vector>
 
 #include "core/base/check.h"
-#include "executor/backend.h"
+#include "executor/backend/arena.h"
+#include "executor/backend/backend.h"
+#include "executor/backend/late_error.h"
+#include "executor/backend/task_queues.h"
+#include "executor/backend/wakeup.h"
 #include "executor/cpu/backend.h"
 #include "executor/cpu/kernels.h"
-#include "executor/run/arena.h"
-#include "executor/run/late_error.h"
-#include "executor/run/task_queues.h"
-#include "executor/run/wakeup.h"
 #include "tests/support/stream_order.h"
 
 namespace tandem::testing {

@@ -11,7 +11,7 @@
 #include "tests/traces/tiny_runs.h"
 #include "tests/traces/trace_files.h"
 #include "traces/compare.h"
-#include "traces/report/curves.h"
+#include "traces/curves.h"
 
 namespace tandem::testing {
 namespace {

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "executor/cuda/cuda.h"
 #include "executor/cuda/gpus.h"
-#include "executor/profile/profile.h"
 #include "tools/benchmarks/benchmark.h"
 #include "tools/benchmarks/gpu_kernels.h"
 #include "tools/benchmarks/training_task.h"

@@ -1,6 +1,6 @@
 // In place of gpu.cpp, where the build found no CUDA.
 
-#include "executor/train.h"
+#include "executor/cuda/cuda.h"
 #include "tools/benchmarks/benchmark.h"
 
 namespace tandem::benchmarks {

@@ -14,7 +14,7 @@
 
 #include "executor/cuda/kernels/kernels.h"
 #include "executor/cuda/kernels/workspace.h"
-#include "executor/cuda/raii.h"
+#include "executor/cuda/runtime/raii.h"
 
 namespace tandem::benchmarks {
 namespace {

@@ -78,7 +78,7 @@ double share_in_kernels(const Program& program, const Timeline& timeline) {
     for (const Span& span : timeline.spans) {
       const Op& op = program[span.instruction].op;
       if (program.placement().device[op.stage] != device) continue;
-      if (!is_compute(op.kind) && op.kind != OpKind::update) continue;
+      if (!is_compute(op.kind) && !makes_version(op.kind)) continue;
       // Whole bodies in the middle of the run: all that is issued there is on.
       if (span.body < kFillingBatches || span.body >= kBatches - 1) continue;
       first = std::min(first.value_or(span.start), span.start);
@@ -137,11 +137,9 @@ void append_rows(Section& section, const std::string& schedule, double ideal_s, 
 }  // namespace
 
 std::vector<Section> bench_pipeline(const Settings& settings) {
-  const Profile profile = measure_profile({.model = model(),
-                                           .microbatch_sizes = {1},
-                                           .busy_devices = 2,
-                                           .on_progress = {},
-                                           .stop = {}});
+  const Profile profile = measure_profile(
+      {.model = model(), .microbatch_sizes = {1}, .busy_devices = 2, .on_progress = {}, .stop = {}},
+      *make_cpu_trainer());
   std::vector<Plan> plans;
   std::vector<Program> programs;
   for (const Case& run : kCases) {

@@ -80,7 +80,7 @@ DuelResult fight(const TrainingTask& task, const Duel& duel, const TorchPeer& pe
     result.peak.f32 = std::max(result.peak.f32, peak.f32);
     result.peak.bf16 = std::max(result.peak.bf16, peak.bf16);
     result.seconds = std::min(result.seconds,
-                              best_step(train(*make_trainer("cpu"), task, duel.way, kTimedSteps)));
+                              best_step(train(*make_cpu_trainer(), task, duel.way, kTimedSteps)));
     if (peer.version().empty()) continue;
     const bool bf16 = duel.way.precision == cpu::Precision::bf16;
     for (const PeerSetting& setting : peer_settings(duel.way.width, bf16)) {
@@ -130,7 +130,7 @@ Section rows_of(const TrainingTask& task, const Duel& duel, const TorchPeer& pee
 
 /// The first losses of both, for the comparison to be one.
 Section same_losses(const TrainingTask& task, const Way& way, const TorchPeer& peer) {
-  const TrainingRun own = train(*make_trainer("cpu"), task, way, kComparedSteps);
+  const TrainingRun own = train(*make_cpu_trainer(), task, way, kComparedSteps);
   const TrainingRun other = peer.run(peer_settings(1, false).front(), kComparedSteps);
   return {"the same training",
           {{.what = fmt::format("first loss, and loss {}", kComparedSteps),

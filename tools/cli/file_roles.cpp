@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/files/read.h"
 #include "core/text/output_place.h"
-#include "planner/study/prepared_plan.h"
+#include "core/text/file_cache.h"
+#include "core/text/files.h"
 
 namespace tandem::tools {
 
@@ -20,13 +22,26 @@ bool only_grows(const NamedFile& one, const NamedFile& other) {
   return output_place(one.path).as_it_stands && output_place(other.path).as_it_stands;
 }
 
+/// The files that are read because the plan names them; none of a plan that can't be read.
+std::vector<NamedFile> files_named_by_plan(const std::string& path) {
+  std::vector<NamedFile> files;
+  try {
+    const Plan& plan = read_once<read_plan>(path);
+    if (!plan.profile.empty()) files.push_back({"the plan's profile", beside(path, plan.profile)});
+    if (!plan.schedule_file.empty())
+      files.push_back({"the plan's schedule", beside(path, plan.schedule_file)});
+  } catch (const InputError&) {
+    return {};  // who reads the plan says what is wrong with it
+  }
+  return files;
+}
+
 std::vector<NamedFile> inputs_of(const Options& options) {
   std::vector<NamedFile> inputs = options.inputs();
   std::vector<NamedFile> named;
   for (const NamedFile& input : inputs) {
     if (input.title != "PLAN") continue;
-    for (PlanFile& file : files_named_by_plan(input.path))
-      named.push_back({std::move(file.title), std::move(file.path)});
+    for (NamedFile& file : files_named_by_plan(input.path)) named.push_back(std::move(file));
   }
   inputs.insert(inputs.end(), named.begin(), named.end());
   return inputs;

@@ -14,7 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
-#include "tools/commands/command.h"
+#include "tools/cli/arguments.h"
 
 namespace tandem::tools {
 

@@ -2,13 +2,11 @@
 // A subcommand: a file, a function, a row in the table of main.cpp.
 
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
+
+#include "tools/cli/arguments.h"
 
 namespace tandem::tools {
-
-using Arguments = std::vector<std::string>;
 
 struct Command {
   std::string_view name;

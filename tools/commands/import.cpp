@@ -1,20 +1,18 @@
 // tandem import --from FORMAT FILE: what other programs wrote, as files of tandem.
 
-#include <algorithm>
-#include <array>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/files/read.h"
-#include "core/import/graph_file.h"
-#include "core/import/megatron_arguments.h"
-#include "core/import/piper_file.h"
-#include "core/import/topology.h"
+#include "core/import/importers.h"
 #include "core/notation/notation.h"
 #include "core/text/count_text.h"
 #include "core/text/files.h"
@@ -33,10 +31,6 @@ namespace {
 
 constexpr int kMostImportedFiles = 1000;
 constexpr std::int64_t kMostStages = 1024;
-constexpr std::array<std::pair<std::string_view, ClusterFormat>, 3> kClusters{
-    {{"nvidia-smi", ClusterFormat::nvidia_smi},
-     {"nccl-xml", ClusterFormat::nccl_xml},
-     {"astra-sim", ClusterFormat::astra_sim}}};
 
 std::string import_model(const std::string& path) {
   const ModelSpec model = model_at(path);
@@ -49,11 +43,11 @@ std::string import_model(const std::string& path) {
   return model_text(model);
 }
 
-/// What Megatron's arguments say beside the model: said, for a model file has no place for it.
-void describe_run(const std::string& path) {
+/// What a format says of a run beside its model: said, for a model file has no place for it.
+void describe_run(const Importer& importer, const std::string& path) {
   const std::string text = read_file(path, kLargestJson);
-  if (!is_megatron(text)) return;
-  const MegatronRun run = parse_megatron_run(path, text);
+  if (importer.run == nullptr || !importer.detects(text)) return;
+  const MegatronRun run = importer.run(path, text);
   const std::string options = options_text(run);
   std::string passed_over;
   for (const std::string& name : run.passed_over) passed_over += fmt::format(" --{}", name);
@@ -61,15 +55,10 @@ void describe_run(const std::string& path) {
   if (!passed_over.empty()) fmt::print(stderr, "not used:{}\n", passed_over);
 }
 
-std::string import_cluster(ClusterFormat format, const std::string& path, const Options& options) {
-  return cluster_text(
-      parse_cluster_as(format, path, read_file(path, kLargestJson), named_gpu(options)));
-}
-
 /// As --tensor devices that share each layer see it.
-LayerGraph piper_graph(const std::string& path, const Options& options) {
+LayerGraph graph_of(ReadGraph read, const std::string& path, const Options& options) {
   const auto tensor = static_cast<std::int32_t>(options.integer("tensor", 1, kMostStages, 1));
-  PiperGraph found = read_piper_graph(path, tensor);
+  PiperGraph found = read(path, read_file(path, kLargestJson), tensor);
   if (found.interpolated) {
     fmt::print(stderr,
                "warning: tensor degree {} was not measured: layers take a + b / T, as at the "
@@ -97,75 +86,80 @@ std::string import_graph(const LayerGraph& graph, const std::string& path, const
   return costs_text(stage_costs_of(graph, *stages, options.rate("link-rate").value_or(0.0)));
 }
 
-bool is_cluster(const std::string& from) {
-  return std::any_of(kClusters.begin(), kClusters.end(),
-                     [&](const auto& row) { return row.first == from; });
+/// "pipedream and piper": the importers that are so.
+std::string those_that(const std::function<bool(const Importer&)>& are) {
+  std::vector<std::string_view> names;
+  for (const Importer& one : importers()) {
+    if (are(one)) names.push_back(one.name);
+  }
+  return fmt::format("{}", fmt::join(names, " and "));
 }
 
+std::string graphs() { return those_that(&Importer::gives<ReadGraph>); }
+std::string graphs_by_degree() { return those_that(&Importer::by_tensor_degree); }
+
 /// Those that are for other formats.
-void refuse_options(const Options& options, const std::string& from) {
-  const auto refuse = [&](const char* name, const char* what) {
+void refuse_options(const Options& options, const Importer& from) {
+  const auto refuse = [&](const char* name, const std::string& what) {
     if (options.has(name))
-      throw UsageError(fmt::format("tandem import: --{} is for {}, not for {}", name, what, from));
+      throw UsageError(
+          fmt::format("tandem import: --{} is for {}, not for {}", name, what, from.name));
   };
-  if (from != "pipedream" && from != "piper") {
+  if (!from.gives<ReadGraph>()) {
     refuse("stages", "graphs of layers");
     refuse("link-rate", "graphs of layers");
   }
-  if (from != "piper") refuse("tensor", "piper");
-  if (!is_cluster(from)) refuse("gpu", "clusters");
+  if (!from.by_tensor_degree) refuse("tensor", graphs_by_degree());
+  if (!from.gives<ReadCluster>()) refuse("gpu", "clusters");
 }
 
-std::string imported(const std::string& from, const std::string& path, const Options& options) {
-  refuse_options(options, from);
-  for (const auto& [name, format] : kClusters) {
-    if (name == from) return import_cluster(format, path, options);
-  }
-  if (from == "pipedream" || from == "piper") {
+std::string imported(const Importer& from, const std::string& path, const Options& options) {
+  if (const auto* read = std::get_if<ReadCluster>(&from.read))
+    return cluster_text((*read)(path, read_file(path, kLargestJson), named_gpu(options)));
+  if (const auto* read = std::get_if<ReadGraph>(&from.read)) {
     if (!options.has("stages")) throw UsageError("tandem import: --stages is missing");
-    const bool is_piper = from == "piper";
-    return import_graph(is_piper ? piper_graph(path, options) : read_layer_graph(path), path,
-                        options);
+    return import_graph(graph_of(*read, path, options), path, options);
   }
-  if (from == "megatron") describe_run(path);
-  if (from == "hugging-face" || from == "megatron") return import_model(path);
-  return print_schedule(read_pytorch_csv(path));
+  if (from.gives<ReadModel>()) {
+    describe_run(from, path);
+    return import_model(path);
+  }
+  return print_schedule(read_schedule_as(from, path));
 }
 
 }  // namespace
 
 int run_import(const Arguments& arguments) {
+  std::vector<std::string> names, described;
+  for (const Importer& one : importers()) {
+    names.emplace_back(one.name);
+    described.push_back(fmt::format("{}: {}", one.name, one.help));
+  }
   Options options("import", "--from FORMAT FILE... [--output FILE]",
                   "Reads what another program wrote: a schedule, a model, a cluster or a profile, "
                   "which it writes as a file of tandem, or logs of all-reduces, to which it fits "
                   "the constants of simulate --collectives.");
   options.words("FILE", 1, kMostImportedFiles);
-  options
-      .value("from", "FORMAT",
-             "pytorch-csv: PyTorch's pipelining CSV, old and new; hugging-face: a model's "
-             "config.json; megatron: its arguments; pipedream: graph.txt, as costs of --stages; "
-             "piper: layers at tensor degrees, the same; "
-             "nvidia-smi: topo -m; nccl-xml: NCCL_TOPO_DUMP_FILE; astra-sim: network "
-             "yml; nccl-tests: logs of all_reduce_perf")
+  options.value("from", "FORMAT", fmt::format("{}", fmt::join(described, "; ")))
       .value("gpu", "NAME", "the devices of a cluster whose file does not say")
-      .value("stages", "N", "of pipedream and piper: into how many the graph is cut")
+      .value("stages", "N", "of " + graphs() + ": into how many the graph is cut")
       .value("link-rate", "RATE",
-             "of pipedream and piper: links between stages (default: transfers are free)")
-      .value("tensor", "T", "of piper: devices that share each layer (default 1)")
+             "of " + graphs() + ": links between stages (default: transfers are free)")
+      .value("tensor", "T",
+             "of " + graphs_by_degree() + ": devices that share each layer (default 1)")
       .output("output", "FILE", "where to write it (default: standard output; constants: nowhere)");
   options.parse(arguments);
   if (!options.has("from")) throw UsageError("tandem import: --from is missing");
-  const std::string from =
-      options.choice("from", {"pytorch-csv", "hugging-face", "megatron", "pipedream", "piper",
-                              "nvidia-smi", "nccl-xml", "astra-sim", "nccl-tests"});
-  if (from == "nccl-tests") {
+  const Importer& from = find_importer(options.choice("from", names));
+  if (from.gives<ReadLog>()) {
     refuse_options(options, from);
     import_collectives(options.words(), options.text("output"), options.has("json"));
     return 0;
   }
   if (options.words().size() > 1)
-    throw UsageError(fmt::format("tandem import: {} is read from one FILE", from));
+    throw UsageError(fmt::format("tandem import: {} is read from one FILE", from.name));
   if (options.has("output")) check_can_write(options.text("output"));
+  refuse_options(options, from);
   const std::string text = imported(from, options.words()[0], options);
   if (options.has("output")) {
     write_file(options.text("output"), text);

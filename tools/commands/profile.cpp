@@ -12,7 +12,7 @@
 #include "core/memory/storage.h"
 #include "core/text/count_text.h"
 #include "core/text/files.h"
-#include "executor/train.h"
+#include "executor/backends.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
@@ -138,21 +138,22 @@ void add_profile_options(Options& options) {
       .value("devices", "N",
              "devices that compute at the same time (default: all cores, or all GPUs)")
       .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
-      .value("repetitions", "N", "timed passes over the model (default 30)")
-      .value("backend", "NAME", "cpu|cuda (default cpu)")
-      .output("output", "FILE", "where to write the profile");
+      .value("repetitions", "N", "timed passes over the model (default 30)");
+  add_backend_option(options);
+  options.output("output", "FILE", "where to write the profile");
   add_storage_option(options);
   add_kernel_options(options);
 }
 
-ProfileRequest request_of(const Options& options, bool on_gpus) {
+ProfileRequest request_of(const Options& options, const BackendTraits& backend) {
   ProfileRequest request;
   request.model = read_model(options.text("model"));
   check_trainable(request.model);
   request.microbatch_sizes = parse_sizes(options.text("microbatch-size", "1"));
   request.repetitions = static_cast<std::int32_t>(options.integer("repetitions", 1, 100'000, 30));
   // None: as many as there are GPUs.
-  const std::int64_t usual = on_gpus ? 0 : std::max(1u, std::thread::hardware_concurrency());
+  const std::int64_t usual =
+      backend.on_host ? std::max(1u, std::thread::hardware_concurrency()) : 0;
   request.busy_devices = static_cast<std::int32_t>(options.integer("devices", 1, 1024, usual));
   request.optimizer = optimizer_kind(options);
   request.device_bytes = bytes_to_profile(request);
@@ -170,17 +171,16 @@ int run_profile(const Arguments& arguments) {
   if (!options.has("model") || !options.has("output"))
     throw UsageError("tandem profile: --model and --output are needed");
   refuse_bf16_storage(options);
-  const bool on_gpus = options.choice("backend", {"cpu", "cuda"}) == "cuda";
-  if (const std::string reason = on_gpus ? why_no_cuda() : ""; !reason.empty())
-    throw AbsentError(fmt::format("backend cuda: {}; use --backend cpu", reason));
-  ProfileRequest request = request_of(options, on_gpus);
-  if (!on_gpus)
+  const BackendTraits& backend = backend_of(options);
+  check_present(backend);
+  ProfileRequest request = request_of(options, backend);
+  if (backend.on_host)
     check_fits_memory(request.busy_devices * request.device_bytes, "profiling this model");
   check_can_write(options.text("output"));
-  choose_kernels(options, on_gpus);
+  choose_kernels(options, backend.on_host);
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
   request.stop = interrupt.token();
-  if (!on_gpus) {
+  if (backend.on_host) {
     tell_memory(request.busy_devices * request.device_bytes, "profiling this model");
     tell_time(request);
   }
@@ -188,16 +188,15 @@ int run_profile(const Arguments& arguments) {
   ProcessorWatch watch;
   std::int64_t visits = 0, disturbed = 0;
   request.disturbed = [&] {
-    if (on_gpus) return false;  // what others take of the processors hardly slows them
+    if (!backend.on_host) return false;  // what others take of the processors hardly slows them
     const ProcessorUse use = watch.since_last();
     const bool too_much = use.foreign + use.stolen > kMostForeign;
     ++visits;
     disturbed += too_much;
     return too_much;
   };
-  auto [profile, algorithms] =
-      on_gpus ? measure_cuda_profile(request) : CudaProfile{measure_profile(request), {}};
-  profile.machine += (on_gpus ? "; " : "") + machine_name();
+  auto [profile, algorithms] = measure_on(backend, request);
+  profile.machine += (profile.machine.empty() ? "" : "; ") + machine_name();
   profile.date = utc_now();
   profile.command = "tandem profile";
   for (const std::string& argument : arguments) profile.command += " " + argument;

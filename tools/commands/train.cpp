@@ -164,10 +164,10 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
       }
     };
   }
-  if (backend_of(options) == "cuda")
+  if (!backend_of(options).on_host)
     setup.product_algorithms = product_algorithms_of(options.words()[0], plan);
   setup.link_rate = training.link_rate;
-  setup.nccl = options.text("transport") == "nccl";
+  setup.by_messages = by_messages(options);
   setup.watchdog = training.watchdog;
   setup.stop = stop;
   return trainer.train(prepared.program, setup);
@@ -309,7 +309,7 @@ Training prepare(const Options& options) {
   check_trainable(plan);
   const auto seed = static_cast<std::uint64_t>(
       options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
-  if (backend_of(options) == "cpu") check_memory(prepared);
+  if (backend_of(options).on_host) check_memory(prepared);
   Data data(
       plan.model, plan.microbatch_size, seed,
       options.has("data") ? Tokens::of_file(options.text("data")) : shipped_training_tokens());
@@ -393,7 +393,7 @@ int run_train(const Arguments& arguments) {
         "tandem train: --with-prediction says what goes into the trace: give --trace FILE");
   }
   if (options.has("trace")) check_can_write(options.text("trace"));
-  choose_kernels(options, backend_of(options) == "cuda" && !options.has("reference"));
+  choose_kernels(options, backend_of(options).on_host || options.has("reference"));
   const Training training = prepare(options);
   const std::optional<CostTable> prices = prices_of(training, options);
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
@@ -407,7 +407,7 @@ int run_train(const Arguments& arguments) {
     train_reference(training, steps, training.validation.get(), nullptr, interrupt.token());
     return finish(training, options, steps, {});
   }
-  const std::unique_ptr<Trainer> trainer = make_trainer(backend_of(options));
+  const std::unique_ptr<Trainer> trainer = backend_of(options).make();
   History history;
   const TrainingReport<float> report =
       train_pipeline(*trainer, training, options, steps, options.has("verify") ? &history : nullptr,

@@ -2,14 +2,14 @@
 
 #include <string>
 #include <thread>
-#include <vector>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "executor/backends.h"
 #include "executor/cpu/onednn.h"
 #include "executor/cpu/products.h"
-#include "executor/train.h"
 #include "tandem_build_info.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
@@ -34,12 +34,28 @@ int run_version(const Arguments& arguments) {
 
 namespace {
 
-/// Of training here, by the names of --transport.
-std::vector<std::string> transports(bool gpus, const FoundLibrary& nccl) {
-  std::vector<std::string> names{"threads"};
-  if (gpus) names.emplace_back("peer");
-  if (gpus && nccl.why_absent.empty()) names.emplace_back("nccl");
-  return names;
+/// Those that are here, then why the others are not: "cpu, cuda", "cpu; cuda: no GPU".
+std::string describe_backends() {
+  std::string here, absent;
+  for (const BackendTraits& backend : backends()) {
+    if (const std::string reason = backend.reason_absent(); !reason.empty())
+      absent += fmt::format("; {}: {}", backend.name, reason);
+    else
+      here += fmt::format("{}{}", here.empty() ? "" : ", ", backend.name);
+  }
+  return here + absent;
+}
+
+/// The same as members of doctor's answer.
+void add_backends(Json& result) {
+  result["backends"] = Json::array();
+  for (const BackendTraits& backend : backends()) {
+    const std::string reason = backend.reason_absent();
+    if (reason.empty()) result["backends"].push_back(backend.name);
+    if (backend.why_absent != nullptr)
+      result[fmt::format("backend_{}", backend.name)] = reason.empty() ? "yes" : reason;
+  }
+  result["transports"] = transports_here();
 }
 
 /// "2.28.9", or why there is none.
@@ -55,41 +71,37 @@ int run_doctor(const Arguments& arguments) {
   const unsigned cores = std::thread::hardware_concurrency();
   const cpu::ChosenProducts products = cpu::products();
   const std::string onednn = cpu::onednn_version(), no_bf16 = cpu::why_no_bf16();
-  const std::string no_cuda = why_no_cuda();
-  const FoundLibrary nccl = find_nccl();
+  const FoundLibrary nccl = find_transport("nccl").library();
   if (options.has("json")) {
-    print_result("doctor", Json::object(), Json::object(),
-                 {{"version", build_info::kVersion},
-                  {"revision", build_info::kRevision},
-                  {"compiler", build_info::kCompiler},
-                  {"build_type", build_info::kBuildType},
-                  {"sanitizers", build_info::kSanitizers},
-                  {"cores", cores},
-                  {"cuda", build_info::kCuda},
-                  {"cuda_reason", build_info::kCudaReason},
-                  {"nccl", build_info::kNccl},
-                  {"nccl_reason", build_info::kNcclReason},
-                  {"nccl_library", describe(nccl)},
-                  {"mpi", "no"},
-                  {"cpu_kernels", cpu::describe(products.engine)},
-                  {"cpu_kernels_reason", products.reason},
-                  {"onednn", onednn.empty() ? "no" : onednn},
-                  {"bf16_products", no_bf16.empty() ? "yes" : no_bf16},
-                  {"backends", no_cuda.empty() ? Json{"cpu", "cuda"} : Json{"cpu"}},
-                  {"backend_cuda", no_cuda.empty() ? "yes" : no_cuda},
-                  {"transports", transports(no_cuda.empty(), nccl)}});
+    Json result{{"version", build_info::kVersion},
+                {"revision", build_info::kRevision},
+                {"compiler", build_info::kCompiler},
+                {"build_type", build_info::kBuildType},
+                {"sanitizers", build_info::kSanitizers},
+                {"cores", cores},
+                {"cuda", build_info::kCuda},
+                {"cuda_reason", build_info::kCudaReason},
+                {"nccl", build_info::kNccl},
+                {"nccl_reason", build_info::kNcclReason},
+                {"nccl_library", describe(nccl)},
+                {"mpi", "no"},
+                {"cpu_kernels", cpu::describe(products.engine)},
+                {"cpu_kernels_reason", products.reason},
+                {"onednn", onednn.empty() ? "no" : onednn},
+                {"bf16_products", no_bf16.empty() ? "yes" : no_bf16}};
+    add_backends(result);
+    print_result("doctor", Json::object(), Json::object(), std::move(result));
     return 0;
   }
   fmt::print("tandem {} ({})\n", build_info::kVersion, build_info::kRevision);
   fmt::print("  built with   {}, {}, sanitizers: {}\n", build_info::kCompiler,
              build_info::kBuildType, build_info::kSanitizers);
   fmt::print("  cores        {}\n", cores);
-  fmt::print("  backends     cpu{}\n",
-             no_cuda.empty() ? ", cuda" : fmt::format("; cuda: {}", no_cuda));
+  fmt::print("  backends     {}\n", describe_backends());
   fmt::print("  products     {} ({})\n", cpu::describe(products.engine), products.reason);
   fmt::print("  oneDNN       {}; bf16 products: {}\n", onednn.empty() ? "no" : onednn,
              no_bf16.empty() ? "yes" : no_bf16);
-  fmt::print("  transports   {}\n", fmt::join(transports(no_cuda.empty(), nccl), ", "));
+  fmt::print("  transports   {}\n", fmt::join(transports_here(), ", "));
   fmt::print("  CUDA         {} ({})\n", build_info::kCuda, build_info::kCudaReason);
   fmt::print("  NCCL         {} ({}); found now: {}\n", build_info::kNccl, build_info::kNcclReason,
              describe(nccl));

@@ -1,44 +1,110 @@
 #include "tools/options/backend_options.h"
 
-#include <fmt/format.h>
+#include <algorithm>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/check.h"
 #include "core/base/error.h"
 
 namespace tandem::tools {
 
+namespace {
+
+/// Of a backend; the first is its default.
+std::vector<std::string> transports_of(std::string_view backend) {
+  std::vector<std::string> names;
+  for (const TransportTraits& transport : transports()) {
+    if (transport.backend == backend) names.emplace_back(transport.name);
+  }
+  return names;
+}
+
+/// Of the first row that has this storage.
+std::string_view first_with(Storage storage, const auto& rows) {
+  const auto found = std::ranges::find_if(rows, [storage](const auto& row) {
+    return std::ranges::find(row.storages, storage) != row.storages.end();
+  });
+  TANDEM_CHECK(found != rows.end());
+  return found->name;
+}
+
+std::string transport_of(const Options& options) {
+  std::vector<std::string> names;
+  for (const TransportTraits& transport : transports()) names.emplace_back(transport.name);
+  return options.choice("transport", names);
+}
+
+/// "threads (cpu); peer, nccl (cuda)", "--transport threads is for --backend cpu, peer|nccl for
+/// cuda": each backend's part of it.
+std::string by_backend(std::string_view between, const auto& write) {
+  std::string text;
+  for (const BackendTraits& backend : backends()) {
+    text += text.empty() ? "" : between;
+    text += write(backend, transports_of(backend.name));
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_backend_option(Options& options) {
+  options.value(
+      "backend", "NAME",
+      fmt::format("{} (default {})", fmt::join(backend_names(), "|"), backends().front().name));
+}
+
 void add_storage_option(Options& options) {
   options.value("storage", "TYPE",
-                "f32|bf16: what activations, and the weights that products read, are stored as; "
-                "the weights that are trained are f32; bf16 is for --backend cuda (default f32)");
+                fmt::format("f32|bf16: what activations, and the weights that products read, are "
+                            "stored as; the weights that are trained are f32; bf16 is for "
+                            "--backend {} (default f32)",
+                            first_with(Storage::bf16, backends())));
 }
 
 void add_backend_options(Options& options) {
-  options.value("backend", "NAME", "cpu|cuda (default cpu)")
-      .value("transport", "NAME", "threads (cpu); peer, nccl (cuda)");
+  add_backend_option(options);
+  options.value("transport", "NAME", by_backend("; ", [](const auto& backend, const auto& names) {
+                  return fmt::format("{} ({})", fmt::join(names, ", "), backend.name);
+                }));
   add_storage_option(options);
 }
 
-std::string backend_of(const Options& options) {
-  return options.choice("backend", {"cpu", "cuda"});
+const BackendTraits& backend_of(const Options& options) {
+  return find_backend(options.choice("backend", backend_names()));
 }
 
 Storage storage_of(const Options& options) {
   return options.choice("storage", {"f32", "bf16"}) == "bf16" ? Storage::bf16 : Storage::f32;
 }
 
+bool by_messages(const Options& options) {
+  return find_transport(transport_of(options)).by_messages;
+}
+
 void check_backend(const Options& options) {
-  const bool on_gpus = backend_of(options) == "cuda";
-  const auto transport = options.choice("transport", {"threads", "tcp", "mpi", "peer", "nccl"});
-  if (transport == "tcp" || transport == "mpi")
-    throw UsageError(fmt::format("tandem train: --transport {} is not in this version", transport));
-  if (options.has("transport") && on_gpus != (transport == "peer" || transport == "nccl"))
-    throw UsageError("tandem train: --transport threads is for --backend cpu, peer|nccl for cuda");
-  if (storage_of(options) == Storage::bf16 && !on_gpus)
-    throw UsageError("tandem train: --storage bf16 is for --backend cuda");
-  if (storage_of(options) == Storage::bf16 && transport == "nccl")
-    throw UsageError("tandem train: --storage bf16 goes by --transport peer in this version");
-  if (on_gpus && options.has("verify"))
-    throw UsageError("tandem train: --verify compares bits, and a GPU rounds otherwise");
+  const BackendTraits& backend = backend_of(options);
+  const TransportTraits& transport = find_transport(transport_of(options));
+  const Storage storage = storage_of(options);
+  const auto refuse_run = [](const std::string& why) { throw UsageError("tandem train: " + why); };
+  if (transport.backend.empty())
+    refuse_run(fmt::format("--transport {} is not in this version", transport.name));
+  if (options.has("transport") && transport.backend != backend.name)
+    refuse_run("--transport " + by_backend(", ", [](const auto& of, const auto& names) {
+                 const bool first = of.name == backends().front().name;
+                 return fmt::format("{} {}for {}{}", fmt::join(names, "|"), first ? "is " : "",
+                                    first ? "--backend " : "", of.name);
+               }));
+  if (!backend.offers(storage))
+    refuse_run(fmt::format("--storage {} is for --backend {}", name(storage),
+                           first_with(storage, backends())));
+  const bool chosen = options.has("transport");
+  if (chosen && std::ranges::find(transport.storages, storage) == transport.storages.end())
+    refuse_run(fmt::format("--storage {} goes by --transport {} in this version", name(storage),
+                           first_with(storage, transports())));
+  if (options.has("verify") && !backend.why_other_bits.empty())
+    refuse_run(fmt::format("--verify compares bits, and {}", backend.why_other_bits));
 }
 
 }  // namespace tandem::tools

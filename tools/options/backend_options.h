@@ -1,19 +1,24 @@
 #pragma once
-// --backend, --transport and --storage: what trains, and what it stores.
+// --backend, --transport and --storage: what trains, by what its devices hand one another what they
+// send, and what it stores. The rows are executor/backends.h's.
 
 #include <string>
 
 #include "core/memory/storage.h"
+#include "executor/backends.h"
 #include "tools/cli/options.h"
 
 namespace tandem::tools {
 
+void add_backend_option(Options& options);
 void add_storage_option(Options& options);
+/// All three.
 void add_backend_options(Options& options);
 
-/// "cpu" or "cuda".
-std::string backend_of(const Options& options);
+const BackendTraits& backend_of(const Options& options);
 Storage storage_of(const Options& options);
+/// TrainingSetup::by_messages.
+bool by_messages(const Options& options);
 
 /// Throws UsageError for what the backend does not do.
 void check_backend(const Options& options);

@@ -100,7 +100,7 @@ std::string cluster_text_at(const std::string& path) { return read_file(path, kL
 
 ClusterSpec cluster_at(const std::string& path, const DeviceSpec* gpu) {
   const std::string& text = read_once<cluster_text_at>(path);
-  return parse_cluster_as(cluster_format(text), path, text, gpu);
+  return parse_any_cluster(path, text, gpu);
 }
 
 Cluster cluster_of(const Options& options) {

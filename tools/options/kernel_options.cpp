@@ -18,11 +18,11 @@ void add_kernel_options(Options& options) {
              "f32|bf16: what their factors are rounded to; sums and weights are f32 (default f32)");
 }
 
-void choose_kernels(const Options& options, bool on_gpus) {
+void choose_kernels(const Options& options, bool on_host) {
   const bool rounds = options.choice("products", {"f32", "bf16"}) == "bf16";
   const cpu::Precision precision = rounds ? cpu::Precision::bf16 : cpu::Precision::f32;
   const std::string engine = options.choice("kernels", {"auto", "portable", "onednn"});
-  if (!on_gpus) return cpu::set_products({.engine = engine, .precision = precision});
+  if (on_host) return cpu::set_products({.engine = engine, .precision = precision});
   if (options.has("kernels"))
     throw UsageError(
         fmt::format("tandem {}: --kernels is for --backend cpu: on GPUs cuBLASLt computes products",

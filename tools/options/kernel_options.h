@@ -8,7 +8,8 @@ namespace tandem::tools {
 void add_kernel_options(Options& options);
 
 /// To be called before anything is computed. Throws UsageError, or AbsentError for what this build
-/// or machine does not have. `on_gpus`: they round factors themselves, whatever this processor can.
-void choose_kernels(const Options& options, bool on_gpus);
+/// or machine does not have. `on_host`: else the backend rounds
+/// factors itself, whatever this processor can.
+void choose_kernels(const Options& options, bool on_host);
 
 }  // namespace tandem::tools

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "simulator/replay/replay.h"
-#include "tools/commands/command.h"
+#include "tools/cli/arguments.h"
 #include "tools/print/replay_report.h"
 
 namespace tandem::tools {

@@ -44,7 +44,7 @@ Errors errors_of(const std::vector<ReplayedStep>& steps) {
 std::vector<std::vector<Op>> work_of(const Schedule& schedule) {
   std::vector<std::vector<Op>> work = schedule.order.rows();
   for (std::vector<Op>& order : work) {
-    std::erase_if(order, [](const Op& op) { return op.kind == OpKind::update; });
+    std::erase_if(order, [](const Op& op) { return makes_version(op.kind); });
   }
   return work;
 }
@@ -172,13 +172,14 @@ void print_culprit(const ReplayReport& report) {
              print_duration(of_seconds(step_s(report, now))), faster);
 }
 
+/// One of the two gradients that a whole backward makes.
+bool is_half(OpKind kind) { return makes_input_gradient(kind) != makes_weight_gradient(kind); }
+
 /// Whether some backward was in two halves.
 bool has_halves(const Replay& replay) {
   for (std::size_t pass = 0; pass < replay.passes(); ++pass) {
     for (const auto& order : replay.pass(pass).schedule.order.rows()) {
-      for (const Op& op : order) {
-        if (op.kind == OpKind::backward_input) return true;
-      }
+      if (std::ranges::any_of(order, [](const Op& op) { return is_half(op.kind); })) return true;
     }
   }
   return false;
@@ -186,16 +187,21 @@ bool has_halves(const Replay& replay) {
 
 void print_stages(const Replay& replay) {
   const Placement& placement = replay.pass(0).program.placement();
-  const bool halves = has_halves(replay);
-  fmt::print("{:>5}  {:>10}  {:>10}{}\n", "stage", "forward", "backward",
-             halves ? "  input-gradient  weight-gradient" : "");
+  std::vector<OpTraits> columns;
+  std::ranges::copy_if(kOpTraits, std::back_inserter(columns),
+                       [halves = has_halves(replay)](const OpTraits& row) {
+                         return is_useful(row.kind) && (halves || !is_half(row.kind));
+                       });
+  const auto print_cell = [](const OpTraits& column, std::string_view text) {
+    fmt::print("  {:>{}}", text, std::max<std::size_t>(10, column.title.size()));
+  };
+  fmt::print("{:>5}", "stage");
+  for (const OpTraits& column : columns) print_cell(column, column.title);
+  fmt::print("\n");
   for (const StageId stage : ids(placement.device)) {
-    const auto usual = [&](OpKind kind) { return print_duration(replay.usual(kind, stage)); };
-    fmt::print("{:>5}  {:>10}  {:>10}", index(stage), usual(OpKind::forward),
-               usual(OpKind::backward));
-    if (halves) {
-      fmt::print("  {:>14}  {:>15}", usual(OpKind::backward_input), usual(OpKind::backward_weight));
-    }
+    fmt::print("{:>5}", index(stage));
+    for (const OpTraits& column : columns)
+      print_cell(column, print_duration(replay.usual(column.kind, stage)));
     fmt::print("\n");
   }
 }
@@ -266,13 +272,12 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
   }
   const Placement& placement = replay.pass(0).program.placement();
   for (const StageId stage : ids(placement.device)) {
-    stages.push_back(
-        {{"stage", index(stage)},
-         {"device", index(placement.device[stage])},
-         {"forward_s", to_seconds(replay.usual(OpKind::forward, stage))},
-         {"backward_s", to_seconds(replay.usual(OpKind::backward, stage))},
-         {"backward_input_s", to_seconds(replay.usual(OpKind::backward_input, stage))},
-         {"backward_weight_s", to_seconds(replay.usual(OpKind::backward_weight, stage))}});
+    Json row{{"stage", index(stage)}, {"device", index(placement.device[stage])}};
+    for (const OpTraits& kind : kOpTraits) {
+      if (is_useful(kind.kind))
+        row[fmt::format("{}_s", kind.name)] = to_seconds(replay.usual(kind.kind, stage));
+    }
+    stages.push_back(std::move(row));
   }
   for (const Answer& one : report.ideal) what_if.push_back(as_json(one, report));
   for (const Answer& one : report.culprits) what_if.push_back(as_json(one, report));

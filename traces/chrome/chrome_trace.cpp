@@ -16,9 +16,7 @@
 #include "core/program/versions.h"
 #include "traces/chrome/atomic_file.h"
 #include "traces/chrome/drawn_spans.h"
-#include "traces/report/chart.h"
-#include "traces/report/curves.h"
-#include "traces/report/report_looks.h"
+#include "traces/curves.h"
 
 namespace tandem {
 namespace {
@@ -179,7 +177,7 @@ void TraceWriter::write_names() {
     const Lane& lane = program_.lanes()[id];
     const std::size_t pid = process(lane.device);
     write_metadata("thread_name", pid, thread(index(id)),
-                   fmt::format(R"("name":{})", json_string(lane_title(lane))));
+                   fmt::format(R"("name":{})", json_string(title_of(lane))));
     const std::size_t rank = index(lane.kind) * devices() + index(lane.peer);
     write_metadata("thread_sort_index", pid, thread(index(id)),
                    fmt::format(R"("sort_index":{})", rank));
@@ -202,10 +200,8 @@ std::string TraceWriter::args_of(const Span& span, const Span& drawn) const {
     args += fmt::format(R"(,"weight_version":{})", *version);
   }
   if (is_transfer(op.kind)) {
-    const CostKey& price = program_.cost_keys()[program_[span.instruction].cost];
-    const bool fetched = op.kind == OpKind::load;
-    args += fmt::format(R"(,"from":{},"to":{})", index(fetched ? price.target : price.source),
-                        index(fetched ? price.source : price.target));
+    const TransferEnds ends = ends_of(program_.cost_keys()[program_[span.instruction].cost]);
+    args += fmt::format(R"(,"from":{},"to":{})", index(ends.from), index(ends.to));
   }
   if (span != drawn) {
     args += fmt::format(R"(,"start_ns":{},"end_ns":{})", span.start.count(), span.end.count());
@@ -229,10 +225,10 @@ void TraceWriter::write_span(const Span& drawn, const std::string& args) {
   if (lanes.empty()) return write_laneless(drawn, args);
   for (const LaneId lane : lanes) write_slice(drawn, lane, args);
   if (is_transfer(instruction.op.kind) && lanes.size() == 2 && options_.flows) {
-    const bool fetched = instruction.op.kind == OpKind::load;
+    const bool fetched = fetches(instruction.op.kind);
     write_flow(drawn, lanes[fetched ? 1 : 0], lanes[fetched ? 0 : 1]);
   }
-  if (instruction.op.kind == OpKind::update) {
+  if (makes_version(instruction.op.kind)) {
     const LaneId lane = lanes[0];
     begin_event();
     append(R"({{"ph":"i","s":"t","name":"update","cat":"optimizer","pid":{},"tid":{},"ts":{},)",
@@ -246,7 +242,7 @@ void TraceWriter::write_slice(const Span& drawn, LaneId lane, const std::string&
   const Lane& row = program_.lanes()[lane];
   begin_event();
   append(R"({{"ph":"X","name":"{}","cat":"{},{}","cname":"{}","pid":{},"tid":{},)",
-         title_on(drawn, row.kind), category(op.kind), name(op.kind), look_of(op.kind).viewer,
+         title_on(drawn, row.kind), category(op.kind), name(op.kind), traits(op.kind).viewer,
          process(row.device), thread(index(lane)));
   append(R"("ts":{},"dur":{},"args":{{{}}}}})", microseconds(drawn.start),
          microseconds(drawn.end - drawn.start), args);
@@ -279,7 +275,7 @@ void TraceWriter::write_laneless(const Span& drawn, const std::string& args) {
   const auto end = [&](char phase, Duration time, const std::string& arguments) {
     begin_event();
     append(R"({{"ph":"{}","name":"{}","cat":"comm,{}","cname":"{}","id":{},"pid":{},"tid":{},)",
-           phase, label, name(op.kind), look_of(op.kind).viewer, id, process(device), thread(lane));
+           phase, label, name(op.kind), traits(op.kind).viewer, id, process(device), thread(lane));
     append(R"("ts":{}{}}})", microseconds(time), arguments);
   };
   end('b', drawn.start, fmt::format(R"(,"args":{{{}}})", args));

@@ -22,13 +22,6 @@ using nlohmann::json;
 constexpr std::size_t kMostRuns = 64;
 constexpr std::int64_t kMostDevices = std::numeric_limits<std::uint16_t>::max();
 
-/// Where a transfer counts: on the lane of its stage's device.
-LaneKind own_lane(OpKind kind) {
-  if (kind == OpKind::evict) return LaneKind::send_stash;
-  if (kind == OpKind::load) return LaneKind::receive_stash;
-  return kind == OpKind::send_gradient ? LaneKind::send_gradient : LaneKind::send_activation;
-}
-
 /// A lane as its thread's name tells it.
 struct LaneTitle {
   LaneKind kind = LaneKind::compute;
@@ -76,7 +69,7 @@ class TimelineReader {
       const Duration start = cursor["ts"].time();
       add(position, cursor, start, start);
       slices_.back().laneless = true;
-      const bool fetched = slices_.back().record.kind == OpKind::load;
+      const bool fetched = fetches(slices_.back().record.kind);
       const auto peer = cursor["args"][fetched ? "from" : "to"].integer(0, kMostDevices);
       slices_.back().record.peer = id_at<DeviceId>(static_cast<std::size_t>(peer));
     } else if (phase == "e") {

@@ -139,7 +139,7 @@ class PipelineBuilder {
     for (Rank& rank : ranks_) {
       for (PytorchSlice& slice : rank.slices) {
         if (!is_transfer(slice.kind)) continue;
-        const bool down = slice.kind == OpKind::send_activation;
+        const bool down = traits(slice.kind).flow == Flow::along_edges;
         const std::int64_t sender = !slice.receives ? slice.stage
                                     : down          ? slice.stage - 1
                                                     : slice.stage + 1;

@@ -25,24 +25,29 @@ namespace {
 constexpr std::string_view kPrefix = "PP:";
 constexpr std::int64_t kMostActionNumber = std::numeric_limits<std::uint16_t>::max() - 1;
 
-struct ActionName {
-  std::string_view name;
-  std::optional<OpKind> kind{};  // empty: nothing of the pipeline's own
+/// An action by its name: an op, one end of a transfer, or nothing of the pipeline's own.
+struct Action {
+  OpKind kind{};
   bool receives = false;
+  bool is_other = false;
 };
-constexpr std::array<ActionName, 11> kActions{{
-    {"F", OpKind::forward},
-    {"B", OpKind::backward},
-    {"I", OpKind::backward_input},
-    {"W", OpKind::backward_weight},
-    {"SEND_F", OpKind::send_activation},
-    {"RECV_F", OpKind::send_activation, true},
-    {"SEND_B", OpKind::send_gradient},
-    {"RECV_B", OpKind::send_gradient, true},
-    {"UNSHARD"},
-    {"RESHARD"},
-    {"REDUCE_GRAD"},
-}};
+constexpr std::array<std::string_view, 3> kOtherActions{"UNSHARD", "RESHARD", "REDUCE_GRAD"};
+
+std::optional<Action> action_of(std::string_view name) {
+  if (std::ranges::find(kOtherActions, name) != kOtherActions.end())
+    return Action{.is_other = true};
+  constexpr std::string_view kSend = "SEND", kReceive = "RECV";
+  for (const OpTraits& row : kOpTraits) {
+    if (row.pytorch.empty()) continue;
+    if (name == row.pytorch) return Action{.kind = row.kind};
+    if (is_transfer(row.kind) && name.starts_with(kReceive) &&
+        name.substr(kReceive.size()) == row.pytorch.substr(kSend.size())) {
+      return Action{.kind = row.kind, .receives = true};
+    }
+  }
+  return std::nullopt;
+}
+
 constexpr std::string_view kPair = "OVERLAP_F_B";
 
 std::optional<std::int64_t> take_number(std::string_view& text) {
@@ -100,7 +105,7 @@ class PytorchRankReader::Reading {
 
  private:
   using Group = std::pair<OpKind, bool>;
-  static constexpr Group kComputation{OpKind::forward, false};
+  static constexpr Group kComputation{OpKind{}, false};
 
   void read_action(std::size_t position, const TraceCursor& cursor, std::string_view what) {
     std::string_view rest = what.substr(kPrefix.size());
@@ -112,16 +117,15 @@ class PytorchRankReader::Reading {
           "a forward and a backward as one action: which of its time is whose, its annotation "
           "does not tell");
     }
-    const auto known = std::find_if(kActions.begin(), kActions.end(),
-                                    [&](const ActionName& name) { return name.name == action; });
-    const bool found = stage && known != kActions.end();
-    if (found && !known->kind) return;
+    const std::optional<Action> known = action_of(action);
+    const bool found = stage && known;
+    if (found && known->is_other) return;
     const auto microbatch = take_number(rest);
     if (!found || !microbatch || !rest.empty()) {
       cursor["name"].fail(fmt::format("\"{}\" is no action such as PP:0F3 or PP:1SEND_F4", what));
     }
     if (!origin_) origin_ = cursor["ts"].moment();
-    PytorchSlice slice{.kind = *known->kind,
+    PytorchSlice slice{.kind = known->kind,
                        .receives = known->receives,
                        .stage = *stage,
                        .microbatch = *microbatch,

@@ -19,7 +19,7 @@ namespace tandem {
 
 /// What the rank did for one action.
 struct PytorchSlice {
-  OpKind kind = OpKind::forward;
+  OpKind kind{};
   bool receives = false;
   std::int64_t stage = 0, microbatch = 0, stream = 0, step = 0;
   Duration start{}, end{};

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/check.h"
+#include "core/program/title.h"
 #include "core/program/versions.h"
 
 namespace tandem {
@@ -98,14 +99,14 @@ class ChartMaker {
     std::map<Key, std::string> titles;
     for (const DeviceId device : all_ids<DeviceId>(program_.placement().devices)) {
       const Lane compute{.device = device, .kind = LaneKind::compute, .peer = device};
-      titles[key_of(compute)] = lane_title(compute);
+      titles[key_of(compute)] = title_of(compute);
     }
     for (std::size_t i = 0; i < timeline_.spans.size(); ++i) {
       const Span& span = timeline_.spans[i];
       const auto lanes = program_.lanes(program_[span.instruction]);
       for (const LaneId lane : lanes) {
         placed.push_back({key_of(program_.lanes()[lane]), i});
-        titles[placed.back().row] = lane_title(program_.lanes()[lane]);
+        titles[placed.back().row] = title_of(program_.lanes()[lane]);
       }
       if (!lanes.empty()) continue;
       placed.push_back({transit_of(span), i});
@@ -184,26 +185,6 @@ class ChartMaker {
 };
 
 }  // namespace
-
-std::string lane_title(const Lane& lane) {
-  std::string text(name(lane.kind));
-  std::replace(text.begin(), text.end(), '_', ' ');
-  using enum LaneKind;
-  switch (lane.kind) {
-    case compute:
-    case collective:
-      return text;
-    case send_activation:
-    case send_gradient:
-    case send_stash:
-      return fmt::format("{} to {}", text, index(lane.peer));
-    case receive_activation:
-    case receive_gradient:
-    case receive_stash:
-      return fmt::format("{} from {}", text, index(lane.peer));
-  }
-  return text;
-}
 
 Chart chart_of(const Program& program, const Timeline& timeline, std::optional<ChartMemory> memory,
                const std::vector<bool>& critical) {

@@ -10,7 +10,7 @@
 #include "core/memory/memory.h"
 #include "core/program/program.h"
 #include "core/program/timeline.h"
-#include "traces/report/curves.h"
+#include "traces/curves.h"
 
 namespace tandem {
 
@@ -25,7 +25,7 @@ struct ChartRow {
 
 /// An instance of an instruction on one of its lanes.
 struct ChartBox {
-  OpKind kind = OpKind::forward;
+  OpKind kind{};
   StageId stage{};
   std::uint16_t chunk = 0;                // which of its device's stages, from 0
   std::int64_t microbatch = 0;            // from the start of the run
@@ -71,8 +71,5 @@ struct Chart {
 /// `timeline` belongs to `program`.
 Chart chart_of(const Program& program, const Timeline& timeline,
                std::optional<ChartMemory> memory = {}, const std::vector<bool>& critical = {});
-
-/// "send activation to 1": a lane named for people.
-std::string lane_title(const Lane& lane);
 
 }  // namespace tandem

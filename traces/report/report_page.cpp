@@ -179,10 +179,13 @@ Json frame_json(const ReportFrame& frame) {
 /// What a kind of op looks like, by its name.
 Json kinds_json() {
   Json kinds;
-  for (const OpLook& look : kLooks) {
+  for (const OpTraits& look : kOpTraits) {
     kinds[std::string(name(look.kind))] = {{"title", look.title},
                                            {"colour", look.colour},
                                            {"hatch", look.hatch},
+                                           {"letter", look.letter},
+                                           {"phrase", look.phrase},
+                                           {"version", look.makes_version},
                                            {"compute", on_compute_lane(look.kind)}};
   }
   return kinds;

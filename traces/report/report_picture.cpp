@@ -214,7 +214,7 @@ class Picture {
     const bool lone = !compute && narrow.to - narrow.from < detail_.smallest && all > 0.0;
     for (const auto& [kind, width] : narrow.widths) {
       const double drawn = lone ? width / all * 1.5 * detail_.smallest : width;
-      thin(look_of(kind).colour, from, drawn);
+      thin(traits(kind).colour, from, drawn);
       from += drawn;
     }
     narrow = {};
@@ -240,11 +240,11 @@ class Picture {
   void draw_box(const ChartBox& box, bool compute, double y, double height) {
     const double from = x(box.start), width = x(box.end) - from;
     if (box.end == box.start) {
-      rectangle(look_of(box.kind).colour, "", from - 1, y - 1, 2, height + 2);
+      rectangle(traits(box.kind).colour, "", from - 1, y - 1, 2, height + 2);
       body_ += '\n';
       return;
     }
-    const OpLook& look = look_of(box.kind);
+    const OpTraits& look = traits(box.kind);
     if (width <= 3) return thin(look.colour, from, width);
     rectangle(look.colour, R"( class="e")", from, y, width, height);
     if (look.hatch) rectangle("url(#w)", "", from, y, width, height);
@@ -258,7 +258,8 @@ class Picture {
       rectangle(*box.version % 2 == 1 ? "#000" : "#fff", "", from + 0.7, y + height - 5,
                 width - 1.4, 4);
     }
-    std::string number = box.kind == OpKind::update ? "U" : std::to_string(box.microbatch);
+    std::string number = makes_version(box.kind) ? std::string(traits(box.kind).letter)
+                                                 : std::to_string(box.microbatch);
     if (chart_.chunks == 2 && box.chunk == 1) number += '\'';
     if (chart_.chunks > 2) number += static_cast<char>('a' + box.chunk % 26);
     const auto length = static_cast<double>(number.size());
@@ -295,7 +296,7 @@ class Picture {
 
   double draw_legend(double y) {
     Legend legend(*this, y);
-    for (const OpLook& look : kLooks) {
+    for (const OpTraits& look : kOpTraits) {
       const bool there = std::any_of(chart_.boxes.begin(), chart_.boxes.end(),
                                      [&](const ChartBox& box) { return box.kind == look.kind; });
       const bool shown = detail_.links || on_compute_lane(look.kind);

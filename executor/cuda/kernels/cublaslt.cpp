@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "executor/cuda/library.h"
+#include "executor/cuda/runtime/library.h"
 
 namespace tandem::cuda {
 

@@ -7,7 +7,7 @@
 
 #include <cuda_runtime.h>
 
-#include "executor/cuda/check.h"
+#include "executor/cuda/runtime/check.h"
 #include "executor/cuda/kernels/gpu_grid.h"
 
 namespace tandem::cuda {

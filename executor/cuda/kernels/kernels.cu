@@ -5,9 +5,9 @@
 #include <cuda_runtime.h>
 
 #include "core/base/error.h"
-#include "executor/cuda/check.h"
 #include "executor/cuda/kernels/gpu_grid.cuh"
 #include "executor/cuda/kernels/kernels.h"
+#include "executor/cuda/runtime/check.h"
 
 namespace tandem::cuda {
 namespace {

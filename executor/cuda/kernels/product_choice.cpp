@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "executor/cuda/check.h"
 #include "executor/cuda/kernels/products.h"
-#include "executor/cuda/raii.h"
+#include "executor/cuda/runtime/check.h"
+#include "executor/cuda/runtime/raii.h"
 
 namespace tandem::cuda {
 namespace {

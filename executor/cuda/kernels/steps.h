@@ -8,7 +8,7 @@
 #include <span>
 
 #include "core/base/check.h"
-#include "executor/backend.h"
+#include "executor/backend/kernels.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/base/units.h"
 #include "core/model/model.h"
-#include "executor/backend.h"
+#include "executor/backend/kernels.h"
 #include "executor/cuda/kernels/attention.h"
 #include "executor/cuda/kernels/column_sums.h"
 #include "executor/cuda/kernels/loss.h"

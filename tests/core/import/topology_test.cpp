@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "core/files/read.h"
+#include "core/import/importers.h"
 #include "core/import/topology_parts.h"
 #include "core/model/catalog.h"
 #include "tests/core/error_of.h"
@@ -28,8 +29,7 @@ using ::testing::StartsWith;
 using testing::with;
 
 ClusterSpec spec_of(const std::string& text, const char* gpu = nullptr) {
-  return parse_cluster_as(cluster_format(text), "dir/f", text,
-                          gpu == nullptr ? nullptr : &gpu_of_name(gpu));
+  return parse_any_cluster("dir/f", text, gpu == nullptr ? nullptr : &gpu_of_name(gpu));
 }
 Cluster cluster_of(const std::string& text, const char* gpu = nullptr) {
   return Cluster(spec_of(text, gpu));
@@ -55,13 +55,17 @@ void expect_route(const Cluster& cluster, std::size_t a, std::size_t b, double b
 }
 
 TEST(Topology, FormatsAreToldApartByTheirContent) {
-  EXPECT_EQ(cluster_format(fuzz_input("nvidia_smi/h100")), ClusterFormat::nvidia_smi);
-  EXPECT_EQ(cluster_format(fuzz_input("nccl_xml/v100")), ClusterFormat::nccl_xml);
-  EXPECT_EQ(cluster_format(fuzz_input("astra_sim/ring_ring.yml")), ClusterFormat::astra_sim);
-  EXPECT_EQ(cluster_format(fuzz_input("json/cluster.json")), ClusterFormat::json);
-  EXPECT_EQ(cluster_format("// topology: GPU0\n{}"), ClusterFormat::json);
-  EXPECT_EQ(cluster_format(""), ClusterFormat::json);
-  EXPECT_EQ(cluster_format("nothing at all"), ClusterFormat::json);
+  const auto format = [](const std::string& text) {
+    const Importer* importer = importer_of<ReadCluster>(text);
+    return importer == nullptr ? "ours" : importer->name;
+  };
+  EXPECT_EQ(format(fuzz_input("nvidia_smi/h100")), "nvidia-smi");
+  EXPECT_EQ(format(fuzz_input("nccl_xml/v100")), "nccl-xml");
+  EXPECT_EQ(format(fuzz_input("astra_sim/ring_ring.yml")), "astra-sim");
+  EXPECT_EQ(format(fuzz_input("json/cluster.json")), "ours");
+  EXPECT_EQ(format("// topology: GPU0\n{}"), "ours");
+  EXPECT_EQ(format(""), "ours");
+  EXPECT_EQ(format("nothing at all"), "ours");
 }
 
 TEST(Topology, EveryGpuWithLinksIsInTheCatalogue) {
@@ -169,7 +173,7 @@ TEST(NvidiaSmi, TablesAreChecked) {
                              "GPU2\tSYS\tPIX\tX\n",
                              gpu),
               StartsWith("dir/f:4:6: error: GPU2 reaches GPU0 by SYS, but others by less\n"));
-  EXPECT_EQ(error_of([&] { parse_cluster_as(ClusterFormat::nvidia_smi, "f", "", nullptr); }),
+  EXPECT_EQ(error_of([&] { parse_nvidia_smi("f", "", nullptr); }),
             "f: error: no line of names, such as \"GPU0 GPU1\", that begins the table");
 }
 

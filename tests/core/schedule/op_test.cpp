@@ -48,5 +48,33 @@ TEST(OpTraits, SortEveryKindIntoOneGroup) {
   EXPECT_TRUE(reads_weights(OpKind::recompute));
 }
 
+TEST(OpTraits, GiveEachKindAPriceOfItsRole) {
+  for (const OpTraits& row : kOpTraits) {
+    EXPECT_EQ(row.price == Price::transfer || row.price == Price::stash, is_transfer(row.kind))
+        << row.name;
+    EXPECT_EQ(row.price == Price::stash, moves_stash(row.kind)) << row.name;
+    EXPECT_TRUE(!fetches(row.kind) || moves_stash(row.kind)) << row.name;
+    EXPECT_EQ(is_useful(row.kind), is_compute(row.kind) && !row.repeats) << row.name;
+    EXPECT_EQ(makes_version(row.kind) || settles_step(row.kind), is_optimizer(row.kind))
+        << row.name;
+  }
+  EXPECT_TRUE(makes_version(OpKind::update) && settles_step(OpKind::validate));
+  EXPECT_TRUE(is_useful(OpKind::backward_weight) && !is_useful(OpKind::recompute));
+  EXPECT_TRUE(fetches(OpKind::load) && !fetches(OpKind::evict));
+}
+
+TEST(OpTraits, GiveEachKindItsLooks) {
+  std::set<std::string_view> titles, letters, pytorch;
+  for (const OpTraits& row : kOpTraits) {
+    EXPECT_TRUE(titles.insert(row.title).second) << row.name;
+    EXPECT_TRUE(row.colour.size() == 7 && row.colour.front() == '#') << row.name;
+    EXPECT_EQ(row.letter.empty(), !on_compute_lane(row.kind)) << row.name;
+    EXPECT_EQ(row.fill == 0, !on_compute_lane(row.kind)) << row.name;
+    EXPECT_EQ(row.phrase.empty(), is_collective(row.kind) || is_optimizer(row.kind)) << row.name;
+    EXPECT_TRUE(row.letter.empty() || letters.insert(row.letter).second) << row.name;
+    EXPECT_TRUE(row.pytorch.empty() || pytorch.insert(row.pytorch).second) << row.name;
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -1,6 +1,6 @@
 // Errors of CUDA say which call and which GPU, and whether it may have been earlier work.
 
-#include "executor/cuda/check.h"
+#include "executor/cuda/runtime/check.h"
 
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "executor/run/late_error.h"
+#include "executor/backend/late_error.h"
 
 namespace tandem::cuda {
 namespace {

@@ -10,8 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/backend/late_error.h"
 #include "executor/cuda/nccl_transport.h"
-#include "executor/run/late_error.h"
 #include "tests/executor/cuda/fake_nccl.h"
 #include "tests/support/training.h"
 

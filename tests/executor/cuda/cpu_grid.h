@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/base/random.h"
 #include "executor/cuda/kernels/block.h"
-#include "executor/data/random.h"
 
 namespace tandem::cuda::testing {
 

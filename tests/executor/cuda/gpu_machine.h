@@ -10,8 +10,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "executor/cuda/check.h"
 #include "executor/cuda/kernels/gpu_grid.h"
+#include "executor/cuda/runtime/check.h"
 #include "tests/executor/cuda/cpu_grid.h"
 
 namespace tandem::cuda::testing {

@@ -12,9 +12,11 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "executor/cuda/check.h"
+#include "executor/backends.h"
+#include "executor/cuda/cuda.h"
 #include "executor/cuda/memory_plan.h"
-#include "executor/cuda/raii.h"
+#include "executor/cuda/runtime/check.h"
+#include "executor/cuda/runtime/raii.h"
 #include "executor/train.h"
 #include "tests/support/training.h"
 #include "tests/support/validated.h"
@@ -25,11 +27,11 @@ namespace {
 using testing::TrainingCase;
 
 TrainingReport<float> train_on(const char* backend, const TrainingCase& test,
-                               const Program& program, bool nccl = false,
+                               const Program& program, bool by_messages = false,
                                Storage storage = Storage::f32) {
   const Data data = testing::data_of(test);
   TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
-  setup.nccl = nccl;
+  setup.by_messages = by_messages;
   setup.stage.storage = storage;
   return make_trainer(backend)->train(program, setup);
 }

@@ -1,6 +1,6 @@
 // Libraries that lie in packages of Python are found there, and nowhere else.
 
-#include "executor/cuda/library.h"
+#include "executor/cuda/runtime/library.h"
 
 #include <cstdlib>
 #include <filesystem>

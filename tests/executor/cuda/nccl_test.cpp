@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "executor/train.h"
+#include "executor/cuda/cuda.h"
 
 namespace tandem::cuda {
 namespace {

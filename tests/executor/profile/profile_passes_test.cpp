@@ -9,9 +9,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/backend/wakeup.h"
 #include "executor/cpu/backend.h"
 #include "executor/profile/profile_visits.h"
-#include "executor/run/wakeup.h"
 #include "tests/support/deferred_backend.h"
 
 namespace tandem {

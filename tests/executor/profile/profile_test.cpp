@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "executor/train.h"
+
 namespace tandem {
 namespace {
 
@@ -29,7 +31,7 @@ TEST(MeasureProfile, RepeatsWhatOthersDisturbed) {
     passes = done;
     EXPECT_EQ(all, 5);
   };
-  const Profile profile = measure_profile(request);
+  const Profile profile = measure_profile(request, *make_cpu_trainer());
   EXPECT_EQ(visits, 6);
   EXPECT_EQ(passes, 5);
   EXPECT_FALSE(profile.layers.empty());
@@ -39,7 +41,7 @@ TEST(MeasureProfile, EndsOnAMachineThatIsNeverQuiet) {
   ProfileRequest request = tiny();
   int visits = 0;
   request.disturbed = [&] { return ++visits > 0; };
-  EXPECT_FALSE(measure_profile(request).layers.empty());
+  EXPECT_FALSE(measure_profile(request, *make_cpu_trainer()).layers.empty());
   EXPECT_EQ(visits, 10);
 }
 

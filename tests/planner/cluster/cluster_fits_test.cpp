@@ -10,6 +10,7 @@
 
 #include "core/base/progress.h"
 #include "core/model/catalog.h"
+#include "planner/cluster/cluster_plan.h"
 #include "planner/search/nearest_fits.h"
 
 namespace tandem {

@@ -13,7 +13,6 @@
 #include "core/base/error.h"
 #include "tests/traces/tiny_runs.h"
 #include "tests/traces/trace_files.h"
-#include "traces/report/report_looks.h"
 
 namespace tandem::testing {
 namespace {
@@ -169,8 +168,8 @@ TEST(ReportPicture, NamesWhatIsRunAndEachLinkLane) {
 }
 
 TEST(ReportPicture, TwoKindsOfOneColourDifferByAHatch) {
-  for (const OpLook& one : kLooks) {
-    for (const OpLook& other : kLooks) {
+  for (const OpTraits& one : kOpTraits) {
+    for (const OpTraits& other : kOpTraits) {
       if (one.kind == other.kind) continue;
       EXPECT_TRUE(one.colour != other.colour || one.hatch != other.hatch) << one.title;
       EXPECT_NE(one.viewer, other.viewer) << one.title;

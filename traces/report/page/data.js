@@ -3,8 +3,9 @@
 
 const report = JSON.parse(document.getElementById("data").textContent);
 
-// What a kind of op looks like (report_looks.h): title, colour, `hatch`, a second sign besides the
-// colour; `compute` tells those of a device from those of links.
+// The row of each kind of op (op_kind.h), by its name: title, colour, `hatch`, a second sign
+// besides the colour; `phrase` stands before its microbatch, if that says which it is; `version`:
+// it makes one of the weights; `compute` tells those of a device from those of links.
 const { kinds } = report;
 
 // From the bottom of the stack.
@@ -99,12 +100,9 @@ function kindOf(frame, box) {
 function nameOf(frame, box) {
   const { kind, stage } = frame.boxes.types[frame.boxes.type[box]];
   const { boxes } = frame;
-  if (kind === "update") return `update of stage ${stage} to version ${boxes.version[box]}`;
-  if (kind.startsWith("reduce") || kind === "validate") return kinds[kind].title;
-  const stash = kind === "evict" || kind === "load";
-  const what = kind === "send_activation" ? "activation" : kind === "send_gradient" ? "gradient"
-    : kinds[kind].title;
-  return `${what}${stash ? "," : " of"} microbatch ${boxes.microbatch[box]}, stage ${stage}`;
+  const {title, phrase, version} = kinds[kind];
+  if (version) return `${title} of stage ${stage} to version ${boxes.version[box]}`;
+  return phrase ? `${phrase} microbatch ${boxes.microbatch[box]}, stage ${stage}` : title;
 }
 
 function describe(frame, box) {
@@ -116,7 +114,7 @@ function describe(frame, box) {
     `${duration(boxes.start[box])} to ${duration(boxes.end[box])}: ${duration(boxes.length[box])}`,
   ];
   if (boxes.critical[box]) lines.push("critical: longer, it would make the run longer");
-  if (boxes.version[box] >= 0 && kindOf(frame, box) !== "update") {
+  if (boxes.version[box] >= 0 && !kinds[kindOf(frame, box)].version) {
     lines.push(`reads version ${boxes.version[box]} of the weights`);
   }
   return lines;

@@ -313,8 +313,8 @@ class Timeline {
       context.fillStyle = version % 2 === 1 ? "#000000" : "#ffffff";
       context.fillRect(left + 1, y + row.height - 6, width - 2, 5);
     }
-    const update = kindOf(this.frame, box) === "update";
-    const text = update ? "U" : numberOf(this.frame, box);
+    const {version: update, letter} = kinds[kindOf(this.frame, box)];
+    const text = update ? letter : numberOf(this.frame, box);
     const font = [layout.font, layout.narrow].find((of) => {
       context.font = of;
       return context.measureText(text).width + 3 <= width;

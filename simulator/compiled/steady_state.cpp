@@ -1,4 +1,4 @@
-#include "simulator/engine/steady_state.h"
+#include "simulator/compiled/steady_state.h"
 
 #include <algorithm>
 #include <limits>

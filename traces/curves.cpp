@@ -1,4 +1,4 @@
-#include "traces/report/curves.h"
+#include "traces/curves.h"
 
 #include <algorithm>
 #include <cmath>
@@ -82,7 +82,7 @@ Table<StageId, Versions> versions_of(const Program& program, const Timeline& tim
     const auto version = version_of({span.instruction, span.body, microbatch});
     if (!version) continue;
     Versions& versions = result[op.stage];
-    if (op.kind == OpKind::update) {
+    if (makes_version(op.kind)) {
       versions.made[*version] = span.end;
     } else {
       Duration& read = versions.last_read[*version];

@@ -1,8 +1,7 @@
-// In place of executor/cuda/, where the build found no CUDA.
+// In place of the folder's other files, where the build found no CUDA.
 
 #include "core/base/error.h"
-#include "executor/profile/profile.h"
-#include "executor/train.h"
+#include "executor/cuda/cuda.h"
 
 namespace tandem {
 
@@ -16,7 +15,7 @@ std::unique_ptr<Trainer> make_cuda_trainer() {
   throw AbsentError("backend cuda: this build has no code for it; use --backend cpu");
 }
 
-CudaProfile measure_cuda_profile(ProfileRequest) {
+MeasuredProfile measure_cuda_profile(ProfileRequest) {
   throw AbsentError("backend cuda: this build has no code for it; use --backend cpu");
 }
 

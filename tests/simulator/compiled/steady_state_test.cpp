@@ -1,7 +1,7 @@
 // Periods of endless runs against the maximum cycle ratio, and long runs without simulating them
 // whole against the same runs simulated whole.
 
-#include "simulator/engine/steady_state.h"
+#include "simulator/compiled/steady_state.h"
 
 #include <chrono>
 #include <random>

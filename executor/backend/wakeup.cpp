@@ -1,4 +1,4 @@
-#include "executor/run/wakeup.h"
+#include "executor/backend/wakeup.h"
 
 #include <chrono>
 #include <thread>

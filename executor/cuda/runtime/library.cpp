@@ -1,4 +1,4 @@
-#include "executor/cuda/library.h"
+#include "executor/cuda/runtime/library.h"
 
 #include <algorithm>
 #include <cstdlib>

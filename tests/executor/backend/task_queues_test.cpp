@@ -1,6 +1,6 @@
 // What a device's host takes up, and in which order.
 
-#include "executor/run/task_queues.h"
+#include "executor/backend/task_queues.h"
 
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "traces/report/curves.h"
+#include "traces/curves.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,6 +1,6 @@
 // Arena: where buffers lie before there is memory.
 
-#include "executor/run/arena.h"
+#include "executor/backend/arena.h"
 
 #include <array>
 #include <cstdint>

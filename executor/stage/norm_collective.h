@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "executor/backend.h"
+#include "executor/backend/backend.h"
 #include "executor/stage/gradient_guard.h"
 #include "executor/stage/optimizer.h"
 

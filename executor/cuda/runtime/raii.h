@@ -12,7 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include "core/base/units.h"
-#include "executor/cuda/check.h"
+#include "executor/cuda/runtime/check.h"
 
 namespace tandem::cuda {
 

@@ -1,4 +1,4 @@
-#include "executor/cuda/check.h"
+#include "executor/cuda/runtime/check.h"
 
 #include <string>
 #include <utility>
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "executor/run/late_error.h"
+#include "executor/backend/late_error.h"
 
 namespace tandem::cuda {
 namespace {

@@ -1,0 +1,346 @@
+#pragma once
+// OpKind and the row of each kind: its names, how it moves, what prices it, how it looks. What a
+// kind means is known to lowering, verification, slots and the device's machine alone.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "core/base/ids.h"
+
+namespace tandem {
+
+enum class OpKind : std::uint8_t {
+  forward,
+  recompute,
+  backward,         // whole backward: input- and weight-gradient
+  backward_input,   // B of the zero-bubble papers, I of PyTorch
+  backward_weight,  // W
+  send_activation,
+  send_gradient,
+  reduce_tied,      // sum of the gradients of parameters that two parts share
+  reduce_gradient,  // sum over the replicas of a part, and over the width
+  reduce_norm,      // norm of all gradients of an update: a decision that all stages share
+  update,
+  validate,  // of an update that did not wait for its norm: keeps it, or makes it again
+  evict,     // a stash, from the stage's device to its partner
+  load,      // and back
+};
+inline constexpr std::size_t kOpKinds = 14;
+
+enum class OpRole : std::uint8_t {
+  compute,     // runs a stage's kernels on one microbatch (or a span of them)
+  transfer,    // takes a link between two devices
+  collective,  // one instruction on the lanes of all its devices
+  optimizer,   // steps a stage's weights, or settles a step
+};
+
+/// How a kind moves through the placement.
+enum class Flow : std::uint8_t {
+  none,           // stays on its stage
+  along_edges,    // from a stage to those that consume its output
+  against_edges,  // back
+  together,       // one instruction on the lanes of all its devices
+  with_partner,   // between a device and its partner
+};
+
+/// What a kind's time is: for those of the compute lane one of its stage's times, in their order.
+enum class Price : std::uint8_t {
+  forward,
+  recompute,
+  backward,
+  backward_input,
+  backward_weight,
+  update,
+  transfer,     // a boundary over a link
+  stash,        // a stash over a link
+  tied_sum,     // of tied gradients
+  replica_sum,  // of a stage's gradients
+  norm,
+};
+
+struct OpTraits {
+  OpKind kind;
+  std::string_view name;
+  std::string_view notation;  // in schedule notation; empty for what lower() derives
+  OpRole role;
+  Flow flow;  // of the op's result
+  Price price;
+  std::optional<OpKind> carried_by{};  // the transfer that carries the result between devices
+  bool reads_weights = false;
+  bool makes_input_gradient = false;
+  bool makes_weight_gradient = false;
+  bool makes_version = false;  // of its stage's weights
+  bool repeats = false;        // work done before: not counted as useful
+  bool spans = false;          // several microbatches as one op: its price counts them
+  bool fetches = false;        // of a transfer: to the stage's device, not from it
+  std::string_view pytorch{};  // in PyTorch's schedules; empty where they have no word for it
+  std::string_view letter{};   // in titles, before a number; empty: the name itself
+  std::string_view title{};    // in legends
+  std::string_view phrase{};   // before "microbatch 3"; empty where no microbatch says which it is
+  std::string_view colour{};   // in pictures and on the page
+  std::string_view viewer{};   // the name of the colour that chrome://tracing has nearest to it
+  bool hatch = false;          // a second sign besides the colour
+  char fill = 0;               // of its boxes in pictures of text; 0: it is not drawn there
+};
+
+/// Colours are of Okabe and Ito's palette, which people of any colour vision tell apart, and some
+/// more; two kinds of one colour differ by a hatch.
+inline constexpr std::array<OpTraits, kOpKinds> kOpTraits{{
+    {.kind = OpKind::forward,
+     .name = "forward",
+     .notation = "f",
+     .role = OpRole::compute,
+     .flow = Flow::along_edges,
+     .price = Price::forward,
+     .carried_by = OpKind::send_activation,
+     .reads_weights = true,
+     .pytorch = "F",
+     .letter = "F",
+     .title = "forward",
+     .phrase = "forward of",
+     .colour = "#56b4e9",
+     .viewer = "rail_response",
+     .fill = ' '},
+    {.kind = OpKind::recompute,
+     .name = "recompute",
+     .notation = "r",
+     .role = OpRole::compute,
+     .flow = Flow::none,
+     .price = Price::recompute,
+     .reads_weights = true,
+     .repeats = true,
+     .letter = "R",
+     .title = "recomputation",
+     .phrase = "recomputation of",
+     .colour = "#f0e442",
+     .viewer = "startup",
+     .fill = '~'},
+    {.kind = OpKind::backward,
+     .name = "backward",
+     .notation = "b",
+     .role = OpRole::compute,
+     .flow = Flow::against_edges,
+     .price = Price::backward,
+     .carried_by = OpKind::send_gradient,
+     .reads_weights = true,
+     .makes_input_gradient = true,
+     .makes_weight_gradient = true,
+     .pytorch = "B",
+     .letter = "B",
+     .title = "backward",
+     .phrase = "backward of",
+     .colour = "#e69f00",
+     .viewer = "thread_state_iowait",
+     .fill = '-'},
+    {.kind = OpKind::backward_input,
+     .name = "backward_input",
+     .notation = "i",
+     .role = OpRole::compute,
+     .flow = Flow::against_edges,
+     .price = Price::backward_input,
+     .carried_by = OpKind::send_gradient,
+     .reads_weights = true,
+     .makes_input_gradient = true,
+     .pytorch = "I",
+     .letter = "I",
+     .title = "input-gradient",
+     .phrase = "input-gradient of",
+     .colour = "#f5c66e",
+     .viewer = "cq_build_running",
+     .fill = '-'},
+    {.kind = OpKind::backward_weight,
+     .name = "backward_weight",
+     .notation = "w",
+     .role = OpRole::compute,
+     .flow = Flow::none,
+     .price = Price::backward_weight,
+     .makes_weight_gradient = true,
+     .spans = true,
+     .pytorch = "W",
+     .letter = "W",
+     .title = "weight-gradient",
+     .phrase = "weight-gradient of",
+     .colour = "#009e73",
+     .viewer = "rail_load",
+     .hatch = true,
+     .fill = '='},
+    {.kind = OpKind::send_activation,
+     .name = "send_activation",
+     .notation = "",
+     .role = OpRole::transfer,
+     .flow = Flow::along_edges,
+     .price = Price::transfer,
+     .pytorch = "SEND_F",
+     .title = "activation on a link",
+     .phrase = "activation of",
+     .colour = "#0072b2",
+     .viewer = "thread_state_runnable"},
+    {.kind = OpKind::send_gradient,
+     .name = "send_gradient",
+     .notation = "",
+     .role = OpRole::transfer,
+     .flow = Flow::against_edges,
+     .price = Price::transfer,
+     .pytorch = "SEND_B",
+     .title = "gradient on a link",
+     .phrase = "gradient of",
+     .colour = "#d55e00",
+     .viewer = "rail_animation"},
+    {.kind = OpKind::reduce_tied,
+     .name = "reduce_tied",
+     .notation = "T",
+     .role = OpRole::collective,
+     .flow = Flow::together,
+     .price = Price::tied_sum,
+     .title = "sum of tied gradients",
+     .colour = "#8c510a",
+     .viewer = "thread_state_unknown"},
+    {.kind = OpKind::reduce_gradient,
+     .name = "reduce_gradient",
+     .notation = "R",
+     .role = OpRole::collective,
+     .flow = Flow::together,
+     .price = Price::replica_sum,
+     .title = "sum over replicas",
+     .colour = "#a05195",
+     .viewer = "detailed_memory_dump",
+     .hatch = true},
+    {.kind = OpKind::reduce_norm,
+     .name = "reduce_norm",
+     .notation = "N",
+     .role = OpRole::collective,
+     .flow = Flow::together,
+     .price = Price::norm,
+     .title = "norm of all gradients",
+     .colour = "#6b4c9a",
+     .viewer = "light_memory_dump"},
+    {.kind = OpKind::update,
+     .name = "update",
+     .notation = "U",
+     .role = OpRole::optimizer,
+     .flow = Flow::none,
+     .price = Price::update,
+     .makes_version = true,
+     .letter = "U",
+     .title = "update",
+     .colour = "#cc79a7",
+     .viewer = "cq_build_failed",
+     .fill = 'U'},
+    {.kind = OpKind::validate,
+     .name = "validate",
+     .notation = "V",
+     .role = OpRole::optimizer,
+     .flow = Flow::none,
+     .price = Price::update,  // goes through the optimizer's state once more
+     .letter = "V",
+     .title = "validation of an update",
+     .colour = "#cc79a7",
+     .viewer = "thread_state_uninterruptible",
+     .hatch = true,
+     .fill = 'V'},
+    {.kind = OpKind::evict,
+     .name = "evict",
+     .notation = "E",
+     .role = OpRole::transfer,
+     .flow = Flow::with_partner,
+     .price = Price::stash,
+     .title = "stash to the partner",
+     .phrase = "stash to the partner,",
+     .colour = "#8a8f98",
+     .viewer = "generic_work"},
+    {.kind = OpKind::load,
+     .name = "load",
+     .notation = "L",
+     .role = OpRole::transfer,
+     .flow = Flow::with_partner,
+     .price = Price::stash,
+     .fetches = true,
+     .title = "stash back",
+     .phrase = "stash back,",
+     .colour = "#8a8f98",
+     .viewer = "grey",
+     .hatch = true},
+}};
+
+constexpr const OpTraits& traits(OpKind kind) { return kOpTraits[index(kind)]; }
+constexpr std::string_view name(OpKind kind) { return traits(kind).name; }
+
+/// The kinds whose rows fulfil a condition, a bit each: loops over programs ask at every
+/// instruction, whose kind no processor foresees, and a shift costs less than a row of the table.
+class KindSet {
+ public:
+  template <class Condition>
+  explicit consteval KindSet(Condition holds) {
+    for (const OpTraits& row : kOpTraits) bits_ |= std::uint32_t{holds(row)} << index(row.kind);
+  }
+  constexpr bool has(OpKind kind) const { return (bits_ >> index(kind)) & 1u; }
+
+ private:
+  std::uint32_t bits_ = 0;
+};
+static_assert(kOpKinds <= 32);
+
+namespace kinds {
+using Row = const OpTraits&;
+inline constexpr KindSet kTransfers([](Row row) { return row.role == OpRole::transfer; });
+inline constexpr KindSet kStashMoves([](Row row) { return row.flow == Flow::with_partner; });
+inline constexpr KindSet kFetches([](Row row) { return row.fetches; });
+inline constexpr KindSet kCollectives([](Row row) { return row.role == OpRole::collective; });
+inline constexpr KindSet kInputGradients([](Row row) { return row.makes_input_gradient; });
+inline constexpr KindSet kWeightGradients([](Row row) { return row.makes_weight_gradient; });
+inline constexpr KindSet kReadWeights([](Row row) { return row.reads_weights; });
+inline constexpr KindSet kCompute([](Row row) { return row.role == OpRole::compute; });
+inline constexpr KindSet kUseful([](Row row) {
+  return row.role == OpRole::compute && !row.repeats;
+});
+inline constexpr KindSet kOptimizer([](Row row) { return row.role == OpRole::optimizer; });
+inline constexpr KindSet kVersions([](Row row) { return row.makes_version; });
+inline constexpr KindSet kComputeLane([](Row row) {
+  return row.role == OpRole::compute || row.role == OpRole::optimizer;
+});
+}  // namespace kinds
+
+/// Moves a stash between a device and its partner. The device does both: it sends, and it fetches.
+constexpr bool moves_stash(OpKind kind) { return kinds::kStashMoves.has(kind); }
+/// Of the transfers: to the device of its stage, not from it.
+constexpr bool fetches(OpKind kind) { return kinds::kFetches.has(kind); }
+/// Takes a link between two devices.
+constexpr bool is_transfer(OpKind kind) { return kinds::kTransfers.has(kind); }
+/// One instruction on the lanes of all its devices.
+constexpr bool is_collective(OpKind kind) { return kinds::kCollectives.has(kind); }
+/// Steps a stage's weights, or settles a step.
+constexpr bool is_optimizer(OpKind kind) { return kinds::kOptimizer.has(kind); }
+/// Makes the next version of a stage's weights.
+constexpr bool makes_version(OpKind kind) { return kinds::kVersions.has(kind); }
+/// Keeps a step that was made before its norm was known, or makes it again.
+constexpr bool settles_step(OpKind kind) { return is_optimizer(kind) && !makes_version(kind); }
+/// Runs a stage's kernels on one microbatch (or a span of them).
+constexpr bool is_compute(OpKind kind) { return kinds::kCompute.has(kind); }
+/// Computes what was not computed before: the ideal run has this work and no other.
+constexpr bool is_useful(OpKind kind) { return kinds::kUseful.has(kind); }
+/// Runs on its device's compute lane, in the device's order; the other kinds have lanes of their
+/// own.
+constexpr bool on_compute_lane(OpKind kind) { return kinds::kComputeLane.has(kind); }
+/// Produces weight gradients.
+constexpr bool makes_weight_gradient(OpKind kind) { return kinds::kWeightGradients.has(kind); }
+/// Produces the gradient of the stage's input.
+constexpr bool makes_input_gradient(OpKind kind) { return kinds::kInputGradients.has(kind); }
+/// Reads the stage's weights, and so a version of them.
+constexpr bool reads_weights(OpKind kind) { return kinds::kReadWeights.has(kind); }
+
+namespace detail {
+consteval bool traits_in_order() {
+  for (std::size_t i = 0; i < kOpKinds; ++i) {
+    const OpTraits& row = kOpTraits[i];
+    if (index(row.kind) != i || is_collective(row.kind) != (row.flow == Flow::together))
+      return false;
+    if (on_compute_lane(row.kind) != (row.price <= Price::update)) return false;
+  }
+  return true;
+}
+static_assert(traits_in_order());
+}  // namespace detail
+
+}  // namespace tandem

@@ -1,0 +1,88 @@
+#pragma once
+// What a training run is asked for, what it reports, and who runs it.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/files/product_algorithms.h"
+#include "core/memory/memory.h"
+#include "core/program/timeline.h"
+#include "executor/run/run_state.h"
+#include "executor/run/step_log.h"
+
+namespace tandem {
+
+/// The newest weights of one part of the model.
+template <class T>
+struct PartWeights {
+  LayerRange layers;
+  std::span<const T> values;  // as Stage lays them out
+};
+
+template <class T>
+struct TrainingSetup {
+  StageSetup stage;
+  std::vector<LayerRange> layers;  // of each part
+  SlotCounts slots;
+  std::int64_t batches = 1;
+  bool keep_timeline = true, keep_ledger = false;
+  std::function<void(DeviceId, Instance)>
+      before_work;                                 // seeded delays; called on the device's thread
+  std::function<void(const StepReport&)> on_step;  // on a device's thread, one call at a time
+  UpdateObserver<T> on_update;                     // likewise
+  /// After every `pause_every` batches the pipeline drains, on_pause sees the weights, and training
+  /// goes on as if nothing had happened: the same bits, and its clock stands still meanwhile. 0:
+  /// never.
+  std::int64_t pause_every = 0;
+  std::function<void(std::int64_t batches, std::span<const PartWeights<T>>)> on_pause;
+  /// On GPUs: algorithms of products, as a profile keeps them.
+  std::vector<ProductAlgorithm> product_algorithms;
+  /// One-way rate of every link between two devices, bytes/s. Empty: as fast as memory.
+  std::optional<double> link_rate;
+  /// What devices send one another, and sums, go by the backend's transport of messages, instead of
+  /// copies into one another's memory. For the CPU it says nothing.
+  bool by_messages = false;
+  std::stop_token stop;  // of the user
+  /// The run ends with an error that names the culprit when no device ends any work for this long,
+  /// or for 20 times the longest work so far if that is longer. 0: never.
+  Duration watchdog = std::chrono::seconds(30);
+  /// Called when the culprit does not even heed that, with the error; must not return. Empty:
+  /// prints the error and ends the process with exit code 1.
+  std::function<void(const std::string&)> on_stuck;
+};
+
+template <class T>
+struct NamedTensor {
+  std::string name;
+  std::vector<T> values;
+};
+
+template <class T>
+struct TrainingReport {
+  std::vector<double> losses;       // of each microbatch; the mean over its tokens
+  std::vector<Timeline> timelines;  // of each pipeline, measured; in no order across devices
+  Table<DeviceId, MemoryByClass> high_water, peak_held;  // through all pipelines
+  Table<DeviceId, Bytes> workspace;                      // beside them: what kernels work with
+  std::vector<LedgerEntry> ledger;
+  std::vector<NamedTensor<T>> weights;  // the newest version of every tensor, in model order
+  bool interrupted = false;
+};
+
+/// The one virtual call of a training run: the backend.
+class Trainer {
+ public:
+  virtual ~Trainer() = default;
+  virtual TrainingReport<float> train(const Program& program,
+                                      const TrainingSetup<float>& setup) = 0;
+  /// What the kernels of each device of a pipeline work with, beside its slots.
+  virtual Table<DeviceId, Bytes> planned_workspace(const Program& program,
+                                                   const StageSetup& stage) const = 0;
+};
+
+}  // namespace tandem
