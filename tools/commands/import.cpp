@@ -134,7 +134,7 @@ std::string imported(const std::string& from, const std::string& path, const Opt
 
 }  // namespace
 
-int run_import(const Arguments& arguments) {
+Options options_of_import() {
   Options options("import", "--from FORMAT FILE... [--output FILE]",
                   "Reads what another program wrote: a schedule, a model, a cluster or a profile, "
                   "which it writes as a file of tandem, or logs of all-reduces, to which it fits "
@@ -153,6 +153,11 @@ int run_import(const Arguments& arguments) {
              "of pipedream and piper: links between stages (default: transfers are free)")
       .value("tensor", "T", "of piper: devices that share each layer (default 1)")
       .output("output", "FILE", "where to write it (default: standard output; constants: nowhere)");
+  return options;
+}
+
+int run_import(const Arguments& arguments) {
+  Options options = options_of_import();
   options.parse(arguments);
   if (!options.has("from")) throw UsageError("tandem import: --from is missing");
   const std::string from =
