@@ -32,9 +32,9 @@ struct DeviceUse {
 };
 
 /// An endless run gets into a steady state: from some batch on all times advance by the same λ each
-/// c batches. That is the cycle of the max-plus linear system that a program and its prices are
-/// (Baccelli, Cohen, Olsder, Quadrat: Synchronization and Linearity, 1992, section 3.7); λ / c is its
-/// maximum cycle ratio.
+/// c batches. λ / c is the eigenvalue of the max-plus linear system that a program with its prices
+/// is (Baccelli, Cohen, Olsder, Quadrat: Synchronization and Linearity, 1992, chapter 3), the same
+/// as the maximum cycle ratio of its waits.
 struct SimulationResult {
   Duration makespan{};  // start of the first op to the end of the last, all devices
   Duration span{};      // longest (last end − first start) of any one device: the metric of the
