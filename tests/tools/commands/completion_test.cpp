@@ -74,7 +74,9 @@ class Completion : public CommandLine {
 TEST_F(Completion, OffersCommands) {
   const Words all = offered("tandem ");
   for (const std::string& command : kCommands) {
-    if (command.find(' ') == std::string::npos) EXPECT_THAT(all, Contains(command));
+    if (command.find(' ') == std::string::npos) {
+      EXPECT_THAT(all, Contains(command));
+    }
   }
   EXPECT_THAT(all, Not(Contains("export")));
   EXPECT_THAT(offered("tandem simul"), ElementsAre("simulate"));
@@ -105,7 +107,7 @@ TEST_F(Completion, OffersWhatAValueMayBe) {
 
 TEST_F(Completion, OffersNamesThatTandemKnows) {
   EXPECT_THAT(offered("tandem simulate --schedule zb-h"), ElementsAre("zb-h1", "zb-h2"));
-  EXPECT_THAT(offered("tandem simulate --schedule 1f1b,2b"), ElementsAre("1f1b,2bw"));
+  EXPECT_THAT(offered("tandem simulate --schedule 1f1b,2bw"), ElementsAre("1f1b,2bw"));
   EXPECT_THAT(offered("tandem schedule dap"), ElementsAre("dapple"));  // an alias
   EXPECT_THAT(offered("tandem simulate --model gpt2-x"), ElementsAre("gpt2-xl"));
   EXPECT_THAT(offered("tandem check --cluster p3.16"), ElementsAre("p3.16xlarge"));
