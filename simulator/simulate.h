@@ -1,53 +1,69 @@
 #pragma once
 // simulate(): a program and its prices → time, bubbles and use of each device, exact for a run of
-// any length.
+// any length. No op is run twice for a longer run: see SimulationResult::cycle.
+//
+//   const Program program = lower(make_schedule(find_schedule("2bw"), request));
+//   const CostTable prices = price(program, cost_model(program.placement(), costs));
+//   const SimulationResult result = simulate(program, prices, {.batches = 100});
+//
+// Simulated time is that of an event-driven machine (simulator/engine/simulated_machine.h): an op
+// starts once its lanes are free and what it waits for has ended, and ends its price later.
 
 #include <cstdint>
 #include <optional>
 
+#include "core/base/table.h"
+#include "core/base/units.h"
 #include "core/memory/memory.h"
-#include "simulator/compiled/steady_state.h"
+#include "core/program/cost.h"
+#include "core/program/program.h"
+#include "core/program/timeline.h"
 
 namespace tandem {
 
+/// What one device did in the whole run.
 struct DeviceUse {
-  Duration busy{};    // compute lane occupied
-  Duration bubble{};  // makespan − busy
-  Duration
-      exposed_communication{};    // compute lane idle while the transfer or sum it waits for runs
-  double peak_activations = 0.0;  // core/memory/memory.h, peak_activations()
-  std::int32_t weight_versions = 1;
+  Duration busy{};                   // compute lane occupied
+  Duration bubble{};                 // makespan − busy
+  Duration exposed_communication{};  // compute lane idle while the transfer or sum that it waits
+                                     // for runs
+  double peak_activations = 0.0;     // in activations of a device, see peak_activations()
+  std::int32_t weight_versions = 1;  // held at once: 2 for 2BW
 };
 
+/// An endless run gets into a steady state: from some batch on all times advance by the same λ each
+/// c batches. λ / c is the eigenvalue of the max-plus linear system that a program with its prices
+/// is (Baccelli, Cohen, Olsder, Quadrat: Synchronization and Linearity, 1992, chapter 3), the same
+/// as the maximum cycle ratio of its waits.
 struct SimulationResult {
   Duration makespan{};  // start of the first op to the end of the last, all devices
-  Duration span{};  // longest (last end − first start) of any one device: the metric of zero-bubble
-                    // papers
+  Duration span{};      // longest (last end − first start) of any one device: the metric of the
+                        // Zero Bubble paper (Qi et al., ICLR 2024)
   Duration ideal{};  // forward + backward of the busiest device over all batches, recomputation not
-                     // counted
+                     // counted. Bubble rates: (makespan − ideal) / makespan, or / ideal
   Duration cycle{};  // λ of the endless run
-  std::int64_t cycle_batches = 1;  // c
-  std::int64_t steady_from_batch = 0;
+  std::int64_t cycle_batches = 1;      // c
+  std::int64_t steady_from_batch = 0;  // first batch of the steady state
   bool exact_cycle =
       true;  // false: no repetition was seen, and `cycle` is the maximum cycle ratio, rounded
-  Table<DeviceId, DeviceUse> devices;
-  std::optional<Timeline> timeline;  // only when asked for
+  Table<DeviceId, DeviceUse> devices;  // a row for each device of the program
+  std::optional<Timeline> timeline;    // only when asked for
 
+  /// Mean seconds of a batch of the endless run: λ / c.
   double period_s() const { return to_seconds(cycle) / static_cast<double>(cycle_batches); }
 };
 
 struct SimulationRequest {
-  std::int64_t batches = 1;
-  bool record = false;                  // keep the timeline: every op of the run, so for short runs
-  double activation_after_input = 1.0;  // G/A, see peak_activations()
+  std::int64_t batches = 1;  // updates; ≥ 1
+  bool record = false;       // keep the timeline: every op of the run, so for short runs
+  double activation_after_input = 1.0;  // G/A, share of an activation that is held between the
+                                        // gradients of input and weights; see peak_activations()
 };
 
-/// Fills in what the tallies of a whole run say: all but the endless run and the timeline.
-void set_devices(const Program& program, const DeviceTallies& tallies,
-                 double activation_after_input, SimulationResult& result);
-
-/// A million batches cost no more than the transient, one cycle and the end.
-/// Throws InputError when the run would last longer than 292 years.
+/// A million batches cost no more than the transient, one cycle and the end; with `record` all of
+/// them are run. Deterministic. REQUIRES: `costs` has a row for each of program.cost_keys(), as
+/// price() makes it. Throws InputError when the run would last longer than 292 years, and
+/// Interrupted where the caller's progress asks for an end (core/base/progress.h).
 SimulationResult simulate(const Program& program, const CostTable& costs,
                           const SimulationRequest& request);
 

@@ -29,34 +29,40 @@ namespace tandem::tools {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"doctor", "what this build and machine can do", run_doctor},
-    {"schedule", "prints a schedule; --list prints them all", run_schedule},
-    {"check", "does a plan parse, verify and fit?", run_check},
-    {"simulate", "predicts time, memory and bubbles", run_simulate},
-    {"sweep", "simulate for every combination of its options' values", run_sweep},
-    {"explain", "what each bubble of a device waited for", run_explain},
-    {"profile", "measures layer and link costs on this machine", run_profile},
-    {"plan", "searches schedule, stages and microbatch size; explains its choice", run_plan},
-    {"import", "reads schedules, models, clusters and logs of other programs", run_import},
-    {"tokens", "writes texts as a token file to train on", run_tokens},
-    {"train", "trains for real by the same program", run_train},
-    {"catalog", "devices, cluster nodes and models known by name", run_catalog},
-    {"calibrate", "fits analytic costs to measured iterations", run_calibrate},
-    {"compare", "the error of a prediction, op by op", run_compare},
-    {"replay", "a recorded pipeline simulated again, and without its stragglers", run_replay},
-    {"trace", "trace check FILE: nesting, lanes, flows and counters of a trace", run_trace},
-    {"version", "the version of this build", run_version},
-    {"export", "not in this version", nullptr},
-    {"completion", "not in this version", nullptr},
+    {"doctor", "what this build and machine can do", run_doctor, options_of_doctor},
+    {"schedule", "prints a schedule; --list prints them all", run_schedule, options_of_schedule},
+    {"check", "does a plan parse, verify and fit?", run_check, options_of_check},
+    {"simulate", "predicts time, memory and bubbles", run_simulate, options_of_simulate},
+    {"sweep", "simulate for every combination of its options' values", run_sweep, options_of_sweep},
+    {"sweep merge", "the shards of one sweep as the whole", run_sweep_merge,
+     options_of_sweep_merge},
+    {"explain", "what each bubble of a device waited for", run_explain, options_of_explain},
+    {"profile", "measures layer and link costs on this machine", run_profile, options_of_profile},
+    {"plan", "searches schedule, stages and microbatch size; explains its choice", run_plan,
+     options_of_plan},
+    {"import", "reads schedules, models, clusters and logs of other programs", run_import,
+     options_of_import},
+    {"tokens", "writes texts as a token file to train on", run_tokens, options_of_tokens},
+    {"train", "trains for real by the same program", run_train, options_of_train},
+    {"catalog", "devices, cluster nodes and models known by name", run_catalog, options_of_catalog},
+    {"calibrate", "fits analytic costs to measured iterations", run_calibrate,
+     options_of_calibrate},
+    {"compare", "the error of a prediction, op by op", run_compare, options_of_compare},
+    {"replay", "a recorded pipeline simulated again, and without its stragglers", run_replay,
+     options_of_replay},
+    {"trace", "trace check FILE: nesting, lanes, flows and counters of a trace", run_trace,
+     options_of_trace},
+    {"version", "the version of this build", run_version, options_of_version},
+    {"export", "not in this version", nullptr, nullptr},
+    {"completion", "prints what completes command lines in bash, zsh and fish", run_completion,
+     options_of_completion},
+    {"man", "prints manual pages", run_man, options_of_man},
 };
 
 void print_help() {
-  fmt::print("usage: tandem COMMAND [options]\n\n{}\n\n",
-             wrapped("One program, simulated and trained for real: pipeline-parallel training of "
-                     "deep networks.",
-                     text_columns()));
+  fmt::print("usage: tandem COMMAND [options]\n\n{}\n\n", wrapped(kAbout, text_columns()));
   for (const Command& command : kCommands) {
-    if (command.run != nullptr)
+    if (command.run != nullptr && command.has_own_name())
       fmt::print("  {:<10} {}\n", command.name, wrapped(command.summary, text_columns(), 13));
   }
   fmt::print("\ntandem help COMMAND, or tandem COMMAND --help, shows a command's options.\n");
@@ -95,7 +101,7 @@ int run(const Arguments& arguments) {
       }
       throw UsageError(fmt::format("tandem {} is not in this version", command.name));
     }
-    names.emplace_back(command.name);
+    if (command.has_own_name()) names.emplace_back(command.name);
   }
   throw UsageError(fmt::format("unknown command \"{}\"{} (tandem --help lists them)", arguments[0],
                                did_you_mean(arguments[0], names)));

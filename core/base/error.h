@@ -13,6 +13,7 @@
 
 namespace tandem {
 
+/// With which code `tandem` exits; what a library's caller tells the errors apart by.
 enum class ExitCode : int {
   done = 0,
   failed = 1,
@@ -43,6 +44,7 @@ struct Diagnostic {
   std::string to_string() const;
 };
 
+/// The base of all that tandem throws on purpose: catch this to tell such an end from a bug.
 class Error : public std::exception {
  public:
   Error(ExitCode code, std::string message) : code_(code), message_(std::move(message)) {}

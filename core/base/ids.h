@@ -1,5 +1,6 @@
 #pragma once
-// Strong ids: scoped enums used as typed indices. No conversion, no arithmetic, no code.
+// Strong ids: scoped enums used as typed indices. No conversion, no arithmetic, no code. Each
+// counts from 0; index() and id_at() go from an id to its number and back.
 
 #include <cstddef>
 #include <cstdint>
@@ -7,12 +8,12 @@
 
 namespace tandem {
 
-enum class StageId : std::uint16_t {};  // a part of the model on one device
-enum class PartId : std::uint16_t {};   // position along the model; 0 takes the input
-enum class DeviceId : std::uint16_t {};
+enum class StageId : std::uint16_t {};   // a part of the model on one device
+enum class PartId : std::uint16_t {};    // position along the model; 0 takes the input
+enum class DeviceId : std::uint16_t {};  // of one pipeline: what computes
 enum class LaneId : std::uint16_t {};  // one in-order queue of one device; a CUDA stream, when real
-enum class CostId : std::uint32_t {};
-enum class InstructionId : std::uint32_t {};
+enum class CostId : std::uint32_t {};  // a price: a row of Program::cost_keys() and of a CostTable
+enum class InstructionId : std::uint32_t {};  // position in a program's one global order
 
 template <class Id>
 concept StrongId = std::is_enum_v<Id>;

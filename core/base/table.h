@@ -1,6 +1,6 @@
 #pragma once
 // Table<Id, T>: a vector indexed by its own id type, so that a stage can't index a table of
-// devices.
+// devices. ids(table) are its ids in order: for (const DeviceId device : ids(result.devices)).
 
 #include <cstddef>
 #include <utility>
@@ -10,6 +10,7 @@
 
 namespace tandem {
 
+/// REQUIRES, of each access: the id names a row (not checked, as of a vector).
 template <StrongId Id, class T>
 class Table {
  public:
@@ -24,6 +25,7 @@ class Table {
   bool empty() const { return rows_.empty(); }
   void resize(std::size_t size) { rows_.resize(size); }
   void reserve(std::size_t size) { rows_.reserve(size); }
+  /// The new row's id.
   Id push_back(T row) {
     rows_.push_back(std::move(row));
     return id_at<Id>(rows_.size() - 1);

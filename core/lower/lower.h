@@ -1,5 +1,6 @@
 #pragma once
-// lower(): Schedule → Program.
+// lower(): Schedule → Program, the form that simulator and executor run alike. The schedule has
+// what devices compute, the program also what moves between them and what waits for what.
 
 #include <cstdint>
 
@@ -8,6 +9,7 @@
 
 namespace tandem {
 
+/// What a transfer occupies while it runs.
 enum class TransferLanes : std::uint8_t {
   shared,  // a transfer occupies a link lane on both devices
   ideal,   // a transfer holds no lane: only time passes, as the published evaluations assume

@@ -103,6 +103,8 @@ Table<DeviceId, double> peak_held(const Program& program,
 
 /// The same in the units of the field: each forward holds 1, `after_input` of it (G/A) once its
 /// input-gradient is done; divided by the stages on the device.
+/// That is the measure of the Zero Bubble papers (Qi et al., ICLR 2024), G/A in theirs
+/// 32h / (34h + 5as).
 Table<DeviceId, double> peak_activations(const Program& program, double after_input = 1.0);
 
 /// Bytes of one slot of each kind, and of what is not in slots, for one stage.
@@ -132,6 +134,8 @@ struct MemoryByClass {
   friend bool operator==(const MemoryByClass&, const MemoryByClass&) = default;
 };
 
+/// What each device needs for a run of any length: `slots` as count_slots() finds them, `bytes` of
+/// one slot of each kind; both have a row for each stage.
 Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const SlotCounts& slots,
                                                const Table<StageId, StageBytes>& bytes);
 

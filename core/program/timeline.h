@@ -13,13 +13,15 @@ namespace tandem {
 /// One instance of an instruction. Times count from the start of the run.
 struct Span {
   InstructionId instruction{};
-  std::int64_t body = 0;
+  std::int64_t body = 0;  // which turn of the loop; before batch 0 those of the ramp, below 0
   Duration start{}, end{};
   friend auto operator<=>(const Span&, const Span&) = default;
 };
 
+/// By which a timeline was made.
 enum class Clock : std::uint8_t { simulated, measured };
 
+/// All instances of a run.
 struct Timeline {
   Clock clock = Clock::simulated;
   std::vector<Span> spans;

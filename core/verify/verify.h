@@ -1,6 +1,7 @@
 #pragma once
 // verify(): an independent re-derivation of everything a program must satisfy. Shares no code with
-// lower().
+// lower(). For whoever makes programs or schedules of their own: what verify() has nothing against
+// runs without deadlock on any machine and trains by the weights that its schedule says.
 
 #include <cstdint>
 #include <string>
@@ -24,13 +25,15 @@ enum class ViolationKind : std::uint8_t {
 };
 std::string_view name(ViolationKind kind);
 
+/// One thing wrong with a program.
 struct Violation {
   ViolationKind kind;
   InstructionId instruction{};  // the culprit, or the nearest to it
   std::string message;          // names stage, microbatch and device
 };
 
-/// Empty: the program is right for a run of any length, with slots as many as `slots` says.
+/// All that is wrong; a wrong program is a result, not an error. Empty: it is right for a run of
+/// any length, with slots as many as `slots` says.
 std::vector<Violation> verify(const Program& program, const SlotCounts& slots);
 /// The same with the slots that count_slots() finds, once nothing else is wrong.
 std::vector<Violation> verify(const Program& program);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "simulator/compiled/steady_state.h"
 
 namespace tandem {
 

@@ -38,8 +38,9 @@ Duration compute_lane_time(OpKind kind, const StageTimes& times);
 /// take together is shared out as they alone would take.
 Duration overlapped_time(OpKind kind, const StageTimes& times);
 
+/// Costs of a whole pipeline.
 struct StageCosts {
-  Table<PartId, StageTimes> parts;
+  Table<PartId, StageTimes> parts;  // a row for each part of the model
   Duration transfer{};  // every edge between different devices; an edge on one device is free
   std::vector<Duration> links = {};  // instead, from each device to the next, where they differ; an
                                      // edge between others passes all those between
@@ -49,7 +50,9 @@ struct StageCosts {
   std::vector<StageTimes> layers = {};  // of a model: what each layer takes of its stage's times
 };
 
-/// The same times for each of `parts` parts.
+/// The same times for each of `parts` parts; `transfer` over every edge between devices. What
+/// `times` leaves out is zero: for a schedule that splits its backward give backward_input and
+/// backward_weight, for any other backward.
 StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration transfer);
 
 /// Costs of the layer ranges `stages` from a measured profile; layers are measured alone, so a
@@ -68,7 +71,7 @@ StageCosts costs_from_profile(const Profile& profile, const Plan& plan);
 /// input, which it stands before.
 OrderCosts order_costs(const StageCosts& costs, Recompute recompute);
 
-/// REQUIRES: `costs` has a row for each part of `placement`.
+/// For price(). REQUIRES: `costs` has a row for each part of `placement`.
 CostModel cost_model(const Placement& placement, StageCosts costs);
 
 }  // namespace tandem

@@ -55,26 +55,39 @@ TEST_F(Schemas, HoldOfEveryCommand) {
   tandem("train plan.json --steps 3 --trace measured.json");
   write("text.txt", "In the beginning");
   for (const std::string& line :
-       {std::string("version"), std::string("doctor"), std::string("catalog list"),
-        std::string("catalog show gpt2-xl"), std::string("catalog show DGX-H100"),
-        std::string("catalog show V100-SXM2-16GB"), std::string("catalog show llama-2-7b"),
-        std::string("schedule --list"), std::string("schedule 2bw --devices 2 --microbatches 2"),
-        std::string("check plan.json --memory 1GiB"), "check" + kCluster,
+       {std::string("version"),
+        std::string("completion bash"),
+        std::string("man simulate"),
+        std::string("doctor"),
+        std::string("catalog list"),
+        std::string("catalog show gpt2-xl"),
+        std::string("catalog show DGX-H100"),
+        std::string("catalog show V100-SXM2-16GB"),
+        std::string("catalog show llama-2-7b"),
+        std::string("schedule --list"),
+        std::string("schedule 2bw --devices 2 --microbatches 2"),
+        std::string("check plan.json --memory 1GiB"),
+        "check" + kCluster,
         std::string("simulate plan.json --memory 1GiB --sensitivity --link-rate 1Gb/s"),
-        "simulate --schedule 1f1b,2bw,zbv" + kTiny, "simulate" + kCluster + " --sensitivity",
+        "simulate --schedule 1f1b,2bw,zbv" + kTiny,
+        "simulate" + kCluster + " --sensitivity",
         "simulate" + kCluster + " --contention --compute-slowdown 1.2",
         "simulate" + kCluster + " --scenarios 8 --jitter 5% --straggler-rate 1%:1.5x",
         "simulate --schedule 1f1b --activation-bytes 1MiB --slow-device 1:0.8 --straggler 1:1.2 "
         "--degraded-link 0-1:0.5 --transfer 1ms" +
             kTiny,
-        "simulate --schedule search" + kTiny, "explain idle --device 1 --schedule gpipe" + kTiny,
-        plan, plan + " --memory 190KiB --output best.json",
+        "simulate --schedule search" + kTiny,
+        "explain idle --device 1 --schedule gpipe" + kTiny,
+        plan,
+        plan + " --memory 190KiB --output best.json",
         std::string("profile --model model.json --repetitions 1 --output measured-profile.json"),
-        std::string("tokens text.txt --output text.bin"), std::string("train plan.json --steps 2"),
+        std::string("tokens text.txt --output text.bin"),
+        std::string("train plan.json --steps 2"),
         std::string("train plan.json --steps 2 --validate-every 1 --verify"),
         std::string("compare simulated.json measured.json --fail-over 1000000"),
         std::string("compare simulated.json measured.json --fail-over 0"),
-        std::string("trace check simulated.json"), std::string("trace check plan.json")}) {
+        std::string("trace check simulated.json"),
+        std::string("trace check plan.json")}) {
     printed(line);
   }
 }

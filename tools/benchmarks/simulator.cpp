@@ -17,6 +17,7 @@
 #include "core/lower/lower.h"
 #include "core/verify/verify.h"
 #include "simulator/cost/stage_costs.h"
+#include "simulator/compiled/steady_state.h"
 #include "simulator/simulate.h"
 #include "tools/benchmarks/benchmark.h"
 #include "tools/benchmarks/flat_reference.h"

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
-#include <boost/algorithm/string.hpp>
+#include <boost/program_options.hpp>
 #include <fmt/format.h>
 
 #include "core/base/check.h"
@@ -33,7 +32,7 @@ Options& Options::flag(const std::string& name, const std::string& help) {
   const std::string word = name.substr(0, comma);
   const std::string letter =
       comma == std::string::npos ? std::string() : fmt::format("-{}, ", name.substr(comma + 1));
-  known_.push_back(
+  rows_.push_back(
       {.name = word,
        .argument = {},
        .flag_with_value = values_are_lists_,
@@ -44,12 +43,12 @@ Options& Options::flag(const std::string& name, const std::string& help) {
   return *this;
 }
 
-Options& Options::declare(const Known& known, const std::string& help) {
-  known_.push_back(known);
-  known_.back().list = values_are_lists_;
-  known_.back().shown = fmt::format("--{} {}", known.name, known.argument);
-  known_.back().help = help;
-  known_.back().group = group_;
+Options& Options::declare(const Row& row, const std::string& help) {
+  rows_.push_back(row);
+  rows_.back().list = values_are_lists_;
+  rows_.back().shown = fmt::format("--{} {}", row.name, row.argument);
+  rows_.back().help = help;
+  rows_.back().group = group_;
   return *this;
 }
 
@@ -76,6 +75,12 @@ Options& Options::words(const std::string& what, int least, int most) {
   return *this;
 }
 
+Options& Options::first_word(std::vector<std::string> choices, bool or_file) {
+  first_words_ = std::move(choices);
+  first_may_be_file_ = or_file;
+  return *this;
+}
+
 Options& Options::absent(const std::string& name) {
   absent_.push_back(name);
   return *this;
@@ -90,11 +95,11 @@ const std::string& Options::argument_of(const std::string& name) const {
   return find("--" + name).argument;
 }
 
-const Options::Known& Options::find(const std::string& word) const {
+const Options::Row& Options::find(const std::string& word) const {
   std::vector<std::string> names;
-  for (const Known& known : known_) {
-    if (word == "--" + known.name) return known;
-    names.push_back("--" + known.name);
+  for (const Row& row : rows_) {
+    if (word == "--" + row.name) return row;
+    names.push_back("--" + row.name);
   }
   if (std::find(absent_.begin(), absent_.end(), word.substr(2)) != absent_.end()) {
     throw UsageError(fmt::format("tandem {}: {} is not in this version", command_, word));
@@ -115,19 +120,19 @@ Arguments Options::joined(const Arguments& arguments) {
     joined.push_back(argument);
     if (argument.rfind("--", 0) != 0) continue;
     const std::size_t equal = argument.find('=');
-    const Known& known = find(argument.substr(0, equal));
+    const Row& row = find(argument.substr(0, equal));
     const bool given = equal != std::string::npos;
-    given_.push_back(known.name);
-    if (known.flag_with_value && !given) joined.back() += "=yes";
-    if (known.argument.empty()) continue;
+    given_.push_back(row.name);
+    if (row.flag_with_value && !given) joined.back() += "=yes";
+    if (row.argument.empty()) continue;
     const bool follows = i + 1 < arguments.size() && arguments[i + 1].rfind("--", 0) != 0;
     if (!given && !follows) {
       throw UsageError(fmt::format("tandem {}: --{}: expected {}, found nothing", command_,
-                                   known.name, known.argument));
+                                   row.name, row.argument));
     }
     if (given ? equal + 1 == argument.size() : arguments[i + 1].empty()) {
-      throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"\"", command_, known.name,
-                                   known.argument));
+      throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"\"", command_, row.name,
+                                   row.argument));
     }
     if (!given) joined.back() += "=" + arguments[++i];
   }
@@ -136,9 +141,9 @@ Arguments Options::joined(const Arguments& arguments) {
 
 void Options::store(const Arguments& arguments) {
   po::options_description all;
-  for (const Known& known : known_) {
-    const std::string name = known.name + known.letter;
-    if (known.argument.empty() && !known.flag_with_value) {
+  for (const Row& row : rows_) {
+    const std::string name = row.name + row.letter;
+    if (row.argument.empty() && !row.flag_with_value) {
       all.add_options()(name.c_str(), "");
     } else {
       all.add_options()(name.c_str(), po::value<std::string>());
@@ -148,15 +153,23 @@ void Options::store(const Arguments& arguments) {
   po::positional_options_description positional;
   positional.add("words", -1);
   const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+  po::variables_map found;
   try {
     po::store(
         po::command_line_parser(arguments).options(all).positional(positional).style(style).run(),
-        values_);
+        found);
   } catch (const po::error& error) {
     throw UsageError(fmt::format("tandem {}: {} (tandem {} --help shows the options)", command_,
                                  error.what(), command_));
   }
-  if (values_.count("words") > 0) words_ = values_["words"].as<std::vector<std::string>>();
+  for (const auto& [name, value] : found) {
+    if (name == "words") {
+      words_ = value.as<std::vector<std::string>>();
+    } else {
+      const auto* const text = boost::any_cast<std::string>(&value.value());
+      values_.emplace(name, text != nullptr ? *text : std::string());
+    }
+  }
 }
 
 void Options::parse(const Arguments& arguments) {
@@ -169,38 +182,42 @@ void Options::parse(const Arguments& arguments) {
   throw HelpShown{};
 }
 
+std::vector<std::string> Options::groups() const {
+  std::vector<std::string> groups;
+  for (const Row& row : rows_) {
+    if (std::find(groups.begin(), groups.end(), row.group) == groups.end())
+      groups.push_back(row.group);
+  }
+  // What every command has stands behind what is its own.
+  std::rotate(groups.begin(), groups.begin() + 1, groups.end());
+  return groups;
+}
+
 std::string Options::help() const {
   constexpr std::size_t kWidest = 32;  // of options beside what they mean
   const std::size_t columns = text_columns();
   std::size_t left = 0;
-  std::vector<std::string> groups;
-  for (const Known& known : known_) {
-    if (known.shown.size() + 4 <= kWidest) left = std::max(left, known.shown.size() + 4);
-    if (std::find(groups.begin(), groups.end(), known.group) == groups.end())
-      groups.push_back(known.group);
+  for (const Row& row : rows_) {
+    if (row.shown.size() + 4 <= kWidest) left = std::max(left, row.shown.size() + 4);
   }
   left = std::min(left, columns / 2);
-  // What every command has stands behind what is its own.
-  std::rotate(groups.begin(), groups.begin() + 1, groups.end());
   std::string text = wrapped(fmt::format("usage: tandem {} {}", command_, usage_), columns, 7) +
                      "\n\n" + wrapped(summary_, columns) + "\n";
-  for (const std::string& group : groups) {
+  for (const std::string& group : groups()) {
     text += fmt::format("\n{}:\n", group);
-    for (const Known& known : known_) {
-      if (known.group != group) continue;
-      const bool beside = known.shown.size() + 4 <= left;
-      text += "  " + known.shown +
-              (beside ? std::string(left - 2 - known.shown.size(), ' ')
-                      : "\n" + std::string(left, ' ')) +
-              wrapped(known.help, columns, left) + "\n";
+    for (const Row& row : rows_) {
+      if (row.group != group) continue;
+      const bool beside = row.shown.size() + 4 <= left;
+      text +=
+          "  " + row.shown +
+          (beside ? std::string(left - 2 - row.shown.size(), ' ') : "\n" + std::string(left, ' ')) +
+          wrapped(row.help, columns, left) + "\n";
     }
   }
-  return text + "\n" +
-         wrapped(
-             "Exit codes: 0 done, 1 failed, 2 usage, 3 invalid input, 4 infeasible, 5 "
-             "environment, 6 differences, 130 interrupted",
-             columns) +
-         "\n";
+  std::string codes;
+  for (const auto& [code, meaning] : kExitCodes)
+    codes += fmt::format("{} {} {}", codes.empty() ? "" : ",", static_cast<int>(code), meaning);
+  return text + "\n" + wrapped("Exit codes:" + codes, columns) + "\n";
 }
 
 void Options::check_words() const {
@@ -221,23 +238,25 @@ void Options::check_words() const {
 std::vector<NamedFile> Options::inputs() const {
   std::vector<NamedFile> files;
   for (const std::string& word : words_) files.push_back({what_, word});
-  for (const Known& known : known_) {
-    if (known.use != Use::input || !has(known.name)) continue;
-    const std::string title = "--" + known.name;
-    files.push_back({title, text(known.name)});
-    if (!known.list) continue;
-    std::vector<std::string> values;
-    boost::split(values, text(known.name), boost::is_any_of(",;"));
-    for (const std::string& value : values) files.push_back({title, value});
+  for (const Row& row : rows_) {
+    if (row.use != Use::input || !has(row.name)) continue;
+    const std::string title = "--" + row.name;
+    files.push_back({title, text(row.name)});
+    if (!row.list) continue;
+    const std::string values = text(row.name);
+    for (std::size_t at = 0; at < values.size();) {
+      const std::size_t end = std::min(values.find_first_of(",;", at), values.size());
+      files.push_back({title, values.substr(at, end - at)});
+      at = end + 1;
+    }
   }
   return files;
 }
 
 std::vector<NamedFile> Options::outputs() const {
   std::vector<NamedFile> files;
-  for (const Known& known : known_) {
-    if (known.use == Use::output && has(known.name))
-      files.push_back({"--" + known.name, text(known.name)});
+  for (const Row& row : rows_) {
+    if (row.use == Use::output && has(row.name)) files.push_back({"--" + row.name, text(row.name)});
   }
   return files;
 }
@@ -247,27 +266,18 @@ void Options::reject(const std::string& name, const std::string& expected) const
                                expected, text(name)));
 }
 
-static po::variable_value value_of(std::string text) {
-  return {boost::any(std::move(text)), false};
-}
-
-void Options::set_output(const std::string& name, std::string path) {
-  values_.erase(name);
-  values_.insert({name, value_of(std::move(path))});
-}
-
 Options Options::with_values(std::string command, std::map<std::string, std::string> values,
                              std::vector<std::string> words) const {
   Options other = *this;
   other.command_ = std::move(command);
   other.words_ = std::move(words);
-  other.values_.clear();
-  for (auto& [name, value] : values) other.values_.insert({name, value_of(std::move(value))});
+  other.values_ = std::move(values);
   return other;
 }
 
 std::string Options::text(const std::string& name, const std::string& otherwise) const {
-  return has(name) ? values_[name].as<std::string>() : otherwise;
+  const auto found = values_.find(name);
+  return found == values_.end() ? otherwise : found->second;
 }
 
 std::int64_t Options::integer(const std::string& name, std::int64_t least, std::int64_t most,

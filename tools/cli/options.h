@@ -1,7 +1,9 @@
 #pragma once
-// Options of a subcommand: Boost.Program_options without its prefix guessing, with messages that
-// say what was expected.
+// Options of a subcommand: rows, which are what is parsed, what --help shows, and what completions
+// and manual pages are made from. Boost.Program_options, without its prefix guessing, cuts words
+// into options in options.cpp alone.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,8 +11,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <boost/program_options.hpp>
 
 #include "core/base/error.h"
 #include "core/base/units.h"
@@ -27,8 +27,30 @@ struct NamedFile {
   std::string path;
 };
 
+/// How a command ends, for people.
+inline constexpr std::array<std::pair<ExitCode, std::string_view>, 8> kExitCodes{
+    {{ExitCode::done, "done"},
+     {ExitCode::failed, "failed"},
+     {ExitCode::usage, "usage"},
+     {ExitCode::invalid_input, "invalid input"},
+     {ExitCode::infeasible, "infeasible"},
+     {ExitCode::environment, "environment"},
+     {ExitCode::differences, "differences"},
+     {ExitCode::interrupted, "interrupted"}}};
+
 class Options {
  public:
+  enum class Use { other, input, output };
+  /// An option as it was declared.
+  struct Row {
+    std::string name, argument;  // a flag has no argument
+    Use use = Use::other;        // an input or an output names a file
+    bool flag_with_value = false;
+    bool list = false;                              // may have several values
+    std::string letter = {};                        // ",h": -h stands for it
+    std::string shown = {}, help = {}, group = {};  // for people
+  };
+
   /// `usage`: what follows the command's name, such as "PLAN [options]". `json`: what --json does.
   Options(std::string command, std::string usage, std::string summary,
           const std::string& json = "print one JSON object on stdout");
@@ -44,6 +66,8 @@ class Options {
   /// Up to `most` words that are no options, but files that are read; fewer than `least` is an
   /// error that names what is missing.
   Options& words(const std::string& what, int least, int most);
+  /// What the first of these words may be, with `or_file` a file too: for completions alone.
+  Options& first_word(std::vector<std::string> choices, bool or_file = false);
   /// In the contract, but not in this version: using it is a usage error that says so.
   Options& absent(const std::string& name);
   /// Options declared from here on have several values, flags among them: their text is "yes", or
@@ -54,12 +78,22 @@ class Options {
   void parse(const Arguments& arguments);
 
   /// As if the command line gave `path`. REQUIRES: it is an output.
-  void set_output(const std::string& name, std::string path);
+  void set_output(const std::string& name, std::string path) { values_[name] = std::move(path); }
   /// The same options where the command line of `command` has these values and words instead.
   Options with_values(std::string command, std::map<std::string, std::string> values,
                       std::vector<std::string> words) const;
 
   const std::string& command() const { return command_; }
+  const std::string& usage() const { return usage_; }
+  const std::string& summary() const { return summary_; }
+  /// All that were declared, in that order; --json and --help are the first two.
+  const std::vector<Row>& rows() const { return rows_; }
+  /// Their headings, in the order of --help: what every command has comes last.
+  std::vector<std::string> groups() const;
+  const std::vector<std::string>& first_words() const { return first_words_; }
+  bool first_word_may_be_file() const { return first_may_be_file_; }
+  /// Whether it takes words that are no options.
+  bool takes_words() const { return most_ > 0; }
   /// The options given, in the order of the command line.
   const std::vector<std::string>& given() const { return given_; }
   /// What --help calls its value; empty: it is a flag.
@@ -85,21 +119,11 @@ class Options {
   std::string choice(const std::string& name, const std::vector<std::string>& choices) const;
 
  private:
-  enum class Use { other, input, output };
-  struct Known {
-    std::string name, argument;  // a flag has no argument
-    Use use = Use::other;
-    bool flag_with_value = false;
-    bool list = false;  // may have several values
-    std::string letter = {};                        // ",h": -h stands for it
-    std::string shown = {}, help = {}, group = {};  // for people
-  };
-
   /// The arguments with every option's value behind an equal sign: what a value is, is decided
   /// here.
   Arguments joined(const Arguments& arguments);
-  Options& declare(const Known& known, const std::string& help);
-  const Known& find(const std::string& word) const;
+  Options& declare(const Row& row, const std::string& help);
+  const Row& find(const std::string& word) const;
   void store(const Arguments& arguments);
   std::string help() const;
   void check_words() const;
@@ -107,10 +131,10 @@ class Options {
   std::string command_, usage_, summary_, what_;
   int least_ = 0, most_ = 0;
   std::string group_ = "Options";
-  std::vector<Known> known_;
-  std::vector<std::string> absent_, given_;
-  bool values_are_lists_ = false;
-  boost::program_options::variables_map values_;
+  std::vector<Row> rows_;
+  std::vector<std::string> absent_, given_, first_words_;
+  bool values_are_lists_ = false, first_may_be_file_ = true;
+  std::map<std::string, std::string> values_;  // of a flag that was given: empty, or yes or no
   std::vector<std::string> words_;
 };
 

@@ -222,7 +222,7 @@ void print_json(const Options& options, const CalibrationReport& report) {
 
 }  // namespace
 
-int run_calibrate(const Arguments& arguments) {
+Options options_of_calibrate() {
   Options options("calibrate", "ROWS --cluster NAME [--output FILE]",
                   "Fits the constants that data sheets lack to measured iterations, for simulate "
                   "and check --calibration; says how well they predict rows that they were not "
@@ -235,6 +235,11 @@ int run_calibrate(const Arguments& arguments) {
       .value("attention", "KIND", "plain|flash (default: flash with bf16)")
       .value("seed", "N", "how the rows are halved (default 1)")
       .output("output", "FILE", "where to write the constants of all rows (default: nowhere)");
+  return options;
+}
+
+int run_calibrate(const Arguments& arguments) {
+  Options options = options_of_calibrate();
   options.parse(arguments);
   if (options.has("output")) check_can_write(options.text("output"));
   const CalibrationReport report = report_of(options);

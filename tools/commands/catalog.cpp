@@ -168,10 +168,15 @@ int show(const std::string& name, bool json) {
 
 }  // namespace
 
-int run_catalog(const Arguments& arguments) {
+Options options_of_catalog() {
   Options options("catalog", "list | show NAME",
                   "Devices, nodes and models known by name, each figure with unit and source.");
-  options.words("list or show", 1, 2);
+  options.words("list or show", 1, 2).first_word({"list", "show"});
+  return options;
+}
+
+int run_catalog(const Arguments& arguments) {
+  Options options = options_of_catalog();
   options.parse(arguments);
   const std::vector<std::string>& words = options.words();
   if (words[0] == "list" && words.size() == 1) return list_catalog(options.has("json"));

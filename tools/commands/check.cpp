@@ -210,7 +210,7 @@ void check(const Subject& subject, bool json) {
 
 }  // namespace
 
-int run_check(const Arguments& arguments) {
+Options options_of_check() {
   Options options("check", "PLAN | --model NAME --cluster NAME --schedule NAME [options]",
                   "Parses, lowers and verifies a plan, or a model on a cluster, and counts its "
                   "memory, device by device.");
@@ -223,6 +223,11 @@ int run_check(const Arguments& arguments) {
   add_cluster_options(options);
   add_schedule_options(options);
   add_storage_option(options);
+  return options;
+}
+
+int run_check(const Arguments& arguments) {
+  Options options = options_of_check();
   options.parse(arguments);
   const bool on_cluster = names_a_cluster(options);
   if (on_cluster == !options.words().empty())

@@ -97,13 +97,18 @@ std::optional<std::string> miss(const Comparison& comparison, double most) {
 
 }  // namespace
 
-int run_compare(const Arguments& arguments) {
+Options options_of_compare() {
   Options options("compare", "SIMULATED MEASURED [options]",
                   "The error of a prediction: whole, per device, per op kind, per op.");
   options.words("SIMULATED and MEASURED", 2, 2);
   options.value("warm-up", "N", "batches left out of the step time (default 1)")
       .value("worst", "N", "single ops listed (default 10)")
       .value("fail-over", "PERCENT", "exit 6 when the step time is off by more");
+  return options;
+}
+
+int run_compare(const Arguments& arguments) {
+  Options options = options_of_compare();
   options.parse(arguments);
   const CompareOptions how{
       .warm_up_batches = options.integer("warm-up", 0, 1'000'000, 1),

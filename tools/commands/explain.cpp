@@ -119,11 +119,16 @@ Json result_json(const Program& program, DeviceId device, const SimulationResult
 
 }  // namespace
 
-int run_explain(const Arguments& arguments) {
+Options options_of_explain() {
   Options options("explain", "idle [PLAN] --device D [options of simulate]",
                   "Says what each bubble of a device waited for, up to the cause.");
   add_scenario_options(options);
-  options.value("device", "D", "the device");
+  options.value("device", "D", "the device").first_word({"idle"});
+  return options;
+}
+
+int run_explain(const Arguments& arguments) {
+  Options options = options_of_explain();
   Arguments others = arguments;
   const bool asks = !others.empty() && !others.front().starts_with("-");
   if (asks && others.front() != "idle") {

@@ -129,12 +129,10 @@ std::string imported(const Importer& from, const std::string& path, const Option
 
 }  // namespace
 
-int run_import(const Arguments& arguments) {
-  std::vector<std::string> names, described;
-  for (const Importer& one : importers()) {
-    names.emplace_back(one.name);
+Options options_of_import() {
+  std::vector<std::string> described;
+  for (const Importer& one : importers())
     described.push_back(fmt::format("{}: {}", one.name, one.help));
-  }
   Options options("import", "--from FORMAT FILE... [--output FILE]",
                   "Reads what another program wrote: a schedule, a model, a cluster or a profile, "
                   "which it writes as a file of tandem, or logs of all-reduces, to which it fits "
@@ -148,8 +146,15 @@ int run_import(const Arguments& arguments) {
       .value("tensor", "T",
              "of " + graphs_by_degree() + ": devices that share each layer (default 1)")
       .output("output", "FILE", "where to write it (default: standard output; constants: nowhere)");
+  return options;
+}
+
+int run_import(const Arguments& arguments) {
+  Options options = options_of_import();
   options.parse(arguments);
   if (!options.has("from")) throw UsageError("tandem import: --from is missing");
+  std::vector<std::string> names;
+  for (const Importer& one : importers()) names.emplace_back(one.name);
   const Importer& from = find_importer(options.choice("from", names));
   if (from.gives<ReadLog>()) {
     refuse_options(options, from);

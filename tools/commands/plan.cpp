@@ -320,7 +320,7 @@ Json config_of(const Options& options, const PlanRequest& request) {
 
 }  // namespace
 
-int run_plan(const Arguments& arguments) {
+Options options_of_plan() {
   Options options(
       "plan", "--profile FILE --devices P --global-batch N [options]",
       "Tries every schedule, depth, microbatch size and recomputation by a profile, cuts the model "
@@ -341,6 +341,11 @@ int run_plan(const Arguments& arguments) {
   add_storage_option(options);
   add_clip_option(options);
   for (const char* name : {"cluster", "width", "recompute"}) options.absent(name);
+  return options;
+}
+
+int run_plan(const Arguments& arguments) {
+  Options options = options_of_plan();
   options.parse(arguments);
   keep_freed_memory();
   const PlanRequest request = request_of(options);

@@ -162,11 +162,16 @@ ProfileRequest request_of(const Options& options, const BackendTraits& backend) 
 
 }  // namespace
 
-int run_profile(const Arguments& arguments) {
+Options options_of_profile() {
   Options options(
       "profile", "--model FILE --output FILE [options]",
       "Measures what each layer and each hand-over between devices costs on this machine.");
   add_profile_options(options);
+  return options;
+}
+
+int run_profile(const Arguments& arguments) {
+  Options options = options_of_profile();
   options.parse(arguments);
   if (!options.has("model") || !options.has("output"))
     throw UsageError("tandem profile: --model and --output are needed");

@@ -154,12 +154,17 @@ void add_replay_options(Options& options) {
 
 }  // namespace
 
-int run_replay(const Arguments& arguments) {
+Options options_of_replay() {
   Options options("replay", "TIMELINE... [options]",
                   "Simulates a recorded pipeline again, from the durations that its ranks "
                   "recorded, and without its stragglers: a production timeline, or the traces of "
                   "PyTorch's profiler, one for each rank of a pipeline.");
   add_replay_options(options);
+  return options;
+}
+
+int run_replay(const Arguments& arguments) {
+  Options options = options_of_replay();
   options.parse(arguments);
   if (options.has("step") && !options.has("trace") && !options.has("report")) {
     throw UsageError("tandem replay: --step is that of --trace or --report, which are missing");

@@ -15,6 +15,7 @@
 #include "core/program/graph.h"
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
+#include "tools/cli/completion.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/json_stream.h"
@@ -147,7 +148,7 @@ void print_json(const Schedule& schedule, const ScheduleTraits& traits,
 
 }  // namespace
 
-int run_schedule(const Arguments& arguments) {
+Options options_of_schedule() {
   Options options("schedule", "NAME --devices P --microbatches M [options]",
                   "Prints a schedule, one row a device. Costs are for automatic schedules, which "
                   "order by them.");
@@ -155,7 +156,13 @@ int run_schedule(const Arguments& arguments) {
   add_cost_options(options);
   options.value("format", "F", "text|picture|json|pytorch-csv|dot (default text)")
       .flag("list", "the registry as a table")
-      .words("NAME", 0, 1);
+      .words("NAME", 0, 1)
+      .first_word(schedule_names());
+  return options;
+}
+
+int run_schedule(const Arguments& arguments) {
+  Options options = options_of_schedule();
   options.parse(arguments);
   if (options.has("list")) {
     for (const char* name : {"devices", "microbatches", "format"}) {

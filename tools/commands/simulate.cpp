@@ -140,7 +140,7 @@ void print_text(const Answer& answer, bool with_picture) {
 
 }  // namespace
 
-int run_simulate(const Arguments& arguments) {
+Options options_of_simulate() {
   Options options(
       "simulate", "[PLAN] [options]",
       "Predicts time, memory and bubbles of a plan, or of a schedule with plain costs.");
@@ -154,6 +154,11 @@ int run_simulate(const Arguments& arguments) {
       .flag("sensitivity",
             "name the bottleneck, and what 1 % faster devices, links, ops and layers would gain");
   add_uncertainty_options(options);
+  return options;
+}
+
+int run_simulate(const Arguments& arguments) {
+  Options options = options_of_simulate();
   options.parse(arguments);
   keep_freed_memory();
   const std::int64_t batches = batches_of(options);

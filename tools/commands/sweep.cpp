@@ -163,9 +163,7 @@ class Sweep {
 
 }  // namespace
 
-int run_sweep(const Arguments& arguments) {
-  if (!arguments.empty() && arguments.front() == "merge")
-    return run_sweep_merge({arguments.begin() + 1, arguments.end()});
+Options options_of_sweep() {
   Options options(
       "sweep", "[PLAN ...] [options]  |  merge FILE ... [options]",
       "What if: simulate for every combination of values. Any option of simulate takes several:\n"
@@ -181,7 +179,14 @@ int run_sweep(const Arguments& arguments) {
   add_report_options(options);
   options.values_are_lists();
   add_scenario_options(options);
-  options.words("PLAN", 0, kMostPlans);
+  options.words("PLAN", 0, kMostPlans).first_word({"merge"}, true);
+  return options;
+}
+
+int run_sweep(const Arguments& arguments) {
+  if (!arguments.empty() && arguments.front() == "merge")
+    return run_sweep_merge({arguments.begin() + 1, arguments.end()});
+  Options options = options_of_sweep();
   options.parse(arguments);
   name_shard_in_outputs(options);
   keep_freed_memory();

@@ -117,12 +117,17 @@ class Merge {
 
 }  // namespace
 
-int run_sweep_merge(const Arguments& arguments) {
+Options options_of_sweep_merge() {
   Options options("sweep merge", "FILE ... [options]",
                   "The JSON Lines files of all shards of one sweep, as the whole.",
                   "print JSON Lines on stdout, one object a configuration");
   add_report_options(options);
   options.words("FILE", 1, kMostMergedFiles);
+  return options;
+}
+
+int run_sweep_merge(const Arguments& arguments) {
+  Options options = options_of_sweep_merge();
   options.parse(arguments);
   const SweepReport report(report_request(options));
   const std::string path = options.text("json-lines");

@@ -35,12 +35,17 @@ std::vector<std::uint16_t> read_all(const std::vector<std::string>& files) {
 
 }  // namespace
 
-int run_tokens(const Arguments& arguments) {
+Options options_of_tokens() {
   Options options("tokens", "FILE... --output FILE.bin [--json]",
                   "Writes texts, a token a byte, and token files (.bin) as one token file in "
                   "llm.c's format.");
   options.words("FILE", 1, std::numeric_limits<int>::max());
   options.output("output", "FILE.bin", "the token file to write");
+  return options;
+}
+
+int run_tokens(const Arguments& arguments) {
+  Options options = options_of_tokens();
   options.parse(arguments);
   if (!options.has("output")) throw UsageError("tandem tokens: --output is missing");
   const std::string path = options.text("output");

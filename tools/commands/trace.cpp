@@ -9,10 +9,15 @@
 
 namespace tandem::tools {
 
-int run_trace(const Arguments& arguments) {
+Options options_of_trace() {
   Options options("trace", "check FILE [--json]",
                   "Checks a Chrome trace: nesting, unique lanes, paired flows, monotone counters.");
-  options.words("check FILE", 2, 2);
+  options.words("check FILE", 2, 2).first_word({"check"});
+  return options;
+}
+
+int run_trace(const Arguments& arguments) {
+  Options options = options_of_trace();
   options.parse(arguments);
   if (options.words()[0] != "check") {
     throw UsageError(fmt::format("tandem trace: unknown action \"{}\"{}", options.words()[0],

@@ -378,11 +378,16 @@ int finish(const Training& training, const Options& options, const ProgressRepor
 
 }  // namespace
 
-int run_train(const Arguments& arguments) {
+Options options_of_train() {
   Options options("train", "PLAN [options]",
                   "Trains the plan's model for real, by the program that was simulated. Its "
                   "weights are not kept: this version writes no checkpoints.");
   add_train_options(options);
+  return options;
+}
+
+int run_train(const Arguments& arguments) {
+  Options options = options_of_train();
   options.parse(arguments);
   check_backend(options);
   if (options.has("reference") && (options.has("verify") || options.has("trace"))) {

@@ -17,8 +17,13 @@
 
 namespace tandem::tools {
 
-int run_version(const Arguments& arguments) {
+Options options_of_version() {
   Options options("version", "[--json]", "The version of this build.");
+  return options;
+}
+
+int run_version(const Arguments& arguments) {
+  Options options = options_of_version();
   options.parse(arguments);
   if (options.has("json")) {
     print_result("version", Json::object(), Json::object(),
@@ -65,8 +70,13 @@ const std::string& describe(const FoundLibrary& library) {
 
 }  // namespace
 
-int run_doctor(const Arguments& arguments) {
+Options options_of_doctor() {
   Options options("doctor", "[--json]", "What this build and this machine can do.");
+  return options;
+}
+
+int run_doctor(const Arguments& arguments) {
+  Options options = options_of_doctor();
   options.parse(arguments);
   const unsigned cores = std::thread::hardware_concurrency();
   const cpu::ChosenProducts products = cpu::products();

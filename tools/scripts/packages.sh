@@ -1,10 +1,12 @@
 # shellcheck shell=bash disable=SC2034  # Those who source this use the lists.
 # The one list of the Debian packages that tandem needs. Sourced by tools/test, tools/demo, tools/scripts/bench and tools/scripts/bare_root.
 
-packages_build=(g++ cmake ninja-build libboost-graph-dev libboost-program-options-dev libfmt-dev
-  nlohmann-json3-dev libpugixml-dev zlib1g-dev libdnnl-dev libgtest-dev libgmock-dev)
-# What tests compare with, where they open pages, and what checks JSON against schemas; without these they skip, but in CI.
-packages_test=(coinor-cbc chromium libvalijson-dev)
+# What builds `tandem`; the tests need more, and are left out where that is missing.
+packages_build=(g++ cmake ninja-build libboost-program-options-dev libfmt-dev
+  nlohmann-json3-dev libpugixml-dev zlib1g-dev libdnnl-dev)
+# What tests are built with, compare with, open pages with and check JSON against schemas with; all but the first two may be
+# missing, then tests skip, but in CI.
+packages_test=(libgtest-dev libgmock-dev coinor-cbc chromium libvalijson-dev)
 # Peers that tools/scripts/bench compares with; it does without those it lacks.
 packages_bench=(libsimgrid-dev python3-torch libopenblas0-pthread)
 # What tools/scripts/corpus reads texts from: public domain all.

@@ -24,7 +24,7 @@ struct TraceMemory {
   Table<StageId, Bytes> stash;  // of one microbatch
 };
 
-/// One timeline of the file.
+/// One timeline of the file: that of one simulated or measured run.
 struct TraceRun {
   const Timeline* timeline = nullptr;
   std::string label{};  // names its processes, "label: device 0"; empty: "simulated" or "measured",

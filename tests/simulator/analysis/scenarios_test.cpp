@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
+#include "simulator/compiled/steady_state.h"
 #include "simulator/simulate.h"
 #include "tests/support/pipelines.h"
 

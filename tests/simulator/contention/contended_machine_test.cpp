@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "simulator/engine/simulated_machine.h"
 #include "tests/support/contended_oracle.h"
 #include "tests/support/networks.h"
 #include "tests/support/pipelines.h"

@@ -1,0 +1,16 @@
+# Looks for GoogleTest as TANDEM_TESTS=AUTO|ON|OFF asks; sets TANDEM_HAS_TESTS and, for the summary, TANDEM_TESTS_FOUND.
+
+set_property(CACHE TANDEM_TESTS PROPERTY STRINGS AUTO ON OFF)
+set(TANDEM_HAS_TESTS OFF)
+set(TANDEM_TESTS_FOUND no)
+if(TANDEM_TESTS STREQUAL "AUTO")
+  find_package(GTest QUIET)
+elseif(TANDEM_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+if(TANDEM_TESTS AND GTest_FOUND)
+  set(TANDEM_HAS_TESTS ON)
+  set(TANDEM_TESTS_FOUND yes)
+elseif(TANDEM_TESTS)
+  set(TANDEM_TESTS_FOUND "no: no GoogleTest (Debian: libgtest-dev and libgmock-dev)")
+endif()
