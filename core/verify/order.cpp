@@ -54,9 +54,14 @@ void Order::each_producer(InstructionId waiter, const Reach& reach, int length,
 void Order::add_step(LaneId from, InstructionId at, LaneId to, InstructionId known,
                      const Reach& reach) {
   if (from == to) return;  // a lane is in order anyhow
-  std::vector<Step>& steps = links_[from][{to, reach}];
-  if (!steps.empty()) known = std::max(known, steps.back().known);
-  steps.push_back({at, known});
+  std::vector<Link>& links = links_[from];
+  auto link = std::ranges::find_if(
+      links, [&](const Link& one) { return one.to == to && one.reach == reach; });
+  if (link == links.end()) {
+    links.push_back({to, reach, {{at, known}}});
+  } else {
+    link->steps.push_back({at, std::max(known, link->steps.back().known)});
+  }
 }
 
 bool Order::share_a_lane(InstructionId one, InstructionId other) const {
@@ -72,6 +77,9 @@ bool Order::before(InstructionId first, InstructionId then, std::int64_t batches
   const Instance start{std::max<std::int64_t>(0, batches_later) - batch_of(*program_, then), then};
   if (start <= target_) return false;
   if (share_a_lane(first, then)) return true;
+  for (const Wait& wait : program_->waits((*program_)[then])) {
+    if (wait.producer == first && start.body - wait.lag == target_.body) return true;
+  }
   find_proofs(target_);
   const bool found = search(start);
   for (const LaneId lane : reached_) known_[lane] = {};
@@ -115,22 +123,21 @@ bool Order::search(Instance then) {
   if (!has_lane(then.id)) {
     each_producer(then.id, own_reach(then.id), 1, [&](InstructionId producer, const Reach& by) {
       if (found || !in_run(by, then.body)) return;
-      const Instance ended{then.body - by.lag, producer};
-      found = ended == target_ || (has_lane(producer) && reach(first_lane(producer), ended));
+      if (has_lane(producer)) found = reach(first_lane(producer), {then.body - by.lag, producer});
     });
   }
   for (std::size_t i = 0; i < reached_.size() && !found; ++i) {
     const LaneId from = reached_[i];
-    for (const auto& [link, steps] : links_[from]) {
-      found = found || reach(link.to, follow(link, steps, known_[from]));
+    for (const Link& link : links_[from]) {
+      found = found || reach(link.to, follow(link, known_[from]));
     }
   }
   return found;
 }
 
 /// What the link tells of the other lane where `from` is known of its own; nothing: Instance{}.
-Order::Instance Order::follow(const Link& link, const std::vector<Step>& steps,
-                              Instance from) const {
+Order::Instance Order::follow(const Link& link, Instance from) const {
+  const std::vector<Step>& steps = link.steps;
   auto past = std::ranges::upper_bound(steps, from.id, {}, &Step::at);
   const std::int64_t last_body = batches_ + link.reach.past_last - 1;
   if (from.body > last_body) {

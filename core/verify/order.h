@@ -44,7 +44,7 @@ class Order {
   /// batches if the first of them is of a body from `first` to before n + `past_last`.
   struct Reach {
     std::int64_t first = 0, past_last = 0, lag = 0;
-    friend auto operator<=>(const Reach&, const Reach&) = default;
+    friend bool operator==(const Reach&, const Reach&) = default;
   };
   /// As `at` starts, `known` has ended (on another lane).
   struct Step {
@@ -55,9 +55,8 @@ class Order {
   struct Link {
     LaneId to{};
     Reach reach;
-    friend auto operator<=>(const Link&, const Link&) = default;
+    std::vector<Step> steps{};
   };
-  using Links = std::map<Link, std::vector<Step>>;
   struct Proof {
     LaneId lane{};
     Instance instance;
@@ -79,10 +78,10 @@ class Order {
   void find_proofs(Instance target);
   bool reach(LaneId lane, Instance instance);
   bool search(Instance then);
-  Instance follow(const Link& link, const std::vector<Step>& steps, Instance from) const;
+  Instance follow(const Link& link, Instance from) const;
 
   const Program* program_;
-  Table<LaneId, Links> links_;
+  Table<LaneId, std::vector<Link>> links_;
   std::map<InstructionId, std::vector<Wait>> followers_;  // who waits for one without a lane
 
   // The question being asked.
