@@ -7,6 +7,7 @@
 #include <numbers>
 #include <string_view>
 
+#include "core/base/hash.h"
 #include "core/base/split_mix.h"
 
 namespace tandem {
@@ -19,14 +20,8 @@ constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t key, std::
   return mix(mix(mix(seed) ^ key) ^ counter);
 }
 
-/// A key from a name (FNV-1a).
-constexpr std::uint64_t key_of(std::string_view name) {
-  std::uint64_t key = 0xcbf29ce484222325ULL;
-  for (const char letter : name) {
-    key = (key ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
-  }
-  return key;
-}
+/// A key from a name.
+constexpr std::uint64_t key_of(std::string_view name) { return hash_of_text(name); }
 
 /// In (0, 1), from the upper 52 bits.
 inline double uniform(std::uint64_t bits) {

@@ -24,6 +24,7 @@
 #include "core/import/topology_parts.h"
 #include "core/model/catalog.h"
 #include "core/notation/notation_words.h"
+#include "core/text/csv.h"
 #include "core/text/json_document.h"
 
 namespace tandem {
@@ -76,12 +77,6 @@ class Network {
 
   void give_up_if_wrong() {
     if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
-  }
-
-  static std::string_view trimmed(std::string_view text) {
-    const std::size_t first = text.find_first_not_of(" \t\r");
-    if (first == std::string_view::npos) return text.substr(text.size());
-    return text.substr(first, text.find_last_not_of(" \t\r") + 1 - first);
   }
 
   /// "key: [ a, b ]  # what it is".

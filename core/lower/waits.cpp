@@ -6,16 +6,12 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/floor_div.h"
 #include "core/lower/body.h"
 
 namespace tandem::lowering {
 
 namespace {
-
-constexpr std::int32_t floor_div(std::int32_t a, std::int32_t b) {
-  if (b == 1) return a;  // the common case, and division is dear
-  return a >= 0 ? a / b : -((-a + b - 1) / b);
-}
 
 class Connector {
  public:

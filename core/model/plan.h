@@ -39,6 +39,14 @@ struct Plan {
   Prediction predicted = {};
 };
 
+/// Microbatches of a batch of so many samples on each of `width` pipelines; null: they have not all
+/// as many, of that size.
+constexpr std::optional<std::int64_t> even_microbatches(std::int64_t samples, std::uint16_t width,
+                                                        std::int32_t microbatch_size) {
+  const std::int64_t at_once = std::int64_t{width} * microbatch_size;
+  return samples % at_once == 0 ? std::optional(samples / at_once) : std::nullopt;
+}
+
 /// Ranges that `stages` holds: one for each chunk of each device, or for each entry of the
 /// replicas, or for each part of one's own schedule.
 std::size_t part_count(const Plan& plan);

@@ -115,7 +115,6 @@ struct ScheduleTraits {
   std::string_view source;
   WeightSemantics weights = WeightSemantics::vanilla;
   std::uint16_t stages_per_device = 1;  // 0: as `chunks` asks
-  bool trainable = true;  // the executor runs it; false for the probes of what the types must hold
   std::string_view constraints = "none";
   std::string_view bubble;                     // closed form, equal stages, no latency
   std::string_view activations;                // peak on device d, closed form

@@ -222,25 +222,12 @@ Rows two_way_rows() {
   };
 }
 
-Rows probe_rows() {
-  return {
-      {.name = "probe-v",
-       .summary = "probe: two chunks a device in a V, all forwards first",
-       .source = "placement of ZBV, arXiv 2405.15362",
-       .stages_per_device = 2,
-       .trainable = false,
-       .bubble = "none published",
-       .activations = "m",
-       .make = make_v_probe},
-  };
-}
-
 /// Built at the first call: tests ask before main() begins.
 const Rows& registry() {
   static const Rows kRows = [] {
     Rows all;
     for (const Rows& rows : {baseline_rows(), flush_rows(), split_rows(), two_stage_rows(),
-                             two_way_rows(), automatic_rows(), endless_rows(), probe_rows()}) {
+                             two_way_rows(), automatic_rows(), endless_rows()}) {
       all.insert(all.end(), rows.begin(), rows.end());
     }
     return all;

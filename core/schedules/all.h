@@ -64,8 +64,6 @@ Schedule make_stashed(const ScheduleRequest& request);
 std::optional<std::string> reject_double_buffered(const ScheduleRequest& request);
 Schedule make_double_buffered(const ScheduleRequest& request);
 
-Schedule make_v_probe(const ScheduleRequest& request);
-
 /// Their rows of the registry.
 std::vector<ScheduleTraits> automatic_rows();
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/floor_div.h"
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
 
@@ -16,10 +17,6 @@ namespace {
 std::vector<std::uint16_t> replicas_of(const ScheduleRequest& request) {
   return request.replicas.empty() ? std::vector<std::uint16_t>(request.devices, 1)
                                   : request.replicas;
-}
-
-constexpr std::int32_t floor_div(std::int32_t a, std::int32_t b) {
-  return a >= 0 ? a / b : -((-a + b - 1) / b);
 }
 
 /// One part of the pipeline. Its replicas work in rounds: in round r replica j takes microbatch

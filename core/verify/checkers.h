@@ -7,7 +7,7 @@
 
 namespace tandem::verification {
 
-/// Placement, offsets and spans that the other checkers' tables rest on. False: nothing further can
+/// Placement, sizes and spans that the other checkers' tables rest on. False: nothing further can
 /// be said.
 bool check_shape(const Program& program, Report& report);
 

@@ -21,12 +21,11 @@ class Completeness {
   }
 
   void check() {
-    for (std::size_t p = 0; p < facts_.placement().parts(); ++p) {
-      const PartId part = id_at<PartId>(p);
+    for (const PartId part : facts_.parts()) {
       if (facts_.replicas(part).empty()) continue;
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
         check_work(part, r);
-        if (facts_.evicts()) check_eviction(part, r);
+        check_eviction(part, r);
       }
       check_updates(part);
     }
@@ -45,23 +44,24 @@ class Completeness {
     // Its forwards keep nothing.
     if (recomputes_[index(stage)]) need(part, r, Work::recompute, "recomputation, as of others,");
     for (const Work work : {Work::input_gradient, Work::weight_gradient, Work::recompute}) {
-      const WorkFact& fact = facts_.work(work, part, r);
-      if (!exists(fact.id) || fact.stage == stage) continue;
-      report_.add(ViolationKind::missing_op, fact.id,
+      const InstructionId id = facts_.find(work, part, r);
+      if (!exists(id) || program_[id].op.stage == stage) continue;
+      report_.add(ViolationKind::missing_op, id,
                   "{}: microbatch {} went forward on {}, so it can't be worked on here",
-                  at_instruction(program_, fact.id), r, at_stage(program_, stage));
+                  at_instruction(program_, id), r, at_stage(program_, stage));
     }
   }
 
   /// What leaves comes back, and is not computed again besides.
   void check_eviction(PartId part, std::int32_t r) {
-    const auto [evict, load] = facts_.eviction(part, r);
+    const InstructionId evict = facts_.find(Work::evict, part, r);
+    const InstructionId load = facts_.find(Work::load, part, r);
     if (exists(evict) != exists(load)) {
-      const bool left = exists(evict);
-      report_.add(ViolationKind::missing_op, left ? evict : load, "{}: no {} of microbatch {}",
-                  at_instruction(program_, left ? evict : load), left ? "load" : "evict", r);
+      const InstructionId alone = exists(evict) ? evict : load;
+      report_.add(ViolationKind::missing_op, alone, "{}: no {} of microbatch {}",
+                  at_instruction(program_, alone), exists(evict) ? "load" : "evict", r);
     }
-    const Seated again = facts_.find(Work::recompute, part, r);
+    const InstructionId again = facts_.find(Work::recompute, part, r);
     if (!exists(evict) || !exists(again)) return;
     report_.add(ViolationKind::malformed, evict, "{}: {} makes the stash of microbatch {} again",
                 at_instruction(program_, evict), at_instruction(program_, again), r);
@@ -69,15 +69,14 @@ class Completeness {
 
   void need(PartId part, std::int32_t r, Work work, std::string_view what) {
     if (exists(facts_.find(work, part, r))) return;
-    const StageId stage = facts_.stage_of(part, r);
-    const StageId likely = stage == kNoStage ? facts_.replicas(part).front() : stage;
-    report_.add(ViolationKind::missing_op,
-                exists(facts_.find(Work::forward, part, r)) ? facts_.find(Work::forward, part, r).id
-                                                            : InstructionId{},
+    const InstructionId forward = facts_.find(Work::forward, part, r);
+    const std::vector<StageId>& replicas = facts_.replicas(part);
+    const StageId stage = exists(forward) ? program_[forward].op.stage : replicas.front();
+    report_.add(ViolationKind::missing_op, exists(forward) ? forward : InstructionId{},
                 "no {} of microbatch {} on {}", what, r,
-                facts_.replicas(part).size() > 1 && stage == kNoStage
-                    ? fmt::format("any replica of part {}", index(part))
-                    : at_stage(program_, likely));
+                exists(forward) || replicas.size() == 1
+                    ? at_stage(program_, stage)
+                    : fmt::format("any replica of part {}", index(part)));
   }
 
   void check_updates(PartId part) {
@@ -89,7 +88,7 @@ class Completeness {
         return a.first == b.first && a.last == b.last;
       };
       if (!std::equal(like.begin(), like.end(), updates.begin(), updates.end(), same)) {
-        report_.add(ViolationKind::malformed, updates.empty() ? InstructionId{} : updates[0].id.id,
+        report_.add(ViolationKind::malformed, updates.empty() ? InstructionId{} : updates[0].id,
                     "{} does not update for the same microbatches as its replica, {}",
                     at_stage(program_, stage), at_stage(program_, facts_.replicas(part).front()));
       }
@@ -110,7 +109,7 @@ class Completeness {
     }
     if (next < facts_.microbatches()) {
       missing_update(stage, next, facts_.microbatches() - 1,
-                     updates.empty() ? InstructionId{} : updates.back().id.id);
+                     updates.empty() ? InstructionId{} : updates.back().id);
     }
   }
 

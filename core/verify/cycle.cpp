@@ -58,56 +58,48 @@ class CycleFinder {
   };
 
   void read_lanes() {
-    std::vector<InstructionId> last(program_.lanes().size(), kNoInstruction);
-    first_predecessor_.reserve(program_.size() + 1);
+    Table<LaneId, InstructionId> last(program_.lanes().size(), kNoInstruction);
+    lane_predecessors_.resize(program_.size());
     for (const InstructionId id : program_.order()) {
-      first_predecessor_.push_back(predecessors_.size());
       for (const LaneId lane : program_.lanes(program_[id])) {
-        if (exists(last[index(lane)])) predecessors_.push_back(last[index(lane)]);
-        last[index(lane)] = id;
+        if (exists(last[lane])) lane_predecessors_[id].push_back(last[lane]);
+        last[lane] = id;
       }
     }
-    first_predecessor_.push_back(predecessors_.size());
   }
 
-  template <class Visit>
-  void each_step(InstructionId from, Visit visit) const {
-    for (const Wait& wait : program_.waits(program_[from])) {
-      if (wait.lag == 0) visit(Step{wait.producer, false});
+  std::vector<Step> steps_from(InstructionId id) const {
+    std::vector<Step> steps;
+    for (const Wait& wait : program_.waits(program_[id])) {
+      if (wait.lag == 0) steps.push_back({wait.producer, false});
     }
-    for (std::size_t i = first_predecessor_[index(from)]; i < first_predecessor_[index(from) + 1];
-         ++i) {
-      visit(Step{predecessors_[i], true});
-    }
+    for (const InstructionId before : lane_predecessors_[id]) steps.push_back({before, true});
+    return steps;
   }
 
   /// The shortest way from `waiter` over `producer` back to `waiter`, each step with where it
   /// leads; empty: none.
   std::vector<Step> way_back(InstructionId waiter, InstructionId producer) const {
-    struct Visited {
+    struct Arrival {
       InstructionId from = kNoInstruction;
-      bool by_lane = false, seen = false;
+      bool by_lane = false;
     };
-    std::vector<Visited> visited(program_.size());
+    Table<InstructionId, Arrival> arrivals(program_.size());
     std::vector<InstructionId> queue{producer};
-    visited[index(producer)] = {waiter, false, true};
-    for (std::size_t i = 0; i < queue.size() && !(waiter == producer); ++i) {
-      bool found = false;
-      each_step(queue[i], [&](Step step) {
-        Visited& next = visited[index(step.to)];
-        if (next.seen) return;
-        next = {queue[i], step.by_lane, true};
+    arrivals[producer] = {waiter, false};
+    for (std::size_t i = 0; i < queue.size() && !exists(arrivals[waiter].from); ++i) {
+      for (const Step step : steps_from(queue[i])) {
+        if (exists(arrivals[step.to].from)) continue;
+        arrivals[step.to] = {queue[i], step.by_lane};
         queue.push_back(step.to);
-        found = found || step.to == waiter;
-      });
-      if (found) break;
+      }
     }
-    if (!visited[index(waiter)].seen) return {};
+    if (!exists(arrivals[waiter].from)) return {};
     std::vector<Step> steps;
     InstructionId at = waiter;
     do {
-      steps.push_back({at, visited[index(at)].by_lane});
-      at = visited[index(at)].from;
+      steps.push_back({at, arrivals[at].by_lane});
+      at = arrivals[at].from;
     } while (at != waiter);
     std::reverse(steps.begin(), steps.end());
     return steps;
@@ -154,8 +146,7 @@ class CycleFinder {
   Report& report_;
   int cycles_ = 0;
   std::vector<BackwardWait> backward_waits_;
-  std::vector<std::size_t> first_predecessor_;
-  std::vector<InstructionId> predecessors_;
+  Table<InstructionId, std::vector<InstructionId>> lane_predecessors_;
 };
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "core/verify/checkers.h"
 
 namespace tandem::verification {
@@ -12,29 +10,27 @@ class Dependencies {
       : facts_(facts), program_(facts.program()), order_(order), report_(report) {}
 
   void check() {
-    for (std::size_t p = 0; p < facts_.placement().parts(); ++p) {
-      const PartId part = id_at<PartId>(p);
+    for (const PartId part : facts_.parts()) {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_microbatch(part, r);
     }
     for (const Link& link : facts_.links()) {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_link(link, r);
     }
-    for (const StageId stage : ids(facts_.placement().device)) check_updates(stage);
-    const auto sums = [](const CostKey& key) { return is_collective(key.kind); };
-    if (std::ranges::none_of(program_.cost_keys(), sums)) return;
+    for (const StageId stage : facts_.stages()) check_updates(stage);
     for (const InstructionId id : program_.order()) {
       const OpKind kind = program_[id].op.kind;
-      if (kind == OpKind::reduce_tied || kind == OpKind::reduce_gradient)
-        check_reduction_order(order_.seated(id));
+      if (kind == OpKind::reduce_tied || kind == OpKind::reduce_gradient) {
+        check_reduction_order(id);
+      }
     }
   }
 
  private:
-  void need(Seated first, Seated then, std::int64_t batches_later = 0) {
+  void need(InstructionId first, InstructionId then, std::int64_t batches_later = 0) {
     if (!exists(first) || !exists(then)) return;  // reported as missing
-    if (first.id == then.id && batches_later == 0) return;
+    if (first == then && batches_later == 0) return;
     // What is outside of a group comes before all of it or after all of it.
-    if (facts_.groups() && facts_.first_of_group(first).id != facts_.first_of_group(then).id) {
+    if (facts_.first_of_group(first) != facts_.first_of_group(then)) {
       first = facts_.last_of_group(first);
       then = facts_.first_of_group(then);
     }
@@ -46,15 +42,15 @@ class Dependencies {
   }
 
   void check_microbatch(PartId part, std::int32_t r) {
-    const Seated forward = facts_.find(Work::forward, part, r);
-    const Seated again = facts_.find(Work::recompute, part, r);
-    const Seated backward = facts_.find(Work::input_gradient, part, r);
+    const InstructionId forward = facts_.find(Work::forward, part, r);
+    const InstructionId again = facts_.find(Work::recompute, part, r);
+    const InstructionId backward = facts_.find(Work::input_gradient, part, r);
     need(forward, again);
     need(again, backward);
     need(forward, backward);
     need(backward, facts_.find(Work::weight_gradient, part, r));
-    if (!facts_.evicts()) return;
-    const auto [evict, load] = facts_.eviction(part, r);
+    const InstructionId evict = facts_.find(Work::evict, part, r);
+    const InstructionId load = facts_.find(Work::load, part, r);
     need(forward, evict);
     need(evict, load);
     need(load, backward);
@@ -71,7 +67,7 @@ class Dependencies {
                  facts_.find(Work::input_gradient, link.from, r));
   }
 
-  void need_through(Seated first, bool apart, Seated transfer, Seated then) {
+  void need_through(InstructionId first, bool apart, InstructionId transfer, InstructionId then) {
     if (!apart) return need(first, then);
     need(first, transfer);
     need(transfer, then);
@@ -83,18 +79,18 @@ class Dependencies {
     const auto& updates = facts_.updates(stage);
     const PartId part = facts_.part(stage);
     for (const UpdateFact& update : updates) {
-      for (const Seated reduce : {update.reduce_gradient, update.reduce_tied}) {
+      for (const InstructionId reduce : {update.reduce_gradient, update.reduce_tied}) {
         if (exists(reduce)) need(reduce, update.id);
         if (exists(reduce)) need(reduce, update.reduce_norm);
       }
       need(update.reduce_norm, exists(update.validate) ? update.validate : update.id);
       need(update.id, update.validate);
       for (std::int32_t r = update.first; r <= update.last; ++r) {
-        const auto [gradient, by, staleness] = facts_.work(Work::weight_gradient, part, r);
-        if (by != stage) continue;
+        const InstructionId gradient = facts_.find(Work::weight_gradient, part, r);
+        if (!exists(gradient) || program_[gradient].op.stage != stage) continue;
         need(gradient, update.id);
         need(gradient, update.reduce_norm);
-        for (const Seated reduce : {update.reduce_gradient, update.reduce_tied}) {
+        for (const InstructionId reduce : {update.reduce_gradient, update.reduce_tied}) {
           if (exists(reduce)) need(gradient, reduce);
         }
       }
@@ -107,14 +103,14 @@ class Dependencies {
 
   /// Sums over tied parts and over replicas give the whole sum in either order, but only if all
   /// devices keep to one.
-  void check_reduction_order(Seated reduce) {
+  void check_reduction_order(InstructionId reduce) {
     const bool tied = program_[reduce].op.kind == OpKind::reduce_tied;
     bool some_first = false, some_last = false;
     for (const StageId stage : facts_.participants(reduce)) {
       const std::int32_t covering = facts_.update_covering(stage, facts_.residue(reduce));
       if (covering < 0) continue;
       const UpdateFact& update = facts_.updates(stage)[static_cast<std::size_t>(covering)];
-      const Seated other = tied ? update.reduce_gradient : update.reduce_tied;
+      const InstructionId other = tied ? update.reduce_gradient : update.reduce_tied;
       if (!exists(other)) continue;
       const bool first = order_.before(reduce, other);
       (first ? some_first : some_last) = true;

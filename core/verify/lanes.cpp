@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <set>
 #include <vector>
 
 #include "core/verify/checkers.h"
@@ -15,7 +16,7 @@ bool on_one(const Program& program, InstructionId id, const Lane& wanted) {
 
 Lane own_lane(DeviceId device, LaneKind kind) { return {device, kind, device}; }
 
-bool check_cost_key(const Facts& facts, InstructionId id, Report& report) {
+void check_cost_key(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
   const CostKey& key = program.cost_keys()[program[id].cost];
@@ -27,9 +28,10 @@ bool check_cost_key(const Facts& facts, InstructionId id, Report& report) {
   const bool width =
       op.kind == OpKind::reduce_gradient ? key.width == facts.width() : key.width == 1;
   const bool span = key.span == (op.kind == OpKind::backward_weight ? op.span : 1);
-  const bool overlapped = key.overlapped == facts.overlaps(id);
+  const bool grouped = facts.first_of_group(id) != facts.last_of_group(id);
+  const bool overlapped = key.overlapped == grouped;
   const bool same = key.kind == op.kind && key.stage == op.stage;
-  if (same && ends && width && span && overlapped) return true;
+  if (same && ends && width && span && overlapped) return;
   report.add(ViolationKind::malformed, id,
              "{}: priced as {} of stage {} from device {} to {}, width {}{}{}",
              at_instruction(program, id), name(key.kind), index(key.stage), index(key.source),
@@ -37,7 +39,6 @@ bool check_cost_key(const Facts& facts, InstructionId id, Report& report) {
              overlapped       ? ""
              : key.overlapped ? ", overlapped"
                               : ", alone");
-  return false;
 }
 
 /// The first of the stage's own device.
@@ -52,83 +53,57 @@ std::array<Lane, 2> lanes_between(OpKind kind, DeviceId source, DeviceId target)
                                : between(receive_stash, send_stash);
 }
 
-bool check_transfer(const Facts& facts, InstructionId id, Report& report) {
+void check_transfer(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
-  if (program[id].lane_count == 0) return true;  // ideal: only time passes
+  if (program[id].lane_count == 0) return;  // ideal: only time passes
   const DeviceId source = facts.device(op.stage);
   const DeviceId target = program.cost_keys()[program[id].cost].target;
   const std::array<Lane, 2> wanted = lanes_between(op.kind, source, target);
   const auto lanes = program.lanes(program[id]);
   if (lanes.size() == 2 && program.lanes()[lanes[0]] == wanted[0] &&
       program.lanes()[lanes[1]] == wanted[1]) {
-    return true;
+    return;
   }
   report.add(
       ViolationKind::missing_transfer, id,
       "{} of {}: not on the {} lane of device {} and the {} lane of device {}, in this order",
       describe(program, id), at_stage(program, op.stage), name(wanted[0].kind), index(source),
       name(wanted[1].kind), index(target));
-  return false;
 }
 
 void check_collective(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
-  std::vector<Lane> lanes, wanted;
-  for (const LaneId lane : program.lanes(program[id])) lanes.push_back(program.lanes()[lane]);
+  std::multiset<Lane> lanes;
+  std::set<Lane> wanted;
+  for (const LaneId lane : program.lanes(program[id])) lanes.insert(program.lanes()[lane]);
   for (const StageId stage : facts.participants(id)) {
-    wanted.push_back(own_lane(facts.device(stage), LaneKind::collective));
+    wanted.insert(own_lane(facts.device(stage), LaneKind::collective));
   }
   if (wanted.empty()) return;  // reported where participants are read
-  std::sort(lanes.begin(), lanes.end());
-  std::sort(wanted.begin(), wanted.end());
-  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
-  if (lanes == wanted) return;
+  if (std::ranges::equal(lanes, wanted)) return;
   report.add(ViolationKind::malformed, id,
              "{}: not on the collective lane of each participant's device, once each",
              at_instruction(program, id));
 }
 
-bool check_own(const Facts& facts, InstructionId id, Report& report) {
+void check_own(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
   const DeviceId device = facts.device(op.stage);
-  if (on_one(program, id, own_lane(device, LaneKind::compute))) return true;
+  if (on_one(program, id, own_lane(device, LaneKind::compute))) return;
   if (op.kind == OpKind::update && on_one(program, id, own_lane(device, LaneKind::collective))) {
     const std::int32_t covering = facts.update_covering(op.stage, facts.residue(id));
     if (covering >= 0) {
       const UpdateFact& update = facts.updates(op.stage)[static_cast<std::size_t>(covering)];
-      for (const Seated sum : {update.reduce_gradient, update.reduce_tied, update.reduce_norm}) {
-        if (exists(sum)) return true;
+      for (const InstructionId sum :
+           {update.reduce_gradient, update.reduce_tied, update.reduce_norm}) {
+        if (exists(sum)) return;
       }
     }
   }
   report.add(ViolationKind::malformed, id, "{}: not on the compute lane of device {} alone",
              at_instruction(program, id), index(device));
-  return false;
-}
-
-/// What the verdict on a transfer or a compute op depends on, besides its cost key.
-struct Shape {
-  OpKind kind = OpKind::update;  // that of none of them
-  StageId stage{};
-  std::uint16_t lanes = 0, span = 1;
-  bool overlaps = false;
-  LaneId first{}, last{};
-  friend bool operator==(const Shape&, const Shape&) = default;
-};
-
-Shape shape_of(const Facts& facts, InstructionId id) {
-  const Instruction& instruction = facts.program()[id];
-  const auto lanes = facts.program().lanes(instruction);
-  const Op& op = instruction.op;
-  Shape shape{.kind = op.kind,
-              .stage = op.stage,
-              .lanes = instruction.lane_count,
-              .span = op.span,
-              .overlaps = facts.overlaps(id)};
-  if (!lanes.empty()) shape.first = lanes.front(), shape.last = lanes.back();
-  return shape;
 }
 
 }  // namespace
@@ -141,23 +116,16 @@ void check_lanes(const Facts& facts, Report& report) {
     report.add(ViolationKind::malformed, InstructionId{}, "two {} lanes of device {} to device {}",
                name(twice->kind), index(twice->device), index(twice->peer));
   }
-  // Instructions by the million have few shapes: what was found good once is good again.
-  Table<CostId, Shape> good(program.cost_keys().size());
   for (const InstructionId id : program.order()) {
-    const Instruction& instruction = program[id];
-    const OpKind kind = instruction.op.kind;
-    const Shape shape = shape_of(facts, id);
-    if (shape == good[instruction.cost] && kind != OpKind::update) continue;
-    bool fine = check_cost_key(facts, id, report);
+    check_cost_key(facts, id, report);
+    const OpKind kind = program[id].op.kind;
     if (is_transfer(kind)) {
-      fine = check_transfer(facts, id, report) && fine;
+      check_transfer(facts, id, report);
     } else if (is_collective(kind)) {
       check_collective(facts, id, report);
-      fine = false;  // that depends on more
     } else {
-      fine = check_own(facts, id, report) && fine;
+      check_own(facts, id, report);
     }
-    if (fine) good[instruction.cost] = shape;
   }
 }
 

@@ -29,6 +29,13 @@ bool placement_holds(const Placement& placement) {
   return true;
 }
 
+/// Tables far larger than the program would only say at length that nearly everything is missing.
+bool is_hopeless(const Program& program) {
+  constexpr std::size_t kSmallTables = std::size_t{1} << 22;
+  const auto m = static_cast<std::size_t>(program.microbatches());
+  return program.placement().parts() * m > std::max(program.size(), kSmallTables);
+}
+
 }  // namespace
 
 bool check_sizes(const Program& program, const SlotCounts& slots, Report& report) {
@@ -43,6 +50,13 @@ bool check_shape(const Program& program, Report& report) {
   if (!placement_holds(program.placement())) {
     report.add(ViolationKind::malformed, InstructionId{},
                "the placement names stages, parts or devices that it does not have");
+    return false;
+  }
+  if (is_hopeless(program)) {
+    report.add(ViolationKind::missing_op, InstructionId{},
+               "{} parts and {} microbatches need a forward and a backward each, but the program "
+               "has only {} instructions",
+               program.placement().parts(), program.microbatches(), program.size());
     return false;
   }
   for (const InstructionId id : program.order()) {

@@ -1,19 +1,20 @@
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "core/base/floor_div.h"
 #include "core/verify/checkers.h"
 
 namespace tandem::verification {
 
 namespace {
 
-/// One use of a ring slot: taken when the first of what acquires it starts, free when all that
-/// release it have ended.
+/// One use of a ring slot: taken when the first of `takers` starts, free when all users have ended.
 struct Use {
-  std::int32_t label;                     // the microbatch, or of gradients the last one
-  std::uint32_t acquires, releases, end;  // where these begin in `ids_`
+  std::int32_t label = 0;  // the microbatch, or of gradients the last one
+  std::vector<InstructionId> takers, users;
 };
 
 class Slots {
@@ -22,45 +23,189 @@ class Slots {
       : facts_(facts), program_(facts.program()), order_(order), slots_(slots), report_(report) {}
 
   void check() {
-    const auto& keys = program_.cost_keys();
-    const bool splits = std::any_of(keys.begin(), keys.end(), [](const CostKey& key) {
-      return key.kind == OpKind::backward_input;
-    });
-    for (const StageId stage : ids(facts_.placement().device)) {
-      find_links(stage);
-      check_microbatches<SlotKind::stash>(stage);
-      check_microbatches<SlotKind::input>(stage);
-      check_microbatches<SlotKind::output>(stage);
-      check_microbatches<SlotKind::output_gradient>(stage);
-      check_microbatches<SlotKind::input_gradient>(stage);
-      if (splits) check_microbatches<SlotKind::kept_gradients>(stage);
-      if (facts_.evicts()) {
-        check_microbatches<SlotKind::hosted_stash>(stage);
-        fill_transit(stage);
-        check_ring(stage, SlotKind::eviction_buffer);
+    for (const StageId stage : facts_.stages()) {
+      for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
+        const auto slot = static_cast<SlotKind>(kind);
+        if (slot != SlotKind::weights) check_ring(stage, slot, uses(stage, slot));
       }
-      fill_gradients(stage);
-      check_ring(stage, SlotKind::gradients);
       if (!slots_[stage].forwards_in_workspace) check_borrowing(stage);
     }
   }
 
  private:
+  /// All uses of a ring in a batch, in the order in which they take its slots. Weights have checks
+  /// of their own.
+  std::vector<Use> uses(StageId stage, SlotKind kind) const {
+    if (kind == SlotKind::gradients) return uses_of_gradients(stage);
+    if (kind == SlotKind::eviction_buffer) return uses_of_eviction_buffer(stage);
+    std::vector<Use> all;
+    const PartId part = facts_.part(stage);
+    for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
+      if (facts_.stage_of(part, r) != stage) continue;
+      const bool evicted = exists(facts_.find(Work::evict, part, r));
+      if (kind == SlotKind::stash && evicted) continue;
+      if (kind == SlotKind::hosted_stash && !evicted) continue;
+      all.push_back(use_of(kind, part, r));
+      std::erase(all.back().takers, kNoInstruction);
+      std::erase(all.back().users, kNoInstruction);
+    }
+    return all;
+  }
+
+  /// Of a ring with a use for each microbatch.
+  Use use_of(SlotKind kind, PartId part, std::int32_t r) const {
+    const InstructionId forward = facts_.find(Work::forward, part, r);
+    const InstructionId again = facts_.find(Work::recompute, part, r);
+    const InstructionId input_gradient = facts_.find(Work::input_gradient, part, r);
+    const InstructionId last = facts_.last_gradient(part, r);
+    switch (kind) {
+      case SlotKind::stash:
+        return {r, {exists(again) ? again : forward}, {last}};
+      case SlotKind::input:
+        return {r, received(part, r, &Link::activation), {last}};
+      case SlotKind::output_gradient:
+        return {r, received(part, r, &Link::gradient), {last}};
+      case SlotKind::kept_gradients:
+        if (input_gradient == last) return {r, {}, {last}};
+        return {r, {input_gradient}, {last}};
+      case SlotKind::hosted_stash:
+        return {r, {facts_.find(Work::evict, part, r)}, {facts_.find(Work::load, part, r)}};
+      case SlotKind::output: {
+        Use use{r, {forward}, consumers(part, r, &Link::activation)};
+        if (use.users.empty()) return {r, {}, {}};  // nobody takes it, so that it holds no slot
+        use.users.push_back(last);
+        return use;
+      }
+      case SlotKind::input_gradient: {
+        const Use use{r, {input_gradient}, consumers(part, r, &Link::gradient)};
+        return use.users.empty() ? Use{r, {}, {}} : use;
+      }
+      case SlotKind::weights:
+      case SlotKind::gradients:
+      case SlotKind::eviction_buffer:
+        break;
+    }
+    return {r, {}, {}};
+  }
+
+  using Transfers = std::vector<InstructionId> Link::*;
+
+  std::vector<InstructionId> received(PartId part, std::int32_t r, Transfers transfers) const {
+    std::vector<InstructionId> all;
+    for (const Link& link : facts_.links()) {
+      const PartId receiver = transfers == &Link::activation ? link.to : link.from;
+      if (receiver == part) all.push_back((link.*transfers)[static_cast<std::size_t>(r)]);
+    }
+    return all;
+  }
+
+  /// What is made here goes by transfer, or stays until its consumer on this device has done with
+  /// it.
+  std::vector<InstructionId> consumers(PartId part, std::int32_t r, Transfers transfers) const {
+    std::vector<InstructionId> all;
+    const StageId stage = facts_.stage_of(part, r);
+    for (const Link& link : facts_.links()) {
+      const bool forwards = transfers == &Link::activation;
+      if ((forwards ? link.from : link.to) != part) continue;
+      const PartId other = forwards ? link.to : link.from;
+      const StageId consumer = facts_.stage_of(other, r);
+      if (consumer == kNoStage) continue;
+      const bool here = facts_.device(consumer) == facts_.device(stage);
+      all.push_back(here ? facts_.last_gradient(other, r)
+                         : (link.*transfers)[static_cast<std::size_t>(r)]);
+    }
+    std::erase(all, kNoInstruction);
+    return all;
+  }
+
+  /// Twice for each microbatch that is evicted, in the order in which the uses begin.
+  std::vector<Use> uses_of_eviction_buffer(StageId stage) const {
+    std::vector<Use> all;
+    const PartId part = facts_.part(stage);
+    for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
+      const InstructionId evict = facts_.find(Work::evict, part, r);
+      const InstructionId load = facts_.find(Work::load, part, r);
+      if (facts_.stage_of(part, r) != stage || !exists(evict) || !exists(load)) continue;
+      all.push_back({r, {facts_.find(Work::forward, part, r)}, {evict}});
+      const InstructionId last = facts_.last_gradient(part, r);
+      all.push_back({r, {load}, exists(last) ? std::vector{last} : std::vector<InstructionId>{}});
+    }
+    std::ranges::sort(all, {}, [this](const Use& use) {
+      return std::pair(-batch_of(program_, use.takers[0]), use.takers[0]);
+    });
+    return all;
+  }
+
+  std::vector<Use> uses_of_gradients(StageId stage) const {
+    std::vector<Use> all;
+    const PartId part = facts_.part(stage);
+    for (const UpdateFact& update : facts_.updates(stage)) {
+      Use use{update.last, {}, {exists(update.validate) ? update.validate : update.id}};
+      for (std::int32_t r = update.first; r <= update.last; ++r) {
+        if (facts_.stage_of(part, r) != stage) continue;
+        use.takers.push_back(facts_.find(Work::weight_gradient, part, r));
+      }
+      std::erase(use.takers, kNoInstruction);
+      if (use.takers.empty()) {
+        // A replica without a microbatch of its own still holds the sum that it takes part in.
+        use.takers = {update.reduce_gradient, update.reduce_tied};
+        std::erase(use.takers, kNoInstruction);
+      }
+      all.push_back(use);
+    }
+    return all;
+  }
+
+  /// Use q of a ring must wait for use q − count, which may lie batches before.
+  void check_ring(StageId stage, SlotKind kind, const std::vector<Use>& uses) {
+    const auto per_batch = static_cast<std::int64_t>(uses.size());
+    const std::int64_t count = slots_[stage][kind];
+    for (std::int64_t q = 0; q < per_batch; ++q) {
+      const Use& use = uses[static_cast<std::size_t>(q)];
+      if (use.takers.empty()) continue;
+      if (count < 1) {
+        return report_.add(ViolationKind::slot_overwritten, use.takers[0],
+                           "{}: no {} slot, but {} needs one for microbatch {}",
+                           at_stage(program_, stage), name(kind),
+                           at_instruction(program_, use.takers[0]), use.label);
+      }
+      const std::int64_t batches_before = -floor_div(q - count, per_batch);
+      const Use& last = uses[static_cast<std::size_t>(q - count + batches_before * per_batch)];
+      check_uses(stage, kind, last, use, batches_before);
+    }
+  }
+
+  /// `last`, so many batches before, has ended before `use` takes its slot.
+  void check_uses(StageId stage, SlotKind kind, const Use& last, const Use& use,
+                  std::int64_t batches_before) {
+    for (const InstructionId taker : use.takers) {
+      for (const InstructionId user : last.users) {
+        if (order_.before(user, taker, batches_before)) continue;
+        report_.add(ViolationKind::slot_overwritten, taker,
+                    "{}: with {} {} slots, {} takes the one of microbatch {}{} for microbatch {}, "
+                    "but {} may still use it",
+                    at_stage(program_, stage), slots_[stage][kind], name(kind),
+                    at_instruction(program_, taker), last.label,
+                    batches_before == 0 ? "" : fmt::format(" ({} before)", batches(batches_before)),
+                    use.label, at_instruction(program_, user));
+      }
+    }
+  }
+
   /// A forward that its stage computes again borrows a stash slot: none may be held meanwhile. All
   /// of these ops are on one lane, whose bodies are alike but at a run's ends, where less is held.
   void check_borrowing(StageId stage) {
     const PartId part = facts_.part(stage);
-    std::vector<InstructionId> frees;
+    std::multiset<InstructionId> frees;
     std::int64_t held = 0;  // as a body begins
     for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-      const Seated made = facts_.find(Work::recompute, part, r);
-      const Seated freed = facts_.last_gradient(part, r);
+      const InstructionId made = facts_.find(Work::recompute, part, r);
+      const InstructionId freed = facts_.last_gradient(part, r);
       if (facts_.stage_of(part, r) != stage || !exists(made) || !exists(freed)) continue;
-      frees.push_back(freed);
-      held += order_.batch(made) - order_.batch(freed);
+      frees.insert(freed);
+      held += batch_of(program_, made) - batch_of(program_, freed);
     }
     if (frees.empty()) return;
-    std::ranges::sort(frees);
     for (const InstructionId id : program_.order()) {
       const Op& op = program_[id].op;
       if (op.stage != stage) continue;
@@ -71,192 +216,8 @@ class Slots {
                            at_stage(program_, stage), at_instruction(program_, id));
       }
       if (op.kind == OpKind::recompute) held += op.span;
-      held -= std::ranges::ssize(std::ranges::equal_range(frees, id));
+      held -= static_cast<std::int64_t>(frees.count(id));
     }
-  }
-
-  template <SlotKind kind>
-  void check_microbatches(StageId stage) {
-    clear();
-    const PartId part = facts_.part(stage);
-    for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-      if (facts_.stage_of(part, r) != stage) continue;
-      const bool evicted = facts_.evicts() && exists(facts_.eviction(part, r).evict);
-      if (evicted ? kind != SlotKind::stash : kind != SlotKind::hosted_stash)
-        add_use<kind>(stage, r);
-    }
-    check_ring(stage, kind);
-  }
-
-  void clear() {
-    uses_.clear();
-    ids_.clear();
-  }
-  std::uint32_t end() const { return static_cast<std::uint32_t>(ids_.size()); }
-  void add(Seated id) {
-    if (exists(id)) ids_.push_back(id);
-  }
-
-  void find_links(StageId stage) {
-    in_.clear();
-    out_.clear();
-    for (const Link& link : facts_.links()) {
-      if (link.to == facts_.part(stage)) in_.push_back(&link);
-      if (link.from == facts_.part(stage)) out_.push_back(&link);
-    }
-  }
-
-  template <SlotKind kind>
-  void add_use(StageId stage, std::int32_t r) {
-    Use use{r, end(), 0, 0};
-    acquire<kind>(stage, r);
-    use.releases = end();
-    release<kind>(stage, r);
-    use.end = end();
-    const bool made = kind == SlotKind::output || kind == SlotKind::input_gradient;
-    if (made && use.releases == use.end) {  // nobody takes it, so that it holds no slot
-      ids_.resize(use.acquires);
-      use.releases = use.end = use.acquires;
-    }
-    uses_.push_back(use);
-  }
-
-  using Transfers = std::vector<Seated> Link::*;
-
-  template <SlotKind kind>
-  void acquire(StageId stage, std::int32_t r) {
-    const PartId part = facts_.part(stage);
-    switch (kind) {
-      case SlotKind::stash: {
-        const Seated again = facts_.find(Work::recompute, part, r);
-        return add(exists(again) ? again : facts_.find(Work::forward, part, r));
-      }
-      case SlotKind::input:
-        return add_transfers(in_, &Link::activation, r);
-      case SlotKind::output_gradient:
-        return add_transfers(out_, &Link::gradient, r);
-      case SlotKind::output:
-        return add(facts_.find(Work::forward, part, r));
-      case SlotKind::input_gradient:
-        return add(facts_.find(Work::input_gradient, part, r));
-      case SlotKind::kept_gradients: {
-        const Seated input = facts_.find(Work::input_gradient, part, r);
-        if (exists(input) && input.id != facts_.last_gradient(part, r).id) add(input);
-        return;
-      }
-      case SlotKind::hosted_stash:
-        return add(facts_.eviction(part, r).evict);
-      case SlotKind::weights:
-      case SlotKind::gradients:
-      case SlotKind::eviction_buffer:
-        return;
-    }
-  }
-
-  void add_transfers(const std::vector<const Link*>& links, Transfers transfers, std::int32_t r) {
-    for (const Link* link : links) add((link->*transfers)[static_cast<std::size_t>(r)]);
-  }
-
-  template <SlotKind kind>
-  void release(StageId stage, std::int32_t r) {
-    const std::uint32_t begin = end();
-    if (kind == SlotKind::output) add_takers(stage, out_, &Link::activation, r);
-    if (kind == SlotKind::input_gradient) return add_takers(stage, in_, &Link::gradient, r);
-    if (kind == SlotKind::output && end() == begin) return;
-    if (kind == SlotKind::hosted_stash) return add(facts_.eviction(facts_.part(stage), r).load);
-    add(facts_.last_gradient(facts_.part(stage), r));
-  }
-
-  /// What is made here goes by transfer, or stays until its consumer on this device has done with
-  /// it.
-  void add_takers(StageId stage, const std::vector<const Link*>& links, Transfers transfers,
-                  std::int32_t r) {
-    for (const Link* link : links) {
-      const PartId other = link->from == facts_.part(stage) ? link->to : link->from;
-      const StageId consumer = facts_.stage_of(other, r);
-      if (consumer == kNoStage) continue;
-      const bool here = facts_.device(consumer) == facts_.device(stage);
-      add(here ? facts_.last_gradient(other, r) : (link->*transfers)[static_cast<std::size_t>(r)]);
-    }
-  }
-
-  /// Twice for each microbatch that is evicted, in the order in which the uses begin.
-  void fill_transit(StageId stage) {
-    clear();
-    const PartId part = facts_.part(stage);
-    struct Stay {
-      Seated taken, freed;
-      std::int32_t residue;
-    };
-    std::vector<Stay> stays;
-    for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-      const auto [evict, load] = facts_.eviction(part, r);
-      if (facts_.stage_of(part, r) != stage || !exists(evict) || !exists(load)) continue;
-      stays.push_back({facts_.find(Work::forward, part, r), evict, r});
-      stays.push_back({load, facts_.last_gradient(part, r), r});
-    }
-    std::ranges::sort(stays, {}, [this](const Stay& stay) {
-      return std::pair(-order_.batch(stay.taken), stay.taken.id);
-    });
-    for (const Stay& stay : stays) {
-      const std::uint32_t begin = end();
-      add(stay.taken);
-      add(stay.freed);
-      uses_.push_back({stay.residue, begin, begin + 1, end()});
-    }
-  }
-
-  void fill_gradients(StageId stage) {
-    clear();
-    for (const UpdateFact& update : facts_.updates(stage)) {
-      Use use{update.last, end(), 0, 0};
-      for (std::int32_t r = update.first; r <= update.last; ++r) {
-        const WorkFact& work = facts_.work(Work::weight_gradient, facts_.part(stage), r);
-        if (facts_.stage_of(facts_.part(stage), r) == stage) add(work.id);
-      }
-      if (use.acquires == end()) {
-        // A replica without a microbatch of its own still holds the sum that it takes part in.
-        add(update.reduce_gradient);
-        add(update.reduce_tied);
-      }
-      use.releases = end();
-      add(exists(update.validate) ? update.validate : update.id);
-      use.end = end();
-      uses_.push_back(use);
-    }
-  }
-
-  /// Use q of the ring `uses_` must wait for use q − count, which may lie batches before.
-  void check_ring(StageId stage, SlotKind kind) {
-    const auto uses = static_cast<std::int64_t>(uses_.size());
-    const std::int64_t count = slots_[stage][kind];
-    for (std::int64_t q = 0; q < uses; ++q) {
-      const Use& use = uses_[static_cast<std::size_t>(q)];
-      if (count < 1 && use.acquires < use.releases) {
-        return report_none(stage, kind, ids_[use.acquires], use.label);
-      }
-      if (count < 1) continue;
-      const std::int64_t apart = q >= count ? 0 : (count - q + uses - 1) / uses;  // rounds up
-      const Use& last = uses_[static_cast<std::size_t>(q - count + apart * uses)];
-      for (std::uint32_t then = use.acquires; then < use.releases; ++then) {
-        for (std::uint32_t first = last.releases; first < last.end; ++first) {
-          if (order_.before(ids_[first], ids_[then], apart)) continue;
-          report_.add(
-              ViolationKind::slot_overwritten, ids_[then],
-              "{}: with {} {} slots, {} takes the one of microbatch {}{} for microbatch {}, "
-              "but {} may still use it",
-              at_stage(program_, stage), count, name(kind), at_instruction(program_, ids_[then]),
-              last.label, apart == 0 ? "" : fmt::format(" ({} before)", batches(apart)), use.label,
-              at_instruction(program_, ids_[first]));
-        }
-      }
-    }
-  }
-
-  void report_none(StageId stage, SlotKind kind, InstructionId taker, std::int32_t label) {
-    report_.add(ViolationKind::slot_overwritten, taker,
-                "{}: no {} slot, but {} needs one for microbatch {}", at_stage(program_, stage),
-                name(kind), at_instruction(program_, taker), label);
   }
 
   const Facts& facts_;
@@ -264,9 +225,6 @@ class Slots {
   Order& order_;
   const SlotCounts& slots_;
   Report& report_;
-  std::vector<const Link*> in_, out_;
-  std::vector<Use> uses_;  // of a ring, in turn
-  std::vector<Seated> ids_;
 };
 
 }  // namespace

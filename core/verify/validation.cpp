@@ -15,12 +15,11 @@ class Validation {
 
   void check() {
     stages_on_.resize(facts_.placement().devices);
-    for (const StageId stage : ids(facts_.placement().device)) {
+    for (const StageId stage : facts_.stages()) {
       stages_on_[facts_.device(stage)].push_back(stage);
     }
-    for (const StageId stage : ids(facts_.placement().device)) check_updates(stage);
-    for (std::size_t p = 0; p < facts_.placement().parts(); ++p) {
-      const PartId part = id_at<PartId>(p);
+    for (const StageId stage : facts_.stages()) check_updates(stage);
+    for (const PartId part : facts_.parts()) {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_readers(part, r);
     }
     for (const Link& link : facts_.links()) {
@@ -31,34 +30,31 @@ class Validation {
  private:
   /// What settles the version that a forward reads, and how many batches after it stands.
   struct Settled {
-    Seated validate{};
+    InstructionId validate = kNoInstruction;
     std::int64_t later = 0;
   };
 
-  Settled settling(const WorkFact& forward, std::int32_t r) const {
-    const auto& updates = facts_.updates(forward.stage);
-    const std::int32_t covering = facts_.update_covering(forward.stage, r);
+  Settled settling(InstructionId forward, std::int32_t r) const {
+    const Op& op = program_[forward].op;
+    const std::int32_t covering = facts_.update_covering(op.stage, r);
     if (covering < 0) return {};  // reported as a missing update
-    const auto count = static_cast<std::int64_t>(updates.size());
-    const std::int64_t number = covering - forward.staleness - 1;
-    const std::int64_t later = (number - (number < 0 ? count - 1 : 0)) / count;
-    return {updates[static_cast<std::size_t>(number - later * count)].validate, later};
+    const auto [maker, later] = facts_.numbered_update(op.stage, covering - op.staleness - 1);
+    return {maker.validate, later};
   }
 
   /// The version that an update read is there until it is validated; and the stages of a device are
   /// validated in the order of the model, in which forwards feed one another.
   void check_updates(StageId stage) {
     const auto& updates = facts_.updates(stage);
-    const auto count = static_cast<std::int64_t>(updates.size());
     const std::int64_t slots = slots_[stage][SlotKind::weights];
-    for (std::int64_t i = 0; i < count && slots > 0; ++i) {
-      const Seated validate = updates[static_cast<std::size_t>(i)].validate;
-      const std::int64_t writer = i + slots - 1;
-      const Seated by = updates[static_cast<std::size_t>(writer % count)].id;
-      if (!exists(validate) || order_.before(validate, by, writer / count)) continue;
-      report_.add(ViolationKind::version_overwritten, by,
+    for (std::size_t i = 0; i < updates.size() && slots > 0; ++i) {
+      const InstructionId validate = updates[i].validate;
+      const auto [writer, later] =
+          facts_.numbered_update(stage, static_cast<std::int64_t>(i) + slots - 1);
+      if (!exists(validate) || order_.before(validate, writer.id, later)) continue;
+      report_.add(ViolationKind::version_overwritten, writer.id,
                   "{}: with {} weight slots, {} may overwrite the version that {} may go back to",
-                  at_stage(program_, stage), slots, at_instruction(program_, by),
+                  at_stage(program_, stage), slots, at_instruction(program_, writer.id),
                   at_instruction(program_, validate));
     }
     for (const StageId other : stages_on_[facts_.device(stage)]) {
@@ -71,7 +67,7 @@ class Validation {
     }
   }
 
-  void need(Seated first, Seated then, std::int64_t batches_later = 0) {
+  void need(InstructionId first, InstructionId then, std::int64_t batches_later = 0) {
     if (!exists(first) || !exists(then) || order_.before(first, then, batches_later)) return;
     report_.add(ViolationKind::missing_wait, then, "{} may start before {} has ended",
                 at_instruction(program_, then), at_instruction(program_, first));
@@ -80,39 +76,39 @@ class Validation {
   /// Only forwards are done again, where their stashes still are; it is clear of each whether it
   /// is; and a device has run all of them before it validates any of its stages.
   void check_readers(PartId part, std::int32_t r) {
-    const WorkFact& forward = facts_.work(Work::forward, part, r);
-    if (!exists(forward.id)) return;  // reported as missing
-    const Settled settled = settling(forward, r);
-    if (!exists(settled.validate)) return;
-    for (const Work work : {Work::recompute, Work::input_gradient, Work::weight_gradient}) {
-      need(settled.validate, facts_.find(work, part, r), -settled.later);
+    const InstructionId forward = facts_.find(Work::forward, part, r);
+    if (!exists(forward)) return;  // reported as missing
+    const auto [validate, later] = settling(forward, r);
+    if (!exists(validate)) return;
+    for (const Work work :
+         {Work::recompute, Work::input_gradient, Work::weight_gradient, Work::evict}) {
+      need(validate, facts_.find(work, part, r), -later);
     }
-    if (facts_.evicts()) need(settled.validate, facts_.eviction(part, r).evict, -settled.later);
-    if (!ahead(forward, settled)) return need(settled.validate, forward.id, -settled.later);
-    for (const StageId other : stages_on_[facts_.device(forward.stage)]) {
+    if (!ahead(forward, {validate, later})) return need(validate, forward, -later);
+    for (const StageId other : stages_on_[facts_.device(facts_.stage_of(part, r))]) {
       for (const UpdateFact& update : facts_.updates(other)) {
-        if (update.last != facts_.residue(settled.validate)) continue;
-        need(forward.id, update.validate, settled.later);
+        if (update.last == facts_.residue(validate)) need(forward, update.validate, later);
       }
     }
   }
 
-  bool ahead(const WorkFact& forward, const Settled& settled) {
-    return order_.before(forward.id, settled.validate, settled.later);
+  bool ahead(InstructionId forward, const Settled& settled) {
+    return order_.before(forward, settled.validate, settled.later);
   }
 
   void check_link(const Link& link, std::int32_t r) {
-    const WorkFact &from = facts_.work(Work::forward, link.from, r),
-                   &to = facts_.work(Work::forward, link.to, r);
-    if (!exists(from.id) || !exists(to.id) || !link.joins(from.stage, to.stage)) return;
+    const InstructionId from = facts_.find(Work::forward, link.from, r);
+    const InstructionId to = facts_.find(Work::forward, link.to, r);
+    if (!exists(from) || !exists(to)) return;
+    if (!link.joins(program_[from].op.stage, program_[to].op.stage)) return;
     const Settled fed = settling(to, r), feeds = settling(from, r);
     if (!exists(fed.validate) || !exists(feeds.validate)) return;
     if (!ahead(to, fed) || ahead(from, feeds)) return;
-    report_.add(ViolationKind::deadlock, to.id,
+    report_.add(ViolationKind::deadlock, to,
                 "{} comes before {} but {}, which feeds it, after {}: a rollback would wait for "
                 "itself",
-                at_instruction(program_, to.id), at_instruction(program_, fed.validate),
-                at_instruction(program_, from.id), at_instruction(program_, feeds.validate));
+                at_instruction(program_, to), at_instruction(program_, fed.validate),
+                at_instruction(program_, from), at_instruction(program_, feeds.validate));
   }
 
   const Facts& facts_;

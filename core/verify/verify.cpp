@@ -40,14 +40,12 @@ static std::vector<Violation> violations_of(const Program& program,
   if (!verification::check_shape(program, report)) return report.take();
   if (slots && !verification::check_sizes(program, *slots, report)) return report.take();
   const bool ordered = verification::check_order(program, report);
-  const std::vector<std::int32_t> batches = verification::batches_of(program);
-  verification::Order order(program, batches);
-  const verification::Facts facts(order, report);
-  if (facts.hopeless()) return report.take();
+  const verification::Facts facts(program, report);
   verification::check_lanes(facts, report);
   verification::check_completeness(facts, report);
   if (!ordered) return report.take();
   keep_going();
+  verification::Order order(program);
   verification::check_dependencies(facts, order, report);
   if (!slots && !report.empty()) return report.take();
   if (!slots) slots = count_slots(program);

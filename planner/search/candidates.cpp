@@ -22,7 +22,7 @@ bool takes(const ScheduleTraits& schedule, std::string_view option) {
 /// a cap is to be chosen, and what is evicted pays where links are faster than they often are: for
 /// those who ask.
 bool only_when_asked(const ScheduleTraits& row) {
-  return !row.trainable || row.weights == WeightSemantics::stashed || row.stages_per_part > 1 ||
+  return row.weights == WeightSemantics::stashed || row.stages_per_part > 1 ||
          takes(row, "activation-cap") || row.evicts;
 }
 
@@ -35,10 +35,7 @@ std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
   for (const ScheduleTraits& row : schedules()) {
     if (!asked.empty() && !asked.contains(&row)) continue;
     if (asked.empty() && only_when_asked(row)) continue;
-    if (!row.trainable) {
-      rejected.push_back(
-          {RejectCause::not_trainable, std::string(row.name), "it can be simulated, not trained"});
-    } else if (row.stages_per_part > 1) {
+    if (row.stages_per_part > 1) {
       rejected.push_back({RejectCause::copies, std::string(row.name),
                           "a pipeline holds several copies of the model: it can be simulated and "
                           "trained by a plan written by hand, not planned"});
@@ -218,8 +215,6 @@ SearchSpace own_space(const PlanRequest& request) {
 
 std::string_view name(RejectCause cause) {
   switch (cause) {
-    case RejectCause::not_trainable:
-      return "not trainable";
     case RejectCause::copies:
       return "several copies";
     case RejectCause::semantics:
@@ -247,9 +242,10 @@ SearchSpace search_space(const PlanRequest& request) {
   const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
   const std::uint16_t most = deepest(request, space.rejected);
   const auto add = [&](Shape shape) {
-    // Of widths those that leave each pipeline as many microbatches as the others.
-    if (request.global_batch / shape.microbatch_size % shape.width != 0) return;
-    shape.microbatches = request.global_batch / shape.microbatch_size / shape.width;
+    const auto microbatches =
+        even_microbatches(request.global_batch, shape.width, shape.microbatch_size);
+    if (!microbatches) return;
+    shape.microbatches = static_cast<std::int32_t>(*microbatches);
     if (auto rejected = reject(request, shape)) {
       space.rejected.push_back(std::move(*rejected));
     } else {

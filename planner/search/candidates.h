@@ -55,7 +55,6 @@ struct Shape {
 };
 
 enum class RejectCause : std::uint8_t {
-  not_trainable,  // a schedule that the executor does not run
   copies,         // a pipeline holds several copies of the model: not searched
   semantics,      // a schedule whose weights are delayed, where that was excluded
   not_measured,   // a microbatch size for which the profile lacks a layer

@@ -4,24 +4,12 @@
 #include <limits>
 #include <utility>
 
+#include "core/base/hash.h"
 #include "core/base/progress.h"
 
 namespace tandem {
 
 namespace {
-
-/// Of the times relative to the first one. A sum of products with odd numbers that look random:
-/// states that differ in a few places differ in their sums, and no product waits for another.
-std::uint64_t hash_of(std::span<const std::int64_t> state) {
-  std::uint64_t hash = 0, factor = 0x9E3779B97F4A7C15u;
-  const auto base = static_cast<std::uint64_t>(state.empty() ? 0 : state.front());
-  for (const std::int64_t time : state) {
-    const std::uint64_t apart = static_cast<std::uint64_t>(time) - base;
-    hash += (apart ^ (apart >> 29u)) * (factor | 1u);
-    factor = factor * 6364136223846793005u + 1442695040888963407u;
-  }
-  return hash;
-}
 
 /// The states are one another's, shifted in time.
 bool same_shape(std::span<const std::int64_t> one, std::span<const std::int64_t> other) {
@@ -61,7 +49,8 @@ std::optional<SteadyState> CycleFinder::after(std::int64_t body,
     suspect_.reset();
   }
   if (suspect_ || gave_up()) return std::nullopt;
-  const auto [found, fresh] = first_.try_emplace(hash_of(state), Seen{body, {}, {}});
+  const auto [found, fresh] = first_.try_emplace(
+      hash_of_times(state, state.empty() ? 0 : state.front()), Seen{body, {}, {}});
   Seen& first = found->second;
   if (fresh) {
     if (kept_ + state.size() + tallies.size() <= kMostKept) {

@@ -2,23 +2,9 @@
 
 #include <algorithm>
 
+#include "core/base/hash.h"
+
 namespace tandem {
-
-namespace {
-
-/// A sum of products with odd numbers that look random: of times that differ in a few places the
-/// sums differ.
-std::uint64_t hash_of(std::span<const std::int64_t> times, std::int64_t from, std::uint64_t seed) {
-  std::uint64_t hash = 0, factor = seed;
-  for (const std::int64_t time : times) {
-    const auto apart = static_cast<std::uint64_t>(time - from);
-    hash += (apart ^ (apart >> 29u)) * (factor | 1u);
-    factor = factor * 6364136223846793005u + 1442695040888963407u;
-  }
-  return hash;
-}
-
-}  // namespace
 
 std::optional<Repetition::Cycle> Repetition::after(std::int64_t body,
                                                    std::span<const std::int64_t> times) {
@@ -28,8 +14,8 @@ std::optional<Repetition::Cycle> Repetition::after(std::int64_t body,
     now.last_end = std::max(now.last_end, times[i + 1]);
   }
   if (!seen_.empty()) now.last_end = std::max(now.last_end, seen_.back().last_end);
-  now.shape[0] = hash_of(times, now.first_start, 0x9E3779B97F4A7C15u);
-  now.shape[1] = hash_of(times, now.first_start, 0xD1B54A32D192ED03u);
+  now.shape[0] = hash_of_times(times, now.first_start);
+  now.shape[1] = hash_of_times(times, now.first_start, 0xD1B54A32D192ED03u);
   seen_.push_back(now);
   // As the last one begins, the ones before it are what is under way.
   const std::size_t last = seen_.size() - 1, begin = overlapping();

@@ -196,12 +196,12 @@ TEST_F(BrokenEviction, MissesTheBackwardsWaitForItsLoad) {
 
 TEST_F(BrokenEviction, MissesTheLoadsWaitForTheSlotThatAnotherLeaves) {
   forget(row(OpKind::load, 2), row(OpKind::evict, 4));
-  EXPECT_THAT(found(), ::testing::Contains(HasSubstr("with 1 transit slots")));
+  EXPECT_THAT(found(), ::testing::Contains(HasSubstr("with 1 eviction_buffer slots")));
 }
 
 TEST_F(BrokenEviction, MissesTheForwardsWaitForTheSlotThatAnotherLeaves) {
   forget(row(OpKind::forward, 2), row(OpKind::evict, 0));
-  EXPECT_THAT(found(), ::testing::Contains(HasSubstr("with 1 transit slots")));
+  EXPECT_THAT(found(), ::testing::Contains(HasSubstr("with 1 eviction_buffer slots")));
 }
 
 TEST_F(BrokenEviction, MissesTheOrderOfTwoLoads) {

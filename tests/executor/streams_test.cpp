@@ -98,7 +98,7 @@ void expect_ordered(const TrainingCase& test, std::uint64_t seed = 1, const Chan
 
 class StreamsOf : public ::testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Schedules, StreamsOf, ::testing::ValuesIn(testing::trainable_schedules()),
+INSTANTIATE_TEST_SUITE_P(Schedules, StreamsOf, ::testing::ValuesIn(testing::schedule_names()),
                          testing::test_name);
 
 TEST_P(StreamsOf, AreOrderedByTheirEvents) {

@@ -83,9 +83,7 @@ void draw_shape(std::mt19937_64& random, TrainingCase& test) {
 Draw draw(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::string> names;
-  for (const ScheduleTraits& row : schedules()) {
-    if (row.trainable) names.emplace_back(row.name);
-  }
+  for (const ScheduleTraits& row : schedules()) names.emplace_back(row.name);
   while (true) {
     Draw result{.test = {}, .fault = Fault::none, .seed = seed};
     TrainingCase& test = result.test;

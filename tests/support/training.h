@@ -83,15 +83,6 @@ struct TrainingCase {
   }
 };
 
-/// The names of all schedules that can be trained by.
-inline std::vector<std::string> trainable_schedules() {
-  std::vector<std::string> names;
-  for (const ScheduleTraits& row : schedules()) {
-    if (row.trainable) names.emplace_back(row.name);
-  }
-  return names;
-}
-
 /// Layers cut into `parts` consecutive ranges, as even as can be.
 inline std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t parts) {
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());

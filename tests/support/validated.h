@@ -44,7 +44,7 @@ inline TrainingCase overflowing(const std::string& schedule, bool clips) {
 inline std::vector<std::string> synchronous_schedules() {
   std::vector<std::string> names;
   for (const ScheduleTraits& traits : schedules()) {
-    if (!traits.trainable || traits.weights != WeightSemantics::vanilla) continue;
+    if (traits.weights != WeightSemantics::vanilla) continue;
     if (traits.name != "bpipe") names.emplace_back(traits.name);  // its stashes move
   }
   return names;

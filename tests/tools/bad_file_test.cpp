@@ -158,7 +158,7 @@ TEST_F(BadFile, SchedulesThatCannotServeThePlan) {
                       "for 2 devices and 0 extra in flight, found 1: with fewer, a forward would "
                       "need weights that are not made yet (m >= max(p, p - 1 + extra))");
   expect_plan_refused(
-      "\"2bw\"", "\"probe-v\"",
+      "\"2bw\"", "\"1f1b-v\"",
       "plan.json:12:11: error: /stages: expected 4 stages, one for each chunk of each "
       "device, found 2");
   write("plan.json", with(with(plan_text(), "\"2bw\"", "\"dapple\""), "\"extra_in_flight\": 0",
@@ -206,15 +206,6 @@ TEST_F(BadFile, ModelsBeyondCountingAreInfeasible) {
     EXPECT_EQ(ran.code, 4) << size;
     EXPECT_THAT(ran.err,
                 ::testing::MatchesRegex("error: profiling this model needs [0-9.]+ TiB, but .*"));
-  }
-}
-
-TEST_F(BadFile, PlansThatAreSimulatedButNotTrained) {
-  write("plan.json", with(with(plan_text(), "\"2bw\"", "\"probe-v\""), "[[0, 3], [3, 6]]",
-                          "[[0, 1], [1, 2], [2, 4], [4, 6]]"));
-  EXPECT_EQ(tandem("simulate plan.json").code, 0);
-  for (const std::string line : {"train plan.json", "train plan.json --reference"}) {
-    expect_error(line, 3, "error: schedule probe-v is simulated but not trained in this version");
   }
 }
 

@@ -1,7 +1,6 @@
 #include "tools/benchmarks/benchmark.h"
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 #include <limits>
 
@@ -9,38 +8,23 @@ namespace tandem::benchmarks {
 
 namespace {
 
-double wall_seconds() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
-
 double processor_seconds() {
   return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
 }
 
-std::vector<double> best_by(double (*now)(), int repetitions,
-                            const std::vector<std::function<void()>>& functions) {
-  std::vector<double> best(functions.size(), std::numeric_limits<double>::infinity());
-  for (int repetition = 0; repetition < repetitions; ++repetition) {
-    for (std::size_t i = 0; i < functions.size(); ++i) {
-      const double start = now();
-      functions[i]();
-      best[i] = std::min(best[i], now() - start);
-    }
-  }
-  return best;
-}
-
 }  // namespace
-
-std::vector<double> best_seconds(int repetitions,
-                                 const std::vector<std::function<void()>>& functions) {
-  return best_by(wall_seconds, repetitions, functions);
-}
 
 std::vector<double> best_processor_seconds(int repetitions,
                                            const std::vector<std::function<void()>>& functions) {
-  return best_by(processor_seconds, repetitions, functions);
+  std::vector<double> best(functions.size(), std::numeric_limits<double>::infinity());
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    for (std::size_t i = 0; i < functions.size(); ++i) {
+      const double start = processor_seconds();
+      functions[i]();
+      best[i] = std::min(best[i], processor_seconds() - start);
+    }
+  }
+  return best;
 }
 
 bool met(const Row& row) {

@@ -55,12 +55,8 @@ std::vector<Section> bench_training(const Settings& settings);
 std::vector<Section> contention_sections(const Settings& settings);
 
 /// Seconds of each function's fastest run out of `repetitions`, the functions taking turns so that
-/// a busy spell of the machine meets all of them. Throws what a function throws.
-std::vector<double> best_seconds(int repetitions,
-                                 const std::vector<std::function<void()>>& functions);
-
-/// The same by the processor time of the process: for functions of one thread, which a busy machine
-/// may interrupt.
+/// a busy spell of the machine meets all of them. By the processor time of the process: for
+/// functions of one thread. Throws what a function throws.
 std::vector<double> best_processor_seconds(int repetitions,
                                            const std::vector<std::function<void()>>& functions);
 

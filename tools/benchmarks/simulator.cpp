@@ -144,7 +144,7 @@ Section rates(const Pipeline& pipeline, int repetitions) {
        {"  price and simulate()", [&] { keep(simulate(program, price_of(program), {})); }},
        {"    of it, compile the sweep", [&] { keep(CompiledProgram(program)); }},
        {"count_slots()", [&] { keep(count_slots(program)); }},
-       {"verify(), slots given", [&] { keep(verify(program, slots)); }, 1.0, 10.0, true}});
+       {"verify(), slots given", [&] { keep(verify(program, slots)); }, 1.0, 0.5, true}});
 }
 
 /// The makespan must be SimGrid's, and SimGrid's must be another at another price: else two

@@ -31,14 +31,6 @@ namespace tandem::tools {
 
 namespace {
 
-/// What a schedule is good for. Tests take every row through the first three, and every trainable
-/// one through training against the serial reference.
-std::vector<std::string> what_holds(const ScheduleTraits& row) {
-  std::vector<std::string> holds{"emit", "verify", "simulate"};
-  if (row.trainable) holds.emplace_back("train");
-  return holds;
-}
-
 int list_schedules(bool json) {
   if (!json) {
     fmt::print("{:<20} {:<15} {:<23} {:<31} {}\n", "name", "weights", "bubble", "activations",
@@ -46,7 +38,7 @@ int list_schedules(bool json) {
     for (const ScheduleTraits& row : schedules()) {
       fmt::print("{:<20} {:<15} {:<23} {:<31} {}\n", row.name, name(row.weights), row.bubble,
                  row.activations, row.constraints);
-      fmt::print("  {} ({}); {}\n", row.summary, row.source, fmt::join(what_holds(row), ", "));
+      fmt::print("  {} ({})\n", row.summary, row.source);
       if (!row.options.empty()) fmt::print("  options: --{}\n", fmt::join(row.options, ", --"));
     }
     fmt::print(
@@ -70,8 +62,6 @@ int list_schedules(bool json) {
                     {"constraints", row.constraints},
                     {"bubble", row.bubble},
                     {"activations", row.activations},
-                    {"trainable", row.trainable},
-                    {"holds", what_holds(row)},
                     {"options", row.options}});
   }
   print_result("schedule", {{"list", true}}, Json::object(), {{"schedules", rows}});

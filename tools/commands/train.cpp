@@ -271,15 +271,6 @@ void add_train_options(Options& options) {
   for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
 }
 
-/// The reference would train such a plan too, but as another one than is simulated.
-void check_trainable(const Plan& plan) {
-  if (plan.user_schedule != nullptr) return;
-  if (!find_schedule(plan.schedule).trainable) {
-    throw InputError(
-        fmt::format("schedule {} is simulated but not trained in this version", plan.schedule));
-  }
-}
-
 /// What --clip and --on-nan say.
 GradientGuard guard_of(const Options& options) {
   GradientGuard guard;
@@ -306,7 +297,6 @@ Training prepare(const Options& options) {
       options.words()[0], guard.is_global() ? std::optional(true) : global_norm(options),
       options.has("post-validation"), storage_of(options));
   const Plan& plan = prepared.plan;
-  check_trainable(plan);
   const auto seed = static_cast<std::uint64_t>(
       options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
   if (backend_of(options).on_host) check_memory(prepared);

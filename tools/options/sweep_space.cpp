@@ -14,13 +14,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/hash.h"
 #include "core/schedule/schedule.h"
 #include "tandem_build_info.h"
 #include "tools/cli/json_output.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
-#include "tools/sweep/text_hash.h"
 
 namespace tandem::tools {
 
@@ -100,7 +100,7 @@ std::optional<std::uint64_t> hash_of_file(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
   std::ifstream file(path, std::ios::binary);
-  return hash_of(std::string(std::istreambuf_iterator<char>(file), {}));
+  return hash_of_text(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
 bool is_of_some_schedules(const std::string& option) {
@@ -240,7 +240,7 @@ std::string SweepSpace::make_id() const {
     }
   }
   const Json all{build_info::kVersion, build_info::kRevision, fixed, swept, files};
-  return fmt::format("{:016x}", hash_of(line_of(all)));
+  return fmt::format("{:016x}", hash_of_text(line_of(all)));
 }
 
 Configuration SweepSpace::configuration(std::size_t index) const {

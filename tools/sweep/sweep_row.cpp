@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/hash.h"
 #include "core/base/units.h"
 #include "core/base/utf8.h"
 #include "core/memory/reserve.h"
@@ -15,7 +16,6 @@
 #include "tools/print/scenario_json.h"
 #include "tools/print/simulation_report.h"
 #include "tools/print/weight_words.h"
-#include "tools/sweep/text_hash.h"
 
 namespace tandem::tools {
 
@@ -276,12 +276,12 @@ std::string stored_reserve(const Json& assumptions) {
 /// one plan, whatever options made it. A search may find other orders as good: each is its own.
 std::uint64_t plan_of(const Json& line) {
   const Json& result = line.at("result");
-  if (result.contains("search")) return hash_of(line_of(line.at("options")));
+  if (result.contains("search")) return hash_of_text(line_of(line.at("options")));
   Json plan = Json::array({result});
   for (const char* key : {"model", "cluster", "schedule", "tensor", "devices", "width", "chunks",
                           "microbatch_size", "microbatches"})
     plan.push_back(line.at("config").value(key, Json()));
-  return hash_of(line_of(plan));
+  return hash_of_text(line_of(plan));
 }
 
 void set_answer(const SweepAnswer& answer, SweepRow& row) {

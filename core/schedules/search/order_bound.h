@@ -39,11 +39,9 @@ class OrderBound {
   };
 
   void find_room_makers(std::size_t j);
-  void find_heads();
   void find_tails();
   std::int64_t forward_head(const PartialOrder& order, std::size_t j, std::int32_t k);
   std::int64_t input_head(const PartialOrder& order, std::size_t j, std::int32_t k);
-  void find_tail(std::size_t j, std::size_t kind, std::int32_t k, std::int64_t beyond);
   /// No order ends the first ops of each kind, so many, sooner on this device.
   std::int64_t end_of_first(std::size_t j, const Counts& counts) const;
   /// No order takes less from the start of the first of the ops from these on to the end.

@@ -55,7 +55,7 @@ void add_named_orders(const OrderProblem& problem, const ScheduleRequest& reques
                       std::vector<NamedOrder>& all) {
   OrderClock clock(problem);
   for (const ScheduleTraits& row : schedules()) {
-    if (row.make == make_search || row.weights != WeightSemantics::vanilla || !row.trainable ||
+    if (row.make == make_search || row.weights != WeightSemantics::vanilla ||
         row.stages_per_device != 1 || row.stages_per_part != 1)
       continue;
     for (const ScheduleRequest& one : requests_for(row, request)) {

@@ -71,7 +71,7 @@ TEST(PeakActivations, CountTheExtraMicrobatchesOf2BWByTheirSlope) {
 }
 
 TEST(PeakActivations, AreInUnitsOfADeviceWithSeveralStages) {
-  EXPECT_THAT(peaks_of(pipeline("probe-v", 3, 4)), Each(4.0));
+  EXPECT_THAT(peaks_of(pipeline("1f1b-v", 3, 4)), ElementsAre(2.5, 3.0, 3.0));
   // Copies of a part are no chunks: a device holds a stage of each copy.
   EXPECT_THAT(peaks_of(pipeline("chimera", 4, 8)), ElementsAre(3.0, 4.0, 4.0, 3.0));
 }
@@ -277,7 +277,7 @@ TEST(MemoryByClass, AddsSlotsUpByClassAndDevice) {
 }
 
 TEST(MemoryByClass, SharesTheLargestWorkspaceOfADevice) {
-  const Program program = program_of(pipeline("probe-v", 1, 1));
+  const Program program = program_of(pipeline("1f1b-v", 1, 1));
   Table<StageId, StageBytes> bytes(2);
   bytes[StageId{0}].workspace = 70;
   bytes[StageId{1}].workspace = 90;

@@ -37,8 +37,8 @@ TEST(Notation, IsShortWhereTheScheduleIsPlain) {
 }
 
 TEST(Notation, SaysWhereStagesAre) {
-  EXPECT_EQ(print_schedule(make_schedule(find_schedule("probe-v"), request_for(2, 1))),
-            "# probe-v  devices 2  microbatches 1\n"
+  EXPECT_EQ(print_schedule(make_schedule(find_schedule("1f1b-v"), request_for(2, 1))),
+            "# 1f1b-v  devices 2  microbatches 1\n"
             "# stages 0 1 1 0\n"
             "0 | 0f0 3f0 3b0 0b0 0U 3U\n"
             "1 | 1f0 2f0 2b0 1b0 1U 2U\n");

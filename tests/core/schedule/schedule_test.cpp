@@ -51,21 +51,15 @@ TEST(Registry, GivesEachScheduleOneNameAndSaysWhatItIs) {
 }
 
 TEST(Registry, ListsWhatTheContractNames) {
-  EXPECT_THAT(schedule_names(),
-              ElementsAre("model-parallel", "data-parallel", "gpipe", "1f1b", "1f1b-eager", "bpipe",
-                          "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zbv",
-                          "2bp-naive", "2bp-gpipe", "2bp-1f1b-1", "2bp-1f1b-2", "hanayo", "chimera",
-                          "dualpipe", "dualpipev", "zb-1p", "zb-2p", "zb-auto", "zbv-auto",
-                          "1f1b-v", "v-min", "v-half", "v-zb", "v-adaptive", "search", "pipedream",
-                          "2bw", "probe-v"));
+  EXPECT_THAT(
+      schedule_names(),
+      ElementsAre("model-parallel", "data-parallel", "gpipe", "1f1b", "1f1b-eager", "bpipe",
+                  "interleaved", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zbv",
+                  "2bp-naive", "2bp-gpipe", "2bp-1f1b-1", "2bp-1f1b-2", "hanayo", "chimera",
+                  "dualpipe", "dualpipev", "zb-1p", "zb-2p", "zb-auto", "zbv-auto", "1f1b-v",
+                  "v-min", "v-half", "v-zb", "v-adaptive", "search", "pipedream", "2bw"));
   for (const char* alias : {"flush", "pipedream-flush", "dapple"}) {
     EXPECT_EQ(find_schedule(alias).name, "1f1b");
-  }
-}
-
-TEST(Registry, TrainsNoProbes) {
-  for (const ScheduleTraits& row : schedules()) {
-    EXPECT_FALSE(row.trainable && row.name.starts_with("probe-")) << row.name;
   }
 }
 
@@ -92,7 +86,7 @@ TEST(Registry, OffersOptionsOnlyWhereTheyMeanSomething) {
   EXPECT_THAT(find_schedule("gpipe").options, ElementsAre("group"));
   EXPECT_THAT(find_schedule("chimera").options, ElementsAre("directions"));
   EXPECT_THAT(find_schedule("hanayo").options, ElementsAre("waves"));
-  for (const char* plain : {"model-parallel", "data-parallel", "1f1b", "probe-v"}) {
+  for (const char* plain : {"model-parallel", "data-parallel", "1f1b", "1f1b-v"}) {
     EXPECT_THAT(find_schedule(plain).options, IsEmpty());
   }
 }
@@ -225,7 +219,7 @@ TEST(MakeSchedule, RefusesAbsurdRequests) {
   EXPECT_EQ(failure_of(pipeline("1f1b", 65'535, 65'535)),
             "3: 65535 stages of 65535 microbatches each are too large a schedule: at most 65535 "
             "stages, and 4194304 microbatches on all of them together");
-  EXPECT_THAT(failure_of(pipeline("probe-v", 40'000, 1)), HasSubstr("80000 stages"));
+  EXPECT_THAT(failure_of(pipeline("1f1b-v", 40'000, 1)), HasSubstr("80000 stages"));
   EXPECT_EQ(failure_of(pipeline("1f1b", 1, 65'535)), "");
 }
 

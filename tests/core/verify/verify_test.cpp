@@ -392,11 +392,7 @@ TEST(Order, IsThatOfTheUnrolledRun) {
   for (int round = 0; round < 60; ++round) {
     const Program program = random_program(random);
     if (has_laneless_chain(program)) continue;
-    std::vector<std::int32_t> batch_of;
-    for (const Instruction& one : program.instructions()) {
-      batch_of.push_back(one.op.microbatch / program.microbatches());
-    }
-    verification::Order order(program, batch_of);
+    verification::Order order(program);
     for (std::int64_t apart = -3; apart <= 3; ++apart) {
       const Unrolled run(program, std::abs(apart) + 1);
       ASSERT_TRUE(run.ordered());

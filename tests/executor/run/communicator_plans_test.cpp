@@ -76,7 +76,7 @@ class CommunicatorsOf : public ::testing::TestWithParam<std::string> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Schedules, CommunicatorsOf,
-                         ::testing::ValuesIn(testing::trainable_schedules()), testing::test_name);
+                         ::testing::ValuesIn(testing::schedule_names()), testing::test_name);
 
 TEST_P(CommunicatorsOf, AreMadeInOneOrderByAll) {
   std::size_t programs = 0;

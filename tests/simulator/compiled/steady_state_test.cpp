@@ -35,7 +35,7 @@ TEST(SteadyState, RepeatsEverySeveralBatchesWhenMicrobatchesDoNotDivide) {
 }
 
 TEST(SteadyState, IsReachedAtOnceByFlushedSchedules) {
-  for (const char* flushed : {"model-parallel", "gpipe", "1f1b", "probe-v"}) {
+  for (const char* flushed : {"model-parallel", "gpipe", "1f1b", "1f1b-v"}) {
     const Program program = program_of(pipeline(flushed, 3, 5));
     const auto steady = find_steady_state(program, random_costs(program, 1, Spread::wide));
     ASSERT_TRUE(steady);

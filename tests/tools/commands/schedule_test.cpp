@@ -16,9 +16,9 @@ TEST_F(ScheduleCommand, ListsTheRegistry) {
   const Json schedules = json_of("schedule --list --json")["result"]["schedules"];
   for (const Json& row : schedules) {
     EXPECT_THAT(ran.out, HasSubstr("\n" + row["name"].get<std::string>() + " "));
-    EXPECT_EQ(keys_of(row), (std::vector<std::string>{
-                                "name", "aliases", "summary", "source", "weights", "constraints",
-                                "bubble", "activations", "trainable", "holds", "options"}));
+    EXPECT_EQ(keys_of(row),
+              (std::vector<std::string>{"name", "aliases", "summary", "source", "weights",
+                                        "constraints", "bubble", "activations", "options"}));
   }
   EXPECT_EQ(schedules[3]["name"], "1f1b");
   EXPECT_EQ(schedules[3]["aliases"], Json::array({"flush", "pipedream-flush", "dapple"}));
@@ -34,7 +34,7 @@ TEST_F(ScheduleCommand, PrintsText) {
 TEST_F(ScheduleCommand, TextIsWhatSimulateRuns) {
   const std::string costs = " --forward 1ms --backward 2ms --json";
   for (const std::string shape : {"2bw --devices 3 --microbatches 4",
-                                  "probe-v --devices 2 "
+                                  "1f1b-v --devices 2 "
                                   "--microbatches 3 --recompute full"}) {
     write("a.schedule", tandem("schedule " + shape + " --format text").out);
     EXPECT_EQ(json_of("simulate --schedule-file a.schedule" + costs)["result"],
@@ -70,7 +70,7 @@ TEST_F(ScheduleCommand, PrintsJson) {
 TEST_F(ScheduleCommand, PrintsPytorchCsv) {
   EXPECT_EQ(tandem("schedule 1f1b --devices 2 --microbatches 2 --format pytorch-csv").out,
             "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
-  EXPECT_EQ(tandem("schedule probe-v --devices 1 --microbatches 1 --format pytorch-csv").out,
+  EXPECT_EQ(tandem("schedule 1f1b-v --devices 1 --microbatches 1 --format pytorch-csv").out,
             "0F0,1F0,1B0,0B0\n");
   EXPECT_EQ(tandem("schedule dualpipev --devices 2 --microbatches 4 --format pytorch-csv").out,
             "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,"

@@ -182,7 +182,7 @@ TEST_F(Simulate, IdealLanesOccupyNothing) {
 }
 
 TEST_F(Simulate, CostsPerDeviceAreThoseOfAllItsChunks) {
-  const std::string line = "simulate --schedule probe-v --devices 2 --microbatches 3";
+  const std::string line = "simulate --schedule 1f1b-v --devices 2 --microbatches 3";
   EXPECT_EQ(result_of(line + " --forward 2ms --backward 4ms --costs-per device"),
             result_of(line + " --forward 1ms --backward 2ms --costs-per stage"));
 }
