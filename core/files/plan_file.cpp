@@ -13,6 +13,8 @@
 #include "core/base/check.h"
 #include "core/files/model_file.h"
 #include "core/files/read.h"
+#include "core/files/schedule_request_json.h"
+#include "core/schedule/options.h"
 #include "core/text/files.h"
 #include "core/text/json_reader.h"
 #include "core/text/json_text.h"
@@ -27,9 +29,6 @@ constexpr std::uint16_t kMostPlanDevices = 65'535;
 constexpr std::int32_t kMostPlanMicrobatches = 1'048'576;
 /// Numbers that a batch may hold in all its activations: their bytes stay within int64.
 constexpr double kMostActivations = 0x1p58;
-
-constexpr std::array<std::pair<std::string_view, Recompute>, kRecomputes> kRecomputations{
-    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
 
 std::string range_text(LayerRange range) {
   return fmt::format("[{}, {}]", range.first, range.last);
@@ -70,9 +69,9 @@ void check_cover(const JsonReader& reader, const Plan& plan) {
     return;
   }
   if (rows.size() != parts) {
-    const char* why = !plan.replicas.empty() ? "for each entry of the replicas"
-                      : parts > plan.depth   ? "for each chunk of each device"
-                                             : "for each device of the depth";
+    const char* why = !plan.request.replicas.empty() ? "for each entry of the replicas"
+                      : parts > plan.request.devices ? "for each chunk of each device"
+                                                     : "for each device of the depth";
     reader.complain(fmt::format("expected {} stages, one {}, found {}", parts, why, rows.size()));
     return;
   }
@@ -138,13 +137,8 @@ Json order_costs_json(const OrderCosts& costs) {
 void read_cut(const JsonReader& root, Plan& plan) {
   const std::size_t before = root.diagnostics();
   plan.model = read_trainable_model(root["model"]);
-  plan.depth = root["depth"].integer<std::uint16_t>(1, kMostPlanDevices);
-  if (root.has("chunks")) plan.chunks = root["chunks"].integer<std::uint16_t>(1, kMostPlanDevices);
-  if (root.has("replicas")) {
-    for (const JsonReader& count : root["replicas"].array()) {
-      plan.replicas.push_back(count.integer<std::uint16_t>(1, kMostPlanDevices));
-    }
-  }
+  plan.request.devices = root["depth"].integer<std::uint16_t>(1, kMostPlanDevices);
+  read_schedule_options(root, plan.request);
   const bool sound = root.diagnostics() == before;
 
   const std::size_t before_stages = root.diagnostics();
@@ -155,54 +149,45 @@ void read_cut(const JsonReader& root, Plan& plan) {
   const std::size_t before_prediction = root.diagnostics();
   plan.predicted = read_prediction(root["predicted"]);
   const std::size_t peaks = plan.predicted.peak_bytes.size();
-  if (sound && root.diagnostics() == before_prediction && peaks != plan.depth) {
-    root["predicted"]["peak_bytes"].complain(
-        fmt::format("expected {} numbers, one for each device, found {}", plan.depth, peaks));
+  if (sound && root.diagnostics() == before_prediction && peaks != plan.request.devices) {
+    root["predicted"]["peak_bytes"].complain(fmt::format(
+        "expected {} numbers, one for each device, found {}", plan.request.devices, peaks));
   }
 }
 
 void check_size(const JsonReader& root, const Plan& plan) {
   const ModelSpec& model = plan.model;
-  const double tokens = 1.0 * plan.microbatches * plan.microbatch_size * model.sequence;
+  const double tokens = 1.0 * plan.request.microbatches * plan.microbatch_size * model.sequence;
   constexpr double kNumbersPerChannel = 16.0;
   const double held = tokens * (kNumbersPerChannel * model.width * model.blocks + model.vocabulary);
   if (held > kMostActivations) {
     root["microbatch_size"].complain(
         fmt::format("a batch of {} microbatches of this size would hold {:.1g} numbers of "
                     "activations; expected at most {:.1g}",
-                    plan.microbatches, held, kMostActivations));
+                    plan.request.microbatches, held, kMostActivations));
   }
 }
 
 Plan read_plan_object(const JsonReader& root) {
   Plan plan;
-  if (!root.object({"version",     "model",           "schedule",     "width",
-                    "depth",       "microbatch_size", "microbatches", "chunks",
-                    "group",       "extra_in_flight", "replicas",     "vertical_sync",
-                    "directions",  "activation_cap",  "order_costs",  "recompute",
-                    "global_norm", "post_validation", "optimizer",    "stages",
-                    "profile",     "predicted",       "schedule_file"})) {
+  std::vector<std::string_view> known{
+      "version",      "model",       "schedule",  "schedule_file", "depth",   "microbatch_size",
+      "microbatches", "order_costs", "optimizer", "stages",        "profile", "predicted"};
+  for (const ScheduleOption& option : schedule_options()) {
+    if (!option.key.empty()) known.push_back(option.key);
+  }
+  if (!root.object(known)) {
     return plan;
   }
   read_version(root, kPlanFileVersion);
   plan.schedule = root["schedule"].line();
   if (root.has("schedule_file")) plan.schedule_file = root["schedule_file"].string();
   read_cut(root, plan);
-  plan.width = root["width"].integer<std::uint16_t>(1, kMostPlanDevices);
   plan.microbatch_size = root["microbatch_size"].integer<std::int32_t>(1, kMostPlanMicrobatches);
-  plan.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostPlanMicrobatches);
-  plan.extra_in_flight = root["extra_in_flight"].integer<std::int32_t>(0, kMostPlanMicrobatches);
-  if (root.has("group")) plan.group = root["group"].integer<std::int32_t>(0, kMostPlanMicrobatches);
-  if (root.has("directions"))
-    plan.directions = root["directions"].integer<std::uint16_t>(1, kMostPlanDevices);
-  if (root.has("vertical_sync")) plan.vertical_sync = root["vertical_sync"].boolean();
-  if (root.has("global_norm")) plan.global_norm = root["global_norm"].boolean();
-  if (root.has("post_validation")) plan.post_validation = root["post_validation"].boolean();
-  if (root.has("activation_cap")) plan.activation_cap = root["activation_cap"].number(1.0);
+  plan.request.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostPlanMicrobatches);
   if (root.has("order_costs")) {
-    plan.order_costs = read_order_costs(root["order_costs"], plan.stages.size());
+    plan.request.costs = read_order_costs(root["order_costs"], plan.stages.size());
   }
-  plan.recompute = root["recompute"].one_of(kRecomputations);
   plan.optimizer = read_optimizer(root["optimizer"]);
   plan.profile = root["profile"].line();
   if (root.diagnostics() == 0) check_size(root, plan);
@@ -229,22 +214,11 @@ std::string plan_text(const Plan& plan) {
                {"model", model_json(plan.model)},
                {"schedule", plan.schedule}};
   if (!plan.schedule_file.empty()) json["schedule_file"] = plan.schedule_file;
-  json["width"] = plan.width;
-  json["depth"] = plan.depth;
+  json["depth"] = plan.request.devices;
   json["microbatch_size"] = plan.microbatch_size;
-  json["microbatches"] = plan.microbatches;
-  // What most schedules have no use for stands only where it says something.
-  if (plan.chunks != 1) json["chunks"] = plan.chunks;
-  if (plan.group != 0) json["group"] = plan.group;
-  json["extra_in_flight"] = plan.extra_in_flight;
-  if (!plan.replicas.empty()) json["replicas"] = plan.replicas;
-  if (plan.directions != 2) json["directions"] = plan.directions;
-  if (plan.vertical_sync) json["vertical_sync"] = true;
-  if (plan.activation_cap) json["activation_cap"] = *plan.activation_cap;
-  if (plan.order_costs) json["order_costs"] = order_costs_json(*plan.order_costs);
-  json["recompute"] = name(plan.recompute);
-  if (plan.global_norm) json["global_norm"] = true;
-  if (plan.post_validation) json["post_validation"] = true;
+  json["microbatches"] = plan.request.microbatches;
+  write_schedule_options(plan.request, json);
+  if (plan.request.costs) json["order_costs"] = order_costs_json(*plan.request.costs);
   json["optimizer"] = name(plan.optimizer);
   json["stages"] = stages;
   json["profile"] = plan.profile;

@@ -19,24 +19,24 @@ static const ScheduleTraits* traits_of(const Plan& plan) {
 /// As the plan says, but where the schedule leaves no choice.
 static std::uint16_t parts_per_device(const Plan& plan) {
   const ScheduleTraits* row = traits_of(plan);
-  if (row == nullptr || row->stages_per_device <= 1) return plan.chunks;
+  if (row == nullptr || row->stages_per_device <= 1) return plan.request.chunks;
   return row->stages_per_device / row->stages_per_part;
 }
 
 std::size_t part_count(const Plan& plan) {
   if (plan.user_schedule != nullptr) return plan.user_schedule->placement.parts();
   if (!plan.schedule_file.empty()) return plan.stages.size();
-  if (!plan.replicas.empty()) return plan.replicas.size();
-  return std::size_t{plan.depth} * parts_per_device(plan);
+  if (!plan.request.replicas.empty()) return plan.request.replicas.size();
+  return std::size_t{plan.request.devices} * parts_per_device(plan);
 }
 
 std::vector<std::int32_t> summing_devices(const Plan& plan) {
   const ScheduleTraits* row = traits_of(plan);
   const bool two_ways = row != nullptr && row->stages_per_part > 1;
-  const std::int32_t copies = two_ways ? plan.directions : 1;
-  std::vector<std::int32_t> devices(part_count(plan), copies * plan.width);
-  for (std::size_t part = 0; part < plan.replicas.size(); ++part) {
-    devices[part] *= plan.replicas[part];
+  const std::int32_t copies = two_ways ? plan.request.directions : 1;
+  std::vector<std::int32_t> devices(part_count(plan), copies * plan.request.width);
+  for (std::size_t part = 0; part < plan.request.replicas.size(); ++part) {
+    devices[part] *= plan.request.replicas[part];
   }
   if (plan.user_schedule != nullptr) {
     for (const PartId part : all_ids<PartId>(devices.size()))
@@ -47,21 +47,7 @@ std::vector<std::int32_t> summing_devices(const Plan& plan) {
 }
 
 ScheduleRequest schedule_request(const Plan& plan) {
-  ScheduleRequest request;
-  request.devices = plan.depth;
-  request.microbatches = plan.microbatches;
-  request.chunks = plan.chunks;
-  request.group = plan.group;
-  request.extra_in_flight = plan.extra_in_flight;
-  request.replicas = plan.replicas;
-  request.directions = plan.directions;
-  request.vertical_sync = plan.vertical_sync;
-  request.width = plan.width;
-  request.recompute = plan.recompute;
-  request.global_norm = plan.global_norm;
-  request.post_validation = plan.post_validation;
-  request.activation_cap = plan.activation_cap;
-  request.costs = plan.order_costs;
+  ScheduleRequest request = plan.request;
   // A single stage holds the one table that both ends use: nothing to sum.
   request.tied_embeddings = has_tied_ends(plan.model) && part_count(plan) > 1;
   return request;

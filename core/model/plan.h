@@ -20,32 +20,23 @@ struct Prediction {
   std::vector<Bytes> peak_bytes;  // one a device
 };
 
-/// What a schedule is asked for, as in ScheduleRequest; and what it works on.
+/// A schedule, what it is asked for, and what it works on.
 struct Plan {
-  ModelSpec model;
-  std::string schedule;
+  ModelSpec model = {};
+  std::string schedule = {};
   /// Where `schedule` is the name of one of one's own: its file, relative to the plan's, and what
   /// that says (null until it is read). Else empty.
   std::string schedule_file = {};
   std::shared_ptr<const Schedule> user_schedule = {};
-  std::uint16_t width = 1;  // replicas of the pipeline
-  std::uint16_t depth = 1;  // devices of it
-  std::uint16_t chunks = 1;
-  std::int32_t group = 0;
-  std::vector<std::uint16_t> replicas;
-  std::uint16_t directions = 2;
-  bool vertical_sync = false, global_norm = false, post_validation = false;
+  /// What the schedule is asked for; its costs make an automatic schedule's order again. Whether
+  /// embeddings are tied stands in the model: schedule_request().
+  ScheduleRequest request = {};
   std::int32_t microbatch_size = 1;
-  std::int32_t microbatches = 1;  // m
-  std::int32_t extra_in_flight = 0;
-  std::optional<double> activation_cap = {};
-  std::optional<OrderCosts> order_costs =
-      {};  // what the order was made by: it makes the order again
-  Recompute recompute = Recompute::none;
   OptimizerKind optimizer = OptimizerKind::adamw;
-  std::vector<LayerRange> stages;  // one a part, in order, covering the model
-  std::string profile;  // path of the profile it was made from, relative to the plan; may be empty
-  Prediction predicted;
+  std::vector<LayerRange> stages = {};  // one a part, in order, covering the model
+  std::string profile =
+      {};  // path of the profile it was made from, relative to the plan; may be empty
+  Prediction predicted = {};
 };
 
 /// Ranges that `stages` holds: one for each chunk of each device, or for each entry of the

@@ -80,10 +80,21 @@ static std::optional<std::string> bad_size(const ScheduleTraits& traits,
       stages, request.microbatches, kMostStages, kMostCells);
 }
 
-static std::optional<std::string> bad_cap(const ScheduleRequest& request) {
-  if (!request.activation_cap || *request.activation_cap >= 1.0) return std::nullopt;
-  return fmt::format("an activation cap must leave room for one, found {}",
-                     *request.activation_cap);
+static std::optional<std::string> bad_cap(const ScheduleTraits& traits,
+                                          const ScheduleRequest& request) {
+  const std::size_t caps = request.activation_caps.size();
+  if (caps > 1 && (!traits.caps_each_device || caps != request.devices)) {
+    return fmt::format("{} takes one activation cap{}: found {}", traits.name,
+                       traits.caps_each_device
+                           ? fmt::format(", or one for each of {} devices", request.devices)
+                           : "",
+                       caps);
+  }
+  for (const double cap : request.activation_caps) {
+    if (!(cap >= 1.0))
+      return fmt::format("an activation cap must leave room for one, found {}", cap);
+  }
+  return std::nullopt;
 }
 
 static std::optional<std::string> bad_costs(const ScheduleTraits& traits,
@@ -138,7 +149,7 @@ std::size_t part_count(const ScheduleTraits& traits, const ScheduleRequest& requ
 std::optional<std::string> reason_against(const ScheduleTraits& traits,
                                           const ScheduleRequest& request) {
   if (auto reason = bad_size(traits, request)) return reason;
-  if (auto reason = bad_cap(request)) return reason;
+  if (auto reason = bad_cap(traits, request)) return reason;
   if (auto reason = bad_costs(traits, request)) return reason;
   if (traits.only_devices != 0 && request.devices != traits.only_devices) {
     return fmt::format(

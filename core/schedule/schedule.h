@@ -61,13 +61,8 @@ struct OrderCosts {
   friend bool operator==(const OrderCosts&, const OrderCosts&) = default;
 };
 
-/// How `search` searches: the same seed finds the same order.
-struct SearchEffort {
-  std::uint64_t seed = 1;
-  std::optional<std::int64_t> orders;  // looked at, at most; empty: about a second's
-  friend bool operator==(const SearchEffort&, const SearchEffort&) = default;
-};
-
+/// What a schedule is asked for. What only some schedules take has a row in
+/// core/schedule/options.h.
 struct ScheduleRequest {
   std::uint16_t devices = 1;
   std::int32_t microbatches = 1;
@@ -85,12 +80,21 @@ struct ScheduleRequest {
   bool global_norm = false;      // updates wait for the norm of all gradients: clipping, NaN guard
   bool post_validation = false;  // … or step before it is known, and are validated in the warm-up
                                  // of the next batch (core/schedule/insert_validation.h)
-  std::optional<double> activation_cap = {};  // on each device, in activations of all its stages
-  std::vector<double> activation_caps = {};   // search: of each device instead; empty: the same
-  std::optional<OrderCosts> costs = {};       // a row for each part; empty: unit times
-  SearchEffort search = {};
+  /// In activations of all stages of a device: one for all devices, or (search) one for each;
+  /// empty: what the schedule has by itself.
+  std::vector<double> activation_caps = {};
+  std::optional<OrderCosts> costs = {};     // a row for each part; empty: unit times
+  std::int64_t seed = 1;                    // search: the same seed finds the same order
+  std::optional<std::int64_t> orders = {};  // search: looked at, at most; empty: about a second's
+  std::optional<Duration> time_limit = {};  // search: the best so far after this long
 
+  /// Empty: the schedule's own.
+  std::optional<double> activation_cap(std::size_t device) const {
+    if (activation_caps.empty()) return std::nullopt;
+    return activation_caps[activation_caps.size() == 1 ? 0 : device];
+  }
   PartCosts costs_of(PartId part) const { return costs ? costs->parts[part] : PartCosts{}; }
+  friend bool operator==(const ScheduleRequest&, const ScheduleRequest&) = default;
 };
 
 /// Flush is not a barrier: a forward waits for its own stage's update, which its device's order
@@ -122,6 +126,8 @@ struct ScheduleTraits {
   bool updates_together = true;
   /// The order depends on the costs of the request.
   bool orders_by_costs = false;
+  /// Takes an activation cap of each device, too.
+  bool caps_each_device = false;
   /// Some stashes go to other devices and come back.
   bool evicts = false;
   /// Its own reason against a request; null: it has none.

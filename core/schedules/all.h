@@ -38,7 +38,6 @@ std::optional<std::string> reject_v_adaptive(const ScheduleRequest& request);
 Schedule make_v_adaptive(const ScheduleRequest& request);
 
 /// core/schedules/search/order_search.h
-std::optional<std::string> reject_search(const ScheduleRequest& request);
 Schedule make_search(const ScheduleRequest& request);
 
 Schedule make_two_stage_naive(const ScheduleRequest& request);

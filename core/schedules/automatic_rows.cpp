@@ -72,7 +72,7 @@ Rows search_rows() {
        .activations = "the cap at most",
        .options = {"activation-cap", "seed", "orders", "time-limit"},
        .orders_by_costs = true,
-       .reject = reject_search,
+       .caps_each_device = true,
        .make = make_search},
   };
 }

@@ -100,7 +100,7 @@ std::int32_t peak_of(const Block& block, std::int32_t microbatches) {
 /// In activations of chunks. More than those of 1F1B gain nothing.
 std::int32_t cap_of(const ScheduleRequest& request) {
   const double p = request.devices;
-  return static_cast<std::int32_t>(2.0 * std::min(request.activation_cap.value_or(p), p));
+  return static_cast<std::int32_t>(2.0 * std::min(request.activation_cap(0).value_or(p), p));
 }
 
 /// Its ends are reordered or rewritten; the latter may fail. Either is better for some.
@@ -150,7 +150,7 @@ std::optional<std::string> reject_v_adaptive(const ScheduleRequest& request) {
   if (least <= cap) return std::nullopt;
   return fmt::format(
       "v-adaptive can't hold less than {} activations on {} devices, found a cap of {}",
-      least / 2.0, request.devices, *request.activation_cap);
+      least / 2.0, request.devices, request.activation_caps.front());
 }
 
 Schedule make_v_adaptive(const ScheduleRequest& request) {

@@ -266,7 +266,7 @@ Schedule make_zero_bubble_2p(const ScheduleRequest& request) {
 }
 
 Schedule make_zero_bubble_auto(const ScheduleRequest& request) {
-  return best_order("zb-auto", request, request.activation_cap.value_or(request.microbatches));
+  return best_order("zb-auto", request, request.activation_cap(0).value_or(request.microbatches));
 }
 
 }  // namespace tandem

@@ -97,7 +97,7 @@ void JsonReader::expected(const std::string& what, std::string hint) const {
            std::move(hint));
 }
 
-bool JsonReader::object(std::initializer_list<std::string_view> keys) const {
+bool JsonReader::object(std::span<const std::string_view> keys) const {
   const std::vector<std::string> known(keys.begin(), keys.end());
   return object_of(&known);
 }

@@ -5,7 +5,7 @@
 //   JsonFile file("plan.json", text);
 //   const JsonReader root = file.root();
 //   if (root.object({"version", "depth", "stages"})) {
-//     plan.depth = root["depth"].integer<std::uint16_t>(1, 65535);
+//     plan.request.devices = root["depth"].integer<std::uint16_t>(1, 65535);
 //     for (const JsonReader& stage : root["stages"].array()) …
 //   }
 //   file.finish();  // throws InputError with all that was wrong
@@ -82,7 +82,10 @@ class JsonReader {
 
   /// Complains of what isn't an object, of keys that are not among `keys` (unless they start with
   /// "x-"), and of keys that are there twice. True for an object, however faulty.
-  bool object(std::initializer_list<std::string_view> keys) const;
+  bool object(std::span<const std::string_view> keys) const;
+  bool object(std::initializer_list<std::string_view> keys) const {
+    return object(std::span(keys.begin(), keys.size()));
+  }
   /// The same of others' formats, where any key may stand.
   bool any_object() const;
   /// The value of a key. Complains where it's missing, and returns an absent reader.

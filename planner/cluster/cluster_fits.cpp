@@ -32,23 +32,24 @@ class Clusters {
 };
 
 std::size_t group_of(const FitRequest& request) {
-  return std::size_t{request.plan.depth} * static_cast<std::size_t>(request.assumptions.tensor);
+  return std::size_t{request.plan.request.devices} *
+         static_cast<std::size_t>(request.assumptions.tensor);
 }
 
 bool shape(FitDraft& draft, const Cluster& cluster) {
   Plan& plan = draft.request.plan;
   plan.stages.clear();
-  plan.order_costs.reset();
+  plan.request.costs.reset();
   const std::size_t group = group_of(draft.request);
   if (draft.devices % group != 0 && (group < draft.devices || group > cluster.size())) return false;
-  plan.width = static_cast<std::uint16_t>(std::max<std::size_t>(1, draft.devices / group));
-  plan.microbatches = microbatches_of(draft.batch, plan);
+  plan.request.width = static_cast<std::uint16_t>(std::max<std::size_t>(1, draft.devices / group));
+  plan.request.microbatches = microbatches_of(draft.batch, plan);
   return true;
 }
 
 Fullest judge(const FitRequest& request, const std::shared_ptr<ClusterWays>& ways) {
   const Plan& plan = request.plan;
-  const ClusterLayout layout(ways, plan.width, plan.depth, request.order,
+  const ClusterLayout layout(ways, plan.request.width, plan.request.devices, request.order,
                              static_cast<std::size_t>(request.assumptions.tensor));
   const ClusterMemory on = memory_on_cluster(plan, layout, request.assumptions, request.cut);
   Fullest fullest{.fits = on.fits()};
@@ -71,7 +72,7 @@ std::vector<NearFit> nearest_fits(const FitRequest& request, const Cluster& clus
   Clusters clusters(cluster, of_nodes);
   return search_fits(
       {.from = {.request = from,
-                .devices = std::size_t{from.plan.width} * group_of(from),
+                .devices = std::size_t{from.plan.request.width} * group_of(from),
                 .batch = batch_of(from.plan)},
        .steps = cluster_steps(from, cluster, most_nodes),
        .shape =

@@ -32,12 +32,12 @@ void check_size(const Plan& plan) {
     throw ShapeError(fmt::format("schedule {} cuts the model into {} stages, but {} has {} layers",
                                  plan.schedule, parts, plan.model.name, layers));
   }
-  if (plan.depth > kMostDepth ||
-      static_cast<std::int64_t>(parts) * plan.microbatches > kMostCells) {
+  if (plan.request.devices > kMostDepth ||
+      static_cast<std::int64_t>(parts) * plan.request.microbatches > kMostCells) {
     throw InputError(fmt::format(
         "{} microbatches on {} stages of {} devices: expected a product of at most {}, and {} "
         "devices",
-        plan.microbatches, parts, plan.depth, kMostCells, kMostDepth));
+        plan.request.microbatches, parts, plan.request.devices, kMostCells, kMostDepth));
   }
 }
 
@@ -93,7 +93,8 @@ std::vector<LayerRange> balanced_stages(const Plan& plan, const Schedule& schedu
     const auto fits = [&](LayerRange range, std::size_t part) {
       const StageId stage = id_at<StageId>(part);
       try {
-        return stage_total(slots[stage], bytes.of(range, plan.microbatch_size, plan.recompute)) <=
+        return stage_total(slots[stage],
+                           bytes.of(range, plan.microbatch_size, plan.request.recompute)) <=
                usable[placement.device[stage]];
       } catch (const InputError&) {
         return false;  // more than can be counted; a shorter range may do
@@ -148,8 +149,8 @@ struct CutPlan {
 
 CutPlan cut_plan(Plan plan, const ClusterLayout& layout, const AnalyticAssumptions& assumptions,
                  StageCut cut) {
-  TANDEM_CHECK(plan.depth == layout.depth() && plan.width == layout.width(), plan.depth,
-               plan.width);
+  TANDEM_CHECK(plan.request.devices == layout.depth() && plan.request.width == layout.width(),
+               plan.request.devices, plan.request.width);
   check_size(plan);
   Schedule schedule = make_schedule(plan);
   const Placement& placement = schedule.placement;
@@ -176,7 +177,7 @@ Table<StageId, StageBytes> bytes_of_stages(const CutPlan& cut,
   Table<StageId, StageBytes> bytes;
   for (const PartId part : cut.schedule.placement.part) {
     bytes.push_back(analytic_stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
-                                         plan.optimizer, plan.recompute, assumptions,
+                                         plan.optimizer, plan.request.recompute, assumptions,
                                          optimizer_shards(plan, assumptions)));
   }
   check_bytes(cut.slots, bytes);
@@ -198,13 +199,13 @@ RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& ass
 }
 
 std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan) {
-  const std::int64_t at_once = std::int64_t{plan.width} * plan.microbatch_size;
+  const std::int64_t at_once = std::int64_t{plan.request.width} * plan.microbatch_size;
   const std::int64_t microbatches = global_batch / at_once;
   if (global_batch % at_once == 0 && microbatches >= 1 && microbatches <= kMostPlannedMicrobatches)
     return static_cast<std::int32_t>(microbatches);
-  throw ShapeError(
-      fmt::format("a batch of {} is not 1 to {} times {} pipelines of microbatches of {}",
-                  global_batch, kMostPlannedMicrobatches, plan.width, plan.microbatch_size));
+  throw ShapeError(fmt::format(
+      "a batch of {} is not 1 to {} times {} pipelines of microbatches of {}", global_batch,
+      kMostPlannedMicrobatches, plan.request.width, plan.microbatch_size));
 }
 
 ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
@@ -215,7 +216,7 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
   };
   StageCosts costs = costs_of();
   if (find_schedule(made.plan.schedule).orders_by_costs) {
-    made.plan.order_costs = order_costs(costs, made.plan.recompute);
+    made.plan.request.costs = order_costs(costs, made.plan.request.recompute);
     made.schedule = make_schedule(made.plan);
     made.program = lower(made.schedule);
     made.slots = count_slots(made.program);
@@ -282,12 +283,13 @@ ChosenShape choose_shape(const ShapeRequest& request, const Cluster& cluster,
     progress.step();
     TriedShape& shape = tried[row];
     Plan plan = request.plan;
-    plan.width = shape.width;
-    plan.depth = shape.depth;
+    plan.request.width = shape.width;
+    plan.request.devices = shape.depth;
     try {
-      if (request.global_batch) plan.microbatches = microbatches_of(*request.global_batch, plan);
+      if (request.global_batch)
+        plan.request.microbatches = microbatches_of(*request.global_batch, plan);
       const std::int64_t samples =
-          std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size;
+          std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size;
       const ClusterLayout layout(ways, shape.width, shape.depth, request.order, tensor);
       ClusterPlan made = plan_on_cluster(std::move(plan), layout, assumptions, request.cut);
       const CostTable prices = price(made.program, cost_model(made.schedule.placement, made.costs));

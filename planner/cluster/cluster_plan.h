@@ -38,8 +38,8 @@ std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan);
 
 /// Cuts the model and prices the schedule. A schedule that is ordered by
 /// costs is ordered by these. Throws InputError where the schedule can't serve the plan, there are
-/// more stages than layers, or the program would be absurdly large. REQUIRES: plan.depth and width
-/// are the layout's; a registered schedule.
+/// more stages than layers, or the program would be absurdly large. REQUIRES: plan.request.devices
+/// and width are the layout's; a registered schedule.
 ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
                             const AnalyticAssumptions& assumptions,
                             StageCut cut = StageCut::balanced);

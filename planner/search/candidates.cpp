@@ -287,15 +287,15 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
     plan.user_schedule = request.user_schedule;
   } else {
     plan.schedule = shape.schedule->name;
-    if (shape.schedule->stages_per_device == 0) plan.chunks = shape.chunks;
+    if (shape.schedule->stages_per_device == 0) plan.request.chunks = shape.chunks;
   }
-  plan.depth = shape.depth;
-  plan.width = shape.width;
-  plan.global_norm = request.global_norm;
+  plan.request.devices = shape.depth;
+  plan.request.width = shape.width;
+  plan.request.global_norm = request.global_norm;
   plan.microbatch_size = shape.microbatch_size;
-  plan.microbatches = shape.microbatches;
-  plan.extra_in_flight = extra_in_flight;
-  plan.recompute = shape.recompute;
+  plan.request.microbatches = shape.microbatches;
+  plan.request.extra_in_flight = extra_in_flight;
+  plan.request.recompute = shape.recompute;
   plan.optimizer = request.optimizer;
   return plan;
 }
@@ -303,12 +303,12 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
 std::string describe(const Plan& plan) {
   const std::size_t stages = part_count(plan);
   std::string text = fmt::format("{}, {} stage{}", plan.schedule, stages, stages == 1 ? "" : "s");
-  if (stages != plan.depth) text += fmt::format(" on {} devices", plan.depth);
-  if (plan.width > 1) text += fmt::format(", width {}", plan.width);
-  text += fmt::format(", microbatches {} x {}", plan.microbatch_size, plan.microbatches);
-  if (plan.recompute == Recompute::full) text += ", recompute full";
-  if (plan.extra_in_flight > 0) {
-    text += fmt::format(", {} extra in flight", plan.extra_in_flight);
+  if (stages != plan.request.devices) text += fmt::format(" on {} devices", plan.request.devices);
+  if (plan.request.width > 1) text += fmt::format(", width {}", plan.request.width);
+  text += fmt::format(", microbatches {} x {}", plan.microbatch_size, plan.request.microbatches);
+  if (plan.request.recompute == Recompute::full) text += ", recompute full";
+  if (plan.request.extra_in_flight > 0) {
+    text += fmt::format(", {} extra in flight", plan.request.extra_in_flight);
   }
   return text;
 }

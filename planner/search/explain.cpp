@@ -23,7 +23,7 @@ std::string difference(Duration difference) {
                      difference.count() < 0 ? "less" : "more");
 }
 
-int devices_of(const Plan& plan) { return plan.depth * plan.width; }
+int devices_of(const Plan& plan) { return plan.request.devices * plan.request.width; }
 
 /// What `other` loses against `best`: on its slowest device, and in that device's waiting.
 std::string explain_loss(const Candidate& best, const Candidate& other) {

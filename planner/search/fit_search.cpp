@@ -66,7 +66,8 @@ class FitSearch {
     try {
       if (!problem_.shape(draft)) return std::nullopt;
       const Plan& plan = draft.request.plan;
-      cells_ += kCellsOfAPlan + static_cast<std::int64_t>(part_count(plan)) * plan.microbatches;
+      cells_ +=
+          kCellsOfAPlan + static_cast<std::int64_t>(part_count(plan)) * plan.request.microbatches;
       if (cells_ > kMostTriedCells) return std::nullopt;
       const Fullest fullest = problem_.judge(draft.request);
       Found found{strengths,

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "core/schedule/options.h"
 #include "planner/search/candidates.h"
 
 namespace tandem {
@@ -23,8 +24,8 @@ std::vector<FitStep> smaller_microbatches(const Plan& plan) {
 std::vector<FitStep> more_recomputation(const Plan& plan) {
   std::vector<FitStep> steps;
   for (const Recompute kind : {Recompute::selective, Recompute::full}) {
-    if (kind > plan.recompute)
-      steps.emplace_back([kind](FitDraft& draft) { draft.request.plan.recompute = kind; });
+    if (kind > plan.request.recompute)
+      steps.emplace_back([kind](FitDraft& draft) { draft.request.plan.request.recompute = kind; });
   }
   return steps;
 }
@@ -32,10 +33,8 @@ std::vector<FitStep> more_recomputation(const Plan& plan) {
 /// 1f1b holds no more than any of one stage a device, and trains the same or what delays less.
 std::vector<FitStep> plainer_schedule(const Plan& plan) {
   const ScheduleTraits& traits = find_schedule(plan.schedule);
-  const bool has_options = plan.group != 0 || plan.extra_in_flight != 0 || plan.vertical_sync ||
-                           plan.activation_cap.has_value() || !plan.replicas.empty();
   if (traits.name == "1f1b" || traits.stages_per_device != 1 || traits.stages_per_part != 1 ||
-      traits.only_devices != 0 || has_options)
+      traits.only_devices != 0 || option_not_taken(find_schedule("1f1b"), plan.request) != nullptr)
     return {};
   return {[](FitDraft& draft) { draft.request.plan.schedule = "1f1b"; }};
 }
@@ -43,9 +42,10 @@ std::vector<FitStep> plainer_schedule(const Plan& plan) {
 std::vector<FitStep> smaller_groups(const Plan& plan) {
   std::vector<FitStep> steps;
   if (plan.schedule != "gpipe") return steps;
-  for (std::int32_t group = (plan.group == 0 ? plan.microbatches : plan.group) / 2; group >= 1;
-       group /= 2) {
-    steps.emplace_back([group](FitDraft& draft) { draft.request.plan.group = group; });
+  const std::int32_t first =
+      plan.request.group == 0 ? plan.request.microbatches : plan.request.group;
+  for (std::int32_t group = first / 2; group >= 1; group /= 2) {
+    steps.emplace_back([group](FitDraft& draft) { draft.request.plan.request.group = group; });
   }
   return steps;
 }
@@ -66,7 +66,7 @@ std::vector<FitStep> more_tensor(const FitRequest& request, const Cluster& clust
 
 std::vector<FitStep> smaller_batches(const Plan& plan) {
   std::vector<FitStep> steps;
-  for (std::int32_t parts = 2; plan.microbatches % parts == 0; parts *= 2)
+  for (std::int32_t parts = 2; plan.request.microbatches % parts == 0; parts *= 2)
     steps.emplace_back([parts](FitDraft& draft) { draft.batch /= parts; });
   return steps;
 }
@@ -79,12 +79,12 @@ std::vector<FitStep> more_nodes(const FitRequest& request, std::size_t most) {
   for (const std::size_t times : {2, 3, 4, 6, 8}) numbers.insert(now * times);
   std::vector<FitStep> steps;
   for (const std::size_t nodes : numbers) {
-    const std::size_t depth = request.plan.depth * nodes;
-    if (nodes > most || depth % now != 0 || !request.plan.replicas.empty()) continue;
+    const std::size_t depth = request.plan.request.devices * nodes;
+    if (nodes > most || depth % now != 0 || !request.plan.request.replicas.empty()) continue;
     steps.emplace_back([nodes, now, depth](FitDraft& draft) {
       draft.request.nodes = nodes;
       draft.devices = draft.devices * nodes / now;
-      draft.request.plan.depth = static_cast<std::uint16_t>(depth / now);
+      draft.request.plan.request.devices = static_cast<std::uint16_t>(depth / now);
     });
   }
   return steps;
@@ -97,17 +97,18 @@ std::vector<FitStep>& of(FitSteps& steps, FitChange kind) {
 }  // namespace
 
 std::int64_t batch_of(const Plan& plan) {
-  return std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size;
+  return std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size;
 }
 
 std::vector<FitStep> deeper_pipelines(const Plan& plan, std::size_t most, bool only_multiples) {
   std::vector<FitStep> steps;
   most = std::min({most, layers_of(plan.model).size(), std::size_t{kMostPlannedDevices}});
-  for (std::size_t depth = plan.depth + std::size_t{1}; depth <= most && plan.replicas.empty();
-       ++depth) {
-    if (only_multiples && depth % plan.depth != 0) continue;
-    steps.emplace_back(
-        [depth](FitDraft& draft) { draft.request.plan.depth = static_cast<std::uint16_t>(depth); });
+  for (std::size_t depth = plan.request.devices + std::size_t{1};
+       depth <= most && plan.request.replicas.empty(); ++depth) {
+    if (only_multiples && depth % plan.request.devices != 0) continue;
+    steps.emplace_back([depth](FitDraft& draft) {
+      draft.request.plan.request.devices = static_cast<std::uint16_t>(depth);
+    });
   }
   return steps;
 }
@@ -115,9 +116,9 @@ std::vector<FitStep> deeper_pipelines(const Plan& plan, std::size_t most, bool o
 FitSteps plain_steps(const FitRequest& request) {
   const Plan& plan = request.plan;
   FitSteps steps;
-  if (plan.extra_in_flight > 0) {
+  if (plan.request.extra_in_flight > 0) {
     of(steps, FitChange::extra_in_flight) = {
-        [](FitDraft& draft) { draft.request.plan.extra_in_flight = 0; }};
+        [](FitDraft& draft) { draft.request.plan.request.extra_in_flight = 0; }};
   }
   if (request.cut != StageCut::balanced) {
     of(steps, FitChange::cut) = {[](FitDraft& draft) { draft.request.cut = StageCut::balanced; }};

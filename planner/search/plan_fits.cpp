@@ -11,14 +11,14 @@ namespace {
 
 bool shape(FitDraft& draft, const Plan& from) {
   Plan& plan = draft.request.plan;
-  const std::int64_t at_once = std::int64_t{plan.width} * plan.microbatch_size;
+  const std::int64_t at_once = std::int64_t{plan.request.width} * plan.microbatch_size;
   const std::int64_t microbatches = draft.batch / at_once;
   if (draft.batch % at_once != 0 || microbatches < 1 || microbatches > kMostPlannedMicrobatches ||
-      plan.depth * microbatches > kMostPlannedCells)
+      plan.request.devices * microbatches > kMostPlannedCells)
     return false;
-  plan.microbatches = static_cast<std::int32_t>(microbatches);
+  plan.request.microbatches = static_cast<std::int32_t>(microbatches);
   const ScheduleTraits& traits = find_schedule(plan.schedule);
-  if (plan.depth != from.depth || !traits.orders_by_costs) plan.order_costs.reset();
+  if (plan.request.devices != from.request.devices || !traits.orders_by_costs) plan.request.costs.reset();
   return !reason_against(traits, schedule_request(plan));
 }
 
@@ -47,7 +47,7 @@ std::vector<NearFit> nearest_fits(const Plan& plan, Bytes limit, Storage storage
   FitRequest from{.plan = plan, .cut = StageCut::given};
   FitSteps steps = plain_steps(from);
   steps[static_cast<std::size_t>(FitChange::depth)] =
-      deeper_pipelines(plan, std::size_t{2} * plan.depth, false);
+      deeper_pipelines(plan, std::size_t{2} * plan.request.devices, false);
   RangeBytes bytes(plan.model, plan.optimizer, storage);
   return search_fits(
       {.from = {.request = from, .batch = batch_of(plan)},

@@ -23,8 +23,9 @@ namespace {
 /// Smaller is better.
 auto rank(const Candidate& candidate) {
   const Plan& plan = candidate.plan;
-  return std::tuple(candidate.period, plan.depth * plan.width, candidate.peak_bytes, candidate.row,
-                    plan.chunks, plan.recompute, -plan.microbatch_size, plan.extra_in_flight);
+  return std::tuple(candidate.period, plan.request.devices * plan.request.width,
+                    candidate.peak_bytes, candidate.row, plan.request.chunks,
+                    plan.request.recompute, -plan.microbatch_size, plan.request.extra_in_flight);
 }
 
 bool better(const Candidate& a, const Candidate& b) { return rank(a) < rank(b); }
@@ -165,10 +166,11 @@ class PlanSearch {
     if (shape.schedule != nullptr) candidate.row = shape.schedule - schedules().data();
     Schedule schedule = make_schedule(plan);
     const BatchWork work(schedule);
-    const LayerTimes& layer_times = times(plan.microbatch_size, plan.recompute);
+    const LayerTimes& layer_times = times(plan.microbatch_size, plan.request.recompute);
     plan.stages = fastest_cut(work, layer_times);
     if (shape.schedule != nullptr && shape.schedule->orders_by_costs) {
-      plan.order_costs = order_costs(costs_from_profile(request_.profile, plan), plan.recompute);
+      plan.request.costs =
+          order_costs(costs_from_profile(request_.profile, plan), plan.request.recompute);
       schedule = make_schedule(plan);
     }
     const Program program = lower(schedule);
@@ -187,14 +189,14 @@ class PlanSearch {
   /// several stages, or stashes of others, only the cut whose largest stage is smallest is tried.
   std::optional<MemoryMiss> cut_to_fit(const Program& program, const SlotCounts& slots,
                                        const BatchWork& work, Plan& plan) {
-    PartitionProblem problem = by_time(work, times(plan.microbatch_size, plan.recompute));
+    PartitionProblem problem = by_time(work, times(plan.microbatch_size, plan.request.recompute));
     problem.fits = [&](LayerRange range, std::size_t stage) {
-      const StageBytes& bytes = bytes_.of(range, plan.microbatch_size, plan.recompute);
+      const StageBytes& bytes = bytes_.of(range, plan.microbatch_size, plan.request.recompute);
       return stage_total(slots.rows()[stage], bytes) <= *request_.memory;
     };
     const bool hosted_stashes = std::ranges::any_of(
         slots, [](const StageSlots& of) { return of[SlotKind::hosted_stash] > 0; });
-    const bool several = part_count(plan) > plan.depth || hosted_stashes;
+    const bool several = part_count(plan) > plan.request.devices || hosted_stashes;
     if (!several) {
       if (auto cut = partition(problem)) {
         plan.stages = std::move(*cut);

@@ -52,8 +52,8 @@ Table<DeviceId, MemoryByClass> device_memory(const Program& program, const SlotC
   TANDEM_CHECK(placement.parts() == plan.stages.size(), placement.parts(), plan.stages.size());
   Table<StageId, StageBytes> of_stages(placement.stages());
   for (const StageId stage : ids(of_stages)) {
-    of_stages[stage] =
-        bytes.of(plan.stages[index(placement.part[stage])], plan.microbatch_size, plan.recompute);
+    of_stages[stage] = bytes.of(plan.stages[index(placement.part[stage])], plan.microbatch_size,
+                                plan.request.recompute);
   }
   return memory_by_class(program, slots, of_stages);
 }
@@ -78,12 +78,13 @@ std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memo
 std::vector<LayerRange> least_memory_cut(const SlotCounts& slots, const Plan& plan,
                                          RangeBytes& bytes) {
   const auto cost = [&](LayerRange range, std::size_t stage) {
-    return stage_total(slots.rows()[stage], bytes.of(range, plan.microbatch_size, plan.recompute));
+    return stage_total(slots.rows()[stage],
+                       bytes.of(range, plan.microbatch_size, plan.request.recompute));
   };
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
   auto cut = partition(
       {.layers = layers, .depth = static_cast<std::int32_t>(part_count(plan)), .cost = cost});
-  TANDEM_CHECK(cut.has_value(), layers, plan.depth);
+  TANDEM_CHECK(cut.has_value(), layers, plan.request.devices);
   return std::move(*cut);
 }
 

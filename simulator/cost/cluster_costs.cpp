@@ -234,11 +234,11 @@ std::vector<Duration> tensor_sums(const Plan& plan, const ClusterLayout& layout,
 static LayerTimes layer_times(const Plan& plan, const DeviceSpec& device,
                               const AnalyticAssumptions& assumptions, Duration tensor_sum) {
   if (assumptions.measured) {
-    return measured_layers(*assumptions.measured, plan.model, plan.microbatch_size, plan.recompute,
-                           assumptions.tensor);
+    return measured_layers(*assumptions.measured, plan.model, plan.microbatch_size,
+                           plan.request.recompute, assumptions.tensor);
   }
-  return analytic_layers(plan.model, plan.microbatch_size, plan.recompute, plan.optimizer, device,
-                         assumptions, tensor_sum);
+  return analytic_layers(plan.model, plan.microbatch_size, plan.request.recompute, plan.optimizer,
+                         device, assumptions, tensor_sum);
 }
 
 ClusterLayers::ClusterLayers(const Plan& plan, const ClusterLayout& layout,
@@ -351,7 +351,8 @@ class Pricing {
       }
       slowest.update += overhead(assumptions_, &Calibration::batch_s) / stages;
       bytes_.push_back(analytic_stage_bytes(plan_.model, range, plan_.microbatch_size,
-                                            plan_.optimizer, plan_.recompute, assumptions_));
+                                            plan_.optimizer, plan_.request.recompute,
+                                            assumptions_));
       if (!placement_.partner.empty()) {
         const DeviceId device = placement_.device[placement_.replicas_of(part).front()];
         slowest.move =
@@ -417,7 +418,7 @@ class Pricing {
 }  // namespace
 
 std::int32_t optimizer_shards(const Plan& plan, const AnalyticAssumptions& assumptions) {
-  return assumptions.sharded_optimizer ? plan.width : 1;
+  return assumptions.sharded_optimizer ? plan.request.width : 1;
 }
 
 StageCosts cluster_costs(const Plan& plan, const Placement& placement, const ClusterLayout& layout,

@@ -36,7 +36,7 @@ class Flows {
   StageBytes stage(const CostKey& key) const {
     const PartId part = placement_.part[key.stage];
     return analytic_stage_bytes(plan_.model, plan_.stages[index(part)], plan_.microbatch_size,
-                                plan_.optimizer, plan_.recompute, assumptions_);
+                                plan_.optimizer, plan_.request.recompute, assumptions_);
   }
 
   static void add(Network::Flow& flow, const Route& route) {

@@ -45,22 +45,18 @@ IterationModel::Row IterationModel::made(const MeasuredIteration& measured,
   }
   Row row{.plan = {.model = measured.model,
                    .schedule = measured.schedule,
-                   .width = static_cast<std::uint16_t>(measured.width),
-                   .depth = static_cast<std::uint16_t>(measured.depth),
-                   .replicas = {},
-                   .global_norm = true,
-                   .microbatch_size = measured.microbatch_size,
-                   .microbatches = measured.microbatches,
-                   .recompute = measured.recompute,
-                   .stages = {},
-                   .profile = {},
-                   .predicted = {}},
+                   .request = {.devices = static_cast<std::uint16_t>(measured.depth),
+                               .microbatches = measured.microbatches,
+                               .width = static_cast<std::uint16_t>(measured.width),
+                               .recompute = measured.recompute,
+                               .global_norm = true},
+                   .microbatch_size = measured.microbatch_size},
           .tensor = measured.tensor};
   const std::size_t parts = part_count(row.plan);
   if (parts > static_cast<std::size_t>(measured.model.blocks))
     throw InputError(fmt::format("{} stages of {} blocks", parts, measured.model.blocks));
   row.plan.stages = even_stages(measured.model, parts);
-  const std::size_t width = row.plan.width, depth = row.plan.depth;
+  const std::size_t width = row.plan.request.width, depth = row.plan.request.devices;
   const auto tensor = static_cast<std::size_t>(measured.tensor);
   row.layout = &layouts_
                     .try_emplace({width, depth, tensor}, cluster, width, depth,

@@ -146,8 +146,8 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
 }
 
 StageCosts costs_from_profile(const Profile& profile, const Plan& plan) {
-  return costs_from_profile(profile, plan.model, plan.stages, plan.microbatch_size, plan.recompute,
-                            summing_devices(plan));
+  return costs_from_profile(profile, plan.model, plan.stages, plan.microbatch_size,
+                            plan.request.recompute, summing_devices(plan));
 }
 
 }  // namespace tandem

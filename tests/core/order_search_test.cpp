@@ -122,7 +122,7 @@ TEST(OrderBound, OfABeginningIsNeverAboveTheBestOfItsEnds) {
 TEST(OrderSearch, KeepsEachDevicesCapAndIsRight) {
   for (const SearchInput& input : search_inputs()) {
     ScheduleRequest request = input.request;
-    request.search.orders = 2000;
+    request.orders = 2000;
     const SearchedOrder found = search_order(request);
     EXPECT_LE(found.bound, found.makespan) << input.name;
     const Program program = lower(found.schedule);
@@ -150,18 +150,19 @@ TEST(OrderProblem, WordOverTheCapIsNotPossible) {
 
 TEST(OrderSearch, SameSeedFindsTheSameOrder) {
   ScheduleRequest request = search_inputs()[7].request;
-  request.search = {.seed = 3, .orders = 20'000};
+  request.seed = 3;
+  request.orders = 20'000;
   const SearchedOrder one = search_order(request), two = search_order(request);
   EXPECT_EQ(one.schedule, two.schedule);
   EXPECT_EQ(one.orders, two.orders);
   EXPECT_FALSE(one.optimal());
-  request.search.seed = 4;
+  request.seed = 4;
   EXPECT_NE(search_order(request).schedule, one.schedule);
 }
 
 TEST(OrderSearch, ReturnsTheNamedScheduleThatIsOptimal) {
   const ScheduleRequest request{
-      .devices = 4, .microbatches = 12, .replicas = {}, .activation_cap = 4.0};
+      .devices = 4, .microbatches = 12, .replicas = {}, .activation_caps = {4.0}};
   const SearchedOrder found = search_order(request);
   EXPECT_EQ(found.named, "zb-h1");
   EXPECT_TRUE(found.is_named());
@@ -188,7 +189,7 @@ TEST(OrderSearch, StoppedAtOnceReturnsTheBestNamedOne) {
 
 TEST(OrderSearch, TellsOfItsProgress) {
   ScheduleRequest request = search_inputs()[7].request;
-  request.search.orders = 5000;
+  request.orders = 5000;
   std::vector<SearchProgress> told;
   const SearchedOrder found = search_order(
       request, {.stop = {}, .progress = [&](const SearchProgress& now) { told.push_back(now); }});

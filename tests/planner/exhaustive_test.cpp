@@ -52,8 +52,8 @@ Tried attempt(const PlanRequest& request, Plan plan) {
   std::sort(tried.work.rbegin(), tried.work.rend());
   Table<StageId, StageBytes> bytes;
   for (const LayerRange& range : plan.stages) {
-    bytes.push_back(
-        stage_bytes(plan.model, range, plan.microbatch_size, plan.optimizer, plan.recompute));
+    bytes.push_back(stage_bytes(plan.model, range, plan.microbatch_size, plan.optimizer,
+                                plan.request.recompute));
   }
   const SlotCounts slots = count_slots(program);
   for (const StageId stage : ids(slots)) {
@@ -86,7 +86,7 @@ std::optional<OrderCosts> order_costs_of(const PlanRequest& request, const Plan&
                       Tried tried = attempt(request, with);
                       if (!fastest || tried.work < fastest->work) fastest = std::move(tried);
                     });
-  return order_costs(costs_from_profile(request.profile, fastest->plan), plan.recompute);
+  return order_costs(costs_from_profile(request.profile, fastest->plan), plan.request.recompute);
 }
 
 /// The cut that the planner promises: slowest stage first, then the second slowest, then the
@@ -96,11 +96,11 @@ std::optional<Tried> best_cut(const PlanRequest& request, const Plan& plan) {
   std::optional<Tried> fastest, smallest;
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
   const auto parts = static_cast<std::int32_t>(part_count(plan));
-  const bool several = parts > plan.depth;
+  const bool several = parts > plan.request.devices;
   const std::optional<OrderCosts> by = order_costs_of(request, plan);
   testing::each_cut(layers, parts, [&](const std::vector<LayerRange>& cut) {
     Plan with = plan;
-    with.order_costs = by;
+    with.request.costs = by;
     with.stages = cut;
     Tried tried = attempt(request, with);
     if (several && (!smallest || tried.held < smallest->held)) smallest = tried;
@@ -112,9 +112,9 @@ std::optional<Tried> best_cut(const PlanRequest& request, const Plan& plan) {
 }
 
 auto rank(const Tried& tried) {
-  return std::tuple(tried.period, tried.plan.depth * tried.plan.width, tried.peak, tried.row,
-                    tried.plan.chunks, tried.plan.recompute, -tried.plan.microbatch_size,
-                    tried.plan.extra_in_flight);
+  return std::tuple(tried.period, tried.plan.request.devices * tried.plan.request.width, tried.peak,
+                    tried.row, tried.plan.request.chunks, tried.plan.request.recompute,
+                    -tried.plan.microbatch_size, tried.plan.request.extra_in_flight);
 }
 
 /// Depths, widths and chunks of a schedule, as the planner promises to try them.
@@ -132,9 +132,9 @@ std::vector<Plan> frames(const PlanRequest& request, const ScheduleTraits& row) 
         Plan plan;
         plan.model = request.model;
         plan.schedule = row.name;
-        plan.depth = depth;
-        plan.width = width;
-        plan.chunks = chunks;
+        plan.request.devices = depth;
+        plan.request.width = width;
+        plan.request.chunks = chunks;
         plan.optimizer = request.optimizer;
         all.push_back(plan);
       }
@@ -153,15 +153,15 @@ std::vector<Tried> brute_force(const PlanRequest& request) {
     if (row.name == "zb-auto" || row.name == "v-adaptive" || row.name == "search") continue;
     for (const Plan& frame : frames(request, row)) {
       for (const std::int32_t size : {1, 2}) {
-        if (request.global_batch / size % frame.width != 0) continue;
+        if (request.global_batch / size % frame.request.width != 0) continue;
         for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-          const std::int32_t most = row.name == "2bw" ? 3 * (frame.depth - 1) + 1 : 0;
+          const std::int32_t most = row.name == "2bw" ? 3 * (frame.request.devices - 1) + 1 : 0;
           for (std::int32_t extra = 0; extra <= most; ++extra) {
             Plan plan = frame;
             plan.microbatch_size = size;
-            plan.microbatches = request.global_batch / size / frame.width;
-            plan.recompute = recompute;
-            plan.extra_in_flight = extra;
+            plan.request.microbatches = request.global_batch / size / frame.request.width;
+            plan.request.recompute = recompute;
+            plan.request.extra_in_flight = extra;
             if (reason_against(row, schedule_request(plan))) continue;
             if (auto tried = best_cut(request, plan)) all.push_back(std::move(*tried));
           }
@@ -202,7 +202,7 @@ std::vector<std::string> best_of_shapes(const std::vector<Tried>& all) {
   std::vector<std::string> shapes, texts;
   for (const Tried& tried : all) {
     Plan shape = tried.plan;
-    shape.extra_in_flight = 0;
+    shape.request.extra_in_flight = 0;
     const std::string text = describe(shape);
     if (std::find(shapes.begin(), shapes.end(), text) != shapes.end()) continue;
     shapes.push_back(text);
@@ -228,10 +228,10 @@ TEST(Exhaustive, TheSearchFindsWhatBruteForceFinds) {
     EXPECT_EQ(result.ranked.front().period, free.front().period);
     EXPECT_EQ(result.ranked.front().plan.predicted.peak_bytes,
               free.front().plan.predicted.peak_bytes);
-    if (free.front().plan.chunks == 1) {
+    if (free.front().plan.request.chunks == 1) {
       EXPECT_EQ(result.ranked.front().slowest.count(), free.front().work.front());
     }
-    with_extra += free.front().plan.extra_in_flight > 0 ? 1 : 0;
+    with_extra += free.front().plan.request.extra_in_flight > 0 ? 1 : 0;
 
     // Half way between the least and the most that any plan needs: some fit, some don't.
     std::vector<Bytes> peaks;

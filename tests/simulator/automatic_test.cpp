@@ -58,7 +58,7 @@ Ordered uniform(const Pipeline& wanted, const StageTimes& times, std::int64_t tr
 
 Pipeline capped(std::string_view schedule, int p, std::int32_t m, double cap) {
   Pipeline wanted = pipeline(schedule, p, m);
-  wanted.request.activation_cap = cap;
+  wanted.request.activation_caps = {cap};
   return wanted;
 }
 
@@ -146,7 +146,7 @@ TEST(ZeroBubbleAuto, IsNeverWorseThanThePublishedTable) {
 /// One stage twice as slow as the others, or all alike.
 Ordered with_slow_stage(std::string_view name, int p, std::int32_t m, int slow) {
   Pipeline wanted = pipeline(name, p, m);
-  if (name == "zb-auto") wanted.request.activation_cap = 1.5 * p;
+  if (name == "zb-auto") wanted.request.activation_caps = {1.5 * p};
   Ordered ordered = uniform(wanted, times_of(10, 12, 8), 1, 1.0);
   if (slow >= 0) {
     ordered.costs.parts[id_at<PartId>(static_cast<std::size_t>(slow))] = times_of(20, 24, 16);
@@ -215,10 +215,10 @@ TEST(Automatic, IsNeverWorseThanTheHandcraftedOrders) {
 TEST(ZeroBubbleAuto, RefusesACapBelowOneActivationAndCostsOfOtherStages) {
   const ScheduleTraits& traits = find_schedule("zb-auto");
   ScheduleRequest request = pipeline("zb-auto", 3, 4).request;
-  request.activation_cap = 0.5;
+  request.activation_caps = {0.5};
   EXPECT_EQ(reason_against(traits, request),
             "an activation cap must leave room for one, found 0.5");
-  request.activation_cap = 1.0;
+  request.activation_caps = {1.0};
   EXPECT_EQ(reason_against(traits, request), std::nullopt);
   request.costs = uneven_costs(2);
   EXPECT_EQ(reason_against(traits, request),

@@ -105,15 +105,9 @@ TEST(IterationModel, IsTheSimulationOfThePlan) {
   const IterationModel model({row}, cluster, plain());
   Plan plan{.model = row.model,
             .schedule = "1f1b",
-            .width = 2,
-            .depth = 2,
-            .replicas = {},
-            .global_norm = true,
+            .request = {.devices = 2, .microbatches = 6, .width = 2, .global_norm = true},
             .microbatch_size = 4,
-            .microbatches = 6,
-            .stages = {{0, 9}, {9, 18}},
-            .profile = {},
-            .predicted = {}};
+            .stages = {{0, 9}, {9, 18}}};
   AnalyticAssumptions assumptions = calibrated(plain(), kPlantedCalibration);
   assumptions.tensor = 2;
   const Schedule schedule = make_schedule(plan);

@@ -154,8 +154,8 @@ Plan two_stages() {
   Plan plan;
   plan.model = {.blocks = 1, .width = 4, .heads = 2, .sequence = 8, .vocabulary = 16};
   plan.schedule = "1f1b";
-  plan.width = plan.depth = 2;
-  plan.microbatches = 4;
+  plan.request.width = plan.request.devices = 2;
+  plan.request.microbatches = 4;
   plan.stages = {{0, 2}, {2, 4}};
   return plan;
 }
@@ -167,9 +167,9 @@ TEST(ClusterCosts, PriceEveryOpOfAProgram) {
   const Program program = lower(make_schedule(plan));
   const StageCosts costs = cluster_costs(plan, program.placement(), layout, exactly());
   const CostTable prices = price(program, cost_model(program.placement(), costs));
-  const StageTimes first =
-      analytic_layers(plan.model, 1, plan.recompute, plan.optimizer, cluster[d(0)], exactly())
-          .of({0, 2});
+  const StageTimes first = analytic_layers(plan.model, 1, plan.request.recompute, plan.optimizer,
+                                           cluster[d(0)], exactly())
+                               .of({0, 2});
   for (const CostId id : ids(prices)) {
     const CostKey& key = program.cost_keys()[id];
     if (key.kind == OpKind::send_activation || key.kind == OpKind::send_gradient) {
@@ -193,7 +193,7 @@ TEST(ClusterCosts, PriceEveryOpOfAProgram) {
 TEST(ClusterCosts, AGroupSumsWhatItsLayersMakeAndGathersWhatItIsSent) {
   const Cluster cluster(two_nodes());
   Plan plan = two_stages();
-  plan.width = 1;
+  plan.request.width = 1;
   AnalyticAssumptions shared = exactly();
   shared.tensor = 2;
   const ClusterLayout layout(cluster, 1, 2, DeviceOrder::replicas_first, 2);
@@ -201,7 +201,7 @@ TEST(ClusterCosts, AGroupSumsWhatItsLayersMakeAndGathersWhatItIsSent) {
   const StageCosts costs = cluster_costs(plan, schedule.placement, layout, shared);
   // 128 bytes around two devices at 100 a second: 1.28 s for the embedding and for attention.
   const StageTimes alone =
-      analytic_layers(plan.model, 1, plan.recompute, plan.optimizer, cluster[d(0)], shared)
+      analytic_layers(plan.model, 1, plan.request.recompute, plan.optimizer, cluster[d(0)], shared)
           .of({0, 2});
   EXPECT_EQ(costs.parts[PartId{0}].forward, alone.forward + 2 * microseconds(1'280'000));
   // 64 bytes of each member's over 5 bytes/s, and half of a sum.
@@ -256,7 +256,7 @@ TEST(ClusterCosts, AShardedOptimizerScattersGradientsAndGathersWeights) {
 TEST(ClusterCosts, OverheadsOfACalibrationComeOnTop) {
   const Cluster cluster(two_nodes());
   Plan plan = two_stages();
-  plan.width = 1;
+  plan.request.width = 1;
   const ClusterLayout layout(cluster, 1, 2, DeviceOrder::replicas_first, 2);
   const Schedule schedule = make_schedule(plan);
   const auto costs = [&](const Calibration& overheads) {

@@ -20,9 +20,9 @@ Plan plan_of(std::uint16_t width, std::uint16_t depth) {
   plan.model = {
       .blocks = 4, .width = 1024, .heads = 4, .sequence = 32, .vocabulary = 64, .tied = false};
   plan.schedule = "1f1b";
-  plan.width = width;
-  plan.depth = depth;
-  plan.microbatches = 8;
+  plan.request.width = width;
+  plan.request.devices = depth;
+  plan.request.microbatches = 8;
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
   for (std::int32_t stage = 0; stage < depth; ++stage)
     plan.stages.push_back({stage * layers / depth, (stage + 1) * layers / depth});
@@ -40,7 +40,8 @@ struct Case {
   Case(const char* name, Plan planned, DeviceOrder order, std::int32_t tensor = 1)
       : cluster(cluster_of_nodes(name)),
         plan(std::move(planned)),
-        layout(cluster, plan.width, plan.depth, order, static_cast<std::size_t>(tensor)),
+        layout(cluster, plan.request.width, plan.request.devices, order,
+               static_cast<std::size_t>(tensor)),
         program(lower(make_schedule(plan))) {
     const AnalyticAssumptions assumptions{.tensor = tensor};
     prices = price(program, cost_model(program.placement(), cluster_costs(plan, program.placement(),

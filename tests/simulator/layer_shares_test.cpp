@@ -250,16 +250,12 @@ TEST(PricedShare, OfAllLayersIsAllButTheOverheadAndFollowsSlowerDevices) {
 TEST(LayerShares, OfAClusterAddUpToItsStages) {
   const Plan plan{.model = model_of_name("gpt2"),
                   .schedule = "1f1b",
-                  .width = 2,
-                  .depth = 4,
-                  .replicas = {},
+                  .request = {.devices = 4, .microbatches = 8, .width = 2},
                   .microbatch_size = 4,
-                  .microbatches = 8,
-                  .stages = {{0, 5}, {5, 12}, {12, 19}, {19, 26}},
-                  .profile = {},
-                  .predicted = {}};
+                  .stages = {{0, 5}, {5, 12}, {12, 19}, {19, 26}}};
   const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
-  const ClusterLayout layout(cluster, plan.width, plan.depth, DeviceOrder::replicas_first);
+  const ClusterLayout layout(cluster, plan.request.width, plan.request.devices,
+                             DeviceOrder::replicas_first);
   for (const bool sharded : {false, true}) {
     AnalyticAssumptions assumptions;
     assumptions.sharded_optimizer = sharded;

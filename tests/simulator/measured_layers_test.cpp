@@ -131,14 +131,9 @@ TEST(MeasuredLayers, AreOfTheModelThatWasMeasuredWhateverItsArchitecture) {
 TEST(MeasuredLayers, TakeThePlaceOfRooflinesOnACluster) {
   const Plan plan{.model = model(),
                   .schedule = "1f1b",
-                  .width = 1,
-                  .depth = 2,
-                  .replicas = {},
+                  .request = {.devices = 2, .microbatches = 4},
                   .microbatch_size = 2,
-                  .microbatches = 4,
-                  .stages = {{0, 3}, {3, 6}},
-                  .profile = {},
-                  .predicted = {}};
+                  .stages = {{0, 3}, {3, 6}}};
   const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
   const ClusterLayout layout(cluster, 1, 2, DeviceOrder::replicas_first, 4);
   const Schedule schedule = make_schedule(plan);

@@ -43,7 +43,7 @@ TEST(OrderClock, TellsTheSimulatorsMakespanOfEveryNamedSchedule) {
       ScheduleRequest request =
           random_order_request(seed, static_cast<int>(seed % 4) + 1, static_cast<int>(seed));
       request.activation_caps.clear();
-      request.search.orders = 100;
+      request.orders = 100;
       if (reason_against(row, request)) continue;
       const Schedule schedule = make_schedule(row, request);
       const std::optional<Words> words = words_of(schedule);
@@ -106,7 +106,7 @@ TEST(OrderClock, CriticalPathHasNoGap) {
 
 TEST(OrderSearch, MakespanIsTheSimulators) {
   for (SearchInput& input : search_inputs()) {
-    input.request.search.orders = 1000;
+    input.request.orders = 1000;
     const SearchedOrder found = search_order(input.request);
     EXPECT_EQ(found.makespan, simulated_makespan(found.schedule, *input.request.costs))
         << input.name;

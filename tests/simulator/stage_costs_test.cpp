@@ -172,22 +172,19 @@ TEST(CostsFromProfile, PricesSumsAndTheNormAsPassesOverTheGradients) {
   const std::int64_t lower = bytes_of(LayerKind::mlp, LayerKind::head);
   Plan plan{.model = small_model(),
             .schedule = "1f1b",
-            .depth = 2,
-            .replicas = {},
+            .request = {.devices = 2},
             .microbatch_size = 2,
-            .stages = {{0, 2}, {2, 4}},
-            .profile = {},
-            .predicted = {}};
+            .stages = {{0, 2}, {2, 4}}};
   StageCosts costs = costs_from_profile(small_profile(), plan);
   EXPECT_EQ(costs.parts[PartId{0}].reduce, ns(0));
   EXPECT_EQ(costs.norm, ns(100 + std::max(upper, lower) + 100));
-  plan.width = 3;
+  plan.request.width = 3;
   costs = costs_from_profile(small_profile(), plan);
   EXPECT_EQ(costs.parts[PartId{0}].reduce, ns(100 + 2 * 2 * upper));
   EXPECT_EQ(costs.parts[PartId{1}].reduce, ns(100 + 2 * 2 * lower));
-  plan.width = 1;
-  plan.depth = 3;
-  plan.replicas = {2, 1};
+  plan.request.width = 1;
+  plan.request.devices = 3;
+  plan.request.replicas = {2, 1};
   costs = costs_from_profile(small_profile(), plan);
   EXPECT_EQ(costs.parts[PartId{0}].reduce, ns(100 + 2 * upper));
   EXPECT_EQ(costs.parts[PartId{1}].reduce, ns(0));

@@ -33,7 +33,8 @@ struct Pipeline {
     if (request.group > 0) text += fmt::format("_g{}", request.group);
     if (request.directions != 2) text += fmt::format("_k{}", request.directions);
     if (request.vertical_sync) text += "_sync";
-    if (request.activation_cap) text += fmt::format("_cap{}", *request.activation_cap);
+    if (!request.activation_caps.empty())
+      text += fmt::format("_cap{}", fmt::join(request.activation_caps, "_"));
     if (request.costs) text += "_costs";
     if (request.recompute == Recompute::full) text += "_recompute";
     if (request.tied_embeddings) text += "_tied";
@@ -122,9 +123,9 @@ inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, st
     vary([&](ScheduleRequest& request) { request.group = p + 1; });
   }
   // A short search is one too.
-  if (takes("orders")) variants.front().request.search.orders = 200;
+  if (takes("orders")) variants.front().request.orders = 200;
   if (takes("activation-cap")) {
-    vary([&](ScheduleRequest& request) { request.activation_cap = (p + 1) / 2.0; });
+    vary([&](ScheduleRequest& request) { request.activation_caps = {(p + 1) / 2.0}; });
   }
   if (traits.orders_by_costs) {
     vary([&](ScheduleRequest& request) {

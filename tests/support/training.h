@@ -56,20 +56,21 @@ struct TrainingCase {
 
   WeightSemantics semantics() const { return find_schedule(schedule).weights; }
   ScheduleRequest request() const {
-    return {.devices = devices,
-            .microbatches = microbatches,
-            .chunks = chunks,
-            .extra_in_flight = extra_in_flight,
-            .replicas = replicas,
-            .directions = directions,
-            .vertical_sync = vertical_sync,
-            .width = width,
-            .recompute = recompute,
-            .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,
-            .global_norm = guard.is_global(),
-            .post_validation = post_validation,
-            .activation_cap = activation_cap,
-            .costs = costs};
+    return {
+        .devices = devices,
+        .microbatches = microbatches,
+        .chunks = chunks,
+        .extra_in_flight = extra_in_flight,
+        .replicas = replicas,
+        .directions = directions,
+        .vertical_sync = vertical_sync,
+        .width = width,
+        .recompute = recompute,
+        .tied_embeddings = model.architecture == Architecture::gpt2 && model.tied,
+        .global_norm = guard.is_global(),
+        .post_validation = post_validation,
+        .activation_caps = activation_cap ? std::vector{*activation_cap} : std::vector<double>{},
+        .costs = costs};
   }
   Schedule make() const { return make_schedule(find_schedule(schedule), request()); }
   bool is_served() const { return !reason_against(find_schedule(schedule), request()); }

@@ -50,16 +50,10 @@ constexpr Case kCases[] = {{"2bw"}, {"2bw", true}, {"1f1b"}, {"1f1b", true}, {"g
 Plan plan_of(const Case& run, const Profile& profile) {
   Plan plan{.model = profile.model,
             .schedule = run.schedule,
-            .depth = 2,
-            .replicas = {},
-            .global_norm = run.clips,
-            .microbatches = kMicrobatches,
-            .stages = {},
-            .profile = {},
-            .predicted = {}};
+            .request = {.devices = 2, .microbatches = kMicrobatches, .global_norm = run.clips}};
   const BatchWork work(make_schedule(find_schedule(run.schedule), schedule_request(plan)));
   const LayerTimes times =
-      measured_layers(profile, plan.model, plan.microbatch_size, plan.recompute);
+      measured_layers(profile, plan.model, plan.microbatch_size, plan.request.recompute);
   const auto cut = partition(
       {.layers = times.layers(), .depth = 2, .cost = [&](LayerRange range, std::size_t stage) {
          return work.of(id_at<StageId>(stage), times.of(range)).count();
@@ -103,7 +97,7 @@ MeasuredTraining train(const Plan& plan, const Program& program) {
   setup.stage = {.model = plan.model,
                  .microbatch_size = plan.microbatch_size,
                  .optimizer = {},
-                 .guard = {.clip = plan.global_norm ? ClipScope::global : ClipScope::none},
+                 .guard = {.clip = plan.request.global_norm ? ClipScope::global : ClipScope::none},
                  .seed = 1,
                  .data = &data};
   setup.layers = plan.stages;

@@ -1,14 +1,12 @@
 #include "tools/cli/file_roles.h"
 
-#include <filesystem>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/files/read.h"
 #include "core/text/output_place.h"
-#include "tools/cli/file_cache.h"
+#include "planner/study/prepared_plan.h"
 
 namespace tandem::tools {
 
@@ -27,30 +25,14 @@ std::vector<NamedFile> inputs_of(const Options& options) {
   std::vector<NamedFile> named;
   for (const NamedFile& input : inputs) {
     if (input.title != "PLAN") continue;
-    for (NamedFile& file : files_named_by_plan(input.path)) named.push_back(std::move(file));
+    for (PlanFile& file : files_named_by_plan(input.path))
+      named.push_back({std::move(file.title), std::move(file.path)});
   }
   inputs.insert(inputs.end(), named.begin(), named.end());
   return inputs;
 }
 
 }  // namespace
-
-std::string beside(const std::string& plan_path, const std::string& file) {
-  return (std::filesystem::path(plan_path).parent_path() / file).string();
-}
-
-std::vector<NamedFile> files_named_by_plan(const std::string& path) {
-  std::vector<NamedFile> files;
-  try {
-    const Plan& plan = read_once<read_plan>(path);
-    if (!plan.profile.empty()) files.push_back({"the plan's profile", beside(path, plan.profile)});
-    if (!plan.schedule_file.empty())
-      files.push_back({"the plan's schedule", beside(path, plan.schedule_file)});
-  } catch (const InputError&) {
-    return {};  // who reads the plan says what is wrong with it
-  }
-  return files;
-}
 
 void check_files_differ(const Options& options) {
   const std::vector<NamedFile> outputs = options.outputs();

@@ -247,9 +247,23 @@ void Options::reject(const std::string& name, const std::string& expected) const
                                expected, text(name)));
 }
 
-void Options::set(const std::string& name, std::string value) {
-  unset(name);
-  values_.insert({name, po::variable_value(boost::any(std::move(value)), false)});
+static po::variable_value value_of(std::string text) {
+  return {boost::any(std::move(text)), false};
+}
+
+void Options::set_output(const std::string& name, std::string path) {
+  values_.erase(name);
+  values_.insert({name, value_of(std::move(path))});
+}
+
+Options Options::with_values(std::string command, std::map<std::string, std::string> values,
+                             std::vector<std::string> words) const {
+  Options other = *this;
+  other.command_ = std::move(command);
+  other.words_ = std::move(words);
+  other.values_.clear();
+  for (auto& [name, value] : values) other.values_.insert({name, value_of(std::move(value))});
+  return other;
 }
 
 std::string Options::text(const std::string& name, const std::string& otherwise) const {

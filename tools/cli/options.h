@@ -3,7 +3,7 @@
 // say what was expected.
 
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -53,14 +53,11 @@ class Options {
   /// Throws UsageError, also where a file would be both read and replaced, or HelpShown.
   void parse(const Arguments& arguments);
 
-  /// As if the command line gave `value`. REQUIRES: it is an option with a value.
-  void set(const std::string& name, std::string value);
-  /// As if it did not give the option.
-  void unset(const std::string& name) { values_.erase(name); }
-  /// As if it gave these words.
-  void set_words(std::vector<std::string> words) { words_ = std::move(words); }
-  /// Messages are those of this command.
-  void set_command(std::string command) { command_ = std::move(command); }
+  /// As if the command line gave `path`. REQUIRES: it is an output.
+  void set_output(const std::string& name, std::string path);
+  /// The same options where the command line of `command` has these values and words instead.
+  Options with_values(std::string command, std::map<std::string, std::string> values,
+                      std::vector<std::string> words) const;
 
   const std::string& command() const { return command_; }
   /// The options given, in the order of the command line.
@@ -74,6 +71,8 @@ class Options {
   bool has(const std::string& name) const { return values_.count(name) > 0; }
   const std::vector<std::string>& words() const { return words_; }
   std::string text(const std::string& name, const std::string& otherwise = {}) const;
+  /// Throws UsageError: what the option's text should have been.
+  [[noreturn]] void reject(const std::string& name, const std::string& expected) const;
   /// Throws UsageError unless the value is an integer in [least, most].
   std::int64_t integer(const std::string& name, std::int64_t least, std::int64_t most,
                        std::int64_t otherwise) const;
@@ -96,7 +95,6 @@ class Options {
     std::string shown = {}, help = {}, group = {};  // for people
   };
 
-  [[noreturn]] void reject(const std::string& name, const std::string& expected) const;
   /// The arguments with every option's value behind an equal sign: what a value is, is decided
   /// here.
   Arguments joined(const Arguments& arguments);

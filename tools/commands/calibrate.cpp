@@ -21,7 +21,7 @@
 #include "tools/cli/options.h"
 #include "tools/cli/output_file.h"
 #include "tools/commands/command.h"
-#include "tools/options/cluster_setup.h"
+#include "tools/options/cluster_options.h"
 
 namespace tandem::tools {
 

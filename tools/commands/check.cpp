@@ -15,11 +15,13 @@
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
 #include "tools/options/backend_options.h"
-#include "tools/options/cluster_setup.h"
-#include "tools/options/plan_setup.h"
+#include "tools/options/cluster_options.h"
 #include "tools/options/reserve_option.h"
+#include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
+#include "tools/print/cluster_summary.h"
 #include "tools/print/near_fits.h"
+#include "tools/print/reserve_text.h"
 
 namespace tandem::tools {
 
@@ -27,31 +29,33 @@ namespace {
 
 constexpr std::size_t kMostShownViolations = 20;
 
-/// What a plan says by itself.
-constexpr const char* kOptionsOfNames[] = {
-    "schedule",  "microbatch-size", "devices",       "microbatches",    "width",
-    "recompute", "chunks",          "group",         "extra-in-flight", "replicas",
-    "waves",     "directions",      "vertical-sync", "activation-cap",  "seed",
-    "orders",    "time-limit"};
-
 using DeviceMemory = Table<DeviceId, MemoryByClass>;
 using Capacity = std::optional<Table<DeviceId, Bytes>>;
 
 /// What is checked, wherever it comes from.
 struct Subject {
+  const ScenarioRequest& request;
+  const PreparedScenario& prepared;
   std::string name;  // for messages: the plan's file, or the model and the cluster
-  const Plan& plan;
-  const Program& program;
-  SlotCounts slots;
-  DeviceMemory memory;
-  Capacity capacity, usable;  // what devices have, and what a plan may fill of it
-  Reserve reserve;
-  const Options& options;
-  Json config;
-  Json assumptions = Json::object();
-  std::vector<std::string> warnings = {};
-  const ClusterSetup* cluster = nullptr;
+  Capacity usable;   // what a plan may fill of each device
+
+  const Program& program() const { return prepared.scenario.program; }
+  const DeviceMemory& memory() const { return *prepared.scenario.memory; }
+  const Reserve& reserve() const { return prepared.scenario.reserve; }
 };
+
+Subject subject_of(const ScenarioRequest& request, const PreparedScenario& prepared) {
+  const Scenario& scenario = prepared.scenario;
+  Subject subject{.request = request, .prepared = prepared, .name = {}, .usable = {}};
+  subject.name = prepared.cluster ? fmt::format("{} on {}", prepared.plan->model.name,
+                                                prepared.cluster->cluster().name())
+                                  : request.plan()->path;
+  if (!scenario.capacity) return subject;
+  subject.usable.emplace();
+  for (const Bytes capacity : *scenario.capacity)
+    subject.usable->push_back(scenario.reserve.usable(capacity));
+  return subject;
+}
 
 DeviceId fullest_device(const DeviceMemory& memory) {
   DeviceId fullest{};
@@ -63,23 +67,28 @@ DeviceId fullest_device(const DeviceMemory& memory) {
 
 /// Throws DifferenceError when the program would not run right.
 void check_program(const Subject& subject) {
-  const std::vector<Violation> violations = verify(subject.program, subject.slots);
+  const std::vector<Violation> violations =
+      verify(subject.program(), count_slots(subject.program()));
   if (violations.empty()) return;
   std::string text = fmt::format("{}: the program of {} is not right: {} violations", subject.name,
-                                 subject.plan.schedule, violations.size());
+                                 subject.prepared.plan->schedule, violations.size());
   for (std::size_t i = 0; i < std::min(violations.size(), kMostShownViolations); ++i) {
     text += fmt::format("\n  {}: {}", name(violations[i].kind), violations[i].message);
   }
   throw DifferenceError(text);
 }
 
-std::vector<std::string> warnings_of(const Plan& plan, const DeviceMemory& memory) {
+std::vector<std::string> check_warnings(const Subject& subject) {
+  std::vector<std::string> warnings = subject.prepared.warnings;
+  const std::vector<Bytes>& predicted = subject.prepared.plan->predicted.peak_bytes;
   std::vector<Bytes> totals;
-  for (const MemoryByClass& of : memory) totals.push_back(of.total());
-  if (plan.predicted.peak_bytes.empty() || plan.predicted.peak_bytes == totals) return {};
-  return {
-      "the plan's own peak_bytes are others than these: it was changed, or made for another "
-      "--storage, or by another version"};
+  for (const MemoryByClass& of : subject.memory()) totals.push_back(of.total());
+  if (!predicted.empty() && predicted != totals) {
+    warnings.emplace_back(
+        "the plan's own peak_bytes are others than these: it was changed, or made for another "
+        "--storage, or by another version");
+  }
+  return warnings;
 }
 
 void print_memory(const DeviceMemory& memory, const Capacity& usable) {
@@ -116,126 +125,87 @@ Json as_json(const DeviceMemory& memory, const Capacity& capacity, const Capacit
 
 /// Near to a plan by itself, or to what was made on the cluster.
 std::vector<std::string> fits_near(const Subject& subject) {
-  if (subject.cluster != nullptr) return near_fits(*subject.cluster, subject.options);
-  const Placement& placement = subject.program.placement();
+  if (subject.prepared.cluster) return near_fits(*subject.prepared.cluster);
+  const Placement& placement = subject.program().placement();
   if (placement.stages() != placement.devices) return {};
-  return near_fits(subject.plan, (*subject.usable)[DeviceId{}], storage_of(subject.options));
+  return near_fits(*subject.prepared.plan, (*subject.usable)[DeviceId{}],
+                   subject.request.plan()->storage);
 }
 
 /// What is missing where, and which plans near to this one fit.
 std::string explain_misfit(const Subject& subject, const MemoryMiss& miss) {
-  const Bytes limit = (*subject.capacity)[miss.device];
+  const Bytes limit = (*subject.prepared.scenario.capacity)[miss.device];
   std::string text = fmt::format(
       "{}: does not fit in {} a device{}: device {} needs {}, {} too much (largest: {}, {})",
       subject.name, print_bytes(limit),
-      subject.reserve.none() ? "" : fmt::format(", {} in reserve", describe(subject.reserve)),
+      subject.reserve().none() ? "" : fmt::format(", {} in reserve", describe(subject.reserve())),
       index(miss.device), print_bytes(miss.needed), print_bytes(miss.excess), miss.largest,
       print_bytes(miss.largest_bytes));
   const std::vector<std::string> nearest = fits_near(subject);
   if (nearest.empty()) return text + "; no plan near to it fits";
-  text += subject.cluster == nullptr ? "; these fit:" : "; these fit, with these options instead:";
+  text += !subject.prepared.cluster ? "; these fit:" : "; these fit, with these options instead:";
   for (const std::string& line : nearest) text += "\n  " + line;
   return text;
 }
 
-int report(const Subject& subject, bool json) {
-  check_program(subject);
-  const DeviceMemory& memory = subject.memory;
+Json config_of(const Subject& subject) {
+  if (subject.prepared.cluster) return cluster_config(*subject.prepared.cluster);
+  const PlanFileRequest& file = *subject.request.plan();
+  const std::optional<Bytes> limit = subject.request.memory;
+  return {{"plan", file.path},
+          {"storage", name(file.storage)},
+          {"memory_bytes", limit ? Json(*limit) : Json(nullptr)},
+          {"reserve", reserve_json(subject.reserve())}};
+}
+
+void print_json(const Subject& subject) {
+  const DeviceMemory& memory = subject.memory();
+  const DeviceId fullest = fullest_device(memory);
+  Json assumptions = Json::object();
+  if (subject.prepared.cluster)
+    assumptions = cluster_assumptions(subject.request, *subject.prepared.cluster);
+  print_result("check", config_of(subject), std::move(assumptions),
+               {{"instructions", subject.program().size()},
+                {"violations", 0},
+                {"fullest_device", index(fullest)},
+                {"largest_class", largest_class(memory[fullest]).name},
+                {"devices", as_json(memory, subject.prepared.scenario.capacity, subject.usable)}},
+               check_warnings(subject));
+}
+
+void print_text(const Subject& subject) {
+  const std::optional<ClusterSetup>& cluster = subject.prepared.cluster;
+  const DeviceMemory& memory = subject.memory();
   const DeviceId fullest = fullest_device(memory);
   const ClassBytes largest = largest_class(memory[fullest]);
-  const std::optional<MemoryMiss> miss =
-      subject.usable ? memory_miss(memory, *subject.usable) : std::nullopt;
-  const std::string misfit = miss ? explain_misfit(subject, *miss) : "";
-  if (json) {
-    if (miss) throw InfeasibleError(misfit);
-    print_result("check", subject.config, subject.assumptions,
-                 {{"instructions", subject.program.size()},
-                  {"violations", 0},
-                  {"fullest_device", index(fullest)},
-                  {"largest_class", largest.name},
-                  {"devices", as_json(memory, subject.capacity, subject.usable)}},
-                 subject.warnings);
-    return 0;
-  }
-  if (subject.cluster != nullptr) {
-    fmt::print("{}\n", subject.cluster->summary());
+  if (cluster) {
+    fmt::print("{}\n", cluster_summary(*cluster));
   } else {
-    fmt::print("{}: {}\n", subject.name, describe(subject.plan));
+    fmt::print("{}: {}\n", subject.name, describe(*subject.prepared.plan));
   }
   fmt::print("verified: {} instructions a batch, right for a run of any length\n\n",
-             subject.program.size());
+             subject.program().size());
   print_memory(memory, subject.usable);
-  if (subject.cluster != nullptr || !subject.reserve.none())
-    fmt::print("{}", reserve_line(subject.reserve));
+  if (cluster || !subject.reserve().none()) fmt::print("{}", reserve_line(subject.reserve()));
   fmt::print("\nFullest: device {}, {}; most of it {}, {}.\n", index(fullest),
              print_bytes(memory[fullest].total()), largest.name, print_bytes(largest.bytes));
-  if (subject.cluster != nullptr) {
+  if (cluster) {
     fmt::print("\nAssumed, not measured:\n");
-    for (const std::string& line : subject.cluster->assumption_lines()) fmt::print("  {}\n", line);
+    for (const std::string& line : assumption_lines(subject.request, *cluster))
+      fmt::print("  {}\n", line);
   }
-  for (const std::string& warning : subject.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  for (const std::string& warning : check_warnings(subject))
+    fmt::print(stderr, "warning: {}\n", warning);
+}
+
+void check(const Subject& subject, bool json) {
+  check_program(subject);
+  const std::optional<MemoryMiss> miss =
+      subject.usable ? memory_miss(subject.memory(), *subject.usable) : std::nullopt;
+  const std::string misfit = miss ? explain_misfit(subject, *miss) : "";
+  if (!json) print_text(subject);
   if (miss) throw InfeasibleError(misfit);
-  return 0;
-}
-
-int check_plan(const Options& options) {
-  for (const char* name : kOptionsOfNames) {
-    if (options.has(name))
-      throw UsageError(fmt::format("tandem check: the plan says --{} already", name));
-  }
-  if (options.has("profile")) {
-    throw UsageError(
-        "tandem check: --profile is for a model on a cluster, whose stages it cuts: a plan has "
-        "its stages");
-  }
-  const std::string& path = options.words()[0];
-  const std::optional<Bytes> limit = options.bytes("memory");
-  const PreparedPlan prepared =
-      prepare_plan(path, global_norm(options), options.has("post-validation"), storage_of(options));
-  DeviceMemory memory = planned_memory(prepared);
-  if (!limit && options.has("reserve"))
-    throw UsageError("tandem check: --reserve is a part of --memory: give it");
-  const Reserve reserve = reserve_of(options);
-  Capacity capacity, usable;
-  if (limit) {
-    capacity.emplace(memory.size(), *limit);
-    usable.emplace(memory.size(), reserve.usable(*limit));
-  }
-  std::vector<std::string> warnings = warnings_of(prepared.plan, memory);
-  return report({.name = path,
-                 .plan = prepared.plan,
-                 .program = prepared.program,
-                 .slots = prepared.slots,
-                 .memory = std::move(memory),
-                 .capacity = std::move(capacity),
-                 .usable = std::move(usable),
-                 .reserve = reserve,
-                 .options = options,
-                 .config = {{"plan", path},
-                            {"storage", name(prepared.storage)},
-                            {"memory_bytes", limit ? Json(*limit) : Json(nullptr)},
-                            {"reserve", reserve_json(reserve)}},
-                 .warnings = std::move(warnings)},
-                options.has("json"));
-}
-
-int check_cluster(const Options& options) {
-  const ClusterSetup setup = make_cluster_setup(options);
-  const ClusterPlan& made = setup.made;
-  return report({.name = fmt::format("{} on {}", made.plan.model.name, setup.cluster.name()),
-                 .plan = made.plan,
-                 .program = made.program,
-                 .slots = count_slots(made.program),
-                 .memory = made.memory,
-                 .capacity = made.capacity,
-                 .usable = made.usable,
-                 .reserve = setup.assumptions.reserve,
-                 .options = options,
-                 .config = setup.config(),
-                 .assumptions = setup.stated(),
-                 .warnings = setup.warnings(),
-                 .cluster = &setup},
-                options.has("json"));
+  if (json) print_json(subject);
 }
 
 }  // namespace
@@ -259,9 +229,17 @@ int run_check(const Arguments& arguments) {
     throw UsageError("tandem check: give a plan, or a --model on a --cluster");
   if (!on_cluster && options.has("transfers"))
     throw UsageError("tandem check: --transfers is for a --model on a --cluster");
+  if (!on_cluster && options.has("profile")) {
+    throw UsageError(
+        "tandem check: --profile is for a model on a cluster, whose stages it cuts: a plan has "
+        "its stages");
+  }
   if (on_cluster && options.has("storage"))
     throw UsageError("tandem check: --storage is for a PLAN: a --model on a --cluster has --dtype");
-  return on_cluster ? check_cluster(options) : check_plan(options);
+  const ScenarioRequest request = check_request(options);
+  const PreparedScenario prepared = prepare(request);
+  check(subject_of(request, prepared), options.has("json"));
+  return 0;
 }
 
 }  // namespace tandem::tools

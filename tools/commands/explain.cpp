@@ -9,8 +9,9 @@
 #include "simulator/analysis/idle.h"
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
-#include "tools/commands/schedule_comparison.h"
-#include "tools/options/scenario.h"
+#include "tools/options/scenario_options.h"
+#include "tools/print/scenario_json.h"
+#include "tools/print/search_report.h"
 
 namespace tandem::tools {
 
@@ -136,25 +137,24 @@ int run_explain(const Arguments& arguments) {
   if (names_several_schedules(options))
     throw UsageError("tandem explain: --schedule names several: give one");
   const std::int64_t batches = batches_of(options, kMostTraced);
-  const Scenario scenario = make_scenario(options);
+  const ScenarioRequest request = scenario_request(options);
+  const PreparedScenario prepared = prepare(request);
+  const Scenario& scenario = prepared.scenario;
   const Program& program = scenario.program;
   const auto device = id_at<DeviceId>(static_cast<std::size_t>(
       options.integer("device", 0, std::int64_t{program.placement().devices} - 1, 0)));
   check_traceable(program, "a run", batches);
-  const SimulationResult result =
-      simulate(scenario, {.batches = batches,
-                          .record = true,
-                          .activation_after_input = scenario.activation_after_input});
+  const SimulationResult result = simulate(scenario, {.batches = batches, .record = true});
   const std::vector<Bubble> bubbles = bubbles_of(program, *result.timeline, device);
   if (options.has("json")) {
-    Json config = scenario.config;
+    Json config = config_json(request, prepared);
     config["batches"] = batches;
-    print_result("explain idle", std::move(config), scenario.assumptions,
+    print_result("explain idle", std::move(config), assumptions_json(request, prepared),
                  result_json(program, device, result, bubbles));
   } else {
     print_text(program, device, result, bubbles);
   }
-  return scenario.search ? search_exit_code(*scenario.search) : 0;
+  return prepared.search ? search_exit_code(*prepared.search) : 0;
 }
 
 }  // namespace tandem::tools

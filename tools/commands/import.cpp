@@ -21,8 +21,8 @@
 #include "tools/cli/options.h"
 #include "tools/cli/output_file.h"
 #include "tools/commands/command.h"
-#include "tools/options/cluster_setup.h"
-#include "tools/options/schedule_file.h"
+#include "tools/options/cluster_options.h"
+#include "planner/study/schedule_file.h"
 #include "tools/print/collective_report.h"
 
 namespace tandem::tools {
@@ -153,7 +153,7 @@ int run_import(const Arguments& arguments) {
   const Importer& from = find_importer(options.choice("from", names));
   if (from.gives<ReadLog>()) {
     refuse_options(options, from);
-    import_collectives(options);
+    import_collectives(options.words(), options.text("output"), options.has("json"));
     return 0;
   }
   if (options.words().size() > 1)

@@ -19,6 +19,7 @@
 #include "planner/search/explain.h"
 #include "planner/search/search.h"
 #include "planner/search/stage_memory.h"
+#include "planner/study/schedule_file.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/malloc_options.h"
 #include "tools/cli/options.h"
@@ -26,9 +27,11 @@
 #include "tools/commands/command.h"
 #include "tools/options/backend_options.h"
 #include "tools/options/reserve_option.h"
-#include "tools/options/schedule_file.h"
+#include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
-#include "tools/options/weight_options.h"
+#include "tools/print/reserve_text.h"
+#include "tools/print/storage_words.h"
+#include "tools/print/weight_words.h"
 
 namespace tandem::tools {
 
@@ -117,14 +120,14 @@ PlanRequest request_of(const Options& options) {
   return request;
 }
 
-std::vector<std::string> warnings_of(const PlanRequest& request, const Plan& plan) {
+std::vector<std::string> plan_warnings(const PlanRequest& request, const Plan& plan) {
   std::vector<std::string> warnings;
   const Profile& profile = request.profile;
   if (request.optimizer != profile.optimizer) {
     warnings.push_back(fmt::format("the profile measured the update of {}, not of {}",
                                    name(profile.optimizer), name(request.optimizer)));
   }
-  const int devices = plan.depth * plan.width;
+  const int devices = plan.request.devices * plan.request.width;
   if (devices != profile.busy_devices) {
     warnings.push_back(fmt::format(
         "the profile was measured with {} device{} computing at once, and the plan uses {}: where "
@@ -159,8 +162,8 @@ std::string cut_of(const Plan& plan) {
 bool same_plan(const Candidate& a, const Candidate& b) {
   const auto shape = [](const Candidate& of) {
     const Plan& plan = of.plan;
-    return std::tie(plan.width, plan.depth, plan.microbatch_size, plan.microbatches, plan.stages,
-                    of.weights, of.slowest, of.memory);
+    return std::tie(plan.request.width, plan.request.devices, plan.microbatch_size,
+                    plan.request.microbatches, plan.stages, of.weights, of.slowest, of.memory);
   };
   return a.period == b.period && shape(a) == shape(b);
 }
@@ -200,9 +203,10 @@ void print_ranking(const PlanResult& result) {
         "{:>10}  "
         "{}\n",
         ++rank, names_of(ranked, place, [](const Plan& of) { return of.schedule; }),
-        short_name(candidate.weights), plan.width, plan.stages.size(),
-        fmt::format("{} x {}", plan.microbatch_size, plan.microbatches), plan.extra_in_flight,
-        names_of(ranked, place, [](const Plan& of) { return name(of.recompute); }),
+        short_name(candidate.weights), plan.request.width, plan.stages.size(),
+        fmt::format("{} x {}", plan.microbatch_size, plan.request.microbatches),
+        plan.request.extra_in_flight,
+        names_of(ranked, place, [](const Plan& of) { return name(of.request.recompute); }),
         plan.predicted.samples_per_s,
         print_duration(candidate.period.cycle / candidate.period.batches),
         print_duration(candidate.slowest), 100.0 * candidate.bubble(),
@@ -246,13 +250,13 @@ Json as_json(const Candidate& candidate) {
   }
   return {{"schedule", plan.schedule},
           {"semantics", name(candidate.weights)},
-          {"width", plan.width},
-          {"depth", plan.depth},
-          {"chunks", plan.chunks},
+          {"width", plan.request.width},
+          {"depth", plan.request.devices},
+          {"chunks", plan.request.chunks},
           {"microbatch_size", plan.microbatch_size},
-          {"microbatches", plan.microbatches},
-          {"extra_in_flight", plan.extra_in_flight},
-          {"recompute", name(plan.recompute)},
+          {"microbatches", plan.request.microbatches},
+          {"extra_in_flight", plan.request.extra_in_flight},
+          {"recompute", name(plan.request.recompute)},
           {"stages", std::move(stages)},
           {"period_s", plan.predicted.period_s},
           {"period_batches", candidate.period.batches},
@@ -350,7 +354,7 @@ int run_plan(const Arguments& arguments) {
       best.schedule_file = path_from(options.text("schedule-file"), options.text("output"));
     write_plan(options.text("output"), best);
   }
-  const std::vector<std::string> warnings = warnings_of(request, best);
+  const std::vector<std::string> warnings = plan_warnings(request, best);
   if (options.has("json")) {
     print_result("plan", config_of(options, request),
                  {{"lanes", "shared"}, {"contention", "none: no two lanes share a link"}},

@@ -15,14 +15,15 @@
 #include "core/program/graph.h"
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
+#include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/json_stream.h"
 #include "tools/cli/safe_output.h"
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
 #include "tools/options/cost_options.h"
-#include "tools/options/order_search.h"
 #include "tools/options/schedule_options.h"
+#include "tools/print/search_report.h"
 #include "traces/picture.h"
 
 namespace tandem::tools {
@@ -92,11 +93,11 @@ StageCosts unit_costs(std::size_t parts) {
 /// The costs that were given to a schedule that orders by them, for any other none.
 std::optional<GivenCosts> costs_to_order_by(const Options& options, const ScheduleTraits& traits,
                                             const ScheduleRequest& request) {
-  for (const char* name : cost_options()) {
+  for (const std::string& name : cost_flags()) {
     if (!options.has(name)) continue;
     if (traits.orders_by_costs) {
-      return given_costs(options, part_count(traits, request), stages_per_device(traits, request),
-                         request.devices);
+      return given_costs(plain_costs_of(options), part_count(traits, request),
+                         stages_per_device(traits, request), request.devices);
     }
     throw UsageError(fmt::format("schedule {} has the same order at any costs: --{} is not taken",
                                  traits.name, name));
@@ -181,7 +182,9 @@ int run_schedule(const Arguments& arguments) {
   if (is_search(traits)) {
     const StageCosts costs = given ? given->times : unit_costs(request.devices);
     if (!given) request.costs = order_costs(costs, request.recompute);
-    search = search_with_progress(options, traits, request, costs);
+    const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
+    search =
+        timed_search(traits, request, costs, [&] { return interrupt.token().stop_requested(); });
   }
   const Schedule schedule = search ? search->found.schedule : make_schedule(traits, request);
   const bool json = format == "json" || options.has("json");

@@ -8,9 +8,6 @@
 
 namespace tandem::tools {
 
-/// Whether --schedule names several.
-bool names_several_schedules(const Options& options);
-
 /// Prints the comparison of runs of `batches`, for people or as JSON. Plain costs are those of a
 /// device, unless
 /// --costs-per says otherwise, so that schedules of one and of several stages a device do the same

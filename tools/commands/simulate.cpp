@@ -2,6 +2,7 @@
 
 #include "simulator/simulate.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,13 +18,16 @@
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
 #include "tools/commands/schedule_comparison.h"
-#include "tools/options/scenario.h"
-#include "tools/options/uncertainty.h"
+#include "tools/options/scenario_options.h"
+#include "tools/options/uncertainty_options.h"
 #include "tools/print/healthy_run.h"
 #include "tools/print/near_fits.h"
 #include "tools/print/report.h"
+#include "tools/print/scenario_json.h"
+#include "tools/print/search_report.h"
 #include "tools/print/sensitivity_report.h"
 #include "tools/print/simulation_report.h"
+#include "tools/print/uncertainty_report.h"
 #include "traces/chrome/chrome_trace.h"
 #include "traces/picture.h"
 
@@ -44,23 +48,94 @@ void check_size(const Scenario& scenario, const Options& options, std::int64_t b
 }
 
 /// Whether the shape was left to us, and none fits.
-bool chose_and_misses(const Options& options, const Scenario& scenario) {
-  if (!scenario.use || options.has("depth") || options.has("replicas")) return false;
-  for (const DeviceId device : ids(*scenario.memory)) {
-    if (!scenario.fits(device)) return true;
-  }
-  return false;
+bool chose_and_misses(const PreparedScenario& prepared) {
+  return prepared.cluster && !prepared.cluster->request.depth && !prepared.scenario.fits();
 }
 
-void write_trace(const std::string& path, const Scenario& scenario, const Timeline& timeline) {
+void write_trace(const std::string& path, const Scenario& scenario, const Json& config,
+                 const Timeline& timeline) {
   TraceRun run{.timeline = &timeline, .label = {}, .memory = {}};
   if (scenario.memory && scenario.stash)
     run.memory = TraceMemory{.devices = *scenario.memory, .stash = *scenario.stash};
-  const std::string config = scenario.config.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = config.dump(-1, ' ', false, Json::error_handler_t::replace);
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
-  write_chrome_trace(
-      path, scenario.program, {&run, 1},
-      {.tool = tool_name(), .about = {{"config", config}}, .stop = interrupt.token()});
+  write_chrome_trace(path, scenario.program, {&run, 1},
+                     {.tool = tool_name(), .about = {{"config", text}}, .stop = interrupt.token()});
+}
+
+/// All that a simulation was asked for and says.
+struct Answer {
+  ScenarioRequest request;
+  PreparedScenario prepared;
+  SimulationRequest simulated;
+  SimulationResult result = {};
+  std::optional<Sensitivities> sensitivities = {};
+  std::optional<Bottlenecks> bottlenecks = {};
+  std::optional<SimulationResult> healthy = {};
+  std::optional<Spread> spread = {};
+};
+
+Answer answer_of(const Options& options, std::int64_t batches) {
+  const std::optional<UncertaintyRequest> uncertainty = uncertainty_of(options);
+  const bool record = options.has("picture") || options.has("trace") || options.has("report");
+  ScenarioRequest request = scenario_request(options);
+  PreparedScenario prepared = prepare(request);
+  Answer answer{.request = std::move(request),
+                .prepared = std::move(prepared),
+                .simulated = {.batches = batches, .record = record}};
+  const Scenario& scenario = answer.prepared.scenario;
+  if (record) check_size(scenario, options, batches);
+  answer.result = simulate(scenario, answer.simulated);
+  if (options.has("sensitivity")) {
+    answer.sensitivities = sensitivities_of(scenario, answer.result, batches);
+    answer.bottlenecks = answer.sensitivities->bottlenecks;
+  } else {
+    answer.bottlenecks = bottlenecks_of(scenario, answer.result);
+  }
+  answer.healthy = simulate_healthy(scenario, batches);
+  if (uncertainty) answer.spread = spread_of(scenario, *uncertainty, batches);
+  return answer;
+}
+
+void print_json(const Answer& answer) {
+  const PreparedScenario& prepared = answer.prepared;
+  Json json = result_json(prepared, answer.result);
+  if (answer.healthy) {
+    json["healthy"] =
+        healthy_json(answer.request, prepared.scenario, answer.result, *answer.healthy);
+  }
+  json["bottlenecks"] = answer.bottlenecks ? bottlenecks_json(*answer.bottlenecks) : Json();
+  if (answer.sensitivities) json["sensitivity"] = sensitivity_json(*answer.sensitivities);
+  if (answer.spread) json["uncertainty"] = spread_json(*answer.spread);
+  Json config = config_json(answer.request, prepared);
+  config["batches"] = answer.simulated.batches;
+  print_result("simulate", std::move(config), assumptions_json(answer.request, prepared),
+               std::move(json), warnings_of(answer.request, prepared, answer.result));
+}
+
+void print_near_fits(const ClusterSetup& setup) {
+  std::vector<std::string> fits = near_fits(setup);
+  fits.resize(std::min(fits.size(), kMostNearFits));
+  fmt::print("\nno shape fits{}\n",
+             fits.empty() ? ", and nothing near to one" : "; with these options instead it does:");
+  for (const std::string& line : fits) fmt::print("  {}\n", line);
+}
+
+void print_text(const Answer& answer, bool with_picture) {
+  const PreparedScenario& prepared = answer.prepared;
+  const Scenario& scenario = prepared.scenario;
+  if (with_picture) {
+    print_as_it_is(stdout, picture(scenario.program, *answer.result.timeline, picture_options()));
+  }
+  print_summary(answer.request, prepared, answer.result, answer.simulated.batches,
+                difference_line(answer.request, scenario, answer.result, answer.healthy));
+  if (answer.sensitivities) {
+    print_sensitivity(*answer.sensitivities, answer.result);
+  } else if (answer.bottlenecks) {
+    print_bottlenecks(*answer.bottlenecks);
+  }
+  if (answer.spread) print_spread(*answer.spread);
+  if (chose_and_misses(prepared)) print_near_fits(*prepared.cluster);
 }
 
 }  // namespace
@@ -81,55 +156,26 @@ int run_simulate(const Arguments& arguments) {
   add_uncertainty_options(options);
   options.parse(arguments);
   keep_freed_memory();
-  SimulationRequest request;
-  request.batches = batches_of(options);
-  if (names_several_schedules(options)) return compare_schedules(options, request.batches);
+  const std::int64_t batches = batches_of(options);
+  if (names_several_schedules(options)) return compare_schedules(options, batches);
   if (options.has("trace")) check_can_write(options.text("trace"));
   if (options.has("report")) check_can_report(options.text("report"));
-  request.record = options.has("picture") || options.has("trace") || options.has("report");
-  const std::optional<UncertaintyRequest> uncertainty = uncertainty_of(options);
-  Scenario scenario = make_scenario(options);
-  request.activation_after_input = scenario.activation_after_input;
-  if (request.record) check_size(scenario, options, request.batches);
-  const SimulationResult result = simulate(scenario, request);
-  std::optional<Sensitivities> sensitivities;
-  if (options.has("sensitivity"))
-    sensitivities = sensitivities_of(scenario, result, request.batches);
-  const std::optional<Bottlenecks> bottlenecks =
-      sensitivities ? sensitivities->bottlenecks : bottlenecks_of(scenario, result);
-  const std::optional<SimulationResult> healthy = healthy_run(scenario, request.batches);
-  std::optional<Spread> spread;
-  if (uncertainty) spread = spread_of(scenario, *uncertainty, request.batches);
-  if (options.has("trace")) write_trace(options.text("trace"), scenario, *result.timeline);
-  if (options.has("report")) write_report(options, arguments, scenario, result, request);
-  scenario.config["batches"] = request.batches;
-  const auto exit_code = [&] { return scenario.search ? search_exit_code(*scenario.search) : 0; };
+  const Answer answer = answer_of(options, batches);
+  const PreparedScenario& prepared = answer.prepared;
+  if (options.has("trace")) {
+    write_trace(options.text("trace"), prepared.scenario, config_json(answer.request, prepared),
+                *answer.result.timeline);
+  }
+  if (options.has("report")) {
+    write_report(options.text("report"), command_line("simulate", arguments), answer.request,
+                 prepared, answer.result, answer.simulated);
+  }
   if (options.has("json")) {
-    Json json = result_json(scenario, result);
-    if (healthy) json["healthy"] = healthy_json(scenario, result, *healthy);
-    json["bottlenecks"] = bottlenecks ? bottlenecks_json(*bottlenecks) : Json();
-    if (sensitivities) json["sensitivity"] = sensitivity_json(*sensitivities);
-    if (spread) json["uncertainty"] = spread_json(*spread);
-    print_result("simulate", scenario.config, scenario.assumptions, std::move(json),
-                 warnings_of(scenario, result));
-    return exit_code();
+    print_json(answer);
+  } else {
+    print_text(answer, options.has("picture"));
   }
-  if (options.has("picture"))
-    print_as_it_is(stdout, picture(scenario.program, *result.timeline, picture_options()));
-  print_summary(scenario, result, request.batches, difference_line(scenario, result, healthy));
-  if (sensitivities) {
-    print_sensitivity(*sensitivities, result);
-  } else if (bottlenecks) {
-    print_bottlenecks(*bottlenecks);
-  }
-  if (spread) print_spread(*spread);
-  if (chose_and_misses(options, scenario)) {
-    const std::vector<std::string> fits = near_fits(options, kMostNearFits);
-    fmt::print("\nno shape fits{}\n", fits.empty() ? ", and nothing near to one"
-                                                   : "; with these options instead it does:");
-    for (const std::string& line : fits) fmt::print("  {}\n", line);
-  }
-  return exit_code();
+  return prepared.search ? search_exit_code(*prepared.search) : 0;
 }
 
 }  // namespace tandem::tools

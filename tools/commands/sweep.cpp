@@ -19,13 +19,13 @@
 #include "tools/cli/malloc_options.h"
 #include "tools/cli/output_file.h"
 #include "tools/commands/command.h"
-#include "tools/options/scenario.h"
-#include "tools/sweep/shard.h"
+#include "tools/options/scenario_options.h"
+#include "tools/options/shard_options.h"
+#include "tools/options/sweep_report_options.h"
+#include "tools/options/sweep_space.h"
 #include "tools/sweep/sweep_file.h"
 #include "tools/sweep/sweep_nearest.h"
 #include "tools/sweep/sweep_report.h"
-#include "tools/sweep/sweep_space.h"
-#include "tools/sweep/sweep_work.h"
 
 namespace tandem::tools {
 
@@ -42,7 +42,7 @@ class Sweep {
   explicit Sweep(const Options& options)
       : space_(options, kOwnOptions),
         shard_(shard_of(options)),
-        report_(options),
+        report_(report_request(options)),
         json_(options.has("json")),
         threads_(static_cast<int>(
             options.integer("threads", 1, kMostSweepThreads,
@@ -67,7 +67,11 @@ class Sweep {
                  path_.empty() ? "" : fmt::format(": --resume {} goes on", path_));
       return static_cast<int>(ExitCode::interrupted);
     }
-    if (!json_) fmt::print("{}", nearest_misses(space_, rows_));
+    if (!json_) {
+      fmt::print("{}", nearest_misses(space_.identity(), rows_, [&](std::size_t index) {
+                   return space_.run(index).request;
+                 }));
+    }
     const auto simulated = [](const SweepRow& row) { return row.simulated(); };
     if (rows_.empty() || std::any_of(rows_.begin(), rows_.end(), simulated)) return 0;
     fmt::print(stderr, "error: no configuration can be simulated; the first: {}\n",
@@ -106,12 +110,19 @@ class Sweep {
     }
     const InterruptGuard interrupt(OnInterrupt::ends_at_next_step);
     const Activity progress("sweep");
-    compute_rows(space_, which_, threads_, interrupt.token(), [&](ComputedRow computed) {
-      if (file_) file_->write(computed.line);
-      if (json_) fmt::print("{}", computed.line);
-      take(std::move(computed.row));
-      progress.say([&] { return progress_text(); });
-    });
+    sweep<ComputedRow>(
+        which_.size(), threads_, interrupt.token(),
+        [&](std::size_t place) { return space_.run(which_[place]); },
+        [&](std::size_t place, const SweepOutcome& outcome) {
+          const std::size_t index = which_[place];
+          return computed_row(space_.identity(), index, space_.configuration(index), outcome);
+        },
+        [&](ComputedRow computed) {
+          if (file_) file_->write(computed.line);
+          if (json_) fmt::print("{}", computed.line);
+          take(std::move(computed.row));
+          progress.say([&] { return progress_text(); });
+        });
     return computed_ == which_.size();
   }
 

@@ -14,6 +14,7 @@
 #include "tools/cli/options.h"
 #include "tools/cli/output_file.h"
 #include "tools/commands/command.h"
+#include "tools/options/sweep_report_options.h"
 #include "tools/sweep/sweep_file.h"
 #include "tools/sweep/sweep_report.h"
 #include "traces/chrome/atomic_file.h"
@@ -123,7 +124,7 @@ int run_sweep_merge(const Arguments& arguments) {
   add_report_options(options);
   options.words("FILE", 1, kMostMergedFiles);
   options.parse(arguments);
-  const SweepReport report(options);
+  const SweepReport report(report_request(options));
   const std::string path = options.text("json-lines");
   if (!path.empty()) check_can_write(path);
   const Merge merge(options.words());

@@ -17,6 +17,7 @@
 #include "executor/cpu/kernels.h"
 #include "executor/stage/reference.h"
 #include "executor/stage/reference_parts.h"
+#include "planner/study/prepared_plan.h"
 #include "simulator/simulate.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
@@ -31,7 +32,6 @@
 #include "tools/options/held_out_loss.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/optimizer_options.h"
-#include "tools/options/plan_setup.h"
 #include "tools/options/schedule_options.h"
 #include "tools/print/progress_report.h"
 #include "tools/print/training_memory.h"
@@ -77,9 +77,9 @@ FloatReference make_reference(const Training& training) {
       {.semantics = semantics,
        .optimizer = training.optimizer,
        .guard = training.guard,
-       .microbatches = plan.microbatches,
+       .microbatches = plan.request.microbatches,
        .microbatch_size = plan.microbatch_size,
-       .width = plan.width,
+       .width = plan.request.width,
        .seed = training.seed,
        .parts = reference_parts(training.prepared.schedule, plan.stages, semantics),
        .stages = plan.stages},
@@ -123,7 +123,7 @@ StageSetup stage_setup(const Training& training) {
   const Plan& plan = training.prepared.plan;
   return {.model = plan.model,
           .microbatch_size = plan.microbatch_size,
-          .recompute = plan.recompute,
+          .recompute = plan.request.recompute,
           .storage = training.prepared.storage,
           .optimizer = training.optimizer,
           .guard = training.guard,
@@ -164,7 +164,8 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
       }
     };
   }
-  setup.product_algorithms = product_algorithms_of(options, plan);
+  if (!backend_of(options).on_host)
+    setup.product_algorithms = product_algorithms_of(options.words()[0], plan);
   setup.link_rate = training.link_rate;
   setup.by_messages = by_messages(options);
   setup.watchdog = training.watchdog;
@@ -294,7 +295,7 @@ void check_memory(const PreparedPlan& prepared) {
   constexpr const char* kWhat = "training this plan";
   Bytes needed = 0;
   for (const MemoryByClass& device : planned_memory(prepared))
-    needed += device.total() * prepared.plan.width;
+    needed += device.total() * prepared.plan.request.width;
   check_fits_memory(needed, kWhat);
   tell_memory(needed, kWhat);
 }
@@ -365,7 +366,7 @@ int finish(const Training& training, const Options& options, const ProgressRepor
                100.0 * (predicted_s / step_s - 1.0));
   }
   fmt::print("\n");
-  if (plan.post_validation)
+  if (plan.request.post_validation)
     fmt::print("{} of {} updates were rolled back\n", steps.rollbacks(), training.steps);
   print_memory(memory);
   fmt::print("The weights are not kept: this version writes no checkpoints.\n");

@@ -3,7 +3,6 @@
 // send, and what it stores. The rows are executor/backends.h's.
 
 #include <string>
-#include <vector>
 
 #include "core/memory/storage.h"
 #include "executor/backends.h"
@@ -20,9 +19,6 @@ const BackendTraits& backend_of(const Options& options);
 Storage storage_of(const Options& options);
 /// TrainingSetup::by_messages.
 bool by_messages(const Options& options);
-
-/// Of a plan whose times are of f32: which times they are, and how to train it. Empty for f32.
-std::vector<std::string> storage_warnings(Storage storage);
 
 /// Throws UsageError for what the backend does not do.
 void check_backend(const Options& options);

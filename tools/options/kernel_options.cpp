@@ -24,9 +24,9 @@ void choose_kernels(const Options& options, bool on_host) {
   const std::string engine = options.choice("kernels", {"auto", "portable", "onednn"});
   if (on_host) return cpu::set_products({.engine = engine, .precision = precision});
   if (options.has("kernels"))
-    throw UsageError(fmt::format(
-        "tandem {}: --kernels is for --backend cpu: on GPUs cuBLASLt computes products",
-        options.command()));
+    throw UsageError(
+        fmt::format("tandem {}: --kernels is for --backend cpu: on GPUs cuBLASLt computes products",
+                    options.command()));
   cpu::set_product_precision(precision);
 }
 

@@ -28,13 +28,4 @@ Reserve reserve_of(const Options& options, Reserve otherwise) {
                   options.command(), text));
 }
 
-std::string reserve_line(const Reserve& reserve) {
-  return fmt::format("fits: {} stays in reserve for the driver, libraries and gaps (--reserve)\n",
-                     describe(reserve));
-}
-
-Json reserve_json(const Reserve& reserve) {
-  return {{"share", reserve.share}, {"bytes", reserve.bytes}};
-}
-
 }  // namespace tandem::tools

@@ -1,10 +1,7 @@
 #pragma once
 // --reserve: what of a device's memory no plan may fill.
 
-#include <string>
-
 #include "core/memory/reserve.h"
-#include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
 
 namespace tandem::tools {
@@ -17,9 +14,5 @@ inline constexpr Reserve kReserveOnCluster{.share = 0.06, .bytes = 0};
 void add_reserve_option(Options& options);
 /// `otherwise`: where it is not given. Throws UsageError.
 Reserve reserve_of(const Options& options, Reserve otherwise = {});
-
-/// What "fits" means, a line with its end.
-std::string reserve_line(const Reserve& reserve);
-Json reserve_json(const Reserve& reserve);
 
 }  // namespace tandem::tools

@@ -4,11 +4,11 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
-#include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "tools/options/order_search.h"
+#include "tools/options/uncertainty_options.h"
 
 namespace tandem::tools {
 
@@ -16,25 +16,34 @@ namespace {
 
 constexpr std::int64_t kMostScheduleDevices = 4096;
 
-std::vector<std::uint16_t> parse_replicas(const std::string& text) {
-  std::vector<std::uint16_t> replicas;
-  for (const char *at = text.data(), *end = at + text.size(); at <= end; ++at) {
-    std::uint16_t count = 0;
-    const auto [after, error] = std::from_chars(at, end, count);
-    if (error != std::errc{} || count == 0 || (after != end && *after != '-')) {
-      throw UsageError(
-          fmt::format("--replicas: expected counts such as 2-1-1, found \"{}\"", text));
-    }
-    replicas.push_back(count);
-    at = after;
+/// "interleaved, looped-bfs: stages on each device"; of an option of all schedules what it says.
+std::string help_of(const ScheduleOption& option) {
+  if (option.of_all) return std::string(option.help);
+  std::vector<std::string_view> names;
+  for (const ScheduleTraits& traits : schedules()) {
+    if (takes(traits, option)) names.push_back(traits.name);
   }
-  return replicas;
+  return fmt::format("{}: {}", fmt::join(names, ", "), option.help);
 }
 
-constexpr const char* kOptionsOfSome[] = {"chunks",        "group",          "extra-in-flight",
-                                          "replicas",      "directions",     "waves",
-                                          "vertical-sync", "activation-cap", "seed",
-                                          "orders",        "time-limit"};
+void declare(Options& options, const ScheduleOption& option) {
+  const std::string flag(option.flag);
+  if (option.argument.empty()) {
+    options.flag(flag, help_of(option));
+  } else {
+    options.value(flag, std::string(option.argument), help_of(option));
+  }
+}
+
+const ScheduleOption& row_of(std::string_view flag) {
+  return *std::ranges::find(schedule_options(), flag, &ScheduleOption::flag);
+}
+
+void set_from(const Options& options, const ScheduleOption& option, ScheduleRequest& request) {
+  const std::string flag(option.flag);
+  const std::string text = option.argument.empty() ? "yes" : options.text(flag);
+  if (const auto expected = parse_option(option, text, request)) options.reject(flag, *expected);
+}
 
 /// What stands for --devices where it is not given: the replicas of all parts, or the only number
 /// that the schedule takes.
@@ -42,7 +51,7 @@ std::uint16_t devices_of(const Options& options, const ScheduleTraits& traits,
                          const std::vector<std::uint16_t>& replicas) {
   const std::int64_t all = std::accumulate(replicas.begin(), replicas.end(), std::int64_t{0});
   const std::int64_t otherwise = replicas.empty() ? traits.only_devices : all;
-  if (!options.has("devices") && otherwise == 0) throw UsageError("--devices is missing");
+  if (!options.has("devices") && otherwise == 0) refuse(options, "--devices is missing");
   return static_cast<std::uint16_t>(options.integer("devices", 1, kMostScheduleDevices,
                                                     std::min(otherwise, kMostScheduleDevices)));
 }
@@ -52,33 +61,28 @@ std::uint16_t devices_of(const Options& options, const ScheduleTraits& traits,
 void add_schedule_options(Options& options) {
   options.group("Schedule")
       .value("devices", "P", "devices of the pipeline")
-      .value("microbatches", "M", "microbatches of a batch (one update)")
-      .value("width", "W", "replicas of the whole pipeline (default 1)")
-      .value("recompute", "KIND", "none|selective|full: recompute activations in the backward")
-      .value("chunks", "V", "interleaved, looped-bfs: stages on each device (default 2)")
-      .value("group", "G",
-             "interleaved: microbatches of a chunk in a row (default: the fewest that work, P "
-             "where M is a multiple of it); gpipe: microbatches until the pipeline is drained "
-             "(default: M)")
-      .value("extra-in-flight", "N",
-             "2bw: microbatches in flight beyond the minimum on the first stage")
-      .value("replicas", "A-B-C", "pipedream: replicas of each stage, such as 2-1-1")
-      .value("waves", "W", "hanayo: times down the devices and back up (default 1)")
-      .value("directions", "K", "chimera: pipelines, half of them each way (default 2)")
-      .flag("vertical-sync", "pipedream: a microbatch uses one version on all stages")
-      .value("activation-cap", "X",
-             "zb-auto, v-adaptive, search: activations that a device may hold, in those of all its "
-             "stages (default: any number, P, any number); search: one for each device, too");
-  add_search_options(options);
+      .value("microbatches", "M", "microbatches of a batch (one update)");
+  for (const ScheduleOption& option : schedule_options()) {
+    if (!option.flag.empty()) declare(options, option);
+  }
   add_clip_option(options);
-  add_post_validation_option(options);
   options.absent("slices");
 }
 
-std::span<const char* const> options_of_some_schedules() { return kOptionsOfSome; }
+std::vector<std::string> flags_of_some_schedules() {
+  std::vector<std::string> flags;
+  for (const ScheduleOption& option : schedule_options()) {
+    if (!option.of_all) flags.emplace_back(option.flag);
+  }
+  return flags;
+}
 
-bool takes(const ScheduleTraits& traits, std::string_view option) {
-  return std::find(traits.options.begin(), traits.options.end(), option) != traits.options.end();
+std::vector<std::string> schedule_flags() {
+  std::vector<std::string> flags{"devices", "microbatches"};
+  for (const ScheduleOption& option : schedule_options()) {
+    if (!option.flag.empty()) flags.emplace_back(option.flag);
+  }
+  return flags;
 }
 
 void add_clip_option(Options& options) {
@@ -87,12 +91,7 @@ void add_clip_option(Options& options) {
                 "per-stage[:NORM]: each stage by its own");
 }
 
-void add_post_validation_option(Options& options) {
-  options.flag(
-      "post-validation",
-      "updates do not wait for the norm: each is validated in the next batch's warm-up, and "
-      "rolled back where it was wrong");
-}
+void add_post_validation_option(Options& options) { declare(options, row_of("post-validation")); }
 
 std::optional<bool> global_norm(const Options& options) {
   const std::optional<Clipping> clip = clipping(options);
@@ -121,40 +120,33 @@ std::optional<Clipping> clipping(const Options& options) {
   return clip;
 }
 
-ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& traits) {
-  for (const std::string name : kOptionsOfSome) {
-    if (options.has(name) && !takes(traits, name)) {
-      throw UsageError(fmt::format("schedule {} has no option --{}", traits.name, name));
+ScheduleRequest schedule_options_of(const Options& options, const ScheduleTraits& traits,
+                                    OtherOptions others) {
+  ScheduleRequest request;
+  for (const ScheduleOption& option : schedule_options()) {
+    const std::string flag(option.flag);
+    if (flag.empty()) continue;
+    const bool taken = takes(traits, option);
+    if (options.has(flag)) {
+      if (taken) {
+        set_from(options, option, request);
+      } else if (others == OtherOptions::refused && !is_of_scenarios(options, flag)) {
+        throw UsageError(fmt::format("schedule {} has no option --{}", traits.name, flag));
+      }
+    } else if (taken && option.otherwise) {
+      request.*std::get<std::uint16_t ScheduleRequest::*>(option.member) = *option.otherwise;
     }
   }
-  ScheduleRequest request;
-  if (options.has("replicas")) request.replicas = parse_replicas(options.text("replicas"));
-  request.devices = devices_of(options, traits, request.replicas);
-  if (!options.has("microbatches")) throw UsageError("--microbatches is missing");
-  request.microbatches = static_cast<std::int32_t>(options.integer("microbatches", 1, 65535, 1));
-  const std::int64_t waves = options.integer("waves", 1, kMostScheduleDevices / 2, 1);
-  request.chunks = static_cast<std::uint16_t>(
-      takes(traits, "waves")
-          ? 2 * waves
-          : options.integer("chunks", 1, kMostScheduleDevices, takes(traits, "chunks") ? 2 : 1));
-  request.group = static_cast<std::int32_t>(options.integer("group", 1, 65535, 0));
-  request.width = static_cast<std::uint16_t>(options.integer("width", 1, 65535, 1));
-  request.extra_in_flight =
-      static_cast<std::int32_t>(options.integer("extra-in-flight", 0, 65535, 0));
-  request.directions =
-      static_cast<std::uint16_t>(options.integer("directions", 1, kMostScheduleDevices, 2));
-  request.vertical_sync = options.has("vertical-sync");
-  if (is_search(traits)) {
-    read_search_options(options, request);
-  } else if (options.has("activation-cap")) {
-    request.activation_cap = options.number("activation-cap", 0.0, 65535.0, 0.0);
-  }
-  const std::string recompute = options.choice("recompute", {"none", "selective", "full"});
-  request.recompute = recompute == "full"        ? Recompute::full
-                      : recompute == "selective" ? Recompute::selective
-                                                 : Recompute::none;
   request.global_norm = global_norm(options).value_or(false);
-  request.post_validation = options.has("post-validation");
+  return request;
+}
+
+ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& traits,
+                                 OtherOptions others) {
+  ScheduleRequest request = schedule_options_of(options, traits, others);
+  request.devices = devices_of(options, traits, request.replicas);
+  if (!options.has("microbatches")) refuse(options, "--microbatches is missing");
+  request.microbatches = static_cast<std::int32_t>(options.integer("microbatches", 1, 65535, 1));
   return request;
 }
 

@@ -2,20 +2,23 @@
 // The options that describe a schedule, shared by `schedule`, `simulate` and `plan`.
 
 #include <optional>
-#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "core/schedule/options.h"
 #include "core/schedule/schedule.h"
 #include "tools/cli/options.h"
 
 namespace tandem::tools {
 
-/// --devices, --microbatches, --width, --recompute, --clip and what single schedules take.
+/// --devices, --microbatches, --clip and the rows of core/schedule/options.h.
 void add_schedule_options(Options& options);
 
-/// Options that only some schedules take, as their rows of the registry have them.
-std::span<const char* const> options_of_some_schedules();
-bool takes(const ScheduleTraits& traits, std::string_view option);
+/// The flags of all of these.
+std::vector<std::string> schedule_flags();
+/// Those that only some schedules take.
+std::vector<std::string> flags_of_some_schedules();
 
 /// What --clip says.
 struct Clipping {
@@ -29,8 +32,16 @@ void add_post_validation_option(Options& options);
 /// Whether updates wait for the norm of all gradients, as --clip has it; empty: no --clip.
 std::optional<bool> global_norm(const Options& options);
 
-/// The request, with the defaults of the contract. Throws UsageError for an option that the
-/// schedule does not have.
-ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& traits);
+/// What is done with options that the schedule does not take: they may be for others of several.
+enum class OtherOptions : bool { refused, passed_over };
+
+/// What the rows' options say, with the schedule's defaults. Throws UsageError.
+ScheduleRequest schedule_options_of(const Options& options, const ScheduleTraits& traits,
+                                    OtherOptions others = OtherOptions::refused);
+
+/// The whole request, with its devices and microbatches. Throws UsageError, also where they are
+/// missing.
+ScheduleRequest schedule_request(const Options& options, const ScheduleTraits& traits,
+                                 OtherOptions others = OtherOptions::refused);
 
 }  // namespace tandem::tools

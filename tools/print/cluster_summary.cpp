@@ -1,4 +1,4 @@
-// What is said of a model on a cluster: its shape, and what was assumed.
+#include "tools/print/cluster_summary.h"
 
 #include <set>
 #include <utility>
@@ -8,43 +8,40 @@
 
 #include "core/files/collectives_file.h"
 #include "core/text/count_text.h"
-#include "simulator/cost/measured_layers.h"
-#include "tools/options/cluster_setup.h"
-#include "tools/options/reserve_option.h"
+#include "tools/print/reserve_text.h"
 
 namespace tandem::tools {
 
-std::size_t ClusterSetup::devices_used() const {
-  return std::size_t{made.plan.width} * made.plan.depth *
-         static_cast<std::size_t>(assumptions.tensor);
-}
-
-std::string ClusterSetup::summary() const {
+std::string cluster_summary(const ClusterSetup& setup) {
+  const Cluster& cluster = setup.cluster();
+  const std::int32_t tensor = setup.assumptions().tensor;
   std::set<std::string> kinds;
-  for (std::size_t i = 0; i < devices_used(); ++i) kinds.insert(cluster[id_at<DeviceId>(i)].name);
-  const Plan& plan = made.plan;
+  for (std::size_t i = 0; i < setup.devices_used(); ++i)
+    kinds.insert(cluster[id_at<DeviceId>(i)].name);
+  const Plan& plan = setup.made.plan;
   std::string text = fmt::format(
       "{} ({} parameters, sequence {}) on {} of {} devices of {}: {}\n"
       "width {}, depth {}{}; batches of {} = {} x {} microbatches of {}",
       plan.model.name, print_count(parameter_count(plan.model)), plan.model.sequence,
-      devices_used(), cluster.size(), cluster.name(), fmt::join(kinds, ", "), plan.width,
-      plan.depth, assumptions.tensor > 1 ? fmt::format(", tensor {}", assumptions.tensor) : "",
-      std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size, plan.width,
-      plan.microbatches, plan.microbatch_size);
-  if (tried.size() > 1) {
-    text +=
-        fmt::format("; {} {} shapes that use all devices",
-                    tried.front().fits ? "the fastest that fits of" : "none fits, the nearest of",
-                    tried.size());
+      setup.devices_used(), cluster.size(), cluster.name(), fmt::join(kinds, ", "),
+      plan.request.width, plan.request.devices,
+      tensor > 1 ? fmt::format(", tensor {}", tensor) : "",
+      std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size,
+      plan.request.width, plan.request.microbatches, plan.microbatch_size);
+  if (setup.tried.size() > 1) {
+    text += fmt::format(
+        "; {} {} shapes that use all devices",
+        setup.tried.front().fits ? "the fastest that fits of" : "none fits, the nearest of",
+        setup.tried.size());
   }
   return text;
 }
 
-Json ClusterSetup::config() const {
-  const Plan& plan = made.plan;
+Json cluster_config(const ClusterSetup& setup) {
+  const Plan& plan = setup.made.plan;
   Json stages = Json::array(), shapes = Json::array();
   for (const LayerRange& range : plan.stages) stages.push_back({range.first, range.last});
-  for (const TriedShape& one : tried) {
+  for (const TriedShape& one : setup.tried) {
     Json row{{"width", one.width}, {"depth", one.depth}};
     if (one.refusal.empty()) {
       row["throughput_samples_per_s"] = one.samples_per_s;
@@ -57,20 +54,23 @@ Json ClusterSetup::config() const {
   return {{"model", plan.model.name},
           {"parameters", parameter_count(plan.model)},
           {"sequence", plan.model.sequence},
-          {"cluster", cluster.name()},
-          {"cluster_devices", cluster.size()},
-          {"devices_used", devices_used()},
+          {"cluster", setup.cluster().name()},
+          {"cluster_devices", setup.cluster().size()},
+          {"devices_used", setup.devices_used()},
           {"schedule", plan.schedule},
-          {"depth", plan.depth},
-          {"tensor", assumptions.tensor},
+          {"depth", plan.request.devices},
+          {"tensor", setup.assumptions().tensor},
           {"microbatch_size", plan.microbatch_size},
-          {"global_batch", std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size},
+          {"global_batch",
+           std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size},
           {"optimizer", name(plan.optimizer)},
           {"stages", std::move(stages)},
           {"shapes", std::move(shapes)}};
 }
 
-Json ClusterSetup::stated() const {
+Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& setup) {
+  const AnalyticAssumptions& assumptions = setup.assumptions();
+  const std::optional<CalibrationFile>& calibration = setup.request.calibration;
   Json json{{"costs", assumptions.measured ? "measured layers" : "analytic"},
             {"dtype", name(assumptions.format)},
             {"attention", name(assumptions.attention)},
@@ -79,9 +79,9 @@ Json ClusterSetup::stated() const {
             {"link_fraction", assumptions.link_fraction},
             {"zero", assumptions.sharded_optimizer ? 1 : 0},
             {"reserve", reserve_json(assumptions.reserve)},
-            {"device_order", name(order)},
-            {"cut", cut == StageCut::even ? "even" : "balanced"},
-            {"notes", assumption_lines()}};
+            {"device_order", name(setup.request.order)},
+            {"cut", setup.request.cut == StageCut::even ? "even" : "balanced"},
+            {"notes", assumption_lines(request, setup)}};
   if (assumptions.collectives)
     json["collectives"] = Json::parse(collectives_text(*assumptions.collectives));
   if (calibration) json["calibration"] = Json::parse(calibration_text(*calibration));
@@ -117,20 +117,25 @@ static std::string rates_line(const AnalyticAssumptions& assumptions,
       name(calibration->attention));
 }
 
-std::vector<std::string> ClusterSetup::assumption_lines() const {
+std::vector<std::string> assumption_lines(const ScenarioRequest& request,
+                                          const ClusterSetup& setup) {
+  const ClusterRequest& asked = setup.request;
+  const AnalyticAssumptions& assumptions = asked.assumptions;
   const Bytes element = bytes_of(assumptions.format);
-  const Bytes states = 4 * (optimizer_states(made.plan.optimizer) + (element < 4 ? 1 : 0));
+  const Bytes states = 4 * (optimizer_states(setup.made.plan.optimizer) + (element < 4 ? 1 : 0));
   std::vector<std::string> lines{
-      rates_line(assumptions, calibration),
+      rates_line(assumptions, asked.calibration),
       fmt::format("bytes a parameter: weights {} a version, gradients {}, optimizer {}; "
                   "activations {} dropout, logits in fp32; driver, libraries and the "
                   "allocator's gaps in the reserve, {}",
-                  element, element, states, shape_of(made.plan.model).dropout ? "with" : "without",
+                  element, element, states,
+                  shape_of(setup.made.plan.model).dropout ? "with" : "without",
                   describe(assumptions.reserve)),
-      fmt::format("devices {}; {}", name(order),
-                  contention ? "transfers and the rings of gradients (all-reduce) share links at "
-                               "max-min fair rates while they "
-                               "last, all pipelines in step"
+      fmt::format("devices {}; {}", name(asked.order),
+                  request.contention
+                      ? "transfers and the rings of gradients (all-reduce) share links at "
+                        "max-min fair rates while they "
+                        "last, all pipelines in step"
                   : assumptions.collectives
                       ? "transfers of all pipelines at once share the links they cross; sums "
                         "(all-reduce) by "
@@ -138,21 +143,21 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
                       : "transfers of all pipelines at once, and the rings of gradients "
                         "(all-reduce) of all stages at once, share the links they cross; nothing "
                         "else does")};
-  if (compute_slowdown > 1.0) {
+  if (request.compute_slowdown > 1.0) {
     lines.push_back(fmt::format(
         "a device computes {:.4g} times as long while a transfer or a sum of its own is under way, "
         "its latency included; moving data is not slowed",
-        compute_slowdown));
+        request.compute_slowdown));
   }
-  if (!sequence_note.empty()) lines.push_back(sequence_note);
-  if (made.plan.model.shape.experts > 0) {
+  if (!asked.sequence_note.empty()) lines.push_back(asked.sequence_note);
+  if (setup.made.plan.model.shape.experts > 0) {
     lines.emplace_back(
         "tokens fall evenly on all experts of a layer, which are on the devices of its stage: no "
         "expert parallelism");
   }
-  if (cut == StageCut::even)
+  if (asked.cut == StageCut::even)
     lines.emplace_back("as many blocks in each stage, the head with the last");
-  if (blocking_transfers)
+  if (asked.blocking_transfers)
     lines.emplace_back("a device that sends or receives does not compute meanwhile");
   if (assumptions.sharded_optimizer) {
     lines.emplace_back(
@@ -165,12 +170,6 @@ std::vector<std::string> ClusterSetup::assumption_lines() const {
                     assumptions.tensor));
   }
   return lines;
-}
-
-std::vector<std::string> ClusterSetup::warnings() const {
-  if (!assumptions.measured) return {};
-  return interpolations(*assumptions.measured, made.plan.model, made.plan.microbatch_size,
-                        assumptions.tensor);
 }
 
 }  // namespace tandem::tools

@@ -144,7 +144,8 @@ void print_report(const Measured& all, const CollectiveReport& report) {
 
 Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
-void print_json(const Measured& all, const CollectiveReport& report, const Options& options) {
+void print_json(const Measured& all, const CollectiveReport& report,
+                const std::vector<std::string>& logs) {
   Json rows = Json::array();
   for (std::size_t i = 0; i < report.errors.size(); ++i) {
     const AllReduceMeasurement& one = all.out_of_place[i];
@@ -154,7 +155,7 @@ void print_json(const Measured& all, const CollectiveReport& report, const Optio
                     {"time_s", to_seconds(one.time)},
                     {"relative_error", report.errors[i]}});
   }
-  print_result("import", {{"from", "nccl-tests"}, {"files", options.words()}}, Json::object(),
+  print_result("import", {{"from", "nccl-tests"}, {"files", logs}}, Json::object(),
                {{"constants", Json::parse(collectives_text(report.constants))},
                 {"mean_error", report.mean},
                 {"worst_error", report.errors[report.worst]},
@@ -167,12 +168,13 @@ void print_json(const Measured& all, const CollectiveReport& report, const Optio
 
 }  // namespace
 
-void import_collectives(const Options& options) {
-  if (options.has("output")) check_can_write(options.text("output"));
-  const Measured all = measured(options.words());
+void import_collectives(const std::vector<std::string>& logs, const std::string& output,
+                        bool json) {
+  if (!output.empty()) check_can_write(output);
+  const Measured all = measured(logs);
   const CollectiveReport report = report_of(all);
-  if (options.has("output")) write_collectives(options.text("output"), report.constants);
-  if (options.has("json")) return print_json(all, report, options);
+  if (!output.empty()) write_collectives(output, report.constants);
+  if (json) return print_json(all, report, logs);
   print_report(all, report);
 }
 

@@ -1,12 +1,13 @@
 #pragma once
 // tandem import --from nccl-tests: constants of all-reduces from logs, and how well they fit.
 
-#include "tools/cli/options.h"
+#include <string>
+#include <vector>
 
 namespace tandem::tools {
 
-/// Fits, writes --output where it is given, and reports on stdout, or with --json as an object.
+/// Fits them, writes `output` where it is not empty, and reports on stdout, or as a JSON object.
 /// Throws InputError.
-void import_collectives(const Options& options);
+void import_collectives(const std::vector<std::string>& logs, const std::string& output, bool json);
 
 }  // namespace tandem::tools

@@ -6,22 +6,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/print/simulation_report.h"
+#include "tools/print/scenario_json.h"
 
 namespace tandem::tools {
-
-std::optional<SimulationResult> healthy_run(const Scenario& scenario, std::int64_t batches) {
-  if (scenario.troubles.empty()) return std::nullopt;
-  return tandem::simulate(
-      scenario.program, scenario.healthy_costs,
-      {.batches = batches, .activation_after_input = scenario.activation_after_input});
-}
 
 double slower_by(const SimulationResult& result, const SimulationResult& healthy) {
   return healthy.cycle.count() == 0 ? 0.0 : result.period_s() / healthy.period_s() - 1.0;
 }
 
-std::string difference_line(const Scenario& scenario, const SimulationResult& result,
+std::string difference_line(const ScenarioRequest& request, const Scenario& scenario,
+                            const SimulationResult& result,
                             const std::optional<SimulationResult>& healthy) {
   if (!healthy) return {};
   const Duration batch = result.cycle / result.cycle_batches;
@@ -33,13 +27,13 @@ std::string difference_line(const Scenario& scenario, const SimulationResult& re
         batch > usual ? "slower" : "faster", print_duration(std::chrono::abs(batch - usual)));
   }
   return fmt::format("without --{}: {} a batch, {:.4g} samples/s; {}\n",
-                     fmt::join(scenario.troubles, ", --"), print_duration(usual),
+                     fmt::join(troubles(request), ", --"), print_duration(usual),
                      samples_per_s(scenario, *healthy), difference);
 }
 
-Json healthy_json(const Scenario& scenario, const SimulationResult& result,
-                  const SimulationResult& healthy) {
-  return {{"without", scenario.troubles},
+Json healthy_json(const ScenarioRequest& request, const Scenario& scenario,
+                  const SimulationResult& result, const SimulationResult& healthy) {
+  return {{"without", troubles(request)},
           {"makespan_s", to_seconds(healthy.makespan)},
           {"period_s", healthy.period_s()},
           {"throughput_samples_per_s", samples_per_s(scenario, healthy)},

@@ -5,21 +5,18 @@
 #include <optional>
 #include <string>
 
-#include "simulator/simulate.h"
+#include "planner/study/scenario_request.h"
 #include "tools/cli/json_output.h"
-#include "tools/options/scenario.h"
 
 namespace tandem::tools {
 
-/// Empty: nothing is wrong.
-std::optional<SimulationResult> healthy_run(const Scenario& scenario, std::int64_t batches);
-
 /// A line that says what they cost; empty where there is no healthy run.
-std::string difference_line(const Scenario& scenario, const SimulationResult& result,
+std::string difference_line(const ScenarioRequest& request, const Scenario& scenario,
+                            const SimulationResult& result,
                             const std::optional<SimulationResult>& healthy);
 /// Of an endless run, 0.25 where a batch takes a quarter longer than it should.
 double slower_by(const SimulationResult& result, const SimulationResult& healthy);
-Json healthy_json(const Scenario& scenario, const SimulationResult& result,
-                  const SimulationResult& healthy);
+Json healthy_json(const ScenarioRequest& request, const Scenario& scenario,
+                  const SimulationResult& result, const SimulationResult& healthy);
 
 }  // namespace tandem::tools

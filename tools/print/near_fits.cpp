@@ -1,6 +1,7 @@
 #include "tools/print/near_fits.h"
 
-#include <algorithm>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -26,49 +27,63 @@ std::string nodes_text(std::size_t nodes, const std::string& node) {
   return nodes == 1 ? node : fmt::format("{}x{}", nodes, node);
 }
 
-/// Options that make what fits of what `given` makes: those that say something else, and those
+/// Options that make what fits of what was asked for: those that say something else, and those
 /// whose defaults would.
 class OptionsOf {
  public:
-  OptionsOf(const ClusterSetup& setup, const Options& given, std::string node)
-      : setup_(setup), given_(given), node_(std::move(node)) {}
+  OptionsOf(const ClusterSetup& setup, std::string node)
+      : setup_(setup), asked_(setup.request), node_(std::move(node)) {}
 
   std::string text(const NearFit& fit) {
     const Plan& plan = fit.request.plan;
+    const ScheduleRequest& shape = plan.request;
     const AnalyticAssumptions& assumptions = fit.request.assumptions;
-    const auto group = std::size_t{plan.depth} * static_cast<std::size_t>(assumptions.tensor);
-    const std::int64_t at_once = std::int64_t{plan.width} * plan.microbatch_size;
-    const std::size_t nodes = setup_.cluster.nodes();
+    const auto group = std::size_t{shape.devices} * static_cast<std::size_t>(assumptions.tensor);
+    const std::int64_t at_once = std::int64_t{shape.width} * plan.microbatch_size;
+    const std::size_t nodes = setup_.cluster().nodes();
     if (fit.request.nodes != nodes)
       words_.push_back("--cluster " + nodes_text(fit.request.nodes, node_));
-    if (plan.schedule != setup_.made.plan.schedule) say("schedule", plan.schedule, "");
-    if (plan.replicas.empty()) say("depth", plan.depth, "");
-    say("width", plan.width, setup_.cluster.size() / nodes * fit.request.nodes / group);
-    say("tensor", assumptions.tensor, 1);
-    say("microbatch-size", plan.microbatch_size, 1);
-    if (given_.has("microbatches")) {
-      say("microbatches", plan.microbatches, "");
+    say("schedule", plan.schedule, setup_.made.plan.schedule);
+    if (shape.replicas.empty()) say("depth", std::optional(shape.devices), asked_.depth);
+    const std::size_t devices = setup_.cluster().size() / nodes * fit.request.nodes;
+    say("width", std::size_t{shape.width}, asked_.width ? *asked_.width : devices / group);
+    say("tensor", assumptions.tensor, asked_.assumptions.tensor);
+    say("microbatch-size", plan.microbatch_size, asked_.plan.microbatch_size);
+    if (asked_.microbatches) {
+      say("microbatches", shape.microbatches, *asked_.microbatches);
     } else {
-      say("global-batch", at_once * plan.microbatches, kMicrobatchesADevice * at_once * plan.depth);
+      say("global-batch", at_once * shape.microbatches,
+          asked_.global_batch.value_or(kMicrobatchesADevice * at_once * shape.devices));
     }
-    say("recompute", name(plan.recompute), "none");
-    say("zero", assumptions.sharded_optimizer ? 1 : 0, 0);
-    say("cut", fit.request.cut == StageCut::even ? "even" : "balanced", "balanced");
-    if (plan.schedule == "gpipe") say("group", plan.group, 0);
-    say("extra-in-flight", plan.extra_in_flight, 0);
+    say("recompute", name(shape.recompute), name(asked_.plan.request.recompute));
+    say("zero", assumptions.sharded_optimizer ? 1 : 0,
+        asked_.assumptions.sharded_optimizer ? 1 : 0);
+    say("cut", cut_name(fit.request.cut), cut_name(asked_.cut));
+    say("group", shape.group, asked_.plan.request.group);
+    say("extra-in-flight", shape.extra_in_flight, asked_.plan.request.extra_in_flight);
     return fmt::format("{}", fmt::join(std::exchange(words_, {}), " "));
   }
 
  private:
-  template <class Value, class Default>
-  void say(const char* option, const Value& value, const Default& otherwise) {
-    const std::string text = fmt::format("{}", value);
-    if (text != given_.text(option, fmt::format("{}", otherwise)))
-      words_.push_back(fmt::format("--{} {}", option, text));
+  static std::string_view cut_name(StageCut cut) {
+    return cut == StageCut::even ? "even" : "balanced";
+  }
+
+  template <class Value>
+  void say(const char* option, const Value& value, const Value& asked) {
+    if (value != asked) words_.push_back(fmt::format("--{} {}", option, shown(value)));
+  }
+  template <class Value>
+  static const Value& shown(const Value& value) {
+    return value;
+  }
+  template <class Value>
+  static const Value& shown(const std::optional<Value>& value) {
+    return *value;
   }
 
   const ClusterSetup& setup_;
-  const Options& given_;
+  const ClusterRequest& asked_;
   const std::string node_;
   std::vector<std::string> words_;
 };
@@ -82,48 +97,40 @@ std::string change_text(FitChange change, const Plan& to) {
     case FitChange::schedule:
       return "schedule " + to.schedule;
     case FitChange::group:
-      return fmt::format("groups of {}", to.group);
+      return fmt::format("groups of {}", to.request.group);
     case FitChange::recompute:
-      return fmt::format("recompute {}", name(to.recompute));
+      return fmt::format("recompute {}", name(to.request.recompute));
     case FitChange::depth:
-      return fmt::format("{} stages", to.depth);
+      return fmt::format("{} stages", to.request.devices);
     case FitChange::global_batch:
-      return fmt::format("a global batch of {}",
-                         std::int64_t{to.width} * to.microbatches * to.microbatch_size);
+      return fmt::format("a global batch of {}", std::int64_t{to.request.width} *
+                                                     to.request.microbatches * to.microbatch_size);
     default:
-      return fmt::format("microbatches {} x {}", to.microbatch_size, to.microbatches);
+      return fmt::format("microbatches {} x {}", to.microbatch_size, to.request.microbatches);
   }
 }
 
 }  // namespace
 
-std::vector<std::string> near_fits(const ClusterSetup& setup, const Options& given) {
-  const std::string node = node_of(given.text("cluster"));
+std::vector<std::string> near_fits(const ClusterSetup& setup) {
+  const ClusterRequest& asked = setup.request;
+  const std::string node = node_of(asked.cluster_name);
   ClusterOfNodes of_nodes;
   if (!node.empty()) {
     of_nodes = [&](std::size_t nodes) {
-      Options more = given;
-      more.set("cluster", nodes_text(nodes, node));
-      return cluster_of(more);
+      return cluster_of_nodes(nodes_text(nodes, node), asked.memory);
     };
   }
   const FitRequest request{.plan = setup.made.plan,
-                           .assumptions = setup.assumptions,
-                           .order = setup.order,
-                           .cut = setup.cut};
-  OptionsOf options(setup, given, node);
+                           .assumptions = asked.assumptions,
+                           .order = asked.order,
+                           .cut = asked.cut};
+  OptionsOf options(setup, node);
   std::vector<std::string> lines;
-  for (const NearFit& fit : nearest_fits(request, setup.cluster, of_nodes)) {
+  for (const NearFit& fit : nearest_fits(request, setup.cluster(), of_nodes)) {
     lines.push_back(fmt::format("{} ({} on the fullest device, {})", options.text(fit),
                                 print_bytes(fit.peak_bytes), index(fit.fullest)));
   }
-  return lines;
-}
-
-std::vector<std::string> near_fits(const Options& given, std::size_t most) {
-  if (!names_a_cluster(given)) return {};
-  std::vector<std::string> lines = near_fits(make_cluster_setup(given), given);
-  lines.resize(std::min(lines.size(), most));
   return lines;
 }
 

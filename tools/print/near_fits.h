@@ -5,18 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "core/memory/storage.h"
 #include "core/model/plan.h"
-#include "tools/cli/options.h"
-#include "tools/options/cluster_setup.h"
+#include "planner/cluster/cluster_setup.h"
 
 namespace tandem::tools {
 
 /// A line each, the fewest changes first: the options to give instead of those given, and what the
 /// fullest device then needs. Empty: nothing near fits.
-std::vector<std::string> near_fits(const ClusterSetup& setup, const Options& given);
-
-/// The same where `given` names a model on a cluster, at most `most`; else none.
-std::vector<std::string> near_fits(const Options& given, std::size_t most);
+std::vector<std::string> near_fits(const ClusterSetup& setup);
 
 /// Of a plan: what of it is to be changed. REQUIRES: one stage a device.
 std::vector<std::string> near_fits(const Plan& plan, Bytes limit, Storage storage);

@@ -21,8 +21,8 @@ bool shows(std::int64_t step, std::int64_t steps) {
 
 ProgressReport::ProgressReport(const Plan& plan, const ReportSetup& setup, const std::string& log)
     : setup_(setup),
-      tokens_(static_cast<double>(plan.microbatches) * plan.width * plan.microbatch_size *
-              plan.model.sequence),
+      tokens_(static_cast<double>(plan.request.microbatches) * plan.request.width *
+              plan.microbatch_size * plan.model.sequence),
       predicted_s_(plan.predicted.period_s),
       delayed_(weight_semantics(plan) == WeightSemantics::delayed_by_one),
       silence_(setup.longest_silence, [this] { say_where_it_is(); }) {

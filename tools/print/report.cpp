@@ -11,13 +11,16 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "planner/study/variations.h"
 #include "simulator/analysis/critical_graph.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/output_file.h"
 #include "tools/cli/shell_word.h"
-#include "tools/options/what_if.h"
+#include "tools/print/cluster_summary.h"
+#include "tools/print/scenario_json.h"
 #include "tools/print/simulation_report.h"
+#include "tools/print/weight_words.h"
 #include "traces/report/report.h"
 
 namespace tandem::tools {
@@ -54,7 +57,7 @@ std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResul
        result.period_s()},
       {"samples/s, endless run", fmt::format("{:.4g}", rate), rate}};
   if (scenario.use) {
-    const ClusterUse& use = *scenario.use;
+    const ModelUse& use = *scenario.use;
     const double flops = rate * use.flops, mfu = flops / use.peak_flops_per_s;
     const double each = flops / static_cast<double>(use.devices), tokens = rate * use.tokens;
     facts.push_back({"tokens/s", fmt::format("{:.4g}", tokens), tokens});
@@ -157,44 +160,49 @@ std::string title_of(const Scenario& scenario) {
 }
 
 /// What the results say, and what they rest on.
-std::vector<std::string> assumptions_of(const Scenario& scenario, const SimulationResult& result) {
+std::vector<std::string> assumptions_of(const ScenarioRequest& request,
+                                        const PreparedScenario& prepared,
+                                        const SimulationResult& result) {
   std::vector<std::string> lines;
-  if (scenario.use) lines = scenario.use->assumptions;
-  for (const auto& [key, value] : scenario.assumptions.items()) {
-    if (scenario.use && key != "lanes" && key != "contention") continue;  // said above, in words
+  if (prepared.cluster) lines = assumption_lines(request, *prepared.cluster);
+  const Json assumptions = assumptions_json(request, prepared);
+  for (const auto& [key, value] : assumptions.items()) {
+    if (prepared.cluster && key != "lanes" && key != "contention")
+      continue;  // said above, in words
     const std::string text = value.is_string()
                                  ? value.get<std::string>()
                                  : value.dump(-1, ' ', false, Json::error_handler_t::replace);
     lines.push_back(fmt::format("{}: {}", key, text));
   }
-  for (const std::string& warning : warnings_of(scenario, result))
+  for (const std::string& warning : warnings_of(request, prepared, result))
     lines.push_back("warning: " + warning);
   return lines;
 }
 
-void add_what_ifs(WhatIfs& what_ifs, const std::stop_token& stop, Report& report) {
-  for (const WhatIfs::Question& question : what_ifs.questions()) {
+void add_variations(Variations& variations, const std::stop_token& stop, Report& report) {
+  for (const Variations::Question& question : variations.questions()) {
     ReportSlider asked{
         .name = question.name, .asked = question.asked, .list = question.list, .frames = {}};
-    for (const WhatIfs::Position& position : question.positions) {
+    for (const Variations::Position& position : question.positions) {
       if (stop.stop_requested()) throw Interrupted("interrupted: no report was written");
       if (position.as_asked) {
         asked.frames.push_back(0);
         continue;
       }
-      const auto other = what_ifs.at(position);
+      const auto other = variations.at(position);
       if (!other) continue;
       asked.frames.push_back(report.frames.size());
-      report.frames.push_back(frame_of(position.label, other->scenario, other->result));
+      report.frames.push_back(frame_of(position.label + weights_mark(position.weights),
+                                       other->scenario, other->result));
     }
     if (asked.frames.size() > 1) report.what_if.push_back(std::move(asked));
   }
-  report.what_if_note = what_ifs.left_out();
+  report.what_if_note = variations.left_out();
 }
 
 }  // namespace
 
-std::string command_line(std::string_view command, const Arguments& arguments) {
+std::string command_line(std::string_view command, const std::vector<std::string>& arguments) {
   std::string line = fmt::format("tandem {}", command);
   for (const std::string& word : arguments) line += " " + shell_word(word);
   return line;
@@ -210,21 +218,21 @@ void check_can_report(const std::string& path, std::string_view command) {
   check_can_write(path);
 }
 
-void write_report(const Options& options, const Arguments& arguments, const Scenario& scenario,
-                  const SimulationResult& result, const SimulationRequest& request) {
-  const std::string path = options.text("report");
+void write_report(const std::string& path, const std::string& command,
+                  const ScenarioRequest& request, const PreparedScenario& prepared,
+                  const SimulationResult& result, const SimulationRequest& simulated) {
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
-  Report report{.title = title_of(scenario),
-                .summary = scenario.use ? scenario.use->summary : std::string(),
-                .command = command_line("simulate", arguments),
+  Report report{.title = title_of(prepared.scenario),
+                .summary = prepared.cluster ? cluster_summary(*prepared.cluster) : std::string(),
+                .command = command,
                 .tool = tool_name(),
-                .assumptions = assumptions_of(scenario, result),
+                .assumptions = assumptions_of(request, prepared, result),
                 .frames = {},
                 .what_if = {}};
-  report.frames.push_back(frame_of("as asked for", scenario, result));
+  report.frames.push_back(frame_of("as asked for", prepared.scenario, result));
   if (std::filesystem::path(path).extension() == ".html") {
-    WhatIfs what_ifs(options, scenario, request, report.frames.front().chart.boxes.size());
-    add_what_ifs(what_ifs, interrupt.token(), report);
+    Variations variations(request, prepared, simulated, report.frames.front().chart.boxes.size());
+    add_variations(variations, interrupt.token(), report);
   }
   tandem::write_report(path, report);
 }

@@ -4,9 +4,9 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "tools/cli/arguments.h"
-#include "tools/options/scenario.h"
+#include "planner/study/scenario_request.h"
 
 namespace tandem::tools {
 
@@ -15,13 +15,14 @@ namespace tandem::tools {
 void check_can_report(const std::string& path, std::string_view command = "simulate");
 
 /// A command as it was given.
-std::string command_line(std::string_view command, const Arguments& arguments);
+std::string command_line(std::string_view command, const std::vector<std::string>& arguments);
 
-/// Writes --report FILE. A page also holds what-ifs: the same run with other times of transfers,
+/// Writes a report. A page also holds what-ifs: the same run with other times of transfers,
 /// and, where names say what is run, other microbatches or samples a batch and other schedules;
 /// those that are refused, or too large to draw beside the others, are left out. REQUIRES: `result`
-/// is the scenario's, with its timeline. `arguments` are those of `simulate`.
-void write_report(const Options& options, const Arguments& arguments, const Scenario& scenario,
-                  const SimulationResult& result, const SimulationRequest& request);
+/// is the scenario's, with its timeline. `command`: the one that was given.
+void write_report(const std::string& path, const std::string& command,
+                  const ScenarioRequest& request, const PreparedScenario& prepared,
+                  const SimulationResult& result, const SimulationRequest& simulated);
 
 }  // namespace tandem::tools

@@ -12,36 +12,19 @@ namespace tandem::tools {
 
 namespace {
 
-/// Instances of a cycle times devices, links and sums that may be its bottleneck: a quarter of a
-/// second at the most.
-constexpr double kMostWork = 2e6;
-
 /// How much of `whole` a change of 1 % is, in percent.
 double percent(const CriticalTime& time, double whole_s) {
   return whole_s > 0.0 ? time.seconds_a_batch() / whole_s : 0.0;
 }
 
-bool is_on_all(const Sensitivity& row) { return row.least.time.count() > 0; }
-
 std::string next_text(const Bottlenecks& all) {
-  if (all.order.size() > 1 && is_on_all(all.order[1])) {
+  if (all.order.size() > 1 && limits_all_paths(all.order[1])) {
     return fmt::format("{}, {:.3f} %", name(all.order[1].resource),
                        percent(all.order[1].least, all.whole_s));
   }
   if (!all.next) return "none";
   return fmt::format("{}, once the first takes {:.1f} % less", name(all.next->resource),
                      100.0 * all.next->from);
-}
-
-/// The next one is looked for where one alone limits the run.
-Bottlenecks of_endless_run(const Scenario& scenario, const SimulationResult& result,
-                           const std::vector<Sensitivity>& rows) {
-  Bottlenecks all{.whole_s = result.period_s(), .order = bottlenecks(rows)};
-  const auto& order = all.order;
-  const bool alone =
-      !order.empty() && is_on_all(order[0]) && (order.size() == 1 || !is_on_all(order[1]));
-  if (alone) all.next = next_bottleneck(scenario.program, scenario.costs, order.front());
-  return all;
 }
 
 std::string signed_percent_column(double value) {
@@ -77,28 +60,45 @@ void print_layers(const LayerGains& gains, const SimulationResult& result) {
   if (gains.rest) print(fmt::format("the other {} layers", gains.rest->layers.size()), *gains.rest);
 }
 
-}  // namespace
-
-std::optional<Bottlenecks> bottlenecks_of(const Scenario& scenario,
-                                          const SimulationResult& result) {
-  if (scenario.network || !result.exact_cycle) return std::nullopt;
-  const double work = static_cast<double>(scenario.program.size()) *
-                      static_cast<double>(result.cycle_batches) *
-                      static_cast<double>(scenario.program.placement().devices);
-  if (work > kMostWork) return std::nullopt;
-  try {
-    const auto paths = CriticalPaths::of_endless_run(scenario.program, scenario.costs, result);
-    return of_endless_run(scenario, result, paths.spent_on_suspects());
-  } catch (const InputError&) {  // times too long for circuits to be compared
-    return std::nullopt;
-  }
+Json share_json(const CriticalShare& share) {
+  return {{"least", share.least.seconds_a_batch()}, {"most", share.most.seconds_a_batch()}};
 }
+
+void add_shares(Json& row, const LayerGain& gain) {
+  row["period_critical_s"] = gain.period ? share_json(*gain.period) : Json();
+  row["makespan_critical_s"] = share_json(gain.makespan);
+}
+
+Json layers_json(const LayerGains& gains) {
+  Json rows = Json::array();
+  for (std::size_t layer = 0; layer < gains.each.size(); ++layer) {
+    Json row{{"layer", layer},
+             {"kind", tandem::name(gains.kinds[layer])},
+             {"stage", index(gains.stages[layer])}};
+    add_shares(row, gains.each[layer]);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+Json kinds_json(const LayerGains& gains) {
+  Json rows = Json::array();
+  for (const LayerGain& gain : gains.alike) {
+    Json row{{"kind", tandem::name(gains.kinds[gain.layers.front()])},
+             {"layers", gain.layers.size()}};
+    add_shares(row, gain);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace
 
 void print_bottlenecks(const Bottlenecks& all) {
   const char* const of = all.endless ? "the endless run" : "this run";
   const std::vector<Sensitivity>& rows = all.order;
   if (rows.empty()) return fmt::print("\nno bottleneck: {} takes no time\n", of);
-  if (is_on_all(rows.front())) {
+  if (limits_all_paths(rows.front())) {
     return fmt::print("\nbottleneck of {}: {}, which 1 % faster saves {:.3f} % of it\nnext: {}\n",
                       of, name(rows.front().resource), percent(rows.front().least, all.whole_s),
                       next_text(all));
@@ -116,37 +116,13 @@ void print_bottlenecks(const Bottlenecks& all) {
 
 Json bottlenecks_json(const Bottlenecks& all) {
   const auto nth = [&](std::size_t i) {
-    return i < all.order.size() && is_on_all(all.order[i]) ? Json(name(all.order[i].resource))
-                                                           : Json();
+    return i < all.order.size() && limits_all_paths(all.order[i])
+               ? Json(name(all.order[i].resource))
+               : Json();
   };
   return {{"bottleneck", nth(0)},
           {"next", all.next ? Json(name(all.next->resource)) : nth(1)},
           {"next_once_less", all.next ? Json(all.next->from) : Json()}};
-}
-
-Sensitivities sensitivities_of(const Scenario& scenario, const SimulationResult& result,
-                               std::int64_t batches) {
-  if (scenario.network) {
-    throw InputError(
-        "--sensitivity and --contention: where links are shared, an op that takes longer changes "
-        "what others take, and critical paths say nothing exact");
-  }
-  const auto run = CriticalPaths::of_run(scenario.program, scenario.costs, batches);
-  std::optional<CriticalPaths> endless;
-  if (result.exact_cycle)
-    endless = CriticalPaths::of_endless_run(scenario.program, scenario.costs, result);
-  Sensitivities all{.period = {}, .makespan = run.spent_on_resources()};
-  if (scenario.layers)
-    all.layers = layer_gains(*scenario.layers, endless ? &*endless : nullptr, run);
-  if (endless) {
-    all.period = endless->spent_on_resources();
-    all.bottlenecks = of_endless_run(scenario, result, *all.period);
-  } else {
-    all.bottlenecks = {.endless = false,
-                       .whole_s = to_seconds(result.makespan),
-                       .order = bottlenecks(all.makespan)};
-  }
-  return all;
 }
 
 void print_sensitivity(const Sensitivities& all, const SimulationResult& result) {
@@ -169,8 +145,8 @@ Json sensitivity_json(const Sensitivities& all) {
   for (std::size_t i = 0; i < all.makespan.size(); ++i) {
     const Sensitivity& run = all.makespan[i];
     Json row{{"resource", name(run.resource)}};
-    row["period_critical_s"] = all.period ? as_json((*all.period)[i]) : Json();
-    row["makespan_critical_s"] = as_json(run);
+    row["period_critical_s"] = all.period ? share_json((*all.period)[i]) : Json();
+    row["makespan_critical_s"] = share_json(run);
     rows.push_back(std::move(row));
   }
   Json json = bottlenecks_json(all.bottlenecks);

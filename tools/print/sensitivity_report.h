@@ -1,41 +1,13 @@
 #pragma once
-// The bottleneck and the next one, and what --sensitivity says besides: what each device, link,
-// kind of op and layer would gain if it were faster.
+// Bottlenecks and sensitivities, for people and as JSON.
 
-#include <cstdint>
-#include <optional>
-#include <vector>
-
-#include "simulator/analysis/sensitivity.h"
-#include "tools/options/scenario.h"
-#include "tools/print/layer_gains.h"
+#include "planner/study/sensitivities.h"
+#include "tools/cli/json_output.h"
 
 namespace tandem::tools {
 
-struct Bottlenecks {
-  bool endless = true;                      // of the endless run, or else of a run with an end
-  double whole_s = 0.0;                     // a batch of the one, or all of the other
-  std::vector<Sensitivity> order = {};      // simulator/analysis/sensitivity.h, bottlenecks()
-  std::optional<NextBottleneck> next = {};  // where only one resource gains anything
-};
-
-/// Of the endless run. Empty where critical paths say nothing exact, and where following them would
-/// take longer than a simulation is worth.
-std::optional<Bottlenecks> bottlenecks_of(const Scenario& scenario, const SimulationResult& result);
-
 void print_bottlenecks(const Bottlenecks& bottlenecks);
 Json bottlenecks_json(const Bottlenecks& bottlenecks);
-
-struct Sensitivities {
-  std::optional<std::vector<Sensitivity>> period;  // absent: no repetition was seen
-  std::vector<Sensitivity> makespan;
-  Bottlenecks bottlenecks = {};
-  std::optional<LayerGains> layers = {};  // where a model's are known
-};
-
-/// Throws InputError where critical paths say nothing exact, or are too long to follow.
-Sensitivities sensitivities_of(const Scenario& scenario, const SimulationResult& result,
-                               std::int64_t batches);
 
 void print_sensitivity(const Sensitivities& sensitivities, const SimulationResult& result);
 Json sensitivity_json(const Sensitivities& sensitivities);

@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "tools/options/reserve_option.h"
+#include "tools/print/cluster_summary.h"
+#include "tools/print/reserve_text.h"
+#include "tools/print/search_report.h"
+#include "tools/print/storage_words.h"
 
 namespace tandem::tools {
 
@@ -40,7 +43,7 @@ void print_memory(const Scenario& scenario) {
 }
 
 /// Of one device, by the flops of a sample.
-double flops_per_device(const ClusterUse& use, double flops, double samples_per_s) {
+double flops_per_device(const ModelUse& use, double flops, double samples_per_s) {
   return samples_per_s * flops / static_cast<double>(use.devices);
 }
 
@@ -52,7 +55,7 @@ std::string bubble_text(const BubbleRate& bubble) {
                             100.0 * bubble.idle, 100.0 * work);
 }
 
-void print_rates(const ClusterUse& use, double samples_per_s) {
+void print_rates(const ModelUse& use, double samples_per_s) {
   const double rate = flops_per_device(use, use.flops, samples_per_s);
   const double peak = use.peak_flops_per_s / static_cast<double>(use.devices);
   fmt::print(
@@ -70,12 +73,6 @@ void print_rates(const ClusterUse& use, double samples_per_s) {
 
 }  // namespace
 
-double samples_per_s(const Scenario& scenario, const SimulationResult& result) {
-  const double samples = static_cast<double>(scenario.program.microbatches()) *
-                         scenario.microbatch_size * scenario.schedule.width;
-  return result.cycle.count() == 0 ? 0.0 : samples / result.period_s();
-}
-
 std::string print_percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
 
 BubbleRate bubble_rate(const SimulationResult& result) {
@@ -85,10 +82,12 @@ BubbleRate bubble_rate(const SimulationResult& result) {
           .idle = ratio(result.makespan - busy, result.makespan)};
 }
 
-void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches,
+void print_summary(const ScenarioRequest& request, const PreparedScenario& prepared,
+                   const SimulationResult& result, std::int64_t batches,
                    const std::string& difference) {
+  const Scenario& scenario = prepared.scenario;
   const Program& program = scenario.program;
-  if (scenario.use) fmt::print("{}\n\n", scenario.use->summary);
+  if (prepared.cluster) fmt::print("{}\n\n", cluster_summary(*prepared.cluster));
   fmt::print("{}: {} batch{} of {} microbatches in {}; {}\n", program.schedule(), batches,
              batches == 1 ? "" : "es", program.microbatches(), print_duration(result.makespan),
              bubble_text(bubble_rate(result)));
@@ -110,16 +109,18 @@ void print_summary(const Scenario& scenario, const SimulationResult& result, std
                use.weight_versions);
   }
   if (scenario.memory) print_memory(scenario);
-  if (scenario.search) fmt::print("\n{}", search_text(*scenario.search));
-  if (scenario.use) {
+  if (prepared.search) fmt::print("\n{}", search_text(*prepared.search));
+  if (prepared.cluster) {
     fmt::print("\nAssumed, not measured:\n");
-    for (const std::string& line : scenario.use->assumptions) fmt::print("  {}\n", line);
+    for (const std::string& line : assumption_lines(request, *prepared.cluster))
+      fmt::print("  {}\n", line);
   }
-  for (const std::string& warning : warnings_of(scenario, result))
+  for (const std::string& warning : warnings_of(request, prepared, result))
     fmt::print(stderr, "warning: {}\n", warning);
 }
 
-Json result_json(const Scenario& scenario, const SimulationResult& result) {
+Json result_json(const PreparedScenario& prepared, const SimulationResult& result) {
+  const Scenario& scenario = prepared.scenario;
   Json devices = Json::array();
   for (const DeviceId device : ids(result.devices)) {
     const DeviceUse& use = result.devices[device];
@@ -156,7 +157,7 @@ Json result_json(const Scenario& scenario, const SimulationResult& result) {
             {"bubble_of_span", ratio(result.span - result.ideal, result.span)},
             {"bubble_of_ideal", ratio(result.makespan - result.ideal, result.ideal)},
             {"devices", std::move(devices)}};
-  if (scenario.search) json["search"] = search_json(*scenario.search);
+  if (prepared.search) json["search"] = search_json(*prepared.search);
   if (scenario.use) {
     const double samples = samples_per_s(scenario, result);
     json["tokens_per_s"] = samples * scenario.use->tokens;
@@ -169,8 +170,14 @@ Json result_json(const Scenario& scenario, const SimulationResult& result) {
   return json;
 }
 
-std::vector<std::string> warnings_of(const Scenario& scenario, const SimulationResult& result) {
-  std::vector<std::string> warnings = scenario.warnings;
+std::vector<std::string> warnings_of(const ScenarioRequest& request,
+                                     const PreparedScenario& prepared,
+                                     const SimulationResult& result) {
+  std::vector<std::string> warnings = prepared.warnings;
+  if (request.plan() != nullptr) {
+    for (std::string& warning : storage_warnings(request.plan()->storage))
+      warnings.push_back(std::move(warning));
+  }
   if (!result.exact_cycle) {
     warnings.emplace_back(
         "no repetition was seen within the bodies tried: the period is the maximum cycle ratio, "

@@ -4,13 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "simulator/simulate.h"
-#include "tools/options/scenario.h"
+#include "planner/study/scenario_request.h"
+#include "tools/cli/json_output.h"
 
 namespace tandem::tools {
-
-/// Of an endless run; 0 where it takes no time.
-double samples_per_s(const Scenario& scenario, const SimulationResult& result);
 
 /// Shares of the run, all of the busiest device. The rate counts all but forwards and backwards:
 /// what is not idle of it is recomputation and updates.
@@ -22,9 +19,12 @@ BubbleRate bubble_rate(const SimulationResult& result);
 std::string print_percent(double share);
 
 /// `difference`: a line on what the run loses to what is wrong, or nothing.
-void print_summary(const Scenario& scenario, const SimulationResult& result, std::int64_t batches,
+void print_summary(const ScenarioRequest& request, const PreparedScenario& prepared,
+                   const SimulationResult& result, std::int64_t batches,
                    const std::string& difference);
-Json result_json(const Scenario& scenario, const SimulationResult& result);
-std::vector<std::string> warnings_of(const Scenario& scenario, const SimulationResult& result);
+Json result_json(const PreparedScenario& prepared, const SimulationResult& result);
+std::vector<std::string> warnings_of(const ScenarioRequest& request,
+                                     const PreparedScenario& prepared,
+                                     const SimulationResult& result);
 
 }  // namespace tandem::tools

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "tools/sweep/sweep_row.h"
-#include "tools/sweep/sweep_space.h"
 
 namespace tandem::tools {
 

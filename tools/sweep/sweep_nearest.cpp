@@ -14,9 +14,17 @@ namespace {
 
 constexpr std::size_t kMostMisses = 3, kMostFits = 3;
 
+std::vector<std::string> nearest(const ScenarioRequest& request) {
+  if (request.cluster() == nullptr) return {};
+  std::vector<std::string> lines = near_fits(set_up_on_cluster(*request.cluster()));
+  lines.resize(std::min(lines.size(), kMostFits));
+  return lines;
+}
+
 }  // namespace
 
-std::string nearest_misses(const SweepSpace& space, const std::vector<SweepRow>& rows) {
+std::string nearest_misses(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                           const std::function<ScenarioRequest(std::size_t)>& request) {
   const std::size_t memory = sweep_metric("memory");
   std::vector<const SweepRow*> misses;
   for (const SweepRow& row : rows) {
@@ -28,11 +36,11 @@ std::string nearest_misses(const SweepSpace& space, const std::vector<SweepRow>&
   std::string text = "\nnothing fits; nearest by memory, and with which options instead it fits:\n";
   for (std::size_t i = 0; i < std::min(misses.size(), kMostMisses); ++i) {
     const SweepRow& row = *misses[i];
-    const std::string place = place_of(space.identity(), row);
+    const std::string place = place_of(sweep, row);
     text +=
         fmt::format("{}: {} on the fullest device\n", place.empty() ? "the configuration" : place,
                     sweep_metrics()[memory].print(row.metrics[memory]));
-    const std::vector<std::string> fits = near_fits(space.options(row.index), kMostFits);
+    const std::vector<std::string> fits = nearest(request(row.index));
     for (const std::string& line : fits) text += "  " + line + "\n";
     if (fits.empty()) text += "  nothing near to it fits\n";
   }

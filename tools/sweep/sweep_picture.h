@@ -7,7 +7,6 @@
 
 #include "tools/print/plot.h"
 #include "tools/sweep/sweep_row.h"
-#include "tools/sweep/sweep_space.h"
 
 namespace tandem::tools {
 

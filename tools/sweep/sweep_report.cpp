@@ -17,12 +17,6 @@ namespace tandem::tools {
 
 namespace {
 
-std::vector<std::string> metric_names() {
-  std::vector<std::string> names;
-  for (const SweepMetric& metric : sweep_metrics()) names.emplace_back(metric.name);
-  return names;
-}
-
 void write_sweep_file(const std::string& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
@@ -47,65 +41,29 @@ std::optional<std::size_t> axis_named(const SweepIdentity& sweep, const char* op
 
 }  // namespace
 
-void add_report_options(Options& options) {
-  std::string names;
-  for (const std::string& name : metric_names()) names += (names.empty() ? "" : ", ") + name;
-  options.group("Table, files and pictures")
-      .value("rank", "BY", names + ": what the table is ranked by (default throughput)")
-      .value("top", "N", "rows of the table (default 20)")
-      .output("csv", "FILE", "write all rows as a table with commas")
-      .output("json-lines", "FILE", "write all rows, one JSON object a line")
-      .flag("picture", "draw what ranks against memory, or with --over its best over an option")
-      .output("svg", "FILE", "write that picture as SVG")
-      .value("over", "OPTION", "of the picture: an option of several values, from left to right")
-      .value("by", "OPTION",
-             "of the picture: an option with a colour for each value (default: the first that is "
-             "left)");
-}
-
-SweepReport::SweepReport(const Options& options)
-    : metric_(sweep_metric(options.choice("rank", metric_names()))),
-      top_(static_cast<std::size_t>(options.integer("top", 0, 1'000'000, 20))),
-      table_(!options.has("json")),
-      picture_(options.has("picture")),
-      csv_(options.text("csv")),
-      svg_(options.text("svg")),
-      over_(options.text("over")),
-      by_(options.text("by")) {
-  for (const std::string& path : {csv_, svg_}) {
-    if (!path.empty()) check_can_write(path);
-  }
-  if (picture_ && !table_) throw UsageError("tandem sweep: give --picture or --json, not both");
-  for (const char* name : {"over", "by"}) {
-    if (options.has(name) && !picture_ && svg_.empty())
-      throw UsageError(fmt::format("tandem sweep: --{} is for --picture or --svg", name));
-  }
-  if (!over_.empty() && over_ == by_)
-    throw UsageError("tandem sweep: --over and --by: expected two options");
-}
-
 void SweepReport::check(const SweepIdentity& sweep) const {
-  axis_named(sweep, "over", over_);
-  axis_named(sweep, "by", by_);
+  axis_named(sweep, "over", request_.over);
+  axis_named(sweep, "by", request_.by);
 }
 
 Plot SweepReport::plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const {
-  const std::optional<std::size_t> over = axis_named(sweep, "over", over_);
-  std::optional<std::size_t> by = axis_named(sweep, "by", by_);
+  const std::optional<std::size_t> over = axis_named(sweep, "over", request_.over);
+  std::optional<std::size_t> by = axis_named(sweep, "by", request_.by);
   for (std::size_t axis = 0; axis < sweep.axes.size() && !by; ++axis) {
     if (axis != over) by = axis;
   }
-  return over ? lines_plot(sweep, rows, metric_, *over, by)
-              : frontier_plot(sweep, rows, metric_, by);
+  return over ? lines_plot(sweep, rows, request_.metric, *over, by)
+              : frontier_plot(sweep, rows, request_.metric, by);
 }
 
 void SweepReport::make(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const {
-  if (!csv_.empty()) write_sweep_file(csv_, sweep_csv(sweep, rows, metric_));
-  if (!svg_.empty()) write_sweep_file(svg_, plot_svg(plot(sweep, rows)));
-  if (picture_)
+  if (!request_.csv.empty())
+    write_sweep_file(request_.csv, sweep_csv(sweep, rows, request_.metric));
+  if (!request_.svg.empty()) write_sweep_file(request_.svg, plot_svg(plot(sweep, rows)));
+  if (request_.picture)
     fmt::print("{}\n",
                plot_text(plot(sweep, rows), static_cast<std::size_t>(picture_options().columns)));
-  if (table_) fmt::print("{}", sweep_table(sweep, rows, metric_, top_));
+  if (request_.table) fmt::print("{}", sweep_table(sweep, rows, request_.metric, request_.top));
 }
 
 }  // namespace tandem::tools

@@ -4,21 +4,26 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "tools/cli/options.h"
 #include "tools/print/plot.h"
 #include "tools/sweep/sweep_row.h"
-#include "tools/sweep/sweep_space.h"
 
 namespace tandem::tools {
 
-void add_report_options(Options& options);
+/// What is to be made.
+struct SweepReportRequest {
+  std::size_t metric = 0;  // what the table is ranked by
+  std::size_t top = 20;    // rows of the table
+  bool table = true, picture = false;
+  std::string csv = {}, svg = {};  // files; empty: none
+  std::string over = {}, by = {};  // axes of the picture; empty: not given
+};
 
 class SweepReport {
  public:
-  /// Throws UsageError, and DeviceError where a file can't be written.
-  explicit SweepReport(const Options& options);
+  explicit SweepReport(SweepReportRequest request) : request_(std::move(request)) {}
 
   /// Throws UsageError where a picture is asked for that this sweep has not.
   void check(const SweepIdentity& sweep) const;
@@ -28,10 +33,7 @@ class SweepReport {
  private:
   Plot plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const;
 
-  std::size_t metric_;
-  std::size_t top_;
-  bool table_, picture_;
-  std::string csv_, svg_, over_, by_;
+  SweepReportRequest request_;
 };
 
 /// Those that work, by their metric, the best first; then those that do not fit; then those that

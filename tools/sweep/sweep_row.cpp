@@ -3,22 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <new>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/base/utf8.h"
 #include "core/memory/reserve.h"
-#include "core/schedule/shape_error.h"
-#include "simulator/simulate.h"
 #include "tools/cli/shell_word.h"
-#include "tools/options/scenario.h"
-#include "tools/options/weight_options.h"
 #include "tools/print/healthy_run.h"
+#include "tools/print/scenario_json.h"
 #include "tools/print/simulation_report.h"
+#include "tools/print/weight_words.h"
 #include "tools/sweep/text_hash.h"
 
 namespace tandem::tools {
@@ -32,32 +28,15 @@ double number(const Json& object, const char* key) {
   return found == object.end() || found->is_null() ? kUnknown : found->get<double>();
 }
 
-double result(const Json& row, const char* key) { return number(row.at("result"), key); }
-
 /// The largest of all devices.
-double most(const Json& row, const char* key) {
+double most(const Json& result, const char* key) {
   double most = -1.0;
-  for (const Json& device : row.at("result").at("devices")) {
+  for (const Json& device : result.at("devices")) {
     const double value = number(device, key);
     if (std::isnan(value)) return value;
     most = std::max(most, value);
   }
   return most < 0.0 ? kUnknown : most;
-}
-
-double throughput(const Json& row) { return result(row, "throughput_samples_per_s"); }
-
-double devices(const Json& row) {
-  const Json& config = row.at("config");
-  const double used = number(config, "devices_used");
-  return std::isnan(used) ? number(config, "devices") * number(config, "width") : used;
-}
-
-/// Of the endless run: that of the first batches would set schedules back that never drain.
-double bubble(const Json& row) {
-  const double ideal = result(row, "ideal_s") / number(row.at("config"), "batches");
-  const double period = result(row, "period_s");
-  return period == 0.0 ? 0.0 : 1.0 - ideal / period;
 }
 
 std::string plain(double value) { return fmt::format("{:.4g}", value); }
@@ -74,95 +53,194 @@ std::string bytes(double value) {
 constexpr double kGibibyte = 1 << 30;
 
 constexpr SweepMetric kMetrics[] = {
-    {"throughput", "samples/s", "throughput_samples_per_s", "samples/s", 1.0, true, throughput,
-     plain},
+    {"throughput", "samples/s", "throughput_samples_per_s", "samples/s", 1.0, true,
+     [](const SweepFigures& row) { return row.samples_per_s; }, plain},
     {"per-device", "samples/s a device", "throughput_samples_per_s_per_device",
      "samples/s a device", 1.0, true,
-     [](const Json& row) { return throughput(row) / devices(row); }, plain},
+     [](const SweepFigures& row) { return row.samples_per_s / row.devices; }, plain},
     {"tokens", "tokens/s", "tokens_per_s", "tokens/s", 1.0, true,
-     [](const Json& row) { return result(row, "tokens_per_s"); }, plain},
+     [](const SweepFigures& row) { return row.tokens_per_s; }, plain},
     {"flops", "TFLOP/s a device", "flops_per_s_per_device", "TFLOP/s a device", 1e-12, true,
-     [](const Json& row) { return result(row, "flops_per_s_per_device"); },
+     [](const SweepFigures& row) { return row.flops_per_s_per_device; },
      [](double value) { return plain(value / 1e12); }},
     {"period", "a batch", "period_s", "seconds a batch", 1.0, false,
-     [](const Json& row) { return result(row, "period_s"); }, seconds_text},
+     [](const SweepFigures& row) { return row.period_s; }, seconds_text},
     {"makespan", "the run", "makespan_s", "seconds of the run", 1.0, false,
-     [](const Json& row) { return result(row, "makespan_s"); }, seconds_text},
-    {"bubble", "bubble", "bubble_of_period", "bubble of the endless run (%)", 100.0, false, bubble,
+     [](const SweepFigures& row) { return row.makespan_s; }, seconds_text},
+    // That of the first batches would set schedules back that never drain.
+    {"bubble", "bubble", "bubble_of_period", "bubble of the endless run (%)", 100.0, false,
+     [](const SweepFigures& row) {
+       return row.period_s == 0.0 ? 0.0 : 1.0 - row.ideal_s_a_batch / row.period_s;
+     },
      print_percent},
     {"memory", "memory", "peak_bytes", "memory of the fullest device (GiB)", 1.0 / kGibibyte, false,
-     [](const Json& row) { return most(row, "peak_bytes"); }, bytes},
+     [](const SweepFigures& row) { return row.peak_bytes; }, bytes},
     {"activations", "activations", "peak_activations", "activations of the fullest device", 1.0,
-     false, [](const Json& row) { return most(row, "peak_activations"); }, plain},
+     false, [](const SweepFigures& row) { return row.peak_activations; }, plain},
 };
 
-Json simulated(const Options& options) {
-  const std::int64_t batches = batches_of(options);
-  Scenario scenario = make_scenario(options);
-  if (scenario.search && scenario.search->interrupted) throw Interrupted("interrupted");
-  const SimulationResult result = simulate(
-      scenario, {.batches = batches, .activation_after_input = scenario.activation_after_input});
-  scenario.config["batches"] = batches;
-  Json answer{{"config", std::move(scenario.config)},
-              {"assumptions", std::move(scenario.assumptions)},
-              {"result", result_json(scenario, result)},
-              {"warnings", warnings_of(scenario, result)}};
-  if (const auto healthy = healthy_run(scenario, batches))
-    answer["result"]["healthy"] = healthy_json(scenario, result, *healthy);
-  // How long a search took is no property of the configuration.
-  if (scenario.search) answer["result"]["search"].erase("seconds");
-  return answer;
+std::vector<double> metrics_of(const SweepFigures& figures) {
+  std::vector<double> metrics;
+  for (const SweepMetric& metric : kMetrics) metrics.push_back(metric.of(figures));
+  return metrics;
 }
 
-Json outcome(const Options& options) {
-  try {
-    return simulated(options);
-  } catch (const ShapeError& error) {
-    return {{"error", failure_json(error.code(), error.what(), error.diagnostics())},
-            {"impossible_shape", true}};
-  } catch (const InputError& error) {
-    return {{"error", failure_json(error.code(), error.what(), error.diagnostics())}};
-  } catch (const Interrupted&) {
-    throw;
-  } catch (const Error& error) {
-    return {{"error", failure_json(error.code(), error.what(), {})}};
-  } catch (const std::bad_alloc&) {
-    return {{"error", failure_json(ExitCode::failed, "out of memory", {})}};
+SweepFigures figures_of(const SweepAnswer& answer) {
+  const Scenario& scenario = answer.prepared.scenario;
+  const SimulationResult& result = answer.result;
+  const double rate = samples_per_s(scenario, result);
+  SweepFigures figures{
+      .samples_per_s = rate,
+      .tokens_per_s = kUnknown,
+      .flops_per_s_per_device = kUnknown,
+      .devices =
+          static_cast<double>(scenario.program.placement().devices) * scenario.schedule.width,
+      .period_s = result.period_s(),
+      .makespan_s = to_seconds(result.makespan),
+      .ideal_s_a_batch = to_seconds(result.ideal) / static_cast<double>(answer.run.batches),
+      .peak_bytes = kUnknown,
+      .peak_activations = 0.0};
+  if (scenario.use) {
+    const ModelUse& use = *scenario.use;
+    figures.devices = static_cast<double>(use.devices);
+    figures.tokens_per_s = rate * use.tokens;
+    figures.flops_per_s_per_device = rate * use.flops / figures.devices;
   }
+  for (const DeviceUse& use : result.devices)
+    figures.peak_activations = std::max(figures.peak_activations, use.peak_activations);
+  if (!scenario.memory) return figures;
+  figures.peak_bytes = 0.0;
+  for (const MemoryByClass& memory : *scenario.memory)
+    figures.peak_bytes = std::max(figures.peak_bytes, static_cast<double>(memory.total()));
+  return figures;
 }
 
-std::string command_of(const Json& options) {
-  std::string command = "tandem simulate";
+/// What a line says that was written before.
+SweepFigures stored_figures(const Json& line) {
+  const Json &result = line.at("result"), &config = line.at("config");
+  const double used = number(config, "devices_used");
+  return {.samples_per_s = number(result, "throughput_samples_per_s"),
+          .tokens_per_s = number(result, "tokens_per_s"),
+          .flops_per_s_per_device = number(result, "flops_per_s_per_device"),
+          .devices = std::isnan(used) ? number(config, "devices") * number(config, "width") : used,
+          .period_s = number(result, "period_s"),
+          .makespan_s = number(result, "makespan_s"),
+          .ideal_s_a_batch = number(result, "ideal_s") / number(config, "batches"),
+          .peak_bytes = most(result, "peak_bytes"),
+          .peak_activations = most(result, "peak_activations")};
+}
+
+Json answer_json(const SweepAnswer& answer) {
+  const auto& [run, prepared, result, healthy] = answer;
+  Json config = config_json(run.request, prepared);
+  config["batches"] = run.batches;
+  Json json{{"config", std::move(config)},
+            {"assumptions", assumptions_json(run.request, prepared)},
+            {"result", result_json(prepared, result)},
+            {"warnings", warnings_of(run.request, prepared, result)}};
+  if (healthy)
+    json["result"]["healthy"] = healthy_json(run.request, prepared.scenario, result, *healthy);
+  // How long a search took is no property of the configuration.
+  if (prepared.search) json["result"]["search"].erase("seconds");
+  return json;
+}
+
+Json outcome_json(const SweepOutcome& outcome) {
+  if (outcome.answer) return answer_json(*outcome.answer);
+  const SweepFailure& failure = outcome.failure;
+  Json json{{"error", failure_json(failure.code, failure.message, failure.diagnostics)}};
+  if (failure.impossible_shape) json["impossible_shape"] = true;
+  return json;
+}
+
+Json options_json(const Configuration& configuration) {
+  Json json = Json::object();
+  for (const SweptOption& one : configuration)
+    json[one.name] = one.value ? Json(*one.value) : Json(one.on);
+  return json;
+}
+
+Configuration stored_configuration(const Json& options) {
+  Configuration configuration;
   for (const auto& [name, value] : options.items()) {
     if (value.is_boolean()) {
-      if (value.get<bool>()) command += " --" + name;
+      configuration.push_back({name, std::nullopt, value.get<bool>()});
+    } else {
+      configuration.push_back({name, value.get<std::string>()});
+    }
+  }
+  return configuration;
+}
+
+const SweptOption* find(const Configuration& configuration, std::string_view name) {
+  const auto found = std::ranges::find(configuration, name, &SweptOption::name);
+  return found == configuration.end() ? nullptr : &*found;
+}
+
+std::string command_of(const Configuration& configuration) {
+  std::string command = "tandem simulate";
+  for (const auto& [name, value, on] : configuration) {
+    if (!value) {
+      if (on) command += " --" + name;
       continue;
     }
-    const std::string text = shell_word(value.get<std::string>());
+    const std::string text = shell_word(*value);
     command += name == "plan" ? " " + text : fmt::format(" --{} {}", name, text);
   }
   return command;
 }
 
-std::string axis_value(const Json& value) {
-  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
-  return value.is_null() ? "" : value.get<std::string>();
-}
-
-std::optional<bool> fits(const Json& row) {
-  bool all = true;
-  for (const Json& device : row.at("result").at("devices")) {
-    if (device.at("fits").is_null()) return std::nullopt;
-    all = all && device.at("fits").get<bool>();
+/// Model and cluster, where they are named.
+std::string subject_of(const Configuration& configuration) {
+  std::string text;
+  for (const char* name : {"model", "cluster"}) {
+    const SweptOption* one = find(configuration, name);
+    if (one != nullptr && one->value) text += (text.empty() ? "" : " on ") + *one->value;
   }
-  return all;
+  return text;
 }
 
-/// Of the device that holds most of it.
-std::optional<double> capacity(const Json& row) {
+std::string axis_value(const SweptOption* one) {
+  if (one == nullptr) return {};
+  return one->value ? *one->value : one->on ? "yes" : "no";
+}
+
+SweepRow begun_row(std::size_t index, const std::vector<std::string>& axes,
+                   const Configuration& configuration) {
+  SweepRow row{.index = index,
+               .command = command_of(configuration),
+               .subject = subject_of(configuration),
+               .metrics = std::vector<double>(std::size(kMetrics), kUnknown)};
+  for (const std::string& axis : axes) row.values.push_back(axis_value(find(configuration, axis)));
+  return row;
+}
+
+void set_refusal(const std::string& message, int code, bool impossible, SweepRow& row) {
+  row.refusal = message.empty() ? "refused" : message;
+  row.code = code;
+  row.impossible = impossible;
+}
+
+/// The capacity of the device that fills most of its own.
+std::optional<double> capacity_of(const Scenario& scenario) {
   std::optional<double> found;
   double fullest = 0.0;
-  for (const Json& device : row.at("result").at("devices")) {
+  if (!scenario.memory || !scenario.capacity) return found;
+  for (const DeviceId device : ids(*scenario.memory)) {
+    const auto bytes = static_cast<double>((*scenario.capacity)[device]);
+    const double share = static_cast<double>((*scenario.memory)[device].total()) / bytes;
+    if (!(share > fullest)) continue;
+    fullest = share;
+    found = bytes;
+  }
+  return found;
+}
+
+/// The same of a line.
+std::optional<double> stored_capacity(const Json& result) {
+  std::optional<double> found;
+  double fullest = 0.0;
+  for (const Json& device : result.at("devices")) {
     const double bytes = number(device, "capacity_bytes"),
                  share = number(device, "peak_bytes") / bytes;
     if (!(share > fullest)) continue;
@@ -172,25 +250,24 @@ std::optional<double> capacity(const Json& row) {
   return found;
 }
 
-std::string subject(const Json& options) {
-  std::string text;
-  for (const char* name : {"model", "cluster"}) {
-    const auto found = options.find(name);
-    if (found == options.end() || !found->is_string()) continue;
-    text += (text.empty() ? "" : " on ") + found->get<std::string>();
+std::optional<bool> stored_fits(const Json& result) {
+  bool all = true;
+  for (const Json& device : result.at("devices")) {
+    if (device.at("fits").is_null()) return std::nullopt;
+    all = all && device.at("fits").get<bool>();
   }
-  return text;
+  return all;
 }
 
-Shape shape_of(const Json& config) {
+Shape stored_shape(const Json& config) {
   return {.tensor = config.value("tensor", std::int64_t{0}),
           .depth = config.value("devices", std::int64_t{0}),
           .width = config.value("width", std::int64_t{0})};
 }
 
-std::string reserve_of(const Json& line) {
-  const auto reserve = line.at("assumptions").find("reserve");
-  if (reserve == line.at("assumptions").end()) return {};
+std::string stored_reserve(const Json& assumptions) {
+  const auto reserve = assumptions.find("reserve");
+  if (reserve == assumptions.end()) return {};
   return describe(Reserve{.share = reserve->at("share").get<double>(),
                           .bytes = reserve->at("bytes").get<Bytes>()});
 }
@@ -207,6 +284,21 @@ std::uint64_t plan_of(const Json& line) {
   return hash_of(line_of(plan));
 }
 
+void set_answer(const SweepAnswer& answer, SweepRow& row) {
+  const PreparedScenario& prepared = answer.prepared;
+  const Scenario& scenario = prepared.scenario;
+  row.metrics = metrics_of(figures_of(answer));
+  if (scenario.memory && scenario.capacity) {
+    row.fits = scenario.fits();
+    row.reserve = describe(scenario.reserve);
+  }
+  row.capacity = capacity_of(scenario);
+  row.shape = {.tensor = prepared.cluster ? prepared.cluster->assumptions().tensor : 0,
+               .depth = prepared.request.devices,
+               .width = prepared.request.width};
+  row.weights = scenario.weights;
+}
+
 }  // namespace
 
 std::span<const SweepMetric> sweep_metrics() { return kMetrics; }
@@ -217,9 +309,9 @@ std::size_t sweep_metric(std::string_view name) {
   return static_cast<std::size_t>(found - std::begin(kMetrics));
 }
 
-Json sweep_line(const SweepSpace& space, std::size_t index) {
-  const SweepIdentity& sweep = space.identity();
-  Json options = space.given(index), axes = Json::object();
+ComputedRow computed_row(const SweepIdentity& sweep, std::size_t index,
+                         const Configuration& configuration, const SweepOutcome& outcome) {
+  Json options = options_json(configuration), axes = Json::object();
   for (const std::string& name : sweep.axes)
     axes[name] = options.contains(name) ? options[name] : Json();
   Json line{{"schema_version", 1},
@@ -229,8 +321,16 @@ Json sweep_line(const SweepSpace& space, std::size_t index) {
             {"index", index},
             {"axes", std::move(axes)},
             {"options", std::move(options)}};
-  line.update(outcome(space.options(index)));
-  return line;
+  line.update(outcome_json(outcome));
+  SweepRow row = begun_row(index, sweep.axes, configuration);
+  if (outcome.answer) {
+    set_answer(*outcome.answer, row);
+    row.plan = plan_of(line);
+  } else {
+    const SweepFailure& failure = outcome.failure;
+    set_refusal(failure.message, static_cast<int>(failure.code), failure.impossible_shape, row);
+  }
+  return {std::move(row), line_of(line)};
 }
 
 SweepIdentity identity_of(const Json& line) {
@@ -241,26 +341,21 @@ SweepIdentity identity_of(const Json& line) {
   return identity;
 }
 
-SweepRow row_of(const Json& line) {
-  SweepRow row;
-  row.index = line.at("index").get<std::size_t>();
-  for (const auto& [name, value] : line.at("axes").items()) row.values.push_back(axis_value(value));
-  row.command = command_of(line.at("options"));
-  row.subject = subject(line.at("options"));
+SweepRow stored_row(const Json& line) {
+  SweepRow row = begun_row(line.at("index").get<std::size_t>(), identity_of(line).axes,
+                           stored_configuration(line.at("options")));
   if (const auto error = line.find("error"); error != line.end()) {
-    row.refusal = error->at("message").get<std::string>();
-    row.code = error->at("code").get<int>();
-    if (row.refusal.empty()) row.refusal = "refused";
-    row.impossible = line.value("impossible_shape", false);
-    row.metrics.assign(std::size(kMetrics), kUnknown);
+    set_refusal(error->at("message").get<std::string>(), error->at("code").get<int>(),
+                line.value("impossible_shape", false), row);
     return row;
   }
-  for (const SweepMetric& metric : kMetrics) row.metrics.push_back(metric.of(line));
-  row.fits = fits(line);
-  row.capacity = capacity(line);
-  row.shape = shape_of(line.at("config"));
+  const Json& result = line.at("result");
+  row.metrics = metrics_of(stored_figures(line));
+  row.fits = stored_fits(result);
+  row.capacity = stored_capacity(result);
+  row.shape = stored_shape(line.at("config"));
   row.weights = semantics_named(line.at("config").value("semantics", ""));
-  if (row.fits) row.reserve = reserve_of(line);
+  if (row.fits) row.reserve = stored_reserve(line.at("assumptions"));
   row.plan = plan_of(line);
   return row;
 }

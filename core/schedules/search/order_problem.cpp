@@ -12,10 +12,9 @@ namespace {
 constexpr std::int64_t kNoCap = std::int64_t{1} << 60;
 
 std::int64_t cap_of(const ScheduleRequest& request, std::size_t device) {
-  const bool each = !request.activation_caps.empty();
-  if (!each && !request.activation_cap) return kNoCap;
-  const double cap = each ? request.activation_caps[device] : *request.activation_cap;
-  return std::llround(std::min(cap, 1.0 * request.microbatches) * kActivation);
+  const std::optional<double> cap = request.activation_cap(device);
+  if (!cap) return kNoCap;
+  return std::llround(std::min(*cap, 1.0 * request.microbatches) * kActivation);
 }
 
 }  // namespace

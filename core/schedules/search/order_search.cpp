@@ -41,12 +41,11 @@ std::vector<ScheduleRequest> requests_for(const ScheduleTraits& row,
   std::vector<ScheduleRequest> all;
   const bool takes_cap =
       std::find(row.options.begin(), row.options.end(), "activation-cap") != row.options.end();
-  if (!takes_cap) plain.activation_cap.reset();
   const std::set<double> caps(request.activation_caps.begin(), request.activation_caps.end());
   if (!takes_cap || caps.empty()) return {plain};
   for (const double cap : caps) {
     all.push_back(plain);
-    all.back().activation_cap = cap;
+    all.back().activation_caps = {cap};
   }
   return all;
 }
@@ -103,7 +102,7 @@ std::size_t ops_of(const OrderProblem& problem) {
 
 /// About a second's on one core, however large an order is.
 std::int64_t orders_of(const ScheduleRequest& request, std::size_t ops) {
-  if (request.search.orders) return *request.search.orders;
+  if (request.orders) return *request.orders;
   constexpr std::int64_t kOps = 200'000'000, kMost = 300'000;
   return std::min(kMost, kOps / static_cast<std::int64_t>(ops));
 }
@@ -136,7 +135,7 @@ bool better(const OrderProblem& problem, const ScheduleRequest& request, OrderBo
     if (search_tree(problem, bound, meter, best)) return true;
     meter.allow(left - (share - meter.left()));
   }
-  improve(problem, bound.of_all(), request.search.seed, meter, best);
+  improve(problem, bound.of_all(), static_cast<std::uint64_t>(request.seed), meter, best);
   return settled();
 }
 
@@ -190,19 +189,6 @@ SearchedOrder search_order(const ScheduleRequest& request, const SearchControl& 
   result.orders = meter.now.orders;
   result.stopped = result.stopped || meter.stopped();
   return result;
-}
-
-std::optional<std::string> reject_search(const ScheduleRequest& request) {
-  const std::size_t caps = request.activation_caps.size();
-  if (caps != 0 && caps != request.devices) {
-    return fmt::format("search takes one activation cap, or one for each of {} devices: found {}",
-                       request.devices, caps);
-  }
-  for (const double cap : request.activation_caps) {
-    if (!(cap >= 1.0))
-      return fmt::format("an activation cap must leave room for one, found {}", cap);
-  }
-  return std::nullopt;
 }
 
 Schedule make_search(const ScheduleRequest& request) { return search_order(request).schedule; }

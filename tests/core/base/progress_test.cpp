@@ -99,7 +99,7 @@ TEST(ProgressOfWork, TheSearchEndsWithWhatItHas) {
   ScheduleRequest request;
   request.devices = 4;
   request.microbatches = 300;
-  request.search.orders = 20;
+  request.orders = 20;
   for (const std::int64_t after : {0, 1, 3, 10, 100, 1000, 3000}) {
     std::int64_t questions = 0;
     const SearchedOrder found =

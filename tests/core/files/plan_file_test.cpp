@@ -51,12 +51,12 @@ TEST(PlanFile, ReadsAPlan) {
   const Plan plan = parse_plan("plan.json", kPlan);
   EXPECT_EQ(plan.model.blocks, 4);
   EXPECT_EQ(plan.schedule, "2bw");
-  EXPECT_EQ(plan.width, 1);
-  EXPECT_EQ(plan.depth, 3);
+  EXPECT_EQ(plan.request.width, 1);
+  EXPECT_EQ(plan.request.devices, 3);
   EXPECT_EQ(plan.microbatch_size, 2);
-  EXPECT_EQ(plan.microbatches, 4);
-  EXPECT_EQ(plan.extra_in_flight, 1);
-  EXPECT_EQ(plan.recompute, Recompute::full);
+  EXPECT_EQ(plan.request.microbatches, 4);
+  EXPECT_EQ(plan.request.extra_in_flight, 1);
+  EXPECT_EQ(plan.request.recompute, Recompute::full);
   EXPECT_EQ(plan.optimizer, OptimizerKind::momentum);
   EXPECT_EQ(plan.stages, (std::vector<LayerRange>{{0, 3}, {3, 6}, {6, 10}}));
   EXPECT_EQ(plan.profile, "profiles/here.json");
@@ -113,11 +113,11 @@ TEST(PlanFile, HoldsTheOptionsOfSomeSchedulesOnlyWhereTheySaySomething) {
       "\"chunks\": 1, \"group\": 4, \"replicas\": [4, 2, 1], \"vertical_sync\": true, "
       "\"global_norm\": true, \"post_validation\": true, \"optimizer\"";
   const Plan plan = parse_plan("plan.json", plan_with("\"optimizer\"", options));
-  EXPECT_EQ(plan.chunks, 1);
-  EXPECT_EQ(plan.group, 4);
-  EXPECT_EQ(plan.replicas, (std::vector<std::uint16_t>{4, 2, 1}));
-  EXPECT_TRUE(plan.vertical_sync);
-  EXPECT_TRUE(plan.global_norm && plan.post_validation);
+  EXPECT_EQ(plan.request.chunks, 1);
+  EXPECT_EQ(plan.request.group, 4);
+  EXPECT_EQ(plan.request.replicas, (std::vector<std::uint16_t>{4, 2, 1}));
+  EXPECT_TRUE(plan.request.vertical_sync);
+  EXPECT_TRUE(plan.request.global_norm && plan.request.post_validation);
   const std::string text = plan_text(plan);
   EXPECT_EQ(text.find("chunks"), std::string::npos);
   for (const char* row : {"\"group\": 4,", "\"replicas\": [4, 2, 1],", "\"vertical_sync\": true,",
@@ -127,7 +127,7 @@ TEST(PlanFile, HoldsTheOptionsOfSomeSchedulesOnlyWhereTheySaySomething) {
   EXPECT_EQ(plan_text(parse_plan("again.json", text)), text);
   const ScheduleRequest request = schedule_request(plan);
   EXPECT_EQ(request.group, 4);
-  EXPECT_EQ(request.replicas, plan.replicas);
+  EXPECT_EQ(request.replicas, plan.request.replicas);
   EXPECT_TRUE(request.vertical_sync);
   EXPECT_TRUE(request.global_norm && request.post_validation);
 }
@@ -139,7 +139,7 @@ TEST(PlanFile, CarriesWhatItsOrderWasMadeBy) {
   const Plan plan = parse_plan(
       "plan.json", plan_with("\"optimizer\"", key + stage + ", " + stage + ", " + stage + rest));
   const ScheduleRequest request = schedule_request(plan);
-  EXPECT_EQ(request.activation_cap, 2.5);
+  EXPECT_EQ(request.activation_caps, std::vector{2.5});
   ASSERT_TRUE(request.costs.has_value());
   EXPECT_EQ(request.costs->transfer, Duration(5));
   EXPECT_EQ(request.costs->parts[PartId{2}], (PartCosts{Duration(3), Duration(4), Duration(2)}));
@@ -159,7 +159,7 @@ TEST(PlanFile, StagesAreAsManyAsTheChunksOrTheReplicasSay) {
   std::string chunked = plan_with("[3, 6], [6, 10]", "[3, 4], [4, 5], [5, 6], [6, 7], [7, 10]");
   chunked.replace(chunked.find(depth), depth.size(), "\"depth\": 3, \"chunks\": 2");
   const Plan plan = parse_plan("plan.json", chunked);
-  EXPECT_EQ(plan.chunks, 2);
+  EXPECT_EQ(plan.request.chunks, 2);
   EXPECT_EQ(part_count(plan), 6u);
   EXPECT_EQ(schedule_request(plan).chunks, 2);
   EXPECT_EQ(
@@ -290,9 +290,9 @@ TEST(ScheduleRequestOfAPlan, CarriesWhatTheScheduleNeeds) {
   EXPECT_TRUE(request.replicas.empty());
   EXPECT_TRUE(request.tied_embeddings);
 
-  plan.depth = 1;
+  plan.request.devices = 1;
   EXPECT_FALSE(schedule_request(plan).tied_embeddings);
-  plan.depth = 3;
+  plan.request.devices = 3;
   plan.model.tied = false;
   EXPECT_FALSE(schedule_request(plan).tied_embeddings);
   plan.model.tied = true;

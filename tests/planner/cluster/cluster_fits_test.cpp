@@ -22,16 +22,16 @@ FitRequest request_of(const std::string& model, const std::string& schedule, std
   FitRequest request;
   request.plan.model = find_model(model)->model;
   request.plan.schedule = schedule;
-  request.plan.width = width;
-  request.plan.depth = depth;
+  request.plan.request.width = width;
+  request.plan.request.devices = depth;
   request.plan.microbatch_size = microbatch_size;
-  request.plan.microbatches = microbatches;
+  request.plan.request.microbatches = microbatches;
   return request;
 }
 
 ClusterPlan make(const FitRequest& request, const Cluster& cluster) {
-  const ClusterLayout layout(cluster, request.plan.width, request.plan.depth, request.order,
-                             static_cast<std::size_t>(request.assumptions.tensor));
+  const ClusterLayout layout(cluster, request.plan.request.width, request.plan.request.devices,
+                             request.order, static_cast<std::size_t>(request.assumptions.tensor));
   return plan_on_cluster(request.plan, layout, request.assumptions, request.cut);
 }
 
@@ -40,13 +40,13 @@ bool has(const NearFit& one, FitChange change) {
 }
 
 std::int64_t samples(const Plan& plan) {
-  return std::int64_t{plan.width} * plan.microbatches * plan.microbatch_size;
+  return std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size;
 }
 
 /// Each fits as it says, on as many devices, for as many samples, and is changed where it says so.
 void check_each(const FitRequest& from, const Cluster& cluster, const std::vector<NearFit>& found) {
   const auto devices = [](const FitRequest& request) {
-    return request.plan.width * request.plan.depth * request.assumptions.tensor;
+    return request.plan.request.width * request.plan.request.devices * request.assumptions.tensor;
   };
   EXPECT_LE(found.size(), 6u);
   std::size_t before = 1;
@@ -62,8 +62,9 @@ void check_each(const FitRequest& from, const Cluster& cluster, const std::vecto
     if (!has(one, FitChange::global_batch)) {
       EXPECT_EQ(samples(plan), samples(from.plan));
     }
-    EXPECT_EQ(has(one, FitChange::depth), plan.depth != from.plan.depth);
-    EXPECT_EQ(has(one, FitChange::recompute), plan.recompute != from.plan.recompute);
+    EXPECT_EQ(has(one, FitChange::depth), plan.request.devices != from.plan.request.devices);
+    EXPECT_EQ(has(one, FitChange::recompute),
+              plan.request.recompute != from.plan.request.recompute);
     EXPECT_EQ(has(one, FitChange::schedule), plan.schedule != from.plan.schedule);
     EXPECT_EQ(has(one, FitChange::microbatch_size),
               plan.microbatch_size != from.plan.microbatch_size);
@@ -99,7 +100,7 @@ TEST(NearestClusterFits, NoneIsMoreThanItTakes) {
     if (!has(one, FitChange::microbatch_size)) continue;
     FitRequest milder = one.request;  // the next larger microbatch
     milder.plan.microbatch_size *= 2;
-    milder.plan.microbatches /= 2;
+    milder.plan.request.microbatches /= 2;
     EXPECT_FALSE(make(milder, cluster).fits());
   }
 }
@@ -161,7 +162,7 @@ TEST(NearestClusterFits, MoreNodesAreAWayOut) {
     alone = alone || one.changes == std::vector{FitChange::nodes};
     const ClusterPlan made = make(one.request, of_nodes(one.request.nodes));
     EXPECT_TRUE(made.fits());
-    EXPECT_EQ(made.plan.width, 1);
+    EXPECT_EQ(made.plan.request.width, 1);
     if (!has(one, FitChange::global_batch)) {
       EXPECT_EQ(samples(made.plan), samples(request.plan));
     }

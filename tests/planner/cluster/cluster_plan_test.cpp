@@ -22,24 +22,26 @@ Plan plan_of(const std::string& model, const std::string& schedule, std::uint16_
   Plan plan;
   plan.model = find_model(model)->model;
   plan.schedule = schedule;
-  plan.width = width;
-  plan.depth = depth;
+  plan.request.width = width;
+  plan.request.devices = depth;
   plan.microbatch_size = microbatch_size;
-  plan.microbatches = microbatches;
+  plan.request.microbatches = microbatches;
   return plan;
 }
 
 ClusterPlan make(const Plan& plan, const Cluster& cluster,
                  DeviceOrder order = DeviceOrder::replicas_first) {
-  return plan_on_cluster(plan, ClusterLayout(cluster, plan.width, plan.depth, order), {});
+  return plan_on_cluster(
+      plan, ClusterLayout(cluster, plan.request.width, plan.request.devices, order), {});
 }
 
 /// The most that any stage computes in a batch.
 Duration busiest(const ClusterPlan& made, const Cluster& cluster,
                  const std::vector<LayerRange>& stages) {
   const BatchWork work(made.schedule);
-  const ClusterLayers layers(made.plan,
-                             ClusterLayout(cluster, made.plan.width, made.plan.depth, {}), {});
+  const ClusterLayers layers(
+      made.plan, ClusterLayout(cluster, made.plan.request.width, made.plan.request.devices, {}),
+      {});
   Duration most{};
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     most = std::max(most, work.of(id_at<StageId>(stage), layers.of(d(stage), stages[stage])));
@@ -193,8 +195,8 @@ TEST(ClusterPlan, AFasterDeviceGetsMoreLayers) {
 TEST(ClusterPlan, AutomaticSchedulesAreOrderedByTheseCosts) {
   const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
   const ClusterPlan made = make(plan_of("gpt2", "zb-auto", 1, 4, 1, 8), cluster);
-  ASSERT_TRUE(made.plan.order_costs.has_value());
-  EXPECT_EQ(made.plan.order_costs->parts[PartId{0}].forward, made.costs.parts[PartId{0}].forward);
+  ASSERT_TRUE(made.plan.request.costs.has_value());
+  EXPECT_EQ(made.plan.request.costs->parts[PartId{0}].forward, made.costs.parts[PartId{0}].forward);
 }
 
 TEST(ChooseShape, TakesTheFastestThatFits) {
@@ -203,7 +205,7 @@ TEST(ChooseShape, TakesTheFastestThatFits) {
   const ChosenShape chosen = choose_shape(request, cluster, {});
   ASSERT_EQ(chosen.tried.size(), 3u);  // widths 1, 2, 4: a pipeline is asked for
   EXPECT_TRUE(chosen.tried[0].fits);
-  EXPECT_EQ(chosen.plan.plan.width, chosen.tried[0].width);
+  EXPECT_EQ(chosen.plan.plan.request.width, chosen.tried[0].width);
   for (const TriedShape& one : chosen.tried) {
     EXPECT_EQ(one.width * one.depth, 8);
     if (one.fits) {
@@ -211,7 +213,7 @@ TEST(ChooseShape, TakesTheFastestThatFits) {
     }
   }
   request.width = 2;
-  EXPECT_EQ(choose_shape(request, cluster, {}).plan.plan.depth, 4);
+  EXPECT_EQ(choose_shape(request, cluster, {}).plan.plan.request.devices, 4);
 }
 
 TEST(ChooseShape, WhereNoneFitsTakesTheNearest) {

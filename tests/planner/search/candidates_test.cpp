@@ -195,21 +195,21 @@ TEST(SearchSpace, RefusesWhatItWouldTakeMinutesFor) {
 TEST(SearchSpace, DescribesAPlanInOneLine) {
   Plan plan;
   plan.schedule = "2bw";
-  plan.depth = 4;
+  plan.request.devices = 4;
   plan.microbatch_size = 2;
-  plan.microbatches = 8;
-  plan.recompute = Recompute::full;
-  plan.extra_in_flight = 3;
+  plan.request.microbatches = 8;
+  plan.request.recompute = Recompute::full;
+  plan.request.extra_in_flight = 3;
   EXPECT_EQ(describe(plan), "2bw, 4 stages, microbatches 2 x 8, recompute full, 3 extra in flight");
-  plan.extra_in_flight = 0;
-  plan.width = 3;
-  plan.chunks = 2;
+  plan.request.extra_in_flight = 0;
+  plan.request.width = 3;
+  plan.request.chunks = 2;
   for (const char* schedule : {"interleaved", "zbv"}) {
     plan.schedule = schedule;
     EXPECT_EQ(describe(plan), plan.schedule +
                                   ", 8 stages on 4 devices, width 3, microbatches 2 x 8, "
                                   "recompute full");
-    plan.chunks = 1;  // of zbv, whose devices hold two stages whatever a plan says
+    plan.request.chunks = 1;  // of zbv, whose devices hold two stages whatever a plan says
   }
 }
 

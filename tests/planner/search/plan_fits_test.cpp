@@ -22,9 +22,9 @@ Plan example(std::string schedule) {
   Plan plan;
   plan.model = testing::small_model(3);
   plan.schedule = std::move(schedule);
-  plan.depth = 2;
+  plan.request.devices = 2;
   plan.microbatch_size = 4;
-  plan.microbatches = 8;
+  plan.request.microbatches = 8;
   plan.stages = {{0, 4}, {4, 8}};
   return plan;
 }
@@ -77,12 +77,12 @@ TEST(NearestPlanFits, WhatItOffersFitsAndKeepsTheGlobalBatch) {
       std::size_t before = 1;
       for (const NearFit& one : nearest_fits(plan, limit)) {
         Plan made = one.request.plan;
-        if (made.stages.size() != made.depth || one.request.cut != StageCut::given)
+        if (made.stages.size() != made.request.devices || one.request.cut != StageCut::given)
           made.stages = least_memory_stages(made);
         EXPECT_LE(one.peak_bytes, limit);
         EXPECT_EQ(one.peak_bytes, peak(made));
         if (std::ranges::count(one.changes, FitChange::global_batch) == 0) {
-          EXPECT_EQ(made.microbatch_size * made.microbatches, 32);
+          EXPECT_EQ(made.microbatch_size * made.request.microbatches, 32);
         }
         EXPECT_GE(one.changes.size(), before);
         before = one.changes.size();
@@ -93,9 +93,9 @@ TEST(NearestPlanFits, WhatItOffersFitsAndKeepsTheGlobalBatch) {
 
 TEST(NearestPlanFits, GivesUpExtraMicrobatches) {
   Plan plan = example("2bw");
-  plan.extra_in_flight = 2;
+  plan.request.extra_in_flight = 2;
   Plan without = plan;
-  without.extra_in_flight = 0;
+  without.request.extra_in_flight = 0;
   EXPECT_THAT(changes(nearest_fits(plan, std::max(peak(without), peak(plan) - 1))),
               Contains(Changes{FitChange::extra_in_flight}));
 }

@@ -30,7 +30,7 @@ TEST(Search, FasterPipelinesWithoutABubbleWin) {
   ASSERT_EQ(result.ranked.size(), 10U);
   // Without a bubble either, and the two chunks of a device share the layers out more evenly.
   EXPECT_EQ(result.ranked.front().plan.schedule, "zbv");
-  EXPECT_EQ(result.ranked.front().plan.depth, 3);
+  EXPECT_EQ(result.ranked.front().plan.request.devices, 3);
   ASSERT_TRUE(result.one_device);
   EXPECT_LT(result.one_device->plan.predicted.samples_per_s,
             result.ranked.front().plan.predicted.samples_per_s);
@@ -55,10 +55,11 @@ TEST(Search, ThePlanIsComplete) {
   const Candidate best = find_plans(request).ranked.front();
   EXPECT_EQ(best.plan.model, request.model);
   EXPECT_EQ(best.plan.optimizer, OptimizerKind::momentum);
-  EXPECT_EQ(best.plan.stages.size(), best.plan.depth);
+  EXPECT_EQ(best.plan.stages.size(), best.plan.request.devices);
   EXPECT_EQ(best.plan.stages.front().first, 0);
   EXPECT_EQ(best.plan.stages.back().last, 6);
-  EXPECT_EQ(best.plan.width * best.plan.microbatch_size * best.plan.microbatches, 8);
+  EXPECT_EQ(best.plan.request.width * best.plan.microbatch_size * best.plan.request.microbatches,
+            8);
   EXPECT_DOUBLE_EQ(best.plan.predicted.period_s, best.period.seconds());
   EXPECT_DOUBLE_EQ(best.plan.predicted.samples_per_s, 8.0 / best.period.seconds());
   ASSERT_EQ(best.plan.predicted.peak_bytes.size(), best.memory.size());
@@ -85,7 +86,7 @@ TEST(Search, OnOneDeviceTheSimplestScheduleWithTheLeastMemoryWins) {
   const Plan& plan = result.ranked.front().plan;
   EXPECT_EQ(plan.schedule, "model-parallel");
   EXPECT_EQ(plan.microbatch_size, 2);  // less fixed cost a sample
-  EXPECT_EQ(plan.recompute, Recompute::none);
+  EXPECT_EQ(plan.request.recompute, Recompute::none);
 }
 
 TEST(Search, LessMemoryChangesTheChoiceAndTheCut) {
@@ -111,11 +112,11 @@ TEST(Search, RecomputationIsTheWayOutWhenActivationsAreTooMany) {
   request.schedules = {"gpipe"};
   request.profile = testing::profile_of(request.model, {1}, testing::even_speeds());
   const Candidate free = find_plans(request).ranked.front();
-  EXPECT_EQ(free.plan.recompute, Recompute::none);
+  EXPECT_EQ(free.plan.request.recompute, Recompute::none);
   request.memory = free.peak_bytes / 2;
   const PlanResult limited = find_plans(request);
   ASSERT_FALSE(limited.ranked.empty());
-  EXPECT_EQ(limited.ranked.front().plan.recompute, Recompute::full);
+  EXPECT_EQ(limited.ranked.front().plan.request.recompute, Recompute::full);
 }
 
 TEST(Search, RejectionsForMemoryNameTheNearestCut) {
@@ -256,8 +257,9 @@ TEST(StageMemory, ItsTotalIsThatOfTheClasses) {
     if (program.placement().stages() != program.placement().devices) continue;
     const SlotCounts slots = count_slots(program);
     for (const StageId stage : ids(slots)) {
-      const StageBytes& of = bytes.of(candidate.plan.stages[index(stage)],
-                                      candidate.plan.microbatch_size, candidate.plan.recompute);
+      const StageBytes& of =
+          bytes.of(candidate.plan.stages[index(stage)], candidate.plan.microbatch_size,
+                   candidate.plan.request.recompute);
       EXPECT_EQ(stage_total(slots[stage], of), candidate.memory.rows()[index(stage)].total());
     }
   }

@@ -1,0 +1,261 @@
+#include "core/schedule/options.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace tandem {
+
+namespace {
+
+using Request = ScheduleRequest;
+
+constexpr std::int64_t kMostDevices = 4096, kMostCount = 65'535;
+constexpr std::int64_t kMostSearched = 1'000'000'000'000;
+
+const std::array kOptionRows{
+    ScheduleOption{.flag = "width",
+                   .argument = "W",
+                   .help = "replicas of the whole pipeline (default 1)",
+                   .member = &Request::width,
+                   .key = "width",
+                   .least = 1,
+                   .most = kMostCount,
+                   .of_all = true,
+                   .stands_in_plans = true},
+    ScheduleOption{.flag = "chunks",
+                   .argument = "V",
+                   .help = "stages on each device (default 2)",
+                   .member = &Request::chunks,
+                   .key = "chunks",
+                   .least = 1,
+                   .most = kMostDevices,
+                   .otherwise = 2},
+    ScheduleOption{.flag = "waves",
+                   .argument = "W",
+                   .help = "times down the devices and back up (default 1)",
+                   .member = &Request::chunks,
+                   .least = 1,
+                   .most = kMostDevices / 2,
+                   .times = 2,
+                   .otherwise = 2},
+    ScheduleOption{.flag = "group",
+                   .argument = "G",
+                   .help = "microbatches in a row, of a chunk (default: the fewest that work, P "
+                           "where M is a multiple of it), or until the pipeline is drained "
+                           "(gpipe; default: M)",
+                   .member = &Request::group,
+                   .key = "group",
+                   .least = 0,
+                   .most = kMostCount},
+    ScheduleOption{.flag = "extra-in-flight",
+                   .argument = "N",
+                   .help = "microbatches in flight beyond the minimum on the first stage",
+                   .member = &Request::extra_in_flight,
+                   .key = "extra_in_flight",
+                   .least = 0,
+                   .most = kMostCount,
+                   .stands_in_plans = true},
+    ScheduleOption{.flag = "replicas",
+                   .argument = "A-B-C",
+                   .help = "replicas of each stage, such as 2-1-1",
+                   .member = &Request::replicas,
+                   .key = "replicas"},
+    ScheduleOption{.flag = "directions",
+                   .argument = "K",
+                   .help = "pipelines, half of them each way (default 2)",
+                   .member = &Request::directions,
+                   .key = "directions",
+                   .least = 1,
+                   .most = kMostDevices},
+    ScheduleOption{.flag = "vertical-sync",
+                   .argument = "",
+                   .help = "a microbatch uses one version on all stages",
+                   .member = &Request::vertical_sync,
+                   .key = "vertical_sync"},
+    ScheduleOption{.flag = "activation-cap",
+                   .argument = "X",
+                   .help = "activations that a device may hold, in those of all its stages "
+                           "(default: any number; v-adaptive: P); search: one for each device, too",
+                   .member = &Request::activation_caps,
+                   .key = "activation_cap"},
+    ScheduleOption{.flag = "seed",
+                   .argument = "N",
+                   .help = "the same seed finds the same (default 1)",
+                   .member = &Request::seed,
+                   .least = 0,
+                   .most = kMostSearched},
+    ScheduleOption{.flag = "orders",
+                   .argument = "N",
+                   .help = "orders looked at, at most (default: about a second's; more than a "
+                           "million ops end after 5 s)",
+                   .member = &Request::orders,
+                   .least = 0,
+                   .most = kMostSearched},
+    ScheduleOption{.flag = "time-limit",
+                   .argument = "T",
+                   .help = "stop after this long, with the best so far",
+                   .member = &Request::time_limit},
+    ScheduleOption{.flag = "recompute",
+                   .argument = "KIND",
+                   .help = "none|selective|full: recompute activations in the backward",
+                   .member = &Request::recompute,
+                   .key = "recompute",
+                   .of_all = true,
+                   .stands_in_plans = true},
+    // Set by --clip, whose text says by how much, too.
+    ScheduleOption{.flag = "",
+                   .argument = "",
+                   .help = "",
+                   .member = &Request::global_norm,
+                   .key = "global_norm",
+                   .of_all = true},
+    ScheduleOption{.flag = "post-validation",
+                   .argument = "",
+                   .help = "updates do not wait for the norm: each is validated in the next "
+                           "batch's warm-up, and rolled back where it was wrong",
+                   .member = &Request::post_validation,
+                   .key = "post_validation",
+                   .of_all = true},
+};
+
+template <class Value>
+using Member = Value Request::*;
+
+/// The whole text as a number.
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// All numbers between `mark`s; empty: one is none.
+template <class Number>
+std::optional<std::vector<Number>> numbers_in(std::string_view text, char mark) {
+  std::vector<Number> numbers;
+  while (true) {
+    const std::size_t end = std::min(text.find(mark), text.size());
+    const auto number = number_in<Number>(text.substr(0, end));
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+    if (end == text.size()) return numbers;
+    text.remove_prefix(end + 1);
+  }
+}
+
+/// Sets a member from text; returns what was expected where that can't be.
+class OptionParser {
+ public:
+  OptionParser(const ScheduleOption& option, std::string_view text, ScheduleRequest& request)
+      : option_(option), text_(text), request_(request) {}
+
+  template <class Whole>
+  std::optional<std::string> operator()(Member<Whole> member) {
+    const auto number = number_in<std::int64_t>(text_);
+    if (!number || *number < option_.least || *number > option_.most)
+      return fmt::format("an integer from {} to {}", option_.least, option_.most);
+    request_.*member = static_cast<Whole>(*number * option_.times);
+    return std::nullopt;
+  }
+  std::optional<std::string> operator()(Member<std::optional<std::int64_t>> member) {
+    const auto number = number_in<std::int64_t>(text_);
+    if (!number || *number < option_.least || *number > option_.most)
+      return fmt::format("an integer from {} to {}", option_.least, option_.most);
+    request_.*member = number;
+    return std::nullopt;
+  }
+  std::optional<std::string> operator()(Member<bool> member) {
+    if (text_ != "yes") return "no value";
+    request_.*member = true;
+    return std::nullopt;
+  }
+  std::optional<std::string> operator()(Member<Recompute> member) {
+    for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::full}) {
+      if (text_ != name(kind)) continue;
+      request_.*member = kind;
+      return std::nullopt;
+    }
+    return "none|selective|full";
+  }
+  std::optional<std::string> operator()(Member<std::vector<std::uint16_t>> member) {
+    auto counts = numbers_in<std::uint16_t>(text_, '-');
+    if (!counts || std::ranges::find(*counts, 0) != counts->end()) return "counts such as 2-1-1";
+    request_.*member = std::move(*counts);
+    return std::nullopt;
+  }
+  std::optional<std::string> operator()(Member<std::vector<double>> member) {
+    auto numbers = numbers_in<double>(text_, ',');
+    const auto bad = [](double number) { return !std::isfinite(number) || number < 0.0; };
+    if (!numbers || std::ranges::any_of(*numbers, bad))
+      return "one number, or one for each device, such as 4,3.5,3";
+    request_.*member = std::move(*numbers);
+    return std::nullopt;
+  }
+  std::optional<std::string> operator()(Member<std::optional<Duration>> member) {
+    const std::optional<Duration> time = parse_duration(std::string(text_));
+    if (!time) return "a time with its unit (ns, us, ms, s), such as 1.5ms";
+    request_.*member = time;
+    return std::nullopt;
+  }
+
+ private:
+  const ScheduleOption& option_;
+  const std::string_view text_;
+  ScheduleRequest& request_;
+};
+
+/// Whether the schedule takes this option, or another one that sets the same member.
+bool serves(const ScheduleTraits& traits, const ScheduleOption& option) {
+  return std::ranges::any_of(kOptionRows, [&](const ScheduleOption& other) {
+    return other.member == option.member && takes(traits, other);
+  });
+}
+
+}  // namespace
+
+std::span<const ScheduleOption> schedule_options() { return kOptionRows; }
+
+bool takes(const ScheduleTraits& traits, std::string_view flag) {
+  return std::ranges::find(traits.options, flag) != traits.options.end();
+}
+
+bool takes(const ScheduleTraits& traits, const ScheduleOption& option) {
+  return option.of_all || takes(traits, option.flag);
+}
+
+bool is_unset(const ScheduleOption& option, const ScheduleRequest& request) {
+  static const ScheduleRequest kNothing;
+  return std::visit([&](auto member) { return request.*member == kNothing.*member; },
+                    option.member);
+}
+
+std::optional<std::string> parse_option(const ScheduleOption& option, std::string_view text,
+                                        ScheduleRequest& request) {
+  return std::visit(OptionParser(option, text, request), option.member);
+}
+
+const ScheduleOption* option_not_taken(const ScheduleTraits& traits,
+                                       const ScheduleRequest& request) {
+  const auto found = std::ranges::find_if(kOptionRows, [&](const ScheduleOption& option) {
+    return !is_unset(option, request) && !serves(traits, option);
+  });
+  return found == kOptionRows.end() ? nullptr : &*found;
+}
+
+void fit_options(const ScheduleTraits& traits, ScheduleRequest& request) {
+  static const ScheduleRequest kNothing;
+  for (const ScheduleOption& option : kOptionRows) {
+    if (!serves(traits, option))
+      std::visit([&](auto member) { request.*member = kNothing.*member; }, option.member);
+    if (option.otherwise && takes(traits, option) && is_unset(option, request))
+      request.*std::get<Member<std::uint16_t>>(option.member) = *option.otherwise;
+  }
+}
+
+}  // namespace tandem

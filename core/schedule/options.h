@@ -1,0 +1,65 @@
+#pragma once
+// The options of schedules, a row each: the command line, plan files, the refusal of what a
+// schedule does not take, help and `schedule --list` all read these rows.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/schedule/schedule.h"
+
+namespace tandem {
+
+/// Where a request holds an option's value; the type says how the value is written.
+using OptionMember =
+    std::variant<std::uint16_t ScheduleRequest::*, std::int32_t ScheduleRequest::*,
+                 std::int64_t ScheduleRequest::*, std::optional<std::int64_t> ScheduleRequest::*,
+                 bool ScheduleRequest::*, Recompute ScheduleRequest::*,
+                 std::vector<std::uint16_t> ScheduleRequest::*,  // counts: 2-1-1
+                 std::vector<double> ScheduleRequest::*,         // numbers: 4,3.5,3
+                 std::optional<Duration> ScheduleRequest::*>;
+
+struct ScheduleOption {
+  std::string_view flag;      // on the command line, without "--"; empty: another option sets it
+  std::string_view argument;  // what help calls its value; empty: it has none
+  std::string_view help;      // without the schedules that take it, which stand before it
+  OptionMember member;
+  std::string_view key = {};         // of JSON; empty: neither plans nor results hold it
+  std::int64_t least = 0, most = 0;  // of whole numbers
+  std::int64_t times = 1;            // the member holds so many times the number
+  std::optional<std::uint16_t> otherwise =
+      {};                        // what the member holds where the schedule takes the
+                                 // option and it is not given; else as in any request
+  bool of_all = false;           // every schedule takes it
+  bool stands_in_plans = false;  // even where it says nothing
+};
+
+/// In the order in which they are listed and written.
+std::span<const ScheduleOption> schedule_options();
+
+/// Whether the schedule takes what stands on the command line as `--flag`.
+bool takes(const ScheduleTraits& traits, std::string_view flag);
+bool takes(const ScheduleTraits& traits, const ScheduleOption& option);
+
+/// Whether the request holds what it holds where nothing is asked for.
+bool is_unset(const ScheduleOption& option, const ScheduleRequest& request);
+
+/// The option as text says it: "4", "2-1-1", "1.5s", "full"; a flag's text is "yes". Returns what
+/// would have been right where the text is not ("an integer from 1 to 4096"), and changes nothing.
+std::optional<std::string> parse_option(const ScheduleOption& option, std::string_view text,
+                                        ScheduleRequest& request);
+
+/// The first option that the request sets and the schedule does not take; null: none.
+const ScheduleOption* option_not_taken(const ScheduleTraits& traits,
+                                       const ScheduleRequest& request);
+
+/// Makes a request for one schedule one for another: what this one does not take is unset, and what
+/// it takes and is not set has its default.
+void fit_options(const ScheduleTraits& traits, ScheduleRequest& request);
+
+}  // namespace tandem

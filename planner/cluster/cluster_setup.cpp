@@ -1,0 +1,121 @@
+#include "planner/cluster/cluster_setup.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+#include "core/model/catalog.h"
+#include "core/schedule/shape_error.h"
+#include "simulator/cost/measured_layers.h"
+
+namespace tandem {
+
+namespace {
+
+/// Updates are priced as they were measured.
+void check_optimizer(const Plan& plan, const AnalyticAssumptions& assumptions) {
+  if (!assumptions.measured) return;
+  const OptimizerKind measured = assumptions.measured->begin()->second.optimizer;
+  if (measured == plan.optimizer) return;
+  throw InputError(fmt::format("the profile measured updates of {}, not {}: --optimizer {}",
+                               name(measured), name(plan.optimizer), name(measured)));
+}
+
+/// Width and depth as given, the rest of the devices unused.
+void set_shape(const ClusterRequest& request, Plan& plan) {
+  const Cluster& cluster = *request.cluster;
+  const auto devices = static_cast<std::int64_t>(cluster.size());
+  const std::int64_t depth = *request.depth, tensor = request.assumptions.tensor;
+  const std::int64_t width =
+      request.width.value_or(std::max<std::int64_t>(1, devices / depth / tensor));
+  if (width * depth * tensor > devices) {
+    throw ShapeError(fmt::format("{} pipeline{} of {} stage{} take{} {} devices: cluster {} has {}",
+                                 width, width == 1 ? "" : "s", depth, depth == 1 ? "" : "s",
+                                 width == 1 ? "s" : "", width * depth * tensor, cluster.name(),
+                                 devices));
+  }
+  plan.request.width = static_cast<std::uint16_t>(width);
+  plan.request.devices = *request.depth;
+}
+
+/// Samples of a batch for so many devices.
+std::int64_t samples(const ClusterRequest& request, std::int64_t devices) {
+  return request.global_batch.value_or(kMicrobatchesADevice * devices *
+                                       request.plan.microbatch_size);
+}
+
+ClusterSetup of_shape(ClusterRequest request) {
+  Plan plan = request.plan;
+  set_shape(request, plan);
+  const ScheduleRequest& shape = plan.request;
+  plan.request.microbatches =
+      request.microbatches
+          ? *request.microbatches
+          : microbatches_of(samples(request, std::int64_t{shape.width} * shape.devices), plan);
+  const ClusterLayout layout(*request.cluster, shape.width, shape.devices, request.order,
+                             static_cast<std::size_t>(request.assumptions.tensor));
+  ClusterPlan made = plan_on_cluster(plan, layout, request.assumptions, request.cut);
+  return {.request = std::move(request), .made = std::move(made), .tried = {}};
+}
+
+ClusterSetup of_fastest_shape(ClusterRequest request) {
+  ShapeRequest asked{.plan = request.plan,
+                     .width = request.width,
+                     .order = request.order,
+                     .cut = request.cut,
+                     .blocking_transfers = request.blocking_transfers};
+  std::int64_t devices =
+      static_cast<std::int64_t>(request.cluster->size()) / request.assumptions.tensor;
+  if (request.width) devices -= devices % *request.width;
+  if (request.microbatches) {
+    asked.plan.request.microbatches = *request.microbatches;
+  } else {
+    asked.global_batch = samples(request, std::max<std::int64_t>(devices, 1));
+  }
+  ChosenShape chosen = choose_shape(asked, *request.cluster, request.assumptions);
+  return {.request = std::move(request),
+          .made = std::move(chosen.plan),
+          .tried = std::move(chosen.tried)};
+}
+
+}  // namespace
+
+Cluster cluster_of_nodes(const std::string& name, std::optional<Bytes> memory) {
+  ClusterSpec spec = cluster_of_nodes(name);
+  if (memory) {
+    for (DeviceSpec& device : spec.devices) device.memory_bytes = *memory;
+  }
+  return Cluster(spec);
+}
+
+ClusterSetup set_up_on_cluster(ClusterRequest request) {
+  TANDEM_CHECK(!request.microbatches || !request.global_batch);
+  check_optimizer(request.plan, request.assumptions);
+  return request.depth ? of_shape(std::move(request)) : of_fastest_shape(std::move(request));
+}
+
+std::size_t ClusterSetup::devices_used() const {
+  return std::size_t{made.plan.request.width} * made.plan.request.devices *
+         static_cast<std::size_t>(assumptions().tensor);
+}
+
+ModelUse ClusterSetup::use() const {
+  const Plan& plan = made.plan;
+  ModelUse use{
+      .tokens = plan.model.sequence, .flops = model_flops(plan.model), .devices = devices_used()};
+  use.flops_done = use.flops;
+  if (plan.request.recompute == Recompute::full) use.flops_done += forward_flops(plan.model);
+  for (std::size_t device = 0; device < use.devices; ++device)
+    use.peak_flops_per_s += cluster()[id_at<DeviceId>(device)].flops(assumptions().format);
+  return use;
+}
+
+std::vector<std::string> ClusterSetup::warnings() const {
+  if (!assumptions().measured) return {};
+  return interpolations(*assumptions().measured, made.plan.model, made.plan.microbatch_size,
+                        assumptions().tensor);
+}
+
+}  // namespace tandem

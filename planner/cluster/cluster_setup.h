@@ -1,0 +1,61 @@
+#pragma once
+// A model on a cluster as it is asked for, and what was made of that: stages, shape, prices.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/files/calibration_file.h"
+#include "core/model/cluster.h"
+#include "planner/cluster/cluster_plan.h"
+#include "simulator/scenario.h"
+
+namespace tandem {
+
+/// Of a batch, where nothing says how large it is.
+inline constexpr std::int32_t kMicrobatchesADevice = 4;
+
+/// What is asked for. What `plan` says of width, depth, microbatches and stages does not count.
+struct ClusterRequest {
+  Plan plan;
+  std::shared_ptr<const Cluster> cluster = {};
+  std::string cluster_name = {};     // as it was given, such as "8xp3.16xlarge" or a file
+  std::optional<Bytes> memory = {};  // of each device, in place of its own
+  AnalyticAssumptions assumptions = {};
+  std::optional<CalibrationFile> calibration = {};  // that they are of
+  DeviceOrder order = DeviceOrder::replicas_first;
+  StageCut cut = StageCut::balanced;
+  /// Empty: of all shapes that use every device, the fastest that fits.
+  std::optional<std::uint16_t> depth = {};
+  std::optional<std::uint16_t> width = {};        // empty: as many as there are devices for
+  std::optional<std::int32_t> microbatches = {};  // of a batch in each pipeline; or
+  std::optional<std::int64_t> global_batch = {};  // samples of a batch; empty, too: 4 microbatches
+                                                  // for each device
+  bool blocking_transfers = false;  // devices don't compute while they send or receive
+  std::string sequence_note = {};   // on where a long sequence comes from, for people
+};
+
+struct ClusterSetup {
+  ClusterRequest request;
+  ClusterPlan made;
+  std::vector<TriedShape> tried;  // where the shape was chosen: the chosen one, then the others
+
+  const Cluster& cluster() const { return *request.cluster; }
+  const AnalyticAssumptions& assumptions() const { return request.assumptions; }
+  std::size_t devices_used() const;
+  ModelUse use() const;
+  /// What of a profile lies between what was measured.
+  std::vector<std::string> warnings() const;
+};
+
+/// The nodes of the catalogue by this name, their devices' memory as given. Throws InputError.
+Cluster cluster_of_nodes(const std::string& name, std::optional<Bytes> memory);
+
+/// Throws InputError where the request can't be served. REQUIRES: not both microbatches and a
+/// global batch.
+ClusterSetup set_up_on_cluster(ClusterRequest request);
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+#include "planner/study/timed_search.h"
+
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/base/progress.h"
+#include "core/schedule/user_schedule.h"
+#include "core/schedules/all.h"
+
+namespace tandem {
+
+namespace {
+
+using SearchClock = std::chrono::steady_clock;
+
+void check_halves(const StageCosts& costs) {
+  for (const PartId part : ids(costs.parts)) {
+    const StageTimes& times = costs.parts[part];
+    const Duration halves = times.backward_input + times.backward_weight;
+    if (times.backward == halves) continue;
+    throw InputError(fmt::format(
+        "search splits every backward, and compares with schedules that don't: stage {} takes {} "
+        "for a whole one and {} for its halves, expected the same",
+        index(part), print_duration(times.backward), print_duration(halves)));
+  }
+}
+
+/// As asked for. Where no effort is: an order of more than a million ops takes too long to look at
+/// for the usual effort to be a second's.
+std::optional<Duration> limit_of(const ScheduleRequest& request) {
+  constexpr Duration kUsual = std::chrono::seconds(5);
+  constexpr std::int64_t kOps = 1'000'000;
+  if (request.time_limit) return request.time_limit;
+  const bool large = std::int64_t{3} * request.devices * request.microbatches > kOps;
+  return large && !request.orders ? std::optional(kUsual) : std::nullopt;
+}
+
+std::string progress_text(const SearchProgress& now) {
+  return fmt::format("search: {} orders, best {}, none below {}", now.orders,
+                     print_duration(now.best), print_duration(now.bound));
+}
+
+}  // namespace
+
+bool is_search(const ScheduleTraits& traits) { return traits.make == make_search; }
+
+OrderSearch timed_search(const ScheduleTraits& traits, const ScheduleRequest& request,
+                         const StageCosts& costs, const StopAsked& stop) {
+  if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
+  check_halves(costs);
+  const std::optional<Duration> limit = limit_of(request);
+  const SearchClock::time_point start = SearchClock::now();
+  bool asked = false;
+  OrderSearch search{.found = {}, .seed = request.seed};
+  {
+    const Activity line("search");
+    const SearchControl control{
+        .stop =
+            [&] {
+              asked = asked || (stop && stop());
+              return asked || (limit && SearchClock::now() - start >= *limit);
+            },
+        .progress =
+            [&](const SearchProgress& now) { line.say([&] { return progress_text(now); }); }};
+    search.found = search_order(request, control);
+  }
+  search.found.schedule = completed(std::move(search.found.schedule), request);
+  search.seconds = std::chrono::duration<double>(SearchClock::now() - start).count();
+  search.interrupted = search.found.stopped && asked;
+  return search;
+}
+
+}  // namespace tandem

@@ -1,0 +1,31 @@
+#pragma once
+// How the time of a batch varies where ops jitter and devices straggle.
+
+#include <cstdint>
+#include <vector>
+
+#include "simulator/analysis/scenarios.h"
+#include "simulator/scenario.h"
+
+namespace tandem {
+
+struct UncertaintyRequest {
+  Uncertainty what;
+  std::int64_t scenarios = 0;
+  std::int64_t threads = 1;
+};
+/// Times of a batch, in seconds: the mean over the batches that a scenario counts.
+struct Spread {
+  UncertaintyRequest request;
+  std::int64_t batches = 1;  // counted in each scenario
+  double plain_s = 0;        // without noise
+  std::vector<double> sorted_s;
+
+  /// The least time within which so many percent of the scenarios are.
+  double percentile_s(double percent) const;
+  double mean_s() const;
+};
+/// Throws InputError where scenarios can't be swept.
+Spread spread_of(const Scenario& scenario, const UncertaintyRequest& request, std::int64_t batches);
+
+}  // namespace tandem

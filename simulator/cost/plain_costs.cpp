@@ -1,0 +1,107 @@
+#include "simulator/cost/plain_costs.h"
+
+#include <cstdint>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+#include "core/base/error.h"
+
+namespace tandem {
+
+namespace {
+
+StageTimes times_of_stage(const PlainTimes& given, std::size_t chunks) {
+  TANDEM_CHECK(given.forward &&
+               (given.backward || (given.backward_input && given.backward_weight)));
+  StageTimes times;
+  times.forward = *given.forward;
+  if (given.backward) {
+    times.backward = *given.backward;
+    times.backward_input = times.backward / 2;
+    times.backward_weight = times.backward - times.backward_input;
+  } else {
+    times.backward_input = *given.backward_input;
+    times.backward_weight = *given.backward_weight;
+    times.backward = times.backward_input + times.backward_weight;
+  }
+  times.recompute = given.recompute.value_or(times.forward);
+  times.update = given.update.value_or(Duration{});
+  times.reduce = given.reduce.value_or(Duration{});
+  times.overlapped = given.overlapped;
+  times.move = given.move;
+  if (!given.of_device || chunks <= 1) return times;
+  const auto shares = static_cast<std::int64_t>(chunks);
+  for (Duration* time : {&times.forward, &times.backward, &times.backward_input,
+                         &times.backward_weight, &times.recompute, &times.update, &times.reduce}) {
+    *time /= shares;
+  }
+  for (auto* time : {&times.overlapped, &times.move}) {
+    if (*time) **time /= shares;
+  }
+  return times;
+}
+
+GivenCosts costs_from_file(const std::string& path, const StageCostFile& file, std::size_t parts,
+                           std::size_t devices) {
+  if (file.stages.size() != parts) {
+    throw InputError(fmt::format("{}: the schedule has {} stages, the file has {} costs", path,
+                                 parts, file.stages.size()));
+  }
+  if (!file.links.empty() && file.links.size() + 1 != devices) {
+    throw InputError(fmt::format("{}: {} devices have {} links in a line, the file has {} costs",
+                                 path, devices, devices - 1, file.links.size()));
+  }
+  GivenCosts given{.times = {.parts = {},
+                             .transfer = file.transfer,
+                             .links = file.links,
+                             .reduce_tied = {},
+                             .norm = file.norm},
+                   .held = {}};
+  for (const StageCostRow& row : file.stages) {
+    given.times.parts.push_back({.forward = row.forward,
+                                 .recompute = row.recompute,
+                                 .backward = row.backward,
+                                 .backward_input = row.backward_input,
+                                 .backward_weight = row.backward_weight,
+                                 .update = row.update,
+                                 .reduce = file.reduce,
+                                 .overlapped = row.overlapped,
+                                 .move = row.move});
+    const Bytes all = row.activation.value_or(0);
+    given.held.push_back(
+        {static_cast<double>(all), static_cast<double>(row.weight_gradient.value_or(all))});
+    given.sized = given.sized || row.activation.has_value();
+  }
+  return given;
+}
+
+}  // namespace
+
+GivenCosts given_costs(const PlainCosts& costs, std::size_t parts, std::size_t chunks,
+                       std::size_t devices) {
+  if (costs.file) return costs_from_file(costs.path, *costs.file, parts, devices);
+  const PlainTimes& times = costs.times;
+  GivenCosts given{.times = uniform_costs(parts, times_of_stage(times, chunks),
+                                          times.transfer.value_or(Duration{})),
+                   .held = Table<PartId, HeldActivation>(parts, {0.0, 0.0})};
+  given.times.norm = times.norm.value_or(Duration{});
+  if (!times.activation) return given;
+  const auto bytes = static_cast<double>(*times.activation);
+  const auto kept = static_cast<double>(times.weight_gradient.value_or(*times.activation));
+  given.activation_after_input = bytes > 0 ? kept / bytes : 1.0;
+  given.held = Table<PartId, HeldActivation>(parts, {bytes, kept});
+  given.sized = true;
+  return given;
+}
+
+OrderCosts order_costs(const GivenCosts& given, Recompute recompute) {
+  OrderCosts costs = order_costs(given.times, recompute);
+  for (const PartId part : ids(costs.parts)) {
+    const HeldActivation& held = given.held[part];
+    if (held.all > 0.0) costs.parts[part].kept = held.after_input / held.all;
+  }
+  return costs;
+}
+
+}  // namespace tandem

@@ -1,0 +1,127 @@
+#include "tools/options/perturbation_options.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr double kMostFactor = 1e6;
+
+/// What an option's factors are of. The other way round they would say the opposite of the option's
+/// name: a slow device would be faster.
+struct FactorOf {
+  std::string_view option;
+  bool of_time = false;  // at least 1; else at most 1
+  std::string_view expected;
+  std::string_view otherwise = {};
+};
+constexpr std::array<FactorOf, 4> kFactors{
+    {{"slow-device", false, "devices and what is left of their speeds, at most 1, such as 3:0.8",
+      ": --straggler takes factors of the time"},
+     {"straggler", true, "devices and how many times as long they take, at least 1, such as 3:1.25",
+      ": --slow-device takes factors of the speed"},
+     {"degraded-link", false, "links and what is left of their rates, at most 1, such as 2-3:0.5"},
+     {"straggler-rate", true,
+      "a chance and how many times as long a device takes, at least 1, such as 1%:1.5x"}}};
+
+const FactorOf& factors_of(std::string_view option) {
+  return *std::ranges::find(kFactors, option, &FactorOf::option);
+}
+
+[[noreturn]] void refuse_factor(const Options& options, const std::string& name,
+                                std::string_view otherwise = {}) {
+  throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"{}\"{}", options.command(),
+                               name, factors_of(name).expected, options.text(name), otherwise));
+}
+
+/// The text up to `mark`, which `rest` goes beyond; empty where there is no such mark.
+std::string_view take_until(std::string_view& rest, char mark) {
+  const std::size_t at = rest.find(mark);
+  if (at == std::string_view::npos) return {};
+  const std::string_view taken = rest.substr(0, at);
+  rest.remove_prefix(at + 1);
+  return taken;
+}
+
+DeviceId device_of(const Options& options, const std::string& flag, std::string_view text) {
+  std::uint16_t device = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), device);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size())
+    refuse_factor(options, flag);
+  return DeviceId{device};
+}
+
+/// "3", or "2-3" of a link.
+Resource resource_of(const Options& options, const std::string& flag, std::string_view whom,
+                     bool link) {
+  if (!link) return device_resource(device_of(options, flag, whom));
+  const std::string_view first = take_until(whom, '-');
+  const DeviceId from = device_of(options, flag, first), to = device_of(options, flag, whom);
+  if (from == to) refuse_factor(options, flag);
+  return link_resource(from, to);
+}
+
+/// "3:0.8,5:0.9", or "2-3:0.5" for links.
+void add_perturbations(const Options& options, const PerturbationTraits& kind,
+                       std::vector<Perturbation>& all) {
+  const std::string flag(kind.flag), text = options.text(flag);
+  std::string_view rest = text;
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    std::string_view one = rest.substr(0, comma);
+    const std::string_view whom = take_until(one, ':');
+    const bool link = kind.kind == PerturbationKind::degraded_link;
+    all.push_back({.kind = kind.kind,
+                   .resource = resource_of(options, flag, whom, link),
+                   .factor = factor_of(options, flag, one)});
+    if (comma == std::string_view::npos) return;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+void add_perturbation_options(Options& options) {
+  options.group("What is not as it should be")
+      .value("slow-device", "D:F",
+             "device D of a pipeline, from 0, computes at F times its speed, at most 1, in all "
+             "pipelines: 3:0.8; several: 3:0.8,5:0.9")
+      .value("straggler", "D:F",
+             "what device D of a pipeline, from 0, computes takes F times as long, at least 1: "
+             "3:1.25")
+      .value("degraded-link", "A-B:F",
+             "transfers between devices A and B of a pipeline, from 0, at F times their rate, at "
+             "most 1: 2-3:0.5");
+}
+
+double factor_of(const Options& options, const std::string& flag, std::string_view text) {
+  if (text.ends_with('x')) text.remove_suffix(1);
+  double factor = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), factor);
+  const bool number = !text.empty() && error == std::errc{} && end == text.data() + text.size() &&
+                      factor >= 1.0 / kMostFactor && factor <= kMostFactor;
+  if (!number) refuse_factor(options, flag);
+  const FactorOf& kind = factors_of(flag);
+  if (kind.of_time ? factor < 1.0 : factor > 1.0) refuse_factor(options, flag, kind.otherwise);
+  return factor;
+}
+
+std::vector<Perturbation> perturbations_of(const Options& options) {
+  std::vector<Perturbation> all;
+  for (const PerturbationTraits& kind : kPerturbations) {
+    if (options.has(std::string(kind.flag))) add_perturbations(options, kind, all);
+  }
+  return all;
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,276 @@
+#include "tools/options/sweep_space.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/schedule/schedule.h"
+#include "tandem_build_info.h"
+#include "tools/cli/json_output.h"
+#include "tools/options/cluster_options.h"
+#include "tools/options/scenario_options.h"
+#include "tools/options/schedule_options.h"
+#include "tools/sweep/text_hash.h"
+
+namespace tandem::tools {
+
+namespace {
+
+constexpr std::int64_t kMostOfARange = 100'000;
+
+[[noreturn]] void refuse(const std::string& option, const std::string& why) {
+  throw UsageError(fmt::format("tandem sweep: --{}: {}", option, why));
+}
+
+struct Range {
+  std::int64_t first = 0, last = 0, step = 1;
+  char grows = '+';
+  std::string unit;
+};
+
+/// Takes the digits at the front of `text`; empty: there are none, or too many.
+std::optional<std::int64_t> take_number(std::string_view& text) {
+  std::int64_t number = 0;
+  const bool digit = !text.empty() && text.front() >= '0' && text.front() <= '9';
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (!digit || error != std::errc{}) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+/// Empty: it is none, but a value.
+std::optional<Range> parse_range(std::string_view text) {
+  const std::size_t dots = text.find("..");
+  if (dots == std::string_view::npos) return std::nullopt;
+  Range range;
+  std::string_view first = text.substr(0, dots), rest = text.substr(dots + 2);
+  const auto from = take_number(first), to = take_number(rest);
+  if (!from || !to || !rest.starts_with(first)) return std::nullopt;
+  range.first = *from;
+  range.last = *to;
+  range.unit = first;
+  rest.remove_prefix(first.size());
+  if (rest.empty()) return range;
+  range.grows = rest.front();
+  rest.remove_prefix(1);
+  const auto step = take_number(rest);
+  if ((range.grows != '+' && range.grows != '*') || !step || !rest.empty()) return std::nullopt;
+  range.step = *step;
+  return range;
+}
+
+void append_range(const std::string& option, const std::string& text, const Range& range,
+                  std::vector<std::string>& values) {
+  const bool times = range.grows == '*';
+  if (range.last < range.first) refuse(option, fmt::format("the range {} is empty", text));
+  if (range.step < (times ? 2 : 1) || (times && range.first == 0))
+    refuse(option, fmt::format("the range {} does not grow", text));
+  std::int64_t count = 0;
+  for (std::int64_t value = range.first;;) {
+    if (++count > kMostOfARange)
+      refuse(option, fmt::format("the range {} has more than {} values", text, kMostOfARange));
+    values.push_back(fmt::format("{}{}", value, range.unit));
+    const std::int64_t left = times ? range.last / value : range.last - value;
+    if (left < range.step) return;
+    value = times ? value * range.step : value + range.step;
+  }
+}
+
+std::vector<std::string> flag_values(const std::string& option, const std::string& text) {
+  std::vector<std::string> values = values_of_list(option, text);
+  for (const std::string& value : values) {
+    if (value != "yes" && value != "no")
+      refuse(option, fmt::format("expected yes, no or both, found \"{}\"", value));
+  }
+  return values;
+}
+
+/// Empty: no file that can be read.
+std::optional<std::uint64_t> hash_of_file(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  return hash_of(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+bool is_of_some_schedules(const std::string& option) {
+  const std::vector<std::string> all = flags_of_some_schedules();
+  return std::find(all.begin(), all.end(), option) != all.end();
+}
+
+}  // namespace
+
+std::vector<std::string> values_of_list(const std::string& option, const std::string& text) {
+  const char separator = text.find(';') == std::string::npos ? ',' : ';';
+  std::vector<std::string> values;
+  std::string_view rest = text;
+  if (separator == ';' && rest.ends_with(';')) rest.remove_suffix(1);
+  while (true) {
+    const std::size_t end = rest.find(separator);
+    const std::string value(rest.substr(0, end));
+    if (value.empty())
+      refuse(option, fmt::format("expected values with a {} between, found \"{}\"",
+                                 separator == ',' ? "comma" : "semicolon", text));
+    if (const auto range = parse_range(value)) {
+      append_range(option, value, *range, values);
+    } else {
+      values.push_back(value);
+    }
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 1);
+  }
+  std::set<std::string_view> seen;
+  for (const std::string& value : values) {
+    if (!seen.insert(value).second) refuse(option, fmt::format("{} stands there twice", value));
+  }
+  return values;
+}
+
+SweepSpace::SweepSpace(Options options, std::span<const char* const> own)
+    : base_(std::move(options)) {
+  read_axes(own);
+  take_device_costs();
+  find_what_applies();
+  enumerate();
+  identity_.configurations = size();
+  for (const SweepAxis& axis : axes_) {
+    if (axis.values.size() > 1) identity_.axes.push_back(axis.name);
+  }
+  identity_.id = make_id();
+}
+
+void SweepSpace::read_axes(std::span<const char* const> own) {
+  if (base_.has("time-limit"))
+    refuse("time-limit", "what is found would depend on the machine's speed: give --orders");
+  if (!base_.words().empty()) axes_.push_back({"plan", base_.words()});
+  for (const std::string& name : base_.given()) {
+    if (std::find(own.begin(), own.end(), name) != own.end()) continue;
+    const bool flag = base_.argument_of(name).empty();
+    const std::string text = base_.text(name);
+    axes_.push_back({name, flag ? flag_values(name, text) : values_of_list(name, text)});
+  }
+}
+
+const SweepAxis* SweepSpace::axis(const std::string& name) const {
+  const auto found = std::find_if(axes_.begin(), axes_.end(),
+                                  [&](const SweepAxis& one) { return one.name == name; });
+  return found == axes_.end() ? nullptr : &*found;
+}
+
+/// Schedules of one and of several stages a device do the same work then.
+void SweepSpace::take_device_costs() {
+  const SweepAxis* schedules = axis("schedule");
+  if (schedules == nullptr || schedules->values.size() < 2 || axis("plan") != nullptr) return;
+  if (names_a_cluster(base_) || axis("costs-per") != nullptr || axis("costs") != nullptr) return;
+  axes_.push_back({"costs-per", {"device"}});
+}
+
+void SweepSpace::find_what_applies() {
+  applies_.resize(axes_.size());
+  const SweepAxis* schedules = axis("schedule");
+  if (schedules == nullptr) return;
+  schedules_ = static_cast<std::size_t>(schedules - axes_.data());
+  std::set<std::string_view> names;
+  for (const std::string& value : schedules->values) {
+    const std::string_view name = find_schedule(value).name;
+    if (!names.insert(name).second) refuse("schedule", fmt::format("names {} twice", name));
+  }
+  for (std::size_t i = 0; i < axes_.size(); ++i) {
+    if (!is_of_some_schedules(axes_[i].name)) continue;
+    for (const std::string& value : schedules->values)
+      applies_[i].push_back(takes(find_schedule(value), axes_[i].name));
+    if (std::find(applies_[i].begin(), applies_[i].end(), true) == applies_[i].end())
+      refuse(axes_[i].name, fmt::format("none of the schedules {} has this option",
+                                        fmt::join(schedules->values, ", ")));
+  }
+}
+
+std::vector<std::size_t> SweepSpace::digits(std::size_t position) const {
+  std::vector<std::size_t> digits(axes_.size());
+  for (std::size_t i = axes_.size(); i-- > 0;) {
+    digits[i] = position % axes_[i].values.size();
+    position /= axes_[i].values.size();
+  }
+  return digits;
+}
+
+bool SweepSpace::applies(std::size_t axis, const std::vector<std::size_t>& digits) const {
+  return applies_[axis].empty() || applies_[axis][digits[schedules_]];
+}
+
+void SweepSpace::enumerate() {
+  std::size_t product = 1;
+  for (const SweepAxis& axis : axes_) {
+    product *= axis.values.size();
+    if (product > kMostConfigurations)
+      throw UsageError(fmt::format("tandem sweep: more than {} configurations: sweep them in parts",
+                                   kMostConfigurations));
+  }
+  for (std::size_t position = 0; position < product; ++position) {
+    const std::vector<std::size_t> at = digits(position);
+    bool first = true;  // of those that differ only in what does not apply
+    for (std::size_t i = 0; i < axes_.size(); ++i) first = first && (at[i] == 0 || applies(i, at));
+    if (first) positions_.push_back(static_cast<std::uint32_t>(position));
+  }
+}
+
+std::string SweepSpace::make_id() const {
+  // One value does the same wherever it stands; the order of the others is that of the rows.
+  std::map<std::string, std::string> fixed;
+  Json swept = Json::array(), files = Json::array();
+  for (const SweepAxis& axis : axes_) {
+    if (axis.values.size() == 1) {
+      fixed[axis.name] = axis.values.front();
+    } else {
+      swept.push_back({axis.name, axis.values});
+    }
+    if (axis.name != "plan" && !base_.is_input(axis.name)) continue;
+    for (const std::string& value : axis.values) {
+      if (const auto hash = hash_of_file(value)) files.push_back({value, *hash});
+    }
+  }
+  const Json all{build_info::kVersion, build_info::kRevision, fixed, swept, files};
+  return fmt::format("{:016x}", hash_of(line_of(all)));
+}
+
+Configuration SweepSpace::configuration(std::size_t index) const {
+  const std::vector<std::size_t> at = digits(positions_[index]);
+  Configuration configuration;
+  for (std::size_t i = 0; i < axes_.size(); ++i) {
+    if (!applies(i, at)) continue;
+    const std::string& name = axes_[i].name;
+    const std::string& value = axes_[i].values[at[i]];
+    if (name != "plan" && base_.argument_of(name).empty()) {
+      configuration.push_back({name, std::nullopt, value == "yes"});
+    } else {
+      configuration.push_back({name, value});
+    }
+  }
+  return configuration;
+}
+
+SweepRun SweepSpace::run(std::size_t index) const {
+  std::vector<std::string> words;
+  std::map<std::string, std::string> values;
+  for (const auto& [name, value, on] : configuration(index)) {
+    if (name == "plan") {
+      words = {*value};
+    } else if (on) {
+      values[name] = value.value_or("yes");
+    }
+  }
+  const Options options = base_.with_values("simulate", std::move(values), std::move(words));
+  return {.request = scenario_request(options), .batches = batches_of(options)};
+}
+
+}  // namespace tandem::tools

@@ -1,0 +1,21 @@
+#pragma once
+// --scenarios: how the time of a batch varies where ops jitter and devices straggle.
+
+#include <optional>
+#include <string_view>
+
+#include "planner/study/uncertainty.h"
+#include "tools/cli/options.h"
+
+namespace tandem::tools {
+
+/// --scenarios, --jitter, --straggler-rate and --threads; the seed is --seed.
+void add_uncertainty_options(Options& options);
+
+/// Empty: no --scenarios. Throws UsageError.
+std::optional<UncertaintyRequest> uncertainty_of(const Options& options);
+
+/// Whether this option of some schedules, --seed, is one of scenarios, too, which are asked for.
+bool is_of_scenarios(const Options& options, std::string_view flag);
+
+}  // namespace tandem::tools

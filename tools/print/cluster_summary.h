@@ -1,0 +1,23 @@
+#pragma once
+// What is said of a model on a cluster: its shape, and what is assumed.
+
+#include <string>
+#include <vector>
+
+#include "planner/study/scenario_request.h"
+#include "tools/cli/json_output.h"
+
+namespace tandem::tools {
+
+/// "gpt2-xl (1.558 G parameters) on 64 of 64 devices of 8xp3.16xlarge: …".
+std::string cluster_summary(const ClusterSetup& setup);
+/// What was resolved.
+Json cluster_config(const ClusterSetup& setup);
+
+/// What is assumed. `request`: of the simulation.
+Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& setup);
+/// The same for people, a line each.
+std::vector<std::string> assumption_lines(const ScenarioRequest& request,
+                                          const ClusterSetup& setup);
+
+}  // namespace tandem::tools
