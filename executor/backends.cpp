@@ -73,6 +73,13 @@ std::vector<std::string> backend_names() {
 
 const BackendTraits& find_backend(std::string_view name) { return row_of(kBackends, name); }
 
+const BackendTraits& backend_offering(Storage storage) {
+  const auto found = std::ranges::find_if(
+      kBackends, [storage](const BackendTraits& backend) { return backend.offers(storage); });
+  TANDEM_CHECK(found != kBackends.end(), index(storage));
+  return *found;
+}
+
 void check_present(const BackendTraits& backend) {
   if (const std::string reason = backend.reason_absent(); !reason.empty())
     throw AbsentError(fmt::format("backend {}: {}; use --backend {}", backend.name, reason,

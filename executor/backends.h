@@ -35,6 +35,9 @@ std::vector<std::string> backend_names();
 /// REQUIRES: one of those.
 const BackendTraits& find_backend(std::string_view name);
 
+/// The first one that does. REQUIRES: one does.
+const BackendTraits& backend_offering(Storage storage);
+
 /// Throws AbsentError, with the reason, where it is not here.
 void check_present(const BackendTraits& backend);
 /// Throws AbsentError likewise. REQUIRES: `backend` is the name of one.

@@ -232,9 +232,9 @@ const std::map<std::string, Strings>& rooms_of_all() {
       {"traces/print_comparison", {"traces/compare"}},
 
       {"tools/cli", {}},
-      {"tools/options", {"tools/cli"}},
-      {"tools/print", {"tools/cli", "tools/options"}},
-      {"tools/sweep", {"tools/cli", "tools/options", "tools/print"}},
+      {"tools/print", {"tools/cli"}},
+      {"tools/sweep", {"tools/cli", "tools/print"}},
+      {"tools/options", {"tools/cli", "tools/sweep"}},
       {"tools/commands", {"tools/cli", "tools/options", "tools/print", "tools/sweep"}},
       {"tools/main", {"tools/cli", "tools/commands"}},
       {"tools/benchmarks", {"tools/cli"}},
@@ -371,7 +371,7 @@ const std::map<std::string_view, std::string_view>& names_op_kinds() {
       {"simulator/replay/", "recordings know forwards, halves of backwards, and two transfers"},
       {"traces/recorded/", "likewise, by the recorder's own names"},
       {"traces/curves.cpp", "what an op takes and frees, in time"},
-      {"tools/options/what_if.cpp", "transfers that take a share of a forward"},
+      {"planner/study/", "transfers that take a share of a forward"},
       {"tools/benchmarks/simgrid.cpp", "writes a schedule for another simulator"},
       {"tests/", "tests speak of certain kinds"},
   };

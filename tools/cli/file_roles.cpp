@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/files/read.h"
 #include "core/text/output_place.h"
 #include "core/text/file_cache.h"
 #include "core/text/files.h"

@@ -1,9 +1,6 @@
 #pragma once
 // What is read and what is written: a command never replaces a file that it reads.
 
-#include <string>
-#include <vector>
-
 #include "tools/cli/options.h"
 
 namespace tandem::tools {

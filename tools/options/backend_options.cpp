@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/base/check.h"
 #include "core/base/error.h"
 
 namespace tandem::tools {
@@ -21,13 +20,8 @@ std::vector<std::string> transports_of(std::string_view backend) {
   return names;
 }
 
-/// Of the first row that has this storage.
-std::string_view first_with(Storage storage, const auto& rows) {
-  const auto found = std::ranges::find_if(rows, [storage](const auto& row) {
-    return std::ranges::find(row.storages, storage) != row.storages.end();
-  });
-  TANDEM_CHECK(found != rows.end());
-  return found->name;
+bool carries(const TransportTraits& transport, Storage storage) {
+  return std::ranges::find(transport.storages, storage) != transport.storages.end();
 }
 
 std::string transport_of(const Options& options) {
@@ -60,7 +54,7 @@ void add_storage_option(Options& options) {
                 fmt::format("f32|bf16: what activations, and the weights that products read, are "
                             "stored as; the weights that are trained are f32; bf16 is for "
                             "--backend {} (default f32)",
-                            first_with(Storage::bf16, backends())));
+                            backend_offering(Storage::bf16).name));
 }
 
 void add_backend_options(Options& options) {
@@ -98,11 +92,14 @@ void check_backend(const Options& options) {
                }));
   if (!backend.offers(storage))
     refuse_run(fmt::format("--storage {} is for --backend {}", name(storage),
-                           first_with(storage, backends())));
-  const bool chosen = options.has("transport");
-  if (chosen && std::ranges::find(transport.storages, storage) == transport.storages.end())
+                           backend_offering(storage).name));
+  if (options.has("transport") && !carries(transport, storage)) {
+    const auto other = std::ranges::find_if(transports(), [&](const TransportTraits& one) {
+      return one.backend == backend.name && carries(one, storage);
+    });
     refuse_run(fmt::format("--storage {} goes by --transport {} in this version", name(storage),
-                           first_with(storage, transports())));
+                           other->name));
+  }
   if (options.has("verify") && !backend.why_other_bits.empty())
     refuse_run(fmt::format("--verify compares bits, and {}", backend.why_other_bits));
 }

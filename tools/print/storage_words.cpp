@@ -1,7 +1,5 @@
 #include "tools/print/storage_words.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "executor/backends.h"
@@ -10,12 +8,11 @@ namespace tandem::tools {
 
 std::vector<std::string> storage_warnings(Storage storage) {
   if (storage == Storage::f32) return {};
-  const auto trainer = std::ranges::find_if(
-      backends(), [storage](const BackendTraits& backend) { return backend.offers(storage); });
-  return {fmt::format(
-      "--storage {0}: memory is counted for it, but times are those of the profile, which "
-      "measured f32; train the plan with --backend {1} --storage {0}",
-      name(storage), trainer->name)};
+  return {
+      fmt::format("--storage {0}: memory is counted for it, but times are those of the "
+                  "profile, which measured f32; train the plan with --backend {1} "
+                  "--storage {0}",
+                  name(storage), backend_offering(storage).name)};
 }
 
 }  // namespace tandem::tools
