@@ -1,5 +1,5 @@
 #pragma once
-// One configuration of a sweep: a line of its JSON Lines file (tools/README.md, "sweep"), and what
+// One configuration of a sweep: a line of its JSON Lines file (tools/sweep/FORMATS.md), and what
 // ranks it.
 
 #include <cstddef>
