@@ -1,7 +1,6 @@
 // The pictures of core/schedules/pictures.md are what the tool draws, and it draws every schedule.
 
 #include <array>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -11,48 +10,24 @@
 namespace tandem::testing {
 namespace {
 
-class Pictures : public CommandLine {
- protected:
-  /// What the tool shows before the legend.
-  std::string drawn(const std::string& command) const {
-    const std::string out = tandem(command).out + "\n";  // an order ends without an empty line
-    return out.substr(0, out.find("\n\n"));
-  }
-};
+class Pictures : public CommandLine {};
 
-struct Place {
-  std::size_t first = 0, size = 0;
-};
-
-/// Of the text behind `from` and before `until`; a size of 0: there is none.
-Place between(const std::string& text, std::string_view from, std::string_view until,
-              std::size_t start) {
-  const std::size_t at = text.find(from, start);
-  if (at == std::string::npos) return {};
-  const std::size_t first = at + from.size();
-  return {first, text.find(until, first) - first};
-}
-
-// With UPDATE=1 the page is rewritten; its diff is what a reviewer reads.
 TEST_F(Pictures, AreDrawnByTheTool) {
-  const auto path = source_folder() / "core/schedules/pictures.md";
-  std::ifstream file(path);
-  std::string page{std::istreambuf_iterator<char>(file), {}};
-  const char* update = std::getenv("UPDATE");
-  const bool rewrites = update != nullptr && std::string_view(update) == "1";
-  int pictures = 0;
-  for (Place command = between(page, "\n`tandem ", "`\n", 0); command.size > 0; ++pictures) {
-    const Place shown = between(page, "\n```\n", "\n```\n", command.first);
-    const std::string text = page.substr(command.first, command.size), now = drawn(text);
-    if (rewrites) {
-      page.replace(shown.first, shown.size, now);
-    } else {
-      EXPECT_EQ(page.substr(shown.first, shown.size), now) << text << "\nUPDATE=1 draws it anew";
-    }
-    command = between(page, "\n`tandem ", "`\n", shown.first);
+  std::ifstream file(source_folder() / "core/schedules/pictures.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  constexpr std::string_view kBlock = "```console\n$ tandem ";
+  int drawn = 0;
+  for (std::size_t at = page.find(kBlock); at != std::string::npos;
+       at = page.find(kBlock, at + 1)) {
+    const std::size_t first = at + kBlock.size(), end = page.find('\n', first);
+    const std::string command = page.substr(first, end - first);
+    std::string shown = page.substr(end + 1, page.find("\n```", end) - end - 1);
+    if (shown.ends_with("\n…")) shown.resize(shown.size() - std::string_view("\n…").size());
+    const std::string out = tandem(command).out + "\n";  // an order ends without an empty line
+    EXPECT_EQ(shown, out.substr(0, out.find("\n\n"))) << command;
+    ++drawn;
   }
-  EXPECT_GT(pictures, 30);
-  if (rewrites) std::ofstream(path) << page;
+  EXPECT_GT(drawn, 30);
 }
 
 TEST_F(Pictures, ShowEverySchedule) {
