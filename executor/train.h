@@ -11,7 +11,7 @@ namespace tandem {
 /// Trains on this machine's CPU. Throws DeviceError, naming device and instruction, when a slot, a
 /// version or an input is not as the program promised; InputError when the program has what this
 /// executor can't run (split backward), or decides on updates as it can't (executor/README.md,
-/// "Clipping"). REQUIRES: `program` is one that verify() accepts
+/// "How it runs"). REQUIRES: `program` is one that verify() accepts
 /// with `setup.slots`, or the errors above are to be seen.
 template <class T>
 TrainingReport<T> train_on_cpu(const Program& program, const TrainingSetup<T>& setup);

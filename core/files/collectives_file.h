@@ -1,5 +1,5 @@
 #pragma once
-// collectives.json, as core/files/read.h describes it for every file (core/README.md, "Files").
+// collectives.json, as core/files/read.h describes it for every file (FORMATS.md here).
 
 #include <string>
 

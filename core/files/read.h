@@ -1,6 +1,6 @@
 #pragma once
 // Every file that tandem reads or writes as JSON: model, cluster, plan, profile, costs
-// (core/README.md, "Files").
+// (FORMATS.md here).
 //
 // read_x reads a file. parse_x reads a text; `file` is for messages. Both throw InputError with
 // every diagnostic found; what they return satisfies everything that the file's format asks. x_text

@@ -1,5 +1,5 @@
 #pragma once
-// profile.json with layers measured at several tensor degrees (core/README.md, "profile.json"). The
+// profile.json with layers measured at several tensor degrees (FORMATS.md, "profile.json"). The
 // profile that plans are made from is that of degree 1 (core/files/read.h).
 
 #include <string>

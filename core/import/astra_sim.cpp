@@ -4,6 +4,9 @@
 //   npus_count: [ 4, 2 ]
 //   bandwidth: [ 200.0, 50.0 ]     # 2^30 bytes a second, one way
 //   latency: [ 50.0, 500.0 ]       # ns of a link; a way through a switch has two
+//
+// Four such lines are all there is: a library for YAML would bring anchors and tags that can be
+// wrong.
 
 #include <algorithm>
 #include <array>

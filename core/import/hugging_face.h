@@ -1,5 +1,5 @@
 #pragma once
-// Models from the config.json of Hugging Face Transformers (core/README.md, "config.json").
+// Models from the config.json of Hugging Face Transformers (FORMATS.md, "config.json").
 
 #include <string>
 #include <string_view>

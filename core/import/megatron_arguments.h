@@ -1,5 +1,5 @@
 #pragma once
-// Models from the arguments of Megatron-LM (core/README.md, "Arguments of Megatron-LM").
+// Models from the arguments of Megatron-LM (FORMATS.md, "Arguments of Megatron-LM").
 
 #include <string>
 #include <string_view>

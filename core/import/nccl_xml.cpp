@@ -1,5 +1,6 @@
 // NCCL's topology XML, as NCCL_TOPO_DUMP_FILE writes it: CPUs, the tree of PCI devices below each,
-// GPUs with their NVLinks, NICs with the speed of their nets.
+// GPUs with their NVLinks, NICs with the speed of their nets. By pugixml: it says where an element
+// stands and reads without recursion, where Boost's reader descends as deep as the file does.
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 #pragma once
 // Clusters as other programs describe them: `nvidia-smi topo -m`, NCCL's topology XML
-// (NCCL_TOPO_DUMP_FILE), ASTRA-sim's network yml (analytical backend). core/README.md, "Clusters of
-// other programs", says what each leaves open and what is assumed.
+// (NCCL_TOPO_DUMP_FILE), ASTRA-sim's network yml (analytical backend). FORMATS.md,
+// "Clusters", says what each leaves open and what is assumed.
 
 #include <string>
 #include <string_view>

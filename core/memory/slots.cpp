@@ -310,6 +310,8 @@ class SlotCounter {
       } else if (!recomputes_[index(stage)]) {
         use(SlotKind::stash, stage);
       }
+      // Until its microbatch's backward, not its transfer's end: the count is the same, and the
+      // gradient's coming back proves the end without an event.
       if (!below_[stage].empty()) use(SlotKind::output, stage);
     } else if (op.kind == OpKind::recompute) {
       use(SlotKind::stash, stage);

@@ -1,6 +1,6 @@
 #pragma once
 // Calibration: what the analytic costs of a kind of machine lack, in constants that tandem
-// calibrate fits to measured iterations (simulator/README.md, "Calibrated costs").
+// calibrate fits to measured iterations (simulator/cost/prices.md, "Calibrated costs").
 
 #include <array>
 #include <cstdint>

@@ -2,8 +2,8 @@
 // Cluster: devices, the links between them, and the way from one device to another.
 //
 // A ClusterSpec says it group by group — a node, a rack of nodes, and so on to any level — as a
-// cluster file does (core/README.md, "cluster.json"). A Cluster is that unrolled: every device
-// and every link by itself, so that whatever takes the same link shares it.
+// cluster file does (core/files/FORMATS.md, "cluster.json"). A Cluster is that unrolled: every
+// device and every link by itself, so that whatever takes the same link shares it.
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
 #pragma once
-// Plan: the contract between planner, simulator and executor, and a file (core/README.md,
+// Plan: the contract between planner, simulator and executor, and a file (core/files/FORMATS.md,
 // "plan.json").
 
 #include <cstdint>

@@ -67,7 +67,8 @@ void pair_devices(Placement& placement);
 
 /// As many chains over the same parts as directions, one after the other: down the devices, up
 /// them (part i on device p−1−i), and so on, each further pair begun p / (directions / 2) devices
-/// further round. REQUIRES: `directions` is even and divides `devices`.
+/// further round. Microbatch k takes direction k mod `directions`, as replicas of every kind take
+/// theirs. REQUIRES: `directions` is even and divides `devices`.
 Placement bidirectional_placement(std::uint16_t devices, std::uint16_t directions = 2);
 
 /// One part for each entry, replicated that often, a stage a device: {2, 1, 1} is PipeDream's

@@ -8,6 +8,10 @@
 // serves all that leave, beside the p/2 slots of those that stay; and while it changes hands, one
 // going and the next one coming, the device has a backward and a forward to do. At the partner,
 // which holds x + 1 of its own, there are never more than e ≤ p/2 − x hosted stashes.
+//
+// Where a stash moves there and back in F + B the times are those of 1F1B; where a move takes M >
+// (F+B)/2, two microbatches take F + B + 2M instead of 2(F + B)
+// (tests/simulator/eviction_test.cpp).
 
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"

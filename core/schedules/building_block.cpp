@@ -199,7 +199,8 @@ VGrid reordered(VGrid grid, std::int32_t microbatches, std::int32_t cap) {
 }
 
 // From device to device the legs run one slot down and one up. With p a multiple of 3 the backward
-// waits two slots, or it would meet the forwards.
+// waits two slots, or it would meet the forwards. Where times differ, idle time grows with m: at
+// p = 4 and F, I, W = 3, 4, 2 by 6 a microbatch.
 Schedule make_v_min(const ScheduleRequest& request) {
   const std::int64_t p = request.devices, wait = p % 3 == 0 ? 2 : 0;
   return from_block("v-min", request, [=](std::int64_t device) {
@@ -217,6 +218,7 @@ Schedule make_v_half(const ScheduleRequest& request) {
 }
 
 // Four slots down, two up: a round of the device's six, so no device meets what another does not.
+// The paper gives no slots for it.
 Schedule make_v_zero_bubble(const ScheduleRequest& request) {
   const std::int64_t p = request.devices;
   return from_block("v-zb", request, [=](std::int64_t device) {

@@ -21,7 +21,8 @@ std::optional<std::string> reject_chimera(const ScheduleRequest& request) {
 }
 
 // In units of p microbatches, an equal share each direction. With a slot for each forward and each
-// backward no two ops of a device meet in one; a unit begins 2p slots after the one before.
+// backward no two ops of a device meet in one; a unit begins 2p slots after the one before. So m
+// microbatches take 2m + 2p/n − 2 slots in n directions; with B = 2F the same order has more holes.
 Schedule make_chimera(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule("chimera", request,
                                      bidirectional_placement(request.devices, request.directions));

@@ -1,7 +1,8 @@
 // DualPipe and DualPipeV (DeepSeek-V3, arXiv 2412.19437 §3.2.1, and its released code): a device
 // meets microbatches coming both ways, and does the forward of one and the backward of another as
 // one unit. DualPipe sends them in from both ends of two copies of the model; DualPipeV folds the
-// one copy into a V.
+// one copy into a V. The bubble is that of the device that waits most, (p/2 − 1)(X + B − 3W) and,
+// in times of a chunk, (p − 1)(X + B − 3W) (tests/simulator/split_backward_test.cpp).
 
 #include <deque>
 

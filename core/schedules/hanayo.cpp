@@ -1,6 +1,8 @@
 // Hanayo (SC 2023, arXiv 2308.15762): microbatches walk down the devices and back up, a wave, as
 // often as asked, each turn a chunk of its own; whole backwards, one copy of the weights. The
-// paper's own order is not known to us: here each device does what is furthest along.
+// paper's own order is not known to us: here each device does what is furthest along. At m = p the
+// bubble is 6, 3.25 and 1.63 forwards of a device for 1, 2 and 4 waves on 4 devices (1F1B: 9), at
+// m = 2p 8.5, 6.5 and 3.4, and devices hold up to 2p − 1 (tests/simulator/family_test.cpp).
 
 #include <array>
 #include <limits>

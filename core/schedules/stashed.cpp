@@ -31,7 +31,8 @@ struct Part {
 /// A part has in flight what the next one has, its own round, and what waits at the link: there
 /// a round of one part meets the rounds of the other. PipeDream's warm-up, ⌊(devices from here on −
 /// 1) / replicas⌋, leaves out the last: 2-1-1 then takes 9 for each two microbatches instead of 6.
-/// With these equally busy devices run at the pace of their work, and not with a round less.
+/// With these equally busy devices run at the pace of their work, and not with a round less
+/// (tests/simulator/family_test.cpp: random pipelines of 2 to 4 parts of 1 to 4 replicas).
 std::vector<Part> parts_of(const ScheduleRequest& request) {
   const std::vector<std::uint16_t> replicas = replicas_of(request);
   std::vector<Part> parts(replicas.size());

@@ -1,7 +1,8 @@
 // V schedules for any cap of activations (Pipeline Parallelism with Controllable Memory, arXiv
 // 2405.15362, section 3 and appendix A): building blocks whose legs run at one slope on the first
 // devices and at a flatter one on the others. Of those that fill the cap, the best at the times of
-// the stages.
+// the stages. At unit times it waits 3p − 1 − 3M + max(3p, p − 1 + 2(1 + ⌊(M+1)/2⌋)) at a cap of M
+// chunks, p ≤ M ≤ 2p, as its authors' does (tests/simulator/automatic_test.cpp).
 
 #include <algorithm>
 #include <array>

@@ -17,7 +17,8 @@ class TaskEvent {
   std::uint64_t given_ = 0, taken_up_ = 0;
 };
 
-/// Used by one thread. Queues stay where they are.
+/// Used by one thread. Queues stay where they are. The only memory that is allocated while a run
+/// trains: well under a microsecond an op.
 class TaskQueues {
  public:
   using Run = std::function<void()>;

@@ -9,7 +9,8 @@ namespace tandem::cpu {
 bool has_bf16_instructions();
 
 /// Whether it has a unit for whole tiles of bfloat16 (AMX), several times as fast but not used
-/// here, and says how large they are: some virtual machines show the one and hide the other.
+/// here, and says how large they are: some virtual machines show the one and hide the other
+/// (CPUID leaf 0x1D), and there oneDNN 2.6 dies of an illegal instruction.
 bool has_bf16_tiles();
 
 /// Factors are rounded to nearest even as they are packed. Every element of C is what it starts

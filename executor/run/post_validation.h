@@ -1,6 +1,8 @@
 #pragma once
-// Validation: what a device does where updates are validated (executor/README.md,
-// "Post-validation").
+// Validation: what a device does where updates are validated (executor/README.md, "How it runs").
+// What a rollback hands on again is not slowed by --link-rate and has no span of the timeline: the
+// validate is as long as its rollback. Losses of the forwards, and what observers see of an update,
+// come when it stays.
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-// Several cost tables in one sweep, with noise on each op's time. As in sweep_tables.cpp CMake
+// Several cost tables in one sweep, with noise on each op's time. As in batched.cpp CMake
 // defines TANDEM_WIDE: here the 64-bit products of the hash ask for more than the widest registers.
 
 #include <algorithm>

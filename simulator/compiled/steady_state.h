@@ -27,7 +27,8 @@ struct SteadyState {
 class CycleFinder {
  public:
   /// Bodies it looks at before it gives up. Near-equal stages drift apart by nanoseconds a batch
-  /// from milliseconds of slack: their transient may last millions of batches.
+  /// from milliseconds of slack: their transient may last millions of batches. Known, and not done:
+  /// skipping along the drift, which is linear in the batches until the next maximum switches.
   static constexpr std::size_t kMostBodies = 1u << 20;
 
   /// `state`: what the future depends on, once `body` is done. REQUIRES: called after each body

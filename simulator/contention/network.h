@@ -27,7 +27,8 @@ struct Network {
   static constexpr double kNoCap = std::numeric_limits<double>::infinity();
 
   /// Bytes on their way. First the latency passes, during which it takes nothing of any link; then
-  /// all its links at once carry it at one rate, its max-min fair share.
+  /// all its links at once carry it at one rate, its max-min fair share. A ring all-reduce of B
+  /// bytes over n devices is 2(n−1)/n · B bytes and 2(n−1) latencies over all links of the ring.
   struct Flow {
     Bytes bytes = 0;
     Duration latency{};
@@ -41,7 +42,8 @@ struct Network {
   /// Empty: no key has any.
   Table<CostId, std::vector<Flow>> flows;
   /// By how much an op of the device's compute lane takes longer while a transfer or a sum that the
-  /// device takes part in is under way. At least 1; empty: 1.
+  /// device takes part in is under way, latency included, however many are: kernels compete for
+  /// memory and multiprocessors with the first one. At least 1; empty: 1.
   Table<DeviceId, double> compute_slowdown;
 };
 

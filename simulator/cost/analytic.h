@@ -1,7 +1,6 @@
 #pragma once
 // Times and bytes of a transformer's layers from their shapes and a device's data sheet: a roofline
-// of each kernel. What it is not told, it assumes, and says so (simulator/README.md, "Analytic
-// costs").
+// of each kernel. What it is not told, it assumes, and says so (prices.md, "Analytic costs").
 
 #include <cstdint>
 #include <memory>
@@ -20,7 +19,7 @@
 namespace tandem {
 
 /// Achieved fractions are of what data sheets say. The defaults are no measurement of the reader's
-/// machine: they are what two published ones need (simulator/README.md).
+/// machine: they are what two published ones need (simulator/measurements.md).
 struct AnalyticAssumptions {
   NumberFormat format = NumberFormat::fp16;  // of weights, gradients and activations
   AttentionKernel attention = AttentionKernel::plain;

@@ -8,7 +8,7 @@ namespace tandem::testing {
 namespace {
 
 // The measure: on five of the ten at least, 1 % faster than every named schedule or within 0.5 % of
-// the best there is. core/schedules/search/README.md has the table.
+// the best there is. core/measurements.md has the table.
 TEST(OrderSearch, DoesWellOnTheTenInputs) {
   int good = 0;
   fmt::print("{:<16} {:<8} {:>10} {:>10} {:>10} {:>7} {:>7} {:>8}\n", "input", "named", "takes",

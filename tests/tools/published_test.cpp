@@ -1,5 +1,5 @@
-// Published throughputs, each by the command of simulator/README.md: within 10 % of a table of
-// absolute ones, within 15 % of ratios, and how far off they are where an assumption is another.
+// Published throughputs, each by the command of simulator/measurements.md: within 10 % of a table
+// of absolute ones, within 15 % of ratios, and how far off they are where an assumption is another.
 
 #include <cmath>
 #include <string>

@@ -361,7 +361,7 @@ TEST_F(ReportInABrowser, DrawsTenThousandBoxes) {
   EXPECT_EQ(page.console, "");
   EXPECT_EQ(page.number("boxes"), 8 * 240 * 2 + 7 * 240 * 2 * 2 + 8);
   EXPECT_GT(page.number("boxes"), 10'000);
-  // How fast depends on what else the machine does: traces/README.md has a time.
+  // How fast depends on what else the machine does: traces/measurements.md has a time.
   for (const char* median : {"median", "critical-median"}) EXPECT_GT(page.number(median), 0.0);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The log of a training run: JSON Lines, one object a step (executor/README.md, "The log").
+// The log of a training run: JSON Lines, one object a step (tools/schemas/train-log.json).
 
 #include <cstdint>
 #include <optional>

@@ -2,6 +2,16 @@
 training and validation. Called by tools/scripts/corpus, which installs what this reads.
 
 usage: corpus.py FOLDER        writes FOLDER/train.txt and FOLDER/validation.txt
+
+package            text                                  chapters  held out       bytes
+sword-comm-tdavid  Spurgeon, The Treasury of David            151        14  11,767,183
+sword-comm-mhcc    Matthew Henry's Concise Commentary         934        52   5,203,727
+bible-kjv-text     King James Version                        1189        57   4,152,019
+jargon-text        The Jargon File 4.4.7                      176         3   1,560,615
+
+All are in the public domain (each package's `copyright`). Validation has 2.95 MB, for a few of
+Spurgeon's chapters are long, training 19.7 MB. A commentary's sections stand again at every verse
+they are about: each is kept once, where it stands first, so that none is on both sides.
 """
 
 import gzip

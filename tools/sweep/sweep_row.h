@@ -1,6 +1,5 @@
 #pragma once
-// One configuration of a sweep: what ranks it, and a line of its JSON Lines file (tools/README.md,
-// "sweep").
+// One configuration of a sweep: what ranks it, and a line of its JSON Lines file (tools/sweep/FORMATS.md).
 
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 // write_chrome_trace(): timelines as Chrome trace JSON, which chrome://tracing and Perfetto open.
-// What is in the file: traces/README.md, "The trace file".
+// What is in the file: traces/chrome/FORMATS.md, "The trace file".
 
 #include <cstdint>
 #include <filesystem>

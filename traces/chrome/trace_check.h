@@ -1,6 +1,6 @@
 #pragma once
 // check_trace(): would the viewers show all of this trace, each event where it belongs? The rules,
-// and what each viewer does when one is broken: traces/README.md, "Checks".
+// and what each viewer does when one is broken: traces/chrome/FORMATS.md, "Checks".
 
 #include <cstdint>
 #include <filesystem>

@@ -1,7 +1,7 @@
 #pragma once
 // Traces of PyTorch's profiler (Kineto), one for each rank of a pipeline that
 // torch.distributed.pipelining ran, whose actions it annotates: "PP:0F3", "PP:1SEND_F4". What is
-// read of them: traces/README.md, "Traces of PyTorch".
+// read of them: traces/recorded/FORMATS.md, "Traces of PyTorch".
 
 #include <filesystem>
 #include <span>

@@ -1,6 +1,6 @@
 #pragma once
 // What one rank of torch.distributed.pipelining did, by the trace that PyTorch's profiler wrote of
-// it. traces/README.md, "Traces of PyTorch".
+// it. traces/recorded/FORMATS.md, "Traces of PyTorch".
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #pragma once
 // Production timelines: Chrome traces with each rank's forwards, backwards, sends and receives, as
 // published with "Understanding Stragglers in Large Model Training Using What-if Analysis"
-// (arXiv 2505.05713). What is read of them: traces/README.md, "Production timelines".
+// (arXiv 2505.05713). What is read of them: traces/recorded/FORMATS.md, "Production timelines".
 
 #include <filesystem>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 // write_report(): a run for people, as one page that needs nothing else (.html), or as a picture
-// (.svg). What is on them: traces/README.md, "The report".
+// (.svg). What is on them: traces/report/report.md.
 
 #include <cstddef>
 #include <filesystem>

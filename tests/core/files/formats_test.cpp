@@ -1,4 +1,4 @@
-// The examples of core/README.md are files that tandem reads.
+// The examples of core/files/FORMATS.md are files that tandem reads.
 
 #include <cstddef>
 #include <functional>
@@ -20,19 +20,23 @@ namespace tandem {
 namespace {
 
 /// The first JSON block behind the heading of a file's format.
-std::string example_of(const std::string& readme, const std::string& file) {
+std::string example_of(const std::string& page, const std::string& file) {
   constexpr std::string_view kFence = "```json\n";
-  const std::size_t heading = readme.find("### " + file + ":");
+  const std::size_t heading = page.find("\n## " + file + ":");
   if (heading == std::string::npos) return {};
-  const std::size_t fence = readme.find(kFence, heading);
+  const std::size_t fence = page.find(kFence, heading);
   if (fence == std::string::npos) return {};
   const std::size_t first = fence + kFence.size();
-  return readme.substr(first, readme.find("```", first) - first);
+  return page.substr(first, page.find("```", first) - first);
 }
 
-TEST(Readme, ExamplesAreRead) {
+std::string formats_page() {
   constexpr std::size_t kMost = 1'000'000;
-  const std::string readme = read_file(testing::source_folder() / "core/README.md", kMost);
+  return read_file(testing::source_folder() / "core/files/FORMATS.md", kMost);
+}
+
+TEST(Formats, ExamplesAreRead) {
+  const std::string page = formats_page();
   const std::vector<std::pair<std::string, std::function<void(const std::string&)>>> formats{
       {"model.json", [](const std::string& text) { parse_model("model.json", text); }},
       {"cluster.json", [](const std::string& text) { parse_cluster("cluster.json", text); }},
@@ -43,15 +47,14 @@ TEST(Readme, ExamplesAreRead) {
        [](const std::string& text) { parse_collectives("collectives.json", text); }},
       {"calibration.json", [](const std::string& text) { parse_calibration("c.json", text); }}};
   for (const auto& [file, parse] : formats) {
-    const std::string example = example_of(readme, file);
+    const std::string example = example_of(page, file);
     EXPECT_FALSE(example.empty()) << file;
     EXPECT_NO_THROW(parse(example)) << file;
   }
 }
 
-TEST(Readme, ShowsAPlanAsItIsWritten) {
-  const std::string readme = read_file(testing::source_folder() / "core/README.md", 1'000'000);
-  const std::string example = example_of(readme, "plan.json");
+TEST(Formats, ShowAPlanAsItIsWritten) {
+  const std::string example = example_of(formats_page(), "plan.json");
   EXPECT_EQ(plan_text(parse_plan("plan.json", example)), example);
 }
 
