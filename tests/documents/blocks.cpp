@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -121,6 +124,11 @@ const std::vector<std::string>& not_run_reasons() {
   static const std::vector<std::string> all = {"needs-a-GPU", "needs-hours", "installs-packages",
                                                "another-machine"};
   return all;
+}
+
+std::string read_page(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 std::vector<std::string> lines_of_page(std::string_view text) {

@@ -9,6 +9,7 @@
 // Behind the language: measured, exit=N, needs=data, not-run=REASON.
 
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,8 @@ struct Block {
 /// All blocks, in order. `path` is for messages.
 std::vector<Block> blocks_of(const std::string& path, std::string_view page);
 
+/// A page's text; "" where there is none.
+std::string read_page(const std::filesystem::path& path);
 std::vector<std::string> lines_of_page(std::string_view text);
 
 }  // namespace tandem::testing

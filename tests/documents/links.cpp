@@ -4,8 +4,6 @@
 #include <cctype>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <string>
 #include <string_view>
@@ -19,11 +17,6 @@ namespace tandem::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// Line by line; blocks are empty lines.
 std::vector<std::string> prose_of(std::string_view page) {
@@ -78,8 +71,9 @@ std::vector<std::string> broken_links(const std::string& path, std::string_view 
       };
       if (hash > 0 && !fs::exists(target)) {
         fault("is not there");
-      } else if (hash < link.size() && !has_heading(hash == 0 ? std::string(page) : text_of(target),
-                                                    link.substr(hash + 1))) {
+      } else if (hash < link.size() &&
+                 !has_heading(hash == 0 ? std::string(page) : read_page(target),
+                              link.substr(hash + 1))) {
         fault("names no heading there");
       }
     }

@@ -87,9 +87,11 @@ class PageRun {
   }
 
  private:
+  std::string message(const ShownCommand& command, const std::string& what) const {
+    return fmt::format("{}:{}: error: {}\n{}", path_, command.line, what, command.command);
+  }
   void fail(const ShownCommand& command, const std::string& what) {
-    result_.failures.push_back(
-        fmt::format("{}:{}: error: {}\n{}", path_, command.line, what, command.command));
+    result_.failures.push_back(message(command, what));
   }
 
   void check(const Block& block, const ShownCommand& command, int code) {
@@ -102,7 +104,7 @@ class PageRun {
     const Lines printed = lines_of_page(ran.out);
     const std::string differs = difference(command.shown, printed, numbers);
     if (differs.empty()) return;
-    fail(command, differs);
+    result_.differences.push_back(message(command, differs));
     changes_.push_back({command, rewritten(command.shown, printed, numbers)});
   }
 

@@ -9,9 +9,10 @@
 namespace tandem::testing {
 
 struct PageResult {
-  std::vector<std::string> failures;  // "README.md:12: error: ..."
-  std::vector<std::string> left_out;  // blocks that need published data, where there are none
-  std::string text;                   // the page, with outputs as they were printed
+  std::vector<std::string> failures;     // of commands and blocks: "README.md:12: error: ..."
+  std::vector<std::string> differences;  // of what is shown from what was printed, the same way
+  std::vector<std::string> left_out;     // blocks that need published data, where there are none
+  std::string text;                      // the page, with outputs as they were printed
 };
 
 /// Runs the page's blocks in their order, in one folder: a later block finds the files of an
