@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <regex>
 #include <string>
 
 #include "tests/support/source_folder.h"
@@ -247,7 +248,9 @@ TEST_F(ReportFile, OfTheReadmeIsWhatTheToolDraws) {
   const std::size_t end = readme.find(kEnd);
   ASSERT_NE(end, std::string::npos);
   const std::size_t first = readme.rfind("tandem simulate", end) + 7;
-  EXPECT_EQ(tandem(readme.substr(first, end - first) + " --report report.svg").code, 0);
+  const std::string shown = readme.substr(first, end - first);
+  const std::string command = std::regex_replace(shown, std::regex(R"(\\\n *)"), "");
+  EXPECT_EQ(tandem(command + " --report report.svg").code, 0);
   if (std::getenv("UPDATE") != nullptr)
     std::ofstream(drawn, std::ios::binary) << read("report.svg");
   EXPECT_TRUE(read("report.svg") == text(drawn)) << "UPDATE=1 draws it anew";
