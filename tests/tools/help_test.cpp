@@ -1,8 +1,6 @@
 // What the program says of itself.
 
-#include <sstream>
 #include <string>
-#include <vector>
 
 #include "tests/tools/tandem.h"
 

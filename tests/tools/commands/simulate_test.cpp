@@ -240,9 +240,8 @@ TEST_F(Simulate, MarksMicrobatchesThatWereNotMeasured) {
   EXPECT_EQ(of_size(1)["warnings"], Json::array());
   EXPECT_EQ(of_size(3)["warnings"], Json::array());
   const Json between = of_size(2);
-  EXPECT_EQ(between["warnings"],
-            Json::array({"microbatches of 2 were not measured: costs are on the line between 1 and "
-                         "3"}));
+  ASSERT_EQ(between["warnings"].size(), 1u);
+  EXPECT_THAT(between["warnings"][0].get<std::string>(), StartsWith("microbatches of 2 "));
   EXPECT_GT(between["result"]["period_s"], of_size(1)["result"]["period_s"]);
   EXPECT_LT(between["result"]["period_s"], of_size(3)["result"]["period_s"]);
   write_plan(4);

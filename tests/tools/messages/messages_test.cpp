@@ -1,10 +1,16 @@
 // What each command says, word by word: tests/tools/messages/golden/COMMAND.txt.
 // UPDATE=1 in the environment rewrites these files, and their diff is the review.
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/support/source_folder.h"
