@@ -157,8 +157,7 @@ ClusterSpec parse_cluster_as(ClusterFormat format, const std::string& file, std:
       break;
   }
   if (gpu != nullptr)
-    throw UsageError(
-        fmt::format("{}: the file says what its devices are: --gpu is not taken", file));
+    throw UsageError(fmt::format("{}: --gpu is not taken: the file names its devices", file));
   return parse_cluster(file, std::move(text));
 }
 

@@ -82,8 +82,7 @@ static std::optional<std::string> bad_size(const ScheduleTraits& traits,
 
 static std::optional<std::string> bad_cap(const ScheduleRequest& request) {
   if (!request.activation_cap || *request.activation_cap >= 1.0) return std::nullopt;
-  return fmt::format("an activation cap must leave room for one, found {}",
-                     *request.activation_cap);
+  return fmt::format("an activation cap must be at least 1, found {}", *request.activation_cap);
 }
 
 static std::optional<std::string> bad_costs(const ScheduleTraits& traits,
@@ -117,7 +116,7 @@ static std::optional<std::string> no_post_validation(const ScheduleTraits& trait
                                                      const ScheduleRequest& request) {
   if (!request.post_validation) return std::nullopt;
   if (!request.global_norm) {
-    return "post-validation is of a step that a global norm may change: it needs one (--clip NORM)";
+    return "post-validation needs clipping by a global norm (--clip NORM)";
   }
   if (traits.weights == WeightSemantics::vanilla) return std::nullopt;
   return fmt::format(
@@ -142,7 +141,7 @@ std::optional<std::string> reason_against(const ScheduleTraits& traits,
   if (auto reason = bad_costs(traits, request)) return reason;
   if (traits.only_devices != 0 && request.devices != traits.only_devices) {
     return fmt::format(
-        "schedule {} is a pipeline of {} device, found {}: its replicas are its width", traits.name,
+        "schedule {} is a pipeline of {} device, found {}: --width gives it replicas", traits.name,
         traits.only_devices, request.devices);
   }
   if (request.global_norm && !traits.updates_together) {

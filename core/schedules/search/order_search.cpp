@@ -199,8 +199,7 @@ std::optional<std::string> reject_search(const ScheduleRequest& request) {
                        request.devices, caps);
   }
   for (const double cap : request.activation_caps) {
-    if (!(cap >= 1.0))
-      return fmt::format("an activation cap must leave room for one, found {}", cap);
+    if (!(cap >= 1.0)) return fmt::format("an activation cap must be at least 1, found {}", cap);
   }
   return std::nullopt;
 }
