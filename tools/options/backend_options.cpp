@@ -8,8 +8,8 @@ namespace tandem::tools {
 
 void add_storage_option(Options& options) {
   options.value("storage", "TYPE",
-                "f32|bf16: what activations, and the weights that products read, are stored as; "
-                "the weights that are trained are f32; bf16 is for --backend cuda (default f32)");
+                "f32|bf16: how activations, and the weights that products read, are stored "
+                "(default f32); trained weights are f32; bf16 is for --backend cuda");
 }
 
 void add_backend_options(Options& options) {
@@ -42,9 +42,10 @@ void check_backend(const Options& options) {
   if (storage_of(options) == Storage::bf16 && !on_gpus)
     throw UsageError("tandem train: --storage bf16 is for --backend cuda");
   if (storage_of(options) == Storage::bf16 && transport == "nccl")
-    throw UsageError("tandem train: --storage bf16 goes by --transport peer in this version");
+    throw UsageError("tandem train: --storage bf16 needs --transport peer in this version");
   if (on_gpus && options.has("verify"))
-    throw UsageError("tandem train: --verify compares bits, and a GPU rounds otherwise");
+    throw UsageError(
+        "tandem train: --verify compares bits with the CPU, and a GPU rounds otherwise");
 }
 
 }  // namespace tandem::tools

@@ -64,7 +64,8 @@ void set_plain_memory(const Options& options, GivenCosts& given) {
   const std::optional<Bytes> all = options.bytes("activation-bytes");
   const std::optional<Bytes> after = options.bytes("weight-gradient-bytes");
   if (after && (!all || *after > *all)) {
-    refuse(options, "--weight-gradient-bytes is a part of --activation-bytes, at most all of it");
+    refuse(options,
+           "--weight-gradient-bytes is a part of --activation-bytes: expected at most as many");
   }
   if (!all) return;
   const auto bytes = static_cast<double>(*all);
@@ -117,7 +118,7 @@ GivenCosts costs_from_file(const Options& options, std::size_t parts, std::size_
 }  // namespace
 
 void add_cost_options(Options& options) {
-  options.group("Plain costs, of every stage")
+  options.group("Plain costs, the same for every stage")
       .value("forward", "T", "time of a stage's forward for one microbatch")
       .value("backward", "T", "time of its whole backward")
       .value("backward-input", "T", "time of its input-gradient half")
@@ -128,13 +129,17 @@ void add_cost_options(Options& options) {
       .value("reduce", "T", "time of a stage's gradient sum over replicas (default 0)")
       .value("overlapped", "T",
              "time of a forward and a backward issued as one unit (default: their sum)")
-      .value("move", "T", "bpipe: time of a stash to the partner, or back (default: as a transfer)")
+      .value("move", "T",
+             "bpipe: time to move a stash to the partner, or back (default: as a transfer)")
       .value("norm", "T", "time of the norm of all gradients (default 0)")
-      .value("costs-per", "WHAT", "stage|device: what the times above are of (default stage)")
+      .value(
+          "costs-per", "WHAT",
+          "stage|device: whether the times above are for each stage or each device (default stage)")
       .input("costs", "FILE", "times for each stage, from a file")
       .value("activation-bytes", "A",
-             "what a stage holds for one microbatch from forward to backward")
-      .value("weight-gradient-bytes", "G", "of it from input- to weight-gradient (default A)");
+             "bytes that a stage holds for one microbatch from forward to backward")
+      .value("weight-gradient-bytes", "G",
+             "the part of it that stays from input- to weight-gradient (default A)");
 }
 
 std::span<const char* const> cost_options() { return kCostOptions; }

@@ -42,10 +42,10 @@ void check_halves(const StageCosts& costs) {
     const StageTimes& times = costs.parts[part];
     const Duration halves = times.backward_input + times.backward_weight;
     if (times.backward == halves) continue;
-    throw InputError(fmt::format(
-        "search splits every backward, and compares with schedules that don't: stage {} takes {} "
-        "for a whole one and {} for its halves, expected the same",
-        index(part), print_duration(times.backward), print_duration(halves)));
+    throw InputError(
+        fmt::format("search needs a whole backward that takes as long as its two halves: stage {} "
+                    "takes {} for a whole one and {} for its halves",
+                    index(part), print_duration(times.backward), print_duration(halves)));
   }
 }
 
@@ -67,11 +67,10 @@ std::string progress_text(const SearchProgress& now) {
 }  // namespace
 
 void add_search_options(Options& options) {
-  options.value("seed", "N", "search, --scenarios: the same seed finds the same (default 1)")
-      .value(
-          "orders", "N",
-          "search: orders looked at, at most (default: about a second's; more than a million ops "
-          "end after 5 s)")
+  options.value("seed", "N", "search, --scenarios: the same seed gives the same answer (default 1)")
+      .value("orders", "N",
+             "search: how many orders to try at most (default: about a second's; more than a "
+             "million ops end after 5 s)")
       .value("time-limit", "T", "search: stop after this long, with the best so far");
 }
 
@@ -123,7 +122,8 @@ std::string search_text(const OrderSearch& search) {
   if (found.named.empty()) {
     text += "; no named schedule of one stage a device keeps the cap\n";
   } else if (found.is_named()) {
-    text += fmt::format(", as {}, the fastest named schedule of one stage a device\n", found.named);
+    text += fmt::format(", as fast as {}, the fastest named schedule of one stage a device\n",
+                        found.named);
   } else {
     text += fmt::format(
         ", {:.2f} % less than {}, the fastest named schedule of one stage a device ({})\n",
@@ -133,7 +133,7 @@ std::string search_text(const OrderSearch& search) {
               ? "proved: no order of these stages takes less\n"
               : fmt::format("proved: no order of these stages takes less than {}, {:.2f} % below\n",
                             print_duration(found.bound), 100.0 * found.gap());
-  text += fmt::format("{} orders looked at in {:.2f} s, seed {}{}\n", found.orders, search.seconds,
+  text += fmt::format("{} orders tried in {:.2f} s, seed {}{}\n", found.orders, search.seconds,
                       search.seed, found.stopped ? "; stopped, the best so far" : "");
   return text;
 }

@@ -72,7 +72,7 @@ Schedule schedule_of_file(const Options& options) {
         "extra-in-flight", "replicas", "directions", "waves", "vertical-sync", "activation-cap",
         "seed", "orders", "time-limit", "clip", "post-validation"}) {
     if (options.has(name))
-      refuse(options, fmt::format("the schedule file says --{} already", name));
+      refuse(options, fmt::format("--{} is not taken: the schedule file sets it", name));
   }
   return read_once<read_schedule>(options.text("schedule-file"));
 }
@@ -81,7 +81,7 @@ Schedule schedule_of_file(const Options& options) {
 void set_capacity(const Options& options, Scenario& scenario) {
   const std::optional<Bytes> memory = options.bytes("memory");
   if (!memory && options.has("reserve"))
-    refuse(options, "--reserve is a part of --memory: give it");
+    refuse(options, "--reserve is a part of --memory: give --memory too");
   if (!memory) return;
   scenario.capacity.emplace(scenario.program.placement().devices, *memory);
   scenario.reserve = reserve_of(options);
@@ -140,7 +140,8 @@ Scenario from_names(const Options& options, TransferLanes lanes) {
   }
   if (options.has("link-rate")) {
     refuse(options,
-           "--link-rate is for a plan, which says how many bytes are sent: give --transfer");
+           "--link-rate is for a plan, which says how many bytes are sent; with plain costs give "
+           "--transfer");
   }
   Priced priced = priced_schedule(options, lanes);
   Program program = lower(priced.schedule, lanes);
@@ -198,7 +199,8 @@ Scenario from_plan(const Options& options, TransferLanes lanes) {
                            "microbatch-size",
                            "activation-bytes",
                            "weight-gradient-bytes"}) {
-    if (options.has(name)) refuse(options, fmt::format("the plan says --{} already", name));
+    if (options.has(name))
+      refuse(options, fmt::format("--{} is not taken: the plan sets it", name));
   }
   for (const char* name : cost_options()) {
     if (options.has(name))
@@ -323,7 +325,7 @@ void add_scenario_options(Options& options) {
   add_schedule_options(options);
   add_cost_options(options);
   options.group("Run")
-      .value("link-rate", "RATE", "for a plan: links between devices this fast, such as 1Gb/s")
+      .value("link-rate", "RATE", "for a plan: rate of the links between devices, such as 1Gb/s")
       .value("lanes", "KIND", "shared|ideal: whether a transfer occupies a link (default shared)")
       .value("microbatch-size", "B", "samples of a microbatch (default 1)")
       .value("batches", "N", "length of the run (default 1)")
@@ -354,8 +356,7 @@ Scenario make_scenario(const Options& options) {
     refuse(options, "--contention is for a --model on a --cluster");
   if (options.has("compute-slowdown") && !options.has("contention")) {
     refuse(options,
-           "--compute-slowdown needs --contention: without it a price is the same whenever its op "
-           "runs, and what overlaps is not known");
+           "--compute-slowdown needs --contention: without it nobody follows which ops overlap");
   }
   if (options.has("storage") && options.words().empty())
     refuse(options, "--storage is for a PLAN: a --model on a --cluster has its --dtype");
@@ -366,8 +367,8 @@ Scenario make_scenario(const Options& options) {
                                                 : from_plan(options, lanes);
   if (options.has("degraded-link") && scenario.network) {
     refuse(options,
-           "--degraded-link and --contention exclude each other: with contention links are the "
-           "cluster's, in whose file their rates stand");
+           "--degraded-link and --contention exclude each other: with --contention the cluster's "
+           "file sets the rates of links");
   }
   if (blocking) scenario.program = with_blocking_transfers(scenario.program);
   set_semantics(options, scenario);

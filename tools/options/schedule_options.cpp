@@ -63,12 +63,12 @@ void add_schedule_options(Options& options) {
       .value("extra-in-flight", "N",
              "2bw: microbatches in flight beyond the minimum on the first stage")
       .value("replicas", "A-B-C", "pipedream: replicas of each stage, such as 2-1-1")
-      .value("waves", "W", "hanayo: times down the devices and back up (default 1)")
+      .value("waves", "W", "hanayo: waves, each down the devices and back up (default 1)")
       .value("directions", "K", "chimera: pipelines, half of them each way (default 2)")
       .flag("vertical-sync", "pipedream: a microbatch uses one version on all stages")
       .value("activation-cap", "X",
-             "zb-auto, v-adaptive, search: activations that a device may hold, in those of all its "
-             "stages (default: any number, P, any number); search: one for each device, too");
+             "zb-auto, v-adaptive, search: microbatches whose activations a device may hold "
+             "(default: any number, P, any number); search also takes one number for each device");
   add_search_options(options);
   add_clip_option(options);
   add_post_validation_option(options);

@@ -75,11 +75,13 @@ std::vector<Duration> all_times(const Scenarios& scenarios, const UncertaintyReq
 void add_uncertainty_options(Options& options) {
   options.group("Uncertainty")
       .value("scenarios", "N",
-             "simulate so many runs with times of their own, from --seed: percentiles of a batch")
+             "simulate this many runs with random times, from --seed: percentiles of a batch")
       .value("jitter", "J%", "with --scenarios: standard deviation of the time of each op")
       .value("straggler-rate", "R%:F",
              "with --scenarios: each device takes F times as long with a chance of R%: 1%:1.5x")
-      .value("threads", "N", "with --scenarios: answers do not depend on it (default: all cores)");
+      .value(
+          "threads", "N",
+          "with --scenarios: threads to use; answers do not depend on them (default: all cores)");
 }
 
 std::optional<UncertaintyRequest> uncertainty_of(Options& options) {
@@ -128,8 +130,8 @@ Spread spread_of(const Scenario& scenario, const UncertaintyRequest& request,
                  std::int64_t batches) {
   if (scenario.network) {
     throw InputError(
-        "--scenarios and --contention: scenarios are swept by tables of prices, and where links "
-        "are shared what a transfer takes stands in none");
+        "--scenarios and --contention exclude each other: scenarios need a fixed price for each "
+        "transfer, and on shared links it has none");
   }
   const Scenarios scenarios(scenario.program, scenario.costs, request.what, batches);
   const auto a_batch = [&](Duration time) {
