@@ -51,16 +51,18 @@ void add_report_options(Options& options) {
   std::string names;
   for (const std::string& name : metric_names()) names += (names.empty() ? "" : ", ") + name;
   options.group("Table, files and pictures")
-      .value("rank", "BY", names + ": what the table is ranked by (default throughput)")
+      .value("rank", "BY", names + ": the order of the table (default throughput)")
       .value("top", "N", "rows of the table (default 20)")
       .output("csv", "FILE", "write all rows as a table with commas")
       .output("json-lines", "FILE", "write all rows, one JSON object a line")
-      .flag("picture", "draw what ranks against memory, or with --over its best over an option")
+      .flag("picture",
+            "draw the ranked figure against memory, or with --over its best for each value of an "
+            "option")
       .output("svg", "FILE", "write that picture as SVG")
-      .value("over", "OPTION", "of the picture: an option of several values, from left to right")
+      .value("over", "OPTION", "of the picture: the option whose values go from left to right")
       .value("by", "OPTION",
-             "of the picture: an option with a colour for each value (default: the first that is "
-             "left)");
+             "of the picture: the option whose values have a colour each (default: the first that "
+             "is left)");
 }
 
 SweepReport::SweepReport(const Options& options)
