@@ -65,7 +65,7 @@ DeviceId fullest_device(const DeviceMemory& memory) {
 void check_program(const Subject& subject) {
   const std::vector<Violation> violations = verify(subject.program, subject.slots);
   if (violations.empty()) return;
-  std::string text = fmt::format("{}: the program of {} is not right: {} violations", subject.name,
+  std::string text = fmt::format("{}: the program of {} is wrong: {} violations", subject.name,
                                  subject.plan.schedule, violations.size());
   for (std::size_t i = 0; i < std::min(violations.size(), kMostShownViolations); ++i) {
     text += fmt::format("\n  {}: {}", name(violations[i].kind), violations[i].message);
@@ -78,8 +78,8 @@ std::vector<std::string> warnings_of(const Plan& plan, const DeviceMemory& memor
   for (const MemoryByClass& of : memory) totals.push_back(of.total());
   if (plan.predicted.peak_bytes.empty() || plan.predicted.peak_bytes == totals) return {};
   return {
-      "the plan's own peak_bytes are others than these: it was changed, or made for another "
-      "--storage, or by another version"};
+      "the plan's peak_bytes differ from these: the plan was edited, or made for another --storage "
+      "or by another version"};
 }
 
 void print_memory(const DeviceMemory& memory, const Capacity& usable) {
@@ -132,8 +132,8 @@ std::string explain_misfit(const Subject& subject, const MemoryMiss& miss) {
       index(miss.device), print_bytes(miss.needed), print_bytes(miss.excess), miss.largest,
       print_bytes(miss.largest_bytes));
   const std::vector<std::string> nearest = fits_near(subject);
-  if (nearest.empty()) return text + "; no plan near to it fits";
-  text += subject.cluster == nullptr ? "; these fit:" : "; these fit, with these options instead:";
+  if (nearest.empty()) return text + "; no similar plan fits";
+  text += subject.cluster == nullptr ? "; these fit:" : "; these options fit instead:";
   for (const std::string& line : nearest) text += "\n  " + line;
   return text;
 }
@@ -181,12 +181,11 @@ int report(const Subject& subject, bool json) {
 int check_plan(const Options& options) {
   for (const char* name : kOptionsOfNames) {
     if (options.has(name))
-      throw UsageError(fmt::format("tandem check: the plan says --{} already", name));
+      throw UsageError(fmt::format("tandem check: --{} is not taken: the plan sets it", name));
   }
   if (options.has("profile")) {
     throw UsageError(
-        "tandem check: --profile is for a model on a cluster, whose stages it cuts: a plan has "
-        "its stages");
+        "tandem check: --profile is for a --model on a --cluster: a plan names its own profile");
   }
   const std::string& path = options.words()[0];
   const std::optional<Bytes> limit = options.bytes("memory");
@@ -194,7 +193,7 @@ int check_plan(const Options& options) {
       prepare_plan(path, global_norm(options), options.has("post-validation"), storage_of(options));
   DeviceMemory memory = planned_memory(prepared);
   if (!limit && options.has("reserve"))
-    throw UsageError("tandem check: --reserve is a part of --memory: give it");
+    throw UsageError("tandem check: --reserve is a part of --memory: give --memory too");
   const Reserve reserve = reserve_of(options);
   Capacity capacity, usable;
   if (limit) {
@@ -245,8 +244,8 @@ int run_check(const Arguments& arguments) {
                   "Parses, lowers and verifies a plan, or a model on a cluster, and counts its "
                   "memory, device by device.");
   options.words("PLAN", 0, 1)
-      .group("What is checked")
-      .value("memory", "SIZE", "of each device, such as 16GiB: does it fit?")
+      .group("Check")
+      .value("memory", "SIZE", "capacity of each device, such as 16GiB, which the plan has to fit")
       .value("schedule", "NAME", "on a cluster: name of a schedule")
       .value("microbatch-size", "B", "on a cluster: samples of a microbatch (default 1)");
   add_reserve_option(options);

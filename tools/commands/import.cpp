@@ -71,10 +71,10 @@ LayerGraph piper_graph(const std::string& path, const Options& options) {
   const auto tensor = static_cast<std::int32_t>(options.integer("tensor", 1, kMostStages, 1));
   PiperGraph found = read_piper_graph(path, tensor);
   if (found.interpolated) {
-    fmt::print(stderr,
-               "warning: tensor degree {} was not measured: layers take a + b / T, as at the "
-               "degrees around it\n",
-               tensor);
+    fmt::print(
+        stderr,
+        "warning: tensor degree {} was not measured: layer times are interpolated as a + b / T\n",
+        tensor);
   }
   return std::move(found.graph);
 }
@@ -135,23 +135,23 @@ std::string imported(const std::string& from, const std::string& path, const Opt
 }  // namespace
 
 int run_import(const Arguments& arguments) {
-  Options options("import", "--from FORMAT FILE... [--output FILE]",
-                  "Reads what another program wrote: a schedule, a model, a cluster or a profile, "
-                  "which it writes as a file of tandem, or logs of all-reduces, to which it fits "
-                  "the constants of simulate --collectives.");
+  Options options(
+      "import", "--from FORMAT FILE... [--output FILE]",
+      "Converts a schedule, model, cluster or profile of another program to a file of tandem, or "
+      "fits the constants of simulate --collectives to logs of all-reduces.");
   options.words("FILE", 1, kMostImportedFiles);
   options
       .value("from", "FORMAT",
              "pytorch-csv: PyTorch's pipelining CSV, old and new; hugging-face: a model's "
              "config.json; megatron: its arguments; pipedream: graph.txt, as costs of --stages; "
-             "piper: layers at tensor degrees, the same; "
-             "nvidia-smi: topo -m; nccl-xml: NCCL_TOPO_DUMP_FILE; astra-sim: network "
-             "yml; nccl-tests: logs of all_reduce_perf")
-      .value("gpu", "NAME", "the devices of a cluster whose file does not say")
-      .value("stages", "N", "of pipedream and piper: into how many the graph is cut")
+             "piper: layers at tensor degrees, as costs of --stages, too; nvidia-smi: topo -m; "
+             "nccl-xml: NCCL_TOPO_DUMP_FILE; astra-sim: network yml; nccl-tests: logs of "
+             "all_reduce_perf")
+      .value("gpu", "NAME", "GPU model, if the cluster's file names none")
+      .value("stages", "N", "pipedream, piper: stages that the graph is cut into")
       .value("link-rate", "RATE",
-             "of pipedream and piper: links between stages (default: transfers are free)")
-      .value("tensor", "T", "of piper: devices that share each layer (default 1)")
+             "pipedream, piper: rate of the links between stages (default: transfers are free)")
+      .value("tensor", "T", "piper: devices that share each layer (default 1)")
       .output("output", "FILE", "where to write it (default: standard output; constants: nowhere)");
   options.parse(arguments);
   if (!options.has("from")) throw UsageError("tandem import: --from is missing");

@@ -127,7 +127,8 @@ class Comparison {
       if (options_.has(name))
         throw UsageError(fmt::format("tandem simulate: --{} is for one schedule", name));
     }
-    if (!options_.words().empty()) throw UsageError("tandem simulate: the plan says --schedule");
+    if (!options_.words().empty())
+      throw UsageError("tandem simulate: --schedule is not taken: the plan sets it");
   }
 
   Outcome outcome(const std::string& name, std::int64_t microbatches) const {

@@ -125,8 +125,8 @@ int run_simulate(const Arguments& arguments) {
   if (spread) print_spread(*spread);
   if (chose_and_misses(options, scenario)) {
     const std::vector<std::string> fits = near_fits(options, kMostNearFits);
-    fmt::print("\nno shape fits{}\n", fits.empty() ? ", and nothing near to one"
-                                                   : "; with these options instead it does:");
+    fmt::print("\nno shape fits{}\n",
+               fits.empty() ? "; no similar shape does" : "; these options fit instead:");
     for (const std::string& line : fits) fmt::print("  {}\n", line);
   }
   return exit_code();

@@ -50,7 +50,7 @@ const std::string& describe(const FoundLibrary& library) {
 }  // namespace
 
 int run_doctor(const Arguments& arguments) {
-  Options options("doctor", "[--json]", "What this build and this machine can do.");
+  Options options("doctor", "[--json]", "Says what this build and this machine can do.");
   options.parse(arguments);
   const unsigned cores = std::thread::hardware_concurrency();
   const cpu::ChosenProducts products = cpu::products();
