@@ -54,7 +54,7 @@ std::string stage_fault(LayerRange range, std::int32_t begin, bool last, std::in
   }
   if (range.size() <= 0) return "at least one layer";
   if (last && range.last != layers) {
-    return fmt::format("the last stage to end at layer {}, behind the model's last", layers);
+    return fmt::format("the last stage to end at layer {}, after the model's last", layers);
   }
   return {};
 }

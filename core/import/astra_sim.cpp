@@ -242,7 +242,7 @@ bool is_astra_sim(std::string_view text) {
 
 ClusterSpec parse_astra_sim(const std::string& file, std::string_view text, const DeviceSpec* gpu) {
   const Network network(text, file);
-  if (gpu == nullptr) ask_for_gpu(file, "ASTRA-sim's NPUs are of no kind");
+  if (gpu == nullptr) ask_for_gpu(file, "ASTRA-sim names no GPU model");
   const std::vector<Dimension>& dimensions = network.dimensions();
   ClusterSpec spec{.name = cluster_name(file), .devices = {}, .groups = {}};
   const std::size_t device = add_device(spec, *gpu);

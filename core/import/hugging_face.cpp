@@ -382,7 +382,7 @@ ModelSpec read_config(const JsonReader& root, std::vector<std::string>& notes) {
   read_widths(text, *family, model);
   read_family(text, class_name, *family, model);
   if (is_given(root.optional("text_config")) || is_given(root.optional("vision_config")))
-    notes.emplace_back("the language model alone is read: what sees or hears is left out");
+    notes.emplace_back("only the language model is read: its vision and audio parts are left out");
   if (root.diagnostics() > 0) return model;
   if (const std::string fault = shape_fault(model); !fault.empty()) root.complain(fault);
   return root.diagnostics() == 0 ? as_plain_as_it_is(std::move(model)) : model;

@@ -58,10 +58,9 @@ PiperCost read_cost(const JsonReader& reader) {
     if (id == kRecomputed) recomputed = entry;
   }
   if (!plain || !recomputed) {
-    reader.complain(
-        fmt::format("expected entries \"{}\" and \"{}\": by what the second takes "
-                    "longer a layer's forward is told from its backward",
-                    kPlain, kRecomputed));
+    reader.complain(fmt::format(
+        "expected entries \"{}\" and \"{}\": their difference is the time of a layer's forward",
+        kPlain, kRecomputed));
     return cost;
   }
   cost.plain = time_of(*plain);

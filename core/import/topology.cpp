@@ -135,8 +135,7 @@ ClusterSpec parse_any_cluster(const std::string& file, std::string text, const D
   if (const Importer* importer = importer_of<ReadCluster>(text))
     return std::get<ReadCluster>(importer->read)(file, text, gpu);
   if (gpu != nullptr)
-    throw UsageError(
-        fmt::format("{}: the file says what its devices are: --gpu is not taken", file));
+    throw UsageError(fmt::format("{}: --gpu is not taken: the file names its devices", file));
   return parse_cluster(file, std::move(text));
 }
 

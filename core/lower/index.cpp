@@ -59,7 +59,7 @@ void check_move(const Schedule& schedule, DeviceId device, const Op& op) {
                                  op.microbatch, index(op.stage), index(device)));
   }
   if (op.span == 1) return;
-  reject(schedule, fmt::format("{} {} of stage {} spans {} microbatches: a stash is of one",
+  reject(schedule, fmt::format("{} {} of stage {} spans {} microbatches: a stash holds one",
                                name(op.kind), op.microbatch, index(op.stage), op.span));
 }
 
@@ -76,8 +76,8 @@ void check_group(const Schedule& schedule, const Op& before, const Op& op) {
       split(before.microbatch, schedule.microbatches).batch)
     return;
   reject(schedule,
-         fmt::format("group {} has {} {} and {} {}, of two batches: at an end of a run "
-                     "only one of them would be on",
+         fmt::format("group {} has {} {} and {} {}, of two batches: at the ends of a run only one "
+                     "of them would run",
                      op.group, name(before.kind), before.microbatch, name(op.kind), op.microbatch));
 }
 

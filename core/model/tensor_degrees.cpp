@@ -16,8 +16,7 @@ TensorDegrees degrees_around(const std::vector<std::int32_t>& measured, std::int
   TANDEM_CHECK(!measured.empty() && std::ranges::is_sorted(measured));
   if (tensor < measured.front() || tensor > measured.back()) {
     throw InputError(
-        fmt::format("{} has tensor degrees {}, not {}: what lies between them is "
-                    "interpolated, what lies beyond is not known",
+        fmt::format("{} has tensor degrees {}, not {}: only degrees between them are interpolated",
                     what, fmt::join(measured, ", "), tensor));
   }
   const auto above = std::ranges::lower_bound(measured, tensor);

@@ -309,7 +309,7 @@ class OrderParser {
       line_staleness_ = static_cast<std::uint16_t>(
           in_.number(in_.next_word().substr(1), "staleness", 0, kMost16));
     }
-    if (!in_.rest().starts_with('|')) in_.fail(in_.next_word(), "expected `|` behind the device");
+    if (!in_.rest().starts_with('|')) in_.fail(in_.next_word(), "expected `|` after the device");
     in_.skip(1);
     if (given_[device]) in_.fail(first, fmt::format("device {} has a line already", device));
     given_[device] = true;

@@ -91,8 +91,7 @@ static std::optional<std::string> bad_cap(const ScheduleTraits& traits,
                        caps);
   }
   for (const double cap : request.activation_caps) {
-    if (!(cap >= 1.0))
-      return fmt::format("an activation cap must leave room for one, found {}", cap);
+    if (!(cap >= 1.0)) return fmt::format("an activation cap must be at least 1, found {}", cap);
   }
   return std::nullopt;
 }
@@ -128,7 +127,7 @@ static std::optional<std::string> no_post_validation(const ScheduleTraits& trait
                                                      const ScheduleRequest& request) {
   if (!request.post_validation) return std::nullopt;
   if (!request.global_norm) {
-    return "post-validation is of a step that a global norm may change: it needs one (--clip NORM)";
+    return "post-validation needs clipping by a global norm (--clip NORM)";
   }
   if (traits.weights == WeightSemantics::vanilla) return std::nullopt;
   return fmt::format(
@@ -153,7 +152,7 @@ std::optional<std::string> reason_against(const ScheduleTraits& traits,
   if (auto reason = bad_costs(traits, request)) return reason;
   if (traits.only_devices != 0 && request.devices != traits.only_devices) {
     return fmt::format(
-        "schedule {} is a pipeline of {} device, found {}: its replicas are its width", traits.name,
+        "schedule {} is a pipeline of {} device, found {}: --width gives it replicas", traits.name,
         traits.only_devices, request.devices);
   }
   if (request.global_norm && !traits.updates_together) {

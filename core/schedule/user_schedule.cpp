@@ -64,8 +64,7 @@ Schedule completed(Schedule schedule, const ScheduleRequest& request) {
   if (!sums) insert_reduction(schedule, request.global_norm);
   if (request.global_norm && !has_kind(schedule, OpKind::reduce_norm)) {
     throw InputError(fmt::format(
-        "schedule \"{}\" says what its devices sum, and not the norm of all gradients (N)",
-        schedule.name));
+        "schedule \"{}\" names its sums, but not the norm of all gradients (N)", schedule.name));
   }
   validate(schedule, request);
   return schedule;
@@ -89,7 +88,7 @@ static std::optional<std::string> not_a_chain(const Placement& placement) {
   for (const Placement::Edge& edge : placement.edges) {
     const std::size_t from = index(placement.part[edge.from]), to = index(placement.part[edge.to]);
     if (to != from + 1)
-      return fmt::format("an edge leads from part {} to part {}, not to the part behind it", from,
+      return fmt::format("an edge leads from part {} to part {}, not to the part after it", from,
                          to);
     joined[from] = true;
   }

@@ -15,7 +15,8 @@ namespace tandem {
 std::optional<std::string> reject_chimera(const ScheduleRequest& request) {
   const std::int32_t ways = request.directions;
   if (ways < 2 || ways % 2 != 0) {
-    return fmt::format("chimera needs an even number of directions, half each way, found {}", ways);
+    return fmt::format(
+        "chimera needs an even number of directions, half of them each way, found {}", ways);
   }
   return uneven_share("chimera", ways, request);
 }

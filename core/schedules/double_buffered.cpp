@@ -23,7 +23,7 @@ std::optional<std::string> reject_double_buffered(const ScheduleRequest& request
   if (request.microbatches >= needed) return std::nullopt;
   return fmt::format(
       "2bw needs at least {} microbatches a batch for {} devices and {} extra in flight, found {}: "
-      "with fewer, a forward would need weights that are not made yet (m >= max(p, p - 1 + extra))",
+      "with fewer, a forward would need weights that do not exist yet (m >= max(p, p - 1 + extra))",
       needed, devices, request.extra_in_flight, request.microbatches);
 }
 

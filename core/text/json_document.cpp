@@ -195,7 +195,7 @@ Builder::Expected Builder::expected() const {
   if (open_.empty()) return {here, "the end of the file", false, {}};
   if (after_key_) {
     if (at(':')) return {beyond, "a value", true, {}};
-    return {here, "':' behind the key", false, {}};
+    return {here, "':' after the key", false, {}};
   }
   const bool object = nodes_[open_.back()].kind == JsonKind::object;
   const std::string item = object ? "a key in double quotes" : "a value";
@@ -203,7 +203,7 @@ Builder::Expected Builder::expected() const {
   if (open_.back() + 1 == nodes_.size()) return {here, item + " or " + close, true, {}};
   if (!at(',')) return {here, "',' or " + close, false, {}};
   const bool trailing = beyond < text_.size() && (text_[beyond] == '}' || text_[beyond] == ']');
-  return {beyond, item, true, trailing ? "no comma behind the last one" : ""};
+  return {beyond, item, true, trailing ? "no comma after the last one" : ""};
 }
 
 std::string Builder::found(std::size_t position) const {

@@ -82,7 +82,7 @@ GrowingFile::GrowingFile(std::string path) : path_(std::move(path)) {
   if (!file.valid()) fail_writing(path_, errno);
   // Where the file system knows no locks, nobody is refused.
   if (!as_it_stands_ && ::flock(file.value(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    throw DeviceError(path_ + ": is being written by another tandem");
+    throw DeviceError(path_ + ": another tandem is writing it");
   descriptor_ = file.release();
 }
 

@@ -175,7 +175,7 @@ ChosenProducts choose_products(const ProductRequest& request, ProductRun library
   const bool rounds = precision == Precision::bf16;
   if (wanted == "portable") {
     if (rounds && !has_bf16_instructions())
-      throw AbsentError("bf16 products are not to be had: " + why_no_bf16());
+      throw AbsentError("bf16 products are not available: " + why_no_bf16());
     return {portable(precision), "asked for"};
   }
   if (wanted == "auto" && rounds && has_bf16_instructions() && !has_bf16_tiles())
@@ -188,8 +188,8 @@ ChosenProducts choose_products(const ProductRequest& request, ProductRun library
   } else {
     return {onednn(precision), "oneDNN's products are the same bits whatever the threads and rows"};
   }
-  if (rounds) throw AbsentError("bf16 products are not to be had: " + failure);
-  if (wanted == "onednn") throw AbsentError("oneDNN's kernels are not to be had: " + failure);
+  if (rounds) throw AbsentError("bf16 products are not available: " + failure);
+  if (wanted == "onednn") throw AbsentError("oneDNN's kernels are not available: " + failure);
   return {portable(precision), failure};
 }
 

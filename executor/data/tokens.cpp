@@ -54,7 +54,7 @@ Mapping map_file(const std::string& path) {
   if (S_ISDIR(status.st_mode)) reject(path, std::strerror(EISDIR));
   if (!S_ISREG(status.st_mode)) reject(path, "not a regular file: it can't be mapped");
   const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) reject(path, "empty");
+  if (size == 0) reject(path, "the file is empty");
   void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.number, 0);
   if (memory == MAP_FAILED) reject(path, std::strerror(errno));
   return {.owner = std::shared_ptr<const void>(
@@ -82,7 +82,7 @@ std::span<const std::uint16_t> check_tokens(const std::string& path, std::string
   const std::size_t held = bytes.size() - sizeof header;
   const std::size_t wanted = static_cast<std::size_t>(count) * sizeof(std::uint16_t);
   if (held != wanted) {
-    reject(path, fmt::format("expected {} bytes of {} tokens behind the header, found {}", wanted,
+    reject(path, fmt::format("expected {} bytes of {} tokens after the header, found {}", wanted,
                              count, held));
   }
   // The mapping begins at a page, so this is aligned.

@@ -349,7 +349,7 @@ class TrainingRun {
   }
 
   void stall(const Progress* culprit, Duration waited) {
-    std::string who = "no device is at work, and each waits for another";
+    std::string who = "deadlock: every device is waiting";
     for (const auto& device : devices_) {
       if (&device->machine->log().progress() == culprit)
         who = device->machine->log().describe_last_work() + ": does not end";

@@ -91,7 +91,7 @@ class WorkLog {
     std::string text = fmt::format("{}: {}", describe_last_work(), error.what());
     if (dynamic_cast<const LateError*>(&error) == nullptr) return text;
     return text + fmt::format("; it showed here, but earlier work may have failed: {}",
-                              ended_ ? fmt::format("of what has ended, {} is the last known",
+                              ended_ ? fmt::format("the last work known to have ended is {}",
                                                    describe_work(ended_->id, ended_->microbatch))
                                      : "none is known to have ended");
   }

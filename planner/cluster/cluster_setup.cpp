@@ -19,7 +19,7 @@ void check_optimizer(const Plan& plan, const AnalyticAssumptions& assumptions) {
   if (!assumptions.measured) return;
   const OptimizerKind measured = assumptions.measured->begin()->second.optimizer;
   if (measured == plan.optimizer) return;
-  throw InputError(fmt::format("the profile measured updates of {}, not {}: --optimizer {}",
+  throw InputError(fmt::format("the profile measured updates of {}, not {}: give --optimizer {}",
                                name(measured), name(plan.optimizer), name(measured)));
 }
 

@@ -81,13 +81,13 @@ std::vector<std::string> explain_choice(const PlanRequest& request, const PlanRe
                         : fmt::format("One device alone can't hold it{}.", within(request)));
   }
   if (best.weights != WeightSemantics::vanilla) {
-    lines.push_back(fmt::format(
-        "Its weights are {}: each update uses {}. --semantics vanilla excludes that.",
-        name(best.weights),
-        best.weights == WeightSemantics::delayed_by_one
-            ? "the gradient at the weights before the newest"
-            : "gradients at weights as many updates old as microbatches are in flight behind the "
-              "stage"));
+    lines.push_back(
+        fmt::format("Its weights are {}: each update uses {}. --semantics vanilla excludes that.",
+                    name(best.weights),
+                    best.weights == WeightSemantics::delayed_by_one
+                        ? "the gradient at the weights before the newest"
+                        : "gradients at weights as many updates old as microbatches are in flight "
+                          "after the stage"));
   }
   return lines;
 }

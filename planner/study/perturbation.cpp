@@ -24,7 +24,7 @@ void check_has_transfers(const Program& program, const Resource& link) {
   for (const CostKey& key : program.cost_keys()) {
     if (uses(link, key)) return;
   }
-  throw InputError(fmt::format("nothing is sent over {} by {}", name(link), program.schedule()));
+  throw InputError(fmt::format("{1} sends nothing over {0}", name(link), program.schedule()));
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ void check_right(const Schedule& schedule, const Program& program) {
   constexpr std::size_t kMostShown = 20;
   const std::vector<Violation> violations = verify(program);
   if (violations.empty()) return;
-  std::string text = fmt::format("schedule \"{}\" is not right:", program.schedule());
+  std::string text = fmt::format("schedule \"{}\" is wrong:", program.schedule());
   for (std::size_t i = 0; i < std::min(violations.size(), kMostShown); ++i) {
     const Violation& violation = violations[i];
     text += fmt::format("\n  {}: {}{}", name(violation.kind), violation.message,

@@ -44,8 +44,8 @@ Sensitivities sensitivities_of(const Scenario& scenario, const SimulationResult&
                                std::int64_t batches) {
   if (scenario.network) {
     throw InputError(
-        "--sensitivity and --contention: where links are shared, an op that takes longer changes "
-        "what others take, and critical paths say nothing exact");
+        "--sensitivity and --contention exclude each other: on shared links a slower op changes "
+        "the times of others, so critical paths are not exact");
   }
   const auto run = CriticalPaths::of_run(scenario.program, scenario.costs, batches);
   std::optional<CriticalPaths> endless;

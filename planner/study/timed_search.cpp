@@ -24,10 +24,10 @@ void check_halves(const StageCosts& costs) {
     const StageTimes& times = costs.parts[part];
     const Duration halves = times.backward_input + times.backward_weight;
     if (times.backward == halves) continue;
-    throw InputError(fmt::format(
-        "search splits every backward, and compares with schedules that don't: stage {} takes {} "
-        "for a whole one and {} for its halves, expected the same",
-        index(part), print_duration(times.backward), print_duration(halves)));
+    throw InputError(
+        fmt::format("search needs a whole backward that takes as long as its two halves: stage {} "
+                    "takes {} for a whole one and {} for its halves",
+                    index(part), print_duration(times.backward), print_duration(halves)));
   }
 }
 

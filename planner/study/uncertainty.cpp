@@ -62,8 +62,8 @@ Spread spread_of(const Scenario& scenario, const UncertaintyRequest& request,
                  std::int64_t batches) {
   if (scenario.network) {
     throw InputError(
-        "--scenarios and --contention: scenarios are swept by tables of prices, and where links "
-        "are shared what a transfer takes stands in none");
+        "--scenarios and --contention exclude each other: scenarios need a fixed price for each "
+        "transfer, and on shared links it has none");
   }
   const Scenarios scenarios(scenario.program, scenario.costs, request.what, batches);
   const auto a_batch = [&](Duration time) {

@@ -86,7 +86,7 @@ std::vector<Cause> causes_of(const Program& program, const std::vector<Bubble>& 
   std::map<std::string, Cause> by_name;
   for (const Bubble& bubble : bubbles) {
     std::map<std::string, Duration> here;
-    if (bubble.last) here["nothing: the run ends elsewhere"] = bubble.time();
+    if (bubble.last) here["nothing: other devices finish the run"] = bubble.time();
     for (const HeldUp& held : bubble.chain)
       here[cause(program, held.span.instruction)] += held.time;
     for (const auto& [name, time] : here) {

@@ -46,7 +46,7 @@ Scenarios::Scenarios(const Program& program, const CostTable& costs, const Uncer
   const std::optional<SteadyState> steady = find_steady_state(program, costs);
   if (!steady) {
     throw InputError(
-        "scenarios begin in the steady state of the run without noise, and none was seen");
+        "scenarios begin in the steady state of the run without noise, and none was found");
   }
   const std::int64_t cycles = (batches + steady->cycle_batches - 1) / steady->cycle_batches;
   batches_ = cycles * steady->cycle_batches;

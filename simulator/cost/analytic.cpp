@@ -263,8 +263,8 @@ LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
                            const AnalyticAssumptions& assumptions, Duration tensor_sum) {
   check_tensor(model, assumptions);
   if (device.flops(assumptions.format) == 0.0) {
-    throw InputError(fmt::format("{} has no peak for {}: --dtype with a format that it has",
-                                 device.name, name(assumptions.format)));
+    throw InputError(fmt::format("{} has no peak for {}: give a --dtype that it has", device.name,
+                                 name(assumptions.format)));
   }
   std::array<std::optional<StageTimes>, kLayerKinds> known;
   std::vector<StageTimes> layers;

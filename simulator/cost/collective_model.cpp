@@ -65,10 +65,10 @@ double all_reduce_seconds(const CollectiveConstants& constants, const Collective
 Duration all_reduce_time(const CollectiveConstants& constants, const CollectiveGroup& group,
                          Bytes bytes) {
   if (group.nodes > 1 && constants.between_nodes_bytes_per_s == 0.0) {
-    throw InputError(fmt::format(
-        "an all-reduce of {} devices spans {} nodes: the constants of --collectives were measured "
-        "within one and say nothing of that",
-        group.devices, group.nodes));
+    throw InputError(
+        fmt::format("an all-reduce of {} devices spans {} nodes: the constants of --collectives "
+                    "were measured within one node",
+                    group.devices, group.nodes));
   }
   const double seconds = all_reduce_seconds(constants, group, static_cast<double>(bytes));
   if (!(seconds <= kLongestCollective)) {

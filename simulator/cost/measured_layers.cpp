@@ -155,13 +155,14 @@ std::vector<std::string> interpolations(const TensorProfiles& profiles, const Mo
   auto rows = interpolated(degrees.below);
   if (!rows) rows = interpolated(degrees.above);
   if (rows) {
-    lines.push_back(
-        fmt::format("microbatches of {} were not measured: costs are on the line between {} and {}",
-                    microbatch_size, rows->below->microbatch_size, rows->above->microbatch_size));
+    lines.push_back(fmt::format(
+        "microbatches of {} were not measured: costs are interpolated between {} and {}",
+        microbatch_size, rows->below->microbatch_size, rows->above->microbatch_size));
   }
   if (!degrees.measured()) {
     lines.push_back(
-        fmt::format("tensor degree {} was not measured: layers take a + b / T, as at {} and {}",
+        fmt::format("tensor degree {} was not measured: layer times are interpolated as a + b / T "
+                    "between {} and {}",
                     tensor, degrees.below, degrees.above));
   }
   return lines;

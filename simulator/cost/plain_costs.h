@@ -49,7 +49,7 @@ inline constexpr std::array<PlainTimeRow, 11> kPlainTimeRows{{
     {"reduce", "time of a stage's gradient sum over replicas (default 0)", &PlainTimes::reduce},
     {"overlapped", "time of a forward and a backward issued as one unit (default: their sum)",
      &PlainTimes::overlapped},
-    {"move", "bpipe: time of a stash to the partner, or back (default: as a transfer)",
+    {"move", "bpipe: time to move a stash to the partner, or back (default: as a transfer)",
      &PlainTimes::move},
     {"norm", "time of the norm of all gradients (default 0)", &PlainTimes::norm},
 }};

@@ -23,8 +23,8 @@ void check_tensor(const ModelSpec& model, const AnalyticAssumptions& assumptions
   const std::string shared =
       groups == model.heads ? "" : fmt::format(", {} of them of keys and values,", groups);
   throw ShapeError(
-      fmt::format("model {}: {} heads{} can't be shared evenly by {} devices: --tensor", model.name,
-                  model.heads, shared, assumptions.tensor));
+      fmt::format("model {}: {} heads{} can't be shared evenly by the {} devices of --tensor",
+                  model.name, model.heads, shared, assumptions.tensor));
 }
 
 double parameters_of_share(const ModelSpec& model, LayerKind kind, std::int32_t tensor) {

@@ -207,7 +207,7 @@ TEST(OrderSearch, RefusesCapsOfOtherDevices) {
   EXPECT_EQ(reason_against(row, request),
             "search takes one activation cap, or one for each of 3 devices: found 2");
   request.activation_caps = {2.0, 2.0, 0.5};
-  EXPECT_EQ(reason_against(row, request), "an activation cap must leave room for one, found 0.5");
+  EXPECT_EQ(reason_against(row, request), "an activation cap must be at least 1, found 0.5");
   request.activation_caps = {2.0, 2.0, 1.0};
   EXPECT_EQ(reason_against(row, request), std::nullopt);
 }

@@ -427,7 +427,7 @@ TEST(Streams, SayWhereAKernelThatFailedMayHaveBeen) {
     const auto failed = std::ranges::upper_bound(first_of, kernel) - first_of.begin() - 1;
     const std::regex words(
         "device 0, (.*): a kernel has failed; it showed here, but earlier work may have failed: "
-        "(?:none is known to have ended|of what has ended, (.*) is the last known)");
+        "(?:none is known to have ended|the last work known to have ended is (.*))");
     std::smatch said;
     ASSERT_TRUE(std::regex_match(failure, said, words)) << failure;
     ASSERT_LT(place_of(said[1]), std::ssize(begun)) << failure;

@@ -416,7 +416,7 @@ TEST(Analytic, HeadsOfKeysAndValuesAreSharedEvenly) {
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),
                  "model unnamed: 2 heads, 1 of them of keys and values, can't be shared evenly by "
-                 "2 devices: --tensor");
+                 "the 2 devices of --tensor");
   }
 }
 
@@ -436,7 +436,7 @@ TEST(Analytic, WhatItCannotPriceItSays) {
     return "nothing";
   };
   EXPECT_EQ(error(kModel, NumberFormat::bf16),
-            "card has no peak for bf16: --dtype with a format that it has");
+            "card has no peak for bf16: give a --dtype that it has");
   EXPECT_EQ(error(kModel, NumberFormat::fp32),
             "a layer would take 2.05e+06 s for a microbatch: expected at most a day");
   AnalyticAssumptions thirds = exactly();

@@ -92,9 +92,9 @@ TEST(MeasuredLayers, BetweenNeighboursOnlyTheseCount) {
 
 TEST(MeasuredLayers, AreNotKnownBeyondWhatWasMeasured) {
   const TensorProfiles from = profiles({2, 8}, {2, 4});
-  EXPECT_EQ(error_of([&] { mlp_at(from, 2, 16); }),
-            "the profile has tensor degrees 2, 8, not 16: what lies between them is interpolated, "
-            "what lies beyond is not known");
+  EXPECT_EQ(
+      error_of([&] { mlp_at(from, 2, 16); }),
+      "the profile has tensor degrees 2, 8, not 16: only degrees between them are interpolated");
   EXPECT_THAT(error_of([&] { mlp_at(from, 2, 1); }), HasSubstr("tensor degrees 2, 8, not 1"));
   EXPECT_EQ(error_of([&] { mlp_at(from, 8, 4); }),
             "the profile has no layer \"embedding\" at microbatch size 8, nor below and above it, "
@@ -106,8 +106,9 @@ TEST(MeasuredLayers, SayWhatLiesBetween) {
   EXPECT_EQ(interpolations(from, model(), 4, 4), std::vector<std::string>{});
   EXPECT_EQ(interpolations(from, model(), 2, 3),
             (std::vector<std::string>{
-                "microbatches of 2 were not measured: costs are on the line between 1 and 4",
-                "tensor degree 3 was not measured: layers take a + b / T, as at 1 and 4"}));
+                "microbatches of 2 were not measured: costs are interpolated between 1 and 4",
+                "tensor degree 3 was not measured: layer times are interpolated as a + b / T "
+                "between 1 and 4"}));
 }
 
 TEST(MeasuredLayers, AreOfTheModelThatWasMeasuredWhateverItsArchitecture) {

@@ -236,7 +236,7 @@ TEST(CostsFromProfile, TakesALineBetweenMeasuredMicrobatchSizes) {
   EXPECT_EQ(interpolations({{1, profile}}, small_model(), 6, 1), std::vector<std::string>{});
   EXPECT_EQ(interpolations({{1, profile}}, small_model(), 8, 1),
             (std::vector<std::string>{
-                "microbatches of 8 were not measured: costs are on the line between 6 and 10"}));
+                "microbatches of 8 were not measured: costs are interpolated between 6 and 10"}));
 }
 
 TEST(CostsFromProfile, RefusesAProfileOfAnotherModel) {

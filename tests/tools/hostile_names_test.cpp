@@ -42,7 +42,7 @@ class HostileNames : public CommandLine {
  protected:
   void SetUp() override {
     const std::string part = "\"tiny\"", name = "\"" + kInJson + "\"";
-    write("model.json", with(std::string(kModel), part, name));
+    write("model.json", with(kModel, part, name));
     write("profile.json", with(profile_text(), part, name));
     write("plan.json", with(plan_text(), part, name));
     write("cluster.json", R"({"version": 1, "name": ")" + kInJson + R"(",

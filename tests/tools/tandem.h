@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 
 #include "tests/support/json_schema.h"
 #include "tests/support/run_command.h"
+#include "tests/support/source_folder.h"
 
 namespace tandem::testing {
 
@@ -27,49 +29,20 @@ using ::testing::StartsWith;
 inline const std::string kGolden =
     "simulate --schedule 1f1b --devices 4 --microbatches 8 --forward 1ms --backward 2ms";
 
-/// Six layers: embedding, 2 × (attention, mlp), head.
-inline constexpr std::string_view kModel =
-    R"({"version": 1, "name": "tiny", "blocks": 2, "width": 16, "heads": 2, "sequence": 16})";
-
-inline std::string profile_text() {
-  std::string layers;
-  for (const char* kind : {"embedding", "attention", "mlp", "head"}) {
-    layers += fmt::format(
-        R"({}{{"kind": "{}", "microbatch_size": 1, "forward_ns": 10000, "backward_input_ns": 10000,
-    "backward_weight_ns": 10000, "backward_ns": 20000,
-    "selective_recompute_ns": 3000, "update_ns": 1000}})",
-        layers.empty() ? "" : ",\n  ", kind);
-  }
-  return fmt::format(R"({{
-"version": 1, "machine": "by hand", "date": "2026-11-21", "command": "none", "backend": "cpu",
-"model": {}, "optimizer": "adamw", "busy_devices": 2, "instruction_overhead_ns": 0,
-"layers": [{}],
-"transfers": [{{"bytes": 0, "time_ns": 1000}}]
-}}
-)",
-                     kModel, layers);
+/// A file of tests/tools/files.
+inline std::string fixture(const std::string& name) {
+  std::ifstream file(source_folder() / "tests/tools/files" / name, std::ios::binary);
+  EXPECT_TRUE(file) << name;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
+
+/// Six layers: embedding, 2 × (attention, mlp), head.
+inline const std::string kModel = fixture("model.json");
+
+inline std::string profile_text() { return fixture("profile.json"); }
 
 /// 2bw on two devices, a key a line.
-inline std::string plan_text() {
-  return fmt::format(R"({{
-"version": 1,
-"model": {},
-"schedule": "2bw",
-"width": 1,
-"depth": 2,
-"microbatch_size": 1,
-"microbatches": 4,
-"extra_in_flight": 0,
-"recompute": "none",
-"optimizer": "adamw",
-"stages": [[0, 3], [3, 6]],
-"profile": "profile.json",
-"predicted": {{"period_s": 0.0, "samples_per_s": 0.0, "peak_bytes": [0, 0]}}
-}}
-)",
-                     kModel);
-}
+inline std::string plan_text() { return fixture("plan.json"); }
 
 /// `text` with one part of it, which must be there, replaced.
 inline std::string with(std::string text, std::string_view part, std::string_view instead) {
@@ -103,14 +76,13 @@ class CommandLine : public ::testing::Test {
     return tandem(std::string_view(line), std::move(options));
   }
 
-  /// Fails the test unless the command ends as it should, with this on stderr and nothing else.
-  void expect_error(std::string_view line, int code, const std::string& message) const {
-    expect_error(tandem(line), code, message, line);
-  }
-  static void expect_error(const Ran& ran, int code, const std::string& message,
-                           std::string_view line) {
+  /// Fails the test unless the command ends with this code, prints nothing on stdout, and names
+  /// `place` on stderr: a file's line and column, an option, a number. tests/tools/messages holds
+  /// the messages themselves.
+  void expect_refused(std::string_view line, int code, const std::string& place) const {
+    const Ran ran = tandem(line);
     EXPECT_EQ(ran.code, code) << line << "\n" << ran.err;
-    EXPECT_EQ(ran.err, message + "\n") << line;
+    EXPECT_THAT(ran.err, HasSubstr(place)) << line;
     EXPECT_EQ(ran.out, "") << line;
   }
 

@@ -222,7 +222,7 @@ std::string Options::help() const {
 
 void Options::check_words() const {
   if (static_cast<int>(words_.size()) < least_) {
-    throw UsageError(fmt::format("tandem {}: {} is missing (usage: tandem {} {})", command_, what_,
+    throw UsageError(fmt::format("tandem {}: missing {} (usage: tandem {} {})", command_, what_,
                                  command_, usage_));
   }
   if (static_cast<int>(words_.size()) > most_) {

@@ -177,7 +177,7 @@ void print_report(const Options& options, const CalibrationReport& report) {
     fmt::print("{:<18}{:>12.4g}  {}\n", one.key, fitted.constants.*one.member, one.meaning);
   fmt::print("fitted to all rows: mean of absolute errors {:.1f} %\n\n",
              100.0 * mean_absolute(report.errors));
-  fmt::print("{:<44}{:>6}{:>8}{:>8}{:>8}{:>10}\n", "predicted, not seen by the fit, percent off",
+  fmt::print("{:<44}{:>6}{:>8}{:>8}{:>8}{:>10}\n", "error of rows that the fit did not see, %",
              "rows", "mean", "bias", "worst", "naive");
   const auto line = [](const Held& held) {
     print_group(fmt::format("{}, by {} others", held.rows_are, held.fitted_to), held.errors,
@@ -186,7 +186,7 @@ void print_report(const Options& options, const CalibrationReport& report) {
   line(report.halves);
   for (const Group& group : groups_of(report)) print_group(group.name, group.errors, group.naive);
   if (report.pipelines) line(*report.pipelines);
-  fmt::print("{:<44}{:>6}{:>8.1f}\n", "half of them, seen, but all times shuffled",
+  fmt::print("{:<44}{:>6}{:>8.1f}\n", "control: one half, its times shuffled",
              report.measured.size() / 2, 100.0 * report.shuffled);
 }
 
@@ -230,10 +230,10 @@ Options options_of_calibrate() {
   options.words("ROWS", 1, 1);
   options
       .input("cluster", "NAME",
-             "where they ran: nodes of the catalogue, such as DGX-A100, or a file")
+             "where the iterations ran: nodes of the catalogue, such as DGX-A100, or a file")
       .value("dtype", "KIND", "bf16|fp16|tf32|fp32 (default: the first that all devices have)")
       .value("attention", "KIND", "plain|flash (default: flash with bf16)")
-      .value("seed", "N", "how the rows are halved (default 1)")
+      .value("seed", "N", "seed by which the rows are halved (default 1)")
       .output("output", "FILE", "where to write the constants of all rows (default: nowhere)");
   return options;
 }

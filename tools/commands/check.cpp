@@ -70,7 +70,7 @@ void check_program(const Subject& subject) {
   const std::vector<Violation> violations =
       verify(subject.program(), count_slots(subject.program()));
   if (violations.empty()) return;
-  std::string text = fmt::format("{}: the program of {} is not right: {} violations", subject.name,
+  std::string text = fmt::format("{}: the program of {} is wrong: {} violations", subject.name,
                                  subject.prepared.plan->schedule, violations.size());
   for (std::size_t i = 0; i < std::min(violations.size(), kMostShownViolations); ++i) {
     text += fmt::format("\n  {}: {}", name(violations[i].kind), violations[i].message);
@@ -85,8 +85,8 @@ std::vector<std::string> check_warnings(const Subject& subject) {
   for (const MemoryByClass& of : subject.memory()) totals.push_back(of.total());
   if (!predicted.empty() && predicted != totals) {
     warnings.emplace_back(
-        "the plan's own peak_bytes are others than these: it was changed, or made for another "
-        "--storage, or by another version");
+        "the plan's peak_bytes differ from these: the plan was edited, or made for another "
+        "--storage or by another version");
   }
   return warnings;
 }
@@ -142,8 +142,8 @@ std::string explain_misfit(const Subject& subject, const MemoryMiss& miss) {
       index(miss.device), print_bytes(miss.needed), print_bytes(miss.excess), miss.largest,
       print_bytes(miss.largest_bytes));
   const std::vector<std::string> nearest = fits_near(subject);
-  if (nearest.empty()) return text + "; no plan near to it fits";
-  text += !subject.prepared.cluster ? "; these fit:" : "; these fit, with these options instead:";
+  if (nearest.empty()) return text + "; no similar plan fits";
+  text += !subject.prepared.cluster ? "; these fit:" : "; these options fit instead:";
   for (const std::string& line : nearest) text += "\n  " + line;
   return text;
 }
@@ -215,8 +215,8 @@ Options options_of_check() {
                   "Parses, lowers and verifies a plan, or a model on a cluster, and counts its "
                   "memory, device by device.");
   options.words("PLAN", 0, 1)
-      .group("What is checked")
-      .value("memory", "SIZE", "of each device, such as 16GiB: does it fit?")
+      .group("Check")
+      .value("memory", "SIZE", "capacity of each device, such as 16GiB, which the plan has to fit")
       .value("schedule", "NAME", "on a cluster: name of a schedule")
       .value("microbatch-size", "B", "on a cluster: samples of a microbatch (default 1)");
   add_reserve_option(options);
@@ -236,8 +236,7 @@ int run_check(const Arguments& arguments) {
     throw UsageError("tandem check: --transfers is for a --model on a --cluster");
   if (!on_cluster && options.has("profile")) {
     throw UsageError(
-        "tandem check: --profile is for a model on a cluster, whose stages it cuts: a plan has "
-        "its stages");
+        "tandem check: --profile is for a --model on a --cluster: a plan names its own profile");
   }
   if (on_cluster && options.has("storage"))
     throw UsageError("tandem check: --storage is for a PLAN: a --model on a --cluster has --dtype");

@@ -29,7 +29,7 @@ std::string name_of(const Program& program, const Span& span) {
 }
 
 std::string chain_text(const Program& program, const Bubble& bubble) {
-  if (bubble.last) return "nothing: the run ends elsewhere";
+  if (bubble.last) return "nothing: other devices finish the run";
   std::string text;
   for (std::size_t i = 0; i < bubble.chain.size() && i < kMostOfChain; ++i) {
     const HeldUp& held = bubble.chain[i];
@@ -56,10 +56,9 @@ double percent(Duration part, Duration whole) {
 void print_text(const Program& program, DeviceId device, const SimulationResult& result,
                 const std::vector<Bubble>& bubbles) {
   const Duration idle = total(bubbles);
-  fmt::print("device {} of {} stands still for {} of {} ({:.1f} %), in {} bubble{}\n",
-             index(device), program.schedule(), print_duration(idle),
-             print_duration(result.makespan), percent(idle, result.makespan), bubbles.size(),
-             bubbles.size() == 1 ? "" : "s");
+  fmt::print("device {} of {} is idle for {} of {} ({:.1f} %), in {} bubble{}\n", index(device),
+             program.schedule(), print_duration(idle), print_duration(result.makespan),
+             percent(idle, result.makespan), bubbles.size(), bubbles.size() == 1 ? "" : "s");
   if (bubbles.empty()) return;
   fmt::print("\n{:>11} {:>8} {:>8}  {}\n", "time", "of idle", "bubbles", "waited for");
   for (const Cause& cause : causes_of(program, bubbles)) {
@@ -75,7 +74,7 @@ void print_text(const Program& program, DeviceId device, const SimulationResult&
         bubble.last ? "the end" : name_of(program, bubble.next), chain_text(program, bubble));
   }
   if (bubbles.size() > kMostPrinted)
-    fmt::print("and {} more: --json tells all\n", bubbles.size() - kMostPrinted);
+    fmt::print("and {} more (--json has them all)\n", bubbles.size() - kMostPrinted);
 }
 
 Json op_json(const Program& program, const Span& span) {
@@ -132,7 +131,7 @@ int run_explain(const Arguments& arguments) {
   Arguments others = arguments;
   const bool asks = !others.empty() && !others.front().starts_with("-");
   if (asks && others.front() != "idle") {
-    throw UsageError(fmt::format("tandem explain: unknown question \"{}\"{}", others.front(),
+    throw UsageError(fmt::format("tandem explain: unknown action \"{}\"{}", others.front(),
                                  did_you_mean(others.front(), {"idle"})));
   }
   if (asks) others.erase(others.begin());
@@ -140,7 +139,7 @@ int run_explain(const Arguments& arguments) {
   if (!asks) throw UsageError("tandem explain: idle is missing (usage: tandem explain idle …)");
   if (!options.has("device")) throw UsageError("tandem explain: --device is missing");
   if (names_several_schedules(options))
-    throw UsageError("tandem explain: --schedule names several: give one");
+    throw UsageError("tandem explain: --schedule: expected one name, found several");
   const std::int64_t batches = batches_of(options, kMostTraced);
   const ScenarioRequest request = scenario_request(options);
   const PreparedScenario prepared = prepare(request);

@@ -60,10 +60,10 @@ LayerGraph graph_of(ReadGraph read, const std::string& path, const Options& opti
   const auto tensor = static_cast<std::int32_t>(options.integer("tensor", 1, kMostStages, 1));
   PiperGraph found = read(path, read_file(path, kLargestJson), tensor);
   if (found.interpolated) {
-    fmt::print(stderr,
-               "warning: tensor degree {} was not measured: layers take a + b / T, as at the "
-               "degrees around it\n",
-               tensor);
+    fmt::print(
+        stderr,
+        "warning: tensor degree {} was not measured: layer times are interpolated as a + b / T\n",
+        tensor);
   }
   return std::move(found.graph);
 }
@@ -133,18 +133,17 @@ Options options_of_import() {
   std::vector<std::string> described;
   for (const Importer& one : importers())
     described.push_back(fmt::format("{}: {}", one.name, one.help));
-  Options options("import", "--from FORMAT FILE... [--output FILE]",
-                  "Reads what another program wrote: a schedule, a model, a cluster or a profile, "
-                  "which it writes as a file of tandem, or logs of all-reduces, to which it fits "
-                  "the constants of simulate --collectives.");
+  Options options(
+      "import", "--from FORMAT FILE... [--output FILE]",
+      "Converts a schedule, model, cluster or profile of another program to a file of tandem, or "
+      "fits the constants of simulate --collectives to logs of all-reduces.");
   options.words("FILE", 1, kMostImportedFiles);
   options.value("from", "FORMAT", fmt::format("{}", fmt::join(described, "; ")))
-      .value("gpu", "NAME", "the devices of a cluster whose file does not say")
-      .value("stages", "N", "of " + graphs() + ": into how many the graph is cut")
+      .value("gpu", "NAME", "GPU model, if the cluster's file names none")
+      .value("stages", "N", graphs() + ": stages that the graph is cut into")
       .value("link-rate", "RATE",
-             "of " + graphs() + ": links between stages (default: transfers are free)")
-      .value("tensor", "T",
-             "of " + graphs_by_degree() + ": devices that share each layer (default 1)")
+             graphs() + ": rate of the links between stages (default: transfers are free)")
+      .value("tensor", "T", graphs_by_degree() + ": devices that share each layer (default 1)")
       .output("output", "FILE", "where to write it (default: standard output; constants: nowhere)");
   return options;
 }

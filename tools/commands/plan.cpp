@@ -62,7 +62,8 @@ OptimizerKind optimizer_of(const Options& options, const Profile& profile) {
 void take_user_schedule(const Options& options, PlanRequest& request) {
   for (const char* name : {"schedule", "devices"}) {
     if (options.has(name))
-      throw UsageError(fmt::format("tandem plan: the schedule file says --{} already", name));
+      throw UsageError(
+          fmt::format("tandem plan: --{} is not taken: the schedule file sets it", name));
   }
   request.schedule_file = options.text("schedule-file");
   Schedule own = read_schedule(request.schedule_file);
@@ -101,7 +102,7 @@ PlanRequest request_of(const Options& options) {
   request.global_batch =
       static_cast<std::int32_t>(options.integer("global-batch", 1, kLargestGlobalBatch, 1));
   if (options.has("reserve") && !options.has("memory"))
-    throw UsageError("tandem plan: --reserve is a part of --memory: give it");
+    throw UsageError("tandem plan: --reserve is a part of --memory: give --memory too");
   request.memory = options.bytes("memory");
   if (request.memory) request.memory = reserve_of(options).usable(*request.memory);
   request.schedules = split(options.text("schedule"));
@@ -129,10 +130,10 @@ std::vector<std::string> plan_warnings(const PlanRequest& request, const Plan& p
   }
   const int devices = plan.request.devices * plan.request.width;
   if (devices != profile.busy_devices) {
-    warnings.push_back(fmt::format(
-        "the profile was measured with {} device{} computing at once, and the plan uses {}: where "
-        "they share cores or memory, measure with as many",
-        profile.busy_devices, profile.busy_devices == 1 ? "" : "s", devices));
+    warnings.push_back(
+        fmt::format("the profile was measured with {} device{} computing at once, and the plan "
+                    "uses {}: if they share cores or memory, measure with as many",
+                    profile.busy_devices, profile.busy_devices == 1 ? "" : "s", devices));
   }
   for (std::string& warning : storage_warnings(request.storage))
     warnings.push_back(std::move(warning));
@@ -213,11 +214,10 @@ void print_ranking(const PlanResult& result) {
         print_bytes(candidate.peak_bytes), cut_of(plan));
   }
   fmt::print(
-      "Period: mean time of a batch in an endless run. Slowest: what the busiest device computes "
-      "of it; it waits the\n"
-      "rest. Peak: bytes of the fullest device.\n");
+      "Period: mean time of a batch in an endless run. Slowest: how long the busiest device "
+      "computes in it; it waits\nthe rest. Peak: bytes of the fullest device.\n");
   if (rank < ranked.size())
-    fmt::print("{} more {} the plan of a row above, by another name: = is between them.\n",
+    fmt::print("{} more {} the plan of a row above under another name: = joins the names.\n",
                ranked.size() - rank, ranked.size() - rank == 1 ? "is" : "are");
 }
 
@@ -329,11 +329,12 @@ Options options_of_plan() {
       .input("profile", "FILE", "measured costs (tandem profile)")
       .value("devices", "P", "devices at most")
       .value("global-batch", "N", "samples of one update")
-      .value("memory", "SIZE", "of each device, such as 16GiB (default: no limit)")
+      .value("memory", "SIZE", "capacity of each device, such as 16GiB (default: no limit)")
       .value("schedule", "NAMES",
-             "only these, separated by commas (default: all that can be trained)")
-      .input("schedule-file", "FILE",
-             "your own, in tandem's notation or PyTorch's CSV: cuts the model for it")
+             "try only these schedules, separated by commas (default: all that can be trained)")
+      .input(
+          "schedule-file", "FILE",
+          "a schedule of your own, in tandem's notation or PyTorch's CSV; the model is cut for it")
       .value("optimizer", "KIND", "sgd|momentum|adamw (default: the one that the profile measured)")
       .output("output", "FILE", "write the best plan");
   add_semantics_option(options);

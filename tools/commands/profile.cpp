@@ -213,8 +213,8 @@ int run_profile(const Arguments& arguments) {
     print_table(profile);
     if (disturbed > 0) {
       fmt::print(
-          "{} of {} visits were disturbed by others on this machine; they were repeated where that "
-          "could help\n",
+          "other processes disturbed {} of {} measurements, which were repeated where that could "
+          "help\n",
           disturbed, visits);
     }
   }

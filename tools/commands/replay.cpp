@@ -138,17 +138,16 @@ std::string title(const std::vector<std::string>& files) {
 
 void add_replay_options(Options& options) {
   options.words("TIMELINE", 1, kMostRanks);
-  options.input("meta", "FILE", "what job it is of (key: value lines), checked against it")
+  options
+      .input("meta", "FILE", "the job's settings (key: value lines), checked against the timeline")
       .value("transfers", "HOW", "as-seen (default), blocking, overlapped or none")
       .value("without", "LIST",
-             "what if these were as fast as the others: stage:S, replica:R, "
-             "rank:S/R, ...")
+             "also simulate these as fast as the others: stage:S, replica:R, rank:S/R, ...")
       .output("trace", "FILE",
-              "write a step, measured, replayed and as it could have been, as a "
-              "Chrome trace")
+              "write a step as a Chrome trace: measured, replayed, and without stragglers")
       .output("report", "FILE",
-              "write a step, measured, replayed and as it could have been, as a page (.html); as "
-              "a picture (.svg) as it was measured")
+              "write a step as a page (.html): measured, replayed, and without stragglers; or as a "
+              "picture (.svg): measured")
       .value("step", "N", "the step that --trace and --report write (default: the first)");
 }
 
@@ -167,7 +166,7 @@ int run_replay(const Arguments& arguments) {
   Options options = options_of_replay();
   options.parse(arguments);
   if (options.has("step") && !options.has("trace") && !options.has("report")) {
-    throw UsageError("tandem replay: --step is that of --trace or --report, which are missing");
+    throw UsageError("tandem replay: --step is for --trace or --report: give one");
   }
   if (options.has("report")) check_can_report(options.text("report"), "replay");
   if (options.has("trace")) check_can_write(options.text("trace"));

@@ -140,8 +140,8 @@ void print_json(const Schedule& schedule, const ScheduleTraits& traits,
 
 Options options_of_schedule() {
   Options options("schedule", "NAME --devices P --microbatches M [options]",
-                  "Prints a schedule, one row a device. Costs are for automatic schedules, which "
-                  "order by them.");
+                  "Prints a schedule, one row a device. Automatic schedules order their ops by the "
+                  "costs given.");
   add_schedule_options(options);
   add_cost_options(options);
   options.value("format", "F", "text|picture|json|pytorch-csv|dot (default text)")

@@ -32,7 +32,7 @@ void check_options(const Options& options) {
                            "scenarios", "jitter", "straggler-rate", "threads"}) {
     if (options.has(name)) refuse(options, fmt::format("--{} is for one schedule", name));
   }
-  if (!options.words().empty()) refuse(options, "the plan says --schedule");
+  if (!options.words().empty()) refuse(options, "--schedule is not taken: the plan sets it");
   if (names_a_cluster(options) && !(options.has("width") && options.has("depth")))
     refuse(options, "give --width and --depth to compare schedules");
   if (!options.has("microbatches")) refuse(options, "--microbatches is missing");

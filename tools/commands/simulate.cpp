@@ -117,7 +117,7 @@ void print_near_fits(const ClusterSetup& setup) {
   std::vector<std::string> fits = near_fits(setup);
   fits.resize(std::min(fits.size(), kMostNearFits));
   fmt::print("\nno shape fits{}\n",
-             fits.empty() ? ", and nothing near to one" : "; with these options instead it does:");
+             fits.empty() ? "; no similar shape does" : "; these options fit instead:");
   for (const std::string& line : fits) fmt::print("  {}\n", line);
 }
 

@@ -49,7 +49,8 @@ class Sweep {
                             std::max<std::int64_t>(1, std::thread::hardware_concurrency())))),
         path_(options.text(options.has("resume") ? "resume" : "json-lines")) {
     if (options.has("resume") && options.has("json-lines"))
-      throw UsageError("tandem sweep: --resume FILE goes on with FILE: --json-lines is not taken");
+      throw UsageError(
+          "tandem sweep: --json-lines is not taken: --resume FILE adds its rows to FILE");
     report_.check(space_.identity());
     if (path_.empty()) return;
     check_can_write(path_);
@@ -74,7 +75,7 @@ class Sweep {
     }
     const auto simulated = [](const SweepRow& row) { return row.simulated(); };
     if (rows_.empty() || std::any_of(rows_.begin(), rows_.end(), simulated)) return 0;
-    fmt::print(stderr, "error: no configuration can be simulated; the first: {}\n",
+    fmt::print(stderr, "error: no configuration can be simulated; the first error: {}\n",
                rows_.front().refusal);
     return rows_.front().code;
   }
@@ -94,7 +95,7 @@ class Sweep {
                                 shard_.number, shard_.of));
       if (seen[line.row.index])
         reject_line(path_, line.number,
-                    fmt::format("configuration {} stands there twice", line.row.index));
+                    fmt::format("configuration {} is there twice", line.row.index));
       seen[line.row.index] = true;
       if (json_) fmt::print("{}", line.text);
       rows_.push_back(line.row);
@@ -166,16 +167,15 @@ class Sweep {
 Options options_of_sweep() {
   Options options(
       "sweep", "[PLAN ...] [options]  |  merge FILE ... [options]",
-      "What if: simulate for every combination of values. Any option of simulate takes several:\n"
-      "A,B,C; 'A,B;C' where they have commas themselves; 1..4, 2..8+2, 1..64*2; a flag =yes,no.",
+      "Simulates every combination of values. Any option of simulate takes several:\nA,B,C; "
+      "'A,B;C' where they have commas themselves; 1..4, 2..8+2, 1..64*2; a flag =yes,no.",
       "print JSON Lines on stdout, one object a configuration");
   options.group("Work")
-      .value("threads", "N", "that compute (default: as many as cores)")
+      .value("threads", "N", "threads that compute (default: as many as cores)")
       .output("resume", "FILE", "go on with the JSON Lines file of a sweep that was cut short")
-      .value(
-          "shard", "K/N|slurm|mpi",
-          "the Kth of N parts, or as a job array, srun or mpirun numbers this process; {shard} in "
-          "a FILE stands for K");
+      .value("shard", "K/N|slurm|mpi",
+             "compute the Kth of N parts; slurm, mpi: take K and N from the job array, srun or "
+             "mpirun; {shard} in a FILE stands for K");
   add_report_options(options);
   options.values_are_lists();
   add_scenario_options(options);

@@ -36,7 +36,7 @@ class Merge {
  public:
   explicit Merge(std::vector<std::string> files) : files_(std::move(files)) {
     for (std::size_t file = 0; file < files_.size(); ++file) read(file);
-    if (!sweep_) throw InputError("tandem sweep merge: no file has a line");
+    if (!sweep_) throw InputError("tandem sweep merge: all files are empty");
     check_complete();
     std::sort(rows_.begin(), rows_.end(),
               [](const SweepRow& a, const SweepRow& b) { return a.index < b.index; });
@@ -72,7 +72,7 @@ class Merge {
     const auto size = static_cast<std::int64_t>(std::filesystem::file_size(path, ignored));
     if (whole != size)
       throw InputError(
-          fmt::format("{}: its last line is cut off: go on with that shard by --resume", path));
+          fmt::format("{}: its last line is cut off: complete that shard with --resume", path));
   }
 
   void take(std::size_t file, const StoredLine& line) {
@@ -82,12 +82,13 @@ class Merge {
       places_.resize(sweep_->configurations);
     }
     if (line.identity != *sweep_)
-      reject_line(path, line.number,
-                  fmt::format("a line of another sweep than those before it, in {}", files_[0]));
+      reject_line(
+          path, line.number,
+          fmt::format("a line of another sweep than the lines before it, in {}", files_[0]));
     Place& place = places_[line.row.index];
     if (place.size != 0)
       reject_line(path, line.number,
-                  fmt::format("configuration {} is in {}:{} already", line.row.index,
+                  fmt::format("configuration {} is already in {}:{}", line.row.index,
                               files_[place.file], place.number));
     place = {file, line.offset, line.number, line.text.size()};
     rows_.push_back(line.row);
@@ -119,7 +120,7 @@ class Merge {
 
 Options options_of_sweep_merge() {
   Options options("sweep merge", "FILE ... [options]",
-                  "The JSON Lines files of all shards of one sweep, as the whole.",
+                  "Joins the JSON Lines files of all shards of one sweep.",
                   "print JSON Lines on stdout, one object a configuration");
   add_report_options(options);
   options.words("FILE", 1, kMostMergedFiles);

@@ -36,9 +36,9 @@ std::vector<std::uint16_t> read_all(const std::vector<std::string>& files) {
 }  // namespace
 
 Options options_of_tokens() {
-  Options options("tokens", "FILE... --output FILE.bin [--json]",
-                  "Writes texts, a token a byte, and token files (.bin) as one token file in "
-                  "llm.c's format.");
+  Options options(
+      "tokens", "FILE... --output FILE.bin [--json]",
+      "Joins texts (one token a byte) and token files (.bin) to one token file in llm.c's format.");
   options.words("FILE", 1, std::numeric_limits<int>::max());
   options.output("output", "FILE.bin", "the token file to write");
   return options;

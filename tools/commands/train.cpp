@@ -246,10 +246,11 @@ Json validation_json(const ProgressReport& steps) {
 void add_train_options(Options& options) {
   options.words("PLAN", 1, 1).group("Run");
   options.value("steps", "N", "updates to train (default 20)")
-      .value("seed", "N", "of weights and data (default 1)")
+      .value("seed", "N", "seed of weights and data (default 1)")
       .input("data", "FILE",
              "text to train on, as bytes, or token file (.bin; default: the shipped text)")
-      .value("watchdog", "TIME", "end a run in which no device gets on for this long (default 30s)")
+      .value("watchdog", "TIME",
+             "end a run in which no device makes progress for this long (default 30s)")
       .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite");
   options.group("Updates");
   add_optimizer_options(options);
@@ -258,16 +259,16 @@ void add_train_options(Options& options) {
   options.group("Devices");
   add_backend_options(options);
   options.value("link-rate", "RATE",
-                "links between devices this fast, such as 1Gb/s (default: memory)");
+                "rate of the links between devices, such as 1Gb/s (default: as fast as memory)");
   add_kernel_options(options);
   options.group("Checks");
-  options.flag("reference", "train the serial reference of the same weight semantics instead")
+  options.flag("reference", "train the serial reference with the same weight semantics instead")
       .flag("verify", "train both, and compare every weight after every update, bit for bit");
   add_validation_options(options);
   options.group("Files");
   options.output("log", "FILE.jsonl", "write a JSON object a step")
       .output("trace", "FILE", "write the measured timeline as a Chrome trace")
-      .flag("with-prediction", "in the trace, the simulated timeline beside the measured one");
+      .flag("with-prediction", "add the simulated timeline to the trace");
   for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
 }
 
@@ -384,8 +385,7 @@ int run_train(const Arguments& arguments) {
     throw UsageError("tandem train: --reference is serial: it has no trace, and nothing to verify");
   }
   if (options.has("with-prediction") && !options.has("trace")) {
-    throw UsageError(
-        "tandem train: --with-prediction says what goes into the trace: give --trace FILE");
+    throw UsageError("tandem train: --with-prediction is for --trace: give --trace FILE");
   }
   if (options.has("trace")) check_can_write(options.text("trace"));
   choose_kernels(options, backend_of(options).on_host || options.has("reference"));

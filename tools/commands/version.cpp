@@ -71,7 +71,7 @@ const std::string& describe(const FoundLibrary& library) {
 }  // namespace
 
 Options options_of_doctor() {
-  Options options("doctor", "[--json]", "What this build and this machine can do.");
+  Options options("doctor", "[--json]", "Says what this build and this machine can do.");
   return options;
 }
 

@@ -51,9 +51,9 @@ void add_backend_option(Options& options) {
 
 void add_storage_option(Options& options) {
   options.value("storage", "TYPE",
-                fmt::format("f32|bf16: what activations, and the weights that products read, are "
-                            "stored as; the weights that are trained are f32; bf16 is for "
-                            "--backend {} (default f32)",
+                fmt::format("f32|bf16: how activations, and the weights that products read, are "
+                            "stored (default f32); trained weights are f32; bf16 is for --backend "
+                            "{}",
                             backend_offering(Storage::bf16).name));
 }
 
@@ -97,11 +97,11 @@ void check_backend(const Options& options) {
     const auto other = std::ranges::find_if(transports(), [&](const TransportTraits& one) {
       return one.backend == backend.name && carries(one, storage);
     });
-    refuse_run(fmt::format("--storage {} goes by --transport {} in this version", name(storage),
+    refuse_run(fmt::format("--storage {} needs --transport {} in this version", name(storage),
                            other->name));
   }
   if (options.has("verify") && !backend.why_other_bits.empty())
-    refuse_run(fmt::format("--verify compares bits, and {}", backend.why_other_bits));
+    refuse_run(fmt::format("--verify compares bits with the CPU, and {}", backend.why_other_bits));
 }
 
 }  // namespace tandem::tools

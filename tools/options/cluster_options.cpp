@@ -79,8 +79,8 @@ void refuse_copies_of_file(const std::string& name) {
     return;
   }
   throw UsageError(fmt::format(
-      "cluster {}: only nodes of the catalogue are counted so; {} does not say what joins several: "
-      "tandem import writes it as cluster.json, which takes a group of them and their network",
+      "cluster {}: a number of nodes is for those of the catalogue; file {} describes one node and "
+      "no network between several: tandem import writes it as cluster.json, where you can add them",
       name, file));
 }
 
@@ -110,7 +110,7 @@ Cluster cluster_of(const Options& options) {
   refuse_copies_of_file(name);
   const bool by_name = !is_file(name) || find_node(name) != nullptr;
   if (by_name && options.has("gpu"))
-    refuse(options, "--gpu is for a --cluster file that does not say what its devices are");
+    refuse(options, "--gpu is for a --cluster file that names no GPU model");
   ClusterSpec spec = by_name ? cluster_of_nodes(name) : cluster_at(name, named_gpu(options));
   if (const auto memory = options.bytes("memory")) {
     for (DeviceSpec& device : spec.devices) device.memory_bytes = *memory;
@@ -132,7 +132,7 @@ NumberFormat format_of(const Options& options, const Cluster& cluster) {
     if (all || wanted != "auto") return format;
   }
   throw InputError(
-      fmt::format("cluster {}: no number format that all devices have", cluster.name()));
+      fmt::format("cluster {}: its devices have no number format in common", cluster.name()));
 }
 
 AttentionKernel attention_of(const Options& options, NumberFormat format) {
@@ -179,22 +179,27 @@ void check_options(const Options& options) {
       refuse(options, fmt::format("--{} is not for a model on a cluster", name));
   }
   if (options.has("collectives") && options.has("contention"))
-    refuse(options, "--contention shares links, which --collectives does not know: give one");
+    refuse(options,
+           "--contention and --collectives exclude each other: measured constants know no shared "
+           "links");
   if (options.has("profile")) {
     for (const char* name : {"calibration", "product-fraction"}) {
       if (options.has(name))
-        refuse(options, fmt::format("--profile says what layers take: --{} is not taken", name));
+        refuse(options,
+               fmt::format("--{} is not taken: --profile has the measured times of layers", name));
     }
   }
   if (options.has("calibration")) {
     for (const char* name : kCalibrated) {
       if (options.has(name))
-        refuse(options, fmt::format("the calibration says --{} already", name));
+        refuse(options, fmt::format("--{} is not taken: the calibration sets it", name));
     }
     if (options.has("collectives"))
-      refuse(options, "--calibration and --collectives both say what sums take: give one");
+      refuse(options, "--calibration and --collectives exclude each other: both price sums");
     if (options.has("contention"))
-      refuse(options, "--contention knows links alone, not a --calibration: give one");
+      refuse(options,
+             "--contention and --calibration exclude each other: fitted constants know no shared "
+             "links");
   }
   if (options.has("microbatches") && options.has("global-batch"))
     refuse(options, "give --microbatches or --global-batch, not both");
@@ -217,7 +222,8 @@ Plan plan_of(const Options& options, ModelSpec model, const ScheduleTraits& trai
 std::optional<std::uint16_t> depth_of(const Options& options, const Plan& plan) {
   std::int64_t depth = 0;
   for (const std::uint16_t replicas : plan.request.replicas) depth += replicas;
-  if (depth != 0 && options.has("depth")) refuse(options, "--replicas says --depth already");
+  if (depth != 0 && options.has("depth"))
+    refuse(options, "--depth is not taken: --replicas sets it");
   if (depth > kMostDevices) {
     refuse(options,
            fmt::format("--replicas: {} devices: expected at most {}", depth, kMostDevices));
@@ -231,7 +237,8 @@ std::optional<std::uint16_t> depth_of(const Options& options, const Plan& plan) 
 std::string long_sequence_note(const ModelSpec& model, const std::string& file) {
   constexpr std::int32_t kUsual = 8192;
   if (model.sequence <= kUsual) return {};
-  return fmt::format("sequence {} from {}; --sequence shortens it", model.sequence, file);
+  return fmt::format("sequence length {}, from {}; --sequence sets a shorter one", model.sequence,
+                     file);
 }
 
 const DeviceSpec* named_gpu(const Options& options) {
@@ -245,15 +252,15 @@ bool blocks_transfers(const Options& options) {
 void add_cluster_options(Options& options) {
   options.group("A model on a cluster")
       .input("model", "NAME",
-             "a model of the catalogue (tandem catalog list), or a file: ours, or a config.json of "
-             "Hugging Face")
+             "a model of the catalogue (tandem catalog list), or a file: tandem's, or a "
+             "config.json of Hugging Face")
       .input("cluster", "NAME",
-             "nodes of the catalogue, such as 8xp3.16xlarge, or a file: ours, nvidia-smi topo -m, "
-             "NCCL's topology XML, ASTRA-sim's network yml")
-      .value("gpu", "NAME", "the devices of a --cluster file that does not say")
+             "nodes of the catalogue, such as 8xp3.16xlarge, or a file: tandem's, nvidia-smi topo "
+             "-m, NCCL's topology XML, ASTRA-sim's network yml")
+      .value("gpu", "NAME", "GPU model, if the --cluster file names none")
       .value("depth", "D",
-             "on a cluster: stages of a pipeline (default: of all that use every device, with "
-             "--width if given, the fastest that fits)")
+             "on a cluster: stages of a pipeline (default: the fastest that fits and uses every "
+             "device)")
       .value("tensor", "T", "devices that share each layer, as Megatron splits it (default 1)")
       .value("global-batch", "N",
              "on a cluster: samples of a batch (default: 4 microbatches for each device)")
@@ -262,26 +269,27 @@ void add_cluster_options(Options& options) {
       .value("attention", "KIND", "plain|flash (default: flash with bf16)")
       .value("optimizer", "KIND", "on a cluster: adamw|momentum|sgd (default adamw)")
       .value("zero", "0|1",
-             "on a cluster: 1: the width shares out the optimizer's state (ZeRO-1; default 0)")
+             "on a cluster: 1: replicas share out the optimizer's state (ZeRO-1; default 0)")
       .value("device-order", "KIND",
              "replicas-first|stages-first: what stands on neighbouring devices (default "
              "replicas-first)")
-      .value(
-          "cut", "KIND",
-          "on a cluster: stages balanced (default: the busiest computes as little as can be), or "
-          "even: as many blocks in each")
+      .value("cut", "KIND",
+             "on a cluster: balanced: the busiest stage computes as little as can be (default); "
+             "even: as many blocks in each stage")
       .value("transfers", "KIND",
              "overlapped|blocking: whether devices compute while they send or receive (default "
              "overlapped)")
-      .group("What is assumed of a cluster")
+      .group("Assumptions on a cluster")
       .value("product-fraction", "X",
-             "of a device's peak that products (GEMM) achieve (default 0.65)")
-      .value("memory-fraction", "X", "of its memory's rate (default 0.8)")
-      .value("link-fraction", "X", "of a link's rate (default 0.8)")
+             "fraction of a device's peak that products (GEMM) achieve (default 0.65)")
+      .value("memory-fraction", "X", "fraction of its memory's rate that is achieved (default 0.8)")
+      .value("link-fraction", "X", "fraction of a link's rate that is achieved (default 0.8)")
       .input("collectives", "FILE",
-             "on a cluster: sums (all-reduce) by the constants of tandem import --from nccl-tests")
-      .input("calibration", "FILE",
-             "on a cluster: constants of tandem calibrate, instead of the fractions")
+             "on a cluster: price sums (all-reduce) by the constants of tandem import --from "
+             "nccl-tests")
+      .input(
+          "calibration", "FILE",
+          "on a cluster: price ops by the constants of tandem calibrate, instead of the fractions")
       .input("profile", "FILE",
              "measured times of layers: of a plan, instead of its own profile's; on a cluster, at "
              "the degree of --tensor");

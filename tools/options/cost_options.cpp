@@ -28,7 +28,8 @@ PlainTimes plain_times(const Options& options) {
   times.activation = options.bytes("activation-bytes");
   times.weight_gradient = options.bytes("weight-gradient-bytes");
   if (times.weight_gradient && (!times.activation || *times.weight_gradient > *times.activation)) {
-    refuse(options, "--weight-gradient-bytes is a part of --activation-bytes, at most all of it");
+    refuse(options,
+           "--weight-gradient-bytes is a part of --activation-bytes: expected at most as many");
   }
   return times;
 }
@@ -36,14 +37,18 @@ PlainTimes plain_times(const Options& options) {
 }  // namespace
 
 void add_cost_options(Options& options) {
-  options.group("Plain costs, of every stage");
+  options.group("Plain costs, the same for every stage");
   for (const PlainTimeRow& row : kPlainTimeRows)
     options.value(std::string(row.flag), "T", std::string(row.help));
-  options.value("costs-per", "WHAT", "stage|device: what the times above are of (default stage)")
+  options
+      .value(
+          "costs-per", "WHAT",
+          "stage|device: whether the times above are for each stage or each device (default stage)")
       .input("costs", "FILE", "times for each stage, from a file")
       .value("activation-bytes", "A",
-             "what a stage holds for one microbatch from forward to backward")
-      .value("weight-gradient-bytes", "G", "of it from input- to weight-gradient (default A)");
+             "bytes that a stage holds for one microbatch from forward to backward")
+      .value("weight-gradient-bytes", "G",
+             "the part of it that stays from input- to weight-gradient (default A)");
 }
 
 std::vector<std::string> cost_flags() {

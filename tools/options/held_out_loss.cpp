@@ -30,7 +30,8 @@ void add_validation_options(Options& options) {
       .input("validation-data", "FILE",
              "text or token file that is never trained on (default: the shipped text's end)")
       .value("validation-batches", "K",
-             "microbatches of it, spread over all of it (default 32, or what there is)");
+             "microbatches to validate on, spread over all of that text (default 32, or as many as "
+             "there are)");
 }
 
 std::unique_ptr<Validation> Validation::from(const Options& options, const Plan& plan) {

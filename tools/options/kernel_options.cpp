@@ -15,7 +15,8 @@ void add_kernel_options(Options& options) {
              "auto|portable|onednn: what computes products of matrices on the CPU (default: the "
              "environment's TANDEM_KERNELS, or auto)")
       .value("products", "TYPE",
-             "f32|bf16: what their factors are rounded to; sums and weights are f32 (default f32)");
+             "f32|bf16: how the factors of products are rounded; sums and weights are f32 (default "
+             "f32)");
 }
 
 void choose_kernels(const Options& options, bool on_host) {

@@ -37,12 +37,14 @@ OptimizerKind optimizer_kind(const Options& options) {
 }
 
 void add_optimizer_options(Options& options) {
-  options.value("learning-rate", "R", "of the updates after warm-up (default 0.0005)")
+  options.value("learning-rate", "R", "learning rate after warm-up (default 0.0005)")
       .value("lr-schedule", "NAME", "constant|linear|cosine|wsd (default constant)")
-      .value("warmup", "N", "updates in which the rate rises to it (default 0)")
-      .value("min-learning-rate", "R", "where linear, cosine and wsd end (default 0)")
-      .value("decay-steps", "N", "of wsd, at the end (default: a fifth of the steps)")
-      .value("weight-decay", "R", "decoupled, of matrices (default 0)");
+      .value("warmup", "N", "updates over which the rate rises to it (default 0)")
+      .value("min-learning-rate", "R",
+             "learning rate at the end of linear, cosine and wsd (default 0)")
+      .value("decay-steps", "N",
+             "wsd: updates at the end over which the rate falls (default: a fifth of the steps)")
+      .value("weight-decay", "R", "decoupled decay, of matrices only (default 0)");
 }
 
 OptimizerConfig optimizer_config(const Options& options, OptimizerKind kind, std::int64_t steps) {

@@ -26,11 +26,13 @@ struct FactorOf {
   std::string_view otherwise = {};
 };
 constexpr std::array<FactorOf, 4> kFactors{
-    {{"slow-device", false, "devices and what is left of their speeds, at most 1, such as 3:0.8",
+    {{"slow-device", false,
+      "devices and the fraction of their speed that is left, at most 1, such as 3:0.8",
       ": --straggler takes factors of the time"},
      {"straggler", true, "devices and how many times as long they take, at least 1, such as 3:1.25",
       ": --slow-device takes factors of the speed"},
-     {"degraded-link", false, "links and what is left of their rates, at most 1, such as 2-3:0.5"},
+     {"degraded-link", false,
+      "links and the fraction of their rate that is left, at most 1, such as 2-3:0.5"},
      {"straggler-rate", true,
       "a chance and how many times as long a device takes, at least 1, such as 1%:1.5x"}}};
 
@@ -92,13 +94,12 @@ void add_perturbations(const Options& options, const PerturbationTraits& kind,
 }  // namespace
 
 void add_perturbation_options(Options& options) {
-  options.group("What is not as it should be")
+  options.group("Slow devices and links")
       .value("slow-device", "D:F",
              "device D of a pipeline, from 0, computes at F times its speed, at most 1, in all "
              "pipelines: 3:0.8; several: 3:0.8,5:0.9")
       .value("straggler", "D:F",
-             "what device D of a pipeline, from 0, computes takes F times as long, at least 1: "
-             "3:1.25")
+             "device D of a pipeline, from 0, takes F times as long to compute, at least 1: 3:1.25")
       .value("degraded-link", "A-B:F",
              "transfers between devices A and B of a pipeline, from 0, at F times their rate, at "
              "most 1: 2-3:0.5");

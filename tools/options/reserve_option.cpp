@@ -9,10 +9,10 @@
 namespace tandem::tools {
 
 void add_reserve_option(Options& options) {
-  options.value("reserve", "AMOUNT",
-                "a share or a size of each device's memory that what fits leaves free, such as 8% "
-                "or 2GiB (default: 6% on a cluster, for driver, libraries and the allocator's "
-                "gaps; else 0)");
+  options.value(
+      "reserve", "AMOUNT",
+      "a share or a size of each device's memory to leave free, such as 8% or 2GiB (default: 6% on "
+      "a cluster, for driver, libraries and the allocator's gaps; else 0)");
 }
 
 Reserve reserve_of(const Options& options, Reserve otherwise) {

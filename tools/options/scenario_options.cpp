@@ -30,7 +30,7 @@ void refuse_said(const Options& options, const std::string& subject,
                  const std::vector<std::string>& flags) {
   for (const std::string& flag : flags) {
     if (options.has(flag) && !is_of_scenarios(options, flag))
-      refuse(options, fmt::format("{} says --{} already", subject, flag));
+      refuse(options, fmt::format("--{} is not taken: {} sets it", flag, subject));
   }
 }
 
@@ -63,7 +63,8 @@ PlainRequest plain_request(const Options& options, const ScheduleTraits* traits,
     refuse(options, "--profile is for a plan or a --model, which say what the layers are");
   if (options.has("link-rate")) {
     refuse(options,
-           "--link-rate is for a plan, which says how many bytes are sent: give --transfer");
+           "--link-rate is for a plan, which says how many bytes are sent; with plain costs give "
+           "--transfer");
   }
   PlainRequest plain;
   if (options.has("schedule-file")) {
@@ -105,13 +106,12 @@ void check_sources(const Options& options, bool on_cluster) {
     refuse(options, "--contention is for a --model on a --cluster");
   if (options.has("contention") && options.has("degraded-link")) {
     refuse(options,
-           "--degraded-link and --contention exclude each other: with contention links are the "
-           "cluster's, in whose file their rates stand");
+           "--degraded-link and --contention exclude each other: with --contention the cluster's "
+           "file sets the rates of links");
   }
   if (options.has("compute-slowdown") && !options.has("contention")) {
     refuse(options,
-           "--compute-slowdown needs --contention: without it a price is the same whenever its op "
-           "runs, and what overlaps is not known");
+           "--compute-slowdown needs --contention: without it nobody follows which ops overlap");
   }
   if (options.has("storage") && options.words().empty())
     refuse(options, "--storage is for a PLAN: a --model on a --cluster has its --dtype");
@@ -124,7 +124,7 @@ void set_memory(const Options& options, ScenarioRequest& request) {
   request.memory = options.bytes("memory");
   if (request.cluster() != nullptr) return;
   if (!request.memory && options.has("reserve"))
-    refuse(options, "--reserve is a part of --memory: give it");
+    refuse(options, "--reserve is a part of --memory: give --memory too");
   if (request.memory) request.reserve = reserve_of(options);
 }
 
@@ -212,7 +212,7 @@ void add_scenario_options(Options& options) {
   add_schedule_options(options);
   add_cost_options(options);
   options.group("Run")
-      .value("link-rate", "RATE", "for a plan: links between devices this fast, such as 1Gb/s")
+      .value("link-rate", "RATE", "for a plan: rate of the links between devices, such as 1Gb/s")
       .value("lanes", "KIND", "shared|ideal: whether a transfer occupies a link (default shared)")
       .value("microbatch-size", "B", "samples of a microbatch (default 1)")
       .value("batches", "N", "length of the run (default 1)")

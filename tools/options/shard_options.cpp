@@ -50,7 +50,7 @@ Shard of_slurm() {
     if (!is_set("SLURM_STEP_NUM_TASKS"))
       throw AbsentError(
           "tandem sweep: --shard slurm: neither SLURM_ARRAY_TASK_ID nor SLURM_STEP_NUM_TASKS is "
-          "set: this is no task of a job array, nor of srun");
+          "set: this is neither a task of a job array nor one of srun");
     return checked(environment("SLURM_PROCID"), environment("SLURM_STEP_NUM_TASKS"), "srun");
   }
   const std::int64_t least = environment("SLURM_ARRAY_TASK_MIN");

@@ -23,17 +23,19 @@ std::vector<std::string> metric_names() {
 void add_report_options(Options& options) {
   options.group("Table, files and pictures")
       .value("rank", "BY",
-             fmt::format("{}: what the table is ranked by (default throughput)",
+             fmt::format("{}: the order of the table (default throughput)",
                          fmt::join(metric_names(), ", ")))
       .value("top", "N", "rows of the table (default 20)")
       .output("csv", "FILE", "write all rows as a table with commas")
       .output("json-lines", "FILE", "write all rows, one JSON object a line")
-      .flag("picture", "draw what ranks against memory, or with --over its best over an option")
+      .flag("picture",
+            "draw the ranked figure against memory, or with --over its best for each value of an "
+            "option")
       .output("svg", "FILE", "write that picture as SVG")
-      .value("over", "OPTION", "of the picture: an option of several values, from left to right")
+      .value("over", "OPTION", "of the picture: the option whose values go from left to right")
       .value("by", "OPTION",
-             "of the picture: an option with a colour for each value (default: the first that is "
-             "left)");
+             "of the picture: the option whose values have a colour each (default: the first that "
+             "is left)");
 }
 
 SweepReportRequest report_request(const Options& options) {

@@ -119,7 +119,7 @@ std::vector<std::string> values_of_list(const std::string& option, const std::st
     const std::size_t end = rest.find(separator);
     const std::string value(rest.substr(0, end));
     if (value.empty())
-      refuse(option, fmt::format("expected values with a {} between, found \"{}\"",
+      refuse(option, fmt::format("expected values separated by a {}, found \"{}\"",
                                  separator == ',' ? "comma" : "semicolon", text));
     if (const auto range = parse_range(value)) {
       append_range(option, value, *range, values);
@@ -131,7 +131,7 @@ std::vector<std::string> values_of_list(const std::string& option, const std::st
   }
   std::set<std::string_view> seen;
   for (const std::string& value : values) {
-    if (!seen.insert(value).second) refuse(option, fmt::format("{} stands there twice", value));
+    if (!seen.insert(value).second) refuse(option, fmt::format("{} is there twice", value));
   }
   return values;
 }
@@ -151,7 +151,7 @@ SweepSpace::SweepSpace(Options options, std::span<const char* const> own)
 
 void SweepSpace::read_axes(std::span<const char* const> own) {
   if (base_.has("time-limit"))
-    refuse("time-limit", "what is found would depend on the machine's speed: give --orders");
+    refuse("time-limit", "the result would depend on the machine's speed: give --orders");
   if (!base_.words().empty()) axes_.push_back({"plan", base_.words()});
   for (const std::string& name : base_.given()) {
     if (std::find(own.begin(), own.end(), name) != own.end()) continue;

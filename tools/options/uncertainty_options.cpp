@@ -40,11 +40,13 @@ std::int64_t cores() {
 void add_uncertainty_options(Options& options) {
   options.group("Uncertainty")
       .value("scenarios", "N",
-             "simulate so many runs with times of their own, from --seed: percentiles of a batch")
+             "simulate this many runs with random times, from --seed: percentiles of a batch")
       .value("jitter", "J%", "with --scenarios: standard deviation of the time of each op")
       .value("straggler-rate", "R%:F",
              "with --scenarios: each device takes F times as long with a chance of R%: 1%:1.5x")
-      .value("threads", "N", "with --scenarios: answers do not depend on it (default: all cores)");
+      .value(
+          "threads", "N",
+          "with --scenarios: threads to use; answers do not depend on them (default: all cores)");
 }
 
 std::optional<UncertaintyRequest> uncertainty_of(const Options& options) {

@@ -161,12 +161,12 @@ std::vector<std::string> assumption_lines(const ScenarioRequest& request,
     lines.emplace_back("a device that sends or receives does not compute meanwhile");
   if (assumptions.sharded_optimizer) {
     lines.emplace_back(
-        "the optimizer's state shared out over the width: gradients scattered, updated weights "
-        "gathered, which hides behind nothing");
+        "replicas share out the optimizer's state: they scatter gradients and gather updated "
+        "weights, which overlaps with nothing");
   }
   if (assumptions.tensor > 1) {
     lines.push_back(
-        fmt::format("each layer shared by {} devices; its sums, one each way, hide behind nothing",
+        fmt::format("{} devices share each layer; its sums, one each way, overlap with nothing",
                     assumptions.tensor));
   }
   return lines;

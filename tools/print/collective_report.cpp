@@ -56,8 +56,7 @@ Measured measured(const std::vector<std::string>& paths) {
   if (std::all_of(logs.begin(), logs.end(),
                   [](const NcclTestsLog& log) { return log.group.nodes == 1; }))
     all.notes.emplace_back(
-        "all within a node: what sums over several nodes take stays unknown, and simulate "
-        "--collectives refuses those");
+        "all logs are of one node: simulate --collectives will refuse sums over several nodes");
   const std::string lack = lacking(all.out_of_place);
   if (!lack.empty())
     throw InputError(fmt::format("{} of {} or more in these logs", lack, print_bytes(kLeastBytes)));

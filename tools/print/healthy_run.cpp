@@ -20,10 +20,10 @@ std::string difference_line(const ScenarioRequest& request, const Scenario& scen
   if (!healthy) return {};
   const Duration batch = result.cycle / result.cycle_batches;
   const Duration usual = healthy->cycle / healthy->cycle_batches;
-  std::string difference = "this is as fast";
+  std::string difference = "this run is as fast";
   if (batch != usual) {
     difference = fmt::format(
-        "this is {:.1f} % {}, {} a batch", 100.0 * std::abs(slower_by(result, *healthy)),
+        "this run is {:.1f} % {}, by {} a batch", 100.0 * std::abs(slower_by(result, *healthy)),
         batch > usual ? "slower" : "faster", print_duration(std::chrono::abs(batch - usual)));
   }
   return fmt::format("without --{}: {} a batch, {:.4g} samples/s; {}\n",

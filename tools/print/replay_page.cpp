@@ -60,7 +60,7 @@ void write_replay_page(const std::string& path, const Arguments& arguments, cons
       .frames = {},
       .what_if = {}};
   page.frames.push_back(frame_of("measured", observed.program, observed.measured, {}));
-  ReportSlider slider{.name = "What the step takes", .asked = "measured", .frames = {0}};
+  ReportSlider slider{.name = "Time of the step", .asked = "measured", .frames = {0}};
   for (const WhatIfAnswer& answer : report.ideal) {
     Timeline timeline;
     const Duration length =

@@ -13,7 +13,8 @@ std::string search_text(const OrderSearch& search) {
   if (found.named.empty()) {
     text += "; no named schedule of one stage a device keeps the cap\n";
   } else if (found.is_named()) {
-    text += fmt::format(", as {}, the fastest named schedule of one stage a device\n", found.named);
+    text += fmt::format(", as fast as {}, the fastest named schedule of one stage a device\n",
+                        found.named);
   } else {
     text += fmt::format(
         ", {:.2f} % less than {}, the fastest named schedule of one stage a device ({})\n",
@@ -23,7 +24,7 @@ std::string search_text(const OrderSearch& search) {
               ? "proved: no order of these stages takes less\n"
               : fmt::format("proved: no order of these stages takes less than {}, {:.2f} % below\n",
                             print_duration(found.bound), 100.0 * found.gap());
-  text += fmt::format("{} orders looked at in {:.2f} s, seed {}{}\n", found.orders, search.seconds,
+  text += fmt::format("{} orders tried in {:.2f} s, seed {}{}\n", found.orders, search.seconds,
                       search.seed, found.stopped ? "; stopped, the best so far" : "");
   return text;
 }

@@ -99,9 +99,9 @@ void print_bottlenecks(const Bottlenecks& all) {
   const std::vector<Sensitivity>& rows = all.order;
   if (rows.empty()) return fmt::print("\nno bottleneck: {} takes no time\n", of);
   if (limits_all_paths(rows.front())) {
-    return fmt::print("\nbottleneck of {}: {}, which 1 % faster saves {:.3f} % of it\nnext: {}\n",
-                      of, name(rows.front().resource), percent(rows.front().least, all.whole_s),
-                      next_text(all));
+    return fmt::print(
+        "\nbottleneck of {}: {}: 1 % faster there shortens it by {:.3f} %\nnext: {}\n", of,
+        name(rows.front().resource), percent(rows.front().least, all.whole_s), next_text(all));
   }
   constexpr std::size_t kMostNamed = 4;
   std::string names;
@@ -109,8 +109,8 @@ void print_bottlenecks(const Bottlenecks& all) {
     names += fmt::format("{}{}", i == 0 ? "" : ", ", name(rows[i].resource));
   if (rows.size() > kMostNamed) names += fmt::format(" and {} more", rows.size() - kMostNamed);
   fmt::print(
-      "\nno single bottleneck of {}: no device, link or sum is on all of its critical paths; on "
-      "some are {}\n",
+      "\nno single bottleneck of {}: no device, link or sum is on all of its critical paths; these "
+      "are on some: {}\n",
       of, names);
 }
 

@@ -64,8 +64,7 @@ void print_rates(const ModelUse& use, double samples_per_s) {
   if (use.flops_done > use.flops) {
     const double done = flops_per_device(use, use.flops_done, samples_per_s);
     fmt::print(
-        "\n{:.4g} TFLOP/s a device with what is computed again, {:.1f} % (HFU, hardware FLOPs "
-        "utilisation)",
+        "\n{:.4g} TFLOP/s a device with recomputation, {:.1f} % (HFU, hardware FLOPs utilisation)",
         done / 1e12, 100.0 * done / peak);
   }
   fmt::print("\n");
@@ -180,8 +179,7 @@ std::vector<std::string> warnings_of(const ScenarioRequest& request,
   }
   if (!result.exact_cycle) {
     warnings.emplace_back(
-        "no repetition was seen within the bodies tried: the period is the maximum cycle ratio, "
-        "rounded");
+        "no repetition was found: the period is the maximum cycle ratio, rounded");
   }
   return warnings;
 }

@@ -89,7 +89,7 @@ std::int64_t read_sweep_file(const std::string& path,
   if (file.bad()) fail(EIO);
   // What was cut off goes, which nobody wants of a file of something else.
   if (!text.starts_with(kBeginning.substr(0, text.size())))
-    reject_line(path, line.number, "not a line of a sweep, and no beginning of one");
+    reject_line(path, line.number, "not a line of a sweep, nor the beginning of one");
   return line.offset;
 }
 

@@ -33,7 +33,8 @@ std::string nearest_misses(const SweepIdentity& sweep, const std::vector<SweepRo
   }
   if (misses.empty()) return {};
   std::ranges::stable_sort(misses, {}, [&](const SweepRow* row) { return row->metrics[memory]; });
-  std::string text = "\nnothing fits; nearest by memory, and with which options instead it fits:\n";
+  std::string text =
+      "\nnothing fits; these are nearest by memory, each with options that fit instead:\n";
   for (std::size_t i = 0; i < std::min(misses.size(), kMostMisses); ++i) {
     const SweepRow& row = *misses[i];
     const std::string place = place_of(sweep, row);
@@ -42,7 +43,7 @@ std::string nearest_misses(const SweepIdentity& sweep, const std::vector<SweepRo
                     sweep_metrics()[memory].print(row.metrics[memory]));
     const std::vector<std::string> fits = nearest(request(row.index));
     for (const std::string& line : fits) text += "  " + line + "\n";
-    if (fits.empty()) text += "  nothing near to it fits\n";
+    if (fits.empty()) text += "  nothing similar fits\n";
   }
   return text;
 }

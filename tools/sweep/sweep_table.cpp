@@ -214,8 +214,8 @@ std::string summary(const SweepIdentity& sweep, const std::vector<SweepRow>& row
   text += "\n";
   if (twins.folded() > 0) {
     text += fmt::format(
-        "{} of them {} the plan of another one, to the last figure, and share{} its row, with = "
-        "between\n",
+        "{} of them {} the same plan as another one, to the last figure, and share{} its row: = "
+        "joins their values\n",
         twins.folded(), twins.folded() == 1 ? "is" : "are", twins.folded() == 1 ? "s" : "");
   }
   return text;
@@ -246,7 +246,7 @@ std::string sweep_table(const SweepIdentity& sweep, const std::vector<SweepRow>&
   std::erase_if(order,
                 [&](std::size_t at) { return !rows[at].simulated() || !twins.is_first(at); });
   if (!order.empty() && std::isnan(rows[order.front()].metrics[metric]))
-    text += fmt::format("no configuration has a {}: they stand in their order\n",
+    text += fmt::format("no configuration has a {}: they are listed in their order\n",
                         sweep_metrics()[metric].name);
   const std::vector<std::size_t> all = order;
   order.resize(std::min(top, all.size()));

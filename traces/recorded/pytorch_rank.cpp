@@ -92,7 +92,7 @@ class PytorchRankReader::Reading {
     diagnostics_.refuse(frame.bare);
     keep_streams();
     if (slices_.empty() || is_transfer(slices_.front().kind)) {
-      diagnostics_.add(on_host_ ? "its actions are annotated on the host alone, which counts its "
+      diagnostics_.add(on_host_ ? "its actions are annotated on the host only, whose times include "
                                   "waiting: profile with ProfilerActivity.CUDA"
                                 : "holds no GPU annotations such as PP:0F3, as the multi-stage "
                                   "schedules of torch.distributed.pipelining make them");
@@ -114,8 +114,7 @@ class PytorchRankReader::Reading {
     rest.remove_prefix(action.size());
     if (what.ends_with(kPair)) {
       cursor["name"].fail(
-          "a forward and a backward as one action: which of its time is whose, its annotation "
-          "does not tell");
+          "a forward and a backward as one action: its annotation does not say how long each took");
     }
     const std::optional<Action> known = action_of(action);
     const bool found = stage && known;

@@ -398,7 +398,7 @@ class RecordingReader {
           fmt::format("{} transfers end before they begin, by clocks that differ", backwards_));
     }
     if (unknown_.empty()) return;
-    recording_.warnings.push_back(fmt::format("not known, and taken to be outside the pipeline: {}",
+    recording_.warnings.push_back(fmt::format("unknown ops, assumed to be outside the pipeline: {}",
                                               fmt::join(unknown_.begin(), unknown_.end(), ", ")));
   }
 

@@ -200,10 +200,10 @@ TEST(PlanFile, StagesCoverTheModelInOrder) {
   EXPECT_EQ(plan_error_with("[3, 6], [6, 10]", "[3, 3], [3, 10]"),
             "plan.json:12:22: error: /stages/1: expected at least one layer, found [3, 3]");
   EXPECT_EQ(plan_error_with("[6, 10]", "[6, 9]"),
-            "plan.json:12:30: error: /stages/2: expected the last stage to end at layer 10, behind "
+            "plan.json:12:30: error: /stages/2: expected the last stage to end at layer 10, after "
             "the model's last, found [6, 9]");
   EXPECT_EQ(plan_error_with("[6, 10]", "[6, 11]"),
-            "plan.json:12:30: error: /stages/2: expected the last stage to end at layer 10, behind "
+            "plan.json:12:30: error: /stages/2: expected the last stage to end at layer 10, after "
             "the model's last, found [6, 11]");
 }
 

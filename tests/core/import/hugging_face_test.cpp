@@ -229,8 +229,9 @@ std::vector<std::string> notes_of(const std::string& text) {
 TEST(HuggingFace, WhatIsLeftOutOrGuessedIsNoted) {
   using ::testing::ElementsAre;
   EXPECT_THAT(notes_of(kLlama), ElementsAre());
-  EXPECT_THAT(notes_of(R"({"model_type": "gemma3", "text_config": {"hidden_size": 2560}})"),
-              ElementsAre("the language model alone is read: what sees or hears is left out"));
+  EXPECT_THAT(
+      notes_of(R"({"model_type": "gemma3", "text_config": {"hidden_size": 2560}})"),
+      ElementsAre("only the language model is read: its vision and audio parts are left out"));
   const std::string other = with(kLlama, "\"llama\"", "\"cohere\"");
   EXPECT_THAT(notes_of(other),
               ElementsAre("model type \"cohere\" is not known: read as \"llama\", whose keys it "

@@ -336,9 +336,9 @@ TEST(AstraSim, FilesAreChecked) {
               HasSubstr("expected an entry of the list"));
   EXPECT_THAT(topology_error(text + text, gpu), HasSubstr("a second topology"));
   EXPECT_THAT(error_of<UsageError>([&] { spec_of(text); }),
-              StartsWith("dir/f: ASTRA-sim's NPUs are of no kind: name the device with --gpu"));
+              StartsWith("dir/f: ASTRA-sim names no GPU model: name the device with --gpu"));
   EXPECT_THAT(error_of<UsageError>([&] { spec_of(fuzz_input("json/cluster.json"), gpu); }),
-              StartsWith("dir/f: the file says what its devices are: --gpu is not taken"));
+              StartsWith("dir/f: --gpu is not taken: the file names its devices"));
 }
 
 TEST(AstraSim, TooManyLinksAreCountedNotMade) {

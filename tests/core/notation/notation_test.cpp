@@ -283,7 +283,7 @@ TEST(Notation, PointsAtBadDevices) {
             "q\n"
             "^");
   EXPECT_EQ(notation_error(header + "0 f0\n1 |"),
-            "s:2:3: error: expected `|` behind the device\n"
+            "s:2:3: error: expected `|` after the device\n"
             "0 f0\n"
             "  ^~\n"
             "s: error: device 0 has no line");

@@ -94,11 +94,11 @@ TEST(Registry, OffersOptionsOnlyWhereTheyMeanSomething) {
 TEST(MakeSchedule, Refuses2BWWithTooFewMicrobatchesAndSaysWhy) {
   EXPECT_EQ(failure_of(pipeline("2bw", 4, 3)),
             "3: 2bw needs at least 4 microbatches a batch for 4 devices and 0 extra in flight, "
-            "found 3: with fewer, a forward would need weights that are not made yet (m >= max(p, "
+            "found 3: with fewer, a forward would need weights that do not exist yet (m >= max(p, "
             "p - 1 + extra))");
   EXPECT_EQ(failure_of(pipeline("2bw", 4, 5, 3)),
             "3: 2bw needs at least 6 microbatches a batch for 4 devices and 3 extra in flight, "
-            "found 5: with fewer, a forward would need weights that are not made yet (m >= max(p, "
+            "found 5: with fewer, a forward would need weights that do not exist yet (m >= max(p, "
             "p - 1 + extra))");
   EXPECT_EQ(failure_of(pipeline("2bw", 4, 4)), "");
   EXPECT_EQ(failure_of(pipeline("2bw", 4, 4, 1)), "");
@@ -135,9 +135,9 @@ TEST(MakeSchedule, RefusesReplicasThatDoNotServe) {
 }
 
 TEST(MakeSchedule, RefusesAPipelineOfDataParallelism) {
-  EXPECT_EQ(failure_of(pipeline("data-parallel", 4, 2)),
-            "3: schedule data-parallel is a pipeline of 1 device, found 4: its replicas are its "
-            "width");
+  EXPECT_EQ(
+      failure_of(pipeline("data-parallel", 4, 2)),
+      "3: schedule data-parallel is a pipeline of 1 device, found 4: --width gives it replicas");
   EXPECT_EQ(failure_of(pipeline("data-parallel", 1, 2)), "");
 }
 
@@ -171,7 +171,7 @@ TEST(MakeSchedule, RefusesWhatDirectionsCanNotShareEvenly) {
             "3: chimera of 4 directions needs devices divisible by 4, found 6: take 4 or 8");
   wide.request.directions = 3;
   EXPECT_EQ(failure_of(wide),
-            "3: chimera needs an even number of directions, half each way, found 3");
+            "3: chimera needs an even number of directions, half of them each way, found 3");
   wide.request.directions = 0;
   EXPECT_NE(failure_of(wide), "");
   wide.request.directions = 6;

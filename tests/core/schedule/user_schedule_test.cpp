@@ -48,7 +48,7 @@ TEST(UserSchedule, ThatIsRightMayBeOneThatCannotBeTrained) {
             "no edge leads from part 0 to part 1");
   EXPECT_EQ(reason("# skips  devices 3  microbatches 1\n# edges 0>1 0>2 1>2\n"
                    "0 | f0 b0 U\n1 | f0 b0 U\n2 | f0 b0 U\n"),
-            "an edge leads from part 0 to part 2, not to the part behind it");
+            "an edge leads from part 0 to part 2, not to the part after it");
   EXPECT_EQ(
       reason("# uneven  devices 1  microbatches 3\n0 | f0 b0 U0+1 f1 f2 b1 b2 U2+2\n"),
       "stage 0 (device 0): the update U0 covers 1 of the batch's microbatches and U2 covers 2: "
@@ -113,7 +113,7 @@ TEST(UserSchedule, ThatContradictsTheRequestIsRefused) {
   EXPECT_THAT(refused([](ScheduleRequest& request) { request.recompute = Recompute::none; }),
               HasSubstr("\"mine\" recomputes forwards: its plan has to say so"));
   EXPECT_THAT(refused([](ScheduleRequest& request) { request.global_norm = true; }),
-              HasSubstr("\"mine\" says what its devices sum, and not the norm"));
+              HasSubstr("\"mine\" names its sums, but not the norm"));
 }
 
 }  // namespace

@@ -180,7 +180,7 @@ TEST_F(Files, AGrowingOneIsOfOneWriter) {
   {
     GrowingFile first(path("rows"));
     EXPECT_EQ(error_of<DeviceError>([this] { GrowingFile second(path("rows")); }),
-              path("rows") + ": is being written by another tandem");
+              path("rows") + ": another tandem is writing it");
     first.keep(4);
     first.write(" more");
   }

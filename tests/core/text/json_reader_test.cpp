@@ -32,11 +32,11 @@ TEST(JsonSyntax, SaysWhatWasExpectedAndFound) {
   EXPECT_EQ(syntax_error("{\"a\": 1,}"),
             "f.json:1:9: error: expected a key in double quotes, found '}'\n"
             "{\"a\": 1,}\n"
-            "        ^ no comma behind the last one");
+            "        ^ no comma after the last one");
   EXPECT_EQ(syntax_error("[1, 2, ]"),
             "f.json:1:8: error: expected a value, found ']'\n"
             "[1, 2, ]\n"
-            "       ^ no comma behind the last one");
+            "       ^ no comma after the last one");
   EXPECT_EQ(syntax_error("{a: 1}"),
             "f.json:1:2: error: expected a key in double quotes or '}', found 'a'\n"
             "{a: 1}\n"
@@ -46,7 +46,7 @@ TEST(JsonSyntax, SaysWhatWasExpectedAndFound) {
             "{'a': 1}\n"
             " ^ strings take double quotes");
   EXPECT_EQ(syntax_error("{\"a\" 1}"),
-            "f.json:1:6: error: expected ':' behind the key, found '1'\n"
+            "f.json:1:6: error: expected ':' after the key, found '1'\n"
             "{\"a\" 1}\n"
             "     ^");
   EXPECT_EQ(syntax_error("{\"a\": True}"),

@@ -87,9 +87,9 @@ TEST_F(TokenFile, ThatIsBrokenIsRefused) {
   EXPECT_EQ(diagnostic(file_of({20240520, 1, -3}, three)),
             ": expected at least one token, found -3");
   EXPECT_EQ(diagnostic(file_of({20240520, 1, 4}, three)),
-            ": expected 8 bytes of 4 tokens behind the header, found 6");
+            ": expected 8 bytes of 4 tokens after the header, found 6");
   EXPECT_EQ(diagnostic(file_of({20240520, 1, 2}, three)),
-            ": expected 4 bytes of 2 tokens behind the header, found 6");
+            ": expected 4 bytes of 2 tokens after the header, found 6");
 }
 
 TEST_F(TokenFile, OfAnyOtherNameIsAText) {
@@ -102,7 +102,7 @@ TEST_F(TokenFile, ThatCannotBeMappedSaysWhy) {
   const auto diagnostic = [&](const std::string& file) {
     return error_of([&] { Tokens::of_file(file); });
   };
-  EXPECT_EQ(diagnostic(write("empty", "")), path("empty") + ": empty");
+  EXPECT_EQ(diagnostic(write("empty", "")), path("empty") + ": the file is empty");
   EXPECT_EQ(diagnostic(path("nothing")), path("nothing") + ": No such file or directory");
   EXPECT_EQ(diagnostic(path("")), path("") + ": Is a directory");
   EXPECT_EQ(diagnostic("/dev/null"), "/dev/null: not a regular file: it can't be mapped");

@@ -130,11 +130,10 @@ TEST(SearchSpace, SaysWhyAScheduleIsOut) {
       ElementsAre(
           "not possible with the schedule | 2bw, 2 stages, microbatches 1 x 1 | 2bw needs at least "
           "2 microbatches a batch for 2 devices and 0 extra in flight, found 1: with fewer, a "
-          "forward would need weights that are not made yet (m >= max(p, p - 1 + extra))",
+          "forward would need weights that do not exist yet (m >= max(p, p - 1 + extra))",
           "not possible with the schedule | 2bw, 2 stages, microbatches 1 x 1, recompute full | "
-          "2bw "
-          "needs at least 2 microbatches a batch for 2 devices and 0 extra in flight, found 1: "
-          "with fewer, a forward would need weights that are not made yet (m >= max(p, p - 1 + "
+          "2bw needs at least 2 microbatches a batch for 2 devices and 0 extra in flight, found 1: "
+          "with fewer, a forward would need weights that do not exist yet (m >= max(p, p - 1 + "
           "extra))"));
 }
 

@@ -24,41 +24,12 @@ TEST_F(CatalogCommand, ListsAllThatItCanShow) {
   }
 }
 
-TEST_F(CatalogCommand, ShowsFiguresWithUnitAndSource) {
-  const Ran ran = tandem("catalog show V100-SXM2-16GB");
-  EXPECT_EQ(ran.code, 0);
-  EXPECT_EQ(ran.out,
-            "device: V100-SXM2-16GB\n"
-            "fp32: 15.7 TFLOP/s, dense\n"
-            "fp16: 125 TFLOP/s, dense\n"
-            "memory: 16.0 GiB at 900 GB/s\n"
-            "source: NVIDIA Tesla V100 data sheet (SXM2): 125 TFLOP/s, 15.7 TFLOP/s, 16 GB, 900 "
-            "GB/s\n");
-  EXPECT_EQ(json_of("catalog show gpt2-xl --json")["result"]["model"]["parameters"], 1557611200);
-  EXPECT_EQ(json_of("catalog show DGX-2 --json")["result"]["node"]["members"][0]["count"], 16);
-}
-
 /// What `show` prints of a node is a group of a cluster file.
 TEST_F(CatalogCommand, ANodeIsShownAsAClusterFileHasIt) {
   const Json node = json_of("catalog show p4d.24xlarge --json")["result"]["node"];
   EXPECT_EQ(keys_of(node),
             (std::vector<std::string>{"name", "members", "links", "port", "network", "source"}));
   EXPECT_EQ(node["links"][1]["between"], Json::array({"gpu", "pcie"}));
-}
-
-TEST_F(CatalogCommand, ANodesFiguresHaveUnits) {
-  const Ran ran = tandem("catalog show DGX-H100");
-  EXPECT_EQ(ran.code, 0);
-  EXPECT_THAT(ran.out, StartsWith("node: DGX-H100\n"
-                                  "members:\n"
-                                  "  8 x gpu (H100-SXM5-80GB)\n"
-                                  "  1 x nvswitch\n"
-                                  "  8 x nic\n"
-                                  "links:\n"
-                                  "  gpu - nvswitch: 18 NVLinks, 450 GB/s one way, latency 1.7 us\n"
-                                  "  gpu - nic: PCIe 5.0 x16, 63 GB/s one way, latency 2.85 us\n"
-                                  "network, of each nic: NDR, 50 GB/s one way, latency 4.15 us\n"
-                                  "source: NVIDIA DGX H100 data sheet: "));
 }
 
 /// Data sheets of nodes say neither latencies nor what PCIe carries.
@@ -88,22 +59,6 @@ TEST_F(CatalogCommand, NamesAreTakenAsPeopleTypeThem) {
   const std::string shape = " --schedule 1f1b --depth 8 --width 1 --microbatches 8 --json";
   EXPECT_EQ(json_of("simulate --model GPT2-XL --cluster dgx-a100-80gb" + shape),
             json_of("simulate --model gpt2-xl --cluster DGX-A100" + shape));
-}
-
-TEST_F(CatalogCommand, WhatItHasNotIsSaid) {
-  expect_error("catalog show V100-SXM2-16GiB", 2,
-               "error: the catalogue has no V100-SXM2-16GiB; did you mean \"V100-SXM2-16GB\"? "
-               "(tandem catalog list shows all)");
-  expect_error("catalog", 2,
-               "error: tandem catalog: list or show is missing (usage: tandem catalog list | show "
-               "NAME)");
-  expect_error("catalog show", 2,
-               "error: tandem catalog: expected list, or show NAME, found \"show\"");
-  expect_error("catalog shwo A100", 2,
-               "error: tandem catalog: expected list, or show NAME, found \"shwo A100\"; did you "
-               "mean \"show\"?");
-  expect_error("catalog list all", 2,
-               "error: tandem catalog: expected list, or show NAME, found \"list all\"");
 }
 
 }  // namespace

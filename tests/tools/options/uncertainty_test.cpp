@@ -58,49 +58,12 @@ TEST_F(Uncertain, KnownTroubleIsThereInEveryScenario) {
   EXPECT_EQ(json["worst_s"], json_of(kLine + " --slow-device 3:0.5 --json")["result"]["period_s"]);
 }
 
-TEST_F(Uncertain, ReportSaysTheSame) {
-  const Ran ran = tandem(kLine + " --scenarios 100 --seed 7 --jitter 5% --straggler-rate 1%:1.5x");
-  EXPECT_EQ(ran.code, 0);
-  EXPECT_EQ(ran.err, "");
-  EXPECT_THAT(ran.out, HasSubstr("\n100 scenarios from seed 7: ops jitter by 5 %; each device 1.5 "
-                                 "times as slow with a chance of 1 %\n"
-                                 "a batch of the endless run: P50 "));
-}
-
 TEST_F(Uncertain, ASearchTakesTheSeedToo) {
   const std::string line =
       "simulate --schedule search --orders 50 --devices 2 --microbatches 4 --forward 1ms "
       "--backward-input 1ms --backward-weight 1ms --scenarios 8 --jitter 5% --seed 3";
   EXPECT_EQ(json_of(line + " --json")["result"]["search"]["seed"], 3);
   EXPECT_EQ(of(line)["seed"], 3);
-  expect_error(kLine + " --seed 3", 2, "error: schedule 1f1b has no option --seed");
-}
-
-TEST_F(Uncertain, WhatDoesNotGoTogetherIsRefused) {
-  expect_error(kLine + " --jitter 5%", 2, "error: tandem simulate: --jitter is for --scenarios");
-  for (const std::string text : {"5", "%", "-1%", "26%", "x%", "5%%"}) {
-    expect_error(kLine + " --scenarios 8 --jitter " + text, 2,
-                 "error: tandem simulate: --jitter: expected a share from 0% to 25%, found \"" +
-                     text + "\"");
-  }
-  for (const std::string text : {"1", "1:2", "101%:2"}) {
-    expect_error(kLine + " --scenarios 8 --straggler-rate " + text, 2,
-                 "error: tandem simulate: --straggler-rate: expected a share from 0% to 100%, "
-                 "found \"" +
-                     text.substr(0, text.find(':')) + "\"");
-  }
-  expect_error(kLine + " --scenarios 8 --straggler-rate 1%", 2,
-               "error: tandem simulate: --straggler-rate: expected a chance and how many times as "
-               "long a device takes, at least 1, such as 1%:1.5x, found \"1%\"");
-  expect_error(
-      "simulate --schedule 1f1b,gpipe --devices 4 --microbatches 8 --forward 1ms "
-      "--backward 2ms --scenarios 8",
-      2, "error: tandem simulate: --scenarios is for one schedule");
-  const Ran ran = tandem(
-      "simulate --model gpt2 --cluster p3.16xlarge --schedule 1f1b --width 2 --depth 4 "
-      "--microbatch-size 4 --global-batch 64 --contention --scenarios 8");
-  EXPECT_EQ(ran.code, 3);
-  EXPECT_THAT(ran.err, StartsWith("error: --scenarios and --contention: "));
 }
 
 }  // namespace

@@ -130,11 +130,11 @@ TEST(PytorchPipeline, IsRefusedWhereItIsWrong) {
   says("{}", "0.json: error: holds no GPU annotations such as PP:0F3");
   says("[3]", "0.json: error: /0: expected an event, an object");
   says(pytorch_document({pytorch_event("user_annotation", "PP:0F0", 1, ms(0), ms(1))}),
-       "0.json: error: its actions are annotated on the host alone");
+       "0.json: error: its actions are annotated on the host only");
   says(rank_of({"0SEND_F0"}), "holds no GPU annotations such as PP:0F3");
   says(rank_of({"(0F1;3B2)OVERLAP_F_B"}),
-       "/traceEvents/0/name: a forward and a backward as one action: which of its time is whose, "
-       "its annotation does not tell");
+       "/traceEvents/0/name: a forward and a backward as one action: its annotation does not say "
+       "how long each took");
   for (const char* action : {"0F", "F0", "0X0", "0F0x", "-1F0", "0F70000", "", "0"}) {
     says(rank_of({action}),
          fmt::format("/traceEvents/0/name: \"PP:{}\" is no action such", action));

@@ -85,7 +85,7 @@ TEST(RecordedPipeline, UnknownWorkIsNamed) {
                             timeline_event("tp-all-gather", 0, 2, 500, 2, 23, -1, -1) + ",\n"));
   EXPECT_THAT(
       recording.warnings,
-      ElementsAre("not known, and taken to be outside the pipeline: checkpoint, tp-all-gather"));
+      ElementsAre("unknown ops, assumed to be outside the pipeline: checkpoint, tp-all-gather"));
 }
 
 TEST(RecordedPipeline, PassesWithoutAllStagesAreLeftOut) {
