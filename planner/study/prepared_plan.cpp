@@ -33,11 +33,6 @@ constexpr std::int64_t kMostCells = 1 << 20;
   throw InputError(std::vector<Diagnostic>{{message, place, {}}});
 }
 
-/// The path of a file that a plan names relative to its own.
-std::string beside(const std::string& plan_path, const std::string& file) {
-  return (std::filesystem::path(plan_path).parent_path() / file).string();
-}
-
 /// An option that a schedule does not have is an error, not ignored.
 void check_options(const std::string& path, const Plan& plan, const ScheduleTraits& traits) {
   if (const ScheduleOption* option = option_not_taken(traits, plan.request)) {

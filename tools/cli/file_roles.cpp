@@ -5,9 +5,10 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/text/output_place.h"
+#include "core/files/read.h"
 #include "core/text/file_cache.h"
 #include "core/text/files.h"
+#include "core/text/output_place.h"
 
 namespace tandem::tools {
 

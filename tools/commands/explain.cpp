@@ -90,8 +90,8 @@ Json op_json(const Program& program, const Span& span) {
   return json;
 }
 
-Json result_json(const Program& program, DeviceId device, const SimulationResult& result,
-                 const std::vector<Bubble>& bubbles) {
+Json bubbles_json(const Program& program, DeviceId device, const SimulationResult& result,
+                  const std::vector<Bubble>& bubbles) {
   Json causes = Json::array(), rows = Json::array();
   for (const Cause& cause : causes_of(program, bubbles)) {
     causes.push_back(
@@ -154,7 +154,7 @@ int run_explain(const Arguments& arguments) {
     Json config = config_json(request, prepared);
     config["batches"] = batches;
     print_result("explain idle", std::move(config), assumptions_json(request, prepared),
-                 result_json(program, device, result, bubbles));
+                 bubbles_json(program, device, result, bubbles));
   } else {
     print_text(program, device, result, bubbles);
   }

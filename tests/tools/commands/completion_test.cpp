@@ -193,16 +193,5 @@ TEST_F(Completion, OfFishOffersChoices) {
   EXPECT_THAT(ran.out, HasSubstr("--sensitivity\t"));
 }
 
-TEST_F(Completion, KnowsThreeShells) {
-  expect_error("completion tcsh", 2,
-               "error: tandem completion: expected bash, zsh or fish, found \"tcsh\"");
-  expect_error("completion bsh", 2,
-               "error: tandem completion: expected bash, zsh or fish, found \"bsh\"; did you mean "
-               "\"bash\"?");
-  expect_error("completion", 2,
-               "error: tandem completion: bash, zsh or fish is missing (usage: tandem completion "
-               "bash|zsh|fish)");
-}
-
 }  // namespace
 }  // namespace tandem::testing

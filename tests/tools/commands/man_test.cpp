@@ -96,15 +96,5 @@ TEST_F(Man, FaultsAreFound) {
   EXPECT_EQ(faults_of("text\n"), std::vector<std::string>{"text"});
 }
 
-TEST_F(Man, UnknownCommandsGetASuggestion) {
-  expect_error("man simulat", 2,
-               "error: tandem man: unknown command \"simulat\"; did you mean \"simulate\"?");
-  expect_error("man plan --output there", 2,
-               "error: tandem man: --output writes all pages: it takes no COMMAND");
-  write("file", "");
-  expect_error("man --output file/there", 1,
-               "error: file/there: cannot make this folder: Not a directory");
-}
-
 }  // namespace
 }  // namespace tandem::testing
