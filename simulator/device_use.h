@@ -2,7 +2,7 @@
 // What a run's tallies say of its devices.
 
 #include "simulator/engine/simulated_machine.h"
-#include "simulator/simulate.h"
+#include "simulator/simulation_result.h"
 
 namespace tandem {
 

@@ -199,13 +199,14 @@ RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& ass
 }
 
 std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan) {
-  const auto microbatches = even_microbatches(global_batch, plan.request.width, plan.microbatch_size);
+  const auto microbatches =
+      even_microbatches(global_batch, plan.request.width, plan.microbatch_size);
   if (microbatches && *microbatches >= 1 && *microbatches <= kMostPlannedMicrobatches) {
     return static_cast<std::int32_t>(*microbatches);
   }
-  throw ShapeError(
-      fmt::format("a batch of {} is not 1 to {} times {} pipelines of microbatches of {}",
-                  global_batch, kMostPlannedMicrobatches, plan.request.width, plan.microbatch_size));
+  throw ShapeError(fmt::format(
+      "a batch of {} is not 1 to {} times {} pipelines of microbatches of {}", global_batch,
+      kMostPlannedMicrobatches, plan.request.width, plan.microbatch_size));
 }
 
 ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,

@@ -18,7 +18,8 @@ bool shape(FitDraft& draft, const Plan& from) {
     return false;
   plan.request.microbatches = static_cast<std::int32_t>(microbatches);
   const ScheduleTraits& traits = find_schedule(plan.schedule);
-  if (plan.request.devices != from.request.devices || !traits.orders_by_costs) plan.request.costs.reset();
+  if (plan.request.devices != from.request.devices || !traits.orders_by_costs)
+    plan.request.costs.reset();
   return !reason_against(traits, schedule_request(plan));
 }
 

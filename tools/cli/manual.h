@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/commands/command.h"
+#include "tools/cli/command.h"
 
 namespace tandem::tools {
 

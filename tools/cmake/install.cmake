@@ -23,6 +23,7 @@ set(tandem_public_headers
   core/program/program.h
   core/program/timeline.h
   core/schedule/op.h
+  core/schedule/op_kind.h
   core/schedule/placement.h
   core/schedule/schedule.h
   core/schedule/user_schedule.h
@@ -32,6 +33,7 @@ set(tandem_public_headers
   planner/search/search.h
   simulator/cost/stage_costs.h
   simulator/simulate.h
+  simulator/simulation_result.h
   traces/chrome/chrome_trace.h
   traces/chrome/trace_check.h
   traces/picture.h

@@ -1,27 +1,9 @@
 #pragma once
 // A subcommand: a file, two functions, a row in the table of main.cpp.
 
-#include <span>
-#include <string_view>
-
-#include "tools/cli/arguments.h"
+#include "tools/cli/command.h"
 
 namespace tandem::tools {
-
-class Options;
-
-inline constexpr std::string_view kAbout =
-    "One program, simulated and trained for real: pipeline-parallel training of deep networks.";
-
-struct Command {
-  std::string_view name;  // two words: the second is for the first to run ("sweep merge")
-  std::string_view summary;
-  int (*run)(const Arguments&);  // null: named in the contract, not in this version
-  Options (*options)();          // what it declares, nothing parsed
-
-  bool has_own_name() const { return name.find(' ') == std::string_view::npos; }
-};
-std::span<const Command> commands();
 
 int run_calibrate(const Arguments& arguments);
 int run_catalog(const Arguments& arguments);

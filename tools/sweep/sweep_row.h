@@ -1,5 +1,6 @@
 #pragma once
-// One configuration of a sweep: what ranks it, and a line of its JSON Lines file (tools/sweep/FORMATS.md).
+// One configuration of a sweep: what ranks it, and a line of its JSON Lines file
+// (tools/sweep/FORMATS.md).
 
 #include <cstddef>
 #include <cstdint>

@@ -1,0 +1,26 @@
+#pragma once
+// The table of subcommands, which main.cpp has.
+
+#include <span>
+#include <string_view>
+
+#include "tools/cli/arguments.h"
+
+namespace tandem::tools {
+
+class Options;
+
+inline constexpr std::string_view kAbout =
+    "One program, simulated and trained for real: pipeline-parallel training of deep networks.";
+
+struct Command {
+  std::string_view name;  // two words: the second is for the first to run ("sweep merge")
+  std::string_view summary;
+  int (*run)(const Arguments&);  // null: named in the contract, not in this version
+  Options (*options)();          // what it declares, nothing parsed
+
+  bool has_own_name() const { return name.find(' ') == std::string_view::npos; }
+};
+std::span<const Command> commands();
+
+}  // namespace tandem::tools
