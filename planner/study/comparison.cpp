@@ -58,7 +58,7 @@ ComparedSchedule ScheduleComparison::compared(ScenarioRequest request,
   ComparedSchedule one{.schedule = std::string(schedule_of(request)->name)};
   set_microbatches(microbatches, request);
   try {
-    one.prepared = prepare_scenario(request, stop_);
+    one.prepared = prepare_scenario(request, watch_);
   } catch (const InputError& error) {
     one.refusal = error.what();
     return one;

@@ -30,8 +30,8 @@ struct FastestRange {
 class ScheduleComparison {
  public:
   /// `requests`: what is asked of each schedule, by names. Runs of so many batches.
-  ScheduleComparison(std::vector<ScenarioRequest> requests, std::int64_t batches, StopAsked stop)
-      : requests_(std::move(requests)), batches_(batches), stop_(std::move(stop)) {}
+  ScheduleComparison(std::vector<ScenarioRequest> requests, std::int64_t batches, SearchWatch watch)
+      : requests_(std::move(requests)), batches_(batches), watch_(std::move(watch)) {}
 
   /// The fastest first, those that refuse last. Throws Interrupted where a search was stopped.
   std::vector<ComparedSchedule> at(std::int64_t microbatches) const;
@@ -48,7 +48,7 @@ class ScheduleComparison {
 
   std::vector<ScenarioRequest> requests_;
   std::int64_t batches_;
-  StopAsked stop_;
+  SearchWatch watch_;
 };
 
 }  // namespace tandem

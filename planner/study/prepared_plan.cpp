@@ -13,7 +13,6 @@
 #include "core/lower/lower.h"
 #include "core/memory/storage.h"
 #include "core/schedule/options.h"
-#include "core/text/file_cache.h"
 #include "core/text/files.h"
 #include "core/text/json_document.h"
 #include "core/text/json_position.h"
@@ -83,9 +82,8 @@ Schedule schedule_of(const std::string& path, const Plan& plan) {
 
 }  // namespace
 
-PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm,
+PreparedPlan prepare_plan(const std::string& path, Plan plan, std::optional<bool> global_norm,
                           bool post_validation, Storage storage) {
-  Plan plan = read_once<read_plan>(path);
   if (!plan.schedule_file.empty()) read_user_schedule(path, plan);
   plan.request.global_norm = global_norm.value_or(plan.request.global_norm);
   plan.request.post_validation = plan.request.post_validation || post_validation;
@@ -110,14 +108,14 @@ PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_no
           std::move(slots), std::move(bytes),    storage};
 }
 
-Profile profile_of(const std::string& plan_path, const Plan& plan,
-                   const std::string& profile_path) {
-  if (!profile_path.empty()) return read_once<read_profile>(profile_path);
+std::string profile_path_of(const std::string& plan_path, const Plan& plan,
+                            const std::string& given) {
+  if (!given.empty()) return given;
   if (plan.profile.empty()) {
     throw InputError(
         fmt::format("{}: the plan names no profile: give one with --profile FILE", plan_path));
   }
-  return read_once<read_profile>(beside(plan_path, plan.profile));
+  return beside(plan_path, plan.profile);
 }
 
 std::vector<ProductAlgorithm> product_algorithms_of(const std::string& plan_path,

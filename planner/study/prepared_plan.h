@@ -24,17 +24,18 @@ struct PreparedPlan {
   Storage storage = Storage::f32;
 };
 
-/// Reads and lowers. `global_norm`: whether updates wait for the norm of all gradients, in place of
-/// what the plan says. `post_validation`: whether they do so later, whatever it says. `storage`: of
-/// what it is to be trained in. Throws
-/// InputError at its place in the file when the schedule is unknown or can't serve the plan, or
-/// when the program would be absurdly large.
-PreparedPlan prepare_plan(const std::string& path, std::optional<bool> global_norm = {},
+/// Lowers the plan of the file at `path`. `global_norm`: whether updates wait for the norm of all
+/// gradients, in place of what the plan says. `post_validation`: whether they do so later, whatever
+/// it says. `storage`: of what it is to be trained in. Throws InputError at its place in the file
+/// when the schedule is unknown or can't serve the plan, or when the program would be absurdly
+/// large.
+PreparedPlan prepare_plan(const std::string& path, Plan plan, std::optional<bool> global_norm = {},
                           bool post_validation = false, Storage storage = Storage::f32);
 
-/// The plan's own profile, or the one at `profile_path` when that is not empty. Throws InputError
-/// when there is none.
-Profile profile_of(const std::string& plan_path, const Plan& plan, const std::string& profile_path);
+/// Where the plan's own profile is, or `given` where that is not empty. Throws InputError when
+/// there is none.
+std::string profile_path_of(const std::string& plan_path, const Plan& plan,
+                            const std::string& given = {});
 
 /// The algorithms of products that the plan's own profile has, which is of GPUs; none where the
 /// plan names none, or it is not there any more.

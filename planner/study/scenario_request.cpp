@@ -33,7 +33,7 @@ PreparedScenario of_user_schedule(const PlainRequest& plain, TransferLanes lanes
 }
 
 PreparedScenario of_ordered_by_costs(const PlainRequest& plain, TransferLanes lanes,
-                                     const StopAsked& stop) {
+                                     const SearchWatch& watch) {
   const ScheduleTraits& traits = *plain.traits;
   ScheduleRequest request = plain.request;
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
@@ -42,7 +42,7 @@ PreparedScenario of_ordered_by_costs(const PlainRequest& plain, TransferLanes la
   request.costs = order_costs(costs, request.recompute);
   request.costs->shared_links = lanes == TransferLanes::shared;
   std::optional<OrderSearch> search;
-  if (is_search(traits)) search = timed_search(traits, request, costs.times, stop);
+  if (is_search(traits)) search = timed_search(traits, request, costs.times, watch);
   Schedule schedule = search ? search->found.schedule : make_schedule(traits, request);
   return {.scenario = plain_scenario(std::move(schedule), costs, lanes),
           .request = std::move(request),
@@ -50,17 +50,17 @@ PreparedScenario of_ordered_by_costs(const PlainRequest& plain, TransferLanes la
 }
 
 PreparedScenario of_plain_costs(const PlainRequest& plain, TransferLanes lanes,
-                                const StopAsked& stop) {
+                                const SearchWatch& watch) {
   if (plain.schedule) return of_user_schedule(plain, lanes);
-  if (plain.traits->orders_by_costs) return of_ordered_by_costs(plain, lanes, stop);
+  if (plain.traits->orders_by_costs) return of_ordered_by_costs(plain, lanes, watch);
   Schedule schedule = make_schedule(*plain.traits, plain.request);
   const GivenCosts costs = costs_for(plain.costs, schedule);
   return {.scenario = plain_scenario(std::move(schedule), costs, lanes), .request = plain.request};
 }
 
 PreparedScenario prepare(const PlainRequest& plain, const ScenarioRequest& asked,
-                         const StopAsked& stop) {
-  PreparedScenario made = of_plain_costs(plain, asked.lanes, stop);
+                         const SearchWatch& watch) {
+  PreparedScenario made = of_plain_costs(plain, asked.lanes, watch);
   made.scenario.microbatch_size = plain.microbatch_size;
   return made;
 }
@@ -72,9 +72,9 @@ Table<StageId, Bytes> stash_bytes(const Table<StageId, StageBytes>& bytes) {
 }
 
 PreparedScenario prepare(const PlanFileRequest& file, const ScenarioRequest& asked,
-                         const StopAsked&) {
+                         const SearchWatch&) {
   PreparedPlan prepared =
-      prepare_plan(file.path, file.global_norm, file.post_validation, file.storage);
+      prepare_plan(file.path, *file.plan, file.global_norm, file.post_validation, file.storage);
   Plan& plan = prepared.plan;
   Table<DeviceId, MemoryByClass> memory = planned_memory(prepared);
   Program program = asked.lanes == TransferLanes::shared ? std::move(prepared.program)
@@ -85,8 +85,8 @@ PreparedScenario prepare(const PlanFileRequest& file, const ScenarioRequest& ask
                                      .memory = std::move(memory),
                                      .stash = stash_bytes(prepared.bytes)},
                         .request = schedule_request(plan)};
-  if (file.priced) {
-    made.profile = profile_of(file.path, plan, file.profile);
+  if (file.profile) {
+    made.profile = *file.profile;
     const StageCosts costs = costs_of(plan, *made.profile, file.link_rate);
     made.scenario.costs =
         price(made.scenario.program, cost_model(made.scenario.program.placement(), costs));
@@ -98,7 +98,7 @@ PreparedScenario prepare(const PlanFileRequest& file, const ScenarioRequest& ask
 }
 
 PreparedScenario prepare(const ClusterRequest& request, const ScenarioRequest& asked,
-                         const StopAsked&) {
+                         const SearchWatch&) {
   ClusterSetup setup = set_up_on_cluster(request);
   ClusterPlan& made = setup.made;
   const Plan& plan = made.plan;
@@ -184,9 +184,9 @@ void set_microbatches(std::int64_t microbatches, ScenarioRequest& request) {
   if (auto* cluster = std::get_if<ClusterRequest>(&request.source)) cluster->microbatches = count;
 }
 
-PreparedScenario prepare_scenario(const ScenarioRequest& request, const StopAsked& stop) {
+PreparedScenario prepare_scenario(const ScenarioRequest& request, const SearchWatch& watch) {
   PreparedScenario made = std::visit(
-      [&](const auto& source) { return prepare(source, request, stop); }, request.source);
+      [&](const auto& source) { return prepare(source, request, watch); }, request.source);
   Scenario& scenario = made.scenario;
   set_capacity(request, scenario);
   if (request.blocking_transfers) scenario.program = with_blocking_transfers(scenario.program);

@@ -31,9 +31,9 @@ struct PlainRequest {
 
 /// A plan file and the profile that prices it.
 struct PlanFileRequest {
-  std::string path;
-  std::string profile = {};              // a file; empty: the one that the plan names
-  bool priced = true;                    // else only its program and its memory are asked for
+  std::string path;  // for messages, and to find what the plan names
+  std::shared_ptr<const Plan> plan = {};
+  std::shared_ptr<const Profile> profile = {};  // null: only program and memory are asked for
   std::optional<double> link_rate = {};  // bytes/s of links between devices; empty: memory
   std::optional<bool> global_norm = {};  // in place of what the plan says
   bool post_validation = false;          // whatever it says
@@ -83,7 +83,7 @@ struct PreparedScenario {
 };
 
 /// Throws InputError, InfeasibleError where a user's schedule is not right, and UsageError for what
-/// does not go together. `stop` ends a search.
-PreparedScenario prepare_scenario(const ScenarioRequest& request, const StopAsked& stop = {});
+/// does not go together. `watch` is over a search.
+PreparedScenario prepare_scenario(const ScenarioRequest& request, const SearchWatch& watch = {});
 
 }  // namespace tandem

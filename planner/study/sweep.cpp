@@ -7,17 +7,17 @@
 
 namespace tandem {
 
-static SweepAnswer answer_of(SweepRun run, const StopAsked& stop) {
-  PreparedScenario prepared = prepare_scenario(run.request, stop);
+static SweepAnswer answer_of(SweepRun run, const SearchWatch& watch) {
+  PreparedScenario prepared = prepare_scenario(run.request, watch);
   if (prepared.search && prepared.search->interrupted) throw Interrupted("interrupted");
   SimulationResult result = simulate(prepared.scenario, {.batches = run.batches});
   std::optional<SimulationResult> healthy = simulate_healthy(prepared.scenario, run.batches);
   return {std::move(run), std::move(prepared), std::move(result), std::move(healthy)};
 }
 
-SweepOutcome sweep_outcome(const std::function<SweepRun()>& run, const StopAsked& stop) {
+SweepOutcome sweep_outcome(const std::function<SweepRun()>& run, const SearchWatch& watch) {
   try {
-    return {.answer = answer_of(run(), stop)};
+    return {.answer = answer_of(run(), watch)};
   } catch (const ShapeError& error) {
     return {.failure = {error.code(), error.what(), error.diagnostics(), true}};
   } catch (const InputError& error) {

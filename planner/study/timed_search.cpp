@@ -17,8 +17,6 @@ namespace tandem {
 
 namespace {
 
-using SearchClock = std::chrono::steady_clock;
-
 void check_halves(const StageCosts& costs) {
   for (const PartId part : ids(costs.parts)) {
     const StageTimes& times = costs.parts[part];
@@ -51,11 +49,12 @@ std::string progress_text(const SearchProgress& now) {
 bool is_search(const ScheduleTraits& traits) { return traits.make == make_search; }
 
 OrderSearch timed_search(const ScheduleTraits& traits, const ScheduleRequest& request,
-                         const StageCosts& costs, const StopAsked& stop) {
+                         const StageCosts& costs, const SearchWatch& watch) {
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
   check_halves(costs);
   const std::optional<Duration> limit = limit_of(request);
-  const SearchClock::time_point start = SearchClock::now();
+  const auto now = [&] { return watch.now ? watch.now() : Duration{}; };
+  const Duration start = now();
   bool asked = false;
   OrderSearch search{.found = {}, .seed = request.seed};
   {
@@ -63,15 +62,15 @@ OrderSearch timed_search(const ScheduleTraits& traits, const ScheduleRequest& re
     const SearchControl control{
         .stop =
             [&] {
-              asked = asked || (stop && stop());
-              return asked || (limit && SearchClock::now() - start >= *limit);
+              asked = asked || (watch.stop && watch.stop());
+              return asked || (limit && now() - start >= *limit);
             },
         .progress =
-            [&](const SearchProgress& now) { line.say([&] { return progress_text(now); }); }};
+            [&](const SearchProgress& far) { line.say([&] { return progress_text(far); }); }};
     search.found = search_order(request, control);
   }
   search.found.schedule = completed(std::move(search.found.schedule), request);
-  search.seconds = std::chrono::duration<double>(SearchClock::now() - start).count();
+  search.seconds = to_seconds(now() - start);
   search.interrupted = search.found.stopped && asked;
   return search;
 }

@@ -1,9 +1,7 @@
 #include "planner/study/uncertainty.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <thread>
 
 #include "core/base/error.h"
 #include "core/base/progress.h"
@@ -12,35 +10,19 @@ namespace tandem {
 
 namespace {
 
-/// Scenarios are independent, so threads take blocks of them as they come.
-std::vector<Duration> all_times(const Scenarios& scenarios, const UncertaintyRequest& request) {
-  const auto count = static_cast<std::size_t>(request.scenarios);
-  std::vector<Duration> times(count);
-  std::atomic<std::size_t> next{0};
-  std::atomic<bool> ended = false;
-  const Activity progress("simulating scenarios", request.scenarios);
-  const auto blocks = [&] {
-    while (!ended) {
-      const std::size_t first = next.fetch_add(Scenarios::kAtOnce);
-      if (first >= count) return;
-      const auto block = scenarios.times(static_cast<std::int64_t>(first));
-      const std::size_t some = std::min(block.size(), count - first);
-      std::copy_n(block.begin(), some, times.begin() + static_cast<std::ptrdiff_t>(first));
-      progress.step(static_cast<std::int64_t>(some));
-    }
-  };
-  const auto work = [&] {
-    try {
-      blocks();
-    } catch (const Interrupted&) {
-      ended = true;
-    }
-  };
-  std::vector<std::jthread> threads;
-  for (std::int64_t i = 1; i < request.threads; ++i) threads.emplace_back(work);
-  work();
-  threads.clear();  // joins them
-  if (ended) throw Interrupted("interrupted");
+/// Scenarios are independent, block by block.
+std::vector<Duration> all_times(const Scenarios& scenarios, std::int64_t count,
+                                const ForEach& for_each) {
+  std::vector<Duration> times(static_cast<std::size_t>(count));
+  const Activity progress("simulating scenarios", count);
+  const std::size_t blocks = (times.size() + Scenarios::kAtOnce - 1) / Scenarios::kAtOnce;
+  for_each(blocks, [&](std::size_t block) {
+    const std::size_t first = block * Scenarios::kAtOnce;
+    const auto some = scenarios.times(static_cast<std::int64_t>(first));
+    const std::size_t kept = std::min(some.size(), times.size() - first);
+    std::copy_n(some.begin(), kept, times.begin() + static_cast<std::ptrdiff_t>(first));
+    progress.step(static_cast<std::int64_t>(kept));
+  });
   return times;
 }
 
@@ -58,8 +40,8 @@ double Spread::mean_s() const {
   return sum / static_cast<double>(sorted_s.size());
 }
 
-Spread spread_of(const Scenario& scenario, const UncertaintyRequest& request,
-                 std::int64_t batches) {
+Spread spread_of(const Scenario& scenario, const UncertaintyRequest& request, std::int64_t batches,
+                 const ForEach& for_each) {
   if (scenario.network) {
     throw InputError(
         "--scenarios and --contention exclude each other: scenarios need a fixed price for each "
@@ -73,7 +55,7 @@ Spread spread_of(const Scenario& scenario, const UncertaintyRequest& request,
                 .batches = scenarios.batches(),
                 .plain_s = a_batch(scenarios.plain()),
                 .sorted_s = {}};
-  for (const Duration time : all_times(scenarios, request))
+  for (const Duration time : all_times(scenarios, request.scenarios, for_each))
     spread.sorted_s.push_back(a_batch(time));
   std::sort(spread.sorted_s.begin(), spread.sorted_s.end());
   return spread;

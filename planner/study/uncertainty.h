@@ -1,7 +1,9 @@
 #pragma once
 // How the time of a batch varies where ops jitter and devices straggle.
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "simulator/analysis/scenarios.h"
@@ -12,8 +14,11 @@ namespace tandem {
 struct UncertaintyRequest {
   Uncertainty what;
   std::int64_t scenarios = 0;
-  std::int64_t threads = 1;
 };
+
+/// Calls the function for 0 to count - 1, on whatever threads, and throws what it throws first.
+using ForEach = std::function<void(std::size_t count, const std::function<void(std::size_t)>&)>;
+
 /// Times of a batch, in seconds: the mean over the batches that a scenario counts.
 struct Spread {
   UncertaintyRequest request;
@@ -26,6 +31,7 @@ struct Spread {
   double mean_s() const;
 };
 /// Throws InputError where scenarios can't be swept.
-Spread spread_of(const Scenario& scenario, const UncertaintyRequest& request, std::int64_t batches);
+Spread spread_of(const Scenario& scenario, const UncertaintyRequest& request, std::int64_t batches,
+                 const ForEach& for_each);
 
 }  // namespace tandem

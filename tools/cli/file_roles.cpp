@@ -6,9 +6,9 @@
 
 #include "core/base/error.h"
 #include "core/files/read.h"
-#include "core/text/file_cache.h"
 #include "core/text/files.h"
 #include "core/text/output_place.h"
+#include "tools/cli/file_cache.h"
 
 namespace tandem::tools {
 

@@ -23,6 +23,7 @@
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
 #include "tools/options/cost_options.h"
+#include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
 #include "tools/print/search_report.h"
 #include "traces/picture.h"

@@ -125,8 +125,7 @@ int compare_schedules(const Options& options, std::int64_t batches) {
   const InterruptGuard interrupt(std::ranges::any_of(requests, searches)
                                      ? OnInterrupt::ends_by_itself
                                      : OnInterrupt::ends_at_next_step);
-  const ScheduleComparison comparison(requests, batches,
-                                      [&] { return interrupt.token().stop_requested(); });
+  const ScheduleComparison comparison(requests, batches, search_watch(interrupt.token()));
   const std::vector<ComparedSchedule> outcomes = comparison.at(microbatches);
   if (!outcomes.front().refusal.empty()) throw InputError(outcomes.front().refusal);
   const std::vector<FastestRange> ranges = comparison.ranges(microbatches);

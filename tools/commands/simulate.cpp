@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/cli/for_each.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/malloc_options.h"
@@ -93,7 +94,12 @@ Answer answer_of(const Options& options, std::int64_t batches) {
     answer.bottlenecks = bottlenecks_of(scenario, answer.result);
   }
   answer.healthy = simulate_healthy(scenario, batches);
-  if (uncertainty) answer.spread = spread_of(scenario, *uncertainty, batches);
+  if (uncertainty) {
+    const int threads = threads_of(options);
+    answer.spread = spread_of(
+        scenario, *uncertainty, batches,
+        [threads](std::size_t count, const auto& work) { for_each_on(threads, count, work); });
+  }
   return answer;
 }
 

@@ -23,6 +23,7 @@
 #include "tools/options/shard_options.h"
 #include "tools/options/sweep_report_options.h"
 #include "tools/options/sweep_space.h"
+#include "tools/sweep/ordered_work.h"
 #include "tools/sweep/sweep_file.h"
 #include "tools/sweep/sweep_nearest.h"
 #include "tools/sweep/sweep_report.h"
@@ -111,19 +112,19 @@ class Sweep {
     }
     const InterruptGuard interrupt(OnInterrupt::ends_at_next_step);
     const Activity progress("sweep");
-    sweep<ComputedRow>(
-        which_.size(), threads_, interrupt.token(),
-        [&](std::size_t place) { return space_.run(which_[place]); },
-        [&](std::size_t place, const SweepOutcome& outcome) {
-          const std::size_t index = which_[place];
-          return computed_row(space_.identity(), index, space_.configuration(index), outcome);
-        },
-        [&](ComputedRow computed) {
-          if (file_) file_->write(computed.line);
-          if (json_) fmt::print("{}", computed.line);
-          take(std::move(computed.row));
-          progress.say([&] { return progress_text(); });
-        });
+    const SearchWatch watch = search_watch(interrupt.token());
+    const std::function<ComputedRow(std::size_t)> make = [&](std::size_t place) {
+      const std::size_t index = which_[place];
+      return computed_row(space_.identity(), index, space_.configuration(index),
+                          sweep_outcome([&] { return space_.run(index); }, watch));
+    };
+    const std::function<void(ComputedRow)> keep = [&](ComputedRow computed) {
+      if (file_) file_->write(computed.line);
+      if (json_) fmt::print("{}", computed.line);
+      take(std::move(computed.row));
+      progress.say([&] { return progress_text(); });
+    };
+    OrderedWork<ComputedRow>(which_.size(), interrupt.token(), make, keep).run(threads_);
     return computed_ == which_.size();
   }
 

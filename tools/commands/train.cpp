@@ -202,7 +202,7 @@ std::optional<CostTable> prices_of(const Training& training, const Options& opti
   if (!options.has("with-prediction")) return std::nullopt;
   const Plan& plan = training.prepared.plan;
   const Program& program = training.prepared.program;
-  const Profile profile = profile_of(options.words()[0], plan, {});
+  const Profile profile = read_profile(profile_path_of(options.words()[0], plan));
   const StageCosts costs = costs_of(plan, profile, training.link_rate);
   return price(program, cost_model(program.placement(), costs));
 }
@@ -294,8 +294,9 @@ void check_memory(const PreparedPlan& prepared) {
 
 Training prepare(const Options& options) {
   const GradientGuard guard = guard_of(options);
+  const std::string& path = options.words()[0];
   PreparedPlan prepared = prepare_plan(
-      options.words()[0], guard.is_global() ? std::optional(true) : global_norm(options),
+      path, read_plan(path), guard.is_global() ? std::optional(true) : global_norm(options),
       options.has("post-validation"), storage_of(options));
   const Plan& plan = prepared.plan;
   const auto seed = static_cast<std::uint64_t>(

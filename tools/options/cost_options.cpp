@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/text/file_cache.h"
+#include "tools/cli/file_cache.h"
 
 namespace tandem::tools {
 

@@ -1,6 +1,7 @@
 #include "tools/options/scenario_options.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -8,8 +9,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/text/file_cache.h"
+#include "core/files/read.h"
+#include "planner/study/prepared_plan.h"
 #include "planner/study/schedule_file.h"
+#include "tools/cli/file_cache.h"
 #include "tools/cli/interrupt.h"
 #include "tools/options/backend_options.h"
 #include "tools/options/cluster_options.h"
@@ -89,8 +92,12 @@ PlanFileRequest plan_request(const Options& options) {
     if (options.has(flag))
       refuse(options, fmt::format("a plan has measured costs: --{} is not taken", flag));
   }
-  return {.path = options.words()[0],
-          .profile = options.text("profile"),
+  const std::string& path = options.words()[0];
+  const auto plan = std::make_shared<const Plan>(read_once<read_plan>(path));
+  const std::string profile = profile_path_of(path, *plan, options.text("profile"));
+  return {.path = path,
+          .plan = plan,
+          .profile = std::make_shared<const Profile>(read_once<read_profile>(profile)),
           .link_rate = options.rate("link-rate"),
           .global_norm = global_norm(options),
           .post_validation = options.has("post-validation"),
@@ -265,8 +272,9 @@ ScenarioRequest check_request(const Options& options) {
     std::erase(said, "schedule-file");
     said.emplace_back("microbatch-size");
     refuse_said(options, "the plan", said);
-    request.source = PlanFileRequest{.path = options.words()[0],
-                                     .priced = false,
+    const std::string& path = options.words()[0];
+    request.source = PlanFileRequest{.path = path,
+                                     .plan = std::make_shared<const Plan>(read_plan(path)),
                                      .global_norm = global_norm(options),
                                      .post_validation = options.has("post-validation"),
                                      .storage = storage_of(options)};
@@ -276,10 +284,15 @@ ScenarioRequest check_request(const Options& options) {
   return request;
 }
 
+SearchWatch search_watch(std::stop_token stop) {
+  return {.stop = [stop = std::move(stop)] { return stop.stop_requested(); },
+          .now = [] { return Duration(std::chrono::steady_clock::now().time_since_epoch()); }};
+}
+
 PreparedScenario prepare(const ScenarioRequest& request) {
   if (!searches(request)) return prepare_scenario(request);
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
-  return prepare_scenario(request, [&] { return interrupt.token().stop_requested(); });
+  return prepare_scenario(request, search_watch(interrupt.token()));
 }
 
 }  // namespace tandem::tools

@@ -3,6 +3,7 @@
 // cluster, a file of costs, or plain costs. The same for `check`, `sweep` and `explain`.
 
 #include <cstdint>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ std::vector<ScenarioRequest> scenario_requests(const Options& options);
 
 /// The same for `check`, of which no prices are asked.
 ScenarioRequest check_request(const Options& options);
+
+/// Ends searches when a stop is asked for, and counts their time.
+SearchWatch search_watch(std::stop_token stop);
 
 /// prepare_scenario(), in which Ctrl-C ends a search with the best so far.
 PreparedScenario prepare(const ScenarioRequest& request);

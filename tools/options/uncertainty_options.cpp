@@ -60,7 +60,6 @@ std::optional<UncertaintyRequest> uncertainty_of(const Options& options) {
   }
   UncertaintyRequest request;
   request.scenarios = options.integer("scenarios", 1, kMostScenarios, 1);
-  request.threads = options.integer("threads", 1, kMostScenarioThreads, cores());
   constexpr std::int64_t kMostSeed = 9'000'000'000'000'000'000;
   request.what.seed = static_cast<std::uint64_t>(options.integer("seed", 0, kMostSeed, 1));
   if (options.has("jitter"))
@@ -74,6 +73,10 @@ std::optional<UncertaintyRequest> uncertainty_of(const Options& options) {
         options, "straggler-rate", std::string_view(text).substr(std::min(colon + 1, text.size())));
   }
   return request;
+}
+
+int threads_of(const Options& options) {
+  return static_cast<int>(options.integer("threads", 1, kMostScenarioThreads, cores()));
 }
 
 bool is_of_scenarios(const Options& options, std::string_view flag) {

@@ -15,6 +15,9 @@ void add_uncertainty_options(Options& options);
 /// Empty: no --scenarios. Throws UsageError.
 std::optional<UncertaintyRequest> uncertainty_of(const Options& options);
 
+/// --threads, or as many as there are cores. Throws UsageError.
+int threads_of(const Options& options);
+
 /// Whether this option of some schedules, --seed, is one of scenarios, too, which are asked for.
 bool is_of_scenarios(const Options& options, std::string_view flag);
 

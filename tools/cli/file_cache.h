@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-namespace tandem {
+namespace tandem::tools {
 
 /// What `Read` makes of the file at `path`, which is read at the first call: later ones, on
 /// whatever thread, find it as it was. Throws what `Read` throws, each time anew.
@@ -18,4 +18,4 @@ const auto& read_once(const std::string& path) {
   return (found != known.end() ? found : known.emplace(path, Read(path)).first)->second;
 }
 
-}  // namespace tandem
+}  // namespace tandem::tools

@@ -14,7 +14,7 @@
 
 #include "core/base/error.h"
 
-namespace tandem {
+namespace tandem::tools {
 
 template <class Result>
 class OrderedWork {
@@ -85,4 +85,4 @@ class OrderedWork {
   std::exception_ptr failure_;
 };
 
-}  // namespace tandem
+}  // namespace tandem::tools

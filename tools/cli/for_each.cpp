@@ -1,0 +1,31 @@
+#include "tools/cli/for_each.h"
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tandem::tools {
+
+void for_each_on(int threads, std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto all = [&] {
+    try {
+      for (std::size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      next = count;
+      const std::scoped_lock lock(mutex);
+      if (failure == nullptr) failure = std::current_exception();
+    }
+  };
+  std::vector<std::jthread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(all);
+  all();
+  others.clear();  // joins them
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+}  // namespace tandem::tools
