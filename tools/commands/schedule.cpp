@@ -181,8 +181,7 @@ int run_schedule(const Arguments& arguments) {
     const StageCosts costs = given ? given->times : unit_costs(request.devices);
     if (!given) request.costs = order_costs(costs, request.recompute);
     const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
-    search =
-        timed_search(traits, request, costs, [&] { return interrupt.token().stop_requested(); });
+    search = timed_search(traits, request, costs, search_watch(interrupt.token()));
   }
   const Schedule schedule = search ? search->found.schedule : make_schedule(traits, request);
   const bool json = format == "json" || options.has("json");
