@@ -172,89 +172,84 @@ std::string room_of(std::string_view path) {
 }
 
 /// The rooms, from the ground up: of its own library each may include those named beside it.
-const std::map<std::string, Strings>& rooms_of_all() {
-  static const std::map<std::string, Strings> table = {
-      {"core/base", {}},
-      {"core/text", {"core/base"}},
-      {"core/schedule", {"core/base"}},
-      {"core/schedules", {"core/base", "core/schedule"}},
-      {"core/schedules/search", {"core/base", "core/schedule", "core/schedules"}},
-      {"core/notation", {"core/base", "core/text", "core/schedule", "core/schedules"}},
-      {"core/program", {"core/base", "core/text", "core/schedule"}},
-      {"core/lower", {"core/base", "core/schedule", "core/notation", "core/program"}},
-      {"core/model", {"core/base", "core/schedule"}},
-      {"core/memory", {"core/base", "core/schedule", "core/program", "core/model"}},
-      {"core/verify",
-       {"core/base", "core/program", "core/memory"}},  // what it proves is not lower's
-      {"core/files", {"core/base", "core/text", "core/schedule", "core/model"}},
-      {"core/import",
-       {"core/base", "core/text", "core/schedule", "core/model", "core/files", "core/notation"}},
+const std::map<std::string, Strings> kRooms = {
+    {"core/base", {}},
+    {"core/text", {"core/base"}},
+    {"core/schedule", {"core/base"}},
+    {"core/schedules", {"core/base", "core/schedule"}},
+    {"core/schedules/search", {"core/base", "core/schedule", "core/schedules"}},
+    {"core/notation", {"core/base", "core/text", "core/schedule", "core/schedules"}},
+    {"core/program", {"core/base", "core/text", "core/schedule"}},
+    {"core/lower", {"core/base", "core/schedule", "core/notation", "core/program"}},
+    {"core/model", {"core/base", "core/schedule"}},
+    {"core/memory", {"core/base", "core/schedule", "core/program", "core/model"}},
+    {"core/verify", {"core/base", "core/program", "core/memory"}},  // what it proves is not lower's
+    {"core/files", {"core/base", "core/text", "core/schedule", "core/model"}},
+    {"core/import",
+     {"core/base", "core/text", "core/schedule", "core/model", "core/files", "core/notation"}},
 
-      {"simulator/engine", {}},
-      {"simulator/compiled", {"simulator/engine"}},
-      {"simulator/simulation_result", {}},
-      {"simulator/device_use", {"simulator/engine", "simulator/simulation_result"}},
-      {"simulator/simulate",
-       {"simulator/engine", "simulator/compiled", "simulator/device_use",
-        "simulator/simulation_result"}},
-      {"simulator/contention", {"simulator/engine", "simulator/device_use", "simulator/simulate"}},
-      {"simulator/cost", {"simulator/contention", "simulator/simulate"}},
-      {"simulator/scenario", {"simulator/contention", "simulator/cost", "simulator/simulate"}},
-      {"simulator/analysis",
-       {"simulator/engine", "simulator/compiled", "simulator/cost", "simulator/simulate",
-        "simulator/scenario"}},
-      {"simulator/replay", {"simulator/engine"}},
+    {"simulator/engine", {}},
+    {"simulator/compiled", {"simulator/engine"}},
+    {"simulator/simulation_result", {}},
+    {"simulator/device_use", {"simulator/engine", "simulator/simulation_result"}},
+    {"simulator/simulate",
+     {"simulator/engine", "simulator/compiled", "simulator/device_use",
+      "simulator/simulation_result"}},
+    {"simulator/contention", {"simulator/engine", "simulator/device_use", "simulator/simulate"}},
+    {"simulator/cost", {"simulator/contention", "simulator/simulate"}},
+    {"simulator/scenario", {"simulator/contention", "simulator/cost", "simulator/simulate"}},
+    {"simulator/analysis",
+     {"simulator/engine", "simulator/compiled", "simulator/cost", "simulator/simulate",
+      "simulator/scenario"}},
+    {"simulator/replay", {"simulator/engine"}},
 
-      {"executor/backend", {}},
-      {"executor/layers", {"executor/backend"}},
-      {"executor/data", {"executor/layers"}},
-      {"executor/cpu", {"executor/backend"}},
-      {"executor/stage", {"executor/backend", "executor/layers", "executor/data", "executor/cpu"}},
-      {"executor/run", {"executor/backend", "executor/stage"}},
-      {"executor/profile",
-       {"executor/backend", "executor/cpu", "executor/data", "executor/run", "executor/stage"}},
-      {"executor/cuda/runtime", {"executor/backend"}},
-      {"executor/cuda/kernels", {"executor/backend", "executor/cpu", "executor/cuda/runtime"}},
-      {"executor/cuda",
-       {"executor/backend", "executor/cpu", "executor/cuda/kernels", "executor/cuda/runtime",
-        "executor/profile", "executor/run", "executor/stage"}},
-      {"executor/train", {"executor/cpu", "executor/run"}},
-      {"executor/backends",
-       {"executor/cuda", "executor/profile", "executor/run", "executor/train"}},
+    {"executor/backend", {}},
+    {"executor/layers", {"executor/backend"}},
+    {"executor/data", {"executor/layers"}},
+    {"executor/cpu", {"executor/backend"}},
+    {"executor/stage", {"executor/backend", "executor/layers", "executor/data", "executor/cpu"}},
+    {"executor/run", {"executor/backend", "executor/stage"}},
+    {"executor/profile",
+     {"executor/backend", "executor/cpu", "executor/data", "executor/run", "executor/stage"}},
+    {"executor/cuda/runtime", {"executor/backend"}},
+    {"executor/cuda/kernels", {"executor/backend", "executor/cpu", "executor/cuda/runtime"}},
+    {"executor/cuda",
+     {"executor/backend", "executor/cpu", "executor/cuda/kernels", "executor/cuda/runtime",
+      "executor/profile", "executor/run", "executor/stage"}},
+    {"executor/train", {"executor/cpu", "executor/run"}},
+    {"executor/backends", {"executor/cuda", "executor/profile", "executor/run", "executor/train"}},
 
-      {"planner/search", {}},
-      {"planner/cluster", {"planner/search"}},
-      {"planner/study", {"planner/search", "planner/cluster"}},
+    {"planner/search", {}},
+    {"planner/cluster", {"planner/search"}},
+    {"planner/study", {"planner/search", "planner/cluster"}},
 
-      {"traces/svg", {}},
-      {"traces/picture", {}},
-      {"traces/curves", {}},
-      {"traces/chrome", {"traces/curves"}},
-      {"traces/recorded", {"traces/chrome"}},
-      {"traces/report", {"traces/chrome", "traces/curves", "traces/svg"}},
-      {"traces/compare", {"traces/chrome"}},
-      {"traces/print_comparison", {"traces/compare"}},
+    {"traces/svg", {}},
+    {"traces/picture", {}},
+    {"traces/curves", {}},
+    {"traces/chrome", {"traces/curves"}},
+    {"traces/recorded", {"traces/chrome"}},
+    {"traces/report", {"traces/chrome", "traces/curves", "traces/svg"}},
+    {"traces/compare", {"traces/chrome"}},
+    {"traces/print_comparison", {"traces/compare"}},
 
-      {"tools/cli", {}},
-      {"tools/print", {"tools/cli"}},
-      {"tools/sweep", {"tools/cli", "tools/print"}},
-      {"tools/options", {"tools/cli", "tools/sweep"}},
-      {"tools/commands", {"tools/cli", "tools/options", "tools/print", "tools/sweep"}},
-      {"tools/main", {"tools/cli", "tools/commands"}},
-      {"tools/benchmarks", {"tools/cli"}},
-      {"tools/cmake", {}},
-  };
-  return table;
-}
+    {"tools/cli", {}},
+    {"tools/print", {"tools/cli"}},
+    {"tools/sweep", {"tools/cli", "tools/print"}},
+    {"tools/options", {"tools/cli", "tools/sweep"}},
+    {"tools/commands", {"tools/cli", "tools/options", "tools/print", "tools/sweep"}},
+    {"tools/main", {"tools/cli", "tools/commands"}},
+    {"tools/benchmarks", {"tools/cli"}},
+    {"tools/cmake", {}},
+};
 
 Findings rooms(const Source& source) {
   Findings found;
   const std::string library = folder_of(source.path);
   if (is_test(source)) return found;
   const std::string room = room_of(source.path);
-  const auto row = rooms_of_all().find(room);
-  if (row == rooms_of_all().end())
-    return {{source.path, 1, fmt::format("no room of {} (rooms_of_all())", library)}};
+  const auto row = kRooms.find(room);
+  if (row == kRooms.end())
+    return {{source.path, 1, fmt::format("no room of {} (kRooms)", library)}};
   for (const Include& include : includes_of(source)) {
     const std::string target = room_of(include.name);
     const bool of_library = !include.angled && folder_of(include.name) == library;
@@ -667,7 +662,7 @@ TEST(Tidy, WhoMayNameOpKindsDoes) {
 }
 
 TEST(Tidy, NoRoomsStandInACircle) {
-  EXPECT_EQ(rooms_in_a_circle(rooms_of_all()), std::vector<std::string>{});
+  EXPECT_EQ(rooms_in_a_circle(kRooms), std::vector<std::string>{});
   EXPECT_EQ(rooms_in_a_circle({{"a", {"b"}}, {"b", {"c"}}, {"c", {"a"}}, {"d", {"a"}}}),
             std::vector<std::string>{"a"});
 }

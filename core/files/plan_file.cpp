@@ -214,6 +214,7 @@ std::string plan_text(const Plan& plan) {
                {"model", model_json(plan.model)},
                {"schedule", plan.schedule}};
   if (!plan.schedule_file.empty()) json["schedule_file"] = plan.schedule_file;
+  json["width"] = plan.request.width;  // beside the depth, before the other options
   json["depth"] = plan.request.devices;
   json["microbatch_size"] = plan.microbatch_size;
   json["microbatches"] = plan.request.microbatches;

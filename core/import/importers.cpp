@@ -33,7 +33,7 @@ constexpr std::array<Importer, 9> kImporters{{
      .run = parse_megatron_run},
     {.name = "pipedream", .help = "graph.txt, as costs of --stages", .read = parse_pipedream},
     {.name = "piper",
-     .help = "layers at tensor degrees, the same",
+     .help = "layers at tensor degrees, as costs of --stages, too",
      .read = parse_piper_graph,
      .by_tensor_degree = true},
     {.name = "nvidia-smi", .help = "topo -m", .read = parse_nvidia_smi, .detects = is_nvidia_smi},

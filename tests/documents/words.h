@@ -20,11 +20,9 @@ struct PageLimits {
 std::size_t words_of(std::string_view page);
 
 /// Pages by path, from the root: README.md is the root's, a/README.md a folder's; task pages are
-/// those that `tasks` names, and other pages have no limit. `still_long` names folders' pages that
-/// have yet to be made shorter: one that keeps the limit must leave the list.
+/// those that `tasks` names, and other pages have no limit.
 std::vector<std::string> too_long(const std::map<std::string, std::string>& pages,
                                   const std::vector<std::string>& tasks,
-                                  const std::vector<std::string>& still_long,
                                   const PageLimits& limits = {});
 
 }  // namespace tandem::testing

@@ -122,14 +122,6 @@ TEST_F(BadFile, ModelsBeyondCountingAreInfeasible) {
   }
 }
 
-TEST_F(BadFile, PlansThatAreSimulatedButNotTrained) {
-  write("plan.json", with(with(plan_text(), "\"2bw\"", "\"probe-v\""), "[[0, 3], [3, 6]]",
-                          "[[0, 1], [1, 2], [2, 4], [4, 6]]"));
-  EXPECT_EQ(tandem("simulate plan.json").code, 0);
-  for (const std::string line : {"train plan.json", "train plan.json --reference"})
-    expect_refused(line, 3, "schedule probe-v ");
-}
-
 std::string compressed(const std::string& text) {
   const std::string path = ::testing::TempDir() + "/compressed.gz";
   gzFile file = gzopen(path.c_str(), "wb1");

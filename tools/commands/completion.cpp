@@ -19,7 +19,7 @@ Options options_of_completion() {
   Options options("completion", "bash|zsh|fish",
                   "Prints what completes tandem's command lines in a shell.\n"
                   "bash, into ~/.bashrc: eval \"$(tandem completion bash)\"\n"
-                  "zsh, behind compinit in ~/.zshrc: eval \"$(tandem completion zsh)\"\n"
+                  "zsh, after compinit in ~/.zshrc: eval \"$(tandem completion zsh)\"\n"
                   "fish: tandem completion fish > ~/.config/fish/completions/tandem.fish\n"
                   "Where tandem is installed, it lies where shells look for it.");
   options.words("bash, zsh or fish", 1, 1).first_word({"bash", "zsh", "fish"});

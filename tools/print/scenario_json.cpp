@@ -23,10 +23,7 @@ Json costs_json(const PlainCosts& costs) {
   Json json = Json::object();
   for (const PlainTimeRow& row : kPlainTimeRows) {
     const std::optional<Duration>& time = costs.times.*row.member;
-    if (!time) continue;
-    std::string key = fmt::format("{}_s", row.flag);
-    std::ranges::replace(key, '-', '_');
-    json[key] = to_seconds(*time);
+    if (time) json[fmt::format("{}_s", row.flag)] = to_seconds(*time);
   }
   return json;
 }

@@ -191,8 +191,8 @@ TEST_F(Simulate, CostsComeFromAFile) {
 }
 
 TEST_F(Simulate, AnOptionsBytesAreEscaped) {
-  const Ran ran = tandem({"simulate", "--forward", "\033[31m", "--schedule", "1f1b", "--devices",
-                          "1", "--microbatches", "1"});
+  const Ran ran = tandem({"simulate", "--forward", "\033[31m", "--backward", "1ms", "--schedule",
+                          "1f1b", "--devices", "1", "--microbatches", "1"});
   EXPECT_EQ(ran.code, 2);
   EXPECT_THAT(ran.err, HasSubstr("\"\\u001b[31m\""));
 }
