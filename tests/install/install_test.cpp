@@ -64,7 +64,6 @@ class Install : public ::testing::Test {
                     "-G",
                     TANDEM_GENERATOR,
                     std::string("-DCMAKE_CXX_COMPILER=") + TANDEM_COMPILER,
-                    std::string("-DCMAKE_CXX_FLAGS=") + TANDEM_FLAGS,
                     "-DCMAKE_PREFIX_PATH=" + where};
     command.insert(command.end(), more.begin(), more.end());
     return run_command(command, patient());
