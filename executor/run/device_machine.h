@@ -37,21 +37,21 @@ class DeviceMachine {
   using Mark = typename B::Mark;
   using AtWork = typename WorkLog<B>::AtWork;
 
-  DeviceMachine(RunState<B>& world, std::uint16_t pipeline, DeviceId me, B& backend,
+  DeviceMachine(RunState<B>& run_state, std::uint16_t pipeline, DeviceId me, B& backend,
                 typename B::template Buffer<T> scratch)
-      : program_(world.program),
+      : program_(run_state.program),
         pipeline_(pipeline),
         me_(me),
-        world_(world),
+        run_state_(run_state),
         backend_(backend),
-        stages_(world, pipeline, backend, std::move(scratch)),
-        log_(backend, world, world.device_of(pipeline, me)),
-        messages_(world, pipeline, me, backend, stages_, log_),
+        stages_(run_state, pipeline, backend, std::move(scratch)),
+        log_(backend, run_state, run_state.device_of(pipeline, me)),
+        messages_(run_state, pipeline, me, backend, stages_, log_),
         slice_(program_.on(me)),
         awaited_(awaited(program_)),
         most_queued_(64 + 8 * slice_.size()),
         events_(program_.depth() * program_.size()),
-        validation_(world, pipeline, me, backend, stages_, log_) {
+        validation_(run_state, pipeline, me, backend, stages_, log_) {
     streams_.resize(program_.lanes().size());
     lane_end_.resize(program_.lanes().size());
     // What others wait for goes first: transfers and sums, then computation.
@@ -171,8 +171,8 @@ class DeviceMachine {
     const bool activation = op.kind == OpKind::send_activation;
     auto& from = activation ? s.output : s.input_gradient;
     auto& into = activation ? target.input : target.output_gradient;
-    const std::int64_t q = world_.sequence(s.id, instance.microbatch);
-    const std::int64_t target_q = world_.sequence(target.id, instance.microbatch);
+    const std::int64_t q = run_state_.sequence(s.id, instance.microbatch);
+    const std::int64_t target_q = run_state_.sequence(target.id, instance.microbatch);
     const bool again =
         activation && s.rollback.redone.load(std::memory_order_relaxed) >= instance.microbatch;
     if (again) backend_.follow(stream, s.rollback.output);
@@ -199,15 +199,16 @@ class DeviceMachine {
     backend_.raise(stream, arrival.into.fence(arrival.use));
     const auto land = [this, arrival](const Mark& begin, const Mark& end) {
       arrival.into.land(arrival.use, begin, end);
-      world_.ring(world_.device_of(pipeline_, arrival.device));
+      run_state_.ring(run_state_.device_of(pipeline_, arrival.device));
     };
-    if (world_.courier == nullptr) return land(start, sent);
+    if (run_state_.link_emulator == nullptr) return land(start, sent);
     Duration& lane_end = lane_end_[program_.lanes(program_[id]).front()];
-    const Duration leaves = std::max<Duration>(start.time() - world_.start, lane_end);
-    lane_end = std::max(log_.now(), lane_end) + world_.courier->time_of(bytes);
-    const auto at = [this](Duration since) { return Mark::at(world_.start + since); };
-    world_.courier->deliver(world_.start + lane_end,
-                            [land, begin = at(leaves), end = at(lane_end)] { land(begin, end); });
+    const Duration leaves = std::max<Duration>(start.time() - run_state_.start, lane_end);
+    lane_end = std::max(log_.now(), lane_end) + run_state_.link_emulator->time_of(bytes);
+    const auto at = [this](Duration since) { return Mark::at(run_state_.start + since); };
+    run_state_.link_emulator->deliver(
+        run_state_.start + lane_end,
+        [land, begin = at(leaves), end = at(lane_end)] { land(begin, end); });
   }
 
   /// The stage's device copies both ways, there and back, and the partner has nothing to do.
@@ -239,7 +240,7 @@ class DeviceMachine {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = target_of(stages_.state_of(op.stage), op.kind, instance.microbatch);
     auto& into = op.kind == OpKind::send_activation ? s.input : s.output_gradient;
-    const std::int64_t q = world_.sequence(s.id, instance.microbatch);
+    const std::int64_t q = run_state_.sequence(s.id, instance.microbatch);
     backend_.enqueue_when(
         stream, [&into, q] { return into.has_landed(q); },
         [this, &into, q, lane, instance, &stream] {
@@ -252,57 +253,59 @@ class DeviceMachine {
   }
 
   void queue_sum(Stream& stream, LaneId lane, Instance instance) {
-    Collective<B>& meeting = world_.meeting(pipeline_, instance.id);
-    backend_.enqueue(stream,
-                     [this, &meeting, instance, &stream] { bring(meeting, instance, stream); });
+    Collective<B>& collective = run_state_.collective(pipeline_, instance.id);
+    backend_.enqueue(
+        stream, [this, &collective, instance, &stream] { bring(collective, instance, stream); });
     const bool notes = program_.lanes(program_[instance.id]).front() == lane;
     backend_.enqueue_when(
-        stream, [&meeting, instance] { return meeting.done(instance.microbatch); },
-        [this, &meeting, notes, instance, &stream] {
-          meeting.follow(backend_, stream);
-          if (notes) log_.note(instance, meeting.start(), meeting.end(), stream);
+        stream, [&collective, instance] { return collective.done(instance.microbatch); },
+        [this, &collective, notes, instance, &stream] {
+          collective.follow(backend_, stream);
+          if (notes) log_.note(instance, collective.start(), collective.end(), stream);
         });
   }
 
   /// Brings the gradients of this device's stages to a sum, and wakes everyone if that was the
   /// last.
-  void bring(Collective<B>& meeting, Instance instance, Stream& stream) {
+  void bring(Collective<B>& collective, Instance instance, Stream& stream) {
     const AtWork at_work(log_, instance);
     for (const StageId stage : program_.placement().stages_on(me_)) {
-      if (!world_.meets(program_[instance.id].op, stage)) continue;
-      const std::span<W> gradients = summed_gradients(world_, stages_, instance, stage, stream);
+      if (!run_state_.meets(program_[instance.id].op, stage)) continue;
+      const std::span<W> gradients = summed_gradients(run_state_, stages_, instance, stage, stream);
       const std::size_t rank =
           std::size_t{pipeline_} * program_.placement().stages() + index(stage);
-      if (meeting.arrive(rank, gradients, instance.microbatch, backend_, stream))
+      if (collective.arrive(rank, gradients, instance.microbatch, backend_, stream))
         ring_participants(instance);
     }
   }
 
   void queue_norm(Stream& stream, LaneId lane, Instance instance) {
-    NormCollective<B>& meeting = world_.norm_meeting(pipeline_, instance.id);
-    backend_.enqueue(
-        stream, [this, &meeting, instance, &stream] { bring_norm(meeting, instance, stream); });
+    NormCollective<B>& collective = run_state_.norm_collective(pipeline_, instance.id);
+    backend_.enqueue(stream, [this, &collective, instance, &stream] {
+      bring_norm(collective, instance, stream);
+    });
     const bool notes = program_.lanes(program_[instance.id]).front() == lane;
     backend_.enqueue_when(
-        stream, [&meeting, instance] { return meeting.done(instance.microbatch); },
-        [this, &meeting, notes, instance, &stream] {
-          meeting.follow(backend_, stream);
+        stream, [&collective, instance] { return collective.done(instance.microbatch); },
+        [this, &collective, notes, instance, &stream] {
+          collective.follow(backend_, stream);
           for (const StageId stage : program_.placement().stages_on(me_))
-            stages_.keep_norm(stages_.state_of(stage), update_of(stage, instance), meeting.norm());
-          if (notes) log_.note(instance, meeting.decided(), meeting.decided(), stream);
+            stages_.keep_norm(stages_.state_of(stage), update_of(stage, instance),
+                              collective.norm());
+          if (notes) log_.note(instance, collective.decided(), collective.decided(), stream);
         });
   }
 
   /// Brings the squares of this device's gradients, and wakes everyone if those were the last.
-  void bring_norm(NormCollective<B>& meeting, Instance instance, Stream& stream) {
+  void bring_norm(NormCollective<B>& collective, Instance instance, Stream& stream) {
     const AtWork at_work(log_, instance);
     for (const StageId stage : program_.placement().stages_on(me_)) {
       StageState<B>& s = stages_.state_of(stage);
       const std::int64_t number = update_of(stage, instance);
-      const std::shared_ptr<UpdateNorm> norm = meeting.enter(backend_);
+      const std::shared_ptr<UpdateNorm> norm = collective.enter(backend_);
       stages_.square_gradients(
           s, number, norm->squares_of(s.place.first_tensor, s.stage.parameters().size()), stream);
-      if (!meeting.arrive(instance.microbatch, backend_, stream)) continue;
+      if (!collective.arrive(instance.microbatch, backend_, stream)) continue;
       stages_.check_finite(norm, number, 0, stream);
       ring_participants(instance);
       backend_.when_done(stream, [this, norm, instance] {
@@ -313,16 +316,16 @@ class DeviceMachine {
   }
 
   std::int64_t update_of(StageId stage, const Instance& instance) const {
-    return world_.versions.covering_update(stage, instance.microbatch);
+    return run_state_.versions.covering_update(stage, instance.microbatch);
   }
 
   void ring_participants(Instance instance) {
     const Instruction& instruction = program_[instance.id];
     const bool everywhere = instruction.op.kind == OpKind::reduce_gradient;
-    for (std::uint16_t pipeline = 0; pipeline < world_.width; ++pipeline) {
+    for (std::uint16_t pipeline = 0; pipeline < run_state_.width; ++pipeline) {
       if (pipeline != pipeline_ && !everywhere) continue;
       for (const LaneId lane : program_.lanes(instruction)) {
-        world_.ring(world_.device_of(pipeline, program_.lanes()[lane].device));
+        run_state_.ring(run_state_.device_of(pipeline, program_.lanes()[lane].device));
       }
     }
   }
@@ -330,7 +333,7 @@ class DeviceMachine {
   const Program& program_;
   const std::uint16_t pipeline_;
   const DeviceId me_;
-  RunState<B>& world_;
+  RunState<B>& run_state_;
   B& backend_;
   StageWork<B> stages_;
   WorkLog<B> log_;

@@ -26,8 +26,8 @@ class LinkEmulator {
   /// How long `bytes` occupy a link.
   Duration time_of(Bytes bytes) const;
 
-  /// Calls `land` at `when`, on the courier's thread; among equal times, in the order given.
-  /// What is still on its way when the courier ends is dropped. From any thread.
+  /// Calls `land` at `when`, on the emulator's thread; among equal times, in the order given.
+  /// What is still on its way when the emulator ends is dropped. From any thread.
   void deliver(Time when, std::function<void()> land);
 
  private:

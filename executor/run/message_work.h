@@ -24,20 +24,20 @@ class MessageWork {
   using Mark = typename B::Mark;
   using AtWork = typename WorkLog<B>::AtWork;
 
-  MessageWork(RunState<B>& world, std::uint16_t pipeline, DeviceId me, B& backend,
+  MessageWork(RunState<B>& run_state, std::uint16_t pipeline, DeviceId me, B& backend,
               StageWork<B>& stages, WorkLog<B>& log)
-      : world_(world),
-        program_(world.program),
+      : run_state_(run_state),
+        program_(run_state.program),
         pipeline_(pipeline),
         me_(me),
         backend_(backend),
         stages_(stages),
         log_(log) {}
 
-  /// Whether the world has a transport, and this goes by it. The norm of all gradients does not:
-  /// its numbers lie in memory of the host.
+  /// Whether the run has a transport, and this goes by it. The norm of all gradients does
+  /// not: its numbers lie in memory of the host.
   bool takes(OpKind kind) const {
-    return world_.transport != nullptr && kind != OpKind::reduce_norm &&
+    return run_state_.transport != nullptr && kind != OpKind::reduce_norm &&
            ((is_transfer(kind) && !moves_stash(kind)) || is_collective(kind));
   }
 
@@ -63,7 +63,7 @@ class MessageWork {
 
  private:
   std::size_t communicator(const Instance& instance) const {
-    return world_.transport->plans().of(pipeline_, instance.id).value();
+    return run_state_.transport->plans().of(pipeline_, instance.id).value();
   }
 
   /// A slot of this device's stage, and which use of it.
@@ -77,7 +77,8 @@ class MessageWork {
     const bool activation = op.kind == OpKind::send_activation;
     StageState<B>& s =
         activation ? *sender.below(instance.microbatch) : *sender.above(instance.microbatch);
-    return {activation ? s.input : s.output_gradient, world_.sequence(s.id, instance.microbatch)};
+    return {activation ? s.input : s.output_gradient,
+            run_state_.sequence(s.id, instance.microbatch)};
   }
   /// The last use of the slot has been given to its stream, though it need not have ended.
   bool has_room(const Instance& instance) {
@@ -92,9 +93,9 @@ class MessageWork {
     StageState<B>& s = stages_.state_of(op.stage);
     const bool activation = op.kind == OpKind::send_activation;
     auto& from = activation ? s.output : s.input_gradient;
-    const std::int64_t q = world_.sequence(s.id, instance.microbatch);
+    const std::int64_t q = run_state_.sequence(s.id, instance.microbatch);
     const Mark start = backend_.mark(stream);
-    world_.transport->send(communicator(instance), from.held(q), stream);
+    run_state_.transport->send(communicator(instance), from.held(q), stream);
     if (!activation) from.release(q);
     log_.note(instance, start, backend_.mark(stream), stream);
   }
@@ -105,7 +106,7 @@ class MessageWork {
     const AtWork at_work(log_, instance, program_.lanes()[lane].kind);
     const Target into = target_of(instance);
     const Mark start = backend_.mark(stream);
-    world_.transport->receive(communicator(instance), into.ring.acquire(into.use), stream);
+    run_state_.transport->receive(communicator(instance), into.ring.acquire(into.use), stream);
     into.ring.land(into.use, start, backend_.mark(stream));
   }
 
@@ -117,8 +118,8 @@ class MessageWork {
     std::span<W> sum;
     std::vector<std::span<W>> others;
     for (const StageId stage : program_.placement().stages_on(me_)) {
-      if (!world_.meets(program_[instance.id].op, stage)) continue;
-      const std::span<W> brought = summed_gradients(world_, stages_, instance, stage, stream);
+      if (!run_state_.meets(program_[instance.id].op, stage)) continue;
+      const std::span<W> brought = summed_gradients(run_state_, stages_, instance, stage, stream);
       if (sum.empty()) {
         sum = brought;
         continue;
@@ -126,14 +127,14 @@ class MessageWork {
       kernels.add(sum, brought, sum);
       others.push_back(brought);
     }
-    if (const auto over = world_.transport->plans().of(pipeline_, instance.id))
-      world_.transport->sum(*over, world_.device_of(pipeline_, me_), sum, stream);
+    if (const auto over = run_state_.transport->plans().of(pipeline_, instance.id))
+      run_state_.transport->sum(*over, run_state_.device_of(pipeline_, me_), sum, stream);
     for (const std::span<W> other : others) kernels.copy(sum, other);
     if (program_.lanes(program_[instance.id]).front() == lane)
       log_.note(instance, start, backend_.mark(stream), stream);
   }
 
-  RunState<B>& world_;
+  RunState<B>& run_state_;
   const Program& program_;
   const std::uint16_t pipeline_;
   const DeviceId me_;

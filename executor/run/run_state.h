@@ -66,9 +66,9 @@ struct RunState {
   }
   /// Where `pipeline` brings the gradients of a sum: gradients of replicas meet across all
   /// pipelines, those of tied parameters within each.
-  Collective<B>& meeting(std::uint16_t pipeline, InstructionId id) const {
+  Collective<B>& collective(std::uint16_t pipeline, InstructionId id) const {
     const bool shared = program[id].op.kind == OpKind::reduce_gradient;
-    return *meetings.at({shared ? std::uint16_t{0} : pipeline, id});
+    return *collectives.at({shared ? std::uint16_t{0} : pipeline, id});
   }
 
   /// Whether a stage takes part in a sum of gradients.
@@ -80,8 +80,8 @@ struct RunState {
     return std::find(tied.begin(), tied.end(), stage) != tied.end();
   }
 
-  NormCollective<B>& norm_meeting(std::uint16_t pipeline, InstructionId id) const {
-    return *norm_meetings.at({pipeline, id});
+  NormCollective<B>& norm_collective(std::uint16_t pipeline, InstructionId id) const {
+    return *norm_collectives.at({pipeline, id});
   }
 
   const Program& program;
@@ -89,15 +89,15 @@ struct RunState {
   const MicrobatchSequence sequence;
   const WeightVersions versions;
   std::vector<Table<StageId, StageState<B>*>> stages;  // of each pipeline
-  std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<Collective<B>>> meetings;
+  std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<Collective<B>>> collectives;
   std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<NormCollective<B>>>
-      norm_meetings;
+      norm_collectives;
   GradientGuard guard;
   DecideNumbers decide_numbers;
-  std::vector<std::string> tensors;    // names, in model order
-  LinkEmulator* courier = nullptr;     // null: links are as fast as memory
-  Transport<B>* transport = nullptr;   // null: devices reach into one another's memory
-  std::function<void(DeviceId)> ring;  // wakes a device, numbered through all pipelines
+  std::vector<std::string> tensors;       // names, in model order
+  LinkEmulator* link_emulator = nullptr;  // null: links are as fast as memory
+  Transport<B>* transport = nullptr;      // null: devices reach into one another's memory
+  std::function<void(DeviceId)> ring;     // wakes a device, numbered through all pipelines
   std::chrono::steady_clock::time_point start;
   /// Called before each piece of work: seeded delays in tests. May be empty.
   std::function<void(DeviceId, Instance)> before_work;

@@ -12,15 +12,15 @@ namespace tandem {
 
 /// The gradients of the update that a sum serves: all of them, or of what is tied.
 template <class B>
-std::span<typename B::Kernels::Wide> summed_gradients(const RunState<B>& world,
+std::span<typename B::Kernels::Wide> summed_gradients(const RunState<B>& run_state,
                                                       StageWork<B>& stages,
                                                       const Instance& instance, StageId stage,
                                                       typename B::Stream& stream) {
   StageState<B>& s = stages.state_of(stage);
-  const std::int64_t update = world.versions.covering_update(stage, instance.microbatch);
+  const std::int64_t update = run_state.versions.covering_update(stage, instance.microbatch);
   const std::span<typename B::Kernels::Wide> gradients =
       stages.finished_gradients(s, update, stream);
-  if (world.program[instance.id].op.kind != OpKind::reduce_tied) return gradients;
+  if (run_state.program[instance.id].op.kind != OpKind::reduce_tied) return gradients;
   const TiedRanges& ranges = s.stage.tied();
   return part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
 }

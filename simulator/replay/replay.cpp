@@ -115,18 +115,19 @@ Duration Replay::usual_elsewhere(OpKind kind, std::optional<DeviceId> except) co
   return sum.usual / sum.stages;
 }
 
-Duration Replay::cost(const Pass& pass, InstructionId id, const WhatIf& what_if) const {
+Duration Replay::cost(const Pass& pass, InstructionId id, const ReplayVariation& variation) const {
   const Instruction& instruction = pass.observed.program[id];
   const Op& op = instruction.op;
   const Duration measured = pass.observed.costs[instruction.cost];
   if (!is_compute(op.kind)) {
-    const bool usually = is_transfer(op.kind) && what_if.durations != WhatIf::Durations::measured;
+    const bool usually =
+        is_transfer(op.kind) && variation.durations != ReplayVariation::Durations::measured;
     return usually ? usual(op.kind, op.stage) : measured;
   }
-  if (what_if.durations == WhatIf::Durations::usual) return usual(op.kind, op.stage);
-  if (what_if.durations == WhatIf::Durations::balanced) return usual_elsewhere(op.kind);
+  if (variation.durations == ReplayVariation::Durations::usual) return usual(op.kind, op.stage);
+  if (variation.durations == ReplayVariation::Durations::balanced) return usual_elsewhere(op.kind);
   const DeviceId device = pass.observed.program.placement().device[op.stage];
-  for (const Straggler& straggler : what_if.without) {
+  for (const Straggler& straggler : variation.without) {
     if (straggler.device && *straggler.device != device) continue;
     if (straggler.replica && *straggler.replica != pass.replica) continue;
     const bool alone = usual_[index(op.kind)][op.stage].sorted.size() == 1;
@@ -136,11 +137,11 @@ Duration Replay::cost(const Pass& pass, InstructionId id, const WhatIf& what_if)
   return measured;
 }
 
-CostTable Replay::costs(std::size_t pass, const WhatIf& what_if) const {
+CostTable Replay::costs(std::size_t pass, const ReplayVariation& variation) const {
   const Program& program = passes_[pass].observed.program;
   CostTable costs(program.size());
   for (const InstructionId id : program.order()) {
-    costs[program[id].cost] = cost(passes_[pass], id, what_if);
+    costs[program[id].cost] = cost(passes_[pass], id, variation);
   }
   return costs;
 }
@@ -163,17 +164,17 @@ std::vector<Duration> Replay::phases_by(const Length& length) const {
   return phases;
 }
 
-std::vector<Duration> Replay::phases(const WhatIf& what_if) const {
+std::vector<Duration> Replay::phases(const ReplayVariation& variation) const {
   const auto touches = [&](const Pass& pass) {
-    return what_if.durations != WhatIf::Durations::measured ||
-           std::any_of(what_if.without.begin(), what_if.without.end(),
+    return variation.durations != ReplayVariation::Durations::measured ||
+           std::any_of(variation.without.begin(), variation.without.end(),
                        [&](const Straggler& straggler) {
                          return !straggler.replica || *straggler.replica == pass.replica;
                        });
   };
   return phases_by([&](std::size_t pass) {
     if (!touches(passes_[pass])) return passes_[pass].replayed;
-    return replayed_length(passes_[pass].observed.program, costs(pass, what_if));
+    return replayed_length(passes_[pass].observed.program, costs(pass, variation));
   });
 }
 

@@ -24,7 +24,7 @@ struct Straggler {
 /// What is done to the measured durations. "Usual" is what an op of a kind and stage takes: the
 /// median over a replica's microbatches and steps, and of these the median over the replicas (of an
 /// even number the lower one).
-struct WhatIf {
+struct ReplayVariation {
   enum class Durations : std::uint8_t {
     measured,  // but for those of `without`
     usual,     // each op and transfer what it usually takes: no stragglers
@@ -56,13 +56,13 @@ class Replay {
 
   std::vector<ReplayedStep> steps() const;
   /// The pipeline phase of each step.
-  std::vector<Duration> phases(const WhatIf& what_if) const;
+  std::vector<Duration> phases(const ReplayVariation& variation) const;
 
   std::size_t passes() const { return passes_.size(); }
   std::int64_t step_of(std::size_t pass) const { return passes_[pass].step; }
   std::int64_t replica_of(std::size_t pass) const { return passes_[pass].replica; }
   const RecordedProgram& pass(std::size_t pass) const { return passes_[pass].observed; }
-  CostTable costs(std::size_t pass, const WhatIf& what_if) const;
+  CostTable costs(std::size_t pass, const ReplayVariation& variation) const;
 
   /// What an op usually takes, with or without one replica. Where that is the only one it counts.
   Duration usual(OpKind kind, StageId stage, std::optional<std::int64_t> except = {}) const;
@@ -90,7 +90,7 @@ class Replay {
   };
 
   void measure_usual();
-  Duration cost(const Pass& pass, InstructionId id, const WhatIf& what_if) const;
+  Duration cost(const Pass& pass, InstructionId id, const ReplayVariation& variation) const;
   template <class Length>
   std::vector<Duration> phases_by(const Length& length) const;
 

@@ -43,14 +43,15 @@ using testing::TrainingCase;
 using Change = std::function<void(TrainingSetup<float>&)>;
 
 TrainingReport<float> train_deferred(const TrainingCase& test, const Program& program,
-                                     DeferredRunState& world, const Change& change = {}) {
+                                     DeferredRunState& run_state, const Change& change = {}) {
   using B = DeferredBackend<float>;
   const Data data = testing::data_of(test);
   TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
   if (change) change(setup);
   return TrainingRun<B>(program, setup,
-                        [&world](DeviceId device, Wakeup& bell, std::stop_token stop) {
-                          return std::make_unique<B>(world, index(device), bell, std::move(stop));
+                        [&run_state](DeviceId device, Wakeup& bell, std::stop_token stop) {
+                          return std::make_unique<B>(run_state, index(device), bell,
+                                                     std::move(stop));
                         })
       .run();
 }
@@ -88,11 +89,11 @@ void expect_equal(const TrainingReport<float>& deferred, const TrainingReport<fl
 void expect_ordered(const TrainingCase& test, std::uint64_t seed = 1, const Change& change = {}) {
   SCOPED_TRACE(name_of(test));
   const Program program = lower(test.make());
-  DeferredRunState world;
-  world.seed = seed;
-  const TrainingReport<float> deferred = train_deferred(test, program, world, change);
-  EXPECT_THAT(world.order.violations(), IsEmpty());
-  EXPECT_GT(world.order.launches(), 0u);
+  DeferredRunState run_state;
+  run_state.seed = seed;
+  const TrainingReport<float> deferred = train_deferred(test, program, run_state, change);
+  EXPECT_THAT(run_state.order.violations(), IsEmpty());
+  EXPECT_GT(run_state.order.launches(), 0u);
   expect_equal(deferred, train_on_the_cpu(test, program, change));
 }
 
@@ -143,14 +144,14 @@ Program without_waits(const Program& program, const Drops& drops) {
 
 /// What is found when the run is broken: its numbers, if it comes to an end, are wrong.
 std::set<std::string> violations_of(const TrainingCase& test, const Program& program,
-                                    DeferredRunState& world) {
+                                    DeferredRunState& run_state) {
   try {
     // Without times, which are not known where a fence is missing.
-    train_deferred(test, program, world,
+    train_deferred(test, program, run_state,
                    [](TrainingSetup<float>& setup) { setup.keep_timeline = false; });
   } catch (const DeviceError&) {  // gradients that are not finite
   }
-  return world.order.violations();
+  return run_state.order.violations();
 }
 
 /// Op kinds of who waits and what for, and whether it is for an earlier body.
@@ -191,11 +192,11 @@ TEST(Streams, AreSeenToLackEveryKindOfWait) {
       const auto& [waiter, producer, earlier] = kind;
       SCOPED_TRACE(fmt::format("{}: {} waits for {}{}", test.schedule, name(waiter), name(producer),
                                earlier ? " of a body before" : ""));
-      DeferredRunState world;
-      world.takes_up_in_order = true;
+      DeferredRunState run_state;
+      run_state.takes_up_in_order = true;
       const Program broken =
           without_waits(program, [&kind](const auto&... wait) { return kind_of(wait...) == kind; });
-      EXPECT_THAT(violations_of(test, broken, world), ::testing::Not(IsEmpty()));
+      EXPECT_THAT(violations_of(test, broken, run_state), ::testing::Not(IsEmpty()));
       found.insert(kind);
     }
   }
@@ -211,7 +212,7 @@ TEST(Streams, AreSeenToLackEveryFence) {
   if (kRacesAreFound) GTEST_SKIP() << "the thread sanitizer stops at the first";
   for (TrainingCase test : cases_for_faults()) {
     SCOPED_TRACE(name_of(test));
-    // Where one meeting follows another, the second may make good what the first lacks.
+    // Where one collective follows another, the second may make good what the first lacks.
     if (test.schedule == "chimera") continue;
     // Where an update is right as it is, nothing but the host asks what was decided.
     if (test.post_validation) continue;
@@ -222,12 +223,12 @@ TEST(Streams, AreSeenToLackEveryFence) {
     EXPECT_THAT(violations_of(test, program, whole), IsEmpty());
     std::size_t missing = 0;
     for (std::int64_t i = 0; i < whole.followed(); i += kFences) {
-      DeferredRunState world;
-      world.first_left_out = i;
-      world.left_out = 1;
-      const std::set<std::string> violations = violations_of(test, program, world);
-      EXPECT_EQ(violations.empty(), world.order.missing() == 0) << i;
-      missing += world.order.missing();
+      DeferredRunState run_state;
+      run_state.first_left_out = i;
+      run_state.left_out = 1;
+      const std::set<std::string> violations = violations_of(test, program, run_state);
+      EXPECT_EQ(violations.empty(), run_state.order.missing() == 0) << i;
+      missing += run_state.order.missing();
     }
     EXPECT_GT(missing, static_cast<std::size_t>(whole.followed() / kFences) / 3);
   }
@@ -326,11 +327,11 @@ TEST(Streams, AreSeenToLackEveryFenceOfARollback) {
     EXPECT_THAT(violations_of(test, program, whole), IsEmpty());
     std::int64_t missing = 0, found = 0;
     for (std::int64_t i = 0; i < whole.followed(); i += kFences) {
-      DeferredRunState world;
-      world.first_left_out = i;
-      world.left_out = 1;
-      const bool is_found = !violations_of(test, program, world).empty();
-      if (world.order.missing() == 0) {
+      DeferredRunState run_state;
+      run_state.first_left_out = i;
+      run_state.left_out = 1;
+      const bool is_found = !violations_of(test, program, run_state).empty();
+      if (run_state.order.missing() == 0) {
         EXPECT_FALSE(is_found) << i;
         continue;
       }
@@ -370,9 +371,9 @@ TEST(Streams, EndARunWhoseGradientsAreNotFinite) {
   TrainingCase test{.schedule = "2bw", .devices = 2};
   test.optimizer.learning_rate = 1e30;
   const Program program = lower(test.make());
-  DeferredRunState world;
+  DeferredRunState run_state;
   try {
-    train_deferred(test, program, world);
+    train_deferred(test, program, run_state);
     ADD_FAILURE() << "no failure";
   } catch (const DeviceError& error) {
     EXPECT_THAT(error.what(), HasSubstr("is not finite"));
@@ -380,10 +381,10 @@ TEST(Streams, EndARunWhoseGradientsAreNotFinite) {
 }
 
 /// Of a run in which one kernel fails, as it is told.
-std::string failure_of(const TrainingCase& test, const Program& program, DeferredRunState& world,
-                       const Change& change = {}) {
+std::string failure_of(const TrainingCase& test, const Program& program,
+                       DeferredRunState& run_state, const Change& change = {}) {
   try {
-    train_deferred(test, program, world, change);
+    train_deferred(test, program, run_state, change);
   } catch (const DeviceError& error) {
     return error.what();
   }
@@ -393,9 +394,9 @@ std::string failure_of(const TrainingCase& test, const Program& program, Deferre
 // Planted: streams that do not wait for records that are still to be taken up.
 TEST(Streams, AreSeenToLoseWaitsForWhatIsNotTakenUpYet) {
   const TrainingCase test = testing::validated("zb-h2", 3, testing::kAlways);
-  DeferredRunState world;
-  world.loses_waits = true;
-  EXPECT_THAT(failure_of(test, lower(test.make()), world), HasSubstr("has not arrived"));
+  DeferredRunState run_state;
+  run_state.loses_waits = true;
+  EXPECT_THAT(failure_of(test, lower(test.make()), run_state), HasSubstr("has not arrived"));
 }
 
 // It fails when it runs, and by then the host has given more: what began last comes no sooner than
@@ -421,9 +422,9 @@ TEST(Streams, SayWhereAKernelThatFailedMayHaveBeen) {
   const auto kernels = static_cast<std::int64_t>(whole.order.launches());
   std::int64_t later = 0, nothing = 0;
   for (std::int64_t kernel = 0; kernel < kernels; kernel += 7) {
-    DeferredRunState world;
-    world.failing = kernel;
-    const std::string failure = failure_of(test, program, world);
+    DeferredRunState run_state;
+    run_state.failing = kernel;
+    const std::string failure = failure_of(test, program, run_state);
     const auto failed = std::ranges::upper_bound(first_of, kernel) - first_of.begin() - 1;
     const std::regex words(
         "device 0, (.*): a kernel has failed; it showed here, but earlier work may have failed: "
@@ -451,9 +452,9 @@ TEST(Streams, AreShownToProfilersAsTracesShowThem) {
   test.batches = 2;
   const Program program = lower(test.make());
   const WeightVersions versions(program);
-  DeferredRunState world;
+  DeferredRunState run_state;
   testing::RecordedRange::take();
-  const TrainingReport<float> report = train_deferred(test, program, world);
+  const TrainingReport<float> report = train_deferred(test, program, run_state);
   std::vector<std::string> expected;
   for (const Span& span : report.timelines.at(0).spans) {
     const Instruction& instruction = program[span.instruction];

@@ -28,7 +28,8 @@ void replay(const Recording& recording) {
       for (const Duration cost : replay.pass(pass).costs) all += cost;
       TANDEM_CHECK(replayed_length(replay.pass(pass).program, replay.costs(pass, {})) <= all);
     }
-    for (const auto durations : {WhatIf::Durations::usual, WhatIf::Durations::balanced}) {
+    for (const auto durations :
+         {ReplayVariation::Durations::usual, ReplayVariation::Durations::balanced}) {
       TANDEM_CHECK(replay.phases({.durations = durations}).size() == steps);
     }
     const Straggler last{.device = id_at<DeviceId>(recording.devices - 1u),

@@ -156,9 +156,13 @@ class DeferredBackend {
     std::deque<std::pair<std::shared_ptr<bool>, std::function<void()>>> calls;
   };
 
-  DeferredBackend(DeferredRunState& world, std::uint64_t device, Wakeup& bell, std::stop_token stop)
-      : world_(world), bell_(bell), stop_(std::move(stop)), random_(world.seed * 1009 + device) {
-    world_.add(bell);
+  DeferredBackend(DeferredRunState& run_state, std::uint64_t device, Wakeup& bell,
+                  std::stop_token stop)
+      : run_state_(run_state),
+        bell_(bell),
+        stop_(std::move(stop)),
+        random_(run_state.seed * 1009 + device) {
+    run_state_.add(bell);
   }
 
   template <class U>
@@ -198,7 +202,7 @@ class DeferredBackend {
 
   Stream& add_stream(StreamUse /*use*/) {
     Stream& stream = streams_.emplace_back();
-    stream.number = world_.order.add_stream();
+    stream.number = run_state_.order.add_stream();
     return stream;
   }
   Kernels kernels(Stream& stream) { return Kernels(*this, stream); }
@@ -206,30 +210,30 @@ class DeferredBackend {
   void enqueue(Stream& stream, TaskQueues::Run run) { enqueue_when(stream, {}, std::move(run)); }
   void enqueue_when(Stream& stream, TaskQueues::Ready ready, TaskQueues::Run run) {
     stream.tasks.enqueue_when(stream.queue, std::move(ready), std::move(run));
-    if (world_.takes_up_in_order) take_up_all();
+    if (run_state_.takes_up_in_order) take_up_all();
   }
   void record(Stream& stream, Event& event) {
     stream.tasks.record(stream.queue, event.tasks_,
                         [this, &stream, &event] { raise(stream, event.fence_); });
-    if (world_.takes_up_in_order) take_up_all();
+    if (run_state_.takes_up_in_order) take_up_all();
   }
   void wait(Stream& stream, Event& event) {
     const auto run = [this, &stream, &event] { wait_for(stream, event.fence_); };
-    if (world_.loses_waits) return enqueue(stream, run);
+    if (run_state_.loses_waits) return enqueue(stream, run);
     stream.tasks.wait(stream.queue, event.tasks_, run);
-    if (world_.takes_up_in_order) take_up_all();
+    if (run_state_.takes_up_in_order) take_up_all();
   }
   void raise(Stream& stream, Fence& fence) {
-    fence.clock_ = world_.order.record(stream.number);
+    fence.clock_ = run_state_.order.record(stream.number);
     const std::uint64_t ticket = ++fence.issued_;
     queue(stream, {}, [this, &fence, ticket] {
       fence.completed_.store(ticket, std::memory_order_release);
-      world_.ring_all();
+      run_state_.ring_all();
     });
   }
   void follow(Stream& stream, Fence& fence) {
-    if (world_.follows()) return wait_for(stream, fence);
-    world_.order.leave_out(stream.number, fence.clock_);
+    if (run_state_.follows()) return wait_for(stream, fence);
+    run_state_.order.leave_out(stream.number, fence.clock_);
   }
   void when_done(Stream& stream, std::function<void()> call) {
     const auto ended = std::make_shared<bool>(false);
@@ -246,7 +250,7 @@ class DeferredBackend {
     }
     std::vector<StreamOrder::Stream> numbers;
     for (const Stream& stream : streams_) numbers.push_back(stream.number);
-    world_.order.finish(numbers);
+    run_state_.order.finish(numbers);
   }
   Mark mark(Stream& stream) {
     Mark mark;
@@ -269,10 +273,10 @@ class DeferredBackend {
 
   void launch(Stream& stream, const char* what, std::span<const Access> accesses,
               std::function<void(const cpu::Kernels<T>&)> run) {
-    const std::int64_t number = world_.launched();
-    world_.order.launch(stream.number, what, accesses);
+    const std::int64_t number = run_state_.launched();
+    run_state_.order.launch(stream.number, what, accesses);
     queue(stream, {}, [this, number, run = std::move(run)] {
-      if (number == world_.failing) throw LateError("a kernel has failed");
+      if (number == run_state_.failing) throw LateError("a kernel has failed");
       run(kernels_);
     });
   }
@@ -281,7 +285,7 @@ class DeferredBackend {
   void launch_when(Stream& stream, std::function<bool()> ready, std::function<void()> run) {
     queue(stream, std::move(ready), [this, run = std::move(run)] {
       run();
-      world_.ring_all();
+      run_state_.ring_all();
     });
   }
 
@@ -291,7 +295,7 @@ class DeferredBackend {
     ++launched_;
   }
   void wait_for(Stream& stream, Fence& fence) {
-    world_.order.wait(stream.number, fence.clock_);
+    run_state_.order.wait(stream.number, fence.clock_);
     const std::uint64_t ticket = fence.issued_;
     queue(stream,
           [&fence, ticket] { return fence.completed_.load(std::memory_order_acquire) >= ticket; },
@@ -347,7 +351,7 @@ class DeferredBackend {
     return false;
   }
 
-  DeferredRunState& world_;
+  DeferredRunState& run_state_;
   Wakeup& bell_;
   std::stop_token stop_;
   std::mt19937_64 random_;

@@ -96,7 +96,7 @@ void write_trace(const std::string& path, const Replay& replay, const ReplayRepo
   std::vector<Timeline> timelines(report.ideal.size());
   std::vector<TraceRun> runs{{.timeline = &observed.measured, .label = "measured", .memory = {}}};
   for (std::size_t i = 0; i < report.ideal.size(); ++i) {
-    replayed_length(observed.program, replay.costs(pass, report.ideal[i].what_if), &timelines[i]);
+    replayed_length(observed.program, replay.costs(pass, report.ideal[i].variation), &timelines[i]);
     runs.push_back({.timeline = &timelines[i], .label = report.ideal[i].name, .memory = {}});
   }
   write_chrome_trace(path, observed.program, runs,

@@ -64,7 +64,7 @@ void write_replay_page(const std::string& path, const Arguments& arguments, cons
   for (const WhatIfAnswer& answer : report.ideal) {
     Timeline timeline;
     const Duration length =
-        replayed_length(observed.program, replay.costs(pass, answer.what_if), &timeline);
+        replayed_length(observed.program, replay.costs(pass, answer.variation), &timeline);
     slider.frames.push_back(page.frames.size());
     page.frames.push_back(frame_of(answer.name, observed.program, timeline,
                                    critical_spans(observed.program, timeline, length)));

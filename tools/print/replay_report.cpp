@@ -25,10 +25,10 @@ double mean_of(const std::vector<Duration>& durations) {
   return sum / static_cast<double>(durations.size());
 }
 
-Answer answer(const Replay& replay, std::string name, WhatIf what_if) {
-  std::vector<Duration> phases = replay.phases(what_if);
+Answer answer(const Replay& replay, std::string name, ReplayVariation variation) {
+  std::vector<Duration> phases = replay.phases(variation);
   const double mean = mean_of(phases);
-  return {std::move(name), std::move(what_if), std::move(phases), mean};
+  return {std::move(name), std::move(variation), std::move(phases), mean};
 }
 
 Errors errors_of(const std::vector<ReplayedStep>& steps) {
@@ -157,7 +157,7 @@ void print_culprit(const ReplayReport& report) {
   const Answer& now = report.ideal.front();
   const auto rank =
       std::find_if(report.culprits.begin(), report.culprits.end(), [&](const Answer& one) {
-        const Straggler& who = one.what_if.without.front();
+        const Straggler& who = one.variation.without.front();
         return who.device && who.replica &&
                now.mean_s - one.mean_s >= kNearly * (now.mean_s - report.culprits.front().mean_s);
       });
@@ -225,7 +225,7 @@ ReplayReport make_replay_report(const Replay& replay, const Replay& plain,
   report.errors = errors_of(report.steps);
   report.plain_errors = errors_of(plain.steps());
   report.outside_s = outside_s(report.steps);
-  using Durations = WhatIf::Durations;
+  using Durations = ReplayVariation::Durations;
   report.ideal.push_back(answer(replay, "as replayed", {}));
   report.ideal.push_back(answer(replay, "no stragglers", {.durations = Durations::usual}));
   report.ideal.push_back(answer(replay, "balanced", {.durations = Durations::balanced}));

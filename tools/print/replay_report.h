@@ -15,7 +15,7 @@ namespace tandem::tools {
 /// A what-if and its pipeline phases, a row a step.
 struct WhatIfAnswer {
   std::string name;
-  WhatIf what_if;
+  ReplayVariation variation;
   std::vector<Duration> phases{};
   double mean_s = 0.0;
 };

@@ -71,12 +71,12 @@ TEST(ModelPasses, TimeEachLayerOnceForEachOfItsFunctionsInEveryTimedPass) {
 /// Their times are known only when all has run, and nothing rests on the host's order.
 TEST(ModelPasses, TimeADeviceThatComputesLate) {
   const ModelSpec model = small(Architecture::gpt2);
-  DeferredRunState world;
+  DeferredRunState run_state;
   Wakeup bell;
-  DeferredBackend<float> backend(world, 0, bell, {});
+  DeferredBackend<float> backend(run_state, 0, bell, {});
   expect_all_are_timed(model, measure(backend, model));
-  EXPECT_THAT(world.order.violations(), ::testing::IsEmpty());
-  EXPECT_GT(world.order.launches(), 0u);
+  EXPECT_THAT(run_state.order.violations(), ::testing::IsEmpty());
+  EXPECT_GT(run_state.order.launches(), 0u);
 }
 
 TEST(ModelPasses, TimeNoUpdateInAPassWithout) {
@@ -112,9 +112,9 @@ TEST(ProfileVisits, MeasureEachSizeOnDevicesThatComputeLate) {
     EXPECT_GT(row.forward, Duration::zero()) << name(row.kind);
     EXPECT_GT(row.update, Duration::zero()) << name(row.kind);
   }
-  for (DeferredRunState& world : worlds) {
-    EXPECT_THAT(world.order.violations(), ::testing::IsEmpty());
-    EXPECT_GT(world.order.launches(), 0u);
+  for (DeferredRunState& run_state : worlds) {
+    EXPECT_THAT(run_state.order.violations(), ::testing::IsEmpty());
+    EXPECT_GT(run_state.order.launches(), 0u);
   }
 }
 

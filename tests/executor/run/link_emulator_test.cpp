@@ -25,7 +25,7 @@ TEST(LinkEmulator, DeliversInOrderOfTimeAndNeverEarly) {
   std::vector<int> order;
   std::vector<LinkEmulator::Time> landed;
   std::latch all(3);
-  LinkEmulator courier(1e9);
+  LinkEmulator link_emulator(1e9);
   const auto land = [&](int which) {
     return [&, which] {
       order.push_back(which);
@@ -33,9 +33,9 @@ TEST(LinkEmulator, DeliversInOrderOfTimeAndNeverEarly) {
       all.count_down();
     };
   };
-  courier.deliver(start + 20ms, land(2));
-  courier.deliver(start + 5ms, land(0));
-  courier.deliver(start + 20ms, land(3));
+  link_emulator.deliver(start + 20ms, land(2));
+  link_emulator.deliver(start + 5ms, land(0));
+  link_emulator.deliver(start + 20ms, land(3));
   all.wait();
   EXPECT_EQ(order, (std::vector<int>{0, 2, 3}));
   EXPECT_GE(landed[0], start + 5ms);

@@ -36,10 +36,10 @@ TrainingReport<float> train_by(RendezvousTransport& transport, const TrainingCas
   const Data data = testing::data_of(test);
   TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
   if (change) change(setup);
-  DeferredRunState world;
-  world.seed = seed;
+  DeferredRunState run_state;
+  run_state.seed = seed;
   const auto make = [&](DeviceId device, Wakeup& bell, std::stop_token stop) {
-    auto made = std::make_unique<B>(world, index(device), bell, std::move(stop));
+    auto made = std::make_unique<B>(run_state, index(device), bell, std::move(stop));
     transport.add(*made);
     return made;
   };

@@ -26,7 +26,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Durations = WhatIf::Durations;
+using Durations = ReplayVariation::Durations;
 
 constexpr TwoStages kSlowSecond{.forward = {ms(10), ms(20)}, .backward = {ms(20), ms(40)}};
 
@@ -254,7 +254,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MegatronReplay,
                                            MegatronShape{4, 32}, MegatronShape{8, 16},
                                            MegatronShape{6, 3}, MegatronShape{5, 1}));
 
-TEST(WhatIf, WithoutStragglersEachOpTakesTheMedian) {
+TEST(ReplayVariation, WithoutStragglersEachOpTakesTheMedian) {
   std::vector<RecordedPass> passes;
   for (std::int64_t step = 0; step < 3; ++step) {
     passes.push_back(two_stages(step == 1 ? kSlowSecond : TwoStages{}, step));
@@ -266,7 +266,7 @@ TEST(WhatIf, WithoutStragglersEachOpTakesTheMedian) {
   EXPECT_EQ(replay.usual(OpKind::forward, StageId{1}), ms(10));
 }
 
-TEST(WhatIf, ASlowStageIsMendedByTheOthersOrSharedOut) {
+TEST(ReplayVariation, ASlowStageIsMendedByTheOthersOrSharedOut) {
   const Replay replay(recording_of({two_stages(kSlowSecond)}));
   const Duration slow = two_stages_phase(kSlowSecond);
   const Duration even =
@@ -281,7 +281,7 @@ TEST(WhatIf, ASlowStageIsMendedByTheOthersOrSharedOut) {
               ElementsAre(both_slow));
 }
 
-TEST(WhatIf, ASlowRankIsMendedByItsReplicas) {
+TEST(ReplayVariation, ASlowRankIsMendedByItsReplicas) {
   const Replay replay(
       recording_of({two_stages({}, 0, 0), two_stages(kSlowSecond, 0, 1), two_stages({}, 0, 2)}));
   const Duration slow = two_stages_phase(kSlowSecond);
