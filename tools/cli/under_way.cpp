@@ -35,10 +35,10 @@ void UnderWay::stepped(const Activity& work, std::int64_t more) {
 }
 
 void UnderWay::said(const Activity& work, const std::function<std::string()>& words) {
-  constexpr std::chrono::milliseconds kBetween(100);
+  constexpr std::chrono::milliseconds kBetweenChanges(100);
   const Clock::time_point now = Clock::now();
   if (now.time_since_epoch().count() < listens_again_) return;
-  listens_again_ = Clock::time_point(now + kBetween).time_since_epoch().count();
+  listens_again_ = Clock::time_point(now + kBetweenChanges).time_since_epoch().count();
   std::string text = words();
   const std::scoped_lock lock(mutex_);
   Work& one = find(work);
