@@ -42,7 +42,7 @@ class DeviceMachine {
       : program_(run_state.program),
         pipeline_(pipeline),
         me_(me),
-        run_state_(run_state),
+        run_(run_state),
         backend_(backend),
         stages_(run_state, pipeline, backend, std::move(scratch)),
         log_(backend, run_state, run_state.device_of(pipeline, me)),
@@ -171,8 +171,8 @@ class DeviceMachine {
     const bool activation = op.kind == OpKind::send_activation;
     auto& from = activation ? s.output : s.input_gradient;
     auto& into = activation ? target.input : target.output_gradient;
-    const std::int64_t q = run_state_.sequence(s.id, instance.microbatch);
-    const std::int64_t target_q = run_state_.sequence(target.id, instance.microbatch);
+    const std::int64_t q = run_.sequence(s.id, instance.microbatch);
+    const std::int64_t target_q = run_.sequence(target.id, instance.microbatch);
     const bool again =
         activation && s.rollback.redone.load(std::memory_order_relaxed) >= instance.microbatch;
     if (again) backend_.follow(stream, s.rollback.output);
@@ -199,16 +199,15 @@ class DeviceMachine {
     backend_.raise(stream, arrival.into.fence(arrival.use));
     const auto land = [this, arrival](const Mark& begin, const Mark& end) {
       arrival.into.land(arrival.use, begin, end);
-      run_state_.ring(run_state_.device_of(pipeline_, arrival.device));
+      run_.ring(run_.device_of(pipeline_, arrival.device));
     };
-    if (run_state_.link_emulator == nullptr) return land(start, sent);
+    if (run_.link_emulator == nullptr) return land(start, sent);
     Duration& lane_end = lane_end_[program_.lanes(program_[id]).front()];
-    const Duration leaves = std::max<Duration>(start.time() - run_state_.start, lane_end);
-    lane_end = std::max(log_.now(), lane_end) + run_state_.link_emulator->time_of(bytes);
-    const auto at = [this](Duration since) { return Mark::at(run_state_.start + since); };
-    run_state_.link_emulator->deliver(
-        run_state_.start + lane_end,
-        [land, begin = at(leaves), end = at(lane_end)] { land(begin, end); });
+    const Duration leaves = std::max<Duration>(start.time() - run_.start, lane_end);
+    lane_end = std::max(log_.now(), lane_end) + run_.link_emulator->time_of(bytes);
+    const auto at = [this](Duration since) { return Mark::at(run_.start + since); };
+    run_.link_emulator->deliver(run_.start + lane_end, [land, begin = at(leaves),
+                                                        end = at(lane_end)] { land(begin, end); });
   }
 
   /// The stage's device copies both ways, there and back, and the partner has nothing to do.
@@ -240,7 +239,7 @@ class DeviceMachine {
     const Op& op = program_[instance.id].op;
     StageState<B>& s = target_of(stages_.state_of(op.stage), op.kind, instance.microbatch);
     auto& into = op.kind == OpKind::send_activation ? s.input : s.output_gradient;
-    const std::int64_t q = run_state_.sequence(s.id, instance.microbatch);
+    const std::int64_t q = run_.sequence(s.id, instance.microbatch);
     backend_.enqueue_when(
         stream, [&into, q] { return into.has_landed(q); },
         [this, &into, q, lane, instance, &stream] {
@@ -253,7 +252,7 @@ class DeviceMachine {
   }
 
   void queue_sum(Stream& stream, LaneId lane, Instance instance) {
-    Collective<B>& collective = run_state_.collective(pipeline_, instance.id);
+    Collective<B>& collective = run_.collective(pipeline_, instance.id);
     backend_.enqueue(
         stream, [this, &collective, instance, &stream] { bring(collective, instance, stream); });
     const bool notes = program_.lanes(program_[instance.id]).front() == lane;
@@ -270,8 +269,8 @@ class DeviceMachine {
   void bring(Collective<B>& collective, Instance instance, Stream& stream) {
     const AtWork at_work(log_, instance);
     for (const StageId stage : program_.placement().stages_on(me_)) {
-      if (!run_state_.meets(program_[instance.id].op, stage)) continue;
-      const std::span<W> gradients = summed_gradients(run_state_, stages_, instance, stage, stream);
+      if (!run_.meets(program_[instance.id].op, stage)) continue;
+      const std::span<W> gradients = summed_gradients(run_, stages_, instance, stage, stream);
       const std::size_t rank =
           std::size_t{pipeline_} * program_.placement().stages() + index(stage);
       if (collective.arrive(rank, gradients, instance.microbatch, backend_, stream))
@@ -280,7 +279,7 @@ class DeviceMachine {
   }
 
   void queue_norm(Stream& stream, LaneId lane, Instance instance) {
-    NormCollective<B>& collective = run_state_.norm_collective(pipeline_, instance.id);
+    NormCollective<B>& collective = run_.norm_collective(pipeline_, instance.id);
     backend_.enqueue(stream, [this, &collective, instance, &stream] {
       bring_norm(collective, instance, stream);
     });
@@ -316,16 +315,16 @@ class DeviceMachine {
   }
 
   std::int64_t update_of(StageId stage, const Instance& instance) const {
-    return run_state_.versions.covering_update(stage, instance.microbatch);
+    return run_.versions.covering_update(stage, instance.microbatch);
   }
 
   void ring_participants(Instance instance) {
     const Instruction& instruction = program_[instance.id];
     const bool everywhere = instruction.op.kind == OpKind::reduce_gradient;
-    for (std::uint16_t pipeline = 0; pipeline < run_state_.width; ++pipeline) {
+    for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline) {
       if (pipeline != pipeline_ && !everywhere) continue;
       for (const LaneId lane : program_.lanes(instruction)) {
-        run_state_.ring(run_state_.device_of(pipeline, program_.lanes()[lane].device));
+        run_.ring(run_.device_of(pipeline, program_.lanes()[lane].device));
       }
     }
   }
@@ -333,7 +332,7 @@ class DeviceMachine {
   const Program& program_;
   const std::uint16_t pipeline_;
   const DeviceId me_;
-  RunState<B>& run_state_;
+  RunState<B>& run_;
   B& backend_;
   StageWork<B> stages_;
   WorkLog<B> log_;

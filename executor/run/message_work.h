@@ -26,7 +26,7 @@ class MessageWork {
 
   MessageWork(RunState<B>& run_state, std::uint16_t pipeline, DeviceId me, B& backend,
               StageWork<B>& stages, WorkLog<B>& log)
-      : run_state_(run_state),
+      : run_(run_state),
         program_(run_state.program),
         pipeline_(pipeline),
         me_(me),
@@ -37,7 +37,7 @@ class MessageWork {
   /// Whether the run has a transport, and this goes by it. The norm of all gradients does
   /// not: its numbers lie in memory of the host.
   bool takes(OpKind kind) const {
-    return run_state_.transport != nullptr && kind != OpKind::reduce_norm &&
+    return run_.transport != nullptr && kind != OpKind::reduce_norm &&
            ((is_transfer(kind) && !moves_stash(kind)) || is_collective(kind));
   }
 
@@ -63,7 +63,7 @@ class MessageWork {
 
  private:
   std::size_t communicator(const Instance& instance) const {
-    return run_state_.transport->plans().of(pipeline_, instance.id).value();
+    return run_.transport->plans().of(pipeline_, instance.id).value();
   }
 
   /// A slot of this device's stage, and which use of it.
@@ -77,8 +77,7 @@ class MessageWork {
     const bool activation = op.kind == OpKind::send_activation;
     StageState<B>& s =
         activation ? *sender.below(instance.microbatch) : *sender.above(instance.microbatch);
-    return {activation ? s.input : s.output_gradient,
-            run_state_.sequence(s.id, instance.microbatch)};
+    return {activation ? s.input : s.output_gradient, run_.sequence(s.id, instance.microbatch)};
   }
   /// The last use of the slot has been given to its stream, though it need not have ended.
   bool has_room(const Instance& instance) {
@@ -93,9 +92,9 @@ class MessageWork {
     StageState<B>& s = stages_.state_of(op.stage);
     const bool activation = op.kind == OpKind::send_activation;
     auto& from = activation ? s.output : s.input_gradient;
-    const std::int64_t q = run_state_.sequence(s.id, instance.microbatch);
+    const std::int64_t q = run_.sequence(s.id, instance.microbatch);
     const Mark start = backend_.mark(stream);
-    run_state_.transport->send(communicator(instance), from.held(q), stream);
+    run_.transport->send(communicator(instance), from.held(q), stream);
     if (!activation) from.release(q);
     log_.note(instance, start, backend_.mark(stream), stream);
   }
@@ -106,7 +105,7 @@ class MessageWork {
     const AtWork at_work(log_, instance, program_.lanes()[lane].kind);
     const Target into = target_of(instance);
     const Mark start = backend_.mark(stream);
-    run_state_.transport->receive(communicator(instance), into.ring.acquire(into.use), stream);
+    run_.transport->receive(communicator(instance), into.ring.acquire(into.use), stream);
     into.ring.land(into.use, start, backend_.mark(stream));
   }
 
@@ -118,8 +117,8 @@ class MessageWork {
     std::span<W> sum;
     std::vector<std::span<W>> others;
     for (const StageId stage : program_.placement().stages_on(me_)) {
-      if (!run_state_.meets(program_[instance.id].op, stage)) continue;
-      const std::span<W> brought = summed_gradients(run_state_, stages_, instance, stage, stream);
+      if (!run_.meets(program_[instance.id].op, stage)) continue;
+      const std::span<W> brought = summed_gradients(run_, stages_, instance, stage, stream);
       if (sum.empty()) {
         sum = brought;
         continue;
@@ -127,14 +126,14 @@ class MessageWork {
       kernels.add(sum, brought, sum);
       others.push_back(brought);
     }
-    if (const auto over = run_state_.transport->plans().of(pipeline_, instance.id))
-      run_state_.transport->sum(*over, run_state_.device_of(pipeline_, me_), sum, stream);
+    if (const auto over = run_.transport->plans().of(pipeline_, instance.id))
+      run_.transport->sum(*over, run_.device_of(pipeline_, me_), sum, stream);
     for (const std::span<W> other : others) kernels.copy(sum, other);
     if (program_.lanes(program_[instance.id]).front() == lane)
       log_.note(instance, start, backend_.mark(stream), stream);
   }
 
-  RunState<B>& run_state_;
+  RunState<B>& run_;
   const Program& program_;
   const std::uint16_t pipeline_;
   const DeviceId me_;

@@ -30,7 +30,7 @@ class Validation {
       : program_(run_state.program),
         pipeline_(pipeline),
         me_(me),
-        run_state_(run_state),
+        run_(run_state),
         backend_(backend),
         stages_(stages),
         log_(log),
@@ -97,7 +97,7 @@ class Validation {
   std::vector<Instance> take_ahead(StageId stage, std::int64_t number) {
     std::vector<Instance> forwards = std::exchange(ahead_[stage], {});
     std::erase_if(forwards,
-                  [&](const Instance& each) { return *run_state_.versions(each) != number + 1; });
+                  [&](const Instance& each) { return *run_.versions(each) != number + 1; });
     std::ranges::sort(forwards, {}, &Instance::microbatch);
     return forwards;
   }
@@ -114,7 +114,7 @@ class Validation {
     const AtWork at_work(log_, forward);
     const std::int64_t k = forward.microbatch;
     if (const StageState<B>* above = s.above(k); above && !above->shares_device_with(s))
-      backend_.follow(stream, s.input_again(run_state_.sequence(s.id, k)));
+      backend_.follow(stream, s.input_again(run_.sequence(s.id, k)));
     StageState<B>* below = s.below(k);
     if (below == nullptr || below->shares_device_with(s)) {
       stages_.redo_forward(forward, stream);
@@ -129,7 +129,7 @@ class Validation {
   /// will bring.
   void redo_and_hand_on(StageState<B>& s, StageState<B>& below, const Instance& forward,
                         Stream& stream) {
-    const std::int64_t taken = run_state_.sequence(below.id, forward.microbatch);
+    const std::int64_t taken = run_.sequence(below.id, forward.microbatch);
     const bool is_there = below.input.holds(taken);
     if (is_there) {
       backend_.follow(stream, below.input.fence(taken));  // the transfer has read the output
@@ -137,7 +137,7 @@ class Validation {
     }
     stages_.redo_forward(forward, stream);
     if (is_there) {
-      const std::int64_t q = run_state_.sequence(s.id, forward.microbatch);
+      const std::int64_t q = run_.sequence(s.id, forward.microbatch);
       backend_.kernels(stream).copy(s.output.held(q), below.input.held(taken));
       backend_.raise(stream, below.input_again(taken));
     }
@@ -161,18 +161,18 @@ class Validation {
 
   void ring_neighbours(const StageState<B>& s) {
     s.for_each_neighbour([this](const StageState<B>& neighbour) {
-      run_state_.ring(run_state_.device_of(pipeline_, neighbour.place.device));
+      run_.ring(run_.device_of(pipeline_, neighbour.place.device));
     });
   }
 
   std::int64_t update_of(StageId stage, const Instance& instance) const {
-    return run_state_.versions.covering_update(stage, instance.microbatch);
+    return run_.versions.covering_update(stage, instance.microbatch);
   }
 
   const Program& program_;
   const std::uint16_t pipeline_;
   const DeviceId me_;
-  RunState<B>& run_state_;
+  RunState<B>& run_;
   B& backend_;
   StageWork<B>& stages_;
   WorkLog<B>& log_;

@@ -29,29 +29,26 @@ class StageWork {
 
   StageWork(RunState<B>& run_state, std::uint16_t pipeline, B& backend,
             typename B::template Buffer<T> scratch)
-      : run_state_(run_state),
-        pipeline_(pipeline),
-        backend_(backend),
-        scratch_(std::move(scratch)) {}
+      : run_(run_state), pipeline_(pipeline), backend_(backend), scratch_(std::move(scratch)) {}
 
-  State& state_of(StageId stage) const { return *run_state_.stages[pipeline_][stage]; }
+  State& state_of(StageId stage) const { return *run_.stages[pipeline_][stage]; }
 
   using StashUse = typename SlotRing<B>::Use;
   /// Where its stage works on a microbatch's stash.
   StashUse stash_of(State& s, std::int64_t microbatch) const {
     // Those that are evicted have one slot in turn, so that any number tells them apart.
-    if (run_state_.sequence.evicts(s.id, microbatch)) return {s.eviction_buffer, microbatch};
-    return {s.stash, run_state_.sequence.among_alike(s.id, microbatch)};
+    if (run_.sequence.evicts(s.id, microbatch)) return {s.eviction_buffer, microbatch};
+    return {s.stash, run_.sequence.among_alike(s.id, microbatch)};
   }
   /// Where it is with the partner.
   StashUse hosted_stash_of(State& s, std::int64_t microbatch) const {
-    return {s.hosted_stash, run_state_.sequence.among_alike(s.id, microbatch)};
+    return {s.hosted_stash, run_.sequence.among_alike(s.id, microbatch)};
   }
 
   void forward(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
-    const std::int64_t k = instance.microbatch, q = run_state_.sequence(s.id, k),
-                       version = *run_state_.versions(instance);
+    const std::int64_t k = instance.microbatch, q = run_.sequence(s.id, k),
+                       version = *run_.versions(instance);
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
     if (!s.forwards_in_scratch) spans.stash = stash_of(s, k).acquire();
     if (s.below(k) != nullptr) spans.output = s.output.acquire(q);
@@ -72,7 +69,7 @@ class StageWork {
 
   void recompute(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
-    const std::int64_t k = instance.microbatch, version = *run_state_.versions(instance);
+    const std::int64_t k = instance.microbatch, version = *run_.versions(instance);
     auto kernels = backend_.kernels(stream);
     s.stage.recompute(kernels, {.weights = s.weights.held(version),
                                 .input = input_of(s, k),
@@ -98,7 +95,7 @@ class StageWork {
   void backward_input(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
     BackwardSpans<T, W> spans = input_half_spans(s, instance);
-    spans.scratch = s.kept_gradients.acquire(run_state_.sequence(s.id, instance.microbatch));
+    spans.scratch = s.kept_gradients.acquire(run_.sequence(s.id, instance.microbatch));
     auto kernels = backend_.kernels(stream);
     s.stage.backward_input(kernels, spans);
     end_reading(s, instance);
@@ -110,7 +107,7 @@ class StageWork {
     auto kernels = backend_.kernels(stream);
     // One after another, as ops of their own would: the sums are the same to the bit.
     for (std::int64_t k = instance.microbatch - op.span + 1; k <= instance.microbatch; ++k) {
-      const std::int64_t q = run_state_.sequence(s.id, k);
+      const std::int64_t q = run_.sequence(s.id, k);
       BackwardSpans<T, W> spans = backward_spans(s, k);
       spans.scratch = s.kept_gradients.held(q);
       spans.gradients = gradients_for(s, k, kernels);
@@ -162,7 +159,7 @@ class StageWork {
   /// Runs a forward again, whose input is made again.
   void redo_forward(const Instance& instance, Stream& stream) {
     State& s = state_of(op_of(instance).stage);
-    const std::int64_t k = instance.microbatch, q = run_state_.sequence(s.id, k);
+    const std::int64_t k = instance.microbatch, q = run_.sequence(s.id, k);
     const bool drops = s.recomputes && !s.forwards_in_scratch;
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
     if (!s.forwards_in_scratch)
@@ -231,21 +228,21 @@ class StageWork {
   /// it is made. `first_tensor`: which of the model's tensors the norm's first one is.
   void check_finite(const Norm& norm, std::int64_t number, std::size_t first_tensor,
                     Stream& stream) {
-    if (run_state_.guard.on_nan == NonFinite::skip) return;
+    if (run_.guard.on_nan == NonFinite::skip) return;
     backend_.when_done(stream, [this, norm, number, first_tensor] {
       if (norm->decision[0].skip == 0.0) return;
       const std::size_t at = first_tensor + first_non_finite(norm->all_squares()).value_or(0);
-      throw DeviceError(fmt::format("update {}: the gradient of {} is not finite", number,
-                                    run_state_.tensors[at]));
+      throw DeviceError(
+          fmt::format("update {}: the gradient of {} is not finite", number, run_.tensors[at]));
     });
   }
 
   const std::vector<LedgerEntry>& ledger() const { return ledger_; }
 
  private:
-  const Op& op_of(const Instance& instance) const { return run_state_.program[instance.id].op; }
+  const Op& op_of(const Instance& instance) const { return run_.program[instance.id].op; }
   std::int64_t update_of(const State& s, std::int64_t microbatch) const {
-    return run_state_.versions.covering_update(s.id, microbatch);
+    return run_.versions.covering_update(s.id, microbatch);
   }
 
   std::span<T> part_of_scratch(std::int64_t size) {
@@ -257,8 +254,8 @@ class StageWork {
     State* above = s.above(microbatch);
     if (above == nullptr) return {};
     if (above->shares_device_with(s))
-      return above->output.held(run_state_.sequence(above->id, microbatch));
-    const std::int64_t q = run_state_.sequence(s.id, microbatch);
+      return above->output.held(run_.sequence(above->id, microbatch));
+    const std::int64_t q = run_.sequence(s.id, microbatch);
     if (!s.input.has_landed(q)) {
       throw DeviceError(fmt::format("stage {}: the input of microbatch {} has not arrived",
                                     index(s.id), microbatch));
@@ -270,8 +267,8 @@ class StageWork {
     State* below = s.below(microbatch);
     if (below == nullptr) return {};
     if (below->shares_device_with(s))
-      return below->input_gradient.held(run_state_.sequence(below->id, microbatch));
-    const std::int64_t q = run_state_.sequence(s.id, microbatch);
+      return below->input_gradient.held(run_.sequence(below->id, microbatch));
+    const std::int64_t q = run_.sequence(s.id, microbatch);
     if (!s.output_gradient.has_landed(q)) {
       throw DeviceError(fmt::format("stage {}: the gradient of microbatch {} has not arrived",
                                     index(s.id), microbatch));
@@ -294,22 +291,22 @@ class StageWork {
   BackwardSpans<T, W> input_half_spans(State& s, const Instance& instance) {
     const std::int64_t k = instance.microbatch;
     BackwardSpans<T, W> spans = backward_spans(s, k);
-    spans.weights = s.weights.held(*run_state_.versions(instance));
+    spans.weights = s.weights.held(*run_.versions(instance));
     if (s.above(k) != nullptr)
-      spans.input_gradient = s.input_gradient.acquire(run_state_.sequence(s.id, k));
+      spans.input_gradient = s.input_gradient.acquire(run_.sequence(s.id, k));
     return spans;
   }
 
   /// A microbatch reads its version of the weights no more.
   void end_reading(State& s, const Instance& instance) {
-    const std::int64_t version = *run_state_.versions(instance);
+    const std::int64_t version = *run_.versions(instance);
     --readers(s, version);
     note_version(instance, version);
   }
 
   /// The sum that this microbatch adds to: zeroed at the first weight gradient of its update.
   std::span<W> gradients_for(State& s, std::int64_t microbatch, Kernels& kernels) {
-    const std::int64_t update = run_state_.versions.covering_update(s.id, microbatch);
+    const std::int64_t update = run_.versions.covering_update(s.id, microbatch);
     if (s.gradients.holds(update)) return s.gradients.held(update);
     const std::span<W> sum = s.gradients.acquire(update);
     kernels.fill(sum, 0.0);
@@ -317,11 +314,11 @@ class StageWork {
   }
 
   void release_after_backward(State& s, std::int64_t microbatch) {
-    const std::int64_t q = run_state_.sequence(s.id, microbatch);
+    const std::int64_t q = run_.sequence(s.id, microbatch);
     stash_of(s, microbatch).release();
     State* above = s.above(microbatch);
     if (above && above->shares_device_with(s))
-      above->output.release(run_state_.sequence(above->id, microbatch), 2);
+      above->output.release(run_.sequence(above->id, microbatch), 2);
     else if (above)
       s.input.release(q);
     State* below = s.below(microbatch);
@@ -330,20 +327,20 @@ class StageWork {
     const bool local = below->shares_device_with(s);
     s.output.release(q, local ? 2 : 1);
     if (local)
-      below->input_gradient.release(run_state_.sequence(below->id, microbatch));
+      below->input_gradient.release(run_.sequence(below->id, microbatch));
     else
       s.output_gradient.release(q);
   }
 
   SampleSpans<W> sample_of(State& s, std::int64_t microbatch, Stream& stream) {
-    return s.sample(run_state_.sample_of(pipeline_, microbatch), backend_, stream);
+    return s.sample(run_.sample_of(pipeline_, microbatch), backend_, stream);
   }
 
   /// Of a forward; without stash, but where it is made in scratch, and without output.
   ForwardSpans<T, W> forward_spans(State& s, const Instance& instance, Stream& stream) {
     const std::int64_t k = instance.microbatch;
     return {
-        .weights = s.weights.held(*run_state_.versions(instance)),
+        .weights = s.weights.held(*run_.versions(instance)),
         .input = input_of(s, k),
         .sample = sample_of(s, k, stream),
         .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash) : std::span<T>(),
@@ -353,9 +350,9 @@ class StageWork {
 
   using Loss = std::shared_ptr<double[]>;
   void report_loss(std::int64_t microbatch, Loss loss, Stream& stream) {
-    if (!run_state_.on_loss) return;
-    backend_.when_done(stream, [this, sample = run_state_.sample_of(pipeline_, microbatch),
-                                held = std::move(loss)] { run_state_.on_loss(sample, held[0]); });
+    if (!run_.on_loss) return;
+    backend_.when_done(stream, [this, sample = run_.sample_of(pipeline_, microbatch),
+                                held = std::move(loss)] { run_.on_loss(sample, held[0]); });
   }
 
   /// The weights that an update reads and makes; may be the same memory.
@@ -370,7 +367,7 @@ class StageWork {
   /// The optimizer's next step. Of `how` its number or a decision, and what is written.
   void step(State& s, std::int64_t microbatch, const Versions& versions, OptimizerStep how,
             Kernels& kernels) {
-    how.batch = microbatch / run_state_.program.microbatches() + 1;
+    how.batch = microbatch / run_.program.microbatches() + 1;
     how.gradient_scale *= s.place.gradient_factor;
     UpdateSpans<T, W> spans = s.step_spans(versions.read, versions.made);
     spans.gradients = s.gradients.held(update_of(s, microbatch));
@@ -383,19 +380,19 @@ class StageWork {
     s.gradients.release(number);
     // The step reads the decision, so it is held until then.
     backend_.when_done(stream, [this, &s, number, norm, rolled_back] {
-      if (!run_state_.on_norm) return;
+      if (!run_.on_norm) return;
       const std::size_t first = s.decides_alone ? 0 : s.place.first_tensor;
-      run_state_.on_norm(s, number, norm->squares_of(first, s.stage.parameters().size()),
-                         norm->decision[0].skip != 0.0, rolled_back);
+      run_.on_norm(s, number, norm->squares_of(first, s.stage.parameters().size()),
+                   norm->decision[0].skip != 0.0, rolled_back);
     });
-    if (!run_state_.on_update) return;
+    if (!run_.on_update) return;
     const auto weights = backend_.fetch(std::span<const W>(s.trained(number + 1)));
     const auto state = backend_.fetch(std::span<const W>(s.state.elements()));
-    run_state_.on_update({.pipeline = pipeline_,
-                          .stage = s.id,
-                          .version = number + 1,
-                          .weights = weights.span(),
-                          .state = state.span()});
+    run_.on_update({.pipeline = pipeline_,
+                    .stage = s.id,
+                    .version = number + 1,
+                    .weights = weights.span(),
+                    .state = state.span()});
   }
 
   /// What all stages have decided.
@@ -412,7 +409,7 @@ class StageWork {
     square_gradients(s, number, norm->squares_of(0, norm->tensors), stream);
     const Norm before = std::exchange(s.last_norm, norm);
     auto kernels = backend_.kernels(stream);
-    norm->decide(kernels, run_state_.decide_numbers, before.get());
+    norm->decide(kernels, run_.decide_numbers, before.get());
     backend_.when_done(stream, [before] {});  // until then it is read
     check_finite(norm, number, s.place.first_tensor, stream);
     return norm;
@@ -437,13 +434,12 @@ class StageWork {
   }
 
   void note_version(const Instance& instance, std::int64_t version) {
-    if (!run_state_.keep_ledger) return;
+    if (!run_.keep_ledger) return;
     const Op& op = op_of(instance);
-    ledger_.push_back(
-        {op.stage, op.kind, run_state_.sample_of(pipeline_, instance.microbatch), version});
+    ledger_.push_back({op.stage, op.kind, run_.sample_of(pipeline_, instance.microbatch), version});
   }
 
-  RunState<B>& run_state_;
+  RunState<B>& run_;
   const std::uint16_t pipeline_;
   B& backend_;
   typename B::template Buffer<T> scratch_;

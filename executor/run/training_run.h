@@ -96,15 +96,15 @@ class TrainingRun {
         setup_(setup),
         make_backend_(std::move(make_backend)),
         covered_(update_spans(program)),
-        run_state_(program, width_of(program)),
-        log_(std::int64_t{program.microbatches()} * run_state_.width, program.placement().parts(),
+        run_(program, width_of(program)),
+        log_(std::int64_t{program.microbatches()} * run_.width, program.placement().parts(),
              name_tensors(), [this](StepReport step) { end_step(step); }) {
     check_guard(program, setup.stage);
-    run_state_.transport = transport;
+    run_.transport = transport;
     if constexpr (State::kHasMaster) check_master(program);
     set_up_world();
-    for (std::uint16_t pipeline = 0; pipeline < run_state_.width; ++pipeline) {
-      run_state_.stages[pipeline].resize(program.placement().stages());
+    for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline) {
+      run_.stages[pipeline].resize(program.placement().stages());
       for (const DeviceId device : all_ids<DeviceId>(program.placement().devices))
         build(pipeline, device);
       join_neighbours(pipeline);
@@ -116,7 +116,7 @@ class TrainingRun {
         stage->initialise(*device->backend, setup.stage.seed);
     }
     set_up_collectives();
-    if (setup.link_rate) run_state_.link_emulator = &link_emulator_.emplace(*setup.link_rate);
+    if (setup.link_rate) run_.link_emulator = &link_emulator_.emplace(*setup.link_rate);
   }
 
   TrainingReport<W> run() {
@@ -127,7 +127,7 @@ class TrainingRun {
       const std::int64_t last = std::min(first + segment, setup_.batches);
       run_batches(first, last);
       // Or devices that are to be destroyed would wait for messages that nobody sends.
-      if (run_state_.transport != nullptr && stop_.stop_requested()) run_state_.transport->abort();
+      if (run_.transport != nullptr && stop_.stop_requested()) run_.transport->abort();
       if (failure_) std::rethrow_exception(failure_);
       if (setup_.on_pause && last - first == setup_.pause_every && !stop_.stop_requested())
         show_weights(last);
@@ -154,8 +154,7 @@ class TrainingRun {
   void build(std::uint16_t pipeline, DeviceId device) {
     devices_.push_back(std::make_unique<Device>());
     Device& here = *devices_.back();
-    here.backend =
-        make_backend_(run_state_.device_of(pipeline, device), here.bell, stop_.get_token());
+    here.backend = make_backend_(run_.device_of(pipeline, device), here.bell, stop_.get_token());
     const Placement& placement = program_.placement();
     const StageId last = placement.replicas_of(id_at<PartId>(placement.parts() - 1)).front();
     std::int64_t scratch = 0;
@@ -167,17 +166,17 @@ class TrainingRun {
           .layers = setup_.layers[index(placement.part[stage])],
           .first_tensor = first_tensors_[placement.part[stage]],
           .loss_scale = mean_loss_scale(setup_.stage.model, setup_.stage.microbatch_size,
-                                        covered_[last] * run_state_.width),
+                                        covered_[last] * run_.width),
           .gradient_factor = static_cast<double>(covered_[last]) / covered_[stage]};
       here.stages.push_back(std::make_unique<State>(setup_.stage, place, setup_.slots[stage],
                                                     *here.backend, here.meter));
-      run_state_.stages[pipeline][stage] = here.stages.back().get();
+      run_.stages[pipeline][stage] = here.stages.back().get();
       scratch = std::max(scratch, here.stages.back()->scratch_size());
     }
     auto memory = here.backend->template allocate<typename B::Scalar>(scratch);
     here.meter.commit(MemoryClass::buffers, memory.bytes());
     here.meter.acquire(MemoryClass::buffers, memory.bytes());
-    here.machine = std::make_unique<DeviceMachine<B>>(run_state_, pipeline, device, *here.backend,
+    here.machine = std::make_unique<DeviceMachine<B>>(run_, pipeline, device, *here.backend,
                                                       std::move(memory));
   }
 
@@ -185,10 +184,10 @@ class TrainingRun {
   std::size_t name_tensors() {
     TANDEM_CHECK(setup_.layers.size() == program_.placement().parts(), setup_.layers.size());
     for (const LayerRange layers : setup_.layers) {
-      first_tensors_.push_back(run_state_.tensors.size());
-      for (const Tensor& tensor : tensors_of(layers)) run_state_.tensors.push_back(tensor.name);
+      first_tensors_.push_back(run_.tensors.size());
+      for (const Tensor& tensor : tensors_of(layers)) run_.tensors.push_back(tensor.name);
     }
-    return run_state_.tensors.size();
+    return run_.tensors.size();
   }
 
   /// In the order and with the offsets of a stage of these layers.
@@ -203,22 +202,21 @@ class TrainingRun {
       std::vector<bool> both = processes[edge.from];
       for (std::size_t residue = 0; residue < both.size(); ++residue)
         both[residue] = both[residue] && processes[edge.to][residue];
-      run_state_.stages[pipeline][edge.from]->join_below(*run_state_.stages[pipeline][edge.to],
-                                                         both);
+      run_.stages[pipeline][edge.from]->join_below(*run_.stages[pipeline][edge.to], both);
     }
     for (const Instruction& instruction : program_.instructions()) {
-      State& state = *run_state_.stages[pipeline][instruction.op.stage];
+      State& state = *run_.stages[pipeline][instruction.op.stage];
       if (traits(instruction.op.kind).repeats) state.recomputes = true;
       if (settles_step(instruction.op.kind)) state.validates = true;
     }
   }
 
   void add_hosted_stashes(std::uint16_t pipeline) {
-    for (State* state : run_state_.stages[pipeline]) {
+    for (State* state : run_.stages[pipeline]) {
       const std::int32_t hosted = setup_.slots[state->id][SlotKind::hosted_stash];
       if (hosted == 0) continue;
       const DeviceId partner = program_.placement().partner[state->place.device];
-      Device& there = *devices_[index(run_state_.device_of(pipeline, partner))];
+      Device& there = *devices_[index(run_.device_of(pipeline, partner))];
       state->add_hosted_stashes(hosted, *there.backend, there.meter);
     }
   }
@@ -230,30 +228,30 @@ class TrainingRun {
       if (!is_collective(op.kind)) continue;
       const PartId part = placement.part[op.stage];
       if (op.kind == OpKind::reduce_gradient) {
-        add_collective(0, id, placement.replicas_of(part).size() * run_state_.width);
+        add_collective(0, id, placement.replicas_of(part).size() * run_.width);
         continue;
       }
       if (op.kind == OpKind::reduce_norm) {
         add_norm_collectives(id);
         continue;
       }
-      for (std::uint16_t pipeline = 0; pipeline < run_state_.width; ++pipeline)
+      for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline)
         add_collective(pipeline, id, placement.stages_tied_with(op.stage).size());
     }
   }
 
   void add_collective(std::uint16_t pipeline, InstructionId id, std::size_t participants) {
-    run_state_.collectives.emplace(std::pair{pipeline, id},
-                                   std::make_unique<Collective<B>>(participants));
+    run_.collectives.emplace(std::pair{pipeline, id},
+                             std::make_unique<Collective<B>>(participants));
   }
 
   void add_norm_collectives(InstructionId id) {
-    for (std::uint16_t pipeline = 0; pipeline < run_state_.width; ++pipeline) {
-      run_state_.norm_collectives.emplace(
+    for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline) {
+      run_.norm_collectives.emplace(
           std::pair{pipeline, id},
-          std::make_unique<NormCollective<B>>(
-              run_state_.decide_numbers, program_.placement().stages(), run_state_.tensors.size()));
-      for (State* state : run_state_.stages[pipeline]) {
+          std::make_unique<NormCollective<B>>(run_.decide_numbers, program_.placement().stages(),
+                                              run_.tensors.size()));
+      for (State* state : run_.stages[pipeline]) {
         const Placement& placement = program_.placement();
         state->decides_alone = false;
         state->brings_squares =
@@ -263,21 +261,21 @@ class TrainingRun {
   }
 
   void set_up_world() {
-    run_state_.guard = setup_.stage.guard;
-    run_state_.decide_numbers = decide_numbers(setup_.stage.guard, setup_.stage.optimizer);
-    run_state_.ring = [this](DeviceId device) { devices_[index(device)]->bell.ring(); };
-    run_state_.before_work = setup_.before_work;
-    run_state_.keep_ledger = setup_.keep_ledger;
-    run_state_.keep_timeline = setup_.keep_timeline;
-    run_state_.on_loss = [this](std::int64_t sample, double loss) { log_.add_loss(sample, loss); };
-    run_state_.on_norm = [this](const State& state, std::int64_t update,
-                                std::span<const double> squares, bool skipped, bool rolled_back) {
+    run_.guard = setup_.stage.guard;
+    run_.decide_numbers = decide_numbers(setup_.stage.guard, setup_.stage.optimizer);
+    run_.ring = [this](DeviceId device) { devices_[index(device)]->bell.ring(); };
+    run_.before_work = setup_.before_work;
+    run_.keep_ledger = setup_.keep_ledger;
+    run_.keep_timeline = setup_.keep_timeline;
+    run_.on_loss = [this](std::int64_t sample, double loss) { log_.add_loss(sample, loss); };
+    run_.on_norm = [this](const State& state, std::int64_t update, std::span<const double> squares,
+                          bool skipped, bool rolled_back) {
       if (!is_logged(state, update)) return;
       const std::int64_t per_batch = updates_a_batch(state);
       log_.add_update(update / per_batch, state.place.first_tensor, squares, skipped, rolled_back);
     };
     if (!setup_.on_update) return;
-    run_state_.on_update = [this](const UpdateView<W>& update) {
+    run_.on_update = [this](const UpdateView<W>& update) {
       const std::lock_guard lock(mutex_);
       setup_.on_update(update);
     };
@@ -297,8 +295,8 @@ class TrainingRun {
   }
 
   void end_step(StepReport step) {
-    step.since_start = std::chrono::steady_clock::now() - run_state_.start;
-    step.losses_since_start = step.losses_at - run_state_.start;
+    step.since_start = std::chrono::steady_clock::now() - run_.start;
+    step.losses_since_start = step.losses_at - run_.start;
     if (setup_.on_step) setup_.on_step(step);
   }
 
@@ -320,10 +318,10 @@ class TrainingRun {
         keep_failure(std::current_exception());
         ready.count_down(std::ssize(devices_) - std::ssize(threads));
       }
-      run_state_.start = std::chrono::steady_clock::now() - trained_;
+      run_.start = std::chrono::steady_clock::now() - trained_;
       ready.arrive_and_wait();
     }
-    trained_ = std::chrono::steady_clock::now() - run_state_.start;
+    trained_ = std::chrono::steady_clock::now() - run_.start;
   }
 
   void run_device(Device& device, std::int64_t first, std::int64_t last) {
@@ -388,9 +386,9 @@ class TrainingRun {
     const Placement& placement = program_.placement();
     std::vector<std::pair<LayerRange, Fetched>> parts;
     for (const PartId part : all_ids<PartId>(placement.parts())) {
-      State& state = *run_state_.stages[0][placement.replicas_of(part).front()];
+      State& state = *run_.stages[0][placement.replicas_of(part).front()];
       const std::int64_t last = batches * program_.microbatches() - 1;
-      const std::int64_t newest = run_state_.versions.covering_update(state.id, last) + 1;
+      const std::int64_t newest = run_.versions.covering_update(state.id, last) + 1;
       B& backend = *devices_[index(state.place.device)]->backend;
       parts.emplace_back(state.place.layers,
                          backend.fetch(std::span<const W>(state.trained(newest))));
@@ -408,7 +406,7 @@ class TrainingRun {
   void collect() {
     report_.losses = log_.take_losses();
     report_.interrupted = setup_.stop.stop_requested();
-    report_.timelines.resize(run_state_.width);
+    report_.timelines.resize(run_.width);
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       const Device& device = *devices_[i];
       Timeline& timeline = report_.timelines[i / devices()];
@@ -437,7 +435,7 @@ class TrainingRun {
   std::stop_source stop_;
   const Table<StageId, std::int32_t> covered_;
   Table<PartId, std::size_t> first_tensors_;
-  RunState<B> run_state_;
+  RunState<B> run_;
   StepLog log_;
   std::vector<std::unique_ptr<Device>> devices_;  // of all pipelines, one after another
   std::optional<LinkEmulator> link_emulator_;     // after the devices that it wakes: it ends first

@@ -28,9 +28,9 @@ class WorkLog {
 
   /// `device`: numbered through all pipelines. REQUIRES: `backend` and `run_state` outlive this.
   WorkLog(B& backend, const RunState<B>& run_state, DeviceId device)
-      : backend_(backend), run_state_(run_state), device_(device) {}
+      : backend_(backend), run_(run_state), device_(device) {}
 
-  Duration now() const { return std::chrono::steady_clock::now() - run_state_.start; }
+  Duration now() const { return std::chrono::steady_clock::now() - run_.start; }
 
   /// While it lives the device is at this instance's work, and a profiler is told so. `lane`: what
   /// the work is on, where a transfer is either sent or received.
@@ -38,10 +38,10 @@ class WorkLog {
    public:
     AtWork(WorkLog& log, const Instance& instance, LaneKind lane = LaneKind::compute)
         : log_(log), shown_([&log, &instance, lane] {
-            return title_of(log.run_state_.program, log.run_state_.versions, instance, lane);
+            return title_of(log.run_.program, log.run_.versions, instance, lane);
           }) {
       log_.progress_.begin(instance.id, instance.microbatch, log_.now());
-      if (log_.run_state_.before_work) log_.run_state_.before_work(log_.device_, instance);
+      if (log_.run_.before_work) log_.run_.before_work(log_.device_, instance);
     }
     ~AtWork() { log_.progress_.end(log_.now()); }
     AtWork(const AtWork&) = delete;
@@ -57,8 +57,7 @@ class WorkLog {
     backend_.when_done(stream, [this, instance, start, end] {
       progress_.get_on();
       ended_ = instance;
-      if (run_state_.keep_timeline)
-        add(instance, start.time() - run_state_.start, end.time() - run_state_.start);
+      if (run_.keep_timeline) add(instance, start.time() - run_.start, end.time() - run_.start);
     });
   }
 
@@ -67,12 +66,12 @@ class WorkLog {
   /// lane that comes after. `lane_end`: of the one before.
   void note_transfer(Instance instance, const Mark& start, const Mark& end, bool waited,
                      Duration& lane_end, Stream& stream) {
-    if (!run_state_.keep_timeline) return;
+    if (!run_.keep_timeline) return;
     const Mark here = backend_.mark(stream);
     backend_.when_done(stream, [this, instance, start, end, here, waited, &lane_end] {
-      const Duration begin = std::max<Duration>(start.time() - run_state_.start, lane_end);
+      const Duration begin = std::max<Duration>(start.time() - run_.start, lane_end);
       ended_ = instance;
-      lane_end = std::max<Duration>(begin, (waited ? here : end).time() - run_state_.start);
+      lane_end = std::max<Duration>(begin, (waited ? here : end).time() - run_.start);
       add(instance, begin, lane_end);
     });
   }
@@ -102,11 +101,11 @@ class WorkLog {
   }
 
   std::string describe_work(InstructionId id, std::int64_t microbatch) const {
-    return fmt::format("{} (microbatch {})", describe(run_state_.program, id), microbatch);
+    return fmt::format("{} (microbatch {})", describe(run_.program, id), microbatch);
   }
 
   B& backend_;
-  const RunState<B>& run_state_;
+  const RunState<B>& run_;
   const DeviceId device_;
   std::vector<Span> spans_;
   std::optional<Instance> ended_;  // of all that is known to have ended, what was found last
