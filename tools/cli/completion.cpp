@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/check.h"
+#include "core/import/importers.h"
 #include "core/model/catalog.h"
 #include "core/schedule/schedule.h"
 #include "tools/cli/shell_word.h"
@@ -31,6 +32,9 @@ Words names_for(std::string_view option) {
   }
   if (option == "model") {
     for (const CatalogModel& row : catalog().models) names.push_back(row.model.name);
+  }
+  if (option == "from") {
+    for (const Importer& row : importers()) names.emplace_back(row.name);
   }
   return names;
 }

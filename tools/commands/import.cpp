@@ -18,11 +18,12 @@
 #include "core/text/files.h"
 #include "core/text/json_document.h"
 #include "planner/search/partition.h"
+#include "planner/study/schedule_file.h"
+#include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output_file.h"
 #include "tools/commands/command.h"
 #include "tools/options/cluster_options.h"
-#include "planner/study/schedule_file.h"
 #include "tools/print/collective_report.h"
 
 namespace tandem::tools {
@@ -165,9 +166,12 @@ int run_import(const Arguments& arguments) {
   if (options.has("output")) check_can_write(options.text("output"));
   refuse_options(options, from);
   const std::string text = imported(from, options.words()[0], options);
-  if (options.has("output")) {
-    write_file(options.text("output"), text);
-  } else {
+  if (options.has("output")) write_file(options.text("output"), text);
+  if (options.has("json")) {
+    const bool is_json = !from.gives<ReadSchedule>();
+    print_result("import", {{"from", from.name}, {"files", options.words()}}, Json::object(),
+                 {{"content", is_json ? Json::parse(text) : Json(text)}});
+  } else if (!options.has("output")) {
     fmt::print("{}", text);
   }
   return 0;

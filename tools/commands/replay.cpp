@@ -140,7 +140,8 @@ void add_replay_options(Options& options) {
   options.words("TIMELINE", 1, kMostRanks);
   options
       .input("meta", "FILE", "the job's settings (key: value lines), checked against the timeline")
-      .value("transfers", "HOW", "as-seen (default), blocking, overlapped or none")
+      .value("transfers", "HOW",
+             "as-seen|blocking|overlapped|none: how transfers pass (default as-seen)")
       .value("without", "LIST",
              "also simulate these as fast as the others: stage:S, replica:R, rank:S/R, ...")
       .output("trace", "FILE",

@@ -113,6 +113,8 @@ TEST_F(Completion, OffersNamesThatTandemKnows) {
   EXPECT_THAT(offered("tandem check --cluster p3.16"), ElementsAre("p3.16xlarge"));
   EXPECT_THAT(offered("tandem catalog s"), ElementsAre("show"));
   EXPECT_THAT(offered("tandem completion "), ElementsAre("bash", "zsh", "fish"));
+  EXPECT_THAT(offered("tandem import --from "), Contains("hugging-face"));
+  EXPECT_THAT(offered("tandem replay --transfers "), Contains("as-seen"));
 }
 
 TEST_F(Completion, OffersFilesWhereFilesAre) {

@@ -35,6 +35,9 @@ TEST_F(Foreign, AConfigIsAModel) {
   EXPECT_EQ(ran.code, 0);
   EXPECT_EQ(ran.out, "");
   EXPECT_EQ(json_of("simulate --model model.json" + line)["result"], json["result"]);
+  const Json printed = Json::parse(tandem("import --from hugging-face config.json --json").out);
+  EXPECT_EQ(schema_faults(printed), "");
+  EXPECT_EQ(printed["result"]["content"], Json::parse(read("model.json")));
 }
 
 TEST_F(Foreign, ALongSequenceIsToldOf) {
