@@ -16,22 +16,42 @@ namespace tandem {
 
 namespace {
 
-/// No run may outlast the clock: its whole work, done one op after another, must fit. Nor may its
+/// From the first start of a body to its last end where no other body overlaps it.
+long double body_alone(const Program& program, const CostTable& costs) {
+  Table<InstructionId, long double> end(program.size());
+  Table<LaneId, long double> free(program.lanes().size());
+  long double last = 0.0L;
+  for (const InstructionId id : program.order()) {
+    const Instruction& instruction = program[id];
+    long double start = 0.0L;
+    for (const LaneId lane : program.lanes(instruction)) start = std::max(start, free[lane]);
+    for (const Wait& wait : program.waits(instruction)) {
+      if (wait.lag == 0) start = std::max(start, end[wait.producer]);
+    }
+    end[id] = start + static_cast<long double>(costs[instruction.cost].count());
+    for (const LaneId lane : program.lanes(instruction)) free[lane] = end[id];
+    last = std::max(last, end[id]);
+  }
+  return last;
+}
+
+/// No run may outlast the clock: its bodies, done one after the other, must fit. Nor may its
 /// microbatches outrun their counter, which costs of zero would let them.
 void check_fits_clock(const Program& program, const CompiledProgram& sweep, const CostTable& costs,
                       std::int64_t batches) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 4;
+  constexpr auto kClock = static_cast<long double>(std::numeric_limits<std::int64_t>::max()) / 2;
   if (batches > kMost / program.microbatches()) {
     throw InputError(fmt::format("{} batches of {} microbatches are too many to count", batches,
                                  program.microbatches()));
   }
-  long double one_body = 0.0L;
+  long double work = 0.0L;  // of all devices: the quicker question
   for (const CostId cost : ids(costs)) {
-    one_body += static_cast<long double>(costs[cost].count()) *
-                static_cast<long double>(sweep.counts()[index(cost)]);
+    work += static_cast<long double>(costs[cost].count()) *
+            static_cast<long double>(sweep.counts()[index(cost)]);
   }
-  const long double longest = one_body * (static_cast<long double>(batches) + program.ramp() + 1);
-  if (longest >= static_cast<long double>(std::numeric_limits<std::int64_t>::max()) / 2) {
+  const long double bodies = static_cast<long double>(batches) + program.ramp() + 1;
+  if (work * bodies >= kClock && body_alone(program, costs) * bodies >= kClock) {
     throw InputError(
         "the run is too long to count in nanoseconds (292 years): fewer batches, or smaller costs");
   }

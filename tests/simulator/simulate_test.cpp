@@ -223,5 +223,16 @@ TEST(Simulate, RefusesRunsThatOutlastTheClock) {
   EXPECT_EQ(run(0, std::numeric_limits<std::int64_t>::max() / 100).makespan.count(), 0);
 }
 
+/// 80 years of 64 devices' work are 2,500 of one: what is bounded is the clock.
+TEST(Simulate, CountsYearsOfManyDevices) {
+  constexpr std::int64_t kOp = 10'000'000'000'000, kBatch = (64 + 63) * 2 * kOp;
+  const auto run = [](std::int64_t batches) {
+    return simulated(pipeline("1f1b", 64, 64), {.forward = kOp, .backward = kOp}, batches);
+  };
+  EXPECT_EQ(run(1000).makespan.count(), 1000 * kBatch);
+  EXPECT_EQ(run(1000).devices[DeviceId{0}].busy.count(), 1000 * 64 * 2 * kOp);
+  EXPECT_THROW(run(2000), InputError);
+}
+
 }  // namespace
 }  // namespace tandem::testing
