@@ -142,7 +142,8 @@ class Observer {
   }
 
   /// A receive that ends after the last op that could need it began, or a send that ends before the
-  /// first that could have made it does: nothing was sent. All are of one clock.
+  /// first that could have made it does: nothing was sent, if there are more ends than transfers.
+  /// All are of one clock.
   bool is_idle(std::size_t device, const RecordedOp& transfer) const {
     constexpr Duration kJitter = std::chrono::microseconds(50);
     const bool down = traits(transfer.kind).flow == Flow::along_edges;
@@ -166,8 +167,8 @@ class Observer {
                    .start = op.start,
                    .end = op.end};
         if (one.transfer) {
-          if (is_idle(device, op)) continue;
           EndsInOrder& order = in_order[end_of(op)];
+          if (std::ranges::find(order.idle, &op) != order.idle.end()) continue;
           if (order.next >= order.transfers.size()) continue;
           one.instruction = order.transfers[order.next++];
           if (one.instruction == kNone) continue;
@@ -183,8 +184,34 @@ class Observer {
   /// The transfers of one kind of end of a device as they were recorded.
   struct EndsInOrder {
     std::vector<Number> transfers;
+    std::vector<const RecordedOp*> idle = {};  // that are of none of them
     std::size_t next = 0;
   };
+
+  /// The ends beyond those that there can be, `waiting` of which some may be of no transfer: of the
+  /// idle ones the last receives, or the first sends.
+  std::vector<const RecordedOp*> surplus(std::size_t device, std::size_t end,
+                                         const std::vector<Number>& waiting) const {
+    std::vector<const RecordedOp*> idle;
+    std::size_t recorded = 0;
+    for (const RecordedOp& op : ops_of(device)) {
+      if (!is_transfer(op.kind) || end_of(op) != end) continue;
+      ++recorded;
+      if (is_idle(device, op)) idle.push_back(&op);
+    }
+    const auto none = static_cast<std::size_t>(std::ranges::count(waiting, kNone));
+    std::size_t possible = waiting.size();
+    if (recorded + 1 == possible && waiting.front() == kNone) possible = recorded;
+    if (recorded < possible) possible -= none;
+    const std::size_t most = recorded > possible ? recorded - possible : 0;
+    if (idle.size() > most) {
+      const auto kept = static_cast<std::ptrdiff_t>(idle.size() - most);
+      const bool receives = end % 2 == 1;
+      idle.erase(receives ? idle.begin() : idle.end() - kept,
+                 receives ? idle.begin() + kept : idle.end());
+    }
+    return idle;
+  }
 
   static std::size_t end_of(const RecordedOp& transfer) {
     return (transfer.kind == OpKind::send_activation ? 0u : 2u) + (transfer.receives ? 1u : 0u);
@@ -195,10 +222,12 @@ class Observer {
     const bool receives = end % 2 == 1;
     EndsInOrder order{ends(device, kind, receives)};
     std::vector<Number>& waiting = order.transfers;
+    order.idle = surplus(device, end, waiting);
     std::vector<Number> numbered;
     std::size_t recorded = 0;
     for (const RecordedOp& op : ops_of(device)) {
-      if (!is_transfer(op.kind) || end_of(op) != end || is_idle(device, op)) continue;
+      if (!is_transfer(op.kind) || end_of(op) != end) continue;
+      if (std::ranges::find(order.idle, &op) != order.idle.end()) continue;
       ++recorded;
       const std::vector<std::int64_t>& known = order_.numbers;
       const auto found = std::lower_bound(known.begin(), known.end(), op.microbatch);

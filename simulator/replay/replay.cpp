@@ -1,6 +1,7 @@
 #include "simulator/replay/replay.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,10 +13,24 @@ namespace tandem {
 namespace {
 
 /// The lower one of an even number. REQUIRES: there is one.
-Duration median(std::vector<Duration> durations) {
-  const auto middle = durations.begin() + static_cast<std::ptrdiff_t>((durations.size() - 1) / 2);
-  std::nth_element(durations.begin(), middle, durations.end());
+template <class T>
+T median(std::vector<T> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+/// What is common to how much longer than usual a microbatch took on each stage. One stage says
+/// nothing; of two that agree in the direction the smaller change counts.
+double common_factor(const std::vector<double>& ratios) {
+  if (ratios.size() > 2) return median(ratios);
+  if (ratios.size() < 2) return 1.0;
+  const auto [least, most] = std::minmax(ratios[0], ratios[1]);
+  return least > 1.0 ? least : most < 1.0 ? most : 1.0;
+}
+
+Duration scaled(Duration time, double factor) {
+  return Duration(std::llround(static_cast<double>(time.count()) * factor));
 }
 
 }  // namespace
@@ -63,76 +78,124 @@ Replay::Replay(const Recording& recording, std::optional<RecordedTransfers> tran
 }
 
 void Replay::measure_usual() {
-  const std::size_t stages = passes_.front().observed.program.placement().stages();
-  using Samples = std::map<std::int64_t, std::vector<Duration>>;
+  const Placement& placement = passes_.front().observed.program.placement();
+  using Samples = std::map<std::int64_t, std::vector<Duration>>;  // of transfers, by replica
   std::array<Table<StageId, Samples>, kOpKinds> samples;
   for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-    samples[kind].resize(stages);
-    usual_[kind].resize(stages);
+    samples[kind].resize(placement.stages());
+    usual_[kind].resize(placement.stages());
+    on_device_[kind].resize(placement.devices);
   }
   for (const Pass& pass : passes_) {
     for (const Instruction& instruction : pass.observed.program.instructions()) {
-      samples[index(instruction.op.kind)][instruction.op.stage][pass.replica].push_back(
-          pass.observed.costs[instruction.cost]);
+      const Op& op = instruction.op;
+      const Duration time = pass.observed.costs[instruction.cost];
+      Usual& known = usual_[index(op.kind)][op.stage];
+      known.of_replica[pass.replica].add({time, 1});
+      known.all.add({time, 1});
+      if (is_transfer(op.kind)) samples[index(op.kind)][op.stage][pass.replica].push_back(time);
     }
   }
-  const Placement& placement = passes_.front().observed.program.placement();
-  for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-    on_device_[kind].resize(placement.devices);
-    for (const StageId stage : ids(samples[kind])) {
-      Usual& known = usual_[kind][stage];
-      for (auto& [replica, durations] : samples[kind][stage]) {
-        known.sorted.push_back(median(std::move(durations)));
-        known.of_replica[replica] = known.sorted.back();
-      }
-      if (known.sorted.empty()) continue;
-      std::sort(known.sorted.begin(), known.sorted.end());
-      for (Sum* sum : {&on_all_[kind], &on_device_[kind][placement.device[stage]]}) {
-        sum->usual += usual(static_cast<OpKind>(kind), stage);
-        ++sum->stages;
+  for (const OpTraits& row : kOpTraits) {
+    const std::size_t kind = index(row.kind);
+    for (const StageId stage : ids(usual_[kind])) {
+      std::vector<Duration> medians;
+      for (auto& [replica, times] : samples[kind][stage])
+        medians.push_back(median(std::move(times)));
+      if (!medians.empty()) usual_[kind][stage].median = median(std::move(medians));
+      if (usual_[kind][stage].all.count == 0) continue;
+      const Sum one{usual(row.kind, stage), 1};
+      on_all_[kind].add(one);
+      on_device_[kind][placement.device[stage]].add(one);
+    }
+  }
+  measure_content();
+}
+
+/// Of each replica on its own, so that a slow one is none that had more to do.
+void Replay::measure_content() {
+  struct Factors {
+    double sum = 0.0;
+    std::int64_t count = 0;
+  };
+  std::map<std::pair<std::size_t, std::int64_t>, Factors> of_replica;  // by kind, replica
+  for (Pass& pass : passes_) {
+    const auto microbatches = static_cast<std::size_t>(pass.observed.program.microbatches());
+    std::array<std::vector<std::vector<double>>, kOpKinds> ratios;
+    for (const Instruction& instruction : pass.observed.program.instructions()) {
+      const Op& op = instruction.op;
+      const Duration mean = usual_[index(op.kind)][op.stage].of_replica.at(pass.replica).mean();
+      if (!is_useful(op.kind) || mean == Duration{}) continue;
+      auto& of_kind = ratios[index(op.kind)];
+      of_kind.resize(microbatches);
+      of_kind[static_cast<std::size_t>(op.microbatch)].push_back(
+          to_seconds(pass.observed.costs[instruction.cost]) / to_seconds(mean));
+    }
+    for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+      for (const std::vector<double>& of_stages : ratios[kind]) {
+        Factors& factors = of_replica[{kind, pass.replica}];
+        pass.content[kind].push_back(common_factor(of_stages));
+        factors.sum += pass.content[kind].back();
+        ++factors.count;
       }
     }
   }
+  for (Pass& pass : passes_) {
+    for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+      const Factors& factors = of_replica[{kind, pass.replica}];
+      for (double& factor : pass.content[kind])
+        factor *= static_cast<double>(factors.count) / factors.sum;
+    }
+  }
+}
+
+double Replay::content_variation() const {
+  double squares = 0.0, count = 0.0;
+  for (const Pass& pass : passes_) {
+    for (const double factor : pass.content[index(OpKind::forward)]) {
+      squares += (factor - 1.0) * (factor - 1.0);
+      ++count;
+    }
+  }
+  return count == 0.0 ? 0.0 : std::sqrt(squares / count);
 }
 
 Duration Replay::usual(OpKind kind, StageId stage, std::optional<std::int64_t> except) const {
   const Usual& known = usual_[index(kind)][stage];
-  const std::vector<Duration>& sorted = known.sorted;
-  if (sorted.empty()) return {};
+  if (is_transfer(kind)) return known.median;
   const auto own = except ? known.of_replica.find(*except) : known.of_replica.end();
-  if (own == known.of_replica.end() || sorted.size() == 1) return sorted[(sorted.size() - 1) / 2];
-  const std::size_t middle = (sorted.size() - 2) / 2;
-  return sorted[own->second <= sorted[middle] ? middle + 1 : middle];
+  if (own == known.of_replica.end() || known.of_replica.size() == 1) return known.all.mean();
+  return Sum{known.all.time - own->second.time, known.all.count - own->second.count}.mean();
 }
 
 Duration Replay::usual_elsewhere(OpKind kind, std::optional<DeviceId> except) const {
-  Sum sum = on_all_[index(kind)];
+  const Sum all = on_all_[index(kind)];
   const Sum own = except ? on_device_[index(kind)][*except] : Sum{};
-  if (own.stages < sum.stages) {
-    sum.usual -= own.usual;
-    sum.stages -= own.stages;
-  }
-  return sum.usual / sum.stages;
+  if (own.count == all.count) return all.mean();
+  return Sum{all.time - own.time, all.count - own.count}.mean();
 }
 
 Duration Replay::cost(const Pass& pass, InstructionId id, const ReplayVariation& variation) const {
   const Instruction& instruction = pass.observed.program[id];
   const Op& op = instruction.op;
   const Duration measured = pass.observed.costs[instruction.cost];
+  using Durations = ReplayVariation::Durations;
   if (!is_compute(op.kind)) {
-    const bool usually =
-        is_transfer(op.kind) && variation.durations != ReplayVariation::Durations::measured;
+    const bool usually = is_transfer(op.kind) && variation.durations != Durations::measured;
     return usually ? usual(op.kind, op.stage) : measured;
   }
-  if (variation.durations == ReplayVariation::Durations::usual) return usual(op.kind, op.stage);
-  if (variation.durations == ReplayVariation::Durations::balanced) return usual_elsewhere(op.kind);
+  const std::vector<double>& content = pass.content[index(op.kind)];
+  const double factor = content.empty() ? 1.0 : content[static_cast<std::size_t>(op.microbatch)];
+  if (variation.durations == Durations::usual) return scaled(usual(op.kind, op.stage), factor);
+  if (variation.durations == Durations::balanced) return scaled(usual_elsewhere(op.kind), factor);
   const DeviceId device = pass.observed.program.placement().device[op.stage];
   for (const Straggler& straggler : variation.without) {
     if (straggler.device && *straggler.device != device) continue;
     if (straggler.replica && *straggler.replica != pass.replica) continue;
-    const bool alone = usual_[index(op.kind)][op.stage].sorted.size() == 1;
-    if (!straggler.replica || (straggler.device && alone)) return usual_elsewhere(op.kind, device);
-    return usual(op.kind, op.stage, pass.replica);
+    const bool alone = usual_[index(op.kind)][op.stage].of_replica.size() == 1;
+    if (!straggler.replica || (straggler.device && alone))
+      return scaled(usual_elsewhere(op.kind, device), factor);
+    return scaled(usual(op.kind, op.stage, pass.replica), factor);
   }
   return measured;
 }

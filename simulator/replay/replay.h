@@ -21,9 +21,12 @@ struct Straggler {
   friend bool operator==(const Straggler&, const Straggler&) = default;
 };
 
-/// What is done to the measured durations. "Usual" is what an op of a kind and stage takes: the
-/// median over a replica's microbatches and steps, and of these the median over the replicas (of an
-/// even number the lower one).
+/// What is done to the measured durations. "Usual" is what an op of a kind and stage takes: a
+/// computation the mean over microbatches, steps and replicas, so that a stage has as much to
+/// compute as it had; a transfer the median over those of a replica, and of these the median over
+/// the replicas (of an even number the lower one), for the wait for a late partner is in some. A
+/// computation is longer or shorter by its microbatch's content where all stages see it alike: that
+/// is no straggler's, and stays.
 struct ReplayVariation {
   enum class Durations : std::uint8_t {
     measured,  // but for those of `without`
@@ -64,11 +67,16 @@ class Replay {
   const RecordedProgram& pass(std::size_t pass) const { return passes_[pass].observed; }
   CostTable costs(std::size_t pass, const ReplayVariation& variation) const;
 
-  /// What an op usually takes, with or without one replica. Where that is the only one it counts.
+  /// What an op usually takes, with or without one replica (of a computation). Where that is the
+  /// only one it counts.
   Duration usual(OpKind kind, StageId stage, std::optional<std::int64_t> except = {}) const;
   /// Its mean over all stages, or those that are not on one device. Where that is the only one it
   /// counts.
   Duration usual_elsewhere(OpKind kind, std::optional<DeviceId> except = {}) const;
+
+  /// By how much forwards differ by their microbatch's content: the standard deviation of a factor
+  /// of mean 1.
+  double content_variation() const;
 
   RecordedTransfers transfers() const { return transfers_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
@@ -78,18 +86,24 @@ class Replay {
     std::int64_t step = 0, replica = 0;
     RecordedProgram observed;
     Duration replayed{};  // as measured
-  };
-  /// What an op takes on each replica: its median.
-  struct Usual {
-    std::map<std::int64_t, Duration> of_replica;
-    std::vector<Duration> sorted;
+    std::array<std::vector<double>, kOpKinds> content = {};  // of each microbatch: a factor
   };
   struct Sum {
-    Duration usual{};
-    std::int64_t stages = 0;
+    Duration time{};
+    std::int64_t count = 0;
+    void add(const Sum& more) { time += more.time, count += more.count; }
+    Duration mean() const { return count == 0 ? Duration{} : time / count; }
+  };
+  /// What ops of a kind and stage take: of computations their sum, of transfers the median, by
+  /// replica.
+  struct Usual {
+    std::map<std::int64_t, Sum> of_replica;
+    Sum all;
+    Duration median{};
   };
 
   void measure_usual();
+  void measure_content();
   Duration cost(const Pass& pass, InstructionId id, const ReplayVariation& variation) const;
   template <class Length>
   std::vector<Duration> phases_by(const Length& length) const;
@@ -99,7 +113,7 @@ class Replay {
   std::map<std::int64_t, Duration> whole_steps_;
   std::vector<std::string> warnings_;
   std::array<Table<StageId, Usual>, kOpKinds> usual_;
-  std::array<Table<DeviceId, Sum>, kOpKinds> on_device_;
+  std::array<Table<DeviceId, Sum>, kOpKinds> on_device_;  // of the stages' usual times
   std::array<Sum, kOpKinds> on_all_;
 };
 

@@ -26,6 +26,10 @@ struct TwoStages {
   Duration transfer = ms(1);
 };
 
+/// The second stage twice as slow; and as it is in the mean where it is so in one of three.
+constexpr TwoStages kSlowSecond{.forward = {ms(10), ms(20)}, .backward = {ms(20), ms(40)}};
+constexpr TwoStages kAThirdSlow{.forward = {ms(10), ms(40) / 3}, .backward = {ms(20), ms(80) / 3}};
+
 /// 1F1B of two microbatches on two devices with blocking transfers, as Megatron runs it: a send
 /// holds its sender until the receiver is ready, and what both exchange goes as one.
 inline RecordedPass two_stages(const TwoStages& costs, std::int64_t step = 0,

@@ -250,6 +250,13 @@ void print_replay_report(const std::string& title, const Replay& replay, const R
   fmt::print("({:.4f} % in the mean if ranks did not pause between ops)\n\n",
              100 * report.plain_errors.mean);
   print_stages(replay);
+  constexpr double kNoticeableContent = 0.005;
+  if (const double variation = replay.content_variation(); variation > kNoticeableContent) {
+    fmt::print(
+        "microbatches differ by {:.1f} % (standard deviation) on all stages alike: by their "
+        "content, which no variation removes\n",
+        100 * variation);
+  }
   fmt::print("\n");
   print_answers(report);
   print_culprit(report);
@@ -289,6 +296,7 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
           {"mean_error_percent", 100 * report.errors.mean},
           {"worst_error_percent", 100 * report.errors.worst},
           {"mean_error_without_pauses_percent", 100 * report.plain_errors.mean},
+          {"content_variation_percent", 100 * replay.content_variation()},
           {"stages", std::move(stages)},
           {"what_if", std::move(what_if)},
           {"steps", std::move(steps)}};
