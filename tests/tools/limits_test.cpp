@@ -29,6 +29,20 @@ TEST_F(Limits, UlimitsCountAsWell) {
   EXPECT_THAT(ran.err, HasSubstr("585.9 MiB"));
 }
 
+/// The addresses that the program itself takes count as well: 175.8 MiB would do.
+TEST_F(Limits, APlanLargerThanWhatIsLeftIsRefusedBeforeTheFirstStep) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes more addresses than a limit allows";
+  write_plan(with(plan_text(), "\"sequence\": 16", "\"sequence\": 16, \"vocabulary\": 200000"));
+  const std::string train = "train plan.json --steps 1 --kernels portable --log log.jsonl";
+  const Ran ran = within("ulimit -v 180000", train);
+  EXPECT_EQ(ran.code, 4) << ran.err;
+  EXPECT_EQ(ran.out, "");
+  EXPECT_THAT(ran.err, HasSubstr("needs 158.9 MiB"));
+  EXPECT_THAT(ran.err, HasSubstr("may use 175.8 MiB of memory (ulimit -v), of which "));
+  EXPECT_FALSE(exists("log.jsonl"));
+  EXPECT_EQ(tandem(train).code, 0) << "the control: without a limit";
+}
+
 TEST_F(Limits, ALongProfileSaysSo) {
   if (kSanitized) GTEST_SKIP() << "it would take minutes";
   write("model.json", with(kModel, "\"sequence\": 16", "\"sequence\": 100000"));
