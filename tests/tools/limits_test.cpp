@@ -93,6 +93,30 @@ TEST_F(Limits, SmallStacksAreEnough) {
             0);
 }
 
+/// Tenfold is what it once took. The control: the search would have gone on.
+TEST_F(Limits, ASearchOfALargePipelineKeepsToItsTime) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes longer";
+  const Json search = json_of(
+      "schedule search --devices 64 --microbatches 512 --activation-cap 33 --forward 5ms "
+      "--backward-input 7ms --backward-weight 4ms --transfer 1ms --orders 1000000000000 "
+      "--time-limit 500ms --json")["result"]["search"];
+  EXPECT_TRUE(search["stopped"]);
+  EXPECT_GE(search["seconds"], 0.5);
+  EXPECT_LT(search["seconds"], 2.5);
+}
+
+/// It once took minutes.
+TEST_F(Limits, ACheckOfAVeryLargeClusterTakesSeconds) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes longer";
+  const auto start = std::chrono::steady_clock::now();
+  const Ran ran = tandem(
+      "check --model gpt3-175b --cluster 2048xp4d.24xlarge --schedule chimera --depth 16 --width "
+      "1024 --global-batch 4096 --microbatch-size 1");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
+  EXPECT_EQ(ran.code, 4);
+  EXPECT_THAT(ran.err, HasSubstr("--depth ")) << "the control: plans that fit were looked for";
+}
+
 TEST_F(Limits, WithPredictionIsCheckedBeforeTheFirstStep) {
   write_plan();
   std::filesystem::remove(folder() / "profile.json");
