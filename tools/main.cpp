@@ -6,6 +6,7 @@
 #include <exception>
 #include <iostream>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 
@@ -16,6 +17,7 @@
 #include "core/base/error.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
+#include "tools/cli/memory_limit.h"
 #include "tools/cli/options.h"
 #include "tools/cli/safe_output.h"
 #include "tools/cli/stack_room.h"
@@ -150,7 +152,9 @@ static int run_guarded(const Arguments& arguments) {
     }
     if (std::ferror(stdout) == 0) report_failure(ExitCode::failed, error.what(), {}, json);
   } catch (const std::bad_alloc&) {
-    report_failure(ExitCode::failed, "out of memory", {}, json);
+    report_failure(ExitCode::failed, out_of_memory(), {}, json);
+  } catch (const std::length_error&) {  // of a vector: more than any machine has
+    report_failure(ExitCode::failed, out_of_memory(), {}, json);
   } catch (const std::exception& error) {
     // When it is stdout that failed, flush_output() says so.
     if (std::ferror(stdout) == 0) report_failure(ExitCode::failed, error.what(), {}, json);
@@ -161,6 +165,7 @@ static int run_guarded(const Arguments& arguments) {
 }  // namespace tandem::tools
 
 int main(int argc, char** argv) {
+  tandem::tools::explain_lost_memory({argv, argv + argc});
   tandem::tools::open_closed_streams();
   tandem::tools::make_output_safe();
   tandem::tools::remove_temporaries_when_killed();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <new>
 #include <unordered_map>
 #include <vector>
 
@@ -59,6 +60,7 @@ void run_f32(const Gemm<float>& g, int threads) {
       dnnl_sgemm(left.turned ? 'T' : 'N', right.turned ? 'T' : 'N', g.rows, g.columns, g.inner,
                  1.0F, left.data, left.leading(), right.data, right.leading(), keep, g.c, g.c_row);
   if (status == dnnl_success) return;
+  if (status == dnnl_out_of_memory) throw std::bad_alloc();
   throw DeviceError(fmt::format("dnnl_sgemm of {} x {} x {} failed with status {}", g.rows, g.inner,
                                 g.columns, static_cast<int>(status)));
 }
@@ -174,6 +176,7 @@ void run_bf16(const Gemm<float>& g, int threads) {
   try {
     products.run(g);
   } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory) throw std::bad_alloc();
     throw DeviceError(fmt::format("oneDNN's bf16 product of {} x {} x {}: {}", g.rows, g.inner,
                                   g.columns, error.what()));
   }

@@ -6,12 +6,16 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <new>
+#include <stop_token>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
 #include "core/base/random.h"
+#include "core/base/units.h"
+#include "executor/cpu/backend.h"
 #include "executor/cpu/gemm_bf16.h"
 #include "executor/cpu/onednn.h"
 
@@ -41,6 +45,8 @@ std::vector<float> numbers(std::int64_t count, std::uint64_t key) {
 
 class VarianceCheck {
  public:
+  static constexpr int kMostThreads = 3;
+
   VarianceCheck(const Checked& shape, ProductRun run)
       : shape_(shape),
         run_(run),
@@ -49,7 +55,7 @@ class VarianceCheck {
 
   std::optional<std::string> find() const {
     const std::vector<float> whole = product(1, shape_.rows);
-    for (const int threads : {1, 2, 3}) {
+    for (int threads = 1; threads <= kMostThreads; ++threads) {
       for (const std::int64_t parts : {1, 2, 4}) {
         if (product(threads, shape_.rows / parts) == whole) continue;
         return fmt::format(
@@ -115,12 +121,38 @@ std::string why_absent(Precision precision) {
   return no_bf16.empty() ? "this build has no oneDNN (libdnnl-dev)" : no_bf16;
 }
 
+/// Throws where so many threads more don't start. libgomp would end the process for want of one;
+/// now it finds their stacks, and what the allocator sets apart for each.
+void check_threads_start(int count) {
+  if (count == 0) return;
+  const std::jthread one([](const std::stop_token& ended) {
+    void* volatile memory = std::malloc(1);
+    std::free(memory);
+    while (!ended.stop_requested()) std::this_thread::yield();
+  });
+  check_threads_start(count - 1);
+}
+
+/// oneDNN dies where it finds no memory for the kernels that it makes: then it is not begun with.
+void check_room_for_kernels() {
+  constexpr Bytes kRoom = Bytes{128} << 20;  // addresses: of memory it takes much less
+  try {
+    std::free(allocate_aligned(kRoom));
+  } catch (const std::bad_alloc&) {
+    throw DeviceError(fmt::format(
+        "out of memory: oneDNN's kernels need {} of addresses; --kernels portable needs none",
+        print_bytes(kRoom)));
+  }
+}
+
 /// Runs `check` on a thread of its own: the library's threads end with it.
 std::optional<std::string> checked_apart(ProductRun run) {
   std::optional<std::string> found;
   std::exception_ptr failure;
   std::thread([&] {
     try {
+      check_threads_start(VarianceCheck::kMostThreads - 1);
+      check_room_for_kernels();
       found = find_variance(run);
     } catch (...) {
       failure = std::current_exception();

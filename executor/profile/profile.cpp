@@ -27,6 +27,8 @@ Duration measure_transfer(Bytes bytes, std::int32_t repetitions) {
   cpu::Buffer<float> here(elements), there(elements);
   Wakeup ping, pong;
   const auto rounds = static_cast<std::uint32_t>(repetitions);
+  std::vector<Duration> times;
+  times.reserve(rounds);  // whatever throws later would leave the other thread waiting
   std::jthread other([&] {
     for (std::uint32_t i = 0; i < rounds; ++i) {
       while (ping.rings() <= i) ping.wait_beyond(i, cpu::kSpin);
@@ -34,7 +36,6 @@ Duration measure_transfer(Bytes bytes, std::int32_t repetitions) {
       pong.ring();
     }
   });
-  std::vector<Duration> times;
   for (std::uint32_t i = 0; i < rounds; ++i) {
     const Clock::time_point start = Clock::now();
     std::copy(here.elements().begin(), here.elements().end(), there.elements().begin());

@@ -29,6 +29,20 @@ TEST_F(Limits, UlimitsCountAsWell) {
   EXPECT_THAT(ran.err, HasSubstr("585.9 MiB"));
 }
 
+/// The addresses that the program itself takes count as well: 175.8 MiB would do.
+TEST_F(Limits, APlanLargerThanWhatIsLeftIsRefusedBeforeTheFirstStep) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes more addresses than a limit allows";
+  write_plan(with(plan_text(), "\"sequence\": 16", "\"sequence\": 16, \"vocabulary\": 200000"));
+  const std::string train = "train plan.json --steps 1 --kernels portable --log log.jsonl";
+  const Ran ran = within("ulimit -v 180000", train);
+  EXPECT_EQ(ran.code, 4) << ran.err;
+  EXPECT_EQ(ran.out, "");
+  EXPECT_THAT(ran.err, HasSubstr("needs 158.9 MiB"));
+  EXPECT_THAT(ran.err, HasSubstr("may use 175.8 MiB of memory (ulimit -v), of which "));
+  EXPECT_FALSE(exists("log.jsonl"));
+  EXPECT_EQ(tandem(train).code, 0) << "the control: without a limit";
+}
+
 TEST_F(Limits, ALongProfileSaysSo) {
   if (kSanitized) GTEST_SKIP() << "it would take minutes";
   write("model.json", with(kModel, "\"sequence\": 16", "\"sequence\": 100000"));
@@ -77,6 +91,30 @@ TEST_F(Limits, SmallStacksAreEnough) {
   write("model.json", kModel);
   EXPECT_EQ(within("ulimit -s 128", "profile --model model.json --repetitions 1 --output p").code,
             0);
+}
+
+/// Tenfold is what it once took. The control: the search would have gone on.
+TEST_F(Limits, ASearchOfALargePipelineKeepsToItsTime) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes longer";
+  const Json search = json_of(
+      "schedule search --devices 64 --microbatches 512 --activation-cap 33 --forward 5ms "
+      "--backward-input 7ms --backward-weight 4ms --transfer 1ms --orders 1000000000000 "
+      "--time-limit 500ms --json")["result"]["search"];
+  EXPECT_TRUE(search["stopped"]);
+  EXPECT_GE(search["seconds"], 0.5);
+  EXPECT_LT(search["seconds"], 2.5);
+}
+
+/// It once took minutes.
+TEST_F(Limits, ACheckOfAVeryLargeClusterTakesSeconds) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes longer";
+  const auto start = std::chrono::steady_clock::now();
+  const Ran ran = tandem(
+      "check --model gpt3-175b --cluster 2048xp4d.24xlarge --schedule chimera --depth 16 --width "
+      "1024 --global-batch 4096 --microbatch-size 1");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
+  EXPECT_EQ(ran.code, 4);
+  EXPECT_THAT(ran.err, HasSubstr("--depth ")) << "the control: plans that fit were looked for";
 }
 
 TEST_F(Limits, WithPredictionIsCheckedBeforeTheFirstStep) {

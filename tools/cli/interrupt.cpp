@@ -3,18 +3,23 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <ctime>
+#include <exception>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
 
+#include <execinfo.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include "core/base/error.h"
 #include "core/text/temporaries.h"
+#include "tools/cli/memory_limit.h"
 #include "tools/cli/under_way.h"
 
 namespace tandem::tools {
@@ -48,13 +53,41 @@ void end_tidily(int signal) {
   std::raise(signal);
 }
 
+/// Takes no memory, and is safe in a signal's handler.
+void write_all(int stream, std::initializer_list<std::string_view> texts) {
+  for (const std::string_view text : texts) {
+    if (::write(stream, text.data(), text.size()) < 0) return;
+  }
+}
+
 /// Only what is safe in a signal's handler.
 void end_without_file(int) {
-  constexpr std::string_view kMessage =
-      "error: a file became shorter while it was read, or its disk failed (SIGBUS)\n";
   remove_temporaries();
-  const ssize_t ignored = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
-  ::_exit(ignored < 0 ? 1 : static_cast<int>(ExitCode::failed));
+  write_all(STDERR_FILENO,
+            {"error: a file became shorter while it was read, or its disk failed (SIGBUS)\n"});
+  ::_exit(static_cast<int>(ExitCode::failed));
+}
+
+bool stdout_wants_json = false;
+std::terminate_handler terminate_before = nullptr;
+
+/// Takes no memory. What else ends here is a fault of ours, which aborts.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (const std::exception_ptr failure = std::current_exception())
+      std::rethrow_exception(failure);
+  } catch (const std::bad_alloc&) {
+    remove_temporaries();
+    write_all(STDERR_FILENO, {"error: ", out_of_memory(), "\n"});
+    if (stdout_wants_json) {
+      write_all(STDOUT_FILENO, {R"({"error": {"code": 1, "message": ")", out_of_memory(),
+                                R"(", "pointer": "", "file": "", "line": 0, "column": 0}})", "\n"});
+    }
+    ::_exit(static_cast<int>(ExitCode::failed));
+  } catch (...) {
+    terminate_before();
+  }
+  std::abort();
 }
 
 }  // namespace
@@ -73,6 +106,15 @@ void explain_lost_mappings() {
   if (sigaction(SIGBUS, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
   now.sa_handler = end_without_file;
   sigaction(SIGBUS, &now, nullptr);
+}
+
+void explain_lost_memory(std::span<char* const> arguments) {
+  for (const std::string_view argument : arguments) stdout_wants_json |= argument == "--json";
+  terminate_before = std::set_terminate(end_without_memory);
+  // Has the C library find its unwinder now. It does so when the first exception comes through it,
+  // and aborts where there is no memory for that.
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);
 }
 
 class Watch::Work {

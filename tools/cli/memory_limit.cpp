@@ -1,6 +1,7 @@
 #include "tools/cli/memory_limit.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <fstream>
 
@@ -32,6 +33,33 @@ void take_group(const fs::path& mounted, fs::path group, const char* file,
   }
 }
 
+/// Who may use how much, and what of it is left.
+struct Room {
+  Bytes limit = 0, left = 0;
+  std::string_view whose, set_by;
+};
+
+/// Of the machine and of each limit on this process, the one that leaves least.
+Room least_room() {
+  const Bytes page = sysconf(_SC_PAGE_SIZE), physical = sysconf(_SC_PHYS_PAGES) * page;
+  Bytes addresses = 0, resident = 0;  // held already, in pages
+  std::ifstream("/proc/self/statm") >> addresses >> resident;
+  Room least{physical, std::min(physical, available_memory().value_or(physical)),
+             "this machine has", ""};
+  const auto take_limit = [&least](Bytes limit, Bytes held, std::string_view set_by) {
+    const Bytes left = std::max<Bytes>(limit - held, 0);
+    if (left < least.left) least = {limit, left, "this process may use", set_by};
+  };
+  if (const auto group = group_memory_limit())
+    take_limit(*group, resident * page, " (its control group's limit)");
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    take_limit(static_cast<Bytes>(limit.rlim_cur), addresses * page, " (ulimit -v)");
+  return least;
+}
+
+std::string known_need;  // what out_of_memory() says
+
 }  // namespace
 
 std::optional<Bytes> group_memory_limit(const fs::path& root) {
@@ -50,22 +78,31 @@ std::optional<Bytes> group_memory_limit(const fs::path& root) {
   return least;
 }
 
+std::optional<Bytes> available_memory(const fs::path& root) {
+  std::ifstream lines(root / "proc/meminfo");
+  for (std::string line; std::getline(lines, line);) {  // "MemAvailable:   22201172 kB"
+    Bytes kibibytes = 0;
+    if (std::sscanf(line.c_str(), "MemAvailable: %" SCNd64 " kB", &kibibytes) == 1)
+      return 1024 * kibibytes;
+  }
+  return std::nullopt;
+}
+
 void check_fits_memory(Bytes needed, const std::string& what) {
-  const Bytes physical = static_cast<Bytes>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  std::optional<Bytes> allowed = group_memory_limit();
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    take(allowed, static_cast<Bytes>(limit.rlim_cur));
-  if (needed > physical) {
-    throw InfeasibleError(fmt::format("{} needs {}, but this machine has {} of memory", what,
-                                      print_bytes(needed), print_bytes(physical)));
-  }
-  if (allowed && needed > *allowed) {
-    throw InfeasibleError(fmt::format(
-        "{} needs {}, but this process may use {} of memory (its control group's limit, or ulimit "
-        "-v)",
-        what, print_bytes(needed), print_bytes(*allowed)));
-  }
+  const Room room = least_room();
+  known_need = fmt::format(
+      "out of memory: {} needs {}, beside what its threads and kernels take; {} {} of memory{}, "
+      "of which {} were left",
+      what, print_bytes(needed), room.whose, print_bytes(room.limit), room.set_by,
+      print_bytes(room.left));
+  if (needed <= room.left) return;
+  throw InfeasibleError(fmt::format("{} needs {}, but {} {} of memory{}, of which {} are left",
+                                    what, print_bytes(needed), room.whose, print_bytes(room.limit),
+                                    room.set_by, print_bytes(room.left)));
+}
+
+std::string_view out_of_memory() {
+  return known_need.empty() ? std::string_view("out of memory") : known_need;
 }
 
 void tell_memory(Bytes needed, const std::string& what) {

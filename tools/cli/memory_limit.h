@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/base/units.h"
 
@@ -13,9 +14,16 @@ namespace tandem::tools {
 /// containers and batch systems; empty: they set none. `root`: where /proc and /sys are.
 std::optional<Bytes> group_memory_limit(const std::filesystem::path& root = "/");
 
-/// Throws InfeasibleError with both figures when `what` needs more memory than the machine has, or
-/// than this process may use of it.
+/// What the machine can still give without swapping; empty: it does not say.
+std::optional<Bytes> available_memory(const std::filesystem::path& root = "/");
+
+/// Throws InfeasibleError with both figures when `what` needs more memory than the machine has
+/// left, or than this process may still use of it.
 void check_fits_memory(Bytes needed, const std::string& what);
+
+/// What a command says when memory runs out all the same: with both figures where a need was
+/// checked. Takes no memory.
+std::string_view out_of_memory();
 
 /// "profiling this model needs about 3.2 GiB of memory": on stderr, where it is a GiB or more.
 void tell_memory(Bytes needed, const std::string& what);

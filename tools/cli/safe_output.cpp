@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <string>
 
 #include <unistd.h>
@@ -63,8 +64,14 @@ SafeStream& safe_stream(int descriptor) {
   return descriptor == STDOUT_FILENO ? out : err;
 }
 
+/// The C library calls it, and is not to be thrown through.
 ssize_t write_safely(void* stream, const char* text, std::size_t size) {
-  return static_cast<SafeStream*>(stream)->write({text, size}) ? static_cast<ssize_t>(size) : 0;
+  try {
+    return static_cast<SafeStream*>(stream)->write({text, size}) ? static_cast<ssize_t>(size) : 0;
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+    return 0;
+  }
 }
 
 /// Null: there is no memory for it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -75,7 +76,7 @@ std::size_t CompressedFile::read(char* into, std::size_t size) {
 
 void CompressedFile::begin_decompressing() {
   zlib_ = std::make_unique<z_stream>();
-  if (inflateInit2(zlib_.get(), kGzipWindow) != Z_OK) fail("out of memory");
+  if (inflateInit2(zlib_.get(), kGzipWindow) != Z_OK) throw std::bad_alloc();
 }
 
 std::size_t CompressedFile::decompress(char* into, std::size_t size) {

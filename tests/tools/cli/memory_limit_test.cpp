@@ -21,6 +21,7 @@ class ControlGroups : public ::testing::Test {
     fs::create_directories((root_.path() / path).parent_path());
     std::ofstream(root_.path() / path) << text;
   }
+  const fs::path& root() const { return root_.path(); }
   std::optional<Bytes> limit() const { return group_memory_limit(root_.path()); }
 
  private:
@@ -54,6 +55,15 @@ TEST_F(ControlGroups, OfTheFirstVersionToo) {
   // A container sees its own group as the root of all.
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "5000\n");
   EXPECT_EQ(limit(), 5000);
+}
+
+TEST_F(ControlGroups, WhatTheMachineHasLeftIsNotWhatIsFree) {
+  EXPECT_EQ(available_memory(root()), std::nullopt);
+  write("proc/meminfo", "MemTotal: 100 kB\nMemFree: 10 kB\n");
+  EXPECT_EQ(available_memory(root()), std::nullopt) << "an old kernel does not say";
+  write("proc/meminfo",
+        "MemTotal: 100 kB\nMemFree: 10 kB\nMemAvailable:   70 kB\nSwapFree: 9 kB\n");
+  EXPECT_EQ(available_memory(root()), 70 * 1024);
 }
 
 }  // namespace
