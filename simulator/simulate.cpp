@@ -119,6 +119,18 @@ DeviceTallies recorded(const Program& program, const CostTable& costs, std::int6
   return machine.tallies();
 }
 
+void set_cycle(const Program& program, const CostTable& costs,
+               const std::optional<SteadyState>& steady, SimulationResult& result) {
+  if (steady) {
+    result.cycle = steady->cycle;
+    result.cycle_batches = steady->cycle_batches;
+    result.steady_from_batch = steady->from_batch;
+  } else {
+    result.exact_cycle = false;
+    result.cycle = Duration(std::llround(maximum_cycle_ratio(program, costs)));
+  }
+}
+
 }  // namespace
 
 SimulationResult simulate(const Program& program, const CostTable& costs,
@@ -133,15 +145,18 @@ SimulationResult simulate(const Program& program, const CostTable& costs,
     tallies = recorded(program, costs, request.batches, *result.timeline);
   }
   set_devices(program, tallies, request.activation_after_input, result);
-  if (const auto& steady = simulation.steady()) {
-    result.cycle = steady->cycle;
-    result.cycle_batches = steady->cycle_batches;
-    result.steady_from_batch = steady->from_batch;
-  } else {
-    result.exact_cycle = false;
-    result.cycle = Duration(std::llround(maximum_cycle_ratio(program, costs)));
-  }
+  set_cycle(program, costs, simulation.steady(), result);
   return result;
+}
+
+double simulated_period_s(const Program& program, const CompiledProgram& compiled,
+                          const CostTable& costs) {
+  check_fits_clock(program, compiled, costs, 1);
+  SimulationResult result;
+  Simulation simulation(program, compiled, costs, 1);
+  simulation.finish();
+  set_cycle(program, costs, simulation.steady(), result);
+  return result.period_s();
 }
 
 }  // namespace tandem

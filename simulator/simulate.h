@@ -18,6 +18,8 @@
 
 namespace tandem {
 
+class CompiledProgram;
+
 struct SimulationRequest {
   std::int64_t batches = 1;  // updates; ≥ 1
   bool record = false;       // keep the timeline: every op of the run, so for short runs
@@ -31,5 +33,10 @@ struct SimulationRequest {
 /// Interrupted where the caller's progress asks for an end (core/base/progress.h).
 SimulationResult simulate(const Program& program, const CostTable& costs,
                           const SimulationRequest& request);
+
+/// SimulationResult::period_s() alone, of a program that many cost tables are asked of: it is
+/// compiled once (simulator/compiled/compiled_program.h). REQUIRES and throws as above.
+double simulated_period_s(const Program& program, const CompiledProgram& compiled,
+                          const CostTable& costs);
 
 }  // namespace tandem

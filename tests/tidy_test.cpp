@@ -196,7 +196,7 @@ const std::map<std::string, Strings> kRooms = {
      {"simulator/engine", "simulator/compiled", "simulator/device_use",
       "simulator/simulation_result"}},
     {"simulator/contention", {"simulator/engine", "simulator/device_use", "simulator/simulate"}},
-    {"simulator/cost", {"simulator/contention", "simulator/simulate"}},
+    {"simulator/cost", {"simulator/compiled", "simulator/contention", "simulator/simulate"}},
     {"simulator/scenario", {"simulator/contention", "simulator/cost", "simulator/simulate"}},
     {"simulator/analysis",
      {"simulator/engine", "simulator/compiled", "simulator/cost", "simulator/simulate",

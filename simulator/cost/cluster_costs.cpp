@@ -138,47 +138,66 @@ std::vector<DeviceId> ClusterLayout::holders(const Placement& placement, PartId 
   return {all.begin(), all.end()};
 }
 
-Duration ClusterLayout::transfer(DeviceId source, DeviceId target, Bytes bytes,
-                                 double link_fraction) const {
+const std::vector<ClusterLayout::Share>& ClusterLayout::shares(DeviceId source,
+                                                               DeviceId target) const {
+  const auto [place, unknown] = transfers_.try_emplace({source, target});
+  if (!unknown) return place->second;
   const std::vector<Route> all = routes(source, target);
   Load load;
   for (const Route& route : all) add_load(load, route, 1.0);
-  const Bytes share = bytes / static_cast<Bytes>(tensor_);
+  std::set<Share> distinct;
+  for (const Route& route : all)
+    distinct.insert({shared_rate(cluster(), route, load), route.latency});
+  place->second.assign(distinct.begin(), distinct.end());
+  return place->second;
+}
+
+Duration ClusterLayout::transfer(DeviceId source, DeviceId target, Bytes bytes,
+                                 double link_fraction) const {
+  const auto share = static_cast<double>(bytes / static_cast<Bytes>(tensor_));
   Duration longest{};
-  for (const Route& route : all) {
-    const double rate = shared_rate(cluster(), route, load) * link_fraction;
-    longest = std::max(longest, moving_time(static_cast<double>(share), rate, 1, route.latency));
-  }
+  for (const auto& [rate, latency] : shares(source, target))
+    longest = std::max(longest, moving_time(share, rate * link_fraction, 1, latency));
   return longest;
+}
+
+const std::vector<ClusterLayout::Share>& ClusterLayout::shares(const Groups& groups) const {
+  const auto [place, unknown] = sums_.try_emplace(groups);
+  if (!unknown) return place->second;
+  // Stages of one group take turns.
+  std::map<std::vector<DeviceId>, std::vector<std::vector<Route>>> known;
+  Load load;
+  for (const std::vector<DeviceId>& group : groups) {
+    const auto [ring, first] = known.try_emplace(group);
+    if (!first) continue;
+    ring->second = rings(group);
+    for (const std::vector<Route>& routes : ring->second) {
+      for (const Route& route : routes)
+        add_load(load, route, 1.0 / static_cast<double>(ring->second.size()));
+    }
+  }
+  for (const std::vector<DeviceId>& group : groups) {
+    Share share{.rate = std::numeric_limits<double>::infinity(), .latency = {}};
+    for (const std::vector<Route>& ring : known.at(group)) {
+      for (const Route& route : ring) {
+        share.rate = std::min(share.rate, shared_rate(cluster(), route, load));
+        share.latency = std::max(share.latency, route.latency);
+      }
+    }
+    place->second.push_back(share);
+  }
+  return place->second;
 }
 
 std::vector<Duration> ClusterLayout::all_reduce(const std::vector<std::vector<DeviceId>>& groups,
                                                 const std::vector<Bytes>& bytes,
                                                 double link_fraction) const {
-  // Parts of one group take turns.
-  std::map<std::vector<DeviceId>, std::vector<std::vector<Route>>> known;
-  Load load;
-  for (const std::vector<DeviceId>& group : groups) {
-    const auto [place, first] = known.try_emplace(group);
-    if (!first) continue;
-    place->second = rings(group);
-    for (const std::vector<Route>& ring : place->second) {
-      for (const Route& route : ring)
-        add_load(load, route, 1.0 / static_cast<double>(place->second.size()));
-    }
-  }
+  const std::vector<Share>& shared = shares(groups);
   std::vector<Duration> times;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    double rate = std::numeric_limits<double>::infinity();
-    Duration latency{};
-    for (const std::vector<Route>& ring : known.at(groups[i])) {
-      for (const Route& route : ring) {
-        rate = std::min(rate, shared_rate(cluster(), route, load));
-        latency = std::max(latency, route.latency);
-      }
-    }
     const auto devices = static_cast<std::int64_t>(groups[i].size());
-    times.push_back(ring_all_reduce(bytes[i], devices, rate * link_fraction, latency));
+    times.push_back(
+        ring_all_reduce(bytes[i], devices, shared[i].rate * link_fraction, shared[i].latency));
   }
   return times;
 }

@@ -2,6 +2,7 @@
 // Prices of a plan's ops on a cluster: layers by their roofline, transfers and sums by the links
 // that they cross.
 
+#include <compare>
 #include <map>
 #include <memory>
 #include <utility>
@@ -74,11 +75,26 @@ class ClusterLayout {
                                    const std::vector<Bytes>& bytes, double link_fraction) const;
 
  private:
+  /// What one of those who send at once gets: bytes a second, and how long the first of them takes.
+  struct Share {
+    double rate = 0.0;
+    Duration latency{};
+    friend auto operator<=>(const Share&, const Share&) = default;
+  };
+  using Groups = std::vector<std::vector<DeviceId>>;
+
   const Route& way(DeviceId from, DeviceId to) const { return ways_->between(from, to); }
+  /// Of all pipelines and members of groups, without repeats.
+  const std::vector<Share>& shares(DeviceId source, DeviceId target) const;
+  /// Of each group, around its rings.
+  const std::vector<Share>& shares(const Groups& groups) const;
 
   std::shared_ptr<ClusterWays> ways_;
   std::size_t width_, depth_, tensor_;
   DeviceOrder order_;
+  // Looked for once and kept, for prices are asked again with other assumptions.
+  mutable std::map<std::pair<DeviceId, DeviceId>, std::vector<Share>> transfers_;
+  mutable std::map<Groups, std::vector<Share>> sums_;
 };
 
 /// Replicas that share out the optimizer's state of each stage: all, or one holds all of it.

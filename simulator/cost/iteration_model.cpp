@@ -6,7 +6,6 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/lower/lower.h"
 #include "core/model/plan.h"
 #include "simulator/simulate.h"
 
@@ -65,9 +64,7 @@ IterationModel::Row IterationModel::made(const MeasuredIteration& measured,
   const Loop loop{measured.schedule, width, depth, measured.microbatches, measured.recompute};
   auto found = lowered_.find(loop);
   if (found == lowered_.end()) {
-    Schedule schedule = make_schedule(row.plan);
-    Program program = lower(schedule);
-    found = lowered_.emplace(loop, Lowered{std::move(schedule), std::move(program)}).first;
+    found = lowered_.try_emplace(loop, make_schedule(row.plan)).first;
   }
   row.lowered = &found->second;
   return row;
@@ -77,11 +74,11 @@ double IterationModel::seconds(std::size_t row, const Calibration& calibration) 
   const Row& one = rows_[row];
   AnalyticAssumptions assumptions = calibrated(assumptions_, calibration);
   assumptions.tensor = one.tensor;
-  const Placement& placement = one.lowered->schedule.placement;
-  const CostTable prices =
-      price(one.lowered->program,
-            cost_model(placement, cluster_costs(one.plan, placement, *one.layout, assumptions)));
-  return simulate(one.lowered->program, prices, {}).period_s();
+  const Program& program = one.lowered->program;
+  const CostTable prices = price(
+      program, cost_model(program.placement(),
+                          cluster_costs(one.plan, program.placement(), *one.layout, assumptions)));
+  return simulated_period_s(program, one.lowered->compiled, prices);
 }
 
 }  // namespace tandem

@@ -1,6 +1,6 @@
 #pragma once
-// What a calibration makes of measured iterations: each row's schedule, lowered once, priced by the
-// analytic costs of its cluster and simulated.
+// What a calibration makes of measured iterations: each row's schedule, lowered and compiled once,
+// priced by the analytic costs of its cluster and simulated.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "core/import/iterations.h"
+#include "core/lower/lower.h"
 #include "core/model/cluster.h"
 #include "core/program/program.h"
 #include "core/schedule/schedule.h"
+#include "simulator/compiled/compiled_program.h"
 #include "simulator/cost/analytic.h"
 #include "simulator/cost/cluster_costs.h"
 
@@ -37,8 +39,9 @@ class IterationModel {
 
  private:
   struct Lowered {
-    Schedule schedule;
+    explicit Lowered(const Schedule& schedule) : program(lower(schedule)), compiled(program) {}
     Program program;
+    CompiledProgram compiled;
   };
   struct Row {
     Plan plan;
