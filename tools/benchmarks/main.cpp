@@ -166,10 +166,8 @@ int main(int argc, char** argv) {
     benchmarks::print_help();
     return 0;
   } catch (const Error& error) {
-    tools::report_failure(error.code(), error.what(), {}, json);
-    return static_cast<int>(error.code());
+    return tools::report_failure(error.code(), error.what(), {}, json);
   } catch (const std::exception& error) {
-    tools::report_failure(ExitCode::failed, error.what(), {}, json);
-    return static_cast<int>(ExitCode::failed);
+    return tools::report_failure(ExitCode::failed, error.what(), {}, json);
   }
 }

@@ -173,6 +173,7 @@ void Options::store(const Arguments& arguments) {
 }
 
 void Options::parse(const Arguments& arguments) {
+  arguments_ = arguments;
   store(joined(arguments));
   if (values_.count("help") == 0) {
     check_words();
@@ -180,6 +181,13 @@ void Options::parse(const Arguments& arguments) {
   }
   fmt::print("{}", help());
   throw HelpShown{};
+}
+
+std::string Options::take_word() {
+  if (words_.empty()) return {};
+  std::string word = std::move(words_.front());
+  words_.erase(words_.begin());
+  return word;
 }
 
 std::vector<std::string> Options::groups() const {

@@ -14,9 +14,10 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
-#include "tools/cli/arguments.h"
 
 namespace tandem::tools {
+
+using Arguments = std::vector<std::string>;  // what stands behind a command
 
 /// Thrown by Options::parse when --help was asked for; the text is on stdout already.
 struct HelpShown {};
@@ -83,7 +84,12 @@ class Options {
   Options with_values(std::string command, std::map<std::string, std::string> values,
                       std::vector<std::string> words) const;
 
+  /// The first word, which is one no longer; empty: there is none.
+  std::string take_word();
+
   const std::string& command() const { return command_; }
+  /// The command line behind the command's name, as it was given.
+  const Arguments& arguments() const { return arguments_; }
   const std::string& usage() const { return usage_; }
   const std::string& summary() const { return summary_; }
   /// All that were declared, in that order; --json and --help are the first two.
@@ -136,6 +142,7 @@ class Options {
   bool values_are_lists_ = false, first_may_be_file_ = true;
   std::map<std::string, std::string> values_;  // of a flag that was given: empty, or yes or no
   std::vector<std::string> words_;
+  Arguments arguments_;
 };
 
 /// Throws UsageError: a message of this command.

@@ -238,9 +238,7 @@ Options options_of_calibrate() {
   return options;
 }
 
-int run_calibrate(const Arguments& arguments) {
-  Options options = options_of_calibrate();
-  options.parse(arguments);
+int run_calibrate(const Options& options) {
   if (options.has("output")) check_can_write(options.text("output"));
   const CalibrationReport report = report_of(options);
   if (options.has("output")) write_calibration(options.text("output"), report.fitted);

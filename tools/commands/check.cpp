@@ -226,9 +226,7 @@ Options options_of_check() {
   return options;
 }
 
-int run_check(const Arguments& arguments) {
-  Options options = options_of_check();
-  options.parse(arguments);
+int run_check(const Options& options) {
   const bool on_cluster = names_a_cluster(options);
   if (on_cluster == !options.words().empty())
     throw UsageError("tandem check: give a plan, or a --model on a --cluster");

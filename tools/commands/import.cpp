@@ -149,9 +149,7 @@ Options options_of_import() {
   return options;
 }
 
-int run_import(const Arguments& arguments) {
-  Options options = options_of_import();
-  options.parse(arguments);
+int run_import(const Options& options) {
   if (!options.has("from")) throw UsageError("tandem import: --from is missing");
   std::vector<std::string> names;
   for (const Importer& one : importers()) names.emplace_back(one.name);

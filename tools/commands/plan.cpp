@@ -345,9 +345,7 @@ Options options_of_plan() {
   return options;
 }
 
-int run_plan(const Arguments& arguments) {
-  Options options = options_of_plan();
-  options.parse(arguments);
+int run_plan(const Options& options) {
   keep_freed_memory();
   const PlanRequest request = request_of(options);
   if (options.has("output")) check_can_write(options.text("output"));

@@ -170,9 +170,7 @@ Options options_of_profile() {
   return options;
 }
 
-int run_profile(const Arguments& arguments) {
-  Options options = options_of_profile();
-  options.parse(arguments);
+int run_profile(const Options& options) {
   if (!options.has("model") || !options.has("output"))
     throw UsageError("tandem profile: --model and --output are needed");
   refuse_bf16_storage(options);
@@ -204,7 +202,7 @@ int run_profile(const Arguments& arguments) {
   profile.machine += (profile.machine.empty() ? "" : "; ") + machine_name();
   profile.date = utc_now();
   profile.command = "tandem profile";
-  for (const std::string& argument : arguments) profile.command += " " + argument;
+  for (const std::string& argument : options.arguments()) profile.command += " " + argument;
   write_file(options.text("output"), profile_text(profile, algorithms));
   if (options.has("json")) {
     print_result("profile", {{"model", profile.model.name}, {"output", options.text("output")}},

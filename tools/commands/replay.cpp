@@ -1,7 +1,5 @@
 // tandem replay TIMELINE...: a recorded pipeline simulated again, and without its stragglers.
 
-#include "tools/commands/replay.h"
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -22,6 +20,7 @@
 #include "tools/cli/machine.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output_file.h"
+#include "tools/commands/command.h"
 #include "tools/print/replay_page.h"
 #include "tools/print/replay_report.h"
 #include "tools/print/report.h"
@@ -163,9 +162,7 @@ Options options_of_replay() {
   return options;
 }
 
-int run_replay(const Arguments& arguments) {
-  Options options = options_of_replay();
-  options.parse(arguments);
+int run_replay(const Options& options) {
   if (options.has("step") && !options.has("trace") && !options.has("report")) {
     throw UsageError("tandem replay: --step is for --trace or --report: give one");
   }
@@ -186,7 +183,7 @@ int run_replay(const Arguments& arguments) {
   const ReplayReport report = make_replay_report(replay, plain, recording, without, asked);
   if (options.has("trace")) write_trace(options.text("trace"), replay, report, traced);
   if (options.has("report")) {
-    write_replay_page(options.text("report"), arguments, replay, report, traced);
+    write_replay_page(options.text("report"), command_line(options), replay, report, traced);
   }
   if (options.has("json")) {
     print_result("replay",

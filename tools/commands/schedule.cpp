@@ -152,9 +152,7 @@ Options options_of_schedule() {
   return options;
 }
 
-int run_schedule(const Arguments& arguments) {
-  Options options = options_of_schedule();
-  options.parse(arguments);
+int run_schedule(const Options& options) {
   if (options.has("list")) {
     for (const char* name : {"devices", "microbatches", "format"}) {
       if (options.has(name))

@@ -163,9 +163,7 @@ Options options_of_simulate() {
   return options;
 }
 
-int run_simulate(const Arguments& arguments) {
-  Options options = options_of_simulate();
-  options.parse(arguments);
+int run_simulate(const Options& options) {
   keep_freed_memory();
   const std::int64_t batches = batches_of(options);
   if (names_several_schedules(options)) return compare_schedules(options, batches);
@@ -178,7 +176,7 @@ int run_simulate(const Arguments& arguments) {
                 *answer.result.timeline);
   }
   if (options.has("report")) {
-    write_report(options.text("report"), command_line("simulate", arguments), answer.request,
+    write_report(options.text("report"), command_line(options), answer.request,
                  prepared, answer.result, answer.simulated);
   }
   if (options.has("json")) {

@@ -184,11 +184,8 @@ Options options_of_sweep() {
   return options;
 }
 
-int run_sweep(const Arguments& arguments) {
-  if (!arguments.empty() && arguments.front() == "merge")
-    return run_sweep_merge({arguments.begin() + 1, arguments.end()});
-  Options options = options_of_sweep();
-  options.parse(arguments);
+int run_sweep(const Options& given) {
+  Options options = given;
   name_shard_in_outputs(options);
   keep_freed_memory();
   return Sweep(options).run();

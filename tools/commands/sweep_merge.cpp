@@ -127,9 +127,7 @@ Options options_of_sweep_merge() {
   return options;
 }
 
-int run_sweep_merge(const Arguments& arguments) {
-  Options options = options_of_sweep_merge();
-  options.parse(arguments);
+int run_sweep_merge(const Options& options) {
   const SweepReport report(report_request(options));
   const std::string path = options.text("json-lines");
   if (!path.empty()) check_can_write(path);

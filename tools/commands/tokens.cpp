@@ -44,9 +44,7 @@ Options options_of_tokens() {
   return options;
 }
 
-int run_tokens(const Arguments& arguments) {
-  Options options = options_of_tokens();
-  options.parse(arguments);
+int run_tokens(const Options& options) {
   if (!options.has("output")) throw UsageError("tandem tokens: --output is missing");
   const std::string path = options.text("output");
   if (!path.ends_with(".bin")) {

@@ -378,9 +378,7 @@ Options options_of_train() {
   return options;
 }
 
-int run_train(const Arguments& arguments) {
-  Options options = options_of_train();
-  options.parse(arguments);
+int run_train(const Options& options) {
   check_backend(options);
   if (options.has("reference") && (options.has("verify") || options.has("trace"))) {
     throw UsageError("tandem train: --reference is serial: it has no trace, and nothing to verify");

@@ -22,9 +22,7 @@ Options options_of_version() {
   return options;
 }
 
-int run_version(const Arguments& arguments) {
-  Options options = options_of_version();
-  options.parse(arguments);
+int run_version(const Options& options) {
   if (options.has("json")) {
     print_result("version", Json::object(), Json::object(),
                  {{"version", build_info::kVersion},
@@ -75,9 +73,7 @@ Options options_of_doctor() {
   return options;
 }
 
-int run_doctor(const Arguments& arguments) {
-  Options options = options_of_doctor();
-  options.parse(arguments);
+int run_doctor(const Options& options) {
   const unsigned cores = std::thread::hardware_concurrency();
   const cpu::ChosenProducts products = cpu::products();
   const std::string onednn = cpu::onednn_version(), no_bf16 = cpu::why_no_bf16();

@@ -202,9 +202,9 @@ void add_variations(Variations& variations, const std::stop_token& stop, Report&
 
 }  // namespace
 
-std::string command_line(std::string_view command, const std::vector<std::string>& arguments) {
-  std::string line = fmt::format("tandem {}", command);
-  for (const std::string& word : arguments) line += " " + shell_word(word);
+std::string command_line(const Options& options) {
+  std::string line = fmt::format("tandem {}", options.command());
+  for (const std::string& word : options.arguments()) line += " " + shell_word(word);
   return line;
 }
 
