@@ -78,9 +78,9 @@ struct ComputedRow {
 ComputedRow computed_row(const SweepIdentity& sweep, std::size_t index,
                          const Configuration& configuration, const SweepOutcome& outcome);
 
-/// A line that was written before. Throw Json::exception where it is none of a sweep.
+/// Of a line, just made or read. Throw Json::exception where it is none of a sweep.
 SweepIdentity identity_of(const Json& line);
-SweepRow stored_row(const Json& line);
+SweepRow row_of(const Json& line);
 
 /// Where a row is in the sweep: "schedule 2bw, depth 4". Empty: it has no axes.
 std::string place_of(const SweepIdentity& sweep, const SweepRow& row);
