@@ -22,7 +22,7 @@
 #include "tools/benchmarks/benchmark.h"
 #include "tools/benchmarks/flat_reference.h"
 #include "tools/benchmarks/simgrid.h"
-#include "tools/cli/malloc_options.h"
+#include "tools/cli/memory_limit.h"
 
 namespace tandem::benchmarks {
 

@@ -11,7 +11,7 @@
 #include "core/import/importers.h"
 #include "core/model/catalog.h"
 #include "core/schedule/schedule.h"
-#include "tools/cli/shell_word.h"
+#include "tools/cli/wrapped_text.h"
 #include "tools/cli/command.h"
 
 namespace tandem::tools {

@@ -19,7 +19,7 @@
 #include "simulator/cost/calibration_fit.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/file_roles.h"
 #include "tools/commands/command.h"
 #include "tools/options/cluster_options.h"
 

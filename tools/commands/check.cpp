@@ -21,7 +21,7 @@
 #include "tools/options/schedule_options.h"
 #include "tools/print/cluster_summary.h"
 #include "tools/print/near_fits.h"
-#include "tools/print/reserve_text.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 

@@ -21,7 +21,7 @@
 #include "planner/study/schedule_file.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/file_roles.h"
 #include "tools/commands/command.h"
 #include "tools/options/cluster_options.h"
 #include "tools/print/collective_report.h"

@@ -21,17 +21,15 @@
 #include "planner/search/stage_memory.h"
 #include "planner/study/schedule_file.h"
 #include "tools/cli/json_output.h"
-#include "tools/cli/malloc_options.h"
+#include "tools/cli/memory_limit.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/file_roles.h"
 #include "tools/commands/command.h"
 #include "tools/options/backend_options.h"
 #include "tools/options/reserve_option.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
-#include "tools/print/reserve_text.h"
-#include "tools/print/storage_words.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 

@@ -18,13 +18,12 @@
 #include "tools/cli/machine.h"
 #include "tools/cli/memory_limit.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/processor_use.h"
 #include "tools/cli/safe_output.h"
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
 #include "tools/options/backend_options.h"
-#include "tools/options/kernel_options.h"
 #include "tools/options/optimizer_options.h"
 
 namespace tandem::tools {

@@ -19,7 +19,7 @@
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/file_roles.h"
 #include "tools/commands/command.h"
 #include "tools/print/replay_page.h"
 #include "tools/print/replay_report.h"

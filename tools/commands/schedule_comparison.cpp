@@ -19,7 +19,7 @@
 #include "tools/print/scenario_json.h"
 #include "tools/print/sensitivity_report.h"
 #include "tools/print/simulation_report.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 

@@ -12,11 +12,10 @@
 
 #include "core/base/error.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/file_roles.h"
 #include "tools/commands/command.h"
-#include "tools/options/sweep_report_options.h"
-#include "tools/sweep/sweep_file.h"
 #include "tools/sweep/sweep_report.h"
+#include "tools/sweep/sweep_file.h"
 #include "traces/chrome/atomic_file.h"
 
 namespace tandem::tools {

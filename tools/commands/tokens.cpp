@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/file_roles.h"
 #include "tools/commands/command.h"
 
 namespace tandem::tools {

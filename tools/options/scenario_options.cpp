@@ -20,7 +20,6 @@
 #include "tools/options/perturbation_options.h"
 #include "tools/options/reserve_option.h"
 #include "tools/options/schedule_options.h"
-#include "tools/options/uncertainty_options.h"
 
 namespace tandem::tools {
 

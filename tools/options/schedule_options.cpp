@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/options/uncertainty_options.h"
+#include "tools/options/perturbation_options.h"
 
 namespace tandem::tools {
 

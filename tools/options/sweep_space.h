@@ -9,7 +9,7 @@
 
 #include "planner/study/sweep.h"
 #include "tools/cli/options.h"
-#include "tools/sweep/sweep_identity.h"
+#include "tools/sweep/sweep_row.h"
 
 namespace tandem::tools {
 

@@ -8,7 +8,7 @@
 
 #include "core/files/collectives_file.h"
 #include "core/text/count_text.h"
-#include "tools/print/reserve_text.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 

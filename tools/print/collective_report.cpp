@@ -13,7 +13,7 @@
 #include "core/import/nccl_tests.h"
 #include "simulator/cost/collective_fit.h"
 #include "tools/cli/json_output.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/file_roles.h"
 
 namespace tandem::tools {
 

@@ -15,12 +15,12 @@
 #include "simulator/analysis/critical_graph.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/machine.h"
-#include "tools/cli/output_file.h"
-#include "tools/cli/shell_word.h"
+#include "tools/cli/file_roles.h"
+#include "tools/cli/wrapped_text.h"
 #include "tools/print/cluster_summary.h"
 #include "tools/print/scenario_json.h"
 #include "tools/print/simulation_report.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 #include "traces/report/report.h"
 
 namespace tandem::tools {

@@ -6,7 +6,7 @@
 
 #include "core/files/schedule_request_json.h"
 #include "tools/print/cluster_summary.h"
-#include "tools/print/reserve_text.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 

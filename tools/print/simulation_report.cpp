@@ -5,9 +5,8 @@
 #include <fmt/format.h>
 
 #include "tools/print/cluster_summary.h"
-#include "tools/print/reserve_text.h"
+#include "tools/print/words.h"
 #include "tools/print/search_report.h"
-#include "tools/print/storage_words.h"
 
 namespace tandem::tools {
 

@@ -11,7 +11,7 @@
 
 #include "core/base/utf8.h"
 #include "tools/cli/json_output.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 #include "tools/sweep/sweep_report.h"
 
 namespace tandem::tools {

@@ -11,11 +11,11 @@
 #include "core/base/units.h"
 #include "core/base/utf8.h"
 #include "core/memory/reserve.h"
-#include "tools/cli/shell_word.h"
+#include "tools/cli/wrapped_text.h"
 #include "tools/print/healthy_run.h"
 #include "tools/print/scenario_json.h"
 #include "tools/print/simulation_report.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 

@@ -13,7 +13,7 @@
 #include "core/base/utf8.h"
 #include "core/memory/reserve.h"
 #include "tools/cli/json_output.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 #include "tools/sweep/sweep_report.h"
 #include "tools/sweep/sweep_twins.h"
 
