@@ -11,6 +11,7 @@
 #include "core/import/importers.h"
 #include "core/model/catalog.h"
 #include "core/schedule/schedule.h"
+#include "tools/cli/split.h"
 #include "tools/cli/wrapped_text.h"
 #include "tools/cli/command.h"
 
@@ -89,12 +90,10 @@ std::vector<std::string> alternatives(std::string_view text) {
     text = std::string_view(last, text.end());
     if (token.find('|') == std::string_view::npos) continue;
     Words words;
-    for (std::size_t at = 0; at < token.size();) {
-      const std::size_t end = std::min(token.find('|', at), token.size());
+    for (const std::string_view word : split(token, "|")) {
       // Capitals stand for a value.
-      if (end > at && std::isupper(static_cast<unsigned char>(token[at])) == 0)
-        words.emplace_back(token.substr(at, end - at));
-      at = end + 1;
+      if (!word.empty() && std::isupper(static_cast<unsigned char>(word.front())) == 0)
+        words.emplace_back(word);
     }
     if (!words.empty()) return words;
   }

@@ -1,13 +1,13 @@
 #include "tools/cli/options.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
 
 #include "core/base/check.h"
 #include "tools/cli/file_roles.h"
+#include "tools/cli/split.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/wrapped_text.h"
 
@@ -252,11 +252,7 @@ std::vector<NamedFile> Options::inputs() const {
     files.push_back({title, text(row.name)});
     if (!row.list) continue;
     const std::string values = text(row.name);
-    for (std::size_t at = 0; at < values.size();) {
-      const std::size_t end = std::min(values.find_first_of(",;", at), values.size());
-      files.push_back({title, values.substr(at, end - at)});
-      at = end + 1;
-    }
+    for (const std::string_view one : split(values, ",;")) files.push_back({title, std::string(one)});
   }
   return files;
 }
@@ -291,25 +287,18 @@ std::string Options::text(const std::string& name, const std::string& otherwise)
 std::int64_t Options::integer(const std::string& name, std::int64_t least, std::int64_t most,
                               std::int64_t otherwise) const {
   if (!has(name)) return otherwise;
-  const std::string word = text(name);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc{} || end != word.data() + word.size() || value < least || value > most) {
+  const auto value = parse_number<std::int64_t>(text(name));
+  if (!value || *value < least || *value > most)
     reject(name, fmt::format("an integer from {} to {}", least, most));
-  }
-  return value;
+  return *value;
 }
 
 double Options::number(const std::string& name, double least, double most, double otherwise) const {
   if (!has(name)) return otherwise;
-  const std::string word = text(name);
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc{} || end != word.data() + word.size() ||
-      !(value >= least && value <= most)) {
+  const auto value = parse_number<double>(text(name));
+  if (!value || !(*value >= least && *value <= most))
     reject(name, fmt::format("a number from {} to {}", least, most));
-  }
-  return value;
+  return *value;
 }
 
 Duration Options::duration(const std::string& name, Duration otherwise) const {
@@ -345,6 +334,13 @@ std::string Options::choice(const std::string& name,
                                  list, word, did_you_mean(word, choices)));
   }
   return word;
+}
+
+void refuse_given(const Options& options, const std::vector<std::string>& names,
+                  std::string_view why) {
+  for (const std::string& name : names) {
+    if (options.has(name)) refuse(options, fmt::format(fmt::runtime(why), name));
+  }
 }
 
 void refuse(const Options& options, const std::string& why) {

@@ -147,5 +147,8 @@ class Options {
 
 /// Throws UsageError: a message of this command.
 [[noreturn]] void refuse(const Options& options, const std::string& why);
+/// The same where one of these is given: `why` has {} in place of its name.
+void refuse_given(const Options& options, const std::vector<std::string>& names,
+                  std::string_view why);
 
 }  // namespace tandem::tools

@@ -21,6 +21,7 @@
 #include "tools/cli/file_roles.h"
 #include "tools/cli/processor_use.h"
 #include "tools/cli/safe_output.h"
+#include "tools/cli/split.h"
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
 #include "tools/options/backend_options.h"
@@ -33,19 +34,14 @@ namespace {
 constexpr double kMostForeign = 0.02;  // share of the processors that others may take of a visit
 
 std::vector<std::int32_t> parse_sizes(const std::string& text) {
+  constexpr std::int32_t kMost = 99'999;
   std::vector<std::int32_t> sizes;
-  std::size_t at = 0;
-  while (at <= text.size()) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    const std::string word = text.substr(at, comma - at);
-    const bool digits = !word.empty() && word.size() <= 5 &&
-                        word.find_first_not_of("0123456789") == std::string::npos;
-    if (!digits || std::stoi(word) < 1) {
+  for (const std::string_view word : split(text, ",")) {
+    sizes.push_back(parse_number<std::int32_t>(word).value_or(0));
+    if (sizes.back() < 1 || sizes.back() > kMost) {
       throw UsageError(fmt::format(
           "tandem profile: --microbatch-size: expected sizes such as 1,2,4, found \"{}\"", text));
     }
-    sizes.push_back(std::stoi(word));
-    at = comma + 1;
   }
   return sizes;
 }

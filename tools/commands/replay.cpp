@@ -1,7 +1,6 @@
 // tandem replay TIMELINE...: a recorded pipeline simulated again, and without its stragglers.
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "tools/cli/machine.h"
 #include "tools/cli/options.h"
 #include "tools/cli/file_roles.h"
+#include "tools/cli/split.h"
 #include "tools/commands/command.h"
 #include "tools/print/replay_page.h"
 #include "tools/print/replay_report.h"
@@ -39,25 +39,16 @@ constexpr int kMostRanks = 256;
 /// The whole number that `text` is; `word` stands for it in the message.
 std::int64_t number_of(std::string_view text, std::string_view word) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  std::int64_t number = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size() && number >= 0 && number <= kMost) {
-    return number;
-  }
+  const auto number = parse_number<std::int64_t>(text);
+  if (number && *number >= 0 && *number <= kMost) return *number;
   throw UsageError(fmt::format(
       "tandem replay: --without: expected stage:S, replica:R or rank:S/R, found \"{}\"", word));
 }
 
-/// What stands before and after a mark; without one the second is empty.
-std::pair<std::string_view, std::string_view> parted(std::string_view text, char mark) {
-  const std::size_t at = std::min(text.find(mark), text.size());
-  return {text.substr(0, at), text.substr(std::min(at + 1, text.size()))};
-}
-
 Straggler parse_straggler(std::string_view word, const Recording& recording) {
-  const auto [what, who] = parted(word, ':');
+  const auto [what, who] = halved(word, ':');
   std::string_view stage = what == "stage" ? who : "", replica = what == "replica" ? who : "";
-  if (what == "rank") std::tie(stage, replica) = parted(who, '/');
+  if (what == "rank") std::tie(stage, replica) = halved(who, '/');
   Straggler straggler;
   if (what != "replica") {
     const std::int64_t device = number_of(stage, word);
@@ -80,10 +71,9 @@ Straggler parse_straggler(std::string_view word, const Recording& recording) {
 
 std::vector<Straggler> parse_stragglers(std::string_view list, const Recording& recording) {
   std::vector<Straggler> stragglers;
-  while (!list.empty()) {
-    const auto [word, rest] = parted(list, ',');
-    stragglers.push_back(parse_straggler(word, recording));
-    list = rest;
+  if (list.ends_with(',')) list.remove_suffix(1);
+  for (const std::string_view word : split(list, ",")) {
+    if (!list.empty()) stragglers.push_back(parse_straggler(word, recording));
   }
   return stragglers;
 }

@@ -28,10 +28,10 @@ namespace {
 constexpr std::int64_t kMostMicrobatches = 65'535;
 
 void check_options(const Options& options) {
-  for (const char* name : {"trace", "picture", "report", "schedule-file", "sensitivity",
-                           "scenarios", "jitter", "straggler-rate", "threads"}) {
-    if (options.has(name)) refuse(options, fmt::format("--{} is for one schedule", name));
-  }
+  refuse_given(options,
+               {"trace", "picture", "report", "schedule-file", "sensitivity", "scenarios", "jitter",
+                "straggler-rate", "threads"},
+               "--{} is for one schedule");
   if (!options.words().empty()) refuse(options, "--schedule is not taken: the plan sets it");
   if (names_a_cluster(options) && !(options.has("width") && options.has("depth")))
     refuse(options, "give --width and --depth to compare schedules");

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/text/percent.h"
+#include "tools/cli/split.h"
 
 namespace tandem::tools {
 
@@ -54,39 +54,26 @@ const FactorOf& factors_of(std::string_view option) {
 /// option that it is a part of, takes.
 double factor_of(const Options& options, const std::string& flag, std::string_view text) {
   if (text.ends_with('x')) text.remove_suffix(1);
-  double factor = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), factor);
-  const bool number = !text.empty() && error == std::errc{} && end == text.data() + text.size() &&
-                      factor >= 1.0 / kMostFactor && factor <= kMostFactor;
-  if (!number) refuse_factor(options, flag);
+  const auto factor = parse_number<double>(text);
+  if (!factor || !(*factor >= 1.0 / kMostFactor && *factor <= kMostFactor))
+    refuse_factor(options, flag);
   const FactorOf& kind = factors_of(flag);
-  if (kind.of_time ? factor < 1.0 : factor > 1.0) refuse_factor(options, flag, kind.otherwise);
-  return factor;
-}
-
-/// The text up to `mark`, which `rest` goes beyond; empty where there is no such mark.
-std::string_view take_until(std::string_view& rest, char mark) {
-  const std::size_t at = rest.find(mark);
-  if (at == std::string_view::npos) return {};
-  const std::string_view taken = rest.substr(0, at);
-  rest.remove_prefix(at + 1);
-  return taken;
+  if (kind.of_time ? *factor < 1.0 : *factor > 1.0) refuse_factor(options, flag, kind.otherwise);
+  return *factor;
 }
 
 DeviceId device_of(const Options& options, const std::string& flag, std::string_view text) {
-  std::uint16_t device = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), device);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-    refuse_factor(options, flag);
-  return DeviceId{device};
+  const auto device = parse_number<std::uint16_t>(text);
+  if (!device) refuse_factor(options, flag);
+  return DeviceId{*device};
 }
 
 /// "3", or "2-3" of a link.
 Resource resource_of(const Options& options, const std::string& flag, std::string_view whom,
                      bool link) {
   if (!link) return device_resource(device_of(options, flag, whom));
-  const std::string_view first = take_until(whom, '-');
-  const DeviceId from = device_of(options, flag, first), to = device_of(options, flag, whom);
+  const auto [first, second] = halved(whom, '-');
+  const DeviceId from = device_of(options, flag, first), to = device_of(options, flag, second);
   if (from == to) refuse_factor(options, flag);
   return link_resource(from, to);
 }
@@ -95,17 +82,12 @@ Resource resource_of(const Options& options, const std::string& flag, std::strin
 void add_perturbations(const Options& options, const PerturbationTraits& kind,
                        std::vector<Perturbation>& all) {
   const std::string flag(kind.flag), text = options.text(flag);
-  std::string_view rest = text;
-  while (true) {
-    const std::size_t comma = rest.find(',');
-    std::string_view one = rest.substr(0, comma);
-    const std::string_view whom = take_until(one, ':');
-    const bool link = kind.kind == PerturbationKind::degraded_link;
+  const bool link = kind.kind == PerturbationKind::degraded_link;
+  for (const std::string_view one : split(text, ",")) {
+    const auto [whom, factor] = halved(one, ':');
     all.push_back({.kind = kind.kind,
                    .resource = resource_of(options, flag, whom, link),
-                   .factor = factor_of(options, flag, one)});
-    if (comma == std::string_view::npos) return;
-    rest.remove_prefix(comma + 1);
+                   .factor = factor_of(options, flag, factor)});
   }
 }
 
@@ -168,11 +150,7 @@ void add_uncertainty_options(Options& options) {
 
 std::optional<UncertaintyRequest> uncertainty_of(const Options& options) {
   if (!options.has("scenarios")) {
-    for (const char* name : {"jitter", "straggler-rate", "threads"}) {
-      if (options.has(name))
-        throw UsageError(
-            fmt::format("tandem {}: --{} is for --scenarios", options.command(), name));
-    }
+    refuse_given(options, {"jitter", "straggler-rate", "threads"}, "--{} is for --scenarios");
     return std::nullopt;
   }
   UncertaintyRequest request;
@@ -183,11 +161,9 @@ std::optional<UncertaintyRequest> uncertainty_of(const Options& options) {
     request.what.jitter = share_of(options, "jitter", options.text("jitter"), noise::Jitter::kMost);
   if (options.has("straggler-rate")) {
     const std::string text = options.text("straggler-rate");
-    const std::size_t colon = std::min(text.find(':'), text.size());
-    request.what.straggler_rate =
-        share_of(options, "straggler-rate", std::string_view(text).substr(0, colon), 1.0);
-    request.what.straggler_factor = factor_of(
-        options, "straggler-rate", std::string_view(text).substr(std::min(colon + 1, text.size())));
+    const auto [rate, factor] = halved(text, ':');
+    request.what.straggler_rate = share_of(options, "straggler-rate", rate, 1.0);
+    request.what.straggler_factor = factor_of(options, "straggler-rate", factor);
   }
   return request;
 }

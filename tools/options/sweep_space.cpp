@@ -18,6 +18,7 @@
 #include "core/schedule/schedule.h"
 #include "tandem_build_info.h"
 #include "tools/cli/json_output.h"
+#include "tools/cli/split.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
@@ -113,11 +114,10 @@ bool is_of_some_schedules(const std::string& option) {
 std::vector<std::string> values_of_list(const std::string& option, const std::string& text) {
   const char separator = text.find(';') == std::string::npos ? ',' : ';';
   std::vector<std::string> values;
-  std::string_view rest = text;
-  if (separator == ';' && rest.ends_with(';')) rest.remove_suffix(1);
-  while (true) {
-    const std::size_t end = rest.find(separator);
-    const std::string value(rest.substr(0, end));
+  std::string_view list = text;
+  if (separator == ';' && list.ends_with(';')) list.remove_suffix(1);
+  for (const std::string_view one : split(list, {&separator, 1})) {
+    const std::string value(one);
     if (value.empty())
       refuse(option, fmt::format("expected values separated by a {}, found \"{}\"",
                                  separator == ',' ? "comma" : "semicolon", text));
@@ -126,8 +126,6 @@ std::vector<std::string> values_of_list(const std::string& option, const std::st
     } else {
       values.push_back(value);
     }
-    if (end == std::string_view::npos) break;
-    rest.remove_prefix(end + 1);
   }
   std::set<std::string_view> seen;
   for (const std::string& value : values) {
