@@ -1,4 +1,4 @@
-#include "planner/search/fit_steps.h"
+#include "planner/search/fit_search.h"
 
 #include <algorithm>
 #include <numeric>

@@ -57,14 +57,6 @@ Subject subject_of(const ScenarioRequest& request, const PreparedScenario& prepa
   return subject;
 }
 
-DeviceId fullest_device(const DeviceMemory& memory) {
-  DeviceId fullest{};
-  for (const DeviceId device : ids(memory)) {
-    if (memory[device].total() > memory[fullest].total()) fullest = device;
-  }
-  return fullest;
-}
-
 /// Throws DifferenceError when the program would not run right.
 void check_program(const Subject& subject) {
   const std::vector<Violation> violations =

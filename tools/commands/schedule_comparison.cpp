@@ -25,8 +25,6 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr std::int64_t kMostMicrobatches = 65'535;
-
 void check_options(const Options& options) {
   refuse_given(options,
                {"trace", "picture", "report", "schedule-file", "sensitivity", "scenarios", "jitter",
@@ -120,7 +118,7 @@ void print_as_json(const std::vector<ComparedSchedule>& outcomes, const Scenario
 
 int compare_schedules(const Options& options, std::int64_t batches) {
   check_options(options);
-  const std::int64_t microbatches = options.integer("microbatches", 1, kMostMicrobatches, 1);
+  const std::int64_t microbatches = options.integer("microbatches", 1, kMostPlannedMicrobatches, 1);
   const std::vector<ScenarioRequest> requests = scenario_requests(options);
   const InterruptGuard interrupt(std::ranges::any_of(requests, searches)
                                      ? OnInterrupt::ends_by_itself

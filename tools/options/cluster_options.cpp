@@ -32,7 +32,6 @@ namespace tandem::tools {
 namespace {
 
 constexpr std::int64_t kMostSamples = 1'000'000;
-constexpr std::int64_t kMostMicrobatches = 65'535;
 constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevices);
 constexpr double kLeastFraction = 0.001;
 
@@ -313,7 +312,7 @@ ClusterRequest cluster_request(const Options& options, const ScheduleTraits& tra
       request.depth ? kMostDevices : static_cast<std::int64_t>(request.cluster->size());
   if (const auto width = whole("width", most_width))
     request.width = static_cast<std::uint16_t>(*width);
-  if (const auto microbatches = whole("microbatches", kMostMicrobatches))
+  if (const auto microbatches = whole("microbatches", kMostPlannedMicrobatches))
     request.microbatches = static_cast<std::int32_t>(*microbatches);
   request.global_batch = whole("global-batch", 1'000'000'000);
   request.blocking_transfers = blocks_transfers(options);
