@@ -15,7 +15,6 @@
 #include "tools/cli/interrupt.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/scenario_options.h"
-#include "tools/print/healthy_run.h"
 #include "tools/print/scenario_json.h"
 #include "tools/print/sensitivity_report.h"
 #include "tools/print/simulation_report.h"
@@ -89,9 +88,7 @@ Json row_json(const ComparedSchedule& one, const ScenarioRequest& request, std::
   }
   const Scenario& scenario = one.prepared->scenario;
   row["semantics"] = name(scenario.weights);
-  row.update(result_json(*one.prepared, one.result));
-  if (const auto healthy = simulate_healthy(scenario, batches))
-    row["healthy"] = healthy_json(request, scenario, one.result, *healthy);
+  row.update(result_json(request, *one.prepared, one.result, simulate_healthy(scenario, batches)));
   const auto bottlenecks = bottlenecks_of(scenario, one.result);
   row["bottlenecks"] = bottlenecks ? bottlenecks_json(*bottlenecks) : Json();
   return row;

@@ -21,7 +21,6 @@
 #include "tools/commands/schedule_comparison.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/perturbation_options.h"
-#include "tools/print/healthy_run.h"
 #include "tools/print/near_fits.h"
 #include "tools/print/report.h"
 #include "tools/print/scenario_json.h"
@@ -105,11 +104,7 @@ Answer answer_of(const Options& options, std::int64_t batches) {
 
 void print_json(const Answer& answer) {
   const PreparedScenario& prepared = answer.prepared;
-  Json json = result_json(prepared, answer.result);
-  if (answer.healthy) {
-    json["healthy"] =
-        healthy_json(answer.request, prepared.scenario, answer.result, *answer.healthy);
-  }
+  Json json = result_json(answer.request, prepared, answer.result, answer.healthy);
   json["bottlenecks"] = answer.bottlenecks ? bottlenecks_json(*answer.bottlenecks) : Json();
   if (answer.sensitivities) json["sensitivity"] = sensitivity_json(*answer.sensitivities);
   if (answer.spread) json["uncertainty"] = spread_json(*answer.spread);
@@ -133,8 +128,7 @@ void print_text(const Answer& answer, bool with_picture) {
   if (with_picture) {
     print_as_it_is(stdout, picture(scenario.program, *answer.result.timeline, picture_options()));
   }
-  print_summary(answer.request, prepared, answer.result, answer.simulated.batches,
-                difference_line(answer.request, scenario, answer.result, answer.healthy));
+  print_summary(answer.request, prepared, answer.result, answer.simulated.batches, answer.healthy);
   if (answer.sensitivities) {
     print_sensitivity(*answer.sensitivities, answer.result);
   } else if (answer.bottlenecks) {

@@ -12,7 +12,6 @@
 #include "core/base/utf8.h"
 #include "core/memory/reserve.h"
 #include "tools/cli/wrapped_text.h"
-#include "tools/print/healthy_run.h"
 #include "tools/print/scenario_json.h"
 #include "tools/print/simulation_report.h"
 #include "tools/print/words.h"
@@ -105,10 +104,8 @@ Json answer_json(const SweepAnswer& answer) {
   config["batches"] = run.batches;
   Json json{{"config", std::move(config)},
             {"assumptions", assumptions_json(run.request, prepared)},
-            {"result", result_json(prepared, result)},
+            {"result", result_json(run.request, prepared, result, healthy)},
             {"warnings", warnings_of(run.request, prepared, result)}};
-  if (healthy)
-    json["result"]["healthy"] = healthy_json(run.request, prepared.scenario, result, *healthy);
   // How long a search took is no property of the configuration.
   if (prepared.search) json["result"]["search"].erase("seconds");
   return json;
