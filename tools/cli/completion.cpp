@@ -291,7 +291,7 @@ std::string zsh_option(const Options::Row& row) {
     return fmt::format("'--{}=[{}]:{}:{}'", row.name, inner,
                        argument.substr(1, argument.size() - 2), zsh_action(choices_of(row)));
   }
-  if (row.flag_with_value) return fmt::format("'--{}=-[{}]::yes or no:(yes no)'", row.name, inner);
+  if (row.list) return fmt::format("'--{}=-[{}]::yes or no:(yes no)'", row.name, inner);
   if (row.letter.empty()) return fmt::format("'--{}[{}]'", row.name, inner);
   const std::string letter = "-" + row.letter.substr(1);
   return fmt::format("'({0} --{1})'{{{0},--{1}}}'[{2}]'", letter, row.name, inner);

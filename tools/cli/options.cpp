@@ -35,7 +35,7 @@ Options& Options::flag(const std::string& name, const std::string& help) {
   rows_.push_back(
       {.name = word,
        .argument = {},
-       .flag_with_value = values_are_lists_,
+       .list = values_are_lists_,
        .letter = name.substr(std::min(comma, name.size())),
        .shown = fmt::format("{}--{}{}", letter, word, values_are_lists_ ? "[=yes|no]" : ""),
        .help = help,
@@ -91,10 +91,6 @@ Options& Options::values_are_lists() {
   return *this;
 }
 
-const std::string& Options::argument_of(const std::string& name) const {
-  return find("--" + name).argument;
-}
-
 const Options::Row& Options::find(const std::string& word) const {
   std::vector<std::string> names;
   for (const Row& row : rows_) {
@@ -123,8 +119,10 @@ Arguments Options::joined(const Arguments& arguments) {
     const Row& row = find(argument.substr(0, equal));
     const bool given = equal != std::string::npos;
     given_.push_back(row.name);
-    if (row.flag_with_value && !given) joined.back() += "=yes";
-    if (row.argument.empty()) continue;
+    if (row.argument.empty()) {
+      if (row.list && !given) joined.back() += "=yes";
+      continue;
+    }
     const bool follows = i + 1 < arguments.size() && arguments[i + 1].rfind("--", 0) != 0;
     if (!given && !follows) {
       throw UsageError(fmt::format("tandem {}: --{}: expected {}, found nothing", command_,
@@ -143,7 +141,7 @@ void Options::store(const Arguments& arguments) {
   po::options_description all;
   for (const Row& row : rows_) {
     const std::string name = row.name + row.letter;
-    if (row.argument.empty() && !row.flag_with_value) {
+    if (row.argument.empty() && !row.list) {
       all.add_options()(name.c_str(), "");
     } else {
       all.add_options()(name.c_str(), po::value<std::string>());

@@ -46,8 +46,7 @@ class Options {
   struct Row {
     std::string name, argument;  // a flag has no argument
     Use use = Use::other;        // an input or an output names a file
-    bool flag_with_value = false;
-    bool list = false;                              // may have several values
+    bool list = false;                              // may have several values, a flag yes and no
     std::string letter = {};                        // ",h": -h stands for it
     std::string shown = {}, help = {}, group = {};  // for people
   };
@@ -102,10 +101,8 @@ class Options {
   bool takes_words() const { return most_ > 0; }
   /// The options given, in the order of the command line.
   const std::vector<std::string>& given() const { return given_; }
-  /// What --help calls its value; empty: it is a flag.
-  const std::string& argument_of(const std::string& name) const;
-  /// It names a file that is read.
-  bool is_input(const std::string& name) const { return find("--" + name).use == Use::input; }
+  /// Of an option by its name.
+  const Row& row(const std::string& name) const { return find("--" + name); }
   /// The files given that are read, and those that are written.
   std::vector<NamedFile> inputs() const, outputs() const;
   bool has(const std::string& name) const { return values_.count(name) > 0; }

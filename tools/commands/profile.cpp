@@ -126,20 +126,6 @@ void show_progress(ProfileRequest& request) {
   };
 }
 
-void add_profile_options(Options& options) {
-  options.input("model", "FILE", "the model (JSON)")
-      .value("microbatch-size", "B,...",
-             "samples of a microbatch; several, separated by commas (default 1)")
-      .value("devices", "N",
-             "devices that compute at the same time (default: all cores, or all GPUs)")
-      .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
-      .value("repetitions", "N", "timed passes over the model (default 30)");
-  add_backend_option(options);
-  options.output("output", "FILE", "where to write the profile");
-  add_storage_option(options);
-  add_kernel_options(options);
-}
-
 ProfileRequest request_of(const Options& options, const BackendTraits& backend) {
   ProfileRequest request;
   request.model = read_model(options.text("model"));
@@ -161,7 +147,17 @@ Options options_of_profile() {
   Options options(
       "profile", "--model FILE --output FILE [options]",
       "Measures what each layer and each hand-over between devices costs on this machine.");
-  add_profile_options(options);
+  options.input("model", "FILE", "the model (JSON)")
+      .value("microbatch-size", "B,...",
+             "samples of a microbatch; several, separated by commas (default 1)")
+      .value("devices", "N",
+             "devices that compute at the same time (default: all cores, or all GPUs)")
+      .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
+      .value("repetitions", "N", "timed passes over the model (default 30)");
+  add_backend_option(options);
+  options.output("output", "FILE", "where to write the profile");
+  add_storage_option(options);
+  add_kernel_options(options);
   return options;
 }
 

@@ -125,7 +125,13 @@ std::string title(const std::vector<std::string>& files) {
   return fmt::format("{} and {} more", files[0], files.size() - 1);
 }
 
-void add_replay_options(Options& options) {
+}  // namespace
+
+Options options_of_replay() {
+  Options options("replay", "TIMELINE... [options]",
+                  "Simulates a recorded pipeline again, from the durations that its ranks "
+                  "recorded, and without its stragglers: a production timeline, or the traces of "
+                  "PyTorch's profiler, one for each rank of a pipeline.");
   options.words("TIMELINE", 1, kMostRanks);
   options
       .input("meta", "FILE", "the job's settings (key: value lines), checked against the timeline")
@@ -139,16 +145,6 @@ void add_replay_options(Options& options) {
               "write a step as a page (.html): measured, replayed, and without stragglers; or as a "
               "picture (.svg): measured")
       .value("step", "N", "the step that --trace and --report write (default: the first)");
-}
-
-}  // namespace
-
-Options options_of_replay() {
-  Options options("replay", "TIMELINE... [options]",
-                  "Simulates a recorded pipeline again, from the durations that its ranks "
-                  "recorded, and without its stragglers: a production timeline, or the traces of "
-                  "PyTorch's profiler, one for each rank of a pipeline.");
-  add_replay_options(options);
   return options;
 }
 

@@ -31,16 +31,13 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr const char* kOwnOptions[] = {"json",       "rank",   "top",   "csv",
-                                       "json-lines", "svg",    "over",  "by",
-                                       "picture",    "resume", "shard", "threads"};
 constexpr std::int64_t kMostSweepThreads = 1024;
 constexpr int kMostPlans = 10'000;
 
 class Sweep {
  public:
   explicit Sweep(const Options& options)
-      : space_(options, kOwnOptions),
+      : space_(options),
         shard_(shard_of(options)),
         report_(report_request(options)),
         json_(options.has("json")),

@@ -134,9 +134,8 @@ std::vector<std::string> values_of_list(const std::string& option, const std::st
   return values;
 }
 
-SweepSpace::SweepSpace(Options options, std::span<const char* const> own)
-    : base_(std::move(options)) {
-  read_axes(own);
+SweepSpace::SweepSpace(Options options) : base_(std::move(options)) {
+  read_axes();
   take_device_costs();
   find_what_applies();
   enumerate();
@@ -147,13 +146,13 @@ SweepSpace::SweepSpace(Options options, std::span<const char* const> own)
   identity_.id = make_id();
 }
 
-void SweepSpace::read_axes(std::span<const char* const> own) {
+void SweepSpace::read_axes() {
   if (base_.has("time-limit"))
     refuse("time-limit", "the result would depend on the machine's speed: give --orders");
   if (!base_.words().empty()) axes_.push_back({"plan", base_.words()});
   for (const std::string& name : base_.given()) {
-    if (std::find(own.begin(), own.end(), name) != own.end()) continue;
-    const bool flag = base_.argument_of(name).empty();
+    if (!base_.row(name).list) continue;
+    const bool flag = base_.row(name).argument.empty();
     const std::string text = base_.text(name);
     axes_.push_back({name, flag ? flag_values(name, text) : values_of_list(name, text)});
   }
@@ -232,7 +231,7 @@ std::string SweepSpace::make_id() const {
     } else {
       swept.push_back({axis.name, axis.values});
     }
-    if (axis.name != "plan" && !base_.is_input(axis.name)) continue;
+    if (axis.name != "plan" && base_.row(axis.name).use != Options::Use::input) continue;
     for (const std::string& value : axis.values) {
       if (const auto hash = hash_of_file(value)) files.push_back({value, *hash});
     }
@@ -248,7 +247,7 @@ Configuration SweepSpace::configuration(std::size_t index) const {
     if (!applies(i, at)) continue;
     const std::string& name = axes_[i].name;
     const std::string& value = axes_[i].values[at[i]];
-    if (name != "plan" && base_.argument_of(name).empty()) {
+    if (name != "plan" && base_.row(name).argument.empty()) {
       configuration.push_back({name, std::nullopt, value == "yes"});
     } else {
       configuration.push_back({name, value});
