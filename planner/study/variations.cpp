@@ -124,10 +124,9 @@ void Variations::ask_about_links() {
 }
 
 void Variations::ask_about_samples(std::int64_t asked) {
-  ask_about_amount("Samples a batch", asked,
-                   [](std::int64_t samples, ScenarioRequest& request) {
-                     std::get<ClusterRequest>(request.source).global_batch = samples;
-                   });
+  ask_about_amount("Samples a batch", asked, [](std::int64_t samples, ScenarioRequest& request) {
+    std::get<ClusterRequest>(request.source).global_batch = samples;
+  });
 }
 
 void Variations::ask_about_amount(const std::string& name, std::int64_t asked,

@@ -11,9 +11,9 @@
 #include "core/import/importers.h"
 #include "core/model/catalog.h"
 #include "core/schedule/schedule.h"
+#include "tools/cli/command.h"
 #include "tools/cli/split.h"
 #include "tools/cli/wrapped_text.h"
-#include "tools/cli/command.h"
 
 namespace tandem::tools {
 

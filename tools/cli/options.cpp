@@ -250,7 +250,8 @@ std::vector<NamedFile> Options::inputs() const {
     files.push_back({title, text(row.name)});
     if (!row.list) continue;
     const std::string values = text(row.name);
-    for (const std::string_view one : split(values, ",;")) files.push_back({title, std::string(one)});
+    for (const std::string_view one : split(values, ",;"))
+      files.push_back({title, std::string(one)});
   }
   return files;
 }

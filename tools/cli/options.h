@@ -46,7 +46,7 @@ class Options {
   struct Row {
     std::string name, argument;  // a flag has no argument
     Use use = Use::other;        // an input or an output names a file
-    bool list = false;                              // may have several values, a flag yes and no
+    bool list = false;           // may have several values, a flag yes and no
     std::string letter = {};                        // ",h": -h stands for it
     std::string shown = {}, help = {}, group = {};  // for people
   };

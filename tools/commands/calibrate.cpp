@@ -17,9 +17,9 @@
 #include "core/files/calibration_file.h"
 #include "core/import/iterations.h"
 #include "simulator/cost/calibration_fit.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
-#include "tools/cli/file_roles.h"
 #include "tools/commands/command.h"
 #include "tools/options/cluster_options.h"
 

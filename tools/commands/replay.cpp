@@ -1,5 +1,7 @@
 // tandem replay TIMELINE...: a recorded pipeline simulated again, and without its stragglers.
 
+#include "simulator/replay/replay.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -14,11 +16,10 @@
 #include <fmt/ranges.h>
 
 #include "core/text/files.h"
-#include "simulator/replay/replay.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/options.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/split.h"
 #include "tools/commands/command.h"
 #include "tools/print/replay_page.h"

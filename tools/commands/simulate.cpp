@@ -10,17 +10,17 @@
 
 #include <fmt/format.h>
 
+#include "tools/cli/file_roles.h"
 #include "tools/cli/for_each.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/memory_limit.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/safe_output.h"
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
 #include "tools/commands/schedule_comparison.h"
-#include "tools/options/scenario_options.h"
 #include "tools/options/perturbation_options.h"
+#include "tools/options/scenario_options.h"
 #include "tools/print/near_fits.h"
 #include "tools/print/report.h"
 #include "tools/print/scenario_json.h"
@@ -170,8 +170,8 @@ int run_simulate(const Options& options) {
                 *answer.result.timeline);
   }
   if (options.has("report")) {
-    write_report(options.text("report"), command_line(options), answer.request,
-                 prepared, answer.result, answer.simulated);
+    write_report(options.text("report"), command_line(options), answer.request, prepared,
+                 answer.result, answer.simulated);
   }
   if (options.has("json")) {
     print_json(answer);

@@ -11,11 +11,11 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "tools/cli/options.h"
 #include "tools/cli/file_roles.h"
+#include "tools/cli/options.h"
 #include "tools/commands/command.h"
-#include "tools/sweep/sweep_report.h"
 #include "tools/sweep/sweep_file.h"
+#include "tools/sweep/sweep_report.h"
 #include "traces/chrome/atomic_file.h"
 
 namespace tandem::tools {

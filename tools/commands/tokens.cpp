@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
-#include "tools/cli/file_roles.h"
 #include "tools/commands/command.h"
 
 namespace tandem::tools {

@@ -24,9 +24,7 @@ static Json build_json() {
           {"build_type", build_info::kBuildType}};
 }
 
-Options options_of_version() {
-  return {"version", "[--json]", "The version of this build."};
-}
+Options options_of_version() { return {"version", "[--json]", "The version of this build."}; }
 
 int run_version(const Options& options) {
   if (options.has("json")) {

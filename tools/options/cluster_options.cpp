@@ -160,8 +160,7 @@ AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluste
 }
 
 void check_options(const Options& options) {
-  refuse_given(options, cost_flags(),
-               "a model on a cluster has analytic costs: --{} is not taken");
+  refuse_given(options, cost_flags(), "a model on a cluster has analytic costs: --{} is not taken");
   refuse_given(options, {"devices", "schedule-file", "link-rate"},
                "--{} is not for a model on a cluster");
   if (options.has("collectives") && options.has("contention"))

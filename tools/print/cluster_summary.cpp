@@ -89,8 +89,7 @@ Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& set
   if (assumptions.collectives)
     json["collectives"] = Json::parse(collectives_text(*assumptions.collectives));
   if (calibration) json["calibration"] = Json::parse(calibration_text(*calibration));
-  if (assumptions.measured)
-    json["profile"] = profile_json(assumptions.measured->begin()->second);
+  if (assumptions.measured) json["profile"] = profile_json(assumptions.measured->begin()->second);
   return json;
 }
 

@@ -9,8 +9,8 @@
 
 #include "planner/search/stage_memory.h"
 #include "tools/print/cluster_summary.h"
-#include "tools/print/words.h"
 #include "tools/print/search_report.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 
