@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "tools/cli/completion.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/memory_limit.h"
@@ -24,7 +25,6 @@
 #include "tools/cli/terminal.h"
 #include "tools/cli/wrapped_text.h"
 #include "tools/commands/command.h"
-#include "tools/commands/replay.h"
 
 namespace tandem::tools {
 
@@ -83,6 +83,12 @@ ProgressShown progress_of(const Command& command) {
                                                              : ProgressShown::on_terminals;
 }
 
+/// Null: there is none.
+const Command* named(std::string_view name) {
+  const auto* const found = std::ranges::find(kCommands, name, &Command::name);
+  return found == std::end(kCommands) ? nullptr : found;
+}
+
 int run(const Arguments& arguments) {
   if (arguments.empty()) {
     print_help();
@@ -93,20 +99,20 @@ int run(const Arguments& arguments) {
     print_help();
     return 0;
   }
-  if (arguments[0] == "--version") return run_version({arguments.begin() + 1, arguments.end()});
-  std::vector<std::string> names;
-  for (const Command& command : kCommands) {
-    if (command.name == arguments[0]) {
-      if (command.run != nullptr) {
-        const Watch watch(std::string(command.name), progress_of(command));
-        return command.run({arguments.begin() + 1, arguments.end()});
-      }
-      throw UsageError(fmt::format("tandem {} is not in this version", command.name));
-    }
-    if (command.has_own_name()) names.emplace_back(command.name);
+  const std::string first = arguments[0] == "--version" ? "version" : arguments[0];
+  // Of two words the command that has both, where there is one.
+  const Command* command = arguments.size() > 1 ? named(first + " " + arguments[1]) : nullptr;
+  Arguments rest(arguments.begin() + (command != nullptr ? 2 : 1), arguments.end());
+  if (command == nullptr) command = named(first);
+  if (command == nullptr) {
+    throw UsageError(fmt::format("unknown command \"{}\"{} (tandem --help lists them)", first,
+                                 did_you_mean(first, command_names())));
   }
-  throw UsageError(fmt::format("unknown command \"{}\"{} (tandem --help lists them)", arguments[0],
-                               did_you_mean(arguments[0], names)));
+  if (command->run == nullptr) throw UsageError("tandem " + first + " is not in this version");
+  const Watch watch(first, progress_of(*command));
+  Options options = command->options();
+  options.parse(rest);
+  return command->run(options);
 }
 
 }  // namespace
@@ -137,18 +143,16 @@ static int run_guarded(const Arguments& arguments) {
   } catch (const HelpShown&) {
     return 0;
   } catch (const InputError& error) {
-    report_failure(error.code(), error.what(), error.diagnostics(), json);
-    return static_cast<int>(error.code());
+    return report_failure(error.code(), error.what(), error.diagnostics(), json);
   } catch (const Error& error) {
-    report_failure(error.code(), error.what(), {}, json);
-    return static_cast<int>(error.code());
+    return report_failure(error.code(), error.what(), {}, json);
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::resource_unavailable_try_again) {
-      report_failure(ExitCode::environment,
-                     fmt::format("the system starts no more threads: {} (see ulimit -u, -v and -s)",
-                                 error.code().message()),
-                     {}, json);
-      return static_cast<int>(ExitCode::environment);
+      return report_failure(
+          ExitCode::environment,
+          fmt::format("the system starts no more threads: {} (see ulimit -u, -v and -s)",
+                      error.code().message()),
+          {}, json);
     }
     if (std::ferror(stdout) == 0) report_failure(ExitCode::failed, error.what(), {}, json);
   } catch (const std::bad_alloc&) {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "planner/cluster/cluster_plan.h"
-#include "planner/search/fit_steps.h"
+#include "planner/search/fit_search.h"
 #include "planner/search/nearest_fits.h"
 
 namespace tandem {
@@ -52,13 +52,8 @@ Fullest judge(const FitRequest& request, const std::shared_ptr<ClusterWays>& way
   const ClusterLayout layout(ways, plan.request.width, plan.request.devices, request.order,
                              static_cast<std::size_t>(request.assumptions.tensor));
   const ClusterMemory on = memory_on_cluster(plan, layout, request.assumptions, request.cut);
-  Fullest fullest{.fits = on.fits()};
-  for (const DeviceId device : ids(on.memory)) {
-    if (on.memory[device].total() <= fullest.bytes) continue;
-    fullest.bytes = on.memory[device].total();
-    fullest.device = device;
-  }
-  return fullest;
+  const DeviceId fullest = fullest_device(on.memory);
+  return {.device = fullest, .bytes = on.memory[fullest].total(), .fits = on.fits()};
 }
 
 }  // namespace

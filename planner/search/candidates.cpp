@@ -1,22 +1,19 @@
 #include "planner/search/candidates.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/schedule/options.h"
 #include "core/schedule/user_schedule.h"
 
 namespace tandem {
 
 namespace {
-
-bool takes(const ScheduleTraits& schedule, std::string_view option) {
-  const auto& options = schedule.options;
-  return std::find(options.begin(), options.end(), option) != options.end();
-}
 
 /// Stashed weights are of another age on each stage, several copies of the model are not planned,
 /// a cap is to be chosen, and what is evicted pays where links are faster than they often are: for
@@ -214,25 +211,15 @@ SearchSpace own_space(const PlanRequest& request) {
 }  // namespace
 
 std::string_view name(RejectCause cause) {
-  switch (cause) {
-    case RejectCause::copies:
-      return "several copies";
-    case RejectCause::semantics:
-      return "delayed weights";
-    case RejectCause::not_measured:
-      return "not measured";
-    case RejectCause::not_divisible:
-      return "global batch not divisible";
-    case RejectCause::few_layers:
-      return "more stages than layers";
-    case RejectCause::too_long:
-      return "too long to simulate";
-    case RejectCause::schedule:
-      return "not possible with the schedule";
-    case RejectCause::memory:
-      return "does not fit in memory";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 8> kNames{"several copies",
+                                                   "delayed weights",
+                                                   "not measured",
+                                                   "global batch not divisible",
+                                                   "more stages than layers",
+                                                   "too long to simulate",
+                                                   "not possible with the schedule",
+                                                   "does not fit in memory"};
+  return kNames[static_cast<std::size_t>(cause)];
 }
 
 SearchSpace search_space(const PlanRequest& request) {

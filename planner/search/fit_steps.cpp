@@ -1,5 +1,3 @@
-#include "planner/search/fit_steps.h"
-
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -7,6 +5,7 @@
 
 #include "core/schedule/options.h"
 #include "planner/search/candidates.h"
+#include "planner/search/fit_search.h"
 
 namespace tandem {
 

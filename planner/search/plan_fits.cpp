@@ -2,7 +2,7 @@
 
 #include "core/base/error.h"
 #include "core/lower/lower.h"
-#include "planner/search/fit_steps.h"
+#include "planner/search/fit_search.h"
 #include "planner/search/nearest_fits.h"
 
 namespace tandem {
@@ -30,15 +30,10 @@ Fullest judge(const FitRequest& request, std::size_t own_stages, Bytes limit, Ra
   const SlotCounts slots = count_slots(program);
   if (request.cut != StageCut::given || part_count(plan) != own_stages)
     plan.stages = least_memory_cut(slots, plan, bytes);
-  Fullest fullest;
   const Table<DeviceId, MemoryByClass> memory = device_memory(program, slots, plan, bytes);
-  for (const DeviceId device : ids(memory)) {
-    if (memory[device].total() <= fullest.bytes) continue;
-    fullest.bytes = memory[device].total();
-    fullest.device = device;
-  }
-  fullest.fits = fullest.bytes <= limit;
-  return fullest;
+  const DeviceId fullest = fullest_device(memory);
+  const Bytes most = memory[fullest].total();
+  return {.device = fullest, .bytes = most, .fits = most <= limit};
 }
 
 }  // namespace

@@ -24,6 +24,14 @@ ClassBytes largest_class(const MemoryByClass& memory) {
   });
 }
 
+DeviceId fullest_device(const Table<DeviceId, MemoryByClass>& memory) {
+  DeviceId fullest{};
+  for (const DeviceId device : ids(memory)) {
+    if (memory[device].total() > memory[fullest].total()) fullest = device;
+  }
+  return fullest;
+}
+
 RangeBytes::RangeBytes(const ModelSpec& model, OptimizerKind optimizer, Storage storage)
     : RangeBytes([model, optimizer, storage](LayerRange range, std::int32_t microbatch_size,
                                              Recompute recompute) {

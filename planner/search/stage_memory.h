@@ -36,6 +36,7 @@ struct ClassBytes {
 std::array<ClassBytes, 6> classes(const MemoryByClass& memory);
 /// The first of the largest.
 ClassBytes largest_class(const MemoryByClass& memory);
+DeviceId fullest_device(const Table<DeviceId, MemoryByClass>& memory);
 
 /// Bytes of layer ranges, each worked out once.
 class RangeBytes {

@@ -6,12 +6,6 @@
 
 namespace tandem {
 
-namespace {
-
-constexpr std::int64_t kMostMicrobatches = 65'535;
-
-}  // namespace
-
 std::vector<ComparedSchedule> ScheduleComparison::at(std::int64_t microbatches) const {
   std::vector<ComparedSchedule> all;
   for (const ScenarioRequest& request : requests_) all.push_back(compared(request, microbatches));
@@ -37,7 +31,7 @@ std::vector<std::string> ScheduleComparison::fastest(std::int64_t microbatches) 
 }
 
 std::vector<FastestRange> ScheduleComparison::ranges(std::int64_t microbatches) const {
-  const std::int64_t end = std::min<std::int64_t>(4 * microbatches, kMostMicrobatches);
+  const std::int64_t end = std::min<std::int64_t>(4 * microbatches, kMostPlannedMicrobatches);
   std::vector<FastestRange> found{{1, 1, fastest(1)}};
   for (std::int64_t at = 1; at < end;) {
     const std::int64_t next = std::min(end, at + std::max<std::int64_t>(1, at / 6));

@@ -86,8 +86,10 @@ Variations::Variations(const ScenarioRequest& request, const PreparedScenario& p
   const ScheduleTraits* traits = schedule_of(request);
   if (traits == nullptr) return;
   if (!prepared.search) {  // which would take its time again
-    ask_about_microbatches();
-    ask_about_samples();
+    if (const auto asked = microbatches_of(request))
+      ask_about_amount("Microbatches a batch", *asked, set_microbatches);
+    const ClusterRequest* cluster = request.cluster();
+    if (cluster != nullptr && cluster->global_batch) ask_about_samples(*cluster->global_batch);
   }
   ask_about_schedules(*traits);
 }
@@ -121,18 +123,10 @@ void Variations::ask_about_links() {
   questions_.push_back(std::move(question));
 }
 
-void Variations::ask_about_microbatches() {
-  if (const auto asked = microbatches_of(asked_))
-    ask_about_amount("Microbatches a batch", *asked, set_microbatches);
-}
-
-void Variations::ask_about_samples() {
-  const ClusterRequest* cluster = asked_.cluster();
-  if (cluster == nullptr || !cluster->global_batch) return;
-  ask_about_amount("Samples a batch", *cluster->global_batch,
-                   [](std::int64_t samples, ScenarioRequest& request) {
-                     std::get<ClusterRequest>(request.source).global_batch = samples;
-                   });
+void Variations::ask_about_samples(std::int64_t asked) {
+  ask_about_amount("Samples a batch", asked, [](std::int64_t samples, ScenarioRequest& request) {
+    std::get<ClusterRequest>(request.source).global_batch = samples;
+  });
 }
 
 void Variations::ask_about_amount(const std::string& name, std::int64_t asked,

@@ -2,7 +2,6 @@
 // `tools/scripts/bench` builds and runs it.
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -13,6 +12,7 @@
 #include "core/base/error.h"
 #include "tools/benchmarks/benchmark.h"
 #include "tools/cli/json_output.h"
+#include "tools/cli/split.h"
 
 namespace tandem::benchmarks {
 
@@ -49,11 +49,9 @@ void print_help() {
 }
 
 int repetitions_of(const std::string& text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < 1 || number > 1000) {
+  const int number = tools::parse_number<int>(text).value_or(0);
+  if (number < 1 || number > 1000)
     throw UsageError(fmt::format("--repetitions: expected 1 to 1000, found \"{}\"", text));
-  }
   return number;
 }
 
@@ -166,10 +164,8 @@ int main(int argc, char** argv) {
     benchmarks::print_help();
     return 0;
   } catch (const Error& error) {
-    tools::report_failure(error.code(), error.what(), {}, json);
-    return static_cast<int>(error.code());
+    return tools::report_failure(error.code(), error.what(), {}, json);
   } catch (const std::exception& error) {
-    tools::report_failure(ExitCode::failed, error.what(), {}, json);
-    return static_cast<int>(ExitCode::failed);
+    return tools::report_failure(ExitCode::failed, error.what(), {}, json);
   }
 }

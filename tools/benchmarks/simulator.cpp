@@ -16,13 +16,13 @@
 #include "core/base/check.h"
 #include "core/lower/lower.h"
 #include "core/verify/verify.h"
-#include "simulator/cost/stage_costs.h"
 #include "simulator/compiled/steady_state.h"
+#include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
 #include "tools/benchmarks/benchmark.h"
 #include "tools/benchmarks/flat_reference.h"
 #include "tools/benchmarks/simgrid.h"
-#include "tools/cli/malloc_options.h"
+#include "tools/cli/memory_limit.h"
 
 namespace tandem::benchmarks {
 

@@ -4,11 +4,9 @@
 #include <span>
 #include <string_view>
 
-#include "tools/cli/arguments.h"
+#include "tools/cli/options.h"
 
 namespace tandem::tools {
-
-class Options;
 
 inline constexpr std::string_view kAbout =
     "One program, simulated and trained for real: pipeline-parallel training of deep networks.";
@@ -16,7 +14,7 @@ inline constexpr std::string_view kAbout =
 struct Command {
   std::string_view name;  // two words: the second is for the first to run ("sweep merge")
   std::string_view summary;
-  int (*run)(const Arguments&);  // null: named in the contract, not in this version
+  int (*run)(const Options&);    // null: named in the contract, not in this version
   Options (*options)();          // what it declares, nothing parsed
 
   bool has_own_name() const { return name.find(' ') == std::string_view::npos; }

@@ -11,8 +11,9 @@
 #include "core/import/importers.h"
 #include "core/model/catalog.h"
 #include "core/schedule/schedule.h"
-#include "tools/cli/shell_word.h"
 #include "tools/cli/command.h"
+#include "tools/cli/split.h"
+#include "tools/cli/wrapped_text.h"
 
 namespace tandem::tools {
 
@@ -89,12 +90,10 @@ std::vector<std::string> alternatives(std::string_view text) {
     text = std::string_view(last, text.end());
     if (token.find('|') == std::string_view::npos) continue;
     Words words;
-    for (std::size_t at = 0; at < token.size();) {
-      const std::size_t end = std::min(token.find('|', at), token.size());
+    for (const std::string_view word : split(token, "|")) {
       // Capitals stand for a value.
-      if (end > at && std::isupper(static_cast<unsigned char>(token[at])) == 0)
-        words.emplace_back(token.substr(at, end - at));
-      at = end + 1;
+      if (!word.empty() && std::isupper(static_cast<unsigned char>(word.front())) == 0)
+        words.emplace_back(word);
     }
     if (!words.empty()) return words;
   }
@@ -292,7 +291,7 @@ std::string zsh_option(const Options::Row& row) {
     return fmt::format("'--{}=[{}]:{}:{}'", row.name, inner,
                        argument.substr(1, argument.size() - 2), zsh_action(choices_of(row)));
   }
-  if (row.flag_with_value) return fmt::format("'--{}=-[{}]::yes or no:(yes no)'", row.name, inner);
+  if (row.list) return fmt::format("'--{}=-[{}]::yes or no:(yes no)'", row.name, inner);
   if (row.letter.empty()) return fmt::format("'--{}[{}]'", row.name, inner);
   const std::string letter = "-" + row.letter.substr(1);
   return fmt::format("'({0} --{1})'{{{0},--{1}}}'[{2}]'", letter, row.name, inner);

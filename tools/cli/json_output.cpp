@@ -33,18 +33,19 @@ Json failure_json(ExitCode code, std::string_view message,
           {"column", place.column}};
 }
 
-void report_failure(ExitCode code, std::string_view message,
-                    const std::vector<Diagnostic>& diagnostics, bool json) {
+int report_failure(ExitCode code, std::string_view message,
+                   const std::vector<Diagnostic>& diagnostics, bool json) {
   // A diagnostic with a place already opens with `file:line:column: error:`.
   const bool placed = !diagnostics.empty() && !diagnostics.front().place.file.empty();
   // Not print(), which throws: stderr may be a full disk, and there is nobody left to tell.
   const std::string text = fmt::format("{}{}\n", placed ? "" : "error: ", message);
   std::fwrite(text.data(), 1, text.size(), stderr);
-  if (!json) return;
+  if (!json) return static_cast<int>(code);
   Json object;
   object["error"] = failure_json(code, message, diagnostics);
   const std::string printed = object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   std::fwrite(printed.data(), 1, printed.size(), stdout);
+  return static_cast<int>(code);
 }
 
 }  // namespace tandem::tools

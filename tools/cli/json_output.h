@@ -24,8 +24,8 @@ void print_result(std::string_view command, Json config, Json assumptions, Json 
 Json failure_json(ExitCode code, std::string_view message,
                   const std::vector<Diagnostic>& diagnostics);
 
-/// The message on stderr, and with `json` {"error": failure_json()} on stdout.
-void report_failure(ExitCode code, std::string_view message,
-                    const std::vector<Diagnostic>& diagnostics, bool json);
+/// The message on stderr, and with `json` {"error": failure_json()} on stdout. Returns the code.
+int report_failure(ExitCode code, std::string_view message,
+                   const std::vector<Diagnostic>& diagnostics, bool json);
 
 }  // namespace tandem::tools

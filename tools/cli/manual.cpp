@@ -66,7 +66,7 @@ std::string option(const Options::Row& row) {
       row.letter.empty() ? "" : fmt::format("\\fB\\-{}\\fR, ", row.letter.substr(1));
   names += fmt::format("\\fB{}\\fR", troff("--" + row.name));
   if (!row.argument.empty()) names += fmt::format(" \\fI{}\\fR", troff(row.argument));
-  if (row.flag_with_value) names += "[=\\fIyes\\fR|\\fIno\\fR]";
+  if (row.argument.empty() && row.list) names += "[=\\fIyes\\fR|\\fIno\\fR]";
   return fmt::format(".TP\n{}\n{}", names, paragraphs(row.help.empty() ? " " : row.help));
 }
 

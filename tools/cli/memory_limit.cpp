@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -109,6 +110,11 @@ void tell_memory(Bytes needed, const std::string& what) {
   constexpr Bytes kWorthTelling = Bytes{1} << 30;
   if (needed >= kWorthTelling)
     fmt::print(stderr, "note: {} needs about {} of memory\n", what, print_bytes(needed));
+}
+
+void keep_freed_memory() {
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_MMAP_MAX, 0);  // a block with a mapping of its own would be given back
 }
 
 }  // namespace tandem::tools

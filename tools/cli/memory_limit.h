@@ -1,5 +1,5 @@
 #pragma once
-// How much memory this process may use.
+// How much memory this process may use, and what its allocator keeps.
 
 #include <filesystem>
 #include <optional>
@@ -27,5 +27,11 @@ std::string_view out_of_memory();
 
 /// "profiling this model needs about 3.2 GiB of memory": on stderr, where it is a GiB or more.
 void tell_memory(Bytes needed, const std::string& what);
+
+/// Has the allocator keep what is freed, up to 256 MiB at its end, instead of giving it back: else
+/// the system clears the same pages again for each program, which is a quarter of the time from a
+/// schedule's name to its result, and for each table of a large one. Of the whole process, so it is
+/// a command's choice and no library's.
+void keep_freed_memory();
 
 }  // namespace tandem::tools

@@ -1,13 +1,13 @@
 #include "tools/cli/options.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
 
 #include "core/base/check.h"
 #include "tools/cli/file_roles.h"
+#include "tools/cli/split.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/wrapped_text.h"
 
@@ -35,7 +35,7 @@ Options& Options::flag(const std::string& name, const std::string& help) {
   rows_.push_back(
       {.name = word,
        .argument = {},
-       .flag_with_value = values_are_lists_,
+       .list = values_are_lists_,
        .letter = name.substr(std::min(comma, name.size())),
        .shown = fmt::format("{}--{}{}", letter, word, values_are_lists_ ? "[=yes|no]" : ""),
        .help = help,
@@ -91,10 +91,6 @@ Options& Options::values_are_lists() {
   return *this;
 }
 
-const std::string& Options::argument_of(const std::string& name) const {
-  return find("--" + name).argument;
-}
-
 const Options::Row& Options::find(const std::string& word) const {
   std::vector<std::string> names;
   for (const Row& row : rows_) {
@@ -123,8 +119,10 @@ Arguments Options::joined(const Arguments& arguments) {
     const Row& row = find(argument.substr(0, equal));
     const bool given = equal != std::string::npos;
     given_.push_back(row.name);
-    if (row.flag_with_value && !given) joined.back() += "=yes";
-    if (row.argument.empty()) continue;
+    if (row.argument.empty()) {
+      if (row.list && !given) joined.back() += "=yes";
+      continue;
+    }
     const bool follows = i + 1 < arguments.size() && arguments[i + 1].rfind("--", 0) != 0;
     if (!given && !follows) {
       throw UsageError(fmt::format("tandem {}: --{}: expected {}, found nothing", command_,
@@ -143,7 +141,7 @@ void Options::store(const Arguments& arguments) {
   po::options_description all;
   for (const Row& row : rows_) {
     const std::string name = row.name + row.letter;
-    if (row.argument.empty() && !row.flag_with_value) {
+    if (row.argument.empty() && !row.list) {
       all.add_options()(name.c_str(), "");
     } else {
       all.add_options()(name.c_str(), po::value<std::string>());
@@ -173,6 +171,7 @@ void Options::store(const Arguments& arguments) {
 }
 
 void Options::parse(const Arguments& arguments) {
+  arguments_ = arguments;
   store(joined(arguments));
   if (values_.count("help") == 0) {
     check_words();
@@ -180,6 +179,13 @@ void Options::parse(const Arguments& arguments) {
   }
   fmt::print("{}", help());
   throw HelpShown{};
+}
+
+std::string Options::take_word() {
+  if (words_.empty()) return {};
+  std::string word = std::move(words_.front());
+  words_.erase(words_.begin());
+  return word;
 }
 
 std::vector<std::string> Options::groups() const {
@@ -244,11 +250,8 @@ std::vector<NamedFile> Options::inputs() const {
     files.push_back({title, text(row.name)});
     if (!row.list) continue;
     const std::string values = text(row.name);
-    for (std::size_t at = 0; at < values.size();) {
-      const std::size_t end = std::min(values.find_first_of(",;", at), values.size());
-      files.push_back({title, values.substr(at, end - at)});
-      at = end + 1;
-    }
+    for (const std::string_view one : split(values, ",;"))
+      files.push_back({title, std::string(one)});
   }
   return files;
 }
@@ -283,25 +286,18 @@ std::string Options::text(const std::string& name, const std::string& otherwise)
 std::int64_t Options::integer(const std::string& name, std::int64_t least, std::int64_t most,
                               std::int64_t otherwise) const {
   if (!has(name)) return otherwise;
-  const std::string word = text(name);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc{} || end != word.data() + word.size() || value < least || value > most) {
+  const auto value = parse_number<std::int64_t>(text(name));
+  if (!value || *value < least || *value > most)
     reject(name, fmt::format("an integer from {} to {}", least, most));
-  }
-  return value;
+  return *value;
 }
 
 double Options::number(const std::string& name, double least, double most, double otherwise) const {
   if (!has(name)) return otherwise;
-  const std::string word = text(name);
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc{} || end != word.data() + word.size() ||
-      !(value >= least && value <= most)) {
+  const auto value = parse_number<double>(text(name));
+  if (!value || !(*value >= least && *value <= most))
     reject(name, fmt::format("a number from {} to {}", least, most));
-  }
-  return value;
+  return *value;
 }
 
 Duration Options::duration(const std::string& name, Duration otherwise) const {
@@ -337,6 +333,13 @@ std::string Options::choice(const std::string& name,
                                  list, word, did_you_mean(word, choices)));
   }
   return word;
+}
+
+void refuse_given(const Options& options, const std::vector<std::string>& names,
+                  std::string_view why) {
+  for (const std::string& name : names) {
+    if (options.has(name)) refuse(options, fmt::format(fmt::runtime(why), name));
+  }
 }
 
 void refuse(const Options& options, const std::string& why) {

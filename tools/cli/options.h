@@ -14,9 +14,10 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
-#include "tools/cli/arguments.h"
 
 namespace tandem::tools {
+
+using Arguments = std::vector<std::string>;  // what stands behind a command
 
 /// Thrown by Options::parse when --help was asked for; the text is on stdout already.
 struct HelpShown {};
@@ -45,8 +46,7 @@ class Options {
   struct Row {
     std::string name, argument;  // a flag has no argument
     Use use = Use::other;        // an input or an output names a file
-    bool flag_with_value = false;
-    bool list = false;                              // may have several values
+    bool list = false;           // may have several values, a flag yes and no
     std::string letter = {};                        // ",h": -h stands for it
     std::string shown = {}, help = {}, group = {};  // for people
   };
@@ -83,7 +83,12 @@ class Options {
   Options with_values(std::string command, std::map<std::string, std::string> values,
                       std::vector<std::string> words) const;
 
+  /// The first word, which is one no longer; empty: there is none.
+  std::string take_word();
+
   const std::string& command() const { return command_; }
+  /// The command line behind the command's name, as it was given.
+  const Arguments& arguments() const { return arguments_; }
   const std::string& usage() const { return usage_; }
   const std::string& summary() const { return summary_; }
   /// All that were declared, in that order; --json and --help are the first two.
@@ -96,10 +101,8 @@ class Options {
   bool takes_words() const { return most_ > 0; }
   /// The options given, in the order of the command line.
   const std::vector<std::string>& given() const { return given_; }
-  /// What --help calls its value; empty: it is a flag.
-  const std::string& argument_of(const std::string& name) const;
-  /// It names a file that is read.
-  bool is_input(const std::string& name) const { return find("--" + name).use == Use::input; }
+  /// Of an option by its name.
+  const Row& row(const std::string& name) const { return find("--" + name); }
   /// The files given that are read, and those that are written.
   std::vector<NamedFile> inputs() const, outputs() const;
   bool has(const std::string& name) const { return values_.count(name) > 0; }
@@ -136,9 +139,13 @@ class Options {
   bool values_are_lists_ = false, first_may_be_file_ = true;
   std::map<std::string, std::string> values_;  // of a flag that was given: empty, or yes or no
   std::vector<std::string> words_;
+  Arguments arguments_;
 };
 
 /// Throws UsageError: a message of this command.
 [[noreturn]] void refuse(const Options& options, const std::string& why);
+/// The same where one of these is given: `why` has {} in place of its name.
+void refuse_given(const Options& options, const std::vector<std::string>& names,
+                  std::string_view why);
 
 }  // namespace tandem::tools

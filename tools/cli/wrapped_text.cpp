@@ -1,6 +1,7 @@
 #include "tools/cli/wrapped_text.h"
 
 #include <algorithm>
+#include <string_view>
 
 namespace tandem::tools {
 
@@ -27,6 +28,15 @@ std::string wrapped(std::string_view text, std::size_t columns, std::size_t inde
     at = end < text.size() && text[end] == ' ' ? end + 1 : end;
   }
   return lines;
+}
+
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kHarmless =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,+%@-";
+  if (!word.empty() && word.find_first_not_of(kHarmless) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
 }
 
 }  // namespace tandem::tools

@@ -17,9 +17,9 @@
 #include "core/files/calibration_file.h"
 #include "core/import/iterations.h"
 #include "simulator/cost/calibration_fit.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
 #include "tools/commands/command.h"
 #include "tools/options/cluster_options.h"
 
@@ -238,9 +238,7 @@ Options options_of_calibrate() {
   return options;
 }
 
-int run_calibrate(const Arguments& arguments) {
-  Options options = options_of_calibrate();
-  options.parse(arguments);
+int run_calibrate(const Options& options) {
   if (options.has("output")) check_can_write(options.text("output"));
   const CalibrationReport report = report_of(options);
   if (options.has("output")) write_calibration(options.text("output"), report.fitted);

@@ -175,9 +175,7 @@ Options options_of_catalog() {
   return options;
 }
 
-int run_catalog(const Arguments& arguments) {
-  Options options = options_of_catalog();
-  options.parse(arguments);
+int run_catalog(const Options& options) {
   const std::vector<std::string>& words = options.words();
   if (words[0] == "list" && words.size() == 1) return list_catalog(options.has("json"));
   if (words[0] == "show" && words.size() == 2) return show(words[1], options.has("json"));

@@ -21,7 +21,8 @@
 #include "tools/options/schedule_options.h"
 #include "tools/print/cluster_summary.h"
 #include "tools/print/near_fits.h"
-#include "tools/print/reserve_text.h"
+#include "tools/print/simulation_report.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 
@@ -57,14 +58,6 @@ Subject subject_of(const ScenarioRequest& request, const PreparedScenario& prepa
   return subject;
 }
 
-DeviceId fullest_device(const DeviceMemory& memory) {
-  DeviceId fullest{};
-  for (const DeviceId device : ids(memory)) {
-    if (memory[device].total() > memory[fullest].total()) fullest = device;
-  }
-  return fullest;
-}
-
 /// Throws DifferenceError when the program would not run right.
 void check_program(const Subject& subject) {
   const std::vector<Violation> violations =
@@ -89,22 +82,6 @@ std::vector<std::string> check_warnings(const Subject& subject) {
         "--storage or by another version");
   }
   return warnings;
-}
-
-void print_memory(const DeviceMemory& memory, const Capacity& usable) {
-  fmt::print("{:>6}", "device");
-  for (const ClassBytes& of : classes({})) fmt::print(" {:>11}", of.name);
-  fmt::print(" {:>11}{}\n", "total", usable ? "  fits" : "");
-  for (const DeviceId device : ids(memory)) {
-    fmt::print("{:>6}", index(device));
-    for (const ClassBytes& of : classes(memory[device]))
-      fmt::print(" {:>11}", print_bytes(of.bytes));
-    const Bytes total = memory[device].total();
-    fmt::print(" {:>11}{}\n", print_bytes(total),
-               !usable                      ? ""
-               : total <= (*usable)[device] ? "  yes"
-                                            : "  NO");
-  }
 }
 
 Json as_json(const DeviceMemory& memory, const Capacity& capacity, const Capacity& usable) {
@@ -183,10 +160,9 @@ void print_text(const Subject& subject) {
   } else {
     fmt::print("{}: {}\n", subject.name, describe(*subject.prepared.plan));
   }
-  fmt::print("verified: {} instructions a batch, right for a run of any length\n\n",
+  fmt::print("verified: {} instructions a batch, right for a run of any length\n",
              subject.program().size());
-  print_memory(memory, subject.usable);
-  if (cluster || !subject.reserve().none()) fmt::print("{}", reserve_line(subject.reserve()));
+  print_memory(subject.prepared.scenario);
   fmt::print("\nFullest: device {}, {}; most of it {}, {}.\n", index(fullest),
              print_bytes(memory[fullest].total()), largest.name, print_bytes(largest.bytes));
   if (cluster) {
@@ -226,9 +202,7 @@ Options options_of_check() {
   return options;
 }
 
-int run_check(const Arguments& arguments) {
-  Options options = options_of_check();
-  options.parse(arguments);
+int run_check(const Options& options) {
   const bool on_cluster = names_a_cluster(options);
   if (on_cluster == !options.words().empty())
     throw UsageError("tandem check: give a plan, or a --model on a --cluster");

@@ -5,26 +5,26 @@
 
 namespace tandem::tools {
 
-int run_calibrate(const Arguments& arguments);
-int run_catalog(const Arguments& arguments);
-int run_check(const Arguments& arguments);
-int run_compare(const Arguments& arguments);
-int run_completion(const Arguments& arguments);
-int run_doctor(const Arguments& arguments);
-int run_explain(const Arguments& arguments);
-int run_import(const Arguments& arguments);
-int run_man(const Arguments& arguments);
-int run_plan(const Arguments& arguments);
-int run_profile(const Arguments& arguments);
-int run_replay(const Arguments& arguments);
-int run_schedule(const Arguments& arguments);
-int run_simulate(const Arguments& arguments);
-int run_sweep(const Arguments& arguments);
-int run_sweep_merge(const Arguments& arguments);
-int run_tokens(const Arguments& arguments);
-int run_trace(const Arguments& arguments);
-int run_train(const Arguments& arguments);
-int run_version(const Arguments& arguments);
+int run_calibrate(const Options& options);
+int run_catalog(const Options& options);
+int run_check(const Options& options);
+int run_compare(const Options& options);
+int run_completion(const Options& options);
+int run_doctor(const Options& options);
+int run_explain(const Options& options);
+int run_import(const Options& options);
+int run_man(const Options& options);
+int run_plan(const Options& options);
+int run_profile(const Options& options);
+int run_replay(const Options& options);
+int run_schedule(const Options& options);
+int run_simulate(const Options& options);
+int run_sweep(const Options& options);
+int run_sweep_merge(const Options& options);
+int run_tokens(const Options& options);
+int run_trace(const Options& options);
+int run_train(const Options& options);
+int run_version(const Options& options);
 
 Options options_of_calibrate();
 Options options_of_catalog();

@@ -107,9 +107,7 @@ Options options_of_compare() {
   return options;
 }
 
-int run_compare(const Arguments& arguments) {
-  Options options = options_of_compare();
-  options.parse(arguments);
+int run_compare(const Options& options) {
   const CompareOptions how{
       .warm_up_batches = options.integer("warm-up", 0, 1'000'000, 1),
       .worst = static_cast<std::size_t>(options.integer("worst", 0, 1'000'000, 10))};
@@ -128,8 +126,7 @@ int run_compare(const Arguments& arguments) {
   if (!reason) return 0;
   // The comparison is the result, and the one object of --json, also when it is a bad one.
   std::fflush(stdout);
-  report_failure(ExitCode::differences, *reason, {}, false);
-  return static_cast<int>(ExitCode::differences);
+  return report_failure(ExitCode::differences, *reason, {}, false);
 }
 
 }  // namespace tandem::tools

@@ -26,9 +26,7 @@ Options options_of_completion() {
   return options;
 }
 
-int run_completion(const Arguments& arguments) {
-  Options options = options_of_completion();
-  options.parse(arguments);
+int run_completion(const Options& options) {
   const std::string& shell = options.words()[0];
   const std::vector<std::string>& shells = options.first_words();
   if (std::find(shells.begin(), shells.end(), shell) == shells.end()) {

@@ -122,21 +122,19 @@ Options options_of_explain() {
   Options options("explain", "idle [PLAN] --device D [options of simulate]",
                   "Says what each bubble of a device waited for, up to the cause.");
   add_scenario_options(options);
-  options.value("device", "D", "the device").first_word({"idle"});
+  options.value("device", "D", "the device").words("PLAN", 0, 2).first_word({"idle"});
   return options;
 }
 
-int run_explain(const Arguments& arguments) {
-  Options options = options_of_explain();
-  Arguments others = arguments;
-  const bool asks = !others.empty() && !others.front().starts_with("-");
-  if (asks && others.front() != "idle") {
-    throw UsageError(fmt::format("tandem explain: unknown action \"{}\"{}", others.front(),
-                                 did_you_mean(others.front(), {"idle"})));
+int run_explain(const Options& given) {
+  Options options = given;
+  const std::string action = options.take_word();
+  if (action.empty())
+    throw UsageError("tandem explain: idle is missing (usage: tandem explain idle …)");
+  if (action != "idle") {
+    throw UsageError(fmt::format("tandem explain: unknown action \"{}\"{}", action,
+                                 did_you_mean(action, {"idle"})));
   }
-  if (asks) others.erase(others.begin());
-  options.parse(others);
-  if (!asks) throw UsageError("tandem explain: idle is missing (usage: tandem explain idle …)");
   if (!options.has("device")) throw UsageError("tandem explain: --device is missing");
   if (names_several_schedules(options))
     throw UsageError("tandem explain: --schedule: expected one name, found several");

@@ -19,9 +19,9 @@
 #include "core/text/json_document.h"
 #include "planner/search/partition.h"
 #include "planner/study/schedule_file.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
 #include "tools/commands/command.h"
 #include "tools/options/cluster_options.h"
 #include "tools/print/collective_report.h"
@@ -149,9 +149,7 @@ Options options_of_import() {
   return options;
 }
 
-int run_import(const Arguments& arguments) {
-  Options options = options_of_import();
-  options.parse(arguments);
+int run_import(const Options& options) {
   if (!options.has("from")) throw UsageError("tandem import: --from is missing");
   std::vector<std::string> names;
   for (const Importer& one : importers()) names.emplace_back(one.name);

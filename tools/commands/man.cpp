@@ -64,9 +64,7 @@ Options options_of_man() {
   return options;
 }
 
-int run_man(const Arguments& arguments) {
-  Options options = options_of_man();
-  options.parse(arguments);
+int run_man(const Options& options) {
   if (options.has("output") && !options.words().empty())
     throw UsageError("tandem man: --output writes all pages: it takes no COMMAND");
   const std::vector<Page> pages =

@@ -20,34 +20,23 @@
 #include "planner/search/search.h"
 #include "planner/search/stage_memory.h"
 #include "planner/study/schedule_file.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
-#include "tools/cli/malloc_options.h"
+#include "tools/cli/memory_limit.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/split.h"
 #include "tools/commands/command.h"
 #include "tools/options/backend_options.h"
 #include "tools/options/reserve_option.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
-#include "tools/print/reserve_text.h"
-#include "tools/print/storage_words.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 
 namespace {
 
 constexpr std::int64_t kLargestGlobalBatch = 1'000'000'000;
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    if (end > at) words.push_back(list.substr(at, end - at));
-    at = end + 1;
-  }
-  return words;
-}
 
 OptimizerKind optimizer_of(const Options& options, const Profile& profile) {
   if (!options.has("optimizer")) return profile.optimizer;
@@ -60,11 +49,7 @@ OptimizerKind optimizer_of(const Options& options, const Profile& profile) {
 
 /// Reads and checks the user's own schedule, which says how many devices there are.
 void take_user_schedule(const Options& options, PlanRequest& request) {
-  for (const char* name : {"schedule", "devices"}) {
-    if (options.has(name))
-      throw UsageError(
-          fmt::format("tandem plan: --{} is not taken: the schedule file sets it", name));
-  }
+  refuse_given(options, {"schedule", "devices"}, "--{} is not taken: the schedule file sets it");
   request.schedule_file = options.text("schedule-file");
   Schedule own = read_schedule(request.schedule_file);
   request.devices = static_cast<std::uint16_t>(own.placement.devices * own.width);
@@ -105,7 +90,10 @@ PlanRequest request_of(const Options& options) {
     throw UsageError("tandem plan: --reserve is a part of --memory: give --memory too");
   request.memory = options.bytes("memory");
   if (request.memory) request.memory = reserve_of(options).usable(*request.memory);
-  request.schedules = split(options.text("schedule"));
+  const std::string names = options.text("schedule");
+  for (const std::string_view name : split(names, ",")) {
+    if (!name.empty()) request.schedules.emplace_back(name);
+  }
   if (options.has("schedule") && request.schedules.empty()) {
     throw UsageError("tandem plan: --schedule: expected names such as 2bw,1f1b, found none");
   }
@@ -345,9 +333,7 @@ Options options_of_plan() {
   return options;
 }
 
-int run_plan(const Arguments& arguments) {
-  Options options = options_of_plan();
-  options.parse(arguments);
+int run_plan(const Options& options) {
   keep_freed_memory();
   const PlanRequest request = request_of(options);
   if (options.has("output")) check_can_write(options.text("output"));

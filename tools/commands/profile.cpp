@@ -13,18 +13,18 @@
 #include "core/text/count_text.h"
 #include "core/text/files.h"
 #include "executor/backends.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/memory_limit.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
 #include "tools/cli/processor_use.h"
 #include "tools/cli/safe_output.h"
+#include "tools/cli/split.h"
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
 #include "tools/options/backend_options.h"
-#include "tools/options/kernel_options.h"
 #include "tools/options/optimizer_options.h"
 
 namespace tandem::tools {
@@ -34,19 +34,14 @@ namespace {
 constexpr double kMostForeign = 0.02;  // share of the processors that others may take of a visit
 
 std::vector<std::int32_t> parse_sizes(const std::string& text) {
+  constexpr std::int32_t kMost = 99'999;
   std::vector<std::int32_t> sizes;
-  std::size_t at = 0;
-  while (at <= text.size()) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    const std::string word = text.substr(at, comma - at);
-    const bool digits = !word.empty() && word.size() <= 5 &&
-                        word.find_first_not_of("0123456789") == std::string::npos;
-    if (!digits || std::stoi(word) < 1) {
+  for (const std::string_view word : split(text, ",")) {
+    sizes.push_back(parse_number<std::int32_t>(word).value_or(0));
+    if (sizes.back() < 1 || sizes.back() > kMost) {
       throw UsageError(fmt::format(
           "tandem profile: --microbatch-size: expected sizes such as 1,2,4, found \"{}\"", text));
     }
-    sizes.push_back(std::stoi(word));
-    at = comma + 1;
   }
   return sizes;
 }
@@ -131,20 +126,6 @@ void show_progress(ProfileRequest& request) {
   };
 }
 
-void add_profile_options(Options& options) {
-  options.input("model", "FILE", "the model (JSON)")
-      .value("microbatch-size", "B,...",
-             "samples of a microbatch; several, separated by commas (default 1)")
-      .value("devices", "N",
-             "devices that compute at the same time (default: all cores, or all GPUs)")
-      .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
-      .value("repetitions", "N", "timed passes over the model (default 30)");
-  add_backend_option(options);
-  options.output("output", "FILE", "where to write the profile");
-  add_storage_option(options);
-  add_kernel_options(options);
-}
-
 ProfileRequest request_of(const Options& options, const BackendTraits& backend) {
   ProfileRequest request;
   request.model = read_model(options.text("model"));
@@ -166,13 +147,21 @@ Options options_of_profile() {
   Options options(
       "profile", "--model FILE --output FILE [options]",
       "Measures what each layer and each hand-over between devices costs on this machine.");
-  add_profile_options(options);
+  options.input("model", "FILE", "the model (JSON)")
+      .value("microbatch-size", "B,...",
+             "samples of a microbatch; several, separated by commas (default 1)")
+      .value("devices", "N",
+             "devices that compute at the same time (default: all cores, or all GPUs)")
+      .value("optimizer", "NAME", "adamw|momentum|sgd: whose update is timed (default adamw)")
+      .value("repetitions", "N", "timed passes over the model (default 30)");
+  add_backend_option(options);
+  options.output("output", "FILE", "where to write the profile");
+  add_storage_option(options);
+  add_kernel_options(options);
   return options;
 }
 
-int run_profile(const Arguments& arguments) {
-  Options options = options_of_profile();
-  options.parse(arguments);
+int run_profile(const Options& options) {
   if (!options.has("model") || !options.has("output"))
     throw UsageError("tandem profile: --model and --output are needed");
   refuse_bf16_storage(options);
@@ -204,7 +193,7 @@ int run_profile(const Arguments& arguments) {
   profile.machine += (profile.machine.empty() ? "" : "; ") + machine_name();
   profile.date = utc_now();
   profile.command = "tandem profile";
-  for (const std::string& argument : arguments) profile.command += " " + argument;
+  for (const std::string& argument : options.arguments()) profile.command += " " + argument;
   write_file(options.text("output"), profile_text(profile, algorithms));
   if (options.has("json")) {
     print_result("profile", {{"model", profile.model.name}, {"output", options.text("output")}},

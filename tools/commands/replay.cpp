@@ -1,9 +1,8 @@
 // tandem replay TIMELINE...: a recorded pipeline simulated again, and without its stragglers.
 
-#include "tools/commands/replay.h"
+#include "simulator/replay/replay.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -17,11 +16,12 @@
 #include <fmt/ranges.h>
 
 #include "core/text/files.h"
-#include "simulator/replay/replay.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/split.h"
+#include "tools/commands/command.h"
 #include "tools/print/replay_page.h"
 #include "tools/print/replay_report.h"
 #include "tools/print/report.h"
@@ -40,25 +40,16 @@ constexpr int kMostRanks = 256;
 /// The whole number that `text` is; `word` stands for it in the message.
 std::int64_t number_of(std::string_view text, std::string_view word) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  std::int64_t number = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size() && number >= 0 && number <= kMost) {
-    return number;
-  }
+  const auto number = parse_number<std::int64_t>(text);
+  if (number && *number >= 0 && *number <= kMost) return *number;
   throw UsageError(fmt::format(
       "tandem replay: --without: expected stage:S, replica:R or rank:S/R, found \"{}\"", word));
 }
 
-/// What stands before and after a mark; without one the second is empty.
-std::pair<std::string_view, std::string_view> parted(std::string_view text, char mark) {
-  const std::size_t at = std::min(text.find(mark), text.size());
-  return {text.substr(0, at), text.substr(std::min(at + 1, text.size()))};
-}
-
 Straggler parse_straggler(std::string_view word, const Recording& recording) {
-  const auto [what, who] = parted(word, ':');
+  const auto [what, who] = halved(word, ':');
   std::string_view stage = what == "stage" ? who : "", replica = what == "replica" ? who : "";
-  if (what == "rank") std::tie(stage, replica) = parted(who, '/');
+  if (what == "rank") std::tie(stage, replica) = halved(who, '/');
   Straggler straggler;
   if (what != "replica") {
     const std::int64_t device = number_of(stage, word);
@@ -81,10 +72,9 @@ Straggler parse_straggler(std::string_view word, const Recording& recording) {
 
 std::vector<Straggler> parse_stragglers(std::string_view list, const Recording& recording) {
   std::vector<Straggler> stragglers;
-  while (!list.empty()) {
-    const auto [word, rest] = parted(list, ',');
-    stragglers.push_back(parse_straggler(word, recording));
-    list = rest;
+  if (list.ends_with(',')) list.remove_suffix(1);
+  for (const std::string_view word : split(list, ",")) {
+    if (!list.empty()) stragglers.push_back(parse_straggler(word, recording));
   }
   return stragglers;
 }
@@ -136,7 +126,13 @@ std::string title(const std::vector<std::string>& files) {
   return fmt::format("{} and {} more", files[0], files.size() - 1);
 }
 
-void add_replay_options(Options& options) {
+}  // namespace
+
+Options options_of_replay() {
+  Options options("replay", "TIMELINE... [options]",
+                  "Simulates a recorded pipeline again, from the durations that its ranks "
+                  "recorded, and without its stragglers: a production timeline, or the traces of "
+                  "PyTorch's profiler, one for each rank of a pipeline.");
   options.words("TIMELINE", 1, kMostRanks);
   options
       .input("meta", "FILE", "the job's settings (key: value lines), checked against the timeline")
@@ -150,22 +146,10 @@ void add_replay_options(Options& options) {
               "write a step as a page (.html): measured, replayed, and without stragglers; or as a "
               "picture (.svg): measured")
       .value("step", "N", "the step that --trace and --report write (default: the first)");
-}
-
-}  // namespace
-
-Options options_of_replay() {
-  Options options("replay", "TIMELINE... [options]",
-                  "Simulates a recorded pipeline again, from the durations that its ranks "
-                  "recorded, and without its stragglers: a production timeline, or the traces of "
-                  "PyTorch's profiler, one for each rank of a pipeline.");
-  add_replay_options(options);
   return options;
 }
 
-int run_replay(const Arguments& arguments) {
-  Options options = options_of_replay();
-  options.parse(arguments);
+int run_replay(const Options& options) {
   if (options.has("step") && !options.has("trace") && !options.has("report")) {
     throw UsageError("tandem replay: --step is for --trace or --report: give one");
   }
@@ -186,7 +170,7 @@ int run_replay(const Arguments& arguments) {
   const ReplayReport report = make_replay_report(replay, plain, recording, without, asked);
   if (options.has("trace")) write_trace(options.text("trace"), replay, report, traced);
   if (options.has("report")) {
-    write_replay_page(options.text("report"), arguments, replay, report, traced);
+    write_replay_page(options.text("report"), command_line(options), replay, report, traced);
   }
   if (options.has("json")) {
     print_result("replay",

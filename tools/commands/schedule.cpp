@@ -152,14 +152,9 @@ Options options_of_schedule() {
   return options;
 }
 
-int run_schedule(const Arguments& arguments) {
-  Options options = options_of_schedule();
-  options.parse(arguments);
+int run_schedule(const Options& options) {
   if (options.has("list")) {
-    for (const char* name : {"devices", "microbatches", "format"}) {
-      if (options.has(name))
-        throw UsageError(fmt::format("tandem schedule: --list takes no --{}", name));
-    }
+    refuse_given(options, {"devices", "microbatches", "format"}, "--list takes no --{}");
     if (!options.words().empty()) throw UsageError("tandem schedule: --list takes no NAME");
     return list_schedules(options.has("json"));
   }

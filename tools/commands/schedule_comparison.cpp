@@ -15,23 +15,20 @@
 #include "tools/cli/interrupt.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/scenario_options.h"
-#include "tools/print/healthy_run.h"
 #include "tools/print/scenario_json.h"
 #include "tools/print/sensitivity_report.h"
 #include "tools/print/simulation_report.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 
 namespace {
 
-constexpr std::int64_t kMostMicrobatches = 65'535;
-
 void check_options(const Options& options) {
-  for (const char* name : {"trace", "picture", "report", "schedule-file", "sensitivity",
-                           "scenarios", "jitter", "straggler-rate", "threads"}) {
-    if (options.has(name)) refuse(options, fmt::format("--{} is for one schedule", name));
-  }
+  refuse_given(options,
+               {"trace", "picture", "report", "schedule-file", "sensitivity", "scenarios", "jitter",
+                "straggler-rate", "threads"},
+               "--{} is for one schedule");
   if (!options.words().empty()) refuse(options, "--schedule is not taken: the plan sets it");
   if (names_a_cluster(options) && !(options.has("width") && options.has("depth")))
     refuse(options, "give --width and --depth to compare schedules");
@@ -91,9 +88,7 @@ Json row_json(const ComparedSchedule& one, const ScenarioRequest& request, std::
   }
   const Scenario& scenario = one.prepared->scenario;
   row["semantics"] = name(scenario.weights);
-  row.update(result_json(*one.prepared, one.result));
-  if (const auto healthy = simulate_healthy(scenario, batches))
-    row["healthy"] = healthy_json(request, scenario, one.result, *healthy);
+  row.update(result_json(request, *one.prepared, one.result, simulate_healthy(scenario, batches)));
   const auto bottlenecks = bottlenecks_of(scenario, one.result);
   row["bottlenecks"] = bottlenecks ? bottlenecks_json(*bottlenecks) : Json();
   return row;
@@ -120,7 +115,7 @@ void print_as_json(const std::vector<ComparedSchedule>& outcomes, const Scenario
 
 int compare_schedules(const Options& options, std::int64_t batches) {
   check_options(options);
-  const std::int64_t microbatches = options.integer("microbatches", 1, kMostMicrobatches, 1);
+  const std::int64_t microbatches = options.integer("microbatches", 1, kMostPlannedMicrobatches, 1);
   const std::vector<ScenarioRequest> requests = scenario_requests(options);
   const InterruptGuard interrupt(std::ranges::any_of(requests, searches)
                                      ? OnInterrupt::ends_by_itself

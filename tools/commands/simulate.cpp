@@ -10,18 +10,17 @@
 
 #include <fmt/format.h>
 
+#include "tools/cli/file_roles.h"
 #include "tools/cli/for_each.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/machine.h"
-#include "tools/cli/malloc_options.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/memory_limit.h"
 #include "tools/cli/safe_output.h"
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
 #include "tools/commands/schedule_comparison.h"
+#include "tools/options/perturbation_options.h"
 #include "tools/options/scenario_options.h"
-#include "tools/options/uncertainty_options.h"
-#include "tools/print/healthy_run.h"
 #include "tools/print/near_fits.h"
 #include "tools/print/report.h"
 #include "tools/print/scenario_json.h"
@@ -105,11 +104,7 @@ Answer answer_of(const Options& options, std::int64_t batches) {
 
 void print_json(const Answer& answer) {
   const PreparedScenario& prepared = answer.prepared;
-  Json json = result_json(prepared, answer.result);
-  if (answer.healthy) {
-    json["healthy"] =
-        healthy_json(answer.request, prepared.scenario, answer.result, *answer.healthy);
-  }
+  Json json = result_json(answer.request, prepared, answer.result, answer.healthy);
   json["bottlenecks"] = answer.bottlenecks ? bottlenecks_json(*answer.bottlenecks) : Json();
   if (answer.sensitivities) json["sensitivity"] = sensitivity_json(*answer.sensitivities);
   if (answer.spread) json["uncertainty"] = spread_json(*answer.spread);
@@ -133,8 +128,7 @@ void print_text(const Answer& answer, bool with_picture) {
   if (with_picture) {
     print_as_it_is(stdout, picture(scenario.program, *answer.result.timeline, picture_options()));
   }
-  print_summary(answer.request, prepared, answer.result, answer.simulated.batches,
-                difference_line(answer.request, scenario, answer.result, answer.healthy));
+  print_summary(answer.request, prepared, answer.result, answer.simulated.batches, answer.healthy);
   if (answer.sensitivities) {
     print_sensitivity(*answer.sensitivities, answer.result);
   } else if (answer.bottlenecks) {
@@ -163,9 +157,7 @@ Options options_of_simulate() {
   return options;
 }
 
-int run_simulate(const Arguments& arguments) {
-  Options options = options_of_simulate();
-  options.parse(arguments);
+int run_simulate(const Options& options) {
   keep_freed_memory();
   const std::int64_t batches = batches_of(options);
   if (names_several_schedules(options)) return compare_schedules(options, batches);
@@ -178,8 +170,8 @@ int run_simulate(const Arguments& arguments) {
                 *answer.result.timeline);
   }
   if (options.has("report")) {
-    write_report(options.text("report"), command_line("simulate", arguments), answer.request,
-                 prepared, answer.result, answer.simulated);
+    write_report(options.text("report"), command_line(options), answer.request, prepared,
+                 answer.result, answer.simulated);
   }
   if (options.has("json")) {
     print_json(answer);

@@ -15,13 +15,12 @@
 #include "core/base/error.h"
 #include "core/base/progress.h"
 #include "core/text/output_place.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/interrupt.h"
-#include "tools/cli/malloc_options.h"
-#include "tools/cli/output_file.h"
+#include "tools/cli/memory_limit.h"
 #include "tools/commands/command.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/shard_options.h"
-#include "tools/options/sweep_report_options.h"
 #include "tools/options/sweep_space.h"
 #include "tools/sweep/ordered_work.h"
 #include "tools/sweep/sweep_file.h"
@@ -32,16 +31,13 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr const char* kOwnOptions[] = {"json",       "rank",   "top",   "csv",
-                                       "json-lines", "svg",    "over",  "by",
-                                       "picture",    "resume", "shard", "threads"};
 constexpr std::int64_t kMostSweepThreads = 1024;
 constexpr int kMostPlans = 10'000;
 
 class Sweep {
  public:
   explicit Sweep(const Options& options)
-      : space_(options, kOwnOptions),
+      : space_(options),
         shard_(shard_of(options)),
         report_(report_request(options)),
         json_(options.has("json")),
@@ -184,11 +180,8 @@ Options options_of_sweep() {
   return options;
 }
 
-int run_sweep(const Arguments& arguments) {
-  if (!arguments.empty() && arguments.front() == "merge")
-    return run_sweep_merge({arguments.begin() + 1, arguments.end()});
-  Options options = options_of_sweep();
-  options.parse(arguments);
+int run_sweep(const Options& given) {
+  Options options = given;
   name_shard_in_outputs(options);
   keep_freed_memory();
   return Sweep(options).run();

@@ -11,10 +11,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
 #include "tools/commands/command.h"
-#include "tools/options/sweep_report_options.h"
 #include "tools/sweep/sweep_file.h"
 #include "tools/sweep/sweep_report.h"
 #include "traces/chrome/atomic_file.h"
@@ -127,9 +126,7 @@ Options options_of_sweep_merge() {
   return options;
 }
 
-int run_sweep_merge(const Arguments& arguments) {
-  Options options = options_of_sweep_merge();
-  options.parse(arguments);
+int run_sweep_merge(const Options& options) {
   const SweepReport report(report_request(options));
   const std::string path = options.text("json-lines");
   if (!path.empty()) check_can_write(path);

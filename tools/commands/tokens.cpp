@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
 #include "tools/commands/command.h"
 
 namespace tandem::tools {
@@ -44,9 +44,7 @@ Options options_of_tokens() {
   return options;
 }
 
-int run_tokens(const Arguments& arguments) {
-  Options options = options_of_tokens();
-  options.parse(arguments);
+int run_tokens(const Options& options) {
   if (!options.has("output")) throw UsageError("tandem tokens: --output is missing");
   const std::string path = options.text("output");
   if (!path.ends_with(".bin")) {

@@ -16,9 +16,7 @@ Options options_of_trace() {
   return options;
 }
 
-int run_trace(const Arguments& arguments) {
-  Options options = options_of_trace();
-  options.parse(arguments);
+int run_trace(const Options& options) {
   if (options.words()[0] != "check") {
     throw UsageError(fmt::format("tandem trace: unknown action \"{}\"{}", options.words()[0],
                                  did_you_mean(options.words()[0], {"check"})));

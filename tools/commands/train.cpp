@@ -19,18 +19,17 @@
 #include "executor/stage/reference_parts.h"
 #include "planner/study/prepared_plan.h"
 #include "simulator/simulate.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/memory_limit.h"
 #include "tools/cli/options.h"
-#include "tools/cli/output_file.h"
 #include "tools/cli/processor_use.h"
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
 #include "tools/options/backend_options.h"
 #include "tools/options/held_out_loss.h"
-#include "tools/options/kernel_options.h"
 #include "tools/options/optimizer_options.h"
 #include "tools/options/schedule_options.h"
 #include "tools/print/progress_report.h"
@@ -243,35 +242,6 @@ Json validation_json(const ProgressReport& steps) {
   return rows;
 }
 
-void add_train_options(Options& options) {
-  options.words("PLAN", 1, 1).group("Run");
-  options.value("steps", "N", "updates to train (default 20)")
-      .value("seed", "N", "seed of weights and data (default 1)")
-      .input("data", "FILE",
-             "text to train on, as bytes, or token file (.bin; default: the shipped text)")
-      .value("watchdog", "TIME",
-             "end a run in which no device makes progress for this long (default 30s)")
-      .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite");
-  options.group("Updates");
-  add_optimizer_options(options);
-  add_clip_option(options);
-  add_post_validation_option(options);
-  options.group("Devices");
-  add_backend_options(options);
-  options.value("link-rate", "RATE",
-                "rate of the links between devices, such as 1Gb/s (default: as fast as memory)");
-  add_kernel_options(options);
-  options.group("Checks");
-  options.flag("reference", "train the serial reference with the same weight semantics instead")
-      .flag("verify", "train both, and compare every weight after every update, bit for bit");
-  add_validation_options(options);
-  options.group("Files");
-  options.output("log", "FILE.jsonl", "write a JSON object a step")
-      .output("trace", "FILE", "write the measured timeline as a Chrome trace")
-      .flag("with-prediction", "add the simulated timeline to the trace");
-  for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
-}
-
 /// What --clip and --on-nan say.
 GradientGuard guard_of(const Options& options) {
   GradientGuard guard;
@@ -374,13 +344,36 @@ Options options_of_train() {
   Options options("train", "PLAN [options]",
                   "Trains the plan's model for real, by the program that was simulated. Its "
                   "weights are not kept: this version writes no checkpoints.");
-  add_train_options(options);
+  options.words("PLAN", 1, 1).group("Run");
+  options.value("steps", "N", "updates to train (default 20)")
+      .value("seed", "N", "seed of weights and data (default 1)")
+      .input("data", "FILE",
+             "text to train on, as bytes, or token file (.bin; default: the shipped text)")
+      .value("watchdog", "TIME",
+             "end a run in which no device makes progress for this long (default 30s)")
+      .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite");
+  options.group("Updates");
+  add_optimizer_options(options);
+  add_clip_option(options);
+  add_post_validation_option(options);
+  options.group("Devices");
+  add_backend_options(options);
+  options.value("link-rate", "RATE",
+                "rate of the links between devices, such as 1Gb/s (default: as fast as memory)");
+  add_kernel_options(options);
+  options.group("Checks");
+  options.flag("reference", "train the serial reference with the same weight semantics instead")
+      .flag("verify", "train both, and compare every weight after every update, bit for bit");
+  add_validation_options(options);
+  options.group("Files");
+  options.output("log", "FILE.jsonl", "write a JSON object a step")
+      .output("trace", "FILE", "write the measured timeline as a Chrome trace")
+      .flag("with-prediction", "add the simulated timeline to the trace");
+  for (const char* name : {"checkpoint", "every", "resume"}) options.absent(name);
   return options;
 }
 
-int run_train(const Arguments& arguments) {
-  Options options = options_of_train();
-  options.parse(arguments);
+int run_train(const Options& options) {
   check_backend(options);
   if (options.has("reference") && (options.has("verify") || options.has("trace"))) {
     throw UsageError("tandem train: --reference is serial: it has no trace, and nothing to verify");

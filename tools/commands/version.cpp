@@ -17,20 +17,18 @@
 
 namespace tandem::tools {
 
-Options options_of_version() {
-  Options options("version", "[--json]", "The version of this build.");
-  return options;
+static Json build_json() {
+  return {{"version", build_info::kVersion},
+          {"revision", build_info::kRevision},
+          {"compiler", build_info::kCompiler},
+          {"build_type", build_info::kBuildType}};
 }
 
-int run_version(const Arguments& arguments) {
-  Options options = options_of_version();
-  options.parse(arguments);
+Options options_of_version() { return {"version", "[--json]", "The version of this build."}; }
+
+int run_version(const Options& options) {
   if (options.has("json")) {
-    print_result("version", Json::object(), Json::object(),
-                 {{"version", build_info::kVersion},
-                  {"revision", build_info::kRevision},
-                  {"compiler", build_info::kCompiler},
-                  {"build_type", build_info::kBuildType}});
+    print_result("version", Json::object(), Json::object(), build_json());
     return 0;
   }
   fmt::print("tandem {} ({})\n", build_info::kVersion, build_info::kRevision);
@@ -71,34 +69,28 @@ const std::string& describe(const FoundLibrary& library) {
 }  // namespace
 
 Options options_of_doctor() {
-  Options options("doctor", "[--json]", "Says what this build and this machine can do.");
-  return options;
+  return {"doctor", "[--json]", "Says what this build and this machine can do."};
 }
 
-int run_doctor(const Arguments& arguments) {
-  Options options = options_of_doctor();
-  options.parse(arguments);
+int run_doctor(const Options& options) {
   const unsigned cores = std::thread::hardware_concurrency();
   const cpu::ChosenProducts products = cpu::products();
   const std::string onednn = cpu::onednn_version(), no_bf16 = cpu::why_no_bf16();
   const FoundLibrary nccl = find_transport("nccl").library();
   if (options.has("json")) {
-    Json result{{"version", build_info::kVersion},
-                {"revision", build_info::kRevision},
-                {"compiler", build_info::kCompiler},
-                {"build_type", build_info::kBuildType},
-                {"sanitizers", build_info::kSanitizers},
-                {"cores", cores},
-                {"cuda", build_info::kCuda},
-                {"cuda_reason", build_info::kCudaReason},
-                {"nccl", build_info::kNccl},
-                {"nccl_reason", build_info::kNcclReason},
-                {"nccl_library", describe(nccl)},
-                {"mpi", "no"},
-                {"cpu_kernels", cpu::describe(products.engine)},
-                {"cpu_kernels_reason", products.reason},
-                {"onednn", onednn.empty() ? "no" : onednn},
-                {"bf16_products", no_bf16.empty() ? "yes" : no_bf16}};
+    Json result = build_json();
+    result.update({{"sanitizers", build_info::kSanitizers},
+                   {"cores", cores},
+                   {"cuda", build_info::kCuda},
+                   {"cuda_reason", build_info::kCudaReason},
+                   {"nccl", build_info::kNccl},
+                   {"nccl_reason", build_info::kNcclReason},
+                   {"nccl_library", describe(nccl)},
+                   {"mpi", "no"},
+                   {"cpu_kernels", cpu::describe(products.engine)},
+                   {"cpu_kernels_reason", products.reason},
+                   {"onednn", onednn.empty() ? "no" : onednn},
+                   {"bf16_products", no_bf16.empty() ? "yes" : no_bf16}});
     add_backends(result);
     print_result("doctor", Json::object(), Json::object(), std::move(result));
     return 0;

@@ -32,18 +32,9 @@ namespace tandem::tools {
 namespace {
 
 constexpr std::int64_t kMostSamples = 1'000'000;
-constexpr std::int64_t kMostMicrobatches = 65'535;
 constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevices);
 constexpr double kLeastFraction = 0.001;
 
-constexpr const char* kClusterOptions[] = {"model",           "cluster",       "gpu",
-                                           "depth",           "global-batch",  "sequence",
-                                           "dtype",           "optimizer",     "attention",
-                                           "device-order",    "cut",           "product-fraction",
-                                           "memory-fraction", "link-fraction", "tensor",
-                                           "collectives",     "calibration",   "zero"};
-/// What a calibration says.
-constexpr const char* kCalibrated[] = {"product-fraction", "memory-fraction", "link-fraction"};
 
 bool is_file(const std::string& name) {
   std::error_code unreadable;
@@ -169,31 +160,20 @@ AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluste
 }
 
 void check_options(const Options& options) {
-  for (const std::string& name : cost_flags()) {
-    if (options.has(name))
-      refuse(options,
-             fmt::format("a model on a cluster has analytic costs: --{} is not taken", name));
-  }
-  for (const char* name : {"devices", "schedule-file", "link-rate"}) {
-    if (options.has(name))
-      refuse(options, fmt::format("--{} is not for a model on a cluster", name));
-  }
+  refuse_given(options, cost_flags(), "a model on a cluster has analytic costs: --{} is not taken");
+  refuse_given(options, {"devices", "schedule-file", "link-rate"},
+               "--{} is not for a model on a cluster");
   if (options.has("collectives") && options.has("contention"))
     refuse(options,
            "--contention and --collectives exclude each other: measured constants know no shared "
            "links");
   if (options.has("profile")) {
-    for (const char* name : {"calibration", "product-fraction"}) {
-      if (options.has(name))
-        refuse(options,
-               fmt::format("--{} is not taken: --profile has the measured times of layers", name));
-    }
+    refuse_given(options, {"calibration", "product-fraction"},
+                 "--{} is not taken: --profile has the measured times of layers");
   }
   if (options.has("calibration")) {
-    for (const char* name : kCalibrated) {
-      if (options.has(name))
-        refuse(options, fmt::format("--{} is not taken: the calibration sets it", name));
-    }
+    refuse_given(options, {"product-fraction", "memory-fraction", "link-fraction"},
+                 "--{} is not taken: the calibration sets it");
     if (options.has("collectives"))
       refuse(options, "--calibration and --collectives exclude each other: both price sums");
     if (options.has("contention"))
@@ -297,11 +277,13 @@ void add_cluster_options(Options& options) {
 
 bool names_a_cluster(const Options& options) {
   const bool named = options.has("model") || options.has("cluster");
-  for (const char* name : kClusterOptions) {
-    if (!named && options.has(name))
-      refuse(options, fmt::format("--{} is for a --model on a --cluster", name));
-  }
-  return named;
+  if (named) return true;
+  refuse_given(options,
+               {"gpu", "depth", "global-batch", "sequence", "dtype", "optimizer", "attention",
+                "device-order", "cut", "product-fraction", "memory-fraction", "link-fraction",
+                "tensor", "collectives", "calibration", "zero"},
+               "--{} is for a --model on a --cluster");
+  return false;
 }
 
 ClusterRequest cluster_request(const Options& options, const ScheduleTraits& traits,
@@ -329,7 +311,7 @@ ClusterRequest cluster_request(const Options& options, const ScheduleTraits& tra
       request.depth ? kMostDevices : static_cast<std::int64_t>(request.cluster->size());
   if (const auto width = whole("width", most_width))
     request.width = static_cast<std::uint16_t>(*width);
-  if (const auto microbatches = whole("microbatches", kMostMicrobatches))
+  if (const auto microbatches = whole("microbatches", kMostPlannedMicrobatches))
     request.microbatches = static_cast<std::int32_t>(*microbatches);
   request.global_batch = whole("global-batch", 1'000'000'000);
   request.blocking_transfers = blocks_transfers(options);

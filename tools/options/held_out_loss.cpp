@@ -36,11 +36,8 @@ void add_validation_options(Options& options) {
 
 std::unique_ptr<Validation> Validation::from(const Options& options, const Plan& plan) {
   if (!options.has("validate-every")) {
-    for (const std::string option : {"validation-data", "validation-batches"}) {
-      if (options.has(option)) {
-        throw UsageError(fmt::format("tandem train: --{} goes with --validate-every N", option));
-      }
-    }
+    refuse_given(options, {"validation-data", "validation-batches"},
+                 "--{} goes with --validate-every N");
     return nullptr;
   }
   if (plan.model.architecture == Architecture::linear) {

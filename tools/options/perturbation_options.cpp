@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "core/base/error.h"
+#include "core/text/percent.h"
+#include "tools/cli/split.h"
 
 namespace tandem::tools {
 
@@ -46,29 +50,30 @@ const FactorOf& factors_of(std::string_view option) {
                                name, factors_of(name).expected, options.text(name), otherwise));
 }
 
-/// The text up to `mark`, which `rest` goes beyond; empty where there is no such mark.
-std::string_view take_until(std::string_view& rest, char mark) {
-  const std::size_t at = rest.find(mark);
-  if (at == std::string_view::npos) return {};
-  const std::string_view taken = rest.substr(0, at);
-  rest.remove_prefix(at + 1);
-  return taken;
+/// "1.5" or "1.5x": of the time at least 1, of a speed or a rate at most 1, whichever `flag`, the
+/// option that it is a part of, takes.
+double factor_of(const Options& options, const std::string& flag, std::string_view text) {
+  if (text.ends_with('x')) text.remove_suffix(1);
+  const auto factor = parse_number<double>(text);
+  if (!factor || !(*factor >= 1.0 / kMostFactor && *factor <= kMostFactor))
+    refuse_factor(options, flag);
+  const FactorOf& kind = factors_of(flag);
+  if (kind.of_time ? *factor < 1.0 : *factor > 1.0) refuse_factor(options, flag, kind.otherwise);
+  return *factor;
 }
 
 DeviceId device_of(const Options& options, const std::string& flag, std::string_view text) {
-  std::uint16_t device = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), device);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-    refuse_factor(options, flag);
-  return DeviceId{device};
+  const auto device = parse_number<std::uint16_t>(text);
+  if (!device) refuse_factor(options, flag);
+  return DeviceId{*device};
 }
 
 /// "3", or "2-3" of a link.
 Resource resource_of(const Options& options, const std::string& flag, std::string_view whom,
                      bool link) {
   if (!link) return device_resource(device_of(options, flag, whom));
-  const std::string_view first = take_until(whom, '-');
-  const DeviceId from = device_of(options, flag, first), to = device_of(options, flag, whom);
+  const auto [first, second] = halved(whom, '-');
+  const DeviceId from = device_of(options, flag, first), to = device_of(options, flag, second);
   if (from == to) refuse_factor(options, flag);
   return link_resource(from, to);
 }
@@ -77,17 +82,12 @@ Resource resource_of(const Options& options, const std::string& flag, std::strin
 void add_perturbations(const Options& options, const PerturbationTraits& kind,
                        std::vector<Perturbation>& all) {
   const std::string flag(kind.flag), text = options.text(flag);
-  std::string_view rest = text;
-  while (true) {
-    const std::size_t comma = rest.find(',');
-    std::string_view one = rest.substr(0, comma);
-    const std::string_view whom = take_until(one, ':');
-    const bool link = kind.kind == PerturbationKind::degraded_link;
+  const bool link = kind.kind == PerturbationKind::degraded_link;
+  for (const std::string_view one : split(text, ",")) {
+    const auto [whom, factor] = halved(one, ':');
     all.push_back({.kind = kind.kind,
                    .resource = resource_of(options, flag, whom, link),
-                   .factor = factor_of(options, flag, one)});
-    if (comma == std::string_view::npos) return;
-    rest.remove_prefix(comma + 1);
+                   .factor = factor_of(options, flag, factor)});
   }
 }
 
@@ -105,24 +105,75 @@ void add_perturbation_options(Options& options) {
              "most 1: 2-3:0.5");
 }
 
-double factor_of(const Options& options, const std::string& flag, std::string_view text) {
-  if (text.ends_with('x')) text.remove_suffix(1);
-  double factor = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), factor);
-  const bool number = !text.empty() && error == std::errc{} && end == text.data() + text.size() &&
-                      factor >= 1.0 / kMostFactor && factor <= kMostFactor;
-  if (!number) refuse_factor(options, flag);
-  const FactorOf& kind = factors_of(flag);
-  if (kind.of_time ? factor < 1.0 : factor > 1.0) refuse_factor(options, flag, kind.otherwise);
-  return factor;
-}
-
 std::vector<Perturbation> perturbations_of(const Options& options) {
   std::vector<Perturbation> all;
   for (const PerturbationTraits& kind : kPerturbations) {
     if (options.has(std::string(kind.flag))) add_perturbations(options, kind, all);
   }
   return all;
+}
+
+namespace {
+
+constexpr std::int64_t kMostScenarios = 1'000'000;
+constexpr std::int64_t kMostScenarioThreads = 1024;
+
+/// "5%" → 0.05, from 0 to `most`. `text` is the option's value, or what of it is a share.
+double share_of(const Options& options, const std::string& name, std::string_view text,
+                double most) {
+  const std::optional<double> share = parse_percent(text);
+  if (!share || *share > most) {
+    throw UsageError(
+        fmt::format("tandem {}: --{}: expected a share from 0% to {:.0f}%, found \"{}\"",
+                    options.command(), name, 100.0 * most, text));
+  }
+  return *share;
+}
+
+std::int64_t cores() {
+  return std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, kMostScenarioThreads);
+}
+
+}  // namespace
+
+void add_uncertainty_options(Options& options) {
+  options.group("Uncertainty")
+      .value("scenarios", "N",
+             "simulate this many runs with random times, from --seed: percentiles of a batch")
+      .value("jitter", "J%", "with --scenarios: standard deviation of the time of each op")
+      .value("straggler-rate", "R%:F",
+             "with --scenarios: each device takes F times as long with a chance of R%: 1%:1.5x")
+      .value(
+          "threads", "N",
+          "with --scenarios: threads to use; answers do not depend on them (default: all cores)");
+}
+
+std::optional<UncertaintyRequest> uncertainty_of(const Options& options) {
+  if (!options.has("scenarios")) {
+    refuse_given(options, {"jitter", "straggler-rate", "threads"}, "--{} is for --scenarios");
+    return std::nullopt;
+  }
+  UncertaintyRequest request;
+  request.scenarios = options.integer("scenarios", 1, kMostScenarios, 1);
+  constexpr std::int64_t kMostSeed = 9'000'000'000'000'000'000;
+  request.what.seed = static_cast<std::uint64_t>(options.integer("seed", 0, kMostSeed, 1));
+  if (options.has("jitter"))
+    request.what.jitter = share_of(options, "jitter", options.text("jitter"), noise::Jitter::kMost);
+  if (options.has("straggler-rate")) {
+    const std::string text = options.text("straggler-rate");
+    const auto [rate, factor] = halved(text, ':');
+    request.what.straggler_rate = share_of(options, "straggler-rate", rate, 1.0);
+    request.what.straggler_factor = factor_of(options, "straggler-rate", factor);
+  }
+  return request;
+}
+
+int threads_of(const Options& options) {
+  return static_cast<int>(options.integer("threads", 1, kMostScenarioThreads, cores()));
+}
+
+bool is_of_scenarios(const Options& options, std::string_view flag) {
+  return flag == "seed" && options.has("scenarios");
 }
 
 }  // namespace tandem::tools

@@ -1,11 +1,14 @@
 #pragma once
-// --slow-device, --straggler and --degraded-link.
+// --slow-device, --straggler and --degraded-link; --scenarios: how the time of a batch varies where
+// ops jitter and devices straggle.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "planner/study/perturbation.h"
+#include "planner/study/uncertainty.h"
 #include "tools/cli/options.h"
 
 namespace tandem::tools {
@@ -15,8 +18,16 @@ void add_perturbation_options(Options& options);
 /// Throws UsageError.
 std::vector<Perturbation> perturbations_of(const Options& options);
 
-/// "1.5" or "1.5x": of the time at least 1, of a speed or a rate at most 1, whichever `flag`, the
-/// option that it is a part of, takes. Throws UsageError.
-double factor_of(const Options& options, const std::string& flag, std::string_view text);
+/// --scenarios, --jitter, --straggler-rate and --threads; the seed is --seed.
+void add_uncertainty_options(Options& options);
+
+/// Empty: no --scenarios. Throws UsageError.
+std::optional<UncertaintyRequest> uncertainty_of(const Options& options);
+
+/// --threads, or as many as there are cores. Throws UsageError.
+int threads_of(const Options& options);
+
+/// Whether this option of some schedules, --seed, is one of scenarios, too, which are asked for.
+bool is_of_scenarios(const Options& options, std::string_view flag);
 
 }  // namespace tandem::tools

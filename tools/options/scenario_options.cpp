@@ -14,13 +14,13 @@
 #include "planner/study/schedule_file.h"
 #include "tools/cli/file_cache.h"
 #include "tools/cli/interrupt.h"
+#include "tools/cli/split.h"
 #include "tools/options/backend_options.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/cost_options.h"
 #include "tools/options/perturbation_options.h"
 #include "tools/options/reserve_option.h"
 #include "tools/options/schedule_options.h"
-#include "tools/options/uncertainty_options.h"
 
 namespace tandem::tools {
 
@@ -88,10 +88,7 @@ PlanFileRequest plan_request(const Options& options) {
        {"costs", "costs-per", "microbatch-size", "activation-bytes", "weight-gradient-bytes"})
     said.emplace_back(flag);
   refuse_said(options, "the plan", said);
-  for (const std::string& flag : cost_flags()) {
-    if (options.has(flag))
-      refuse(options, fmt::format("a plan has measured costs: --{} is not taken", flag));
-  }
+  refuse_given(options, cost_flags(), "a plan has measured costs: --{} is not taken");
   const std::string& path = options.words()[0];
   const auto plan = std::make_shared<const Plan>(read_once<read_plan>(path));
   const std::string profile = profile_path_of(path, *plan, options.text("profile"));
@@ -170,16 +167,13 @@ ScenarioRequest request_of(const Options& options, const ScheduleTraits* traits,
 std::vector<const ScheduleTraits*> schedules_of(const Options& options) {
   std::vector<const ScheduleTraits*> all;
   const std::string text = options.text("schedule");
-  std::string_view rest = text;
-  while (true) {
-    const std::size_t comma = rest.find(',');
-    const ScheduleTraits& traits = find_schedule(rest.substr(0, comma));
+  for (const std::string_view name : split(text, ",")) {
+    const ScheduleTraits& traits = find_schedule(name);
     if (std::ranges::find(all, &traits) != all.end())
       refuse(options, fmt::format("--schedule names {} twice", traits.name));
     all.push_back(&traits);
-    if (comma == std::string_view::npos) return all;
-    rest.remove_prefix(comma + 1);
   }
+  return all;
 }
 
 /// Every option of some schedules only must be one of a schedule named here.

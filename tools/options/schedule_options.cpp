@@ -1,14 +1,14 @@
 #include "tools/options/schedule_options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/options/uncertainty_options.h"
+#include "tools/cli/split.h"
+#include "tools/options/perturbation_options.h"
 
 namespace tandem::tools {
 
@@ -111,9 +111,8 @@ std::optional<Clipping> clipping(const Options& options) {
     if (norm.empty()) return clip;
     norm = norm.front() == ':' ? norm.substr(1) : std::string_view();
   }
-  const auto [end, error] = std::from_chars(norm.data(), norm.data() + norm.size(), clip.norm);
-  const bool whole = end == norm.data() + norm.size() && error == std::errc{};
-  if (!whole || !std::isfinite(clip.norm) || clip.norm <= 0.0) {
+  clip.norm = parse_number<double>(norm).value_or(0.0);
+  if (!std::isfinite(clip.norm) || clip.norm <= 0.0) {
     throw UsageError(fmt::format(
         "--clip: expected a norm above 0, such as 1.0, or per-stage[:NORM], found \"{}\"", text));
   }

@@ -1,6 +1,5 @@
 #include "tools/options/shard_options.h"
 
-#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "tools/cli/file_roles.h"
+#include "tools/cli/split.h"
 
 namespace tandem::tools {
 
@@ -17,18 +17,11 @@ namespace {
 constexpr std::int64_t kMostShards = 1'000'000;
 constexpr std::string_view kPlace = "{shard}";
 
-std::optional<std::int64_t> parse_integer(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
 std::int64_t environment(const char* variable) {
   const char* text = std::getenv(variable);
-  const auto value = text == nullptr ? std::nullopt : parse_integer(text);
+  const auto value = text == nullptr ? std::nullopt : parse_number<std::int64_t>(text);
   if (!value) {
     throw AbsentError(fmt::format("tandem sweep: --shard: {} is {}: expected an integer", variable,
                                   text == nullptr ? "not set" : fmt::format("\"{}\"", text)));
@@ -106,11 +99,8 @@ Shard shard_of(const Options& options) {
   const std::string text = options.text("shard");
   if (text == "slurm") return of_slurm();
   if (text == "mpi") return of_mpi();
-  const std::size_t slash = text.find('/');
-  const auto number = parse_integer(std::string_view(text).substr(0, slash));
-  const auto of = slash == std::string::npos
-                      ? std::nullopt
-                      : parse_integer(std::string_view(text).substr(slash + 1));
+  const auto [first, second] = halved(text, '/');
+  const auto number = parse_number<std::int64_t>(first), of = parse_number<std::int64_t>(second);
   if (!number || !of || *number < 1 || *of > kMostShards || *number > *of) {
     throw UsageError(
         fmt::format("tandem sweep: --shard: expected K/N with K from 1 to N, slurm or mpi, found "

@@ -18,6 +18,7 @@
 #include "core/schedule/schedule.h"
 #include "tandem_build_info.h"
 #include "tools/cli/json_output.h"
+#include "tools/cli/split.h"
 #include "tools/options/cluster_options.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
@@ -113,11 +114,10 @@ bool is_of_some_schedules(const std::string& option) {
 std::vector<std::string> values_of_list(const std::string& option, const std::string& text) {
   const char separator = text.find(';') == std::string::npos ? ',' : ';';
   std::vector<std::string> values;
-  std::string_view rest = text;
-  if (separator == ';' && rest.ends_with(';')) rest.remove_suffix(1);
-  while (true) {
-    const std::size_t end = rest.find(separator);
-    const std::string value(rest.substr(0, end));
+  std::string_view list = text;
+  if (separator == ';' && list.ends_with(';')) list.remove_suffix(1);
+  for (const std::string_view one : split(list, {&separator, 1})) {
+    const std::string value(one);
     if (value.empty())
       refuse(option, fmt::format("expected values separated by a {}, found \"{}\"",
                                  separator == ',' ? "comma" : "semicolon", text));
@@ -126,8 +126,6 @@ std::vector<std::string> values_of_list(const std::string& option, const std::st
     } else {
       values.push_back(value);
     }
-    if (end == std::string_view::npos) break;
-    rest.remove_prefix(end + 1);
   }
   std::set<std::string_view> seen;
   for (const std::string& value : values) {
@@ -136,9 +134,8 @@ std::vector<std::string> values_of_list(const std::string& option, const std::st
   return values;
 }
 
-SweepSpace::SweepSpace(Options options, std::span<const char* const> own)
-    : base_(std::move(options)) {
-  read_axes(own);
+SweepSpace::SweepSpace(Options options) : base_(std::move(options)) {
+  read_axes();
   take_device_costs();
   find_what_applies();
   enumerate();
@@ -149,13 +146,13 @@ SweepSpace::SweepSpace(Options options, std::span<const char* const> own)
   identity_.id = make_id();
 }
 
-void SweepSpace::read_axes(std::span<const char* const> own) {
+void SweepSpace::read_axes() {
   if (base_.has("time-limit"))
     refuse("time-limit", "the result would depend on the machine's speed: give --orders");
   if (!base_.words().empty()) axes_.push_back({"plan", base_.words()});
   for (const std::string& name : base_.given()) {
-    if (std::find(own.begin(), own.end(), name) != own.end()) continue;
-    const bool flag = base_.argument_of(name).empty();
+    if (!base_.row(name).list) continue;
+    const bool flag = base_.row(name).argument.empty();
     const std::string text = base_.text(name);
     axes_.push_back({name, flag ? flag_values(name, text) : values_of_list(name, text)});
   }
@@ -234,7 +231,7 @@ std::string SweepSpace::make_id() const {
     } else {
       swept.push_back({axis.name, axis.values});
     }
-    if (axis.name != "plan" && !base_.is_input(axis.name)) continue;
+    if (axis.name != "plan" && base_.row(axis.name).use != Options::Use::input) continue;
     for (const std::string& value : axis.values) {
       if (const auto hash = hash_of_file(value)) files.push_back({value, *hash});
     }
@@ -250,7 +247,7 @@ Configuration SweepSpace::configuration(std::size_t index) const {
     if (!applies(i, at)) continue;
     const std::string& name = axes_[i].name;
     const std::string& value = axes_[i].values[at[i]];
-    if (name != "plan" && base_.argument_of(name).empty()) {
+    if (name != "plan" && base_.row(name).argument.empty()) {
       configuration.push_back({name, std::nullopt, value == "yes"});
     } else {
       configuration.push_back({name, value});

@@ -3,13 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "planner/study/sweep.h"
 #include "tools/cli/options.h"
-#include "tools/sweep/sweep_identity.h"
+#include "tools/sweep/sweep_row.h"
 
 namespace tandem::tools {
 
@@ -26,11 +25,11 @@ struct SweepAxis {
 
 class SweepSpace {
  public:
-  /// The product over all options given, in their order: the last one changes fastest. `own`:
-  /// options of the sweep itself. An option that some of the schedules don't have is left out for
+  /// The product over all options given that may have several values, in their order: the last one
+  /// changes fastest. An option that some of the schedules don't have is left out for
   /// these, which then stand once. Several schedules at plain costs have those of a device. Throws
   /// UsageError.
-  SweepSpace(Options options, std::span<const char* const> own);
+  explicit SweepSpace(Options options);
 
   const SweepIdentity& identity() const { return identity_; }
   std::size_t size() const { return positions_.size(); }
@@ -41,7 +40,7 @@ class SweepSpace {
   SweepRun run(std::size_t index) const;
 
  private:
-  void read_axes(std::span<const char* const> own);
+  void read_axes();
   void take_device_costs();
   void find_what_applies();
   void enumerate();

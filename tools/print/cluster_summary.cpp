@@ -8,7 +8,7 @@
 
 #include "core/files/collectives_file.h"
 #include "core/text/count_text.h"
-#include "tools/print/reserve_text.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 
@@ -68,6 +68,10 @@ Json cluster_config(const ClusterSetup& setup) {
           {"shapes", std::move(shapes)}};
 }
 
+Json profile_json(const Profile& profile) {
+  return {{"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
+}
+
 Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& setup) {
   const AnalyticAssumptions& assumptions = setup.assumptions();
   const std::optional<CalibrationFile>& calibration = setup.request.calibration;
@@ -85,11 +89,7 @@ Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& set
   if (assumptions.collectives)
     json["collectives"] = Json::parse(collectives_text(*assumptions.collectives));
   if (calibration) json["calibration"] = Json::parse(calibration_text(*calibration));
-  if (assumptions.measured) {
-    const Profile& profile = assumptions.measured->begin()->second;
-    json["profile"] = {
-        {"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
-  }
+  if (assumptions.measured) json["profile"] = profile_json(assumptions.measured->begin()->second);
   return json;
 }
 

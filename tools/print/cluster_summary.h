@@ -14,6 +14,9 @@ std::string cluster_summary(const ClusterSetup& setup);
 /// What was resolved.
 Json cluster_config(const ClusterSetup& setup);
 
+/// Where and when it was measured.
+Json profile_json(const Profile& profile);
+
 /// What is assumed. `request`: of the simulation.
 Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& setup);
 /// The same for people, a line each.

@@ -44,7 +44,7 @@ class OptionsOf {
     if (fit.request.nodes != nodes)
       words_.push_back("--cluster " + nodes_text(fit.request.nodes, node_));
     say("schedule", plan.schedule, setup_.made.plan.schedule);
-    if (shape.replicas.empty()) say("depth", std::optional(shape.devices), asked_.depth);
+    if (shape.replicas.empty()) say("depth", shape.devices, asked_.depth.value_or(0));
     const std::size_t devices = setup_.cluster().size() / nodes * fit.request.nodes;
     say("width", std::size_t{shape.width}, asked_.width ? *asked_.width : devices / group);
     say("tensor", assumptions.tensor, asked_.assumptions.tensor);
@@ -71,15 +71,7 @@ class OptionsOf {
 
   template <class Value>
   void say(const char* option, const Value& value, const Value& asked) {
-    if (value != asked) words_.push_back(fmt::format("--{} {}", option, shown(value)));
-  }
-  template <class Value>
-  static const Value& shown(const Value& value) {
-    return value;
-  }
-  template <class Value>
-  static const Value& shown(const std::optional<Value>& value) {
-    return *value;
+    if (value != asked) words_.push_back(fmt::format("--{} {}", option, value));
   }
 
   const ClusterSetup& setup_;

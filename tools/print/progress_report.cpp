@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "executor/stage/learning_rate.h"
+#include "tools/cli/json_output.h"
+#include "tools/cli/machine.h"
 
 namespace tandem::tools {
 
@@ -26,7 +29,9 @@ ProgressReport::ProgressReport(const Plan& plan, const ReportSetup& setup, const
       predicted_s_(plan.predicted.period_s),
       delayed_(weight_semantics(plan) == WeightSemantics::delayed_by_one),
       silence_(setup.longest_silence, [this] { say_where_it_is(); }) {
-  if (!log.empty()) log_.emplace(log);
+  if (log.empty()) return;
+  log_.emplace(log);
+  log_->keep(0);
 }
 
 void ProgressReport::step(const StepReport& step) {
@@ -39,27 +44,23 @@ void ProgressReport::step(const StepReport& step) {
   times_s_.push_back(step_s);
   losses_.push_back(step.loss);
   if (step.rolled_back) ++rollbacks_;
-  StepRecord record{.step = step.batch + 1,
-                    .loss = step.loss,
-                    .gradient_norm = step.gradient_norm,
-                    .skipped = step.skipped,
-                    .rolled_back = step.rolled_back,
+  StepRecord record{.report = step,
                     .learning_rate = learning_rate_at(
                         setup_.optimizer.schedule, setup_.optimizer.learning_rate, step.batch + 1),
                     .tokens_per_s = step_s > 0 ? tokens_ / step_s : 0.0,
                     .step_s = step_s};
   if (log_) record.others = watch_.since_last();
   if (predicted_s_ > 0) record.predicted_step_s = predicted_s_;
-  done_ = record.step;
+  done_ = record.step();
   done_at_ = Clock::now();
   const bool long_silence = Clock::now() - printed_ >= setup_.longest_silence;
-  if (!setup_.quiet && (long_silence || shows(record.step, setup_.steps))) print(record);
+  if (!setup_.quiet && (long_silence || shows(record.step(), setup_.steps))) print(record);
   if (!log_) return;
-  const bool waits = setup_.validate_every > 0 && record.step % setup_.validate_every == 0;
+  const bool waits = setup_.validate_every > 0 && record.step() % setup_.validate_every == 0;
   if (waits) {
     waiting_ = record;
   } else {
-    log_->write(record);
+    write(record);
   }
 }
 
@@ -75,7 +76,7 @@ void ProgressReport::validated(std::int64_t steps, double loss) {
 }
 
 void ProgressReport::close() {
-  if (waiting_) log_->write(*waiting_);
+  if (waiting_) write(*waiting_);
   waiting_.reset();
 }
 
@@ -95,12 +96,28 @@ double ProgressReport::tokens_per_s() const {
 void ProgressReport::print(const StepRecord& record) {
   printed_ = Clock::now();
   silence_.broken();
-  fmt::print("step {:>5}  loss {:.4f}  {:>8.0f} tokens/s  {:>9.2f} ms{}\n", record.step,
-             record.loss, record.tokens_per_s, record.step_s * 1e3,
+  fmt::print("step {:>5}  loss {:.4f}  {:>8.0f} tokens/s  {:>9.2f} ms{}\n", record.step(),
+             record.report.loss, record.tokens_per_s, record.step_s * 1e3,
              record.predicted_step_s
                  ? fmt::format("  (predicted {:.2f} ms)", *record.predicted_step_s * 1e3)
                  : std::string());
   std::fflush(stdout);
+}
+
+void ProgressReport::write(const StepRecord& record) {
+  Json line{{"step", record.step()}, {"loss", record.report.loss}};
+  if (record.validation_loss) line["validation_loss"] = *record.validation_loss;
+  line["gradient_norm"] = record.report.gradient_norm;
+  if (record.report.skipped) line["skipped"] = true;
+  if (record.report.rolled_back) line["rolled_back"] = true;
+  line["learning_rate"] = record.learning_rate;
+  line["tokens_per_s"] = record.tokens_per_s;
+  line["step_s"] = record.step_s;
+  if (record.predicted_step_s) line["predicted_step_s"] = *record.predicted_step_s;
+  line["foreign_cpu"] = record.others.foreign;
+  line["stolen_cpu"] = record.others.stolen;
+  line["time"] = utc_now();
+  log_->write(line.dump() + "\n");
 }
 
 void ProgressReport::say_where_it_is() const {

@@ -6,18 +6,31 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/model/plan.h"
+#include "core/text/output_place.h"
 #include "executor/run/step_log.h"
 #include "executor/stage/optimizer.h"
 #include "tools/cli/options.h"
 #include "tools/cli/processor_use.h"
 #include "tools/cli/silence.h"
-#include "tools/print/training_log.h"
 
 namespace tandem::tools {
+
+/// What is known of one step. What is absent is left out of its line in the log.
+struct StepRecord {
+  StepReport report;
+  std::optional<double> validation_loss = {};
+  double learning_rate = 0.0;  // of the update that ends the step
+  double tokens_per_s = 0.0, step_s = 0.0;
+  std::optional<double> predicted_step_s = {};
+  ProcessorUse others = {};  // by whom else the machine was used meanwhile
+
+  std::int64_t step() const { return report.batch + 1; }  // counted from 1
+};
 
 struct ReportSetup {
   std::int64_t steps = 1;
@@ -29,7 +42,10 @@ struct ReportSetup {
 
 class ProgressReport {
  public:
-  /// `log`: its path; empty: none. Throws DeviceError when it can't be written.
+  /// `log`: the path of JSON Lines, one object a step (tools/schemas/train-log.json); empty: none.
+  /// It is replaced. Each line reaches it whole, as soon as it is written: what was logged stays
+  /// readable however the run ends. Throws DeviceError when it can't be written or another process
+  /// writes it, as step() and close() do.
   ProgressReport(const Plan& plan, const ReportSetup& setup, const std::string& log = {});
 
   /// Steps come in order; after one that is validated, and before the next, comes validated().
@@ -53,13 +69,14 @@ class ProgressReport {
 
  private:
   void print(const StepRecord& record);
+  void write(const StepRecord& record);
   /// Of a step that takes long, or, on stderr, of any where nothing goes to stdout.
   void say_where_it_is() const;
 
   ReportSetup setup_;
   double tokens_, predicted_s_;  // of a step
   bool delayed_;                  // updates wait for later batches
-  std::optional<TrainingLog> log_;
+  std::optional<GrowingFile> log_;
   ProcessorWatch watch_;
   std::optional<StepRecord> waiting_;
   Duration last_{}, elapsed_{};

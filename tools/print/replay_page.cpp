@@ -7,7 +7,6 @@
 
 #include "simulator/analysis/critical_graph.h"
 #include "tools/cli/machine.h"
-#include "tools/print/report.h"
 #include "traces/report/report.h"
 
 namespace tandem::tools {
@@ -48,13 +47,13 @@ ReportFrame frame_of(std::string label, const Program& program, const Timeline& 
 
 }  // namespace
 
-void write_replay_page(const std::string& path, const Arguments& arguments, const Replay& replay,
+void write_replay_page(const std::string& path, const std::string& command, const Replay& replay,
                        const ReplayReport& report, std::size_t pass) {
   const RecordedProgram& observed = replay.pass(pass);
   Report page{
       .title = fmt::format("step {}, replica {}", replay.step_of(pass), replay.replica_of(pass)),
       .summary = fmt::format("a recorded pipeline; {} transfers", name(observed.transfers)),
-      .command = command_line("replay", arguments),
+      .command = command,
       .tool = tool_name(),
       .assumptions = {},
       .frames = {},

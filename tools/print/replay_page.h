@@ -6,13 +6,12 @@
 #include <string>
 
 #include "simulator/replay/replay.h"
-#include "tools/cli/arguments.h"
 #include "tools/print/replay_report.h"
 
 namespace tandem::tools {
 
-/// `arguments` are those of `replay`.
-void write_replay_page(const std::string& path, const Arguments& arguments, const Replay& replay,
+/// `command`: the one that was given.
+void write_replay_page(const std::string& path, const std::string& command, const Replay& replay,
                        const ReplayReport& report, std::size_t pass);
 
 }  // namespace tandem::tools

@@ -13,14 +13,14 @@
 #include "core/base/error.h"
 #include "planner/study/variations.h"
 #include "simulator/analysis/critical_graph.h"
+#include "tools/cli/file_roles.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/machine.h"
-#include "tools/cli/output_file.h"
-#include "tools/cli/shell_word.h"
+#include "tools/cli/wrapped_text.h"
 #include "tools/print/cluster_summary.h"
 #include "tools/print/scenario_json.h"
 #include "tools/print/simulation_report.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 #include "traces/report/report.h"
 
 namespace tandem::tools {
@@ -202,9 +202,9 @@ void add_variations(Variations& variations, const std::stop_token& stop, Report&
 
 }  // namespace
 
-std::string command_line(std::string_view command, const std::vector<std::string>& arguments) {
-  std::string line = fmt::format("tandem {}", command);
-  for (const std::string& word : arguments) line += " " + shell_word(word);
+std::string command_line(const Options& options) {
+  std::string line = fmt::format("tandem {}", options.command());
+  for (const std::string& word : options.arguments()) line += " " + shell_word(word);
   return line;
 }
 

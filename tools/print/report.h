@@ -4,9 +4,9 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "planner/study/scenario_request.h"
+#include "tools/cli/options.h"
 
 namespace tandem::tools {
 
@@ -15,7 +15,7 @@ namespace tandem::tools {
 void check_can_report(const std::string& path, std::string_view command = "simulate");
 
 /// A command as it was given.
-std::string command_line(std::string_view command, const std::vector<std::string>& arguments);
+std::string command_line(const Options& options);
 
 /// Writes a report. A page also holds what-ifs: the same run with other times of transfers,
 /// and, where names say what is run, other microbatches or samples a batch and other schedules;

@@ -6,7 +6,7 @@
 
 #include "core/files/schedule_request_json.h"
 #include "tools/print/cluster_summary.h"
-#include "tools/print/reserve_text.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 
@@ -71,11 +71,7 @@ Json config_json(const ScenarioRequest& request, const PreparedScenario& prepare
 Json assumptions_json(const ScenarioRequest& request, const PreparedScenario& prepared) {
   Json json = Json::object();
   if (prepared.cluster) json = cluster_assumptions(request, *prepared.cluster);
-  if (prepared.profile) {
-    const Profile& profile = *prepared.profile;
-    json["profile"] = {
-        {"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
-  }
+  if (prepared.profile) json["profile"] = profile_json(*prepared.profile);
   if (!prepared.cluster && prepared.scenario.capacity)
     json["reserve"] = reserve_json(prepared.scenario.reserve);
   json["lanes"] = request.lanes == TransferLanes::ideal ? "ideal" : "shared";
@@ -85,17 +81,6 @@ Json assumptions_json(const ScenarioRequest& request, const PreparedScenario& pr
                        : prepared.cluster ? "replicas share links; nothing else does"
                                           : "none: no two lanes share a link";
   return json;
-}
-
-std::vector<std::string> troubles(const ScenarioRequest& request) {
-  std::vector<std::string> flags;
-  for (const PerturbationTraits& kind : kPerturbations) {
-    if (std::ranges::find(request.perturbations, kind.kind, &Perturbation::kind) !=
-        request.perturbations.end())
-      flags.emplace_back(kind.flag);
-  }
-  if (request.contention) flags.emplace_back("contention");
-  return flags;
 }
 
 }  // namespace tandem::tools

@@ -1,9 +1,6 @@
 #pragma once
 // What a simulation was asked for, and what it rests on, as JSON.
 
-#include <string>
-#include <vector>
-
 #include "planner/study/scenario_request.h"
 #include "tools/cli/json_output.h"
 
@@ -14,8 +11,5 @@ Json config_json(const ScenarioRequest& request, const PreparedScenario& prepare
 
 /// What is assumed.
 Json assumptions_json(const ScenarioRequest& request, const PreparedScenario& prepared);
-
-/// Options that say what is not as it should be, without "--".
-std::vector<std::string> troubles(const ScenarioRequest& request);
 
 }  // namespace tandem::tools

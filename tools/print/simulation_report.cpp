@@ -1,13 +1,16 @@
 #include "tools/print/simulation_report.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "planner/search/stage_memory.h"
 #include "tools/print/cluster_summary.h"
-#include "tools/print/reserve_text.h"
 #include "tools/print/search_report.h"
-#include "tools/print/storage_words.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 
@@ -23,23 +26,6 @@ Json memory_json(const MemoryByClass& memory) {
   return {{"weights", memory.weights},         {"versions", memory.versions},
           {"gradients", memory.gradients},     {"optimizer", memory.optimizer},
           {"activations", memory.activations}, {"buffers", memory.buffers}};
-}
-
-void print_memory(const Scenario& scenario) {
-  fmt::print("\n{:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", "device", "weights",
-             "versions", "gradients", "optimizer", "activations", "buffers", "total",
-             scenario.capacity ? "  fits" : "");
-  for (const DeviceId device : ids(*scenario.memory)) {
-    const MemoryByClass& of = (*scenario.memory)[device];
-    fmt::print("{:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}{}\n", index(device),
-               print_bytes(of.weights), print_bytes(of.versions), print_bytes(of.gradients),
-               print_bytes(of.optimizer), print_bytes(of.activations), print_bytes(of.buffers),
-               print_bytes(of.total()),
-               !scenario.capacity      ? ""
-               : scenario.fits(device) ? "  yes"
-                                       : "  NO");
-  }
-  if (scenario.use || !scenario.reserve.none()) fmt::print("{}", reserve_line(scenario.reserve));
 }
 
 /// Of one device, by the flops of a sample.
@@ -70,7 +56,65 @@ void print_rates(const ModelUse& use, double samples_per_s) {
   fmt::print("\n");
 }
 
+/// Options that say what is not as it should be, without "--".
+std::vector<std::string> troubles(const ScenarioRequest& request) {
+  std::vector<std::string> flags;
+  for (const PerturbationTraits& kind : kPerturbations) {
+    if (std::ranges::find(request.perturbations, kind.kind, &Perturbation::kind) !=
+        request.perturbations.end())
+      flags.emplace_back(kind.flag);
+  }
+  if (request.contention) flags.emplace_back("contention");
+  return flags;
+}
+
+/// Of an endless run, 0.25 where a batch takes a quarter longer than it should.
+double slower_by(const SimulationResult& result, const SimulationResult& healthy) {
+  return healthy.cycle.count() == 0 ? 0.0 : result.period_s() / healthy.period_s() - 1.0;
+}
+
+/// What troubles cost.
+std::string difference_line(const ScenarioRequest& request, const Scenario& scenario,
+                            const SimulationResult& result, const SimulationResult& healthy) {
+  const Duration batch = result.cycle / result.cycle_batches;
+  const Duration usual = healthy.cycle / healthy.cycle_batches;
+  std::string difference = "this run is as fast";
+  if (batch != usual) {
+    difference = fmt::format(
+        "this run is {:.1f} % {}, by {} a batch", 100.0 * std::abs(slower_by(result, healthy)),
+        batch > usual ? "slower" : "faster", print_duration(std::chrono::abs(batch - usual)));
+  }
+  return fmt::format("without --{}: {} a batch, {:.4g} samples/s; {}\n",
+                     fmt::join(troubles(request), ", --"), print_duration(usual),
+                     samples_per_s(scenario, healthy), difference);
+}
+
+Json healthy_json(const ScenarioRequest& request, const Scenario& scenario,
+                  const SimulationResult& result, const SimulationResult& healthy) {
+  return {{"without", troubles(request)},
+          {"makespan_s", to_seconds(healthy.makespan)},
+          {"period_s", healthy.period_s()},
+          {"throughput_samples_per_s", samples_per_s(scenario, healthy)},
+          {"slower_by", slower_by(result, healthy)}};
+}
+
 }  // namespace
+
+void print_memory(const Scenario& scenario) {
+  fmt::print("\n{:>6}", "device");
+  for (const ClassBytes& of : classes({})) fmt::print(" {:>11}", of.name);
+  fmt::print(" {:>11}{}\n", "total", scenario.capacity ? "  fits" : "");
+  for (const DeviceId device : ids(*scenario.memory)) {
+    const MemoryByClass& memory = (*scenario.memory)[device];
+    fmt::print("{:>6}", index(device));
+    for (const ClassBytes& of : classes(memory)) fmt::print(" {:>11}", print_bytes(of.bytes));
+    fmt::print(" {:>11}{}\n", print_bytes(memory.total()),
+               !scenario.capacity      ? ""
+               : scenario.fits(device) ? "  yes"
+                                       : "  NO");
+  }
+  if (scenario.use || !scenario.reserve.none()) fmt::print("{}", reserve_line(scenario.reserve));
+}
 
 std::string print_percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
 
@@ -83,7 +127,7 @@ BubbleRate bubble_rate(const SimulationResult& result) {
 
 void print_summary(const ScenarioRequest& request, const PreparedScenario& prepared,
                    const SimulationResult& result, std::int64_t batches,
-                   const std::string& difference) {
+                   const std::optional<SimulationResult>& healthy) {
   const Scenario& scenario = prepared.scenario;
   const Program& program = scenario.program;
   if (prepared.cluster) fmt::print("{}\n\n", cluster_summary(*prepared.cluster));
@@ -96,7 +140,7 @@ void print_summary(const ScenarioRequest& request, const PreparedScenario& prepa
              result.cycle_batches == 1
                  ? ""
                  : fmt::format(", repeating every {} batches", result.cycle_batches));
-  fmt::print("{}", difference);
+  if (healthy) fmt::print("{}", difference_line(request, scenario, result, *healthy));
   if (scenario.use) print_rates(*scenario.use, samples_per_s(scenario, result));
   fmt::print("\n{:>6} {:>11} {:>11} {:>16} {:>11} {:>9}\n", "device", "busy", "idle",
              "exposed transfer", "activations", "versions");
@@ -118,7 +162,8 @@ void print_summary(const ScenarioRequest& request, const PreparedScenario& prepa
     fmt::print(stderr, "warning: {}\n", warning);
 }
 
-Json result_json(const PreparedScenario& prepared, const SimulationResult& result) {
+Json result_json(const ScenarioRequest& request, const PreparedScenario& prepared,
+                 const SimulationResult& result, const std::optional<SimulationResult>& healthy) {
   const Scenario& scenario = prepared.scenario;
   Json devices = Json::array();
   for (const DeviceId device : ids(result.devices)) {
@@ -166,6 +211,7 @@ Json result_json(const PreparedScenario& prepared, const SimulationResult& resul
     json["mfu"] = samples * scenario.use->flops / scenario.use->peak_flops_per_s;
     json["hfu"] = samples * scenario.use->flops_done / scenario.use->peak_flops_per_s;
   }
+  if (healthy) json["healthy"] = healthy_json(request, scenario, result, *healthy);
   return json;
 }
 

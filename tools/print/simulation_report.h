@@ -1,6 +1,7 @@
 #pragma once
 // A simulation's result, for people and as JSON (interfaces: `simulate --json`).
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,15 @@ BubbleRate bubble_rate(const SimulationResult& result);
 /// "12.3 %".
 std::string print_percent(double share);
 
-/// `difference`: a line on what the run loses to what is wrong, or nothing.
+/// A table of what each device holds; a line on what "fits" means.
+void print_memory(const Scenario& scenario);
+/// `healthy`: the same run without --slow-device, --straggler, --degraded-link and --contention,
+/// where there are any: what these cost is the difference.
 void print_summary(const ScenarioRequest& request, const PreparedScenario& prepared,
                    const SimulationResult& result, std::int64_t batches,
-                   const std::string& difference);
-Json result_json(const PreparedScenario& prepared, const SimulationResult& result);
+                   const std::optional<SimulationResult>& healthy);
+Json result_json(const ScenarioRequest& request, const PreparedScenario& prepared,
+                 const SimulationResult& result, const std::optional<SimulationResult>& healthy);
 std::vector<std::string> warnings_of(const ScenarioRequest& request,
                                      const PreparedScenario& prepared,
                                      const SimulationResult& result);

@@ -70,7 +70,7 @@ std::int64_t read_sweep_file(const std::string& path,
       const Json json = Json::parse(text);
       check_numbers(path, line.number, json);
       line.identity = identity_of(json);
-      line.row = stored_row(json);
+      line.row = row_of(json);
     } catch (const Json::exception& error) {
       reject_line(path, line.number, fmt::format("not a line of a sweep: {}", reason_of(error)));
     }

@@ -11,7 +11,7 @@
 
 #include "core/base/utf8.h"
 #include "tools/cli/json_output.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 #include "tools/sweep/sweep_report.h"
 
 namespace tandem::tools {
@@ -52,11 +52,7 @@ std::size_t place_in(const std::vector<std::string>& values, const std::string& 
 /// "2bw, depth 8: 123.4 samples/s, 11.2 GiB".
 std::string note_of(const SweepIdentity& sweep, const SweepRow& row,
                     const std::vector<std::size_t>& metrics) {
-  std::string note;
-  for (std::size_t axis = 0; axis < sweep.axes.size(); ++axis) {
-    if (row.values[axis].empty()) continue;
-    note += fmt::format("{}{} {}", note.empty() ? "" : ", ", sweep.axes[axis], row.values[axis]);
-  }
+  std::string note = place_of(sweep, row);
   if (row.weights && !note.empty()) note += weights_mark(*row.weights);
   std::string figures;
   for (const std::size_t metric : metrics) {

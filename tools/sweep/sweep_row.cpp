@@ -11,11 +11,10 @@
 #include "core/base/units.h"
 #include "core/base/utf8.h"
 #include "core/memory/reserve.h"
-#include "tools/cli/shell_word.h"
-#include "tools/print/healthy_run.h"
+#include "tools/cli/wrapped_text.h"
 #include "tools/print/scenario_json.h"
 #include "tools/print/simulation_report.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 
 namespace tandem::tools {
 
@@ -85,38 +84,7 @@ std::vector<double> metrics_of(const SweepFigures& figures) {
   return metrics;
 }
 
-SweepFigures figures_of(const SweepAnswer& answer) {
-  const Scenario& scenario = answer.prepared.scenario;
-  const SimulationResult& result = answer.result;
-  const double rate = samples_per_s(scenario, result);
-  SweepFigures figures{
-      .samples_per_s = rate,
-      .tokens_per_s = kUnknown,
-      .flops_per_s_per_device = kUnknown,
-      .devices =
-          static_cast<double>(scenario.program.placement().devices) * scenario.schedule.width,
-      .period_s = result.period_s(),
-      .makespan_s = to_seconds(result.makespan),
-      .ideal_s_a_batch = to_seconds(result.ideal) / static_cast<double>(answer.run.batches),
-      .peak_bytes = kUnknown,
-      .peak_activations = 0.0};
-  if (scenario.use) {
-    const ModelUse& use = *scenario.use;
-    figures.devices = static_cast<double>(use.devices);
-    figures.tokens_per_s = rate * use.tokens;
-    figures.flops_per_s_per_device = rate * use.flops / figures.devices;
-  }
-  for (const DeviceUse& use : result.devices)
-    figures.peak_activations = std::max(figures.peak_activations, use.peak_activations);
-  if (!scenario.memory) return figures;
-  figures.peak_bytes = 0.0;
-  for (const MemoryByClass& memory : *scenario.memory)
-    figures.peak_bytes = std::max(figures.peak_bytes, static_cast<double>(memory.total()));
-  return figures;
-}
-
-/// What a line says that was written before.
-SweepFigures stored_figures(const Json& line) {
+SweepFigures figures_of(const Json& line) {
   const Json &result = line.at("result"), &config = line.at("config");
   const double used = number(config, "devices_used");
   return {.samples_per_s = number(result, "throughput_samples_per_s"),
@@ -136,10 +104,8 @@ Json answer_json(const SweepAnswer& answer) {
   config["batches"] = run.batches;
   Json json{{"config", std::move(config)},
             {"assumptions", assumptions_json(run.request, prepared)},
-            {"result", result_json(prepared, result)},
+            {"result", result_json(run.request, prepared, result, healthy)},
             {"warnings", warnings_of(run.request, prepared, result)}};
-  if (healthy)
-    json["result"]["healthy"] = healthy_json(run.request, prepared.scenario, result, *healthy);
   // How long a search took is no property of the configuration.
   if (prepared.search) json["result"]["search"].erase("seconds");
   return json;
@@ -160,7 +126,7 @@ Json options_json(const Configuration& configuration) {
   return json;
 }
 
-Configuration stored_configuration(const Json& options) {
+Configuration configuration_of(const Json& options) {
   Configuration configuration;
   for (const auto& [name, value] : options.items()) {
     if (value.is_boolean()) {
@@ -205,39 +171,8 @@ std::string axis_value(const SweptOption* one) {
   return one->value ? *one->value : one->on ? "yes" : "no";
 }
 
-SweepRow begun_row(std::size_t index, const std::vector<std::string>& axes,
-                   const Configuration& configuration) {
-  SweepRow row{.index = index,
-               .command = command_of(configuration),
-               .subject = subject_of(configuration),
-               .metrics = std::vector<double>(std::size(kMetrics), kUnknown)};
-  for (const std::string& axis : axes) row.values.push_back(axis_value(find(configuration, axis)));
-  return row;
-}
-
-void set_refusal(const std::string& message, int code, bool impossible, SweepRow& row) {
-  row.refusal = message.empty() ? "refused" : message;
-  row.code = code;
-  row.impossible = impossible;
-}
-
 /// The capacity of the device that fills most of its own.
-std::optional<double> capacity_of(const Scenario& scenario) {
-  std::optional<double> found;
-  double fullest = 0.0;
-  if (!scenario.memory || !scenario.capacity) return found;
-  for (const DeviceId device : ids(*scenario.memory)) {
-    const auto bytes = static_cast<double>((*scenario.capacity)[device]);
-    const double share = static_cast<double>((*scenario.memory)[device].total()) / bytes;
-    if (!(share > fullest)) continue;
-    fullest = share;
-    found = bytes;
-  }
-  return found;
-}
-
-/// The same of a line.
-std::optional<double> stored_capacity(const Json& result) {
+std::optional<double> capacity_of(const Json& result) {
   std::optional<double> found;
   double fullest = 0.0;
   for (const Json& device : result.at("devices")) {
@@ -250,7 +185,7 @@ std::optional<double> stored_capacity(const Json& result) {
   return found;
 }
 
-std::optional<bool> stored_fits(const Json& result) {
+std::optional<bool> fits_of(const Json& result) {
   bool all = true;
   for (const Json& device : result.at("devices")) {
     if (device.at("fits").is_null()) return std::nullopt;
@@ -259,18 +194,20 @@ std::optional<bool> stored_fits(const Json& result) {
   return all;
 }
 
-Shape stored_shape(const Json& config) {
+Shape shape_of(const Json& config) {
   return {.tensor = config.value("tensor", std::int64_t{0}),
           .depth = config.value("devices", std::int64_t{0}),
           .width = config.value("width", std::int64_t{0})};
 }
 
-std::string stored_reserve(const Json& assumptions) {
+std::string reserve_of(const Json& assumptions) {
   const auto reserve = assumptions.find("reserve");
   if (reserve == assumptions.end()) return {};
   return describe(Reserve{.share = reserve->at("share").get<double>(),
                           .bytes = reserve->at("bytes").get<Bytes>()});
 }
+
+std::string refusal_of(const std::string& message) { return message.empty() ? "refused" : message; }
 
 /// Rows of one schedule, shape and batch whose results agree in every figure of every device are
 /// one plan, whatever options made it. A search may find other orders as good: each is its own.
@@ -282,21 +219,6 @@ std::uint64_t plan_of(const Json& line) {
                           "microbatch_size", "microbatches"})
     plan.push_back(line.at("config").value(key, Json()));
   return hash_of_text(line_of(plan));
-}
-
-void set_answer(const SweepAnswer& answer, SweepRow& row) {
-  const PreparedScenario& prepared = answer.prepared;
-  const Scenario& scenario = prepared.scenario;
-  row.metrics = metrics_of(figures_of(answer));
-  if (scenario.memory && scenario.capacity) {
-    row.fits = scenario.fits();
-    row.reserve = describe(scenario.reserve);
-  }
-  row.capacity = capacity_of(scenario);
-  row.shape = {.tensor = prepared.cluster ? prepared.cluster->assumptions().tensor : 0,
-               .depth = prepared.request.devices,
-               .width = prepared.request.width};
-  row.weights = scenario.weights;
 }
 
 }  // namespace
@@ -322,14 +244,8 @@ ComputedRow computed_row(const SweepIdentity& sweep, std::size_t index,
             {"axes", std::move(axes)},
             {"options", std::move(options)}};
   line.update(outcome_json(outcome));
-  SweepRow row = begun_row(index, sweep.axes, configuration);
-  if (outcome.answer) {
-    set_answer(*outcome.answer, row);
-    row.plan = plan_of(line);
-  } else {
-    const SweepFailure& failure = outcome.failure;
-    set_refusal(failure.message, static_cast<int>(failure.code), failure.impossible_shape, row);
-  }
+  SweepRow row = row_of(line);
+  if (!row.simulated()) row.refusal = refusal_of(outcome.failure.message);  // with its place
   return {std::move(row), line_of(line)};
 }
 
@@ -341,21 +257,27 @@ SweepIdentity identity_of(const Json& line) {
   return identity;
 }
 
-SweepRow stored_row(const Json& line) {
-  SweepRow row = begun_row(line.at("index").get<std::size_t>(), identity_of(line).axes,
-                           stored_configuration(line.at("options")));
+SweepRow row_of(const Json& line) {
+  const Configuration configuration = configuration_of(line.at("options"));
+  SweepRow row{.index = line.at("index").get<std::size_t>(),
+               .command = command_of(configuration),
+               .subject = subject_of(configuration),
+               .metrics = std::vector<double>(std::size(kMetrics), kUnknown)};
+  for (const std::string& axis : identity_of(line).axes)
+    row.values.push_back(axis_value(find(configuration, axis)));
   if (const auto error = line.find("error"); error != line.end()) {
-    set_refusal(error->at("message").get<std::string>(), error->at("code").get<int>(),
-                line.value("impossible_shape", false), row);
+    row.refusal = refusal_of(error->at("message").get<std::string>());
+    row.code = error->at("code").get<int>();
+    row.impossible = line.value("impossible_shape", false);
     return row;
   }
   const Json& result = line.at("result");
-  row.metrics = metrics_of(stored_figures(line));
-  row.fits = stored_fits(result);
-  row.capacity = stored_capacity(result);
-  row.shape = stored_shape(line.at("config"));
+  row.metrics = metrics_of(figures_of(line));
+  row.fits = fits_of(result);
+  row.capacity = capacity_of(result);
+  row.shape = shape_of(line.at("config"));
   row.weights = semantics_named(line.at("config").value("semantics", ""));
-  if (row.fits) row.reserve = stored_reserve(line.at("assumptions"));
+  if (row.fits) row.reserve = reserve_of(line.at("assumptions"));
   row.plan = plan_of(line);
   return row;
 }

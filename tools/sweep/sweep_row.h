@@ -13,9 +13,25 @@
 #include "core/schedule/schedule.h"
 #include "planner/study/sweep.h"
 #include "tools/cli/json_output.h"
-#include "tools/sweep/sweep_identity.h"
 
 namespace tandem::tools {
+
+inline constexpr std::size_t kMostConfigurations = 1'000'000;  // of a sweep
+
+struct SweepIdentity {
+  std::string id;  // of its options, the files they name, and this build
+  std::size_t configurations = 0;
+  std::vector<std::string> axes;  // options of several values
+  friend bool operator==(const SweepIdentity&, const SweepIdentity&) = default;
+};
+
+/// An option of a configuration as it was given.
+struct SweptOption {
+  std::string name;                  // "plan": of what is no option
+  std::optional<std::string> value;  // empty: a flag
+  bool on = true;                    // of a flag
+};
+using Configuration = std::vector<SweptOption>;
 
 /// The figures of a simulated configuration; not a number: nothing is known of it.
 struct SweepFigures {
@@ -78,9 +94,9 @@ struct ComputedRow {
 ComputedRow computed_row(const SweepIdentity& sweep, std::size_t index,
                          const Configuration& configuration, const SweepOutcome& outcome);
 
-/// A line that was written before. Throw Json::exception where it is none of a sweep.
+/// Of a line, just made or read. Throw Json::exception where it is none of a sweep.
 SweepIdentity identity_of(const Json& line);
-SweepRow stored_row(const Json& line);
+SweepRow row_of(const Json& line);
 
 /// Where a row is in the sweep: "schedule 2bw, depth 4". Empty: it has no axes.
 std::string place_of(const SweepIdentity& sweep, const SweepRow& row);

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,13 +14,59 @@
 #include "core/base/utf8.h"
 #include "core/memory/reserve.h"
 #include "tools/cli/json_output.h"
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 #include "tools/sweep/sweep_report.h"
-#include "tools/sweep/sweep_twins.h"
 
 namespace tandem::tools {
 
 namespace {
+
+/// Configurations that are one plan: what differs between their options changes nothing.
+class SweepTwins {
+ public:
+  /// Refers to `rows`.
+  explicit SweepTwins(const std::vector<SweepRow>& rows)
+      : rows_(rows), first_(rows.size()), others_(rows.size()) {
+    std::iota(first_.begin(), first_.end(), std::size_t{0});
+    std::vector<std::size_t> order = first_;
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return rows[a].index < rows[b].index; });
+    std::unordered_map<std::uint64_t, std::size_t> known;
+    for (const std::size_t place : order) {
+      if (!rows[place].simulated()) continue;
+      const auto [at, added] = known.emplace(rows[place].plan, place);
+      if (added) continue;
+      first_[place] = at->second;
+      others_[at->second].push_back(place);
+      ++folded_;
+    }
+  }
+
+  /// The place of the first configuration that is the plan of the row at `place`.
+  std::size_t first(std::size_t place) const { return first_[place]; }
+  bool is_first(std::size_t place) const { return first_[place] == place; }
+  /// Rows that are not the first.
+  std::size_t folded() const { return folded_; }
+  /// What an axis has in all that are the plan of a first one: "none = selective".
+  std::string values(std::size_t place, std::size_t axis) const {
+    std::vector<std::string> values{rows_[place].values[axis]};
+    for (const std::size_t other : others_[place]) {
+      const std::string& value = rows_[other].values[axis];
+      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    }
+    constexpr std::size_t kMost = 4;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(values.size(), kMost); ++i)
+      text += (i == 0 ? "" : " = ") + printable_line(values[i]);
+    return values.size() > kMost ? text + " = …" : text;
+  }
+
+ private:
+  const std::vector<SweepRow>& rows_;
+  std::vector<std::size_t> first_;
+  std::vector<std::vector<std::size_t>> others_;  // of each first one, by index
+  std::size_t folded_ = 0;
+};
 
 struct Column {
   std::string title;

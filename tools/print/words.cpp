@@ -1,6 +1,8 @@
-#include "tools/print/weight_words.h"
+#include "tools/print/words.h"
 
 #include <fmt/format.h>
+
+#include "executor/backends.h"
 
 namespace tandem::tools {
 
@@ -33,6 +35,24 @@ std::string_view weights_note(WeightSemantics weights) {
              "(--semantics vanilla leaves it out)\n";
   }
   return "";
+}
+
+std::vector<std::string> storage_warnings(Storage storage) {
+  if (storage == Storage::f32) return {};
+  return {
+      fmt::format("--storage {0}: memory is counted for it, but times are those of the "
+                  "profile, which measured f32; train the plan with --backend {1} "
+                  "--storage {0}",
+                  name(storage), backend_offering(storage).name)};
+}
+
+std::string reserve_line(const Reserve& reserve) {
+  return fmt::format("fits: {} stays in reserve for the driver, libraries and gaps (--reserve)\n",
+                     describe(reserve));
+}
+
+Json reserve_json(const Reserve& reserve) {
+  return {{"share", reserve.share}, {"bytes", reserve.bytes}};
 }
 
 }  // namespace tandem::tools

@@ -1,11 +1,15 @@
 #pragma once
-// How rankings tell schedules that train by other weights from the rest.
+// What several reports say in the same words: of weights, of stored numbers, of memory in reserve.
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "core/memory/reserve.h"
+#include "core/memory/storage.h"
 #include "core/schedule/schedule.h"
+#include "tools/cli/json_output.h"
 
 namespace tandem::tools {
 
@@ -18,5 +22,12 @@ std::string_view short_name(WeightSemantics weights);
 std::string weights_mark(WeightSemantics weights);
 /// What the other words of the column mean, a line; empty: vanilla.
 std::string_view weights_note(WeightSemantics weights);
+
+/// Of a plan whose times are of f32: which times they are, and how to train it. Empty for f32.
+std::vector<std::string> storage_warnings(Storage storage);
+
+/// What "fits" means, a line with its end.
+std::string reserve_line(const Reserve& reserve);
+Json reserve_json(const Reserve& reserve);
 
 }  // namespace tandem::tools
