@@ -69,8 +69,4 @@ std::string calibration_text(const CalibrationFile& calibration) {
                         {"constants", std::move(constants)}});
 }
 
-void write_calibration(const std::string& path, const CalibrationFile& calibration) {
-  write_file(path, calibration_text(calibration));
-}
-
 }  // namespace tandem

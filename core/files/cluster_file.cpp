@@ -319,10 +319,6 @@ std::string cluster_text(const ClusterSpec& cluster) {
   return json_text(json);
 }
 
-void write_cluster(const std::string& path, const ClusterSpec& cluster) {
-  write_file(path, cluster_text(cluster));
-}
-
 ClusterSpec read_cluster(const std::string& path) {
   return parse_cluster(path, read_file(path, kLargestJson));
 }

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files/read.h"
-#include "core/text/files.h"
 #include "core/text/json_text.h"
 
 namespace tandem {
@@ -205,9 +204,5 @@ OptimizerKind read_optimizer(const JsonReader& reader) {
 }
 
 std::string model_text(const ModelSpec& model) { return json_text(model_json(model)); }
-
-void write_model(const std::string& path, const ModelSpec& model) {
-  write_file(path, model_text(model));
-}
 
 }  // namespace tandem

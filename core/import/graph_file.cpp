@@ -13,7 +13,6 @@
 #include "core/base/error.h"
 #include "core/notation/notation_words.h"
 #include "core/text/csv.h"
-#include "core/text/files.h"
 #include "core/text/json_document.h"
 #include "core/text/json_reader.h"
 
@@ -204,10 +203,6 @@ LayerGraph sorted_graph(std::vector<ProfiledLayer> layers,
 
 LayerGraph parse_layer_graph(const std::string& file, std::string_view text) {
   return GraphParser(text, file).graph();
-}
-
-LayerGraph read_layer_graph(const std::string& path) {
-  return parse_layer_graph(path, read_file(path, kLargestJson));
 }
 
 Bytes bytes_across(const LayerGraph& graph, std::size_t layer) {

@@ -13,7 +13,6 @@
 
 #include "core/base/error.h"
 #include "core/model/tensor_degrees.h"
-#include "core/text/files.h"
 #include "core/text/json_document.h"
 #include "core/text/json_reader.h"
 
@@ -197,10 +196,6 @@ class PiperParser {
 
 PiperGraph parse_piper_graph(const std::string& file, std::string text, std::int32_t tensor) {
   return PiperParser(file, std::move(text), tensor).graph();
-}
-
-PiperGraph read_piper_graph(const std::string& path, std::int32_t tensor) {
-  return parse_piper_graph(path, read_file(path, kLargestJson), tensor);
 }
 
 }  // namespace tandem

@@ -83,10 +83,6 @@ JsonKind JsonReader::kind() const {
   return absent() ? JsonKind::null : file_->document()[node_].kind;
 }
 
-std::string JsonReader::pointer() const {
-  return absent() ? std::string() : file_->document().pointer(node_);
-}
-
 void JsonReader::complain(std::string message, std::string hint) const {
   if (!absent()) file_->complain(node_, std::move(message), std::move(hint));
 }

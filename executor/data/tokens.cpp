@@ -118,18 +118,6 @@ std::int64_t Tokens::size() const {
   return static_cast<std::int64_t>(are_bytes() ? bytes_.size() : wide_.size());
 }
 
-Tokens Tokens::part(std::int64_t first, std::int64_t last) const {
-  TANDEM_CHECK(0 <= first && first <= last && last <= size(), first, last, size());
-  const auto from = static_cast<std::size_t>(first), count = static_cast<std::size_t>(last - first);
-  Tokens tokens = *this;
-  if (are_bytes()) {
-    tokens.bytes_ = bytes_.substr(from, count);
-  } else {
-    tokens.wide_ = wide_.subspan(from, count);
-  }
-  return tokens;
-}
-
 void Tokens::copy(std::int64_t first, std::span<std::int32_t> out) const {
   const auto count = static_cast<std::int64_t>(out.size());
   TANDEM_CHECK(0 <= first && first + count <= size(), first, count, size());

@@ -34,10 +34,6 @@ struct TimelineRecord {
 };
 using TimelineRecords = std::vector<TimelineRecord>;
 
-/// A transfer that holds no lane is recorded once, on the sender, as if on its send lane.
-/// REQUIRES: `timeline` belongs to `program`.
-TimelineRecords records_of(const Program& program, const Timeline& timeline);
-
 /// One timeline of a file.
 struct TimelineRun {
   std::string label;
