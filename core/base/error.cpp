@@ -120,7 +120,10 @@ std::string Diagnostic::to_string() const {
 }
 
 InputError::InputError(std::string message)
-    : Error(ExitCode::invalid_input, message), diagnostics_{{std::move(message), {}, {}}} {}
+    : InputError(Diagnostic{.message = std::move(message)}) {}
+
+InputError::InputError(Diagnostic diagnostic)
+    : InputError(std::vector<Diagnostic>{std::move(diagnostic)}) {}
 
 InputError::InputError(std::vector<Diagnostic> diagnostics)
     : Error(ExitCode::invalid_input, join(diagnostics)), diagnostics_(std::move(diagnostics)) {}

@@ -166,14 +166,12 @@ bool is_class_of(std::string_view name, const Family& family) {
 }
 
 const Family* family_named(std::string_view name) {
-  const auto found = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                  [&](const Family& family) { return family.type == name; });
+  const auto found = std::ranges::find(kFamilies, name, &Family::type);
   return found == kFamilies.end() ? nullptr : &*found;
 }
 
 const Refusal* refusal_named(std::string_view name) {
-  const auto found = std::find_if(kRefusals.begin(), kRefusals.end(),
-                                  [&](const Refusal& refusal) { return refusal.type == name; });
+  const auto found = std::ranges::find(kRefusals, name, &Refusal::type);
   return found == kRefusals.end() ? nullptr : &*found;
 }
 

@@ -110,6 +110,10 @@ void WordReader::complain_about_text(std::string message) {
   diagnostics_.push_back({std::move(message), std::move(place), ""});
 }
 
+void WordReader::finish() {
+  if (has_complained()) throw InputError(std::move(diagnostics_));
+}
+
 void WordReader::fail(std::string_view at, std::string message, std::string hint) {
   complain(at, std::move(message), std::move(hint));
   throw BadWord{};

@@ -21,10 +21,7 @@ constexpr int kGzipWindow = 15 + 16;  // zlib's way to ask for gzip's format
 
 int open(const std::filesystem::path& path) {
   const auto refuse = [&](const char* message) {
-    Diagnostic diagnostic;
-    diagnostic.message = message;
-    diagnostic.place.file = path.string();
-    throw InputError(std::vector<Diagnostic>{diagnostic});
+    throw InputError(Diagnostic{.message = message, .place = {.file = path.string()}});
   };
   std::error_code error;
   const auto status = std::filesystem::status(path, error);

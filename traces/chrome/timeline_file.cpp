@@ -83,7 +83,7 @@ class TimelineReader {
   }
 
   TimelineFile finish(const TraceFrame& frame) {
-    if (frame.damage) throw InputError(std::vector<Diagnostic>{*frame.damage});
+    if (frame.damage) throw InputError(*frame.damage);
     const TraceCursor metadata(name_, "/metadata", frame.metadata);
     if (!frame.metadata.is_object() || !metadata.has("runs") || !frame.has_events) {
       metadata.fail("not a timeline of tandem: its metadata with the runs are missing");

@@ -50,10 +50,7 @@ class PipelineBuilder {
   };
 
   [[noreturn]] static void refuse(const std::string& name, std::string message) {
-    Diagnostic diagnostic;
-    diagnostic.message = std::move(message);
-    diagnostic.place.file = name;
-    throw InputError(std::vector<Diagnostic>{diagnostic});
+    throw InputError(Diagnostic{.message = std::move(message), .place = {.file = name}});
   }
 
   /// The rank of the lowest stage first. Each has every so manieth stage, as in a loop, or as many

@@ -88,7 +88,7 @@ class PytorchRankReader::Reading {
   }
 
   std::vector<PytorchSlice> finish(const TraceFrame& frame) {
-    if (frame.damage) throw InputError(std::vector<Diagnostic>{*frame.damage});
+    if (frame.damage) throw InputError(*frame.damage);
     diagnostics_.refuse(frame.bare);
     keep_streams();
     if (slices_.empty() || is_transfer(slices_.front().kind)) {

@@ -110,7 +110,7 @@ class RecordingReader {
   }
 
   Recording finish(const TraceFrame& frame) {
-    if (frame.damage) throw InputError(std::vector<Diagnostic>{*frame.damage});
+    if (frame.damage) throw InputError(*frame.damage);
     bare_ = frame.bare;
     diagnostics_.refuse(bare_);
     if (rows_.empty()) {
