@@ -206,12 +206,8 @@ class TimelineReader {
 
 }  // namespace
 
-TimelineFile read_timeline(const std::filesystem::path& path) {
-  return read_trace(TimelineReader(path.string()), path);
-}
-
-TimelineFile read_timeline(std::string_view text, const std::string& name) {
-  return read_trace(TimelineReader(name), text, name);
+TimelineFile read_timeline(const TraceSource& source) {
+  return read_trace(TimelineReader(source.name), source);
 }
 
 }  // namespace tandem

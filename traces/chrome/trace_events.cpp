@@ -256,16 +256,14 @@ TraceFrame read(std::streambuf& bytes, const std::string& name, const EventVisit
 
 }  // namespace
 
-TraceFrame read_trace_events(const std::filesystem::path& path, const EventVisitor& visit,
+TraceFrame read_trace_events(const TraceSource& source, const EventVisitor& visit,
                              const TraceLimits& limits) {
-  FileBytes bytes(path, limits.bytes);
-  return read(bytes, path.string(), visit, limits);
-}
-
-TraceFrame read_trace_events(std::string_view text, const std::string& name,
-                             const EventVisitor& visit, const TraceLimits& limits) {
-  TextBytes bytes(text, name);
-  return read(bytes, name, visit, limits);
+  if (source.text) {
+    TextBytes bytes(*source.text, source.name);
+    return read(bytes, source.name, visit, limits);
+  }
+  FileBytes bytes(source.name, limits.bytes);
+  return read(bytes, source.name, visit, limits);
 }
 
 std::optional<std::int64_t> trace_nanoseconds(const json& value) {

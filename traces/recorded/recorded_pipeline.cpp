@@ -438,12 +438,8 @@ void check_fits_clock(const Recording& recording, const std::string& name) {
   diagnostics.refuse();
 }
 
-Recording read_recording(const std::filesystem::path& path) {
-  return read_trace(RecordingReader(path.string()), path);
-}
-
-Recording read_recording(std::string_view text, const std::string& name) {
-  return read_trace(RecordingReader(name), text, name);
+Recording read_recording(const TraceSource& source) {
+  return read_trace(RecordingReader(source.name), source);
 }
 
 }  // namespace tandem
