@@ -35,11 +35,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
-
 /// Starts a column: what continues a character shares its column, but at the line's beginning.
 bool starts_column(std::string_view line, std::size_t at) {
-  return at == 0 || !is_continuation(line[at]);
+  return at == 0 || !continues_character(line[at]);
 }
 
 std::size_t count_columns(std::string_view line) {
@@ -120,7 +118,10 @@ std::string Diagnostic::to_string() const {
 }
 
 InputError::InputError(std::string message)
-    : Error(ExitCode::invalid_input, message), diagnostics_{{std::move(message), {}, {}}} {}
+    : InputError(Diagnostic{.message = std::move(message)}) {}
+
+InputError::InputError(Diagnostic diagnostic)
+    : InputError(std::vector<Diagnostic>{std::move(diagnostic)}) {}
 
 InputError::InputError(std::vector<Diagnostic> diagnostics)
     : Error(ExitCode::invalid_input, join(diagnostics)), diagnostics_(std::move(diagnostics)) {}

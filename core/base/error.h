@@ -27,20 +27,20 @@ enum class ExitCode : int {
 
 /// Where in a file an error lies. Lines and columns count from 1; 0: not known.
 struct SourcePlace {
-  std::string file;
+  std::string file = {};
   std::uint32_t line = 0;
   std::uint32_t column = 0;
-  std::string pointer;      // JSON pointer, such as /stages/2/layers; empty: the whole document
-  std::string source_line;  // the text of that line, for the caret
-  std::uint32_t width = 1;  // columns that the culprit covers
+  std::string pointer = {};  // JSON pointer, such as /stages/2/layers; empty: the whole document
+  std::string source_line = {};  // the text of that line, for the caret
+  std::uint32_t width = 1;       // columns that the culprit covers
 };
 
 /// One thing wrong with the input, printed as `file:line:column: error: /pointer: message`, line,
 /// caret.
 struct Diagnostic {
-  std::string message;
-  SourcePlace place;
-  std::string hint;  // printed behind the caret, such as `a half-open range, such as [3, 6]`
+  std::string message = {};
+  SourcePlace place = {};
+  std::string hint = {};  // printed behind the caret, such as `a half-open range, such as [3, 6]`
   std::string to_string() const;
 };
 
@@ -66,6 +66,7 @@ class UsageError : public Error {
 class InputError : public Error {
  public:
   explicit InputError(std::string message);
+  explicit InputError(Diagnostic diagnostic);
   explicit InputError(std::vector<Diagnostic> diagnostics);
   const std::vector<Diagnostic>& diagnostics() const { return diagnostics_; }
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <system_error>
 
 #include <fmt/format.h>
 
@@ -170,12 +169,10 @@ std::optional<Bytes> parse_bytes(std::string_view text) { return parse_integer(t
 std::optional<double> parse_rate(std::string_view text) {
   const std::optional<Quantity> quantity = parse_quantity(text, kRateUnits);
   if (!quantity) return std::nullopt;
-  const std::string_view number = quantity->number_text;
-  double value = 0.0;
-  const auto result = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (result.ec != std::errc{}) return std::nullopt;
+  const auto value = number_in<double>(quantity->number_text);
+  if (!value) return std::nullopt;
   constexpr double kBitsPerByte = 8.0;
-  const double rate = value * (static_cast<double>(quantity->unit_size) / kBitsPerByte);
+  const double rate = *value * (static_cast<double>(quantity->unit_size) / kBitsPerByte);
   if (!std::isfinite(rate)) return std::nullopt;
   return rate;
 }

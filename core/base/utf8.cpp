@@ -1,6 +1,6 @@
 #include "core/base/utf8.h"
 
-#include <cstdint>
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -47,6 +47,11 @@ std::string escaped(std::string_view text, std::string_view kept) {
 }
 
 }  // namespace
+
+std::uint32_t count_characters(std::string_view text) {
+  return static_cast<std::uint32_t>(
+      text.size() - static_cast<std::size_t>(std::ranges::count_if(text, continues_character)));
+}
 
 std::size_t character_size(std::string_view text) {
   const char head = text.front();

@@ -2,10 +2,19 @@
 // Text as bytes of UTF-8, and what of it a person may see.
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace tandem {
+
+/// Of a character that begins before it.
+constexpr bool continues_character(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
+}
+
+/// Characters of valid UTF-8.
+std::uint32_t count_characters(std::string_view text);
 
 /// Bytes of the valid UTF-8 character that `text` starts with; 0: it is not valid. REQUIRES: not
 /// empty.

@@ -2,6 +2,7 @@
 
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -25,10 +26,9 @@ constexpr std::array<std::pair<std::string_view, AttentionKernel>, 2> kAttention
     {{"plain", AttentionKernel::plain}, {"flash", AttentionKernel::flash}}};
 
 void read_constants(const JsonReader& reader, Calibration& constants) {
-  if (!reader.object({"product_fraction", "product_s", "memory_fraction", "link_fraction", "sum_s",
-                      "transfer_s", "launch_s", "unfused_launches", "loss_passes", "batch_s"})) {
-    return;
-  }
+  std::vector<std::string_view> known;
+  for (const CalibrationConstant& constant : kCalibrationConstants) known.push_back(constant.key);
+  if (!reader.object(known)) return;
   for (const CalibrationConstant& constant : kCalibrationConstants) {
     const JsonReader value = reader[constant.key];
     const double number = value.number(constant.least);
@@ -67,10 +67,6 @@ std::string calibration_text(const CalibrationFile& calibration) {
                         {"dtype", name(calibration.format)},
                         {"attention", name(calibration.attention)},
                         {"constants", std::move(constants)}});
-}
-
-void write_calibration(const std::string& path, const CalibrationFile& calibration) {
-  write_file(path, calibration_text(calibration));
 }
 
 }  // namespace tandem

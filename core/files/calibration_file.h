@@ -19,6 +19,5 @@ struct CalibrationFile {
 CalibrationFile read_calibration(const std::string& path);
 CalibrationFile parse_calibration(const std::string& file, std::string text);
 std::string calibration_text(const CalibrationFile& calibration);
-void write_calibration(const std::string& path, const CalibrationFile& calibration);
 
 }  // namespace tandem

@@ -83,9 +83,10 @@ LinkSpec read_link_figures(const JsonReader& reader) {
   return link;
 }
 
-std::vector<std::string> names_of(const std::vector<ClusterMember>& members) {
+template <class Row>
+std::vector<std::string> names_of(const std::vector<Row>& rows) {
   std::vector<std::string> names;
-  for (const ClusterMember& member : members) names.push_back(member.name);
+  for (const Row& row : rows) names.push_back(row.name);
   return names;
 }
 
@@ -150,36 +151,28 @@ class GroupReader {
     if (reader.has("count")) member.count = reader["count"].integer<std::int32_t>(1, kMostMembers);
     const JsonReader device = reader.optional("device"), inner = reader.optional("group");
     if (!device.absent() && !inner.absent()) inner.expected("no \"device\" besides");
-    if (!device.absent()) member.device = look_up_device(device);
-    if (!inner.absent()) member.group = look_up_group(inner);
+    if (!device.absent())
+      member.device = look_up(device, "device", spec_.devices, &Catalog::devices, add_device);
+    if (!inner.absent())
+      member.group = look_up(inner, "group", spec_.groups, &Catalog::nodes, add_node);
     return member;
   }
 
-  std::optional<std::size_t> look_up_device(const JsonReader& reader) {
+  /// Among `own`, else among the catalogue's, of which `add` puts one into the spec.
+  template <class Row>
+  std::optional<std::size_t> look_up(const JsonReader& reader, std::string_view what,
+                                     const std::vector<Row>& own, std::vector<Row> Catalog::* known,
+                                     std::size_t (*add)(ClusterSpec&, const Row&)) {
     const std::string name = reader.string();
-    if (const auto own = find_name(spec_.devices, name)) return own;
-    std::vector<std::string> names;
-    for (const DeviceSpec& one : spec_.devices) names.push_back(one.name);
+    if (const auto found = find_name(own, name)) return found;
+    std::vector<std::string> names = names_of(own);
     if (use_ == UseCatalog::yes) {
-      if (const DeviceSpec* known = find_device(name)) return add_device(spec_, *known);
-      for (const DeviceSpec& one : catalog().devices) names.push_back(one.name);
+      const std::vector<Row>& rows = catalog().*known;
+      if (const auto found = find_name(rows, name)) return add(spec_, rows[*found]);
+      for (const Row& one : rows) names.push_back(one.name);
     }
     if (reader.kind() == JsonKind::string)
-      reader.complain(fmt::format("no device \"{}\"{}", name, did_you_mean(name, names)));
-    return std::nullopt;
-  }
-
-  std::optional<std::size_t> look_up_group(const JsonReader& reader) {
-    const std::string name = reader.string();
-    if (const auto own = find_name(spec_.groups, name)) return own;
-    std::vector<std::string> names;
-    for (const GroupSpec& one : spec_.groups) names.push_back(one.name);
-    if (use_ == UseCatalog::yes) {
-      if (const GroupSpec* known = find_node(name)) return add_node(spec_, *known);
-      for (const GroupSpec& one : catalog().nodes) names.push_back(one.name);
-    }
-    if (reader.kind() == JsonKind::string)
-      reader.complain(fmt::format("no group \"{}\"{}", name, did_you_mean(name, names)));
+      reader.complain(fmt::format("no {} \"{}\"{}", what, name, did_you_mean(name, names)));
     return std::nullopt;
   }
 
@@ -317,10 +310,6 @@ std::string cluster_text(const ClusterSpec& cluster) {
                   {"groups", std::move(groups)},
                   {"root", cluster.groups[cluster.root].name}};
   return json_text(json);
-}
-
-void write_cluster(const std::string& path, const ClusterSpec& cluster) {
-  write_file(path, cluster_text(cluster));
 }
 
 ClusterSpec read_cluster(const std::string& path) {

@@ -58,8 +58,4 @@ std::string collectives_text(const CollectiveConstants& constants) {
   return json_text(json);
 }
 
-void write_collectives(const std::string& path, const CollectiveConstants& constants) {
-  write_file(path, collectives_text(constants));
-}
-
 }  // namespace tandem

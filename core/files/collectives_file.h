@@ -10,6 +10,5 @@ namespace tandem {
 CollectiveConstants read_collectives(const std::string& path);
 CollectiveConstants parse_collectives(const std::string& file, std::string text);
 std::string collectives_text(const CollectiveConstants& constants);
-void write_collectives(const std::string& path, const CollectiveConstants& constants);
 
 }  // namespace tandem

@@ -136,8 +136,4 @@ std::string costs_text(const StageCostFile& costs) {
   return json_text(json);
 }
 
-void write_costs(const std::string& path, const StageCostFile& costs) {
-  write_file(path, costs_text(costs));
-}
-
 }  // namespace tandem

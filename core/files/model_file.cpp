@@ -5,12 +5,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/files/read.h"
-#include "core/text/files.h"
 #include "core/text/json_text.h"
 
 namespace tandem {
@@ -57,28 +57,11 @@ void read_width_and_heads(const JsonReader& reader, ModelSpec& model) {
 
 void read_shape(const JsonReader& reader, ModelSpec& model) {
   TransformerShape& shape = model.shape;
-  if (!reader.object({"key_value_heads",
-                      "head_width",
-                      "mlp_width",
-                      "positions",
-                      "segments",
-                      "experts",
-                      "experts_per_token",
-                      "causal",
-                      "rms_norm",
-                      "norm_first",
-                      "output_norm",
-                      "head_norm",
-                      "query_bias",
-                      "attention_bias",
-                      "mlp_bias",
-                      "gated",
-                      "dropout",
-                      "masked_head",
-                      "pooler",
-                      "sentence_head"})) {
-    return;
-  }
+  std::vector<std::string_view> known{"key_value_heads",  "head_width", "mlp_width",
+                                      "positions",        "segments",   "experts",
+                                      "experts_per_token"};
+  for (const auto& [key, flag] : kShapeFlags) known.push_back(key);
+  if (!reader.object(known)) return;
   const auto count = [](const JsonReader& value, std::int32_t least, std::int32_t most) {
     return value.absent() ? least : value.integer<std::int32_t>(least, most);
   };
@@ -205,9 +188,5 @@ OptimizerKind read_optimizer(const JsonReader& reader) {
 }
 
 std::string model_text(const ModelSpec& model) { return json_text(model_json(model)); }
-
-void write_model(const std::string& path, const ModelSpec& model) {
-  write_file(path, model_text(model));
-}
 
 }  // namespace tandem

@@ -229,6 +229,4 @@ std::string plan_text(const Plan& plan) {
   return json_text(json);
 }
 
-void write_plan(const std::string& path, const Plan& plan) { write_file(path, plan_text(plan)); }
-
 }  // namespace tandem

@@ -24,7 +24,8 @@ struct ProductAlgorithm {
 std::vector<ProductAlgorithm> read_product_algorithms(const std::string& path);
 std::vector<ProductAlgorithm> parse_product_algorithms(const std::string& file, std::string text);
 
-/// profile.json with them.
-std::string profile_text(const Profile& profile, const std::vector<ProductAlgorithm>& algorithms);
+/// profile.json, with them.
+std::string profile_text(const Profile& profile,
+                         const std::vector<ProductAlgorithm>& algorithms = {});
 
 }  // namespace tandem

@@ -228,8 +228,6 @@ std::vector<ProductAlgorithm> read_product_algorithms(const std::string& path) {
   return parse_product_algorithms(path, read_file(path, kLargestJson));
 }
 
-std::string profile_text(const Profile& profile) { return profile_text(profile, {}); }
-
 std::string profile_text(const Profile& profile, const std::vector<ProductAlgorithm>& algorithms) {
   Json layers = Json::array();
   for (const LayerCost& cost : profile.layers) {
@@ -267,10 +265,6 @@ std::string profile_text(const Profile& profile, const std::vector<ProductAlgori
                                 {"measured", each.measured}});
   }
   return json_text(json);
-}
-
-void write_profile(const std::string& path, const Profile& profile) {
-  write_file(path, profile_text(profile));
 }
 
 }  // namespace tandem

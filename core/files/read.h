@@ -4,8 +4,7 @@
 //
 // read_x reads a file. parse_x reads a text; `file` is for messages. Both throw InputError with
 // every diagnostic found; what they return satisfies everything that the file's format asks. x_text
-// is what write_x writes, and reads back equal. write_x is atomic and throws DeviceError
-// (core/text/files.h).
+// is what such a file holds, and reads back equal; write_file() writes it (core/text/files.h).
 
 #include <optional>
 #include <string>
@@ -20,26 +19,21 @@ namespace tandem {
 
 /// Models, which may be files of other programs too, are read by core/import/models.h.
 std::string model_text(const ModelSpec& model);
-void write_model(const std::string& path, const ModelSpec& model);
 
 /// Names of devices and groups that the file does not define are the catalogue's
 /// (core/model/catalog.h). Clusters of other programs: core/import/topology.h.
 ClusterSpec read_cluster(const std::string& path);
 ClusterSpec parse_cluster(const std::string& file, std::string text);
 std::string cluster_text(const ClusterSpec& cluster);
-void write_cluster(const std::string& path, const ClusterSpec& cluster);
 
 /// Whether the schedule exists and serves the request is the caller's question.
 Plan read_plan(const std::string& path);
 Plan parse_plan(const std::string& file, std::string text);
 /// REQUIRES: finite predictions.
 std::string plan_text(const Plan& plan);
-void write_plan(const std::string& path, const Plan& plan);
 
 Profile read_profile(const std::string& path);
 Profile parse_profile(const std::string& file, std::string text);
-std::string profile_text(const Profile& profile);
-void write_profile(const std::string& path, const Profile& profile);
 
 /// Costs of one stage for one microbatch. backward = backward_input + backward_weight, unless the
 /// file gives all three.
@@ -67,6 +61,5 @@ struct StageCostFile {
 StageCostFile read_costs(const std::string& path);
 StageCostFile parse_costs(const std::string& file, std::string text);
 std::string costs_text(const StageCostFile& costs);
-void write_costs(const std::string& path, const StageCostFile& costs);
 
 }  // namespace tandem

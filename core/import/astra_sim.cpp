@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -18,11 +17,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/import/topology_parts.h"
 #include "core/model/catalog.h"
@@ -54,18 +55,13 @@ struct Dimension {
 class Network {
  public:
   Network(std::string_view text, std::string_view file) : in_(text, file) {
-    while (in_.next_line()) {
-      try {
-        read_line();
-      } catch (const BadWord&) {
-      }
-    }
+    in_.each_line([this] { read_line(); });
     for (std::size_t key = 0; key < kKeys.size(); ++key) {
       if (!lists_[key]) in_.complain_about_text(fmt::format("no {}", kKeys[key]));
     }
-    give_up_if_wrong();
+    in_.finish();
     read_dimensions();
-    give_up_if_wrong();
+    in_.finish();
   }
 
   const std::vector<Dimension>& dimensions() const { return dimensions_; }
@@ -77,10 +73,6 @@ class Network {
     WordPlace key;
     std::vector<WordPlace> items;
   };
-
-  void give_up_if_wrong() {
-    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
-  }
 
   /// "key: [ a, b ]  # what it is".
   void read_line() {
@@ -133,7 +125,7 @@ class Network {
       in_.complain(lists_[0]->key,
                    fmt::format("{} dimensions: expected at most {}", count, kMostDimensions));
     }
-    give_up_if_wrong();
+    in_.finish();
     double all = 1;
     for (std::size_t i = 0; i < count; ++i) {
       Dimension dimension;
@@ -142,7 +134,7 @@ class Network {
       const bool pairs = dimension.block == TopologyBlock::fully_connected;
       const std::int64_t most =
           pairs ? kMostFullyConnected : static_cast<std::int64_t>(kMostClusterDevices);
-      dimension.npus = static_cast<std::int32_t>(integer(npus, 2, most));
+      dimension.npus = static_cast<std::int32_t>(number<std::int64_t>(npus, 2, most));
       all *= dimension.npus;
       if (all > static_cast<double>(kMostClusterDevices)) {
         in_.complain(npus, fmt::format("more than {} NPUs in all", kMostClusterDevices));
@@ -167,23 +159,13 @@ class Network {
     return TopologyBlock::ring;
   }
 
-  std::int64_t integer(const WordPlace& item, std::int64_t least, std::int64_t most) {
-    std::int64_t value = least;
-    const char* end = item.word.data() + item.word.size();
-    const auto [stop, error] = std::from_chars(item.word.data(), end, value);
-    if (error == std::errc{} && stop == end && value >= least && value <= most) return value;
-    in_.complain(item, fmt::format("expected an integer from {} to {}, found \"{}\"", least, most,
-                                   shown(item.word)));
-    return least;
-  }
-
-  double number(const WordPlace& item, double least, double most) {
-    double value = least;
-    const char* end = item.word.data() + item.word.size();
-    const auto [stop, error] = std::from_chars(item.word.data(), end, value);
-    if (error == std::errc{} && stop == end && value >= least && value <= most) return value;
-    in_.complain(item, fmt::format("expected a number from {} to {}, found \"{}\"", least, most,
-                                   shown(item.word)));
+  template <class Number>
+  Number number(const WordPlace& item, Number least, Number most) {
+    const auto value = number_in<Number>(item.word);
+    if (value && *value >= least && *value <= most) return *value;
+    in_.complain(item, fmt::format("expected {} from {} to {}, found \"{}\"",
+                                   std::is_integral_v<Number> ? "an integer" : "a number", least,
+                                   most, shown(item.word)));
     return least;
   }
 

@@ -1,7 +1,6 @@
 #include "core/import/graph_file.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -10,10 +9,10 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/notation/notation_words.h"
 #include "core/text/csv.h"
-#include "core/text/files.h"
 #include "core/text/json_document.h"
 #include "core/text/json_reader.h"
 
@@ -29,37 +28,30 @@ constexpr double kMostMilliseconds = 1e6, kMostGraphBytes = 1e15;
 class GraphParser {
  public:
   GraphParser(std::string_view text, std::string_view file) : in_(text, file) {
-    while (in_.next_line()) {
-      try {
-        const std::string_view line = trimmed(in_.line());
-        if (line.empty()) continue;
-        in_.line().front() == '\t' ? read_edge(line) : read_layer(line);
-      } catch (const BadWord&) {
-      }
-    }
+    in_.each_line([this] {
+      const std::string_view line = trimmed(in_.line());
+      if (line.empty()) return;
+      in_.line().front() == '\t' ? read_edge(line) : read_layer(line);
+    });
     if (layers_.empty())
       in_.complain_about_text("no layers: expected lines such as \"node1 -- …\"");
-    finish();
+    in_.finish();
   }
 
   LayerGraph graph() {
     join();
-    finish();
+    in_.finish();
     std::vector<std::size_t> stuck;
     LayerGraph graph = sorted_graph(std::move(layers_), joined_, stuck);
     for (const std::size_t layer : stuck) {
       in_.complain(places_[layer], fmt::format("{} feeds itself, or is fed by what does: a cycle",
                                                shown(places_[layer].word)));
     }
-    finish();
+    in_.finish();
     return graph;
   }
 
  private:
-  void finish() {
-    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
-  }
-
   /// The part before the next " -- ", taken off `rest`.
   static std::string_view take(std::string_view& rest) {
     const std::size_t end = rest.find(kFieldSeparator);
@@ -110,14 +102,9 @@ class GraphParser {
   }
 
   double number(std::string_view text, double most, std::string_view what) {
-    double value = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error != std::errc{} || stop != end || !(value >= 0.0) || value > most) {
-      in_.fail(text,
-               fmt::format("expected {} from 0 to {}, found \"{}\"", what, most, shown(text)));
-    }
-    return value;
+    const auto value = number_in<double>(text);
+    if (value && *value >= 0.0 && *value <= most) return *value;
+    in_.fail(text, fmt::format("expected {} from 0 to {}, found \"{}\"", what, most, shown(text)));
   }
 
   Duration time(std::string_view text) {
@@ -204,10 +191,6 @@ LayerGraph sorted_graph(std::vector<ProfiledLayer> layers,
 
 LayerGraph parse_layer_graph(const std::string& file, std::string_view text) {
   return GraphParser(text, file).graph();
-}
-
-LayerGraph read_layer_graph(const std::string& path) {
-  return parse_layer_graph(path, read_file(path, kLargestJson));
 }
 
 Bytes bytes_across(const LayerGraph& graph, std::size_t layer) {

@@ -32,7 +32,6 @@ LayerGraph sorted_graph(std::vector<ProfiledLayer> layers,
                         const std::vector<std::pair<std::size_t, std::size_t>>& edges,
                         std::vector<std::size_t>& stuck);
 
-LayerGraph read_layer_graph(const std::string& path);
 /// Throws InputError with every diagnostic found: cycles and edges that lead nowhere among them.
 LayerGraph parse_layer_graph(const std::string& file, std::string_view text);
 

@@ -36,6 +36,11 @@ struct Family {
   Keys keys = {};
 };
 
+constexpr Keys kGpt2Keys{"n_layer", "n_embd", "n_head", "n_inner", "n_positions"};
+constexpr Keys kKeysOfExperts{.mlp_width = "moe_intermediate_size"};
+
+constexpr TransformerShape kBert{.segments = 2, .causal = false, .norm_first = false};
+
 constexpr TransformerShape kLlama{.rms_norm = true,
                                   .query_bias = false,
                                   .attention_bias = false,
@@ -43,91 +48,43 @@ constexpr TransformerShape kLlama{.rms_norm = true,
                                   .gated = true,
                                   .dropout = false};
 
-constexpr TransformerShape llama_with(bool TransformerShape::* flag) {
-  TransformerShape shape = kLlama;
+constexpr TransformerShape with(TransformerShape shape, bool TransformerShape::* flag) {
   shape.*flag = true;
   return shape;
 }
 
-constexpr TransformerShape kMixtral = [] {
-  TransformerShape shape = kLlama;
-  shape.experts = 8;
-  shape.experts_per_token = 2;
+constexpr TransformerShape of_experts(TransformerShape shape, std::int32_t all,
+                                      std::int32_t per_token) {
+  shape.experts = all;
+  shape.experts_per_token = per_token;
   return shape;
-}();
+}
 
-constexpr TransformerShape kQwenOfExperts = [] {
-  TransformerShape shape = llama_with(&TransformerShape::head_norm);
-  shape.experts = 128;
-  shape.experts_per_token = 8;
-  return shape;
-}();
-
-constexpr TransformerShape kGemma2 = llama_with(&TransformerShape::output_norm);
-
-constexpr TransformerShape kGemma3 = [] {
-  TransformerShape shape = kGemma2;
-  shape.head_norm = true;
-  return shape;
-}();
+constexpr TransformerShape kMixtral = of_experts(kLlama, 8, 2);
+constexpr TransformerShape kQwen2 = with(kLlama, &TransformerShape::query_bias);
+constexpr TransformerShape kQwen3 = with(kLlama, &TransformerShape::head_norm);
+constexpr TransformerShape kQwenOfExperts = of_experts(kQwen3, 128, 8);
+constexpr TransformerShape kGemma2 = with(kLlama, &TransformerShape::output_norm);
+constexpr TransformerShape kGemma3 = with(kGemma2, &TransformerShape::head_norm);
 
 constexpr std::array<Family, 16> kFamilies{
-    {{"gpt2",
-      "GPT2",
-      50257,
-      12,
-      768,
-      12,
-      0,
-      0,
-      0,
-      1024,
-      true,
-      {},
-      {"n_layer", "n_embd", "n_head", "n_inner", "n_positions"}},
-     {"bert",
-      "Bert",
-      30522,
-      12,
-      768,
-      12,
-      0,
-      0,
-      3072,
-      512,
-      true,
-      {.segments = 2, .causal = false, .norm_first = false}},
+    {{"gpt2", "GPT2", 50257, 12, 768, 12, 0, 0, 0, 1024, true, {}, kGpt2Keys},
+     {"bert", "Bert", 30522, 12, 768, 12, 0, 0, 3072, 512, true, kBert},
      {"opt", "OPT", 50272, 12, 768, 12, 0, 0, 3072, 2048, true, {}, {.mlp_width = "ffn_dim"}},
      {"gpt_neox", "GPTNeoX", 50432, 44, 6144, 64, 0, 0, 24576, 2048, false, {.dropout = false}},
      {"llama", "Llama", 32000, 32, 4096, 32, 0, 0, 11008, 2048, false, kLlama},
      {"mistral", "Mistral", 32000, 32, 4096, 32, 8, 0, 14336, 131072, false, kLlama},
-     {"qwen2", "Qwen2", 151936, 32, 4096, 32, 32, 0, 22016, 32768, false,
-      llama_with(&TransformerShape::query_bias)},
-     {"qwen3", "Qwen3", 151936, 32, 4096, 32, 32, 128, 22016, 32768, false,
-      llama_with(&TransformerShape::head_norm)},
+     {"qwen2", "Qwen2", 151936, 32, 4096, 32, 32, 0, 22016, 32768, false, kQwen2},
+     {"qwen3", "Qwen3", 151936, 32, 4096, 32, 32, 128, 22016, 32768, false, kQwen3},
      {"gemma", "Gemma", 256000, 28, 3072, 16, 16, 256, 24576, 8192, true, kLlama},
      {"gemma2", "Gemma2", 256000, 26, 2304, 8, 4, 256, 9216, 8192, true, kGemma2},
      {"gemma3", "Gemma3", 262208, 26, 2304, 8, 4, 256, 9216, 131072, true, kGemma3},
-     {"qwen2_vl", "Qwen2VL", 152064, 80, 8192, 64, 8, 0, 29568, 32768, false,
-      llama_with(&TransformerShape::query_bias)},
-     {"qwen2_5_vl", "Qwen2_5_VL", 152064, 80, 8192, 64, 8, 0, 29568, 32768, false,
-      llama_with(&TransformerShape::query_bias)},
-     {"qwen3_vl", "Qwen3VL", 151936, 32, 4096, 32, 32, 128, 22016, 128000, false,
-      llama_with(&TransformerShape::head_norm)},
+     {"qwen2_vl", "Qwen2VL", 152064, 80, 8192, 64, 8, 0, 29568, 32768, false, kQwen2},
+     {"qwen2_5_vl", "Qwen2_5_VL", 152064, 80, 8192, 64, 8, 0, 29568, 32768, false, kQwen2},
+     {"qwen3_vl", "Qwen3VL", 151936, 32, 4096, 32, 32, 128, 22016, 128000, false, kQwen3},
      {"mixtral", "Mixtral", 32000, 32, 4096, 32, 8, 0, 14336, 131072, false, kMixtral},
-     {"qwen3_moe",
-      "Qwen3Moe",
-      151936,
-      24,
-      2048,
-      32,
-      4,
-      0,
-      768,
-      32768,
-      false,
-      kQwenOfExperts,
-      {.mlp_width = "moe_intermediate_size"}}}};
+     {"qwen3_moe", "Qwen3Moe", 151936, 24, 2048, 32, 4, 0, 768, 32768, false, kQwenOfExperts,
+      kKeysOfExperts}}};
 
 struct Refusal {
   std::string_view type, reason;
@@ -166,14 +123,12 @@ bool is_class_of(std::string_view name, const Family& family) {
 }
 
 const Family* family_named(std::string_view name) {
-  const auto found = std::find_if(kFamilies.begin(), kFamilies.end(),
-                                  [&](const Family& family) { return family.type == name; });
+  const auto found = std::ranges::find(kFamilies, name, &Family::type);
   return found == kFamilies.end() ? nullptr : &*found;
 }
 
 const Refusal* refusal_named(std::string_view name) {
-  const auto found = std::find_if(kRefusals.begin(), kRefusals.end(),
-                                  [&](const Refusal& refusal) { return refusal.type == name; });
+  const auto found = std::ranges::find(kRefusals, name, &Refusal::type);
   return found == kRefusals.end() ? nullptr : &*found;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/notation/notation_words.h"
 #include "core/text/csv.h"
@@ -76,17 +76,13 @@ class IterationsParser {
 
   std::vector<MeasuredIteration> rows() {
     if (read_names()) {
-      while (in_.next_line()) {
-        if (trimmed(in_.line()).empty()) continue;
-        try {
-          rows_.push_back(read_row());
-        } catch (const BadWord&) {  // the next row may be good
-        }
-      }
-      if (rows_.empty() && in_.diagnostics().empty())
+      in_.each_line([this] {
+        if (!trimmed(in_.line()).empty()) rows_.push_back(read_row());
+      });
+      if (rows_.empty() && !in_.has_complained())
         in_.complain_about_text("no rows: expected at least one under the column names");
     }
-    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
+    in_.finish();
     return std::move(rows_);
   }
 
@@ -104,7 +100,7 @@ class IterationsParser {
             fmt::format("no column {}{}", one.name,
                         one.of_vtrain.empty() ? "" : fmt::format(" (\"{}\")", one.of_vtrain)));
     }
-    return in_.diagnostics().empty();
+    return !in_.has_complained();
   }
 
   void read_name(std::string_view cell) {
@@ -135,13 +131,10 @@ class IterationsParser {
 
   Duration time() {
     const std::string_view text = *cell(Column::time);
-    double milliseconds = -1.0;
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, milliseconds);
-    if (stop != end || error != std::errc{} ||
-        !(milliseconds >= kShortestIteration && milliseconds <= kLongestIteration))
-      in_.fail(text, fmt::format("expected milliseconds above 0, found \"{}\"", text));
-    return Duration(std::llround(milliseconds * 1e6));
+    const auto milliseconds = number_in<double>(text);
+    if (milliseconds && *milliseconds >= kShortestIteration && *milliseconds <= kLongestIteration)
+      return Duration(std::llround(*milliseconds * 1e6));
+    in_.fail(text, fmt::format("expected milliseconds above 0, found \"{}\"", text));
   }
 
   std::string schedule() {

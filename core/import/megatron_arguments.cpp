@@ -99,10 +99,10 @@ class Arguments {
       if (has(absent))
         in_.complain(given_.at(absent), fmt::format("--{} has no analytic costs", absent));
     }
-    finish();
+    in_.finish();
     if (const std::string fault = shape_fault(model); !fault.empty())
       in_.complain(given_.at("num-attention-heads"), fault);
-    finish();
+    in_.finish();
     return as_plain_as_it_is(std::move(model));
   }
 
@@ -119,10 +119,6 @@ class Arguments {
   }
 
  private:
-  void finish() {
-    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
-  }
-
   bool has(std::string_view name) const { return given_.contains(name); }
 
   /// Without a shell's quotes and brackets; a line's last backslash is no word.

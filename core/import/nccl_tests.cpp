@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/notation/notation_words.h"
 #include "core/text/files.h"
@@ -57,12 +58,7 @@ std::string without_marks(std::string_view text) {
 class NcclTestsParser {
  public:
   NcclTestsParser(const std::string& text, std::string_view file) : in_(text, file) {
-    while (in_.next_line()) {
-      try {
-        read_line();
-      } catch (const BadWord&) {  // the next line may be good
-      }
-    }
+    in_.each_line([this] { read_line(); });
   }
 
   NcclTestsLog log() {
@@ -73,7 +69,7 @@ class NcclTestsParser {
       in_.complain_about_text(
           "no measurements: expected lines of size, count, type, redop and times");
     if (!ended_) in_.complain_about_text(R"(cut off: it does not end with "# Avg bus bandwidth")");
-    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
+    in_.finish();
     return std::move(log_);
   }
 
@@ -114,28 +110,20 @@ class NcclTestsParser {
     in_.fail(in_.line(), R"(a rank without its host: expected "on HOST device")");
   }
 
-  double time(std::string_view word) {
-    double microseconds = -1.0;
-    const char* end = word.data() + word.size();
-    const auto [stop, error] = std::from_chars(word.data(), end, microseconds);
-    if (stop != end || error != std::errc{} ||
-        !(microseconds >= kShortestCollective && microseconds <= kLongestCollective))
-      in_.fail(word, fmt::format("expected microseconds above 0, found \"{}\"", word));
-    return microseconds;
+  double number(std::string_view word, double least, double most, std::string_view what) {
+    const auto value = number_in<double>(word);
+    if (value && *value >= least && *value <= most) return *value;
+    in_.fail(word, fmt::format("expected {}, found \"{}\"", what, word));
   }
 
   double rate(std::string_view word) {
-    double value = -1.0;
-    const char* end = word.data() + word.size();
-    const auto [stop, error] = std::from_chars(word.data(), end, value);
-    if (stop != end || error != std::errc{} || !(value >= 0.0 && std::isfinite(value)))
-      in_.fail(word, fmt::format("expected GB/s, found \"{}\"", word));
-    return value;
+    return number(word, 0.0, std::numeric_limits<double>::max(), "GB/s");
   }
 
   /// Time, algbw and busbw, of which the last two are rounded to hundredths.
   Duration measured(const std::string_view* words) {
-    const double microseconds = time(words[0]);
+    const double microseconds =
+        number(words[0], kShortestCollective, kLongestCollective, "microseconds above 0");
     const double algorithm = rate(words[1]), bus = rate(words[2]);
     const auto devices = static_cast<double>(log_.group.devices);
     const double factor = 2.0 * (devices - 1.0) / devices;
@@ -164,10 +152,8 @@ class NcclTestsParser {
                            words.size()));
     }
     NcclTestsRow row;
-    const char* end = size.data() + size.size();
-    if (std::from_chars(size.data(), end, row.bytes).ec != std::errc{} ||
-        row.bytes > kMostMessageBytes)
-      in_.fail(size, "expected at most 2^60 bytes");
+    row.bytes = number_in<Bytes>(size).value_or(kMostMessageBytes + 1);
+    if (row.bytes > kMostMessageBytes) in_.fail(size, "expected at most 2^60 bytes");
     if (row.bytes == 0) return;
     row.out_of_place = measured(&words[times]);
     if (sets == 2) row.in_place = measured(&words[times + kMeasured]);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -47,15 +46,6 @@ constexpr std::array<std::pair<double, double>, 6> kLanes{{{2.5, 0.25e9},
 
 /// Elements that say nothing of links.
 constexpr std::array<std::string_view, 4> kPassedOver{"c2c", "pcilink", "gin", "rma"};
-
-template <class T, class... Base>
-std::optional<T> number_of(std::string_view text, Base... base) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value, base...);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  return value;
-}
 
 struct NvLinks {
   pugi::xml_node node;
@@ -173,7 +163,7 @@ class System {
   std::int64_t integer_of(pugi::xml_node node, const char* key, std::int64_t least,
                           std::int64_t most) {
     const std::string_view text = text_of(node, key);
-    const auto value = number_of<std::int64_t>(text);
+    const auto value = number_in<std::int64_t>(text);
     if (value && *value >= least && *value <= most) return *value;
     if (node.attribute(key))
       complain(node, fmt::format("{}=\"{}\": expected {} to {}", key, shown(text), least, most));
@@ -187,7 +177,7 @@ class System {
     const std::string_view lanes = node.attribute("link_width").value();
     double lane = kLanes[2].second;
     if (!speed.empty() && !speed.starts_with("Unknown")) {
-      const auto given = number_of<double>(speed);
+      const auto given = number_in<double>(speed);
       const auto known = std::find_if(kLanes.begin(), kLanes.end(),
                                       [&](const auto& row) { return given == row.first; });
       if (known == kLanes.end()) {
@@ -230,7 +220,7 @@ class System {
     const std::string_view arch = node.attribute("arch").value();
     const std::string_view vendor = node.attribute("vendor").value();
     const auto number = [&](const char* key) {
-      return number_of<std::int64_t>(node.attribute(key).value()).value_or(0);
+      return number_in<std::int64_t>(node.attribute(key).value()).value_or(0);
     };
     const std::int64_t family = number("familyid"), model = number("modelid");
     if (arch == "ppc64") return 32e9;
@@ -275,7 +265,7 @@ class System {
   static std::uint32_t pci_device_of(pugi::xml_node node) {
     std::string_view device = node.attribute("device").value();
     if (device.starts_with("0x")) device.remove_prefix(2);
-    return number_of<std::uint32_t>(device, 16).value_or(0);
+    return number_in<std::uint32_t>(device, 16).value_or(0);
   }
 
   void read_gpu(Gpu gpu) {

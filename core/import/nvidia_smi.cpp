@@ -74,12 +74,7 @@ bool is_gpu(std::string_view name) {
 class LinkTable {
  public:
   LinkTable(std::string_view text, std::string_view file) : in_(text, file) {
-    while (in_.next_line()) {
-      try {
-        read_line();
-      } catch (const BadWord&) {
-      }
-    }
+    in_.each_line([this] { read_line(); });
     if (columns_.empty()) {
       in_.complain_about_text("no line of names, such as \"GPU0 GPU1\", that begins the table");
     } else {
@@ -100,9 +95,7 @@ class LinkTable {
 
   void complain(const WordPlace& at, std::string message) { in_.complain(at, std::move(message)); }
   /// Throws what was complained of.
-  void finish() {
-    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
-  }
+  void finish() { in_.finish(); }
 
  private:
   void read_line() {
@@ -182,7 +175,7 @@ class LinkTable {
           complain(columns_[row], fmt::format("no row {}: the table is cut off", name(row)));
         continue;
       }
-      if (in_.diagnostics().empty()) check_row(row);
+      if (!in_.has_complained()) check_row(row);
     }
   }
 

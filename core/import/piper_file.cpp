@@ -1,7 +1,6 @@
 #include "core/import/piper_file.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -11,9 +10,9 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/model/tensor_degrees.h"
-#include "core/text/files.h"
 #include "core/text/json_document.h"
 #include "core/text/json_reader.h"
 
@@ -78,10 +77,8 @@ std::map<std::int32_t, PiperCost> read_costs(const JsonReader& reader) {
   std::map<std::int32_t, PiperCost> costs;
   if (!reader.any_object()) return costs;
   for (const auto& [key, value] : reader.members()) {
-    std::int32_t degree = 0;
-    const char* const end = key.data() + key.size();
-    const auto [stop, error] = std::from_chars(key.data(), end, degree);
-    if (error != std::errc{} || stop != end || degree < 1 || degree > kMostDegree) {
+    const std::int32_t degree = number_in<std::int32_t>(key).value_or(0);
+    if (degree < 1 || degree > kMostDegree) {
       value.complain(fmt::format("expected tensor degrees from 1 to {} as keys", kMostDegree));
       continue;
     }
@@ -197,10 +194,6 @@ class PiperParser {
 
 PiperGraph parse_piper_graph(const std::string& file, std::string text, std::int32_t tensor) {
   return PiperParser(file, std::move(text), tensor).graph();
-}
-
-PiperGraph read_piper_graph(const std::string& path, std::int32_t tensor) {
-  return parse_piper_graph(path, read_file(path, kLargestJson), tensor);
 }
 
 }  // namespace tandem

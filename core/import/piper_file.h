@@ -16,7 +16,6 @@ struct PiperGraph {
 
 /// The layers as `tensor` devices that share each see them: measured, or between the degrees around
 /// (core/model/tensor_degrees.h). A layer's forward is what recomputation adds to its time.
-PiperGraph read_piper_graph(const std::string& path, std::int32_t tensor);
 /// Throws InputError with every diagnostic found: cycles and degrees beyond those measured among
 /// them.
 PiperGraph parse_piper_graph(const std::string& file, std::string text, std::int32_t tensor);

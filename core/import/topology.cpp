@@ -34,28 +34,24 @@ constexpr std::array<GpuLinks, 13> kGpus{
      {"RTX-3090-24GB", "GeForce RTX 3090", 0x2204, 86, 14.0625e9, 4, 31.5e9},
      {"RTX-4090-24GB", "GeForce RTX 4090", 0x2684, 89, 0, 0, 31.5e9}}};
 
-template <class Is>
-const GpuLinks* find_gpu(Is is) {
-  const auto found = std::find_if(kGpus.begin(), kGpus.end(), is);
+template <class Value>
+const GpuLinks* find_gpu(Value GpuLinks::* member, const Value& value) {
+  const auto found = std::ranges::find(kGpus, value, member);
   return found == kGpus.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
-const GpuLinks* gpu_links(std::string_view device) {
-  return find_gpu([&](const GpuLinks& gpu) { return gpu.device == device; });
-}
+const GpuLinks* gpu_links(std::string_view device) { return find_gpu(&GpuLinks::device, device); }
 
 const GpuLinks* gpu_of_driver(std::string_view name) {
   for (const std::string_view maker : {"NVIDIA ", "Tesla "}) {
     if (name.starts_with(maker)) name.remove_prefix(maker.size());
   }
-  return find_gpu([&](const GpuLinks& gpu) { return gpu.driver_name == name; });
+  return find_gpu(&GpuLinks::driver_name, name);
 }
 
-const GpuLinks* gpu_of_pci(std::uint32_t device) {
-  return find_gpu([&](const GpuLinks& gpu) { return gpu.pci_device == device; });
-}
+const GpuLinks* gpu_of_pci(std::uint32_t device) { return find_gpu(&GpuLinks::pci_device, device); }
 
 LinkSpec nvlinks(const GpuLinks& gpu, std::int32_t count, Duration latency) {
   return {.name = count == 1 ? "NVLink" : fmt::format("{} NVLinks", count),
@@ -64,8 +60,7 @@ LinkSpec nvlinks(const GpuLinks& gpu, std::int32_t count, Duration latency) {
 }
 
 std::size_t NodeBuilder::find(std::string_view member) const {
-  const auto found = std::find_if(node_.members.begin(), node_.members.end(),
-                                  [&](const ClusterMember& one) { return one.name == member; });
+  const auto found = std::ranges::find(node_.members, member, &ClusterMember::name);
   return static_cast<std::size_t>(found - node_.members.begin());
 }
 
@@ -104,12 +99,9 @@ std::string cluster_name(const std::string& file) {
 void check_cluster(const std::string& file, const ClusterSpec& spec) {
   const auto problem = problem_of(spec);
   if (!problem) return;
-  Diagnostic diagnostic{
+  throw InputError(Diagnostic{
       .message = fmt::format("group \"{}\" {}", spec.groups[problem->group].name, problem->message),
-      .place = {},
-      .hint = {}};
-  diagnostic.place.file = file;
-  throw InputError(std::vector{std::move(diagnostic)});
+      .place = {.file = file}});
 }
 
 void ask_for_gpu(const std::string& file, std::string_view why) {

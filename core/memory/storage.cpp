@@ -25,6 +25,14 @@ struct Layout {
 constexpr Layout kBf16{.element = 2, .wide = 4, .step = 16};
 constexpr Layout all_of(Bytes element) { return {element, element, element}; }
 
+/// Element counts of what a layer keeps for one microbatch of `microbatch_size` samples, of models
+/// that can be trained.
+struct LayerFootprint {
+  std::int64_t stash = 0;    // forward → last gradient op
+  std::int64_t scratch = 0;  // gradients inside the layer, and what selective recomputation makes
+                             // again: kept from input- to weight-gradient where backward is split
+};
+
 LayerFootprint footprint_of(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
                             Recompute recompute, const Layout& layout) {
   TANDEM_CHECK(model.architecture != Architecture::transformer);
@@ -89,11 +97,6 @@ StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_
 }  // namespace
 
 std::string_view name(Storage storage) { return storage == Storage::bf16 ? "bf16" : "f32"; }
-
-LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
-                         Recompute recompute) {
-  return footprint_of(model, kind, microbatch_size, recompute, all_of(1));
-}
 
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,
                        OptimizerKind optimizer, Recompute recompute, Bytes element) {

@@ -17,16 +17,6 @@ enum class Storage : std::uint8_t { f32, bf16 };
 
 std::string_view name(Storage storage);
 
-/// Element counts of what a layer keeps for one microbatch of `microbatch_size` samples, of models
-/// that can be trained.
-struct LayerFootprint {
-  std::int64_t stash = 0;    // forward → last gradient op
-  std::int64_t scratch = 0;  // gradients inside the layer, and what selective recomputation makes
-                             // again: kept from input- to weight-gradient where backward is split
-};
-LayerFootprint footprint(const ModelSpec& model, LayerKind kind, std::int32_t microbatch_size,
-                         Recompute recompute);
-
 /// Bytes of a stage's slots for the CPU and GPU executors: layers [first, last), `element` bytes a
 /// number.
 StageBytes stage_bytes(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size,

@@ -10,9 +10,7 @@ namespace tandem {
 static const ScheduleTraits* traits_of(const Plan& plan) {
   if (!plan.schedule_file.empty()) return nullptr;
   const auto rows = schedules();
-  const auto row = std::find_if(rows.begin(), rows.end(), [&](const ScheduleTraits& each) {
-    return each.name == plan.schedule;
-  });
+  const auto row = std::ranges::find(rows, plan.schedule, &ScheduleTraits::name);
   return row == rows.end() ? nullptr : &*row;
 }
 

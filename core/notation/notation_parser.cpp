@@ -60,7 +60,7 @@ class HeaderParser {
         in_.complain_about_text(fmt::format("the header lacks \"{}\"", needed));
       }
     }
-    if (!in_.diagnostics().empty()) return;
+    if (in_.has_complained()) return;
     Placement& placement = schedule_.placement;
     placement.devices = static_cast<std::uint16_t>(devices_);
     schedule_.order.resize(devices_);
@@ -411,7 +411,7 @@ Schedule parse_schedule(std::string_view text, std::string_view file) {
   }
   header.finish();
   // Ops are meant for a placement: without one every op would be a diagnostic.
-  if (!in.diagnostics().empty()) throw InputError(std::move(in.diagnostics()));
+  in.finish();
   OrderParser order(in, schedule, header.staleness());
   for (; more; more = in.next_line()) {
     if (in.at_end()) continue;
@@ -421,7 +421,7 @@ Schedule parse_schedule(std::string_view text, std::string_view file) {
     }
   }
   order.finish();
-  if (!in.diagnostics().empty()) throw InputError(std::move(in.diagnostics()));
+  in.finish();
   return schedule;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/ascii.h"
+#include "core/base/utf8.h"
 
 namespace tandem {
 
@@ -16,14 +17,6 @@ constexpr std::size_t kMostDiagnostics = 100;
 constexpr std::size_t kLongestCopiedLine = std::size_t{1} << 14;  // each diagnostic has a copy
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-/// A character of several bytes is one column.
-std::uint32_t columns(std::string_view text) {
-  const auto starts = std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
-  });
-  return static_cast<std::uint32_t>(starts);
-}
 
 }  // namespace
 
@@ -88,10 +81,10 @@ void WordReader::complain(std::string_view at, std::string message, std::string 
   const auto offset = static_cast<std::size_t>(at.data() - line_.data());
   SourcePlace place{.file = std::string(file_),
                     .line = line_number_,
-                    .column = columns(line_.substr(0, offset)) + 1,
+                    .column = count_characters(line_.substr(0, offset)) + 1,
                     .pointer = "",
                     .source_line = line_.size() > kLongestCopiedLine ? "" : std::string(line_),
-                    .width = std::max(1U, columns(at))};
+                    .width = std::max(1U, count_characters(at))};
   diagnostics_.push_back({std::move(message), std::move(place), std::move(hint)});
 }
 
@@ -108,6 +101,10 @@ void WordReader::complain_about_text(std::string message) {
   SourcePlace place;
   place.file = file_;
   diagnostics_.push_back({std::move(message), std::move(place), ""});
+}
+
+void WordReader::finish() {
+  if (has_complained()) throw InputError(std::move(diagnostics_));
 }
 
 void WordReader::fail(std::string_view at, std::string message, std::string hint) {

@@ -1,6 +1,6 @@
 #pragma once
 // Text read a line and a word at a time, with diagnostics that point into it. For
-// core/notation/notation_parser.cpp and core/import/nccl_tests.cpp.
+// core/notation/ and core/import/.
 
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +53,20 @@ class WordReader {
   [[noreturn]] void fail(std::string_view at, std::string message, std::string hint = "");
   WordPlace place_of(std::string_view word) const { return {word, line_, line_number_}; }
   bool given_up() const { return given_up_; }
-  std::vector<Diagnostic>& diagnostics() { return diagnostics_; }
+  bool has_complained() const { return !diagnostics_.empty(); }
+  /// Throws InputError with what was complained of, if anything was.
+  void finish();
+
+  /// Calls `read` at each line that is left; goes on with the next one after a BadWord.
+  template <class Read>
+  void each_line(Read read) {
+    while (next_line()) {
+      try {
+        read();
+      } catch (const BadWord&) {  // the next line may be good
+      }
+    }
+  }
 
  private:
   std::string_view text_, file_, line_;

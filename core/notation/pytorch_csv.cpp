@@ -60,23 +60,19 @@ class PyTorchCsvParser {
           "line `# NAME devices N microbatches M` first");
     if (rows_.size() > kMostRanks)
       in_.complain_about_text(fmt::format("{} ranks: at most {}", rows_.size(), kMostRanks));
-    give_up_if_wrong();
+    in_.finish();
     for (std::size_t rank = 0; rank < rows_.size(); ++rank) {
       for (const Action& action : rows_[rank]) place(rank, action);
     }
     check_stages();
-    give_up_if_wrong();
+    in_.finish();
     check_microbatches();
-    give_up_if_wrong();
+    in_.finish();
     return schedule(name);
   }
 
  private:
   using Key = std::tuple<std::uint32_t, std::uint32_t, OpKind>;  // stage, microbatch
-
-  void give_up_if_wrong() {
-    if (!in_.diagnostics().empty()) throw InputError(std::move(in_.diagnostics()));
-  }
 
   void read_row() {
     rows_.emplace_back();

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
+
+#include "core/base/ascii.h"
 
 namespace tandem {
 
@@ -125,15 +126,6 @@ const std::array kOptionRows{
 
 template <class Value>
 using Member = Value Request::*;
-
-/// The whole text as a number.
-template <class Number>
-std::optional<Number> number_in(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 /// All numbers between `mark`s; empty: one is none.
 template <class Number>

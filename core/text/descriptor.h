@@ -1,5 +1,5 @@
 #pragma once
-// A file that is open, and how it is written to. Internal to core/text/.
+// A file that is open, and how it is written to.
 
 #include <string>
 #include <string_view>

@@ -18,9 +18,7 @@ namespace tandem {
 namespace {
 
 [[noreturn]] void fail_reading(const std::string& path, std::string message) {
-  Diagnostic diagnostic{std::move(message), {}, {}};
-  diagnostic.place.file = path;
-  throw InputError(std::vector<Diagnostic>{std::move(diagnostic)});
+  throw InputError(Diagnostic{.message = std::move(message), .place = {.file = path}});
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ static_assert(kLargestJson < std::numeric_limits<std::uint32_t>::max());
                        std::string message, std::string hint = {}) {
   Diagnostic diagnostic{std::move(message), place_of(text, range), std::move(hint)};
   diagnostic.place.file = file;
-  throw InputError(std::vector<Diagnostic>{std::move(diagnostic)});
+  throw InputError(std::move(diagnostic));
 }
 
 /// Behind white space and comments. REQUIRES: text without NUL.
@@ -246,10 +246,9 @@ bool Builder::parse_error(std::size_t read, const std::string&,
 /// What the parser would let pass, or not say clearly.
 void check_encoding(const std::string& file, std::string_view text) {
   if (text.size() > kLargestJson) {
-    Diagnostic diagnostic;
-    diagnostic.message = "larger than " + print_bytes(kLargestJson) + ", the limit here";
-    diagnostic.place.file = file;
-    throw InputError(std::vector<Diagnostic>{std::move(diagnostic)});
+    throw InputError(
+        Diagnostic{.message = "larger than " + print_bytes(kLargestJson) + ", the limit here",
+                   .place = {.file = file}});
   }
   if (text.starts_with("\xEF\xBB\xBF") || text.starts_with("\xFE\xFF") ||
       text.starts_with("\xFF\xFE")) {

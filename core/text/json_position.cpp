@@ -11,12 +11,6 @@ namespace {
 
 constexpr std::size_t kLongestShownLine = 10'000;
 
-std::uint32_t characters(std::string_view text) {
-  return static_cast<std::uint32_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
-  }));
-}
-
 /// What isn't ASCII becomes '?'.
 std::string ascii_only(std::string_view line) {
   std::string text(line);
@@ -51,8 +45,8 @@ SourcePlace place_of(std::string_view text, TextRange range) {
   const std::size_t end = std::clamp(range.last, line_begin + begin, line_end) - line_begin;
   SourcePlace place;
   place.line = line_of(text, first);
-  place.column = characters(line.substr(0, begin)) + 1;
-  place.width = std::max(1U, characters(line.substr(begin, end - begin)));
+  place.column = count_characters(line.substr(0, begin)) + 1;
+  place.width = std::max(1U, count_characters(line.substr(begin, end - begin)));
   if (shown) place.source_line = line;
   return place;
 }

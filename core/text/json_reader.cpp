@@ -1,12 +1,11 @@
 #include "core/text/json_reader.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <system_error>
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/check.h"
 
 namespace tandem {
@@ -81,10 +80,6 @@ void JsonFile::finish() const {
 
 JsonKind JsonReader::kind() const {
   return absent() ? JsonKind::null : file_->document()[node_].kind;
-}
-
-std::string JsonReader::pointer() const {
-  return absent() ? std::string() : file_->document().pointer(node_);
 }
 
 void JsonReader::complain(std::string message, std::string hint) const {
@@ -187,13 +182,10 @@ std::int64_t JsonReader::int64(std::int64_t low, std::int64_t high) const {
   TANDEM_CHECK(low <= high, low, high);
   if (absent()) return low;
   const std::string_view text = file_->document().source(node_);
-  std::int64_t value = low;
-  bool valid = kind() == JsonKind::number && is_integer_text(text);
-  if (valid) {
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-    valid = result.ec == std::errc{} && value >= low && value <= high;
+  if (kind() == JsonKind::number && is_integer_text(text)) {
+    const auto value = number_in<std::int64_t>(text);
+    if (value && *value >= low && *value <= high) return *value;
   }
-  if (valid) return value;
   expected(integers_between(low, high));
   return low;
 }
@@ -201,13 +193,10 @@ std::int64_t JsonReader::int64(std::int64_t low, std::int64_t high) const {
 double JsonReader::number(double low) const {
   if (absent()) return low;
   const std::string_view text = file_->document().source(node_);
-  double value = low;
-  bool valid = kind() == JsonKind::number;
-  if (valid) {
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-    valid = result.ec == std::errc{} && std::isfinite(value) && value >= low;
+  if (kind() == JsonKind::number) {
+    const auto value = number_in<double>(text);
+    if (value && std::isfinite(*value) && *value >= low) return *value;
   }
-  if (valid) return value;
   expected(fmt::format("a number >= {}", low));
   return low;
 }

@@ -78,7 +78,6 @@ class JsonReader {
 
   bool absent() const { return file_ == nullptr; }
   JsonKind kind() const;
-  std::string pointer() const;
 
   /// Complains of what isn't an object, of keys that are not among `keys` (unless they start with
   /// "x-"), and of keys that are there twice. True for an object, however faulty.

@@ -1,7 +1,6 @@
 #include "core/text/output_place.h"
 
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -12,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/text/descriptor.h"
 
@@ -25,9 +25,7 @@ constexpr int kMostSymbolicLinks = 40;  // as many as the kernel follows
 /// The N of /proc/PID/fd/N where PID is this process; -1: it is none of ours.
 int own_descriptor(const fs::path& folder, const std::string& name) {
   if (folder != fmt::format("/proc/{}/fd", ::getpid())) return -1;
-  int number = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  return error == std::errc{} && end == name.data() + name.size() ? number : -1;
+  return number_in<int>(name).value_or(-1);
 }
 
 /// What the file system calls the file at a path whose links were followed; no file need be there.

@@ -12,10 +12,10 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/text/descriptor.h"
 #include "core/text/files.h"
 
 namespace tandem {
@@ -31,32 +31,21 @@ constexpr std::int32_t kVersion = 1;
   throw InputError(fmt::format("{}: {}", path, reason));
 }
 
-struct Descriptor {
-  explicit Descriptor(const std::string& path)
-      : number(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (number < 0) reject(path, std::strerror(errno));
-  }
-  ~Descriptor() { ::close(number); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number;
-};
-
 struct Mapping {
   std::shared_ptr<const void> owner;
   std::string_view bytes;
 };
 
 Mapping map_file(const std::string& path) {
-  const Descriptor file(path);
+  const Descriptor file(open_file(path, O_RDONLY));
   struct stat status{};
-  if (::fstat(file.number, &status) != 0) reject(path, std::strerror(errno));
-  if (S_ISDIR(status.st_mode)) reject(path, std::strerror(EISDIR));
+  if (!file.valid() || ::fstat(file.value(), &status) != 0) reject(path, reason_of(errno));
+  if (S_ISDIR(status.st_mode)) reject(path, reason_of(EISDIR));
   if (!S_ISREG(status.st_mode)) reject(path, "not a regular file: it can't be mapped");
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) reject(path, "the file is empty");
-  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.number, 0);
-  if (memory == MAP_FAILED) reject(path, std::strerror(errno));
+  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.value(), 0);
+  if (memory == MAP_FAILED) reject(path, reason_of(errno));
   return {.owner = std::shared_ptr<const void>(
               memory, [size](const void* mapped) { ::munmap(const_cast<void*>(mapped), size); }),
           .bytes = {static_cast<const char*>(memory), size}};
@@ -116,18 +105,6 @@ Tokens Tokens::of_file(const std::string& path) {
 
 std::int64_t Tokens::size() const {
   return static_cast<std::int64_t>(are_bytes() ? bytes_.size() : wide_.size());
-}
-
-Tokens Tokens::part(std::int64_t first, std::int64_t last) const {
-  TANDEM_CHECK(0 <= first && first <= last && last <= size(), first, last, size());
-  const auto from = static_cast<std::size_t>(first), count = static_cast<std::size_t>(last - first);
-  Tokens tokens = *this;
-  if (are_bytes()) {
-    tokens.bytes_ = bytes_.substr(from, count);
-  } else {
-    tokens.wide_ = wide_.subspan(from, count);
-  }
-  return tokens;
 }
 
 void Tokens::copy(std::int64_t first, std::span<std::int32_t> out) const {

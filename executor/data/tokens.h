@@ -25,9 +25,6 @@ class Tokens {
   /// holds no tokens.
   static Tokens of_file(const std::string& path);
 
-  /// Tokens [first, last). REQUIRES: inside the range of this (checked).
-  Tokens part(std::int64_t first, std::int64_t last) const;
-
   std::int64_t size() const;
   /// Bytes of a text, not numbers of a token file.
   bool are_bytes() const { return wide_.empty(); }

@@ -73,14 +73,8 @@ class Attention {
                                                                            .dqkv = scratch.qkv});
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = 3 * d_, .columns = d_};
     kernels.matmul_transposed(to_norm, scratch.qkv, weights.qkv, scratch.normed);
-    kernels.layer_norm_backward(shape_.norm(),
-                                NormBackward<T, W>{.x = spans.input,
-                                                   .mean = normed.mean,
-                                                   .inverse_deviation = normed.inverse_deviation,
-                                                   .gain = weights.gain,
-                                                   .dy = scratch.normed,
-                                                   .residual = spans.output_gradient,
-                                                   .dx = spans.input_gradient});
+    norm_backward(kernels, shape_.norm(), spans, weights.gain, normed, scratch.normed,
+                  spans.output_gradient);
   }
 
   void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
@@ -92,13 +86,8 @@ class Attention {
                                         gradients.projection, gradients.projection_bias);
     kernels.accumulate_product_and_rows(to_qkv(), normed.y, scratch.qkv, gradients.qkv,
                                         gradients.qkv_bias);
-    kernels.layer_norm_backward_weight(
-        shape_.norm(), NormBackwardWeight<T, W>{.x = spans.input,
-                                                .mean = normed.mean,
-                                                .inverse_deviation = normed.inverse_deviation,
-                                                .dy = scratch.normed,
-                                                .dgain = gradients.gain,
-                                                .dbias = gradients.bias});
+    norm_backward_weight(kernels, shape_.norm(), spans, normed, scratch.normed, gradients.gain,
+                         gradients.bias);
   }
 
  private:

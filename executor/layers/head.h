@@ -63,14 +63,7 @@ class Head {
     const std::span<T> scratch = cut_scratch(spans.scratch);
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = vocabulary_, .columns = d_};
     kernels.matmul(to_norm, logits, weights.projection, {}, scratch);
-    kernels.layer_norm_backward(shape_.norm(),
-                                NormBackward<T, W>{.x = spans.input,
-                                                   .mean = normed.mean,
-                                                   .inverse_deviation = normed.inverse_deviation,
-                                                   .gain = weights.gain,
-                                                   .dy = scratch,
-                                                   .residual = {},
-                                                   .dx = spans.input_gradient});
+    norm_backward(kernels, shape_.norm(), spans, weights.gain, normed, scratch, {});
   }
 
   void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
@@ -80,13 +73,8 @@ class Head {
     const std::span<const T> scratch = cut_scratch(spans.scratch);
     const MatmulShape table{.rows = shape_.rows(), .inner = vocabulary_, .columns = d_};
     kernels.accumulate_product(table, logits, normed.y, gradients.projection);
-    kernels.layer_norm_backward_weight(
-        shape_.norm(), NormBackwardWeight<T, W>{.x = spans.input,
-                                                .mean = normed.mean,
-                                                .inverse_deviation = normed.inverse_deviation,
-                                                .dy = scratch,
-                                                .dgain = gradients.gain,
-                                                .dbias = gradients.bias});
+    norm_backward_weight(kernels, shape_.norm(), spans, normed, scratch, gradients.gain,
+                         gradients.bias);
   }
 
  private:

@@ -199,6 +199,36 @@ void normalise(K& kernels, RowShape shape, std::span<const T> x, std::span<const
                                               .y = normed.y});
 }
 
+/// The gradient of the input through the norm that a layer begins with. `dy`: of the normed values;
+/// `residual`: see NormBackward.
+template <Kernels K, class T = typename K::Scalar, class W = typename K::Wide>
+void norm_backward(K& kernels, RowShape shape, const BackwardSpans<T, W>& spans,
+                   std::span<const T> gain, const Normed<const T, const W>& normed,
+                   std::type_identity_t<std::span<const T>> dy, std::span<const T> residual) {
+  kernels.layer_norm_backward(shape,
+                              NormBackward<T, W>{.x = spans.input,
+                                                 .mean = normed.mean,
+                                                 .inverse_deviation = normed.inverse_deviation,
+                                                 .gain = gain,
+                                                 .dy = dy,
+                                                 .residual = residual,
+                                                 .dx = spans.input_gradient});
+}
+
+/// And those of its gain and bias.
+template <Kernels K, class T = typename K::Scalar, class W = typename K::Wide>
+void norm_backward_weight(K& kernels, RowShape shape, const BackwardSpans<T, W>& spans,
+                          const Normed<const T, const W>& normed, std::span<const T> dy,
+                          std::span<W> dgain, std::span<W> dbias) {
+  kernels.layer_norm_backward_weight(
+      shape, NormBackwardWeight<T, W>{.x = spans.input,
+                                      .mean = normed.mean,
+                                      .inverse_deviation = normed.inverse_deviation,
+                                      .dy = dy,
+                                      .dgain = dgain,
+                                      .dbias = dbias});
+}
+
 /// A layer's `size` numbers that are cheap to make again: the last ones of its scratch with
 /// selective recomputation, of its stash without.
 template <class W, class U>

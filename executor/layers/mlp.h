@@ -62,14 +62,8 @@ class Mlp {
                                             before, scratch.before);
     const MatmulShape to_norm{.rows = shape_.rows(), .inner = inside_, .columns = d_};
     kernels.matmul_transposed(to_norm, scratch.before, weights.expand, scratch.normed);
-    kernels.layer_norm_backward(
-        shape_.norm(), NormBackward<T, W>{.x = spans.input,
-                                          .mean = cheap.normed.mean,
-                                          .inverse_deviation = cheap.normed.inverse_deviation,
-                                          .gain = weights.gain,
-                                          .dy = scratch.normed,
-                                          .residual = spans.output_gradient,
-                                          .dx = spans.input_gradient});
+    norm_backward(kernels, shape_.norm(), spans, weights.gain, cheap.normed, scratch.normed,
+                  spans.output_gradient);
   }
 
   void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
@@ -80,13 +74,8 @@ class Mlp {
                                         gradients.projection, gradients.projection_bias);
     kernels.accumulate_product_and_rows(expand(), cheap.normed.y, scratch.before, gradients.expand,
                                         gradients.expand_bias);
-    kernels.layer_norm_backward_weight(
-        shape_.norm(), NormBackwardWeight<T, W>{.x = spans.input,
-                                                .mean = cheap.normed.mean,
-                                                .inverse_deviation = cheap.normed.inverse_deviation,
-                                                .dy = scratch.normed,
-                                                .dgain = gradients.gain,
-                                                .dbias = gradients.bias});
+    norm_backward_weight(kernels, shape_.norm(), spans, cheap.normed, scratch.normed,
+                         gradients.gain, gradients.bias);
   }
 
  private:

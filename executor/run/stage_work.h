@@ -251,29 +251,25 @@ class StageWork {
   std::span<T> scratch_for(const State& s) { return part_of_scratch(s.stage.sizes().scratch); }
 
   std::span<const T> input_of(State& s, std::int64_t microbatch) {
-    State* above = s.above(microbatch);
-    if (above == nullptr) return {};
-    if (above->shares_device_with(s))
-      return above->output.held(run_.sequence(above->id, microbatch));
-    const std::int64_t q = run_.sequence(s.id, microbatch);
-    if (!s.input.has_landed(q)) {
-      throw DeviceError(fmt::format("stage {}: the input of microbatch {} has not arrived",
-                                    index(s.id), microbatch));
-    }
-    return s.input.held(q);
+    return handed_over(s.above(microbatch), &State::output, s, &State::input, microbatch, "input");
+  }
+  std::span<const T> output_gradient_of(State& s, std::int64_t microbatch) {
+    return handed_over(s.below(microbatch), &State::input_gradient, s, &State::output_gradient,
+                       microbatch, "gradient");
   }
 
-  std::span<const T> output_gradient_of(State& s, std::int64_t microbatch) {
-    State* below = s.below(microbatch);
-    if (below == nullptr) return {};
-    if (below->shares_device_with(s))
-      return below->input_gradient.held(run_.sequence(below->id, microbatch));
+  /// What a neighbour left in a ring of its own, or sent to one of this stage; empty: it has none.
+  std::span<const T> handed_over(State* from, typename State::Ring State::* left, State& s,
+                                 typename State::Ring State::* sent, std::int64_t microbatch,
+                                 std::string_view what) {
+    if (from == nullptr) return {};
+    if (from->shares_device_with(s)) return (from->*left).held(run_.sequence(from->id, microbatch));
     const std::int64_t q = run_.sequence(s.id, microbatch);
-    if (!s.output_gradient.has_landed(q)) {
-      throw DeviceError(fmt::format("stage {}: the gradient of microbatch {} has not arrived",
-                                    index(s.id), microbatch));
+    if (!(s.*sent).has_landed(q)) {
+      throw DeviceError(fmt::format("stage {}: the {} of microbatch {} has not arrived",
+                                    index(s.id), what, microbatch));
     }
-    return s.output_gradient.held(q);
+    return (s.*sent).held(q);
   }
 
   /// What both halves of a backward read.

@@ -71,14 +71,6 @@ std::vector<std::int64_t> Scenarios::costs_of(std::uint64_t stream) const {
   return costs;
 }
 
-Duration Scenarios::time(std::int64_t scenario, std::int64_t batch, InstructionId id) const {
-  const std::uint64_t stream =
-      noise::stream(uncertainty_.seed, static_cast<std::uint64_t>(scenario));
-  const std::uint64_t n = static_cast<std::uint64_t>(batch) * program_.size() + index(id) + 1;
-  return Duration(jitter_.time(costs_of(stream)[index(program_[id].cost)],
-                               split_mix(stream + n * kSplitMixGamma)));
-}
-
 std::array<Duration, Scenarios::kAtOnce> Scenarios::times(std::int64_t first) const {
   std::array<std::uint64_t, kAtOnce> streams{};
   std::vector<std::int64_t> values(sweep_.values() * kAtOnce, 0), costs(costs_.size() * kAtOnce);

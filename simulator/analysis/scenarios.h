@@ -46,9 +46,6 @@ class Scenarios {
   /// once; answers are the same in any order.
   std::array<Duration, kAtOnce> times(std::int64_t first) const;
 
-  /// The definition: what instruction `id` takes in the `batch`-th batch of a scenario, counted
-  /// from 0, warm-up included.
-  Duration time(std::int64_t scenario, std::int64_t batch, InstructionId id) const;
   /// The endless run without noise, up to where scenarios begin.
   const CompiledRun& start() const { return start_; }
 

@@ -36,8 +36,7 @@ class Checker {
  private:
   template <class... Values>
   void complain(fmt::format_string<Values...> text, Values&&... values) {
-    diagnostics_.push_back(
-        {.message = fmt::format(text, std::forward<Values>(values)...), .place = {}, .hint = {}});
+    diagnostics_.push_back({.message = fmt::format(text, std::forward<Values>(values)...)});
   }
 
   std::string place_of(CostId id) const {

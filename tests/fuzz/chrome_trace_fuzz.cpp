@@ -17,7 +17,7 @@ namespace {
 void check_timeline(std::string_view text) {
   TimelineFile file;
   try {
-    file = read_timeline(text, "t.json");
+    file = read_timeline({text, "t.json"});
   } catch (const InputError& error) {
     TANDEM_CHECK(!error.diagnostics().empty());
     return;
@@ -35,7 +35,7 @@ void check_timeline(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   tandem::check_timeline(text);
-  const tandem::TraceCheck check = tandem::check_trace(text, "t.json");
+  const tandem::TraceCheck check = tandem::check_trace({text, "t.json"});
   TANDEM_CHECK(check.problems.size() <= tandem::kMostTraceProblems);
   TANDEM_CHECK(check.good() == (check.errors == 0));
   TANDEM_CHECK(!tandem::print_trace_check(check, "t.json").empty());

@@ -51,13 +51,13 @@ void check_recording(const Read& read) {
   }
 }
 
-std::vector<NamedTrace> ranks_of(std::string_view text) {
+std::vector<TraceSource> ranks_of(std::string_view text) {
   constexpr std::string_view kCut = "\n---\n";
   constexpr std::size_t kMost = 8;
-  std::vector<NamedTrace> ranks;
+  std::vector<TraceSource> ranks;
   while (ranks.size() < kMost) {
     const std::size_t end = std::min(text.find(kCut), text.size());
-    ranks.push_back({std::to_string(ranks.size()), text.substr(0, end)});
+    ranks.emplace_back(text.substr(0, end), std::to_string(ranks.size()));
     if (end == text.size()) break;
     text.remove_prefix(end + kCut.size());
   }
@@ -65,7 +65,7 @@ std::vector<NamedTrace> ranks_of(std::string_view text) {
 }
 
 void check(std::string_view text) {
-  check_recording([&] { return read_recording(text, "t.json"); });
+  check_recording([&] { return read_recording({text, "t.json"}); });
   check_recording([&] { return read_pytorch_pipeline(ranks_of(text)); });
   try {
     parse_recorded_job(text, "m.yaml");

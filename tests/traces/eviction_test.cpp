@@ -30,7 +30,7 @@ TEST(EvictionTrace, RecordsEachMoveOnTheLanesOfBothDevices) {
   const std::string text = trace_text(program, tiny_timeline(program, 1, kEvictionCosts));
   EXPECT_THAT(text, ::testing::HasSubstr(R"("name":"receive stash from 3")"));
   std::set<std::tuple<DeviceId, LaneKind, DeviceId>> evict, load;
-  const TimelineFile read = read_timeline(text, "t.json");
+  const TimelineFile read = read_timeline({text, "t.json"});
   for (const TimelineRecord& record : read.runs.at(0).records) {
     if (record.kind == OpKind::evict) evict.insert({record.device, record.lane, record.peer});
     if (record.kind == OpKind::load) load.insert({record.device, record.lane, record.peer});

@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/program/run.h"
+#include "core/program/versions.h"
 
 namespace tandem::testing {
 namespace {
@@ -255,6 +256,41 @@ Duration TinyCosts::operator()(const Op& op) const {
       return Duration::zero();
   }
   return Duration::zero();
+}
+
+TimelineRecords records_of(const Program& program, const Timeline& timeline) {
+  const WeightVersions version_of(program);
+  TimelineRecords records;
+  records.reserve(timeline.spans.size());
+  for (const Span& span : timeline.spans) {
+    TANDEM_CHECK(index(span.instruction) < program.size(), index(span.instruction));
+    const Instruction& instruction = program[span.instruction];
+    const std::int64_t m = program.microbatches();
+    TimelineRecord record{.clock = timeline.clock,
+                          .kind = instruction.op.kind,
+                          .stage = instruction.op.stage,
+                          .microbatch = span.body * m + instruction.op.microbatch,
+                          .body = span.body,
+                          .instruction = span.instruction,
+                          .start = span.start,
+                          .end = span.end};
+    record.batch = record.microbatch / m - (record.microbatch % m < 0 ? 1 : 0);
+    record.weight_version = version_of({span.instruction, span.body, record.microbatch});
+    for (const LaneId id : program.lanes(instruction)) {
+      const Lane& lane = program.lanes()[id];
+      record.device = lane.device;
+      record.lane = lane.kind;
+      record.peer = lane.peer;
+      records.push_back(record);
+    }
+    if (instruction.lane_count > 0) continue;
+    const CostKey& price = program.cost_keys()[instruction.cost];
+    record.device = price.source;
+    record.lane = own_lane(record.kind);
+    record.peer = price.target;
+    records.push_back(record);
+  }
+  return records;
 }
 
 }  // namespace tandem::testing

@@ -10,6 +10,7 @@
 #include "core/base/units.h"
 #include "core/program/program.h"
 #include "core/program/timeline.h"
+#include "traces/chrome/timeline_file.h"
 
 namespace tandem::testing {
 
@@ -37,5 +38,9 @@ struct TinyCosts {
 inline constexpr TinyCosts kUnitCosts{.forward = std::chrono::milliseconds(1),
                                       .backward = std::chrono::milliseconds(2),
                                       .backward_weight = std::chrono::milliseconds(1)};
+
+/// What reading a trace of the timeline should give: a record for each lane of an instance. A
+/// transfer that holds no lane is recorded once, on the sender, as if on its send lane.
+TimelineRecords records_of(const Program& program, const Timeline& timeline);
 
 }  // namespace tandem::testing

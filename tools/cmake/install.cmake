@@ -36,6 +36,7 @@ set(tandem_public_headers
   simulator/simulation_result.h
   traces/chrome/chrome_trace.h
   traces/chrome/trace_check.h
+  traces/chrome/trace_source.h
   traces/picture.h
 )
 

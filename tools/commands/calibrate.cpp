@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/files/calibration_file.h"
 #include "core/import/iterations.h"
+#include "core/text/files.h"
 #include "simulator/cost/calibration_fit.h"
 #include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
@@ -241,7 +242,7 @@ Options options_of_calibrate() {
 int run_calibrate(const Options& options) {
   if (options.has("output")) check_can_write(options.text("output"));
   const CalibrationReport report = report_of(options);
-  if (options.has("output")) write_calibration(options.text("output"), report.fitted);
+  if (options.has("output")) write_file(options.text("output"), calibration_text(report.fitted));
   if (options.has("json")) {
     print_json(options, report);
   } else {

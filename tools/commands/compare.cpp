@@ -18,7 +18,7 @@ namespace {
 
 /// The one timeline of a file whose clock is `clock`; of a file with a single timeline, that one.
 TimelineRun pick(const std::string& path, Clock clock) {
-  TimelineFile file = read_timeline(path);
+  TimelineFile file = read_timeline({path});
   if (file.runs.size() == 1) return std::move(file.runs.front());
   const auto found = std::find_if(file.runs.begin(), file.runs.end(),
                                   [&](const TimelineRun& run) { return run.clock == clock; });

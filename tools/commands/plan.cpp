@@ -16,6 +16,7 @@
 #include "core/import/models.h"
 #include "core/lower/lower.h"
 #include "core/schedule/user_schedule.h"
+#include "core/text/files.h"
 #include "planner/search/explain.h"
 #include "planner/search/search.h"
 #include "planner/search/stage_memory.h"
@@ -344,7 +345,7 @@ int run_plan(const Options& options) {
     best.profile = path_from(options.text("profile"), options.text("output"));
     if (options.has("schedule-file"))
       best.schedule_file = path_from(options.text("schedule-file"), options.text("output"));
-    write_plan(options.text("output"), best);
+    write_file(options.text("output"), plan_text(best));
   }
   const std::vector<std::string> warnings = plan_warnings(request, best);
   if (options.has("json")) {

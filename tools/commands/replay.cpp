@@ -3,7 +3,6 @@
 #include "simulator/replay/replay.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -117,8 +116,8 @@ std::optional<RecordedTransfers> transfers_of(const Options& options) {
 
 /// Ranks of PyTorch write a file each.
 Recording read(const std::vector<std::string>& files) {
-  if (files.size() == 1) return read_recording(std::filesystem::path(files[0]));
-  return read_pytorch_pipeline(std::vector<std::filesystem::path>(files.begin(), files.end()));
+  if (files.size() == 1) return read_recording({files[0]});
+  return read_pytorch_pipeline(std::vector<TraceSource>(files.begin(), files.end()));
 }
 
 std::string title(const std::vector<std::string>& files) {

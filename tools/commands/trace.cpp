@@ -22,7 +22,7 @@ int run_trace(const Options& options) {
                                  did_you_mean(options.words()[0], {"check"})));
   }
   const std::string& path = options.words()[1];
-  const TraceCheck check = check_trace(path);
+  const TraceCheck check = check_trace({path});
   if (options.has("json")) {
     Json problems = Json::array();
     for (const TraceProblem& problem : check.problems) {

@@ -11,6 +11,7 @@
 
 #include "core/files/collectives_file.h"
 #include "core/import/nccl_tests.h"
+#include "core/text/files.h"
 #include "simulator/cost/collective_fit.h"
 #include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
@@ -172,7 +173,7 @@ void import_collectives(const std::vector<std::string>& logs, const std::string&
   if (!output.empty()) check_can_write(output);
   const Measured all = measured(logs);
   const CollectiveReport report = report_of(all);
-  if (!output.empty()) write_collectives(output, report.constants);
+  if (!output.empty()) write_file(output, collectives_text(report.constants));
   if (json) return print_json(all, report, logs);
   print_report(all, report);
 }

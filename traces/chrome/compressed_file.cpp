@@ -20,40 +20,36 @@ namespace {
 constexpr unsigned char kMagic[] = {0x1f, 0x8b};
 constexpr int kGzipWindow = 15 + 16;  // zlib's way to ask for gzip's format
 
-int open(const std::filesystem::path& path) {
+Descriptor open(const std::filesystem::path& path) {
   const auto refuse = [&](const char* message) {
-    Diagnostic diagnostic;
-    diagnostic.message = message;
-    diagnostic.place.file = path.string();
-    throw InputError(std::vector<Diagnostic>{diagnostic});
+    throw InputError(Diagnostic{.message = message, .place = {.file = path.string()}});
   };
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) refuse("no such file");
   if (std::filesystem::is_directory(status)) refuse("is a directory");
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) refuse("cannot open");
-  return descriptor;
+  Descriptor file(open_file(path.string(), O_RDONLY));
+  if (!file.valid()) refuse("cannot open");
+  return file;
 }
 
 [[noreturn]] void fail(std::string reason) { throw UnreadableBytes{std::move(reason)}; }
 
 }  // namespace
 
-CompressedFile::CompressedFile(const std::filesystem::path& path) : descriptor_(open(path)) {}
+CompressedFile::CompressedFile(const std::filesystem::path& path) : file_(open(path)) {}
 
 CompressedFile::~CompressedFile() {
   if (zlib_ != nullptr) inflateEnd(zlib_.get());
-  ::close(descriptor_);
 }
 
 bool CompressedFile::fill() {
   if (left_ > 0) return true;
   ssize_t count = 0;
   do {
-    count = ::read(descriptor_, raw_.data(), raw_.size());
+    count = ::read(file_.value(), raw_.data(), raw_.size());
   } while (count < 0 && errno == EINTR);
-  if (count < 0) fail(std::generic_category().message(errno));
+  if (count < 0) fail(reason_of(errno));
   next_ = raw_.data();
   left_ = static_cast<std::size_t>(count);
   position_ += left_;

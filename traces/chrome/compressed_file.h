@@ -9,6 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "core/text/descriptor.h"
+
 struct z_stream_s;  // zlib's
 
 namespace tandem {
@@ -40,7 +42,7 @@ class CompressedFile {
   /// Whether another member follows the one that ended.
   bool next_member();
 
-  int descriptor_;
+  Descriptor file_;
   std::array<unsigned char, 1 << 16> raw_{};
   const unsigned char* next_ = raw_.data();  // of what was read and not yet used
   std::size_t left_ = 0;

@@ -83,7 +83,7 @@ class TimelineReader {
   }
 
   TimelineFile finish(const TraceFrame& frame) {
-    if (frame.damage) throw InputError(std::vector<Diagnostic>{*frame.damage});
+    if (frame.damage) throw InputError(*frame.damage);
     const TraceCursor metadata(name_, "/metadata", frame.metadata);
     if (!frame.metadata.is_object() || !metadata.has("runs") || !frame.has_events) {
       metadata.fail("not a timeline of tandem: its metadata with the runs are missing");
@@ -206,47 +206,8 @@ class TimelineReader {
 
 }  // namespace
 
-TimelineRecords records_of(const Program& program, const Timeline& timeline) {
-  const WeightVersions version_of(program);
-  TimelineRecords records;
-  records.reserve(timeline.spans.size());
-  for (const Span& span : timeline.spans) {
-    TANDEM_CHECK(index(span.instruction) < program.size(), index(span.instruction));
-    const Instruction& instruction = program[span.instruction];
-    const std::int64_t m = program.microbatches();
-    TimelineRecord record{.clock = timeline.clock,
-                          .kind = instruction.op.kind,
-                          .stage = instruction.op.stage,
-                          .microbatch = span.body * m + instruction.op.microbatch,
-                          .body = span.body,
-                          .instruction = span.instruction,
-                          .start = span.start,
-                          .end = span.end};
-    record.batch = record.microbatch / m - (record.microbatch % m < 0 ? 1 : 0);
-    record.weight_version = version_of({span.instruction, span.body, record.microbatch});
-    for (const LaneId id : program.lanes(instruction)) {
-      const Lane& lane = program.lanes()[id];
-      record.device = lane.device;
-      record.lane = lane.kind;
-      record.peer = lane.peer;
-      records.push_back(record);
-    }
-    if (instruction.lane_count > 0) continue;
-    const CostKey& price = program.cost_keys()[instruction.cost];
-    record.device = price.source;
-    record.lane = own_lane(record.kind);
-    record.peer = price.target;
-    records.push_back(record);
-  }
-  return records;
-}
-
-TimelineFile read_timeline(const std::filesystem::path& path) {
-  return read_trace(TimelineReader(path.string()), path);
-}
-
-TimelineFile read_timeline(std::string_view text, const std::string& name) {
-  return read_trace(TimelineReader(name), text, name);
+TimelineFile read_timeline(const TraceSource& source) {
+  return read_trace(TimelineReader(source.name), source);
 }
 
 }  // namespace tandem

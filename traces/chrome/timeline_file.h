@@ -4,14 +4,13 @@
 
 #include <compare>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/program/program.h"
 #include "core/program/timeline.h"
+#include "traces/chrome/trace_source.h"
 
 namespace tandem {
 
@@ -34,10 +33,6 @@ struct TimelineRecord {
 };
 using TimelineRecords = std::vector<TimelineRecord>;
 
-/// A transfer that holds no lane is recorded once, on the sender, as if on its send lane.
-/// REQUIRES: `timeline` belongs to `program`.
-TimelineRecords records_of(const Program& program, const Timeline& timeline);
-
 /// One timeline of a file.
 struct TimelineRun {
   std::string label;
@@ -56,7 +51,6 @@ struct TimelineFile {
 /// Reads what write_chrome_trace() wrote, `.json` or `.json.gz`, at most 1 GiB uncompressed. Throws
 /// InputError with the place of what is wrong, also for traces of other tools, which hold no
 /// timeline of ours.
-TimelineFile read_timeline(const std::filesystem::path& path);
-TimelineFile read_timeline(std::string_view text, const std::string& name);
+TimelineFile read_timeline(const TraceSource& source);
 
 }  // namespace tandem

@@ -418,10 +418,6 @@ TraceCheck Checker::finish(const TraceFrame& frame) {
 
 }  // namespace
 
-TraceCheck check_trace(const std::filesystem::path& path) { return read_trace(Checker(), path); }
-
-TraceCheck check_trace(std::string_view text, const std::string& name) {
-  return read_trace(Checker(), text, name);
-}
+TraceCheck check_trace(const TraceSource& source) { return read_trace(Checker(), source); }
 
 }  // namespace tandem

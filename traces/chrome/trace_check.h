@@ -3,12 +3,11 @@
 // and what each viewer does when one is broken: traces/chrome/FORMATS.md, "Checks".
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/base/units.h"
+#include "traces/chrome/trace_source.h"
 
 namespace tandem {
 
@@ -50,8 +49,7 @@ inline constexpr std::size_t kMostTraceProblems = 100;
 
 /// Checks a trace of any tool, `.json` or `.json.gz`. What is not JSON is a problem, with its line
 /// and column; a file that can't be read throws InputError.
-TraceCheck check_trace(const std::filesystem::path& path);
-TraceCheck check_trace(std::string_view text, const std::string& name);
+TraceCheck check_trace(const TraceSource& source);
 
 /// For people: the problems, then what the trace holds.
 std::string print_trace_check(const TraceCheck& check, const std::string& name);

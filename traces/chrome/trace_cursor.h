@@ -35,11 +35,8 @@ class TraceCursor {
       : file_(file), root_(root), value_(value) {}
 
   [[noreturn]] void fail(const std::string& message) const {
-    Diagnostic diagnostic;
-    diagnostic.message = message;
-    diagnostic.place.file = file_;
-    diagnostic.place.pointer = pointer();
-    throw InputError(std::vector<Diagnostic>{diagnostic});
+    throw InputError(
+        Diagnostic{.message = message, .place = {.file = file_, .pointer = pointer()}});
   }
 
   bool is_null() const { return value_.is_null(); }

@@ -22,10 +22,7 @@ class TraceDiagnostics {
   }
   /// About the whole file.
   void add(std::string message) {
-    Diagnostic diagnostic;
-    diagnostic.message = std::move(message);
-    diagnostic.place.file = file_;
-    all_.push_back(std::move(diagnostic));
+    all_.push_back({.message = std::move(message), .place = {.file = file_}});
   }
 
   /// Throws InputError if there are any. `bare`: the events are the document, not a member of it.

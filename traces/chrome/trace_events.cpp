@@ -26,11 +26,7 @@ struct Damage {
 
 [[noreturn]] void fail(const std::string& file, const std::string& message,
                        const std::string& pointer = "") {
-  Diagnostic diagnostic;
-  diagnostic.message = message;
-  diagnostic.place.file = file;
-  diagnostic.place.pointer = pointer;
-  throw Damage{diagnostic};
+  throw Damage{{.message = message, .place = {.file = file, .pointer = pointer}}};
 }
 
 /// Bytes for the parser, to which a NUL is the end: here it is an error, with its place.
@@ -63,12 +59,8 @@ class TraceBytes : public std::streambuf {
     }
   }
   [[noreturn]] void fail_at_nul() const {
-    Diagnostic diagnostic;
-    diagnostic.message = "not valid JSON: a NUL byte (U+0000)";
-    diagnostic.place.file = name_;
-    diagnostic.place.line = line_;
-    diagnostic.place.column = column_;
-    throw Damage{diagnostic};
+    throw Damage{{.message = "not valid JSON: a NUL byte (U+0000)",
+                  .place = {.file = name_, .line = line_, .column = column_}}};
   }
 
   std::string name_;
@@ -161,20 +153,16 @@ class EventReader : public nlohmann::json_sax<json> {
 
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
     const std::string text = error.what();
-    Diagnostic diagnostic;
-    diagnostic.place.file = name_;
     unsigned line = 0, column = 0;
     const std::size_t at = text.find("at line ");
     if (at != std::string::npos &&
-        std::sscanf(text.c_str() + at, "at line %u, column %u", &line, &column) == 2) {
-      diagnostic.place.line = line;
-      diagnostic.place.column = column;
-    }
+        std::sscanf(text.c_str() + at, "at line %u, column %u", &line, &column) != 2)
+      line = column = 0;
     const std::size_t colon = at == std::string::npos ? text.find("] ") : text.find(": ", at);
     std::string reason = colon == std::string::npos ? text : text.substr(colon + 2);
     reason.resize(std::min(reason.size(), reason.find("; last read")));  // may hold any bytes
-    diagnostic.message = "not valid JSON: " + reason;
-    throw Damage{diagnostic};
+    throw Damage{{.message = "not valid JSON: " + reason,
+                  .place = {.file = name_, .line = line, .column = column}}};
   }
 
  private:
@@ -268,16 +256,14 @@ TraceFrame read(std::streambuf& bytes, const std::string& name, const EventVisit
 
 }  // namespace
 
-TraceFrame read_trace_events(const std::filesystem::path& path, const EventVisitor& visit,
+TraceFrame read_trace_events(const TraceSource& source, const EventVisitor& visit,
                              const TraceLimits& limits) {
-  FileBytes bytes(path, limits.bytes);
-  return read(bytes, path.string(), visit, limits);
-}
-
-TraceFrame read_trace_events(std::string_view text, const std::string& name,
-                             const EventVisitor& visit, const TraceLimits& limits) {
-  TextBytes bytes(text, name);
-  return read(bytes, name, visit, limits);
+  if (source.text) {
+    TextBytes bytes(*source.text, source.name);
+    return read(bytes, source.name, visit, limits);
+  }
+  FileBytes bytes(source.name, limits.bytes);
+  return read(bytes, source.name, visit, limits);
 }
 
 std::optional<std::int64_t> trace_nanoseconds(const json& value) {

@@ -4,15 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "traces/chrome/trace_source.h"
 
 namespace tandem {
 
@@ -36,24 +35,20 @@ struct TraceFrame {
       damage;  // the content could not be read on: damaged, not JSON, beyond a limit
 };
 
-/// Reads a file, compressed or not (told by its content). Both the bare array and the object form
+/// A file may be compressed (told by its content). Both the bare array and the object form
 /// are read. Throws InputError when the file can't be opened; whatever is wrong with the content is
 /// returned.
-TraceFrame read_trace_events(const std::filesystem::path& path, const EventVisitor& visit,
+TraceFrame read_trace_events(const TraceSource& source, const EventVisitor& visit,
                              const TraceLimits& limits = {});
 
-/// The same for text; `name` stands for the file in messages.
-TraceFrame read_trace_events(std::string_view text, const std::string& name,
-                             const EventVisitor& visit, const TraceLimits& limits = {});
-
-/// What `reader` makes of a source as read_trace_events() takes it: its event() gets each event,
-/// its finish() what stands around them.
-template <class Reader, class... Source>
-auto read_trace(Reader&& reader, const Source&... source) {
+/// What `reader` makes of a trace: its event() gets each event, its finish() what stands around
+/// them.
+template <class Reader>
+auto read_trace(Reader&& reader, const TraceSource& source) {
   const EventVisitor visit = [&reader](std::size_t position, const nlohmann::json& event) {
     reader.event(position, event);
   };
-  return reader.finish(read_trace_events(source..., visit));
+  return reader.finish(read_trace_events(source, visit));
 }
 
 /// A trace's time, in microseconds, as whole nanoseconds (exact for three decimals and less than

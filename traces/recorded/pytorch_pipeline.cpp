@@ -5,22 +5,20 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
-#include "traces/chrome/trace_events.h"
+#include "core/base/error.h"
 #include "traces/recorded/pytorch_rank.h"
 #include "traces/recorded/recorded_pipeline.h"
 
 namespace tandem {
 namespace {
-
-using nlohmann::json;
 
 /// Puts the ranks together.
 class PipelineBuilder {
@@ -50,10 +48,7 @@ class PipelineBuilder {
   };
 
   [[noreturn]] static void refuse(const std::string& name, std::string message) {
-    Diagnostic diagnostic;
-    diagnostic.message = std::move(message);
-    diagnostic.place.file = name;
-    throw InputError(std::vector<Diagnostic>{diagnostic});
+    throw InputError(Diagnostic{.message = std::move(message), .place = {.file = name}});
   }
 
   /// The rank of the lowest stage first. Each has every so manieth stage, as in a loop, or as many
@@ -245,38 +240,13 @@ class PipelineBuilder {
   Recording recording_;
 };
 
-/// `read(trace, visit)` gives the frame of a trace.
-template <class Traces, class Name, class Read>
-Recording read_ranks(const Traces& traces, const Name& name_of, const Read& read) {
-  std::optional<Duration> origin;
-  PipelineBuilder builder;
-  for (const auto& trace : traces) {
-    const std::string name = name_of(trace);
-    PytorchRankReader reader(name, origin);
-    const TraceFrame frame = read(trace, [&reader](std::size_t position, const json& event) {
-      reader.event(position, event);
-    });
-    builder.add(name, reader.finish(frame));
-  }
-  return builder.build();
-}
-
 }  // namespace
 
-Recording read_pytorch_pipeline(std::span<const std::filesystem::path> paths) {
-  return read_ranks(
-      paths, [](const std::filesystem::path& path) { return path.string(); },
-      [](const std::filesystem::path& path, const EventVisitor& visit) {
-        return read_trace_events(path, visit);
-      });
-}
-
-Recording read_pytorch_pipeline(std::span<const NamedTrace> traces) {
-  return read_ranks(
-      traces, [](const NamedTrace& trace) { return trace.name; },
-      [](const NamedTrace& trace, const EventVisitor& visit) {
-        return read_trace_events(trace.text, trace.name, visit);
-      });
+Recording read_pytorch_pipeline(std::span<const TraceSource> traces) {
+  std::optional<Duration> origin;
+  PipelineBuilder builder;
+  for (const TraceSource& trace : traces) builder.add(trace.name, read_pytorch_rank(trace, origin));
+  return builder.build();
 }
 
 }  // namespace tandem

@@ -3,24 +3,15 @@
 // torch.distributed.pipelining ran, whose actions it annotates: "PP:0F3", "PP:1SEND_F4". What is
 // read of them: traces/recorded/FORMATS.md, "Traces of PyTorch".
 
-#include <filesystem>
 #include <span>
-#include <string>
-#include <string_view>
 
 #include "core/model/recording.h"
+#include "traces/chrome/trace_source.h"
 
 namespace tandem {
 
-/// A trace at hand, and what its messages call it.
-struct NamedTrace {
-  std::string name;
-  std::string_view text;
-};
-
 /// Reads the traces of all ranks of one replica, `.json` or `.json.gz`, in any order. Throws
 /// InputError with the places of what is wrong. REQUIRES: 1 to 256 of them.
-Recording read_pytorch_pipeline(std::span<const std::filesystem::path> paths);
-Recording read_pytorch_pipeline(std::span<const NamedTrace> traces);
+Recording read_pytorch_pipeline(std::span<const TraceSource> traces);
 
 }  // namespace tandem

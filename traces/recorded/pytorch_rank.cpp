@@ -5,6 +5,7 @@
 #include <charconv>
 #include <limits>
 #include <map>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <tuple>
@@ -15,12 +16,13 @@
 
 #include "traces/chrome/trace_cursor.h"
 #include "traces/chrome/trace_diagnostics.h"
+#include "traces/chrome/trace_events.h"
 
 namespace tandem {
 
-using nlohmann::json;
-
 namespace {
+
+using nlohmann::json;
 
 constexpr std::string_view kPrefix = "PP:";
 constexpr std::int64_t kMostActionNumber = std::numeric_limits<std::uint16_t>::max() - 1;
@@ -58,14 +60,13 @@ std::optional<std::int64_t> take_number(std::string_view& text) {
   return number;
 }
 
-}  // namespace
-
 /// Of what the rank did on the GPU.
-class PytorchRankReader::Reading {
+class RankReader {
  public:
-  Reading(const std::string& name, std::optional<Duration>& origin)
+  RankReader(const std::string& name, std::optional<Duration>& origin)
       : name_(name), diagnostics_(name), origin_(origin) {}
 
+  /// Goes on behind what is wrong, to report it all.
   void event(std::size_t position, const json& value) {
     if (diagnostics_.full()) return;
     const TraceCursor cursor(name_, "/traceEvents", position, value);
@@ -88,7 +89,7 @@ class PytorchRankReader::Reading {
   }
 
   std::vector<PytorchSlice> finish(const TraceFrame& frame) {
-    if (frame.damage) throw InputError(std::vector<Diagnostic>{*frame.damage});
+    if (frame.damage) throw InputError(*frame.damage);
     diagnostics_.refuse(frame.bare);
     keep_streams();
     if (slices_.empty() || is_transfer(slices_.front().kind)) {
@@ -202,16 +203,11 @@ class PytorchRankReader::Reading {
   std::vector<PytorchSlice> slices_;
 };
 
-PytorchRankReader::PytorchRankReader(const std::string& name, std::optional<Duration>& origin)
-    : reading_(std::make_unique<Reading>(name, origin)) {}
-PytorchRankReader::~PytorchRankReader() = default;
+}  // namespace
 
-void PytorchRankReader::event(std::size_t position, const json& value) {
-  reading_->event(position, value);
-}
-
-std::vector<PytorchSlice> PytorchRankReader::finish(const TraceFrame& frame) {
-  return reading_->finish(frame);
+std::vector<PytorchSlice> read_pytorch_rank(const TraceSource& source,
+                                            std::optional<Duration>& origin) {
+  return read_trace(RankReader(source.name, origin), source);
 }
 
 }  // namespace tandem

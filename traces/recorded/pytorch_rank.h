@@ -4,16 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "core/base/units.h"
 #include "core/schedule/op.h"
-#include "traces/chrome/trace_events.h"
+#include "traces/chrome/trace_source.h"
 
 namespace tandem {
 
@@ -26,23 +22,9 @@ struct PytorchSlice {
   std::size_t position = 0;  // of its event
 };
 
-class PytorchRankReader {
- public:
-  /// `origin`: of all times; the first of all ranks. Both must outlive the reader.
-  PytorchRankReader(const std::string& name, std::optional<Duration>& origin);
-  ~PytorchRankReader();
-  PytorchRankReader(const PytorchRankReader&) = delete;
-  PytorchRankReader& operator=(const PytorchRankReader&) = delete;
-
-  /// Goes on behind what is wrong, to report it all.
-  void event(std::size_t position, const nlohmann::json& value);
-  /// Computation by ascending starts, then transfers, each with its step. Throws InputError with
-  /// all that was wrong.
-  std::vector<PytorchSlice> finish(const TraceFrame& frame);
-
- private:
-  class Reading;
-  std::unique_ptr<Reading> reading_;
-};
+/// Computation by ascending starts, then transfers, each with its step. `origin`: of all times; the
+/// first of all ranks. Throws InputError with all that was wrong.
+std::vector<PytorchSlice> read_pytorch_rank(const TraceSource& source,
+                                            std::optional<Duration>& origin);
 
 }  // namespace tandem

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/text/csv.h"
 
@@ -22,10 +21,8 @@ constexpr std::int64_t kMostRanks = 1'000'000'000;
 
 /// All of `text`, a whole number from 1 to a billion.
 std::optional<std::int64_t> size_in(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && number >= 1 && number <= kMostRanks ? std::optional(number) : std::nullopt;
+  const auto number = number_in<std::int64_t>(text);
+  return number && *number >= 1 && *number <= kMostRanks ? number : std::nullopt;
 }
 
 class JobParser {
@@ -82,12 +79,8 @@ class JobParser {
 
   void complain(std::uint32_t line, std::string message) {
     if (diagnostics_.size() >= kMostDiagnostics) return;
-    Diagnostic diagnostic;
-    diagnostic.message = std::move(message);
-    diagnostic.place.file = name_;
-    diagnostic.place.line = line;
-    diagnostic.place.column = 1;
-    diagnostics_.push_back(std::move(diagnostic));
+    diagnostics_.push_back(
+        {.message = std::move(message), .place = {.file = name_, .line = line, .column = 1}});
   }
 
   const std::string& name_;
@@ -129,11 +122,9 @@ void check_job(const RecordedJob& job, const std::string& name, Recording& recor
   const auto expect = [&](const char* key, const std::optional<std::int64_t>& said,
                           std::int64_t seen, const char* what) {
     if (!said || *said == seen) return;
-    Diagnostic diagnostic;
-    diagnostic.message =
-        fmt::format("{} is {}, but the timeline has {} {}", key, *said, seen, what);
-    diagnostic.place.file = name;
-    diagnostics.push_back(std::move(diagnostic));
+    diagnostics.push_back(
+        {.message = fmt::format("{} is {}, but the timeline has {} {}", key, *said, seen, what),
+         .place = {.file = name}});
   };
   expect("pp_size", job.pipeline_parallel, recording.devices, "stages a replica");
   expect("vpp_size", job.chunks, recording.chunks, "model chunks a stage");

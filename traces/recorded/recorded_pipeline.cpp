@@ -110,7 +110,7 @@ class RecordingReader {
   }
 
   Recording finish(const TraceFrame& frame) {
-    if (frame.damage) throw InputError(std::vector<Diagnostic>{*frame.damage});
+    if (frame.damage) throw InputError(*frame.damage);
     bare_ = frame.bare;
     diagnostics_.refuse(bare_);
     if (rows_.empty()) {
@@ -438,12 +438,8 @@ void check_fits_clock(const Recording& recording, const std::string& name) {
   diagnostics.refuse();
 }
 
-Recording read_recording(const std::filesystem::path& path) {
-  return read_trace(RecordingReader(path.string()), path);
-}
-
-Recording read_recording(std::string_view text, const std::string& name) {
-  return read_trace(RecordingReader(name), text, name);
+Recording read_recording(const TraceSource& source) {
+  return read_trace(RecordingReader(source.name), source);
 }
 
 }  // namespace tandem

@@ -37,8 +37,27 @@ Duration last_end(const SimulatedMachine& machine) {
   return end;
 }
 
+/// The definition: what instruction `id` takes in the `batch`-th batch of a scenario, counted from
+/// 0, warm-up included.
+Duration time_of(const Program& program, const CostTable& costs, const Uncertainty& uncertainty,
+                 std::int64_t scenario, std::int64_t batch, InstructionId id) {
+  const std::uint64_t stream =
+      noise::stream(uncertainty.seed, static_cast<std::uint64_t>(scenario));
+  const auto drawn = [](std::uint64_t from, std::uint64_t n) {
+    return split_mix(from + (n + 1) * kSplitMixGamma);
+  };
+  const CostKey& key = program.cost_keys()[program[id].cost];
+  std::int64_t time = costs[program[id].cost].count();
+  if (on_compute_lane(key.kind) &&
+      noise::uniform(drawn(~stream, index(key.source))) < uncertainty.straggler_rate)
+    time = std::llround(static_cast<double>(time) * uncertainty.straggler_factor);
+  const std::uint64_t n = static_cast<std::uint64_t>(batch) * program.size() + index(id);
+  return Duration(noise::Jitter(uncertainty.jitter).time(time, drawn(stream, n)));
+}
+
 /// A scenario's counted batches, by the machine.
-Duration time_by_machine(const Program& program, const CostTable& costs, const Scenarios& scenarios,
+Duration time_by_machine(const Program& program, const CostTable& costs,
+                         const Uncertainty& uncertainty, const Scenarios& scenarios,
                          std::int64_t scenario) {
   const Program own = with_own_prices(program);
   CostTable table;
@@ -51,7 +70,7 @@ Duration time_by_machine(const Program& program, const CostTable& costs, const S
   for (std::int64_t batch = 0; batch < Scenarios::kWarmUp + scenarios.batches(); ++batch) {
     if (batch == Scenarios::kWarmUp) from = last_end(machine);
     for (const InstructionId id : program.order())
-      table[id_at<CostId>(index(id))] = scenarios.time(scenario, batch, id);
+      table[id_at<CostId>(index(id))] = time_of(program, costs, uncertainty, scenario, batch, id);
     next();
   }
   return last_end(machine) - from;
@@ -68,16 +87,16 @@ TEST_P(EverySchedulesScenarios, TakeWhatTheMachineTakesToTheNanosecond) {
     const Program program = program_of(wanted);
     CostTable costs = random_costs(program, seed, static_cast<Spread>(seed / 9 % 3));
     for (const CostId cost : ids(costs)) costs[cost] *= 1000;
-    const Scenarios scenarios(
-        program, costs,
-        {.seed = seed, .jitter = 0.1, .straggler_rate = 0.3, .straggler_factor = 1.7},
-        1 + static_cast<std::int64_t>(seed % 2));
+    const Uncertainty uncertainty{
+        .seed = seed, .jitter = 0.1, .straggler_rate = 0.3, .straggler_factor = 1.7};
+    const Scenarios scenarios(program, costs, uncertainty, 1 + static_cast<std::int64_t>(seed % 2));
     const std::int64_t first = static_cast<std::int64_t>(seed % 3);
     const auto times = scenarios.times(first);
     for (std::size_t k = 0; k < times.size(); k += 3) {
       const std::int64_t scenario = first + static_cast<std::int64_t>(k);
-      EXPECT_EQ(times[k], time_by_machine(program, costs, scenarios, scenario));
-      different += times[k] != time_by_machine(program, costs, scenarios, scenario + 1);
+      EXPECT_EQ(times[k], time_by_machine(program, costs, uncertainty, scenarios, scenario));
+      different +=
+          times[k] != time_by_machine(program, costs, uncertainty, scenarios, scenario + 1);
     }
   }
   EXPECT_GT(different, 0u) << "another scenario is another run";

@@ -89,11 +89,11 @@ TEST(ChromeTrace, HoldsSimulatedAndMeasuredSideBySide) {
   EXPECT_THAT(text, HasSubstr("\"name\":\"measured: device 1\""));
   EXPECT_THAT(text, HasSubstr("\"baseTimeNanoseconds\": 1794700000123456789"));
   EXPECT_THAT(text, HasSubstr("\"kind\": \"simulated and measured\""));
-  const TraceCheck check = check_trace(text, "both.json");
+  const TraceCheck check = check_trace({text, "both.json"});
   EXPECT_TRUE(check.good()) << print_trace_check(check, "both.json");
   EXPECT_TRUE(check.ours);
   EXPECT_EQ(check.summary.processes, 4);
-  const TimelineFile file = read_timeline(text, "both.json");
+  const TimelineFile file = read_timeline({text, "both.json"});
   ASSERT_EQ(file.runs.size(), 2u);
   EXPECT_TRUE(file.runs[0].records == records_of(program, simulated));
   EXPECT_TRUE(file.runs[1].records == records_of(program, measured));
@@ -121,9 +121,9 @@ TEST(ChromeTrace, GivesEverySliceALengthAndKeepsItsTrueTimes) {
       if (event["args"].contains("start_ns")) ++moved;
     }
     EXPECT_GT(moved, 0);
-    const TraceCheck check = check_trace(text, "t.json");
+    const TraceCheck check = check_trace({text, "t.json"});
     EXPECT_TRUE(check.good()) << print_trace_check(check, "t.json");
-    EXPECT_TRUE(read_timeline(text, "t.json").runs[0].records == records_of(program, timeline));
+    EXPECT_TRUE(read_timeline({text, "t.json"}).runs[0].records == records_of(program, timeline));
   }
 }
 
@@ -176,7 +176,7 @@ TEST(ChromeTrace, DropsFlowsAndCountersWhenAsked) {
   const Program program = tiny_2bw(2, 2);
   const std::string text = trace_text(program, tiny_timeline(program, 1, kTraceCosts),
                                       {.flows = false, .counters = false});
-  const TraceCheck check = check_trace(text, "t.json");
+  const TraceCheck check = check_trace({text, "t.json"});
   EXPECT_TRUE(check.good());
   EXPECT_EQ(check.summary.flows, 0);
   EXPECT_EQ(check.summary.counters, 0);
@@ -185,8 +185,8 @@ TEST(ChromeTrace, DropsFlowsAndCountersWhenAsked) {
 TEST(ChromeTrace, OfNothingIsStillATrace) {
   const Program program = tiny_1f1b(2, 2);
   const std::string text = trace_text(program, Timeline{});
-  EXPECT_TRUE(check_trace(text, "t.json").good());
-  EXPECT_TRUE(read_timeline(text, "t.json").runs[0].records.empty());
+  EXPECT_TRUE(check_trace({text, "t.json"}).good());
+  EXPECT_TRUE(read_timeline({text, "t.json"}).runs[0].records.empty());
 }
 
 TEST(ChromeTrace, LeavesNoFileWhenTheDiskIsFull) {
@@ -225,9 +225,9 @@ TEST_P(ChromeTraceOfSchedule, IsGoodAndReadsBack) {
     for (const OpCost& cost : {OpCost(kTraceCosts), OpCost(some_free)}) {
       const Timeline timeline = tiny_timeline(program, 3, cost);
       const std::string text = trace_text(program, timeline);
-      const TraceCheck check = check_trace(text, "t.json");
+      const TraceCheck check = check_trace({text, "t.json"});
       EXPECT_TRUE(check.good()) << print_trace_check(check, "t.json");
-      EXPECT_TRUE(read_timeline(text, "t.json").runs[0].records == records_of(program, timeline));
+      EXPECT_TRUE(read_timeline({text, "t.json"}).runs[0].records == records_of(program, timeline));
     }
   }
 }

@@ -29,7 +29,7 @@ std::string valid_trace() {
 }
 
 std::string timeline_error(const std::string& text) {
-  return error_of([&] { read_timeline(text, "t.json"); });
+  return error_of([&] { read_timeline({text, "t.json"}); });
 }
 
 /// The valid trace with the first `from` replaced.
@@ -38,7 +38,7 @@ std::string valid_with(const std::string& from, const std::string& to) {
 }
 
 TEST(TimelineFile, RecordsATransferOnBothLanes) {
-  const TimelineFile file = read_timeline(valid_trace(), "t.json");
+  const TimelineFile file = read_timeline({valid_trace(), "t.json"});
   TimelineRecords sends;
   for (const TimelineRecord& record : file.runs.at(0).records) {
     if (record.kind == OpKind::send_activation && record.microbatch == 1) sends.push_back(record);
@@ -135,7 +135,7 @@ TEST(TimelineFile, RefusesATruncatedOrDamagedArchive) {
 TEST(TraceEvents, StopAtTheirLimits) {
   const auto damage_of = [](const std::string& text, const TraceLimits& limits) {
     const TraceFrame frame =
-        read_trace_events(text, "t.json", [](std::size_t, const nlohmann::json&) {}, limits);
+        read_trace_events({text, "t.json"}, [](std::size_t, const nlohmann::json&) {}, limits);
     return frame.damage ? frame.damage->message : "none";
   };
   EXPECT_EQ(damage_of("[[1, 2, 3]]", {.values = 2}), "holds too many values");
@@ -152,9 +152,10 @@ TEST(TraceEvents, StopAtTheirLimits) {
 TEST(TraceEvents, VisitEventsAndKeepMetadataOnly) {
   std::vector<std::string> seen;
   const TraceFrame frame = read_trace_events(
-      R"({"other": {"traceEvents": [1]}, "traceEvents": [{"a": [1, {"b": 2}]}, 3, []],)"
-      R"( "metadata": {"k": ["v"]}, "more": [[4]]})",
-      "t.json", [&seen](std::size_t position, const nlohmann::json& event) {
+      {R"({"other": {"traceEvents": [1]}, "traceEvents": [{"a": [1, {"b": 2}]}, 3, []],)"
+       R"( "metadata": {"k": ["v"]}, "more": [[4]]})",
+       "t.json"},
+      [&seen](std::size_t position, const nlohmann::json& event) {
         EXPECT_EQ(position, seen.size());
         seen.push_back(event.dump());
       });

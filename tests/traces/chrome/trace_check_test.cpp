@@ -32,7 +32,7 @@ std::string good_with(const std::string& from, const std::string& to) {
 
 /// What the check says of a trace with exactly this fault planted.
 std::string fault(const std::string& text) {
-  const TraceCheck check = check_trace(text, "t.json");
+  const TraceCheck check = check_trace({text, "t.json"});
   EXPECT_FALSE(check.good()) << text.substr(0, 300);
   return print_trace_check(check, "t.json");
 }
@@ -51,7 +51,7 @@ std::string slice(const std::string& start, const std::string& length,
 }
 
 TEST(TraceCheck, AcceptsOurTraces) {
-  const TraceCheck check = check_trace(good_trace(), "t.json");
+  const TraceCheck check = check_trace({good_trace(), "t.json"});
   EXPECT_TRUE(check.good()) << print_trace_check(check, "t.json");
   EXPECT_TRUE(check.ours);
   EXPECT_EQ(check.summary.slices, 2 * (4 + 4 + 2) + 2 * (4 + 4));
@@ -118,7 +118,7 @@ std::string with_transfer(const std::string& start, const std::string& length,
 }
 
 TEST(TraceCheck, RefusesArrowsThatChromeTracingLoses) {
-  const auto check = [](const std::string& text) { return check_trace(text, "t.json"); };
+  const auto check = [](const std::string& text) { return check_trace({text, "t.json"}); };
   EXPECT_TRUE(check(with_transfer("5.1", "0.002", "5.101", "5.101")).good());
   EXPECT_TRUE(check(with_transfer("5.2", "0", "5.2", "5.2")).good());
   const std::string lost = with_transfer("5.1", "0", "5.1", "5.1");
@@ -167,7 +167,7 @@ TEST(TraceCheck, AcceptsForeignTraces) {
       foreign(slice("1", "1", "\"text\"") +
               R"(,{"ph":"M","name":"thread_name","pid":1,"tid":"text","args":{"name":"t"}})")};
   for (const std::string& text : traces) {
-    const TraceCheck check = check_trace(text, "t.json");
+    const TraceCheck check = check_trace({text, "t.json"});
     EXPECT_TRUE(check.good()) << text << "\n" << print_trace_check(check, "t.json");
     EXPECT_EQ(check.warnings, 0) << text << "\n" << print_trace_check(check, "t.json");
     EXPECT_FALSE(check.ours);
@@ -175,21 +175,21 @@ TEST(TraceCheck, AcceptsForeignTraces) {
 }
 
 TEST(TraceCheck, HoldsForeignTracesToTheViewersRulesOnly) {
-  const TraceCheck nameless = check_trace("[" + slice("0", "5", "0") + "]", "t.json");
+  const TraceCheck nameless = check_trace({"[" + slice("0", "5", "0") + "]", "t.json"});
   EXPECT_TRUE(nameless.good());
   EXPECT_EQ(nameless.warnings, 3);  // two names, and tid 0
   const TraceCheck merged =
-      check_trace("[" + slice("0", "5", "0") + "," + slice("0", "5", "1") + "]", "t.json");
+      check_trace({"[" + slice("0", "5", "0") + "," + slice("0", "5", "1") + "]", "t.json"});
   EXPECT_FALSE(merged.good());
-  EXPECT_FALSE(check_trace(foreign(slice("0", "5") + "," + slice("3", "4")), "t.json").good());
-  EXPECT_FALSE(check_trace(foreign(R"({"ph":"E","pid":1,"tid":7,"ts":2})"), "t.json").good());
-  EXPECT_FALSE(check_trace(foreign(R"({"ph":"B","pid":1,"tid":7,"ts":2})"), "t.json").good());
+  EXPECT_FALSE(check_trace({foreign(slice("0", "5") + "," + slice("3", "4")), "t.json"}).good());
+  EXPECT_FALSE(check_trace({foreign(R"({"ph":"E","pid":1,"tid":7,"ts":2})"), "t.json"}).good());
+  EXPECT_FALSE(check_trace({foreign(R"({"ph":"B","pid":1,"tid":7,"ts":2})"), "t.json"}).good());
 }
 
 TEST(TraceCheck, KeepsTheFirstProblemsAndCountsAll) {
   std::string events = slice("0", "-1");
   for (int i = 0; i < 999; ++i) events += "," + slice("0", "-1");
-  const TraceCheck check = check_trace(foreign(events), "t.json");
+  const TraceCheck check = check_trace({foreign(events), "t.json"});
   EXPECT_EQ(check.errors, 1000);
   ASSERT_EQ(check.problems.size(), kMostTraceProblems);
   EXPECT_EQ(check.problems.front().event, 2);

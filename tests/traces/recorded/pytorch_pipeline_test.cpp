@@ -27,9 +27,9 @@ Recording two_steps() {
 }
 
 Recording read(const std::vector<std::string>& texts) {
-  std::vector<NamedTrace> traces;
+  std::vector<TraceSource> traces;
   for (const std::string& text : texts) {
-    traces.push_back({fmt::format("{}.json", traces.size()), text});
+    traces.emplace_back(text, fmt::format("{}.json", traces.size()));
   }
   return read_pytorch_pipeline(traces);
 }

@@ -27,7 +27,7 @@ Recording two_replicas() {
                        two_stages({}, 40, 1)});
 }
 
-Recording read(const std::string& text) { return read_recording(text, "t.json"); }
+Recording read(const std::string& text) { return read_recording({text, "t.json"}); }
 std::string recording_error(const std::string& text) {
   return error_of([&] { read(text); });
 }
