@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "tools/benchmarks/benchmark.h"
 #include "tools/cli/json_output.h"
@@ -49,7 +50,7 @@ void print_help() {
 }
 
 int repetitions_of(const std::string& text) {
-  const int number = tools::parse_number<int>(text).value_or(0);
+  const int number = number_in<int>(text).value_or(0);
   if (number < 1 || number > 1000)
     throw UsageError(fmt::format("--repetitions: expected 1 to 1000, found \"{}\"", text));
   return number;

@@ -5,6 +5,7 @@
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/check.h"
 #include "tools/cli/file_roles.h"
 #include "tools/cli/split.h"
@@ -286,7 +287,7 @@ std::string Options::text(const std::string& name, const std::string& otherwise)
 std::int64_t Options::integer(const std::string& name, std::int64_t least, std::int64_t most,
                               std::int64_t otherwise) const {
   if (!has(name)) return otherwise;
-  const auto value = parse_number<std::int64_t>(text(name));
+  const auto value = number_in<std::int64_t>(text(name));
   if (!value || *value < least || *value > most)
     reject(name, fmt::format("an integer from {} to {}", least, most));
   return *value;
@@ -294,7 +295,7 @@ std::int64_t Options::integer(const std::string& name, std::int64_t least, std::
 
 double Options::number(const std::string& name, double least, double most, double otherwise) const {
   if (!has(name)) return otherwise;
-  const auto value = parse_number<double>(text(name));
+  const auto value = number_in<double>(text(name));
   if (!value || !(*value >= least && *value <= most))
     reject(name, fmt::format("a number from {} to {}", least, most));
   return *value;

@@ -2,10 +2,7 @@
 // Parts of an option's value.
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -23,15 +20,6 @@ inline std::vector<std::string_view> split(std::string_view text, std::string_vi
 inline std::pair<std::string_view, std::string_view> halved(std::string_view text, char mark) {
   const std::size_t at = std::min(text.find(mark), text.size());
   return {text.substr(0, at), text.substr(std::min(at + 1, text.size()))};
-}
-
-/// All of `text` as a number; empty: it is none, or one that does not fit.
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 }  // namespace tandem::tools

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/files/read.h"
 #include "core/import/models.h"
 #include "core/memory/storage.h"
@@ -37,7 +38,7 @@ std::vector<std::int32_t> parse_sizes(const std::string& text) {
   constexpr std::int32_t kMost = 99'999;
   std::vector<std::int32_t> sizes;
   for (const std::string_view word : split(text, ",")) {
-    sizes.push_back(parse_number<std::int32_t>(word).value_or(0));
+    sizes.push_back(number_in<std::int32_t>(word).value_or(0));
     if (sizes.back() < 1 || sizes.back() > kMost) {
       throw UsageError(fmt::format(
           "tandem profile: --microbatch-size: expected sizes such as 1,2,4, found \"{}\"", text));

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/ascii.h"
 #include "core/text/files.h"
 #include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
@@ -39,7 +40,7 @@ constexpr int kMostRanks = 256;
 /// The whole number that `text` is; `word` stands for it in the message.
 std::int64_t number_of(std::string_view text, std::string_view word) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const auto number = parse_number<std::int64_t>(text);
+  const auto number = number_in<std::int64_t>(text);
   if (number && *number >= 0 && *number <= kMost) return *number;
   throw UsageError(fmt::format(
       "tandem replay: --without: expected stage:S, replica:R or rank:S/R, found \"{}\"", word));

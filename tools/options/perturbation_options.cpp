@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/text/percent.h"
 #include "tools/cli/split.h"
@@ -54,7 +55,7 @@ const FactorOf& factors_of(std::string_view option) {
 /// option that it is a part of, takes.
 double factor_of(const Options& options, const std::string& flag, std::string_view text) {
   if (text.ends_with('x')) text.remove_suffix(1);
-  const auto factor = parse_number<double>(text);
+  const auto factor = number_in<double>(text);
   if (!factor || !(*factor >= 1.0 / kMostFactor && *factor <= kMostFactor))
     refuse_factor(options, flag);
   const FactorOf& kind = factors_of(flag);
@@ -63,7 +64,7 @@ double factor_of(const Options& options, const std::string& flag, std::string_vi
 }
 
 DeviceId device_of(const Options& options, const std::string& flag, std::string_view text) {
-  const auto device = parse_number<std::uint16_t>(text);
+  const auto device = number_in<std::uint16_t>(text);
   if (!device) refuse_factor(options, flag);
   return DeviceId{*device};
 }

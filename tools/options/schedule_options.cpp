@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/ascii.h"
 #include "tools/cli/split.h"
 #include "tools/options/perturbation_options.h"
 
@@ -111,7 +112,7 @@ std::optional<Clipping> clipping(const Options& options) {
     if (norm.empty()) return clip;
     norm = norm.front() == ':' ? norm.substr(1) : std::string_view();
   }
-  clip.norm = parse_number<double>(norm).value_or(0.0);
+  clip.norm = number_in<double>(norm).value_or(0.0);
   if (!std::isfinite(clip.norm) || clip.norm <= 0.0) {
     throw UsageError(fmt::format(
         "--clip: expected a norm above 0, such as 1.0, or per-stage[:NORM], found \"{}\"", text));

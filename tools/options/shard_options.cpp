@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "tools/cli/file_roles.h"
 #include "tools/cli/split.h"
 
@@ -21,7 +22,7 @@ bool is_set(const char* variable) { return std::getenv(variable) != nullptr; }
 
 std::int64_t environment(const char* variable) {
   const char* text = std::getenv(variable);
-  const auto value = text == nullptr ? std::nullopt : parse_number<std::int64_t>(text);
+  const auto value = text == nullptr ? std::nullopt : number_in<std::int64_t>(text);
   if (!value) {
     throw AbsentError(fmt::format("tandem sweep: --shard: {} is {}: expected an integer", variable,
                                   text == nullptr ? "not set" : fmt::format("\"{}\"", text)));
@@ -100,7 +101,7 @@ Shard shard_of(const Options& options) {
   if (text == "slurm") return of_slurm();
   if (text == "mpi") return of_mpi();
   const auto [first, second] = halved(text, '/');
-  const auto number = parse_number<std::int64_t>(first), of = parse_number<std::int64_t>(second);
+  const auto number = number_in<std::int64_t>(first), of = number_in<std::int64_t>(second);
   if (!number || !of || *number < 1 || *of > kMostShards || *number > *of) {
     throw UsageError(
         fmt::format("tandem sweep: --shard: expected K/N with K from 1 to N, slurm or mpi, found "

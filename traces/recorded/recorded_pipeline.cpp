@@ -81,18 +81,14 @@ std::vector<std::string> op_names() {
   return names;
 }
 
-std::optional<std::int64_t> number_in(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end == text.data()) return std::nullopt;
-  return number;
-}
-
 /// The number behind `label`, such as 3 of "PP rank 3, compute".
 std::optional<std::int64_t> number_after(std::string_view text, std::string_view label) {
   const std::size_t at = text.find(label);
   if (at == std::string_view::npos) return std::nullopt;
-  return number_in(text.substr(at + label.size()));
+  const std::string_view behind = text.substr(at + label.size());
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(behind.data(), behind.data() + behind.size(), number);
+  return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
 class RecordingReader {
