@@ -29,7 +29,7 @@ void set_devices(const Program& program, const DeviceTallies& tallies, double af
     const Op& op = instruction.op;
     const bool validates = settles_step(op.kind);
     if (!validates && (op.staleness == 0 || !reads_weights(op.kind))) continue;
-    std::int32_t& versions = result.devices[program.placement().device[op.stage]].weight_versions;
+    std::int32_t& versions = result.devices[program.placement().device[op.replica]].weight_versions;
     versions = std::max(versions, validates ? 2 : 1 + op.staleness);
   }
 }

@@ -15,7 +15,7 @@ namespace {
 
 /// Bytes that devices hold when only activations have a size.
 Table<DeviceId, MemoryByClass> activation_memory(const Program& program,
-                                                 const Table<StageId, HeldActivation>& held) {
+                                                 const Table<ReplicaId, HeldActivation>& held) {
   Table<DeviceId, MemoryByClass> memory;
   constexpr double kMost = 0x1p60;
   for (const double bytes : peak_held(program, held)) {
@@ -50,8 +50,8 @@ Scenario plain_scenario(Schedule schedule, const GivenCosts& costs, TransferLane
                     .activation_after_input = costs.activation_after_input};
   const Placement& placement = scenario.program.placement();
   if (costs.sized) {
-    Table<StageId, HeldActivation> held;
-    for (const PartId part : placement.part) held.push_back(costs.held[part]);
+    Table<ReplicaId, HeldActivation> held;
+    for (const StageId stage : placement.stage) held.push_back(costs.held[stage]);
     scenario.memory = activation_memory(scenario.program, held);
     scenario.held = std::move(held);
   }

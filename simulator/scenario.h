@@ -41,8 +41,8 @@ struct Scenario {
   Reserve reserve = {};                                       // of it, which no plan may fill
   // What a stage keeps of one microbatch, for curves: `stash` where its slots are known, `held`
   // where only activations are given, in bytes; where `memory` is there, one of them is.
-  std::optional<Table<StageId, Bytes>> stash = {};
-  std::optional<Table<StageId, HeldActivation>> held = {};
+  std::optional<Table<ReplicaId, Bytes>> stash = {};
+  std::optional<Table<ReplicaId, HeldActivation>> held = {};
   std::optional<ModelUse> use = {};             // of a model on a cluster
   std::optional<Network> network = {};          // what shares links, where contention is simulated
   std::optional<LayerShares> layers = {};       // where prices are those of a model's layers

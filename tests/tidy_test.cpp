@@ -366,7 +366,7 @@ const std::map<std::string_view, std::string_view>& names_op_kinds() {
       {"core/verify/", "the meaning, once more"},
       {"core/memory/", "the meaning: what holds which slot"},
       {"executor/run/", "the meaning: the device's machine"},
-      {"executor/stage/reference_parts.cpp", "which weights a forward of the reference reads"},
+      {"executor/stage/reference_stages.cpp", "which weights a forward of the reference reads"},
       {"simulator/replay/", "recordings know forwards, halves of backwards, and two transfers"},
       {"traces/recorded/", "likewise, by the recorder's own names"},
       {"traces/curves.cpp", "what an op takes and frees, in time"},

@@ -13,13 +13,13 @@ namespace {
 struct Key {
   OpKind kind;
   DeviceId device, peer;
-  StageId stage;
+  ReplicaId replica;
   std::int64_t microbatch;
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
 Key key_of(const TimelineRecord& record) {
-  return {record.kind, record.device, record.peer, record.stage, record.microbatch};
+  return {record.kind, record.device, record.peer, record.replica, record.microbatch};
 }
 
 /// A transfer is one op on two lanes: that of its stage's device counts.

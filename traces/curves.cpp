@@ -44,7 +44,7 @@ struct Life {
   };
   std::optional<Move> evict, load;
 };
-using Lives = std::map<std::pair<StageId, std::int64_t>, Life>;
+using Lives = std::map<std::pair<ReplicaId, std::int64_t>, Life>;
 
 Lives lives_of(const Program& program, const Timeline& timeline) {
   Lives lives;
@@ -53,7 +53,7 @@ Lives lives_of(const Program& program, const Timeline& timeline) {
     if (!is_compute(op.kind) && !moves_stash(op.kind)) continue;
     const std::int64_t last = span.body * program.microbatches() + op.microbatch;
     for (std::int64_t microbatch = last - op.span + 1; microbatch <= last; ++microbatch) {
-      Life& life = lives[{op.stage, microbatch}];
+      Life& life = lives[{op.replica, microbatch}];
       if (op.kind == OpKind::forward) life.forward = span.start;
       if (op.kind == OpKind::recompute) life.recompute = span.start;
       if (op.kind == OpKind::evict) life.evict = {span.start, span.end};
@@ -72,16 +72,16 @@ struct Versions {
   std::map<std::int64_t, Duration> made, last_read;
 };
 
-Table<StageId, Versions> versions_of(const Program& program, const Timeline& timeline) {
+Table<ReplicaId, Versions> versions_of(const Program& program, const Timeline& timeline) {
   const WeightVersions version_of(program);
-  Table<StageId, Versions> result(program.placement().stages());
+  Table<ReplicaId, Versions> result(program.placement().replicas());
   for (Versions& versions : result) versions.made[0] = Duration::zero();
   for (const Span& span : timeline.spans) {
     const Op& op = program[span.instruction].op;
     const std::int64_t microbatch = span.body * program.microbatches() + op.microbatch;
     const auto version = version_of({span.instruction, span.body, microbatch});
     if (!version) continue;
-    Versions& versions = result[op.stage];
+    Versions& versions = result[op.replica];
     if (makes_version(op.kind)) {
       versions.made[*version] = span.end;
     } else {
@@ -116,16 +116,17 @@ void hold(std::vector<Change>& changes, std::optional<Duration> from, std::optio
 }  // namespace
 
 Curves curves_of(const Program& program, const Timeline& timeline,
-                 const Table<StageId, Bytes>& stash_bytes) {
+                 const Table<ReplicaId, Bytes>& stash_bytes) {
   const Placement& placement = program.placement();
-  TANDEM_CHECK(stash_bytes.empty() || stash_bytes.size() == placement.stages(), stash_bytes.size());
+  TANDEM_CHECK(stash_bytes.empty() || stash_bytes.size() == placement.replicas(),
+               stash_bytes.size());
   Table<DeviceId, std::vector<Change>> in_flight(placement.devices), bytes(placement.devices);
   for (const auto& [key, life] : lives_of(program, timeline)) {
-    const auto stage = key.first;
-    const DeviceId device = placement.device[stage];
+    const auto replica = key.first;
+    const DeviceId device = placement.device[replica];
     hold(in_flight[device], life.forward, life.gradient, 1);
     if (stash_bytes.empty()) continue;
-    const Bytes stash = stash_bytes[stage];
+    const Bytes stash = stash_bytes[replica];
     std::optional<Duration> made = life.recompute ? life.recompute : life.forward;
     if (life.evict) {
       hold(bytes[device], made, life.evict->end, stash);
@@ -146,9 +147,9 @@ Curves curves_of(const Program& program, const Timeline& timeline,
 }
 
 Table<DeviceId, Curve> held_over_time(const Program& program, const Timeline& timeline,
-                                      const Table<StageId, HeldActivation>& held) {
+                                      const Table<ReplicaId, HeldActivation>& held) {
   const Placement& placement = program.placement();
-  TANDEM_CHECK(held.size() == placement.stages(), held.size());
+  TANDEM_CHECK(held.size() == placement.replicas(), held.size());
   Table<DeviceId, std::vector<Change>> changes(placement.devices);
   for (const auto& [key, life] : lives_of(program, timeline)) {
     const DeviceId device = placement.device[key.first];

@@ -26,20 +26,21 @@ struct Curves {
   Table<DeviceId, Curve>
       activation_bytes;  // stashes: from forward, or recompute where there is one; evicted ones are
                          // with the partner, and on both devices while they move
-  Table<StageId, Curve> versions;  // of the weights: the newest, and those that will be read again
+  Table<ReplicaId, Curve>
+      versions;  // of the weights: the newest, and those that will be read again
 };
 
 /// Every curve starts with a step at 0. Of a microbatch whose backward did not run the activations
 /// stay to the end. REQUIRES: `timeline` belongs to `program`; `stash_bytes` is empty (no bytes are
 /// known) or has a row a stage.
 Curves curves_of(const Program& program, const Timeline& timeline,
-                 const Table<StageId, Bytes>& stash_bytes);
+                 const Table<ReplicaId, Bytes>& stash_bytes);
 
 /// peak_held() in time, rounded to bytes: `all` from the forward, whether or not it is recomputed,
 /// `after_input` from the input-gradient to the weight-gradient. Where nothing is evicted no device
 /// ever holds more than its peak, and in a run long enough it comes to hold that.
 Table<DeviceId, Curve> held_over_time(const Program& program, const Timeline& timeline,
-                                      const Table<StageId, HeldActivation>& held);
+                                      const Table<ReplicaId, HeldActivation>& held);
 
 /// The largest value of a curve.
 std::int64_t peak_of(const Curve& curve);

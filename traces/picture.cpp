@@ -151,10 +151,11 @@ class Canvas {
 
 std::vector<Box> boxes_of(const Program& program, const Timeline& timeline) {
   const Placement& placement = program.placement();
-  std::vector<std::size_t> chunk_of(placement.stages());
+  std::vector<std::size_t> chunk_of(placement.replicas());
   for (const DeviceId device : all_ids<DeviceId>(placement.devices)) {
     std::size_t chunk = 0;
-    for (const StageId stage : placement.stages_on(device)) chunk_of[index(stage)] = chunk++;
+    for (const ReplicaId replica : placement.replicas_on(device))
+      chunk_of[index(replica)] = chunk++;
   }
   std::vector<Box> boxes;
   for (const Span& span : timeline.spans) {
@@ -162,8 +163,8 @@ std::vector<Box> boxes_of(const Program& program, const Timeline& timeline) {
     const Op& op = program[span.instruction].op;
     const OpTraits* look = &traits(op.kind);
     if (look->fill == 0) continue;
-    boxes.push_back({.device = index(placement.device[op.stage]),
-                     .chunk = chunk_of[index(op.stage)],
+    boxes.push_back({.device = index(placement.device[op.replica]),
+                     .chunk = chunk_of[index(op.replica)],
                      .look = look,
                      .microbatch = span.body * program.microbatches() + op.microbatch,
                      .start = span.start,
@@ -179,7 +180,7 @@ std::vector<Box> boxes_of(const Program& program, const Timeline& timeline) {
 std::size_t most_chunks(const Placement& placement) {
   std::size_t most = 1;
   for (const DeviceId device : all_ids<DeviceId>(placement.devices)) {
-    most = std::max(most, placement.stages_on(device).size());
+    most = std::max(most, placement.replicas_on(device).size());
   }
   return most;
 }

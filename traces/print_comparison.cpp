@@ -51,7 +51,7 @@ std::string describe(const TimelineRecord& record) {
   std::string kind(name(record.kind));
   std::replace(kind.begin(), kind.end(), '_', ' ');
   std::string text = fmt::format("{} {}, stage {}, device {}", kind, record.microbatch,
-                                 index(record.stage), index(record.device));
+                                 index(record.replica), index(record.device));
   if (record.peer != record.device) text += fmt::format(" to {}", index(record.peer));
   return text;
 }

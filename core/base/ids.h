@@ -8,8 +8,9 @@
 
 namespace tandem {
 
-enum class StageId : std::uint16_t {};   // a part of the model on one device
-enum class PartId : std::uint16_t {};    // position along the model; 0 takes the input
+enum class StageId : std::uint16_t {};    // consecutive layers, a position along the model; 0 takes
+                                          // the input
+enum class ReplicaId : std::uint16_t {};  // one instance of a stage, on one device
 enum class DeviceId : std::uint16_t {};  // of one pipeline: what computes
 enum class LaneId : std::uint16_t {};  // one in-order queue of one device; a CUDA stream, when real
 enum class CostId : std::uint32_t {};  // a price: a row of Program::cost_keys() and of a CostTable

@@ -62,17 +62,17 @@ std::string stage_fault(LayerRange range, std::int32_t begin, bool last, std::in
 void check_cover(const JsonReader& reader, const Plan& plan) {
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
   const std::vector<JsonReader> rows = reader.array();
-  const std::size_t parts = part_count(plan);
-  if (parts > static_cast<std::size_t>(layers)) {
-    reader.complain(
-        fmt::format("more stages than layers: {} stages for the model's {} layers", parts, layers));
+  const std::size_t stages = stage_count(plan);
+  if (stages > static_cast<std::size_t>(layers)) {
+    reader.complain(fmt::format("more stages than layers: {} stages for the model's {} layers",
+                                stages, layers));
     return;
   }
-  if (rows.size() != parts) {
-    const char* why = !plan.request.replicas.empty() ? "for each entry of the replicas"
-                      : parts > plan.request.devices ? "for each chunk of each device"
-                                                     : "for each device of the depth";
-    reader.complain(fmt::format("expected {} stages, one {}, found {}", parts, why, rows.size()));
+  if (rows.size() != stages) {
+    const char* why = !plan.request.replicas.empty()  ? "for each entry of the replicas"
+                      : stages > plan.request.devices ? "for each chunk of each device"
+                                                      : "for each device of the depth";
+    reader.complain(fmt::format("expected {} stages, one {}, found {}", stages, why, rows.size()));
     return;
   }
   std::int32_t begin = 0;
@@ -97,8 +97,8 @@ Prediction read_prediction(const JsonReader& reader) {
   return predicted;
 }
 
-PartCosts read_part_costs(const JsonReader& reader) {
-  PartCosts costs;
+StageOrderCosts read_stage_costs(const JsonReader& reader) {
+  StageOrderCosts costs;
   if (!reader.object({"forward_ns", "backward_input_ns", "backward_weight_ns", "update_ns"})) {
     return costs;
   }
@@ -110,13 +110,13 @@ PartCosts read_part_costs(const JsonReader& reader) {
   return costs;
 }
 
-OrderCosts read_order_costs(const JsonReader& reader, std::size_t parts) {
+OrderCosts read_order_costs(const JsonReader& reader, std::size_t wanted) {
   OrderCosts costs;
   if (!reader.object({"stages", "transfer_ns"})) return costs;
   const JsonReader stages = reader["stages"];
-  for (const JsonReader& row : stages.array()) costs.parts.push_back(read_part_costs(row));
-  if (stages.kind() == JsonKind::array && costs.parts.size() != parts) {
-    stages.expected(fmt::format("{} stages, as many as the plan has", parts));
+  for (const JsonReader& row : stages.array()) costs.stages.push_back(read_stage_costs(row));
+  if (stages.kind() == JsonKind::array && costs.stages.size() != wanted) {
+    stages.expected(fmt::format("{} stages, as many as the plan has", wanted));
   }
   costs.transfer = reader["transfer_ns"].duration();
   return costs;
@@ -124,11 +124,11 @@ OrderCosts read_order_costs(const JsonReader& reader, std::size_t parts) {
 
 Json order_costs_json(const OrderCosts& costs) {
   Json stages = Json::array();
-  for (const PartCosts& part : costs.parts) {
-    stages.push_back({{"forward_ns", part.forward.count()},
-                      {"backward_input_ns", part.backward_input.count()},
-                      {"backward_weight_ns", part.backward_weight.count()}});
-    if (part.update > Duration{}) stages.back()["update_ns"] = part.update.count();
+  for (const StageOrderCosts& stage : costs.stages) {
+    stages.push_back({{"forward_ns", stage.forward.count()},
+                      {"backward_input_ns", stage.backward_input.count()},
+                      {"backward_weight_ns", stage.backward_weight.count()}});
+    if (stage.update > Duration{}) stages.back()["update_ns"] = stage.update.count();
   }
   return {{"stages", std::move(stages)}, {"transfer_ns", costs.transfer.count()}};
 }

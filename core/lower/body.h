@@ -35,7 +35,7 @@ constexpr Split split(std::int32_t offset, std::int32_t m) {
 /// Both ends of an edge between devices, one way.
 struct Link {
   OpKind kind = OpKind::send_activation;
-  StageId from{}, to{};
+  ReplicaId from{}, to{};
   DeviceId source{}, target{};
 };
 
@@ -62,7 +62,7 @@ struct OpNode {
 struct Sum {
   NodeId node = kNone;
   std::vector<DeviceId> devices;  // ascending, each once
-  std::vector<StageId> stages;    // its participants
+  std::vector<ReplicaId> replicas;  // its participants
 };
 
 struct NodeWait {
@@ -110,7 +110,7 @@ struct Body {
   Op op(NodeId node) const { return is_transfer(node) ? op(transfer(node)) : ops[at(node)].op; }
   const Sum& sum(NodeId node) const;
   DeviceId device(NodeId node, const Placement& placement) const {
-    return placement.device[ops[at(node)].op.stage];
+    return placement.device[ops[at(node)].op.replica];
   }
   /// The op that has this one before it: the next number but for what is on other lanes.
   NodeId after_on_device(NodeId node) const {
@@ -150,43 +150,43 @@ class OpIndex {
  public:
   OpIndex(const Schedule& schedule, const Body& body);
 
-  NodeId forward(StageId stage, std::int32_t residue) const {
-    return forward_[cell(stage, residue)];
+  NodeId forward(ReplicaId replica, std::int32_t residue) const {
+    return forward_[cell(replica, residue)];
   }
-  NodeId recompute(StageId stage, std::int32_t residue) const {
-    return recompute_.empty() ? kNone : recompute_[cell(stage, residue)];
+  NodeId recompute(ReplicaId replica, std::int32_t residue) const {
+    return recompute_.empty() ? kNone : recompute_[cell(replica, residue)];
   }
-  NodeId input_gradient(StageId stage, std::int32_t residue) const {
-    return input_gradient_[cell(stage, residue)];
+  NodeId input_gradient(ReplicaId replica, std::int32_t residue) const {
+    return input_gradient_[cell(replica, residue)];
   }
-  NodeId weight_gradient(StageId stage, std::int32_t residue) const {
-    return weight_gradient_[cell(stage, residue)];
+  NodeId weight_gradient(ReplicaId replica, std::int32_t residue) const {
+    return weight_gradient_[cell(replica, residue)];
   }
   /// The sum whose update's last microbatch has this residue.
-  NodeId sum(OpKind kind, StageId stage, std::int32_t residue) const {
+  NodeId sum(OpKind kind, ReplicaId replica, std::int32_t residue) const {
     const std::vector<NodeId>& table = sums_[index(kind)];
-    return table.empty() ? kNone : table[cell(stage, residue)];
+    return table.empty() ? kNone : table[cell(replica, residue)];
   }
   /// Whether any stash is evicted at all; and who does, and who brings it back.
   bool evicts() const { return !evict_.empty(); }
-  NodeId evict(StageId stage, std::int32_t residue) const {
-    return evict_.empty() ? kNone : evict_[cell(stage, residue)];
+  NodeId evict(ReplicaId replica, std::int32_t residue) const {
+    return evict_.empty() ? kNone : evict_[cell(replica, residue)];
   }
-  NodeId load(StageId stage, std::int32_t residue) const {
-    return load_.empty() ? kNone : load_[cell(stage, residue)];
+  NodeId load(ReplicaId replica, std::int32_t residue) const {
+    return load_.empty() ? kNone : load_[cell(replica, residue)];
   }
   /// The validate of the update whose last microbatch has this residue.
-  NodeId validation(StageId stage, std::int32_t residue) const {
-    return validation_.empty() ? kNone : validation_[cell(stage, residue)];
+  NodeId validation(ReplicaId replica, std::int32_t residue) const {
+    return validation_.empty() ? kNone : validation_[cell(replica, residue)];
   }
   /// Nodes of the stage's updates in the order of the microbatches they cover, and the place there
   /// of a residue's.
-  const std::vector<NodeId>& updates(StageId stage) const { return updates_[stage]; }
-  std::int32_t update_covering(StageId stage, std::int32_t residue) const;
+  const std::vector<NodeId>& updates(ReplicaId replica) const { return updates_[replica]; }
+  std::int32_t update_covering(ReplicaId replica, std::int32_t residue) const;
 
  private:
-  std::size_t cell(StageId stage, std::int32_t residue) const {
-    return index(stage) * at(m_) + at(residue);
+  std::size_t cell(ReplicaId replica, std::int32_t residue) const {
+    return index(replica) * at(m_) + at(residue);
   }
   void record(std::vector<NodeId>& table, const Op& op, NodeId node);
   void record_updates();
@@ -200,7 +200,7 @@ class OpIndex {
   std::vector<NodeId> validation_;                  // empty: there are none
   std::vector<NodeId> evict_, load_;                // both empty: there are none
   std::array<std::vector<NodeId>, kOpKinds> sums_;  // empty: no op of the kind
-  Table<StageId, std::vector<NodeId>> updates_;
+  Table<ReplicaId, std::vector<NodeId>> updates_;
 };
 
 /// Adds the transfers and the waits. Throws InfeasibleError when an op needs what the loop makes

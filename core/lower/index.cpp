@@ -18,35 +18,35 @@ namespace {
   throw InputError(fmt::format("schedule \"{}\": {}", schedule.name, reason));
 }
 
-std::vector<StageId> participants(const Placement& placement, const Op& op) {
-  const PartId part = placement.part[op.stage];
-  if (op.kind == OpKind::reduce_gradient) return placement.replicas_of(part);
-  std::vector<StageId> stages;
+std::vector<ReplicaId> participants(const Placement& placement, const Op& op) {
+  const StageId stage = placement.stage[op.replica];
+  if (op.kind == OpKind::reduce_gradient) return placement.replicas_of(stage);
+  std::vector<ReplicaId> replicas;
   if (op.kind == OpKind::reduce_norm) {
-    for (const StageId stage : ids(placement.part)) stages.push_back(stage);
-    return stages;
+    for (const ReplicaId replica : ids(placement.stage)) replicas.push_back(replica);
+    return replicas;
   }
-  stages = placement.stages_tied_with(op.stage);
-  std::sort(stages.begin(), stages.end());
-  return stages;
+  replicas = placement.replicas_tied_with(op.replica);
+  std::sort(replicas.begin(), replicas.end());
+  return replicas;
 }
 
 void check_op(const Schedule& schedule, DeviceId device, const Op& op) {
-  if (index(op.stage) >= schedule.placement.stages()) {
+  if (index(op.replica) >= schedule.placement.replicas()) {
     reject(schedule, fmt::format("device {} runs an op of stage {}, which does not exist",
-                                 index(device), index(op.stage)));
+                                 index(device), index(op.replica)));
   }
-  if (schedule.placement.device[op.stage] != device) {
+  if (schedule.placement.device[op.replica] != device) {
     reject(schedule,
            fmt::format("device {} runs an op of stage {}, which is on device {}", index(device),
-                       index(op.stage), index(schedule.placement.device[op.stage])));
+                       index(op.replica), index(schedule.placement.device[op.replica])));
   }
   if (op.microbatch < 0 || op.span < 1 ||
       op.span > split(op.microbatch, schedule.microbatches).residue + 1) {
     reject(schedule,
            fmt::format("{} of stage {} has microbatch offset {} and span {}: a span must stay "
                        "inside one batch",
-                       name(op.kind), index(op.stage), op.microbatch, op.span));
+                       name(op.kind), index(op.replica), op.microbatch, op.span));
   }
 }
 
@@ -56,11 +56,11 @@ void check_move(const Schedule& schedule, DeviceId device, const Op& op) {
   if (partner.size() != schedule.placement.devices ||
       index(partner[device]) >= schedule.placement.devices || partner[device] == device) {
     reject(schedule, fmt::format("{} {} of stage {}: device {} has no partner", name(op.kind),
-                                 op.microbatch, index(op.stage), index(device)));
+                                 op.microbatch, index(op.replica), index(device)));
   }
   if (op.span == 1) return;
   reject(schedule, fmt::format("{} {} of stage {} spans {} microbatches: a stash holds one",
-                               name(op.kind), op.microbatch, index(op.stage), op.span));
+                               name(op.kind), op.microbatch, index(op.replica), op.span));
 }
 
 /// An op that stands next to another of its group.
@@ -70,7 +70,7 @@ void check_group(const Schedule& schedule, const Op& before, const Op& op) {
     reject(schedule,
            fmt::format("group {} of stage {}: only forwards, recomputations and backwards can be "
                        "one unit",
-                       op.group, index(op.stage)));
+                       op.group, index(op.replica)));
   }
   if (split(op.microbatch, schedule.microbatches).batch ==
       split(before.microbatch, schedule.microbatches).batch)
@@ -95,7 +95,7 @@ Body ops_of(const Schedule& schedule) {
   std::size_t count = 0;
   for (const std::vector<Op>& order : schedule.order) count += order.size();
   body.ops.reserve(count);
-  std::map<std::tuple<OpKind, StageId, std::int32_t>, NodeId> together;
+  std::map<std::tuple<OpKind, ReplicaId, std::int32_t>, NodeId> together;
   for (const DeviceId device : ids(schedule.order)) {
     NodeId before = kNone;
     for (const Op& op : schedule.order[device]) {
@@ -115,19 +115,20 @@ Body ops_of(const Schedule& schedule) {
             {.op = op, .before = std::exchange(before, self), .pending = first ? 0u : 1u});
         continue;
       }
-      std::vector<StageId> stages = participants(schedule.placement, op);
-      if (stages.empty())
-        reject(schedule, "a tied sum needs tied parts, with as many replicas each");
-      const auto key = std::tuple(op.kind, stages.front(), op.microbatch % schedule.microbatches);
+      std::vector<ReplicaId> replicas = participants(schedule.placement, op);
+      if (replicas.empty())
+        reject(schedule, "a tied sum needs tied stages, with as many replicas each");
+      const auto key = std::tuple(op.kind, replicas.front(), op.microbatch % schedule.microbatches);
       if (!together.try_emplace(key, self).second) continue;
       body.starts.push_back(self);
       body.ops.push_back({.op = op});
-      body.ops.back().op.stage = stages.front();
+      body.ops.back().op.replica = replicas.front();
       std::vector<DeviceId> devices;
-      for (const StageId stage : stages) devices.push_back(schedule.placement.device[stage]);
+      for (const ReplicaId replica : replicas)
+        devices.push_back(schedule.placement.device[replica]);
       std::sort(devices.begin(), devices.end());
       devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
-      body.sums.push_back({self, std::move(devices), std::move(stages)});
+      body.sums.push_back({self, std::move(devices), std::move(replicas)});
     }
   }
   return body;
@@ -137,8 +138,8 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
     : schedule_(schedule),
       body_(body),
       m_(schedule.microbatches),
-      updates_(schedule.placement.stages()) {
-  const std::size_t cells = schedule.placement.stages() * at(m_);
+      updates_(schedule.placement.replicas()) {
+  const std::size_t cells = schedule.placement.replicas() * at(m_);
   for (auto* table : {&forward_, &input_gradient_, &weight_gradient_}) table->assign(cells, kNone);
   for (std::size_t i = 0; i < body.ops.size(); ++i) {
     const Op& op = body.ops[i].op;
@@ -150,10 +151,10 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
     }
     if (makes_input_gradient(op.kind)) record(input_gradient_, op, node);
     if (makes_weight_gradient(op.kind)) record(weight_gradient_, op, node);
-    if (op.kind == OpKind::update) updates_[op.stage].push_back(node);
+    if (op.kind == OpKind::update) updates_[op.replica].push_back(node);
     if (op.kind == OpKind::validate) {
       validation_.resize(cells, kNone);
-      validation_[cell(op.stage, split(op.microbatch, m_).residue)] = node;
+      validation_[cell(op.replica, split(op.microbatch, m_).residue)] = node;
     }
     if (!moves_stash(op.kind)) continue;
     evict_.resize(cells, kNone);
@@ -164,8 +165,8 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
     const Op& op = body.ops[at(sum.node)].op;
     std::vector<NodeId>& table = sums_[index(op.kind)];
     table.resize(cells, kNone);
-    for (const StageId stage : sum.stages) {
-      table[cell(stage, split(op.microbatch, m_).residue)] = sum.node;
+    for (const ReplicaId replica : sum.replicas) {
+      table[cell(replica, split(op.microbatch, m_).residue)] = sum.node;
     }
   }
   record_updates();
@@ -176,9 +177,9 @@ OpIndex::OpIndex(const Schedule& schedule, const Body& body)
 inline void OpIndex::record(std::vector<NodeId>& table, const Op& op, NodeId node) {
   const std::int32_t last = split(op.microbatch, m_).residue;
   for (std::int32_t residue = last; residue > last - op.span; --residue) {
-    NodeId& place = table[cell(op.stage, residue)];
+    NodeId& place = table[cell(op.replica, residue)];
     if (place != kNone) {
-      reject(schedule_, fmt::format("stage {} has {} of microbatch {} twice", index(op.stage),
+      reject(schedule_, fmt::format("stage {} has {} of microbatch {} twice", index(op.replica),
                                     name(op.kind), residue));
     }
     place = node;
@@ -189,8 +190,8 @@ void OpIndex::record_updates() {
   const auto residue = [&](NodeId node) {
     return split(body_.ops[at(node)].op.microbatch, m_).residue;
   };
-  for (const StageId stage : ids(updates_)) {
-    std::vector<NodeId>& updates = updates_[stage];
+  for (const ReplicaId replica : ids(updates_)) {
+    std::vector<NodeId>& updates = updates_[replica];
     std::sort(updates.begin(), updates.end(),
               [&](NodeId a, NodeId b) { return residue(a) < residue(b); });
     std::int32_t covered = 0;
@@ -198,19 +199,19 @@ void OpIndex::record_updates() {
       if (residue(update) - body_.ops[at(update)].op.span + 1 != covered) {
         reject(schedule_,
                fmt::format("the updates of stage {} do not cover microbatch {} exactly once",
-                           index(stage), covered));
+                           index(replica), covered));
       }
       covered = residue(update) + 1;
     }
     if (covered != m_) {
       reject(schedule_,
-             fmt::format("no update of stage {} covers microbatch {}", index(stage), covered));
+             fmt::format("no update of stage {} covers microbatch {}", index(replica), covered));
     }
   }
 }
 
-std::int32_t OpIndex::update_covering(StageId stage, std::int32_t residue) const {
-  const std::vector<NodeId>& updates = updates_[stage];
+std::int32_t OpIndex::update_covering(ReplicaId replica, std::int32_t residue) const {
+  const std::vector<NodeId>& updates = updates_[replica];
   if (updates.size() == 1) return 0;
   const auto covering =
       std::lower_bound(updates.begin(), updates.end(), residue, [&](NodeId node, std::int32_t r) {
@@ -221,43 +222,44 @@ std::int32_t OpIndex::update_covering(StageId stage, std::int32_t residue) const
 
 void OpIndex::check_complete() const {
   const Placement& placement = schedule_.placement;
-  std::vector<std::uint16_t> seen(placement.parts() * at(m_), 0);
-  for (const StageId stage : ids(placement.part)) {
-    std::uint16_t* of_part = seen.data() + index(placement.part[stage]) * at(m_);
+  std::vector<std::uint16_t> seen(placement.stages() * at(m_), 0);
+  for (const ReplicaId replica : ids(placement.stage)) {
+    std::uint16_t* of_stage = seen.data() + index(placement.stage[replica]) * at(m_);
     for (std::int32_t residue = 0; residue < m_; ++residue) {
-      const bool forward = forward_[cell(stage, residue)] != kNone;
-      if (forward != (input_gradient_[cell(stage, residue)] != kNone) ||
-          forward != (weight_gradient_[cell(stage, residue)] != kNone)) {
+      const bool forward = forward_[cell(replica, residue)] != kNone;
+      if (forward != (input_gradient_[cell(replica, residue)] != kNone) ||
+          forward != (weight_gradient_[cell(replica, residue)] != kNone)) {
         reject(schedule_,
                fmt::format("stage {} has only a part of microbatch {}: forward, input- and "
                            "weight-gradient belong together",
-                           index(stage), residue));
+                           index(replica), residue));
       }
-      if (forward) ++of_part[residue];
+      if (forward) ++of_stage[residue];
     }
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != 1) {
-      reject(schedule_, fmt::format("part {} processes microbatch {} {} times, expected once",
+      reject(schedule_, fmt::format("stage {} processes microbatch {} {} times, expected once",
                                     i / at(m_), i % at(m_), seen[i]));
     }
   }
 }
 
 void OpIndex::check_evictions() const {
-  for (const StageId stage : ids(schedule_.placement.part)) {
+  for (const ReplicaId replica : ids(schedule_.placement.stage)) {
     for (std::int32_t residue = 0; residue < m_; ++residue) {
-      const bool evicted = evict(stage, residue) != kNone, loaded = load(stage, residue) != kNone;
+      const bool evicted = evict(replica, residue) != kNone,
+                 loaded = load(replica, residue) != kNone;
       if (!evicted && !loaded) continue;
-      if (evicted != loaded || forward(stage, residue) == kNone) {
+      if (evicted != loaded || forward(replica, residue) == kNone) {
         reject(schedule_, fmt::format("stage {} has only a part of the eviction of microbatch {}: "
                                       "forward, evict and load belong together",
-                                      index(stage), residue));
+                                      index(replica), residue));
       }
-      if (recompute(stage, residue) == kNone) continue;
+      if (recompute(replica, residue) == kNone) continue;
       reject(schedule_, fmt::format("stage {} computes microbatch {} again before its backward: "
                                     "there is no stash to evict",
-                                    index(stage), residue));
+                                    index(replica), residue));
     }
   }
 }
@@ -269,8 +271,8 @@ std::string describe(const Schedule& schedule, const Body& body, NodeId node) {
     return fmt::format("{} {} from device {} to {}", name(op.kind), op.microbatch,
                        index(link.source), index(link.target));
   }
-  return fmt::format("{} {} of stage {} (device {})", name(op.kind), op.microbatch, index(op.stage),
-                     index(schedule.placement.device[op.stage]));
+  return fmt::format("{} {} of stage {} (device {})", name(op.kind), op.microbatch,
+                     index(op.replica), index(schedule.placement.device[op.replica]));
 }
 
 }  // namespace tandem::lowering

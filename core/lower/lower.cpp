@@ -35,7 +35,7 @@ class Assembly {
         shared_(transfer_lanes == TransferLanes::shared) {
     CostIds none;
     none.fill(kUnpriced);
-    cost_of_stage_ = Table<StageId, CostIds>(placement_.stages(), none);
+    cost_of_replica_ = Table<ReplicaId, CostIds>(placement_.replicas(), none);
     cost_of_link_.assign(body.links.size(), kUnpriced);
     make_lanes();
   }
@@ -102,7 +102,7 @@ class Assembly {
 
   /// The device's own end first.
   std::array<LaneId, 2> stash_lanes(const Op& op) {
-    const DeviceId home = placement_.device[op.stage], partner = placement_.partner[home];
+    const DeviceId home = placement_.device[op.replica], partner = placement_.partner[home];
     const bool leaves = op.kind == OpKind::evict;
     return {lane(home, leaves ? LaneKind::send_stash : LaneKind::receive_stash, partner),
             lane(partner, leaves ? LaneKind::receive_stash : LaneKind::send_stash, home)};
@@ -115,8 +115,8 @@ class Assembly {
   }
 
   CostKey key_of(const Op& op) const {
-    CostKey key{.kind = op.kind, .stage = op.stage};
-    key.source = key.target = placement_.device[op.stage];
+    CostKey key{.kind = op.kind, .replica = op.replica};
+    key.source = key.target = placement_.device[op.replica];
     if (moves_stash(op.kind)) key.target = placement_.partner[key.source];
     if (op.kind == OpKind::reduce_gradient) key.width = schedule_.width;
     if (op.kind == OpKind::backward_weight) key.span = op.span;
@@ -130,7 +130,7 @@ class Assembly {
       key.overlapped = body_.first_of_group(node) != body_.last_of_group(node);
       return CostId{price(key)};
     }
-    std::uint32_t& known = cost_of_stage_[op.stage][index(op.kind)];
+    std::uint32_t& known = cost_of_replica_[op.replica][index(op.kind)];
     if (known == kUnpriced) known = price(key_of(op));
     return CostId{known};
   }
@@ -140,7 +140,7 @@ class Assembly {
     if (known == kUnpriced) {
       const lowering::Link& link = body_.links[link_number];
       known = price(
-          {.kind = link.kind, .stage = link.from, .source = link.source, .target = link.target});
+          {.kind = link.kind, .replica = link.from, .source = link.source, .target = link.target});
     }
     return CostId{known};
   }
@@ -246,7 +246,7 @@ class Assembly {
       return link_lanes_[body_.transfer(node).link].front();
     }
     const Op& op = body_.ops[at(node)].op;
-    if (on_compute_lane(op.kind)) return compute_lane_[placement_.device[op.stage]];
+    if (on_compute_lane(op.kind)) return compute_lane_[placement_.device[op.replica]];
     if (moves_stash(op.kind)) return shared_ ? std::optional(stash_lanes(op)[0]) : std::nullopt;
     const DeviceId device = body_.sum(node).devices.front();
     return lane(device, LaneKind::collective, device);
@@ -262,7 +262,7 @@ class Assembly {
   Table<DeviceId, LaneId> compute_lane_;
   std::vector<std::array<LaneId, 2>> link_lanes_;
   std::map<Lane, LaneId> lane_ids_;
-  Table<StageId, CostIds> cost_of_stage_;
+  Table<ReplicaId, CostIds> cost_of_replica_;
   std::vector<std::uint32_t> cost_of_link_;
   std::map<CostKey, CostId> cost_ids_;
 };

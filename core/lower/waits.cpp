@@ -77,7 +77,7 @@ class Connector {
 
   bool share_compute_lane(const Op& a, const Op& b) const {
     return on_compute_lane(a.kind) && on_compute_lane(b.kind) &&
-           (a.stage == b.stage || placement_.device[a.stage] == placement_.device[b.stage]);
+           (a.replica == b.replica || placement_.device[a.replica] == placement_.device[b.replica]);
   }
 
   void add_edge(const Placement::Edge& edge) {
@@ -141,36 +141,36 @@ class Connector {
         break;
       case OpKind::recompute:
       case OpKind::evict:
-        wait_for(self, index_.forward(own.stage, residue));
+        wait_for(self, index_.forward(own.replica, residue));
         break;
       case OpKind::backward:
       case OpKind::backward_input: {
-        const NodeId again = index_.recompute(own.stage, residue);
-        wait_for(self, again != kNone ? again : index_.forward(own.stage, residue));
-        wait_for(self, index_.load(own.stage, residue));
+        const NodeId again = index_.recompute(own.replica, residue);
+        wait_for(self, again != kNone ? again : index_.forward(own.replica, residue));
+        wait_for(self, index_.load(own.replica, residue));
         break;
       }
       case OpKind::backward_weight:
         for (std::int32_t i = 0; i < own.span; ++i) {
-          wait_for(self, index_.input_gradient(own.stage, residue - i));
+          wait_for(self, index_.input_gradient(own.replica, residue - i));
         }
         break;
       case OpKind::reduce_tied:
       case OpKind::reduce_gradient:
       case OpKind::reduce_norm:
-        for (const StageId stage : body_.sum(self).stages) wait_for_gradients(self, stage);
+        for (const ReplicaId replica : body_.sum(self).replicas) wait_for_gradients(self, replica);
         break;
       case OpKind::update:
-        wait_for_gradients(self, own.stage);
+        wait_for_gradients(self, own.replica);
         break;
       case OpKind::validate: {
-        wait_for(self, index_.sum(OpKind::reduce_norm, own.stage, residue));
-        const std::vector<NodeId>& updates = index_.updates(own.stage);
-        wait_for(self, updates[at(index_.update_covering(own.stage, residue))]);
+        wait_for(self, index_.sum(OpKind::reduce_norm, own.replica, residue));
+        const std::vector<NodeId>& updates = index_.updates(own.replica);
+        wait_for(self, updates[at(index_.update_covering(own.replica, residue))]);
         break;
       }
       case OpKind::load:
-        wait_for(self, index_.evict(own.stage, residue));
+        wait_for(self, index_.evict(own.replica, residue));
         break;
       case OpKind::send_activation:
       case OpKind::send_gradient:
@@ -185,43 +185,44 @@ class Connector {
     struct Turn {
       NodeId taken, freed;
     };
-    Table<StageId, std::vector<Turn>> turns(placement_.stages());
+    Table<ReplicaId, std::vector<Turn>> turns(placement_.replicas());
     for (std::size_t i = 0; i < body_.ops.size(); ++i) {
       const auto self = static_cast<NodeId>(i);
       const Op& own = op(self);
       if (own.kind != OpKind::forward && own.kind != OpKind::load) continue;
-      const NodeId evict = index_.evict(own.stage, place(self).residue);
+      const NodeId evict = index_.evict(own.replica, place(self).residue);
       if (evict == kNone) continue;
       const bool leaves = own.kind == OpKind::forward;
-      turns[own.stage].push_back(
-          {self, leaves ? evict : index_.weight_gradient(own.stage, place(self).residue)});
+      turns[own.replica].push_back(
+          {self, leaves ? evict : index_.weight_gradient(own.replica, place(self).residue)});
     }
-    for (const std::vector<Turn>& of_stage : turns) {
-      for (std::size_t i = 0; i < of_stage.size(); ++i) {
-        const Turn& before = of_stage[i > 0 ? i - 1 : of_stage.size() - 1];
+    for (const std::vector<Turn>& of_replica : turns) {
+      for (std::size_t i = 0; i < of_replica.size(); ++i) {
+        const Turn& before = of_replica[i > 0 ? i - 1 : of_replica.size() - 1];
         const std::int32_t bodies =
             place(before.freed).batch - place(before.taken).batch + (i > 0 ? 0 : 1);
-        const NodeId next = of_stage[i].taken;
+        const NodeId next = of_replica[i].taken;
         add_wait({next, before.freed, lag_of(before.freed, next, bodies)});
       }
     }
   }
 
-  /// The last sum over devices that comes before `self` for the gradients of `stage`, or else the
+  /// The last sum over devices that comes before `self` for the gradients of `replica`, or else the
   /// gradients themselves, of which the last to be made implies the others: they share a lane.
-  void wait_for_gradients(NodeId self, StageId stage) {
+  void wait_for_gradients(NodeId self, ReplicaId replica) {
     const Op& own = op(self);
     const Split last = place(self);
     // Kinds stand in the order in which they act on a gradient.
     for (const OpKind kind : {OpKind::reduce_norm, OpKind::reduce_gradient, OpKind::reduce_tied}) {
       if (kind >= own.kind) continue;
-      if (kind == OpKind::reduce_norm && index_.validation(stage, last.residue) != kNone) continue;
-      const NodeId sum = index_.sum(kind, stage, last.residue);
+      if (kind == OpKind::reduce_norm && index_.validation(replica, last.residue) != kNone)
+        continue;
+      const NodeId sum = index_.sum(kind, replica, last.residue);
       if (sum != kNone) return wait_for(self, sum);
     }
     NodeWait latest{self, kNone, 0};
     for (std::int32_t i = 0; i < own.span; ++i) {
-      const NodeId gradient = index_.weight_gradient(stage, last.residue - i);
+      const NodeId gradient = index_.weight_gradient(replica, last.residue - i);
       if (gradient == kNone) continue;  // another replica's microbatch
       const std::uint32_t of = lag(gradient, self);
       const bool later = latest.producer == kNone || of < latest.lag ||
@@ -236,10 +237,10 @@ class Connector {
   void wait_for_version(NodeId self) {
     const Op& own = op(self);
     const Split at_batch = place(self);
-    const std::vector<NodeId>& updates = index_.updates(own.stage);
+    const std::vector<NodeId>& updates = index_.updates(own.replica);
     const auto count = static_cast<std::int32_t>(updates.size());
     const std::int32_t number =
-        index_.update_covering(own.stage, at_batch.residue) - own.staleness - 1;
+        index_.update_covering(own.replica, at_batch.residue) - own.staleness - 1;
     const std::int32_t batches = floor_div(number, count);
     const NodeId maker = updates[at(number - batches * count)];
     const std::int32_t maker_body = batches - place(maker).batch;

@@ -32,16 +32,16 @@ bool runs_between(const std::vector<std::size_t>& forwards, Place first, Place l
 
 }  // namespace
 
-std::vector<StageId> forwards_in_workspace(const Program& program) {
+std::vector<ReplicaId> forwards_in_workspace(const Program& program) {
   const std::int32_t m = program.microbatches();
-  Table<StageId, StageOps> ops(program.placement().stages());
+  Table<ReplicaId, StageOps> ops(program.placement().replicas());
   for (StageOps& of : ops) {
     of.recomputations.resize(static_cast<std::size_t>(m));
     of.last_gradients.resize(static_cast<std::size_t>(m));
   }
   for (const InstructionId id : program.order()) {
     const Op& op = program[id].op;
-    StageOps& of = ops[op.stage];
+    StageOps& of = ops[op.replica];
     const Place place{-op.microbatch / m, index(id)};
     if (op.kind == OpKind::forward) of.forwards.push_back(place.at);
     for (std::int32_t k = op.microbatch - op.span + 1; k <= op.microbatch; ++k) {
@@ -50,17 +50,17 @@ std::vector<StageId> forwards_in_workspace(const Program& program) {
       if (makes_weight_gradient(op.kind)) of.last_gradients[residue] = place;
     }
   }
-  std::vector<StageId> stages;
-  for (const StageId stage : ids(ops)) {
-    const StageOps& of = ops[stage];
+  std::vector<ReplicaId> replicas;
+  for (const ReplicaId replica : ids(ops)) {
+    const StageOps& of = ops[replica];
     for (std::size_t residue = 0; residue < of.recomputations.size(); ++residue) {
       const auto &first = of.recomputations[residue], &last = of.last_gradients[residue];
       if (!first || !last || !runs_between(of.forwards, *first, *last)) continue;
-      stages.push_back(stage);
+      replicas.push_back(replica);
       break;
     }
   }
-  return stages;
+  return replicas;
 }
 
 }  // namespace tandem

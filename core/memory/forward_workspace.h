@@ -9,6 +9,6 @@ namespace tandem {
 
 /// Stages of which a forward may run between the recomputation of a microbatch and its last
 /// gradient (StageSlots::forwards_in_workspace). REQUIRES: as count_slots().
-std::vector<StageId> forwards_in_workspace(const Program& program);
+std::vector<ReplicaId> forwards_in_workspace(const Program& program);
 
 }  // namespace tandem

@@ -27,26 +27,26 @@ std::int64_t MicrobatchSequence::Ranks::place(std::int64_t microbatch) const {
 }
 
 MicrobatchSequence::MicrobatchSequence(const Program& program) {
-  using Members = Table<StageId, std::vector<bool>>;
+  using Members = Table<ReplicaId, std::vector<bool>>;
   const auto m = static_cast<std::size_t>(program.microbatches());
-  Members all(program.placement().stages(), std::vector<bool>(m, false)), evicted, stays;
+  Members all(program.placement().replicas(), std::vector<bool>(m, false)), evicted, stays;
   for (const Instruction& instruction : program.instructions()) {
     const Op& op = instruction.op;
     const auto residue = static_cast<std::size_t>(op.microbatch) % m;
-    if (op.kind == OpKind::forward) all[op.stage][residue] = true;
+    if (op.kind == OpKind::forward) all[op.replica][residue] = true;
     if (op.kind != OpKind::evict) continue;
     if (evicted.empty()) evicted = Members(all.size(), std::vector<bool>(m, false));
-    evicted[op.stage][residue] = true;
+    evicted[op.replica][residue] = true;
   }
-  const auto rank = [](const Members& members, Table<StageId, Ranks>& ranks) {
-    for (const std::vector<bool>& of_stage : members) ranks.push_back(Ranks(of_stage));
+  const auto rank = [](const Members& members, Table<ReplicaId, Ranks>& ranks) {
+    for (const std::vector<bool>& of_replica : members) ranks.push_back(Ranks(of_replica));
   };
   rank(all, all_);
   if (evicted.empty()) return;
   stays = all;
-  for (const StageId stage : ids(stays)) {
+  for (const ReplicaId replica : ids(stays)) {
     for (std::size_t residue = 0; residue < m; ++residue) {
-      if (evicted[stage][residue]) stays[stage][residue] = false;
+      if (evicted[replica][residue]) stays[replica][residue] = false;
     }
   }
   rank(evicted, evicted_);
@@ -54,7 +54,7 @@ MicrobatchSequence::MicrobatchSequence(const Program& program) {
 }
 
 Table<DeviceId, double> peak_held(const Program& program,
-                                  const Table<StageId, HeldActivation>& held) {
+                                  const Table<ReplicaId, HeldActivation>& held) {
   const Placement& placement = program.placement();
   Table<DeviceId, double> sum(placement.devices, 0.0), peak(placement.devices, 0.0);
   const auto take = [&](DeviceId device, double what) {
@@ -68,8 +68,8 @@ Table<DeviceId, double> peak_held(const Program& program,
     for (const Instruction& instruction : program.instructions()) {
       const Op& op = instruction.op;
       if (op.microbatch < first) continue;
-      const HeldActivation& of = held[op.stage];
-      const DeviceId device = placement.device[op.stage];
+      const HeldActivation& of = held[op.replica];
+      const DeviceId device = placement.device[op.replica];
       double& now = sum[device];
       if (op.kind == OpKind::forward) take(device, of.all);
       if (moves_stash(op.kind)) {
@@ -87,7 +87,7 @@ Table<DeviceId, double> peak_held(const Program& program,
 }
 
 Table<DeviceId, double> peak_activations(const Program& program, double after_input) {
-  const Table<StageId, HeldActivation> held(program.placement().stages(), {1.0, after_input});
+  const Table<ReplicaId, HeldActivation> held(program.placement().replicas(), {1.0, after_input});
   Table<DeviceId, double> peak = peak_held(program, held);
   const Table<DeviceId, std::size_t> chunks = chunks_of(program.placement());
   for (const DeviceId device : ids(peak)) {
@@ -102,27 +102,27 @@ Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes) {
 }
 
 Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const SlotCounts& slots,
-                                               const Table<StageId, StageBytes>& bytes) {
+                                               const Table<ReplicaId, StageBytes>& bytes) {
   const Placement& placement = program.placement();
   Table<DeviceId, MemoryByClass> memory(placement.devices);
   Table<DeviceId, Bytes> workspace(placement.devices, 0);
-  for (const StageId stage : ids(slots)) {
-    const DeviceId device = placement.device[stage];
-    const auto held = [&](SlotKind kind) { return slots[stage][kind] * bytes[stage][kind]; };
+  for (const ReplicaId replica : ids(slots)) {
+    const DeviceId device = placement.device[replica];
+    const auto held = [&](SlotKind kind) { return slots[replica][kind] * bytes[replica][kind]; };
     MemoryByClass& of = memory[device];
-    of.weights += bytes[stage][SlotKind::weights];
-    of.versions += held(SlotKind::weights) - bytes[stage][SlotKind::weights];
+    of.weights += bytes[replica][SlotKind::weights];
+    of.versions += held(SlotKind::weights) - bytes[replica][SlotKind::weights];
     of.gradients += held(SlotKind::gradients);
-    of.optimizer += bytes[stage].optimizer;
+    of.optimizer += bytes[replica].optimizer;
     of.activations += held(SlotKind::stash) + held(SlotKind::eviction_buffer);
-    if (slots[stage][SlotKind::hosted_stash] > 0) {
+    if (slots[replica][SlotKind::hosted_stash] > 0) {
       memory[placement.partner[device]].activations += held(SlotKind::hosted_stash);
     }
     for (const SlotKind kind : {SlotKind::input, SlotKind::output, SlotKind::output_gradient,
                                 SlotKind::input_gradient, SlotKind::kept_gradients}) {
       of.buffers += held(kind);
     }
-    workspace[device] = std::max(workspace[device], workspace_of(slots[stage], bytes[stage]));
+    workspace[device] = std::max(workspace[device], workspace_of(slots[replica], bytes[replica]));
   }
   for (const DeviceId device : ids(memory)) memory[device].buffers += workspace[device];
   return memory;

@@ -46,24 +46,24 @@ struct StageSlots {
   std::int32_t operator[](SlotKind kind) const { return counts[index(kind)]; }
   friend bool operator==(const StageSlots&, const StageSlots&) = default;
 };
-using SlotCounts = Table<StageId, StageSlots>;
+using SlotCounts = Table<ReplicaId, StageSlots>;
 
-/// The q of a microbatch's ring slots: its place among the microbatches that `stage` processes,
+/// The q of a microbatch's ring slots: its place among the microbatches that `replica` processes,
 /// from the start of the run.
 class MicrobatchSequence {
  public:
   explicit MicrobatchSequence(const Program& program);
-  std::int64_t operator()(StageId stage, std::int64_t microbatch) const {
-    return all_[stage].place(microbatch);
+  std::int64_t operator()(ReplicaId replica, std::int64_t microbatch) const {
+    return all_[replica].place(microbatch);
   }
   /// Whether the microbatch's stash is evicted.
-  bool evicts(StageId stage, std::int64_t microbatch) const {
-    return !evicted_.empty() && evicted_[stage].has(microbatch);
+  bool evicts(ReplicaId replica, std::int64_t microbatch) const {
+    return !evicted_.empty() && evicted_[replica].has(microbatch);
   }
   /// The same among the microbatches that are evicted as it is, or are not.
-  std::int64_t among_alike(StageId stage, std::int64_t microbatch) const {
-    if (evicted_.empty()) return (*this)(stage, microbatch);
-    return (evicts(stage, microbatch) ? evicted_ : stays_)[stage].place(microbatch);
+  std::int64_t among_alike(ReplicaId replica, std::int64_t microbatch) const {
+    if (evicted_.empty()) return (*this)(replica, microbatch);
+    return (evicts(replica, microbatch) ? evicted_ : stays_)[replica].place(microbatch);
   }
 
  private:
@@ -83,7 +83,8 @@ class MicrobatchSequence {
     std::vector<std::int32_t> rank_;  // −1: none of them
     std::int32_t per_batch_ = 0;
   };
-  Table<StageId, Ranks> all_, evicted_, stays_;  // the last two are empty where nothing is evicted
+  Table<ReplicaId, Ranks> all_, evicted_,
+      stays_;  // the last two are empty where nothing is evicted
 };
 
 /// The slots a run of any length needs. Linear in the program; looks at ramp + a few bodies.
@@ -99,7 +100,7 @@ struct HeldActivation {
 /// Peak over a run of what each device holds, by the order of its ops; an evicted stash is held by
 /// the partner.
 Table<DeviceId, double> peak_held(const Program& program,
-                                  const Table<StageId, HeldActivation>& held);
+                                  const Table<ReplicaId, HeldActivation>& held);
 
 /// The same in the units of the field: each forward holds 1, `after_input` of it (G/A) once its
 /// input-gradient is done; divided by the stages on the device.
@@ -135,8 +136,8 @@ struct MemoryByClass {
 };
 
 /// What each device needs for a run of any length: `slots` as count_slots() finds them, `bytes` of
-/// one slot of each kind; both have a row for each stage.
+/// one slot of each kind; both have a row for each replica.
 Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const SlotCounts& slots,
-                                               const Table<StageId, StageBytes>& bytes);
+                                               const Table<ReplicaId, StageBytes>& bytes);
 
 }  // namespace tandem

@@ -44,9 +44,9 @@ class SlotCounter {
         m_(program.microbatches()),
         evicts_(std::ranges::any_of(program.cost_keys(),
                                     [](const CostKey& key) { return key.kind == OpKind::evict; })),
-        counts_(placement_.stages()),
-        below_(placement_.stages()),
-        above_(placement_.stages()) {
+        counts_(placement_.replicas()),
+        below_(placement_.replicas()),
+        above_(placement_.replicas()) {
     for (const Placement::Edge& edge : placement_.edges) {
       below_[edge.from].push_back(edge.to);
       above_[edge.to].push_back(edge.from);
@@ -61,8 +61,8 @@ class SlotCounter {
   /// once; they part from the long one where they end.
   SlotCounts count() {
     count_versions();
-    for (const StageId stage : forwards_in_workspace(program_))
-      counts_[stage].forwards_in_workspace = true;
+    for (const ReplicaId replica : forwards_in_workspace(program_))
+      counts_[replica].forwards_in_workspace = true;
     const std::int64_t ramp = program_.ramp();
     std::int64_t batches = 3 * ramp + program_.depth() + 2, alike = 0;
     State state = start();
@@ -87,7 +87,7 @@ class SlotCounter {
   struct Known {
     std::vector<Position> lanes;     // a row a lane: what its last instruction knew as it ended
     Table<LaneId, DeviceId> knower;  // in whose space
-    Table<StageId, std::array<Turn, kSlotKinds>> oldest;  // use whose release is not known
+    Table<ReplicaId, std::array<Turn, kSlotKinds>> oldest;  // use whose release is not known
   };
   struct State {
     Known known;
@@ -98,7 +98,7 @@ class SlotCounter {
     State state;
     state.known.lanes.assign(lane_row_.back(), kNothing);
     for (const Lane& lane : program_.lanes()) state.known.knower.push_back(lane.device);
-    state.known.oldest.resize(placement_.stages());
+    state.known.oldest.resize(placement_.replicas());
     state.done.assign(program_.depth() * body_size_, kNothing);
     return state;
   }
@@ -184,13 +184,13 @@ class SlotCounter {
         return false;
       }
     }
-    for (const StageId stage : ids(before.oldest)) {
+    for (const ReplicaId replica : ids(before.oldest)) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
-        const auto [batch, residue] = before.oldest[stage][kind];
+        const auto [batch, residue] = before.oldest[replica][kind];
         const bool counted =
             kind != index(SlotKind::weights) && kind != index(SlotKind::eviction_buffer);
-        const bool used = counted && counts_[stage].counts[kind] > 0;
-        if (used && state.known.oldest[stage][kind] != Turn{batch + 1, residue}) return false;
+        const bool used = counted && counts_[replica].counts[kind] > 0;
+        if (used && state.known.oldest[replica][kind] != Turn{batch + 1, residue}) return false;
       }
     }
     if (program_.depth() == 1) return true;
@@ -203,13 +203,13 @@ class SlotCounter {
   }
 
   void index_program() {
-    const std::size_t cells = placement_.stages() * static_cast<std::size_t>(m_);
+    const std::size_t cells = placement_.replicas() * static_cast<std::size_t>(m_);
     for (auto* table : {&forward_, &input_gradient_, &weight_gradient_}) table->resize(cells);
     lane_length_.assign(program_.lanes().size(), 0);
     place_.assign(program_.size(), 0);
     first_gradient_.assign(program_.size(), false);
-    updates_.resize(placement_.stages());
-    recomputes_.assign(placement_.stages(), false);
+    updates_.resize(placement_.replicas());
+    recomputes_.assign(placement_.replicas(), false);
     for (const InstructionId id : program_.order()) {
       const Instruction& instruction = program_[id];
       const Op& op = instruction.op;
@@ -219,12 +219,12 @@ class SlotCounter {
       for (const LaneId each : program_.lanes(instruction)) ++lane_length_[index(each)];
       const Turn last = turn(0, op.microbatch);
       const Release here{lane, true, static_cast<std::int32_t>(last.batch), place_[index(id)]};
-      if (op.kind == OpKind::recompute) recomputes_[index(op.stage)] = true;
-      if (op.kind == OpKind::update) updates_[op.stage].push_back({last.residue, here});
-      if (op.kind == OpKind::validate && !updates_[op.stage].empty())
-        updates_[op.stage].back().release = here;  // may need the gradients once more
+      if (op.kind == OpKind::recompute) recomputes_[index(op.replica)] = true;
+      if (op.kind == OpKind::update) updates_[op.replica].push_back({last.residue, here});
+      if (op.kind == OpKind::validate && !updates_[op.replica].empty())
+        updates_[op.replica].back().release = here;  // may need the gradients once more
       for (std::int32_t i = 0; is_compute(op.kind) && i < op.span; ++i) {
-        const std::size_t cell = at(op.stage, last.residue - i);
+        const std::size_t cell = at(op.replica, last.residue - i);
         if (op.kind == OpKind::forward) forward_[cell] = here;
         if (makes_input_gradient(op.kind)) input_gradient_[cell] = here;
         if (makes_weight_gradient(op.kind)) weight_gradient_[cell] = here;
@@ -239,33 +239,33 @@ class SlotCounter {
 
   /// The first weight gradient of each update acquires its gradient slot.
   void mark_first_gradients() {
-    Table<StageId, std::vector<std::int64_t>> last_started(placement_.stages());
-    for (const StageId stage : ids(updates_))
-      last_started[stage].assign(updates_[stage].size(), -1);
+    Table<ReplicaId, std::vector<std::int64_t>> last_started(placement_.replicas());
+    for (const ReplicaId replica : ids(updates_))
+      last_started[replica].assign(updates_[replica].size(), -1);
     for (const InstructionId id : program_.order()) {
       const Op& op = program_[id].op;
       if (!makes_weight_gradient(op.kind)) continue;
-      const std::size_t update = update_of(op.stage, turn(0, op.microbatch).residue);
-      if (std::exchange(last_started[op.stage][update], 1) < 0) first_gradient_[index(id)] = true;
+      const std::size_t update = update_of(op.replica, turn(0, op.microbatch).residue);
+      if (std::exchange(last_started[op.replica][update], 1) < 0) first_gradient_[index(id)] = true;
     }
   }
 
   /// As many as are ever in use, the newest with them: a run may pause after any batch, and go on
   /// with what its microbatches in flight would have read.
   void count_versions() {
-    for (const StageId stage : ids(counts_)) counts_[stage][SlotKind::weights] = 1;
+    for (const ReplicaId replica : ids(counts_)) counts_[replica][SlotKind::weights] = 1;
     for (const Instruction& instruction : program_.instructions()) {
-      std::int32_t& count = counts_[instruction.op.stage][SlotKind::weights];
+      std::int32_t& count = counts_[instruction.op.replica][SlotKind::weights];
       if (reads_weights(instruction.op.kind)) count = std::max(count, 1 + instruction.op.staleness);
       if (instruction.op.kind == OpKind::validate) count = std::max(count, 2);
     }
   }
 
-  std::size_t at(StageId stage, std::int64_t residue) const {
-    return index(stage) * static_cast<std::size_t>(m_) + static_cast<std::size_t>(residue);
+  std::size_t at(ReplicaId replica, std::int64_t residue) const {
+    return index(replica) * static_cast<std::size_t>(m_) + static_cast<std::size_t>(residue);
   }
-  std::size_t update_of(StageId stage, std::int64_t residue) const {
-    const std::vector<Update>& updates = updates_[stage];
+  std::size_t update_of(ReplicaId replica, std::int64_t residue) const {
+    const std::vector<Update>& updates = updates_[replica];
     const auto covering =
         std::lower_bound(updates.begin(), updates.end(), residue,
                          [](const Update& update, std::int64_t r) { return update.residue < r; });
@@ -300,121 +300,123 @@ class SlotCounter {
 
   void acquire(State& state, InstructionId id, const Turn& now) {
     const Op& op = program_[id].op;
-    const StageId stage = op.stage;
-    const auto use = [&](SlotKind kind, StageId of) {
+    const ReplicaId replica = op.replica;
+    const auto use = [&](SlotKind kind, ReplicaId of) {
       take(kind, of, now, device_of(id), state.known.oldest[of][index(kind)]);
     };
     if (op.kind == OpKind::forward) {
       if (evicts_) {
         take_stash(state, id, now);
-      } else if (!recomputes_[index(stage)]) {
-        use(SlotKind::stash, stage);
+      } else if (!recomputes_[index(replica)]) {
+        use(SlotKind::stash, replica);
       }
       // Until its microbatch's backward, not its transfer's end: the count is the same, and the
       // gradient's coming back proves the end without an event.
-      if (!below_[stage].empty()) use(SlotKind::output, stage);
+      if (!below_[replica].empty()) use(SlotKind::output, replica);
     } else if (op.kind == OpKind::recompute) {
-      use(SlotKind::stash, stage);
+      use(SlotKind::stash, replica);
     } else if (op.kind == OpKind::evict) {
-      take_apart(SlotKind::hosted_stash, stage, now, device_of(id),
-                 state.known.oldest[stage][index(SlotKind::hosted_stash)]);
+      take_apart(SlotKind::hosted_stash, replica, now, device_of(id),
+                 state.known.oldest[replica][index(SlotKind::hosted_stash)]);
     } else if (op.kind == OpKind::send_activation) {
-      use(SlotKind::input, receiver(id, below_[stage], now.residue));
+      use(SlotKind::input, receiver(id, below_[replica], now.residue));
     } else if (op.kind == OpKind::send_gradient) {
-      use(SlotKind::output_gradient, receiver(id, above_[stage], now.residue));
+      use(SlotKind::output_gradient, receiver(id, above_[replica], now.residue));
     }
-    if (makes_input_gradient(op.kind) && !above_[stage].empty()) {
-      use(SlotKind::input_gradient, stage);
+    if (makes_input_gradient(op.kind) && !above_[replica].empty()) {
+      use(SlotKind::input_gradient, replica);
     }
-    if (op.kind == OpKind::backward_input) use(SlotKind::kept_gradients, stage);
+    if (op.kind == OpKind::backward_input) use(SlotKind::kept_gradients, replica);
     if (first_gradient_[index(id)]) {
-      const auto number = static_cast<std::int32_t>(update_of(stage, now.residue));
-      take_gradient(stage, {now.batch, number}, device_of(id),
-                    state.known.oldest[stage][index(SlotKind::gradients)]);
+      const auto number = static_cast<std::int32_t>(update_of(replica, now.residue));
+      take_gradient(replica, {now.batch, number}, device_of(id),
+                    state.known.oldest[replica][index(SlotKind::gradients)]);
     }
   }
 
   /// Of a forward.
   void take_stash(State& state, InstructionId id, const Turn& now) {
-    const StageId stage = program_[id].op.stage;
-    if (sequence_.evicts(stage, now.residue)) {
-      counts_[stage][SlotKind::eviction_buffer] =
+    const ReplicaId replica = program_[id].op.replica;
+    if (sequence_.evicts(replica, now.residue)) {
+      counts_[replica][SlotKind::eviction_buffer] =
           1;  // by its meaning; verify() asks whether it may be
-    } else if (!recomputes_[index(stage)]) {
-      take_apart(SlotKind::stash, stage, now, device_of(id),
-                 state.known.oldest[stage][index(SlotKind::stash)]);
+    } else if (!recomputes_[index(replica)]) {
+      take_apart(SlotKind::stash, replica, now, device_of(id),
+                 state.known.oldest[replica][index(SlotKind::stash)]);
     }
   }
 
   /// The stage on the transfer's target device that takes the microbatch.
-  StageId receiver(InstructionId id, const std::vector<StageId>& candidates,
-                   std::int32_t residue) const {
+  ReplicaId receiver(InstructionId id, const std::vector<ReplicaId>& candidates,
+                     std::int32_t residue) const {
     const DeviceId target = program_.cost_keys()[program_[id].cost].target;
-    for (const StageId stage : candidates) {
-      if (placement_.device[stage] == target && processes(stage, residue)) return stage;
+    for (const ReplicaId replica : candidates) {
+      if (placement_.device[replica] == target && processes(replica, residue)) return replica;
     }
     TANDEM_CHECK(false, index(target), residue);
-    return StageId{};
+    return ReplicaId{};
   }
 
-  bool processes(StageId stage, std::int32_t residue) const {
-    return forward_[at(stage, residue)].exists;
+  bool processes(ReplicaId replica, std::int32_t residue) const {
+    return forward_[at(replica, residue)].exists;
   }
 
-  /// Whether the slot that `stage` used for a microbatch is known to `device` to be free again.
-  bool released(SlotKind kind, StageId stage, const Turn& microbatch, DeviceId device) const {
+  /// Whether the slot that `replica` used for a microbatch is known to `device` to be free again.
+  bool released(SlotKind kind, ReplicaId replica, const Turn& microbatch, DeviceId device) const {
     if (kind == SlotKind::output || kind == SlotKind::input_gradient) {
       const bool down = kind == SlotKind::output;
-      for (const StageId consumer : down ? below_[stage] : above_[stage]) {
+      for (const ReplicaId consumer : down ? below_[replica] : above_[replica]) {
         if (!processes(consumer, microbatch.residue)) continue;
-        const bool local = placement_.device[consumer] == placement_.device[stage];
+        const bool local = placement_.device[consumer] == placement_.device[replica];
         const auto& by = local ? weight_gradient_ : down ? forward_ : input_gradient_;
         if (!ended(device, by[at(consumer, microbatch.residue)], microbatch.batch)) return false;
       }
       if (!down) return true;
     }
-    return ended(device, weight_gradient_[at(stage, microbatch.residue)], microbatch.batch);
+    return ended(device, weight_gradient_[at(replica, microbatch.residue)], microbatch.batch);
   }
 
   /// A use begins, for the microbatch `now`: its ring must be long enough to reach back only to
   /// slots known to be free. `oldest`: the first microbatch whose release was not known.
-  void take(SlotKind kind, StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
+  void take(SlotKind kind, ReplicaId replica, const Turn& now, DeviceId device, Turn& oldest) {
     while (oldest < now &&
-           (!processes(stage, oldest.residue) || released(kind, stage, oldest, device))) {
+           (!processes(replica, oldest.residue) || released(kind, replica, oldest, device))) {
       oldest.advance(m_);
     }
-    require(kind, stage, sequence_(stage, number(now)) - sequence_(stage, number(oldest)));
+    require(kind, replica, sequence_(replica, number(now)) - sequence_(replica, number(oldest)));
   }
 
   /// The same where some stashes are evicted: those have slots of hosted stashes, and the others
   /// the rest.
-  void take_apart(SlotKind kind, StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
+  void take_apart(SlotKind kind, ReplicaId replica, const Turn& now, DeviceId device,
+                  Turn& oldest) {
     const bool hosted = kind == SlotKind::hosted_stash;
     const auto free = [&] {
-      const std::size_t cell = at(stage, oldest.residue);
-      if (!forward_[cell].exists || sequence_.evicts(stage, oldest.residue) != hosted) return true;
+      const std::size_t cell = at(replica, oldest.residue);
+      if (!forward_[cell].exists || sequence_.evicts(replica, oldest.residue) != hosted)
+        return true;
       // The gradient that follows shows that the load has ended: it may hold no lane.
       return ended(device, (hosted ? input_gradient_ : weight_gradient_)[cell], oldest.batch);
     };
     while (oldest < now && free()) oldest.advance(m_);
-    require(
-        kind, stage,
-        sequence_.among_alike(stage, number(now)) - sequence_.among_alike(stage, number(oldest)));
+    require(kind, replica,
+            sequence_.among_alike(replica, number(now)) -
+                sequence_.among_alike(replica, number(oldest)));
   }
 
-  void take_gradient(StageId stage, const Turn& now, DeviceId device, Turn& oldest) {
-    const std::vector<Update>& updates = updates_[stage];
+  void take_gradient(ReplicaId replica, const Turn& now, DeviceId device, Turn& oldest) {
+    const std::vector<Update>& updates = updates_[replica];
     const auto count = static_cast<std::int32_t>(updates.size());
     while (oldest < now &&
            ended(device, updates[static_cast<std::size_t>(oldest.residue)].release, oldest.batch)) {
       oldest.advance(count);
     }
-    require(SlotKind::gradients, stage,
+    require(SlotKind::gradients, replica,
             (now.batch - oldest.batch) * count + now.residue - oldest.residue);
   }
 
-  void require(SlotKind kind, StageId stage, std::int64_t back) {
-    std::int32_t& count = counts_[stage][kind];
+  void require(SlotKind kind, ReplicaId replica, std::int64_t back) {
+    std::int32_t& count = counts_[replica][kind];
     count = std::max(count, static_cast<std::int32_t>(back + 1));
   }
 
@@ -430,11 +432,11 @@ class SlotCounter {
   const std::int32_t m_;
   const bool evicts_;
   SlotCounts counts_;
-  Table<StageId, std::vector<StageId>> below_, above_;
+  Table<ReplicaId, std::vector<ReplicaId>> below_, above_;
   std::vector<Release> forward_, input_gradient_, weight_gradient_;
   std::vector<Position> lane_length_, place_;
   std::vector<bool> first_gradient_, recomputes_;
-  Table<StageId, std::vector<Update>> updates_;
+  Table<ReplicaId, std::vector<Update>> updates_;
   std::vector<std::size_t> lane_row_, row_;
   std::size_t body_size_ = 0;    // of the rows of all that is awaited
   std::vector<Position> knows_;  // of the instruction at hand

@@ -15,31 +15,31 @@ static const ScheduleTraits* traits_of(const Plan& plan) {
 }
 
 /// As the plan says, but where the schedule leaves no choice.
-static std::uint16_t parts_per_device(const Plan& plan) {
+static std::uint16_t stages_per_device(const Plan& plan) {
   const ScheduleTraits* row = traits_of(plan);
-  if (row == nullptr || row->stages_per_device <= 1) return plan.request.chunks;
-  return row->stages_per_device / row->stages_per_part;
+  if (row == nullptr || row->replicas_per_device <= 1) return plan.request.chunks;
+  return row->replicas_per_device / row->replicas_per_stage;
 }
 
-std::size_t part_count(const Plan& plan) {
-  if (plan.user_schedule != nullptr) return plan.user_schedule->placement.parts();
+std::size_t stage_count(const Plan& plan) {
+  if (plan.user_schedule != nullptr) return plan.user_schedule->placement.stages();
   if (!plan.schedule_file.empty()) return plan.stages.size();
   if (!plan.request.replicas.empty()) return plan.request.replicas.size();
-  return std::size_t{plan.request.devices} * parts_per_device(plan);
+  return std::size_t{plan.request.devices} * stages_per_device(plan);
 }
 
 std::vector<std::int32_t> summing_devices(const Plan& plan) {
   const ScheduleTraits* row = traits_of(plan);
-  const bool two_ways = row != nullptr && row->stages_per_part > 1;
+  const bool two_ways = row != nullptr && row->replicas_per_stage > 1;
   const std::int32_t copies = two_ways ? plan.request.directions : 1;
-  std::vector<std::int32_t> devices(part_count(plan), copies * plan.request.width);
-  for (std::size_t part = 0; part < plan.request.replicas.size(); ++part) {
-    devices[part] *= plan.request.replicas[part];
+  std::vector<std::int32_t> devices(stage_count(plan), copies * plan.request.width);
+  for (std::size_t stage = 0; stage < plan.request.replicas.size(); ++stage) {
+    devices[stage] *= plan.request.replicas[stage];
   }
   if (plan.user_schedule != nullptr) {
-    for (const PartId part : all_ids<PartId>(devices.size()))
-      devices[index(part)] *=
-          static_cast<std::int32_t>(plan.user_schedule->placement.replicas_of(part).size());
+    for (const StageId stage : all_ids<StageId>(devices.size()))
+      devices[index(stage)] *=
+          static_cast<std::int32_t>(plan.user_schedule->placement.replicas_of(stage).size());
   }
   return devices;
 }
@@ -47,7 +47,7 @@ std::vector<std::int32_t> summing_devices(const Plan& plan) {
 ScheduleRequest schedule_request(const Plan& plan) {
   ScheduleRequest request = plan.request;
   // A single stage holds the one table that both ends use: nothing to sum.
-  request.tied_embeddings = has_tied_ends(plan.model) && part_count(plan) > 1;
+  request.tied_embeddings = has_tied_ends(plan.model) && stage_count(plan) > 1;
   return request;
 }
 

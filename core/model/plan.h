@@ -33,7 +33,7 @@ struct Plan {
   ScheduleRequest request = {};
   std::int32_t microbatch_size = 1;
   OptimizerKind optimizer = OptimizerKind::adamw;
-  std::vector<LayerRange> stages = {};  // one a part, in order, covering the model
+  std::vector<LayerRange> stages = {};  // one a stage, in order, covering the model
   std::string profile =
       {};  // path of the profile it was made from, relative to the plan; may be empty
   Prediction predicted = {};
@@ -48,10 +48,10 @@ constexpr std::optional<std::int64_t> even_microbatches(std::int64_t samples, st
 }
 
 /// Ranges that `stages` holds: one for each chunk of each device, or for each entry of the
-/// replicas, or for each part of one's own schedule.
-std::size_t part_count(const Plan& plan);
+/// replicas, or for each stage of one's own schedule.
+std::size_t stage_count(const Plan& plan);
 
-/// Devices that sum the gradients of each part: its replicas in all pipelines.
+/// Devices that sum the gradients of each stage: its replicas in all pipelines.
 std::vector<std::int32_t> summing_devices(const Plan& plan);
 
 /// The request that makes the plan's schedule.

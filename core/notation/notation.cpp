@@ -60,16 +60,16 @@ class Printer {
  public:
   Printer(const Schedule& schedule, const TextSink& out)
       : schedule_(schedule), placement_(schedule.placement), out_(out) {
-    TANDEM_CHECK(placement_.part.size() == placement_.stages());
+    TANDEM_CHECK(placement_.stage.size() == placement_.replicas());
     TANDEM_CHECK(schedule.order.size() == placement_.devices);
-    stages_on_.resize(placement_.devices);
+    replicas_on_.resize(placement_.devices);
   }
 
   void print() {
     print_header();
     const std::size_t digits = fmt::formatted_size("{}", placement_.devices - 1);
-    for (const StageId stage : ids(placement_.device)) {
-      stages_on_[placement_.device[stage]].push_back(stage);
+    for (const ReplicaId replica : ids(placement_.device)) {
+      replicas_on_[placement_.device[replica]].push_back(replica);
     }
     for (const DeviceId device : ids(schedule_.order)) {
       const std::vector<Op>& order = schedule_.order[device];
@@ -79,7 +79,7 @@ class Printer {
       if (staleness_ != default_staleness_) text_ += fmt::format(" ~{}", staleness_);
       text_ += " |";
       for (const Op& op : order) {
-        print_op(op, stages_on_[device]);
+        print_op(op, replicas_on_[device]);
         if (text_.size() >= kPiece) flush();
       }
       text_ += '\n';
@@ -102,14 +102,14 @@ class Printer {
     default_staleness_ = common_staleness(schedule_);
     if (default_staleness_ != 0) text_ += fmt::format("  staleness {}", default_staleness_);
     text_ += '\n';
-    if (!counts_up(placement_.device) || placement_.stages() != placement_.devices) {
+    if (!counts_up(placement_.device) || placement_.replicas() != placement_.devices) {
       print_list("stages", placement_.device);
     }
-    if (!counts_up(placement_.part)) print_list("parts", placement_.part);
+    if (!counts_up(placement_.stage)) print_list("parts", placement_.stage);
     print_edges();
-    for (const std::vector<PartId>& group : placement_.tied) {
-      for (const PartId part : group) {
-        text_ += fmt::format("{}{}", part == group.front() ? "# tied " : "+", index(part));
+    for (const std::vector<StageId>& group : placement_.tied) {
+      for (const StageId stage : group) {
+        text_ += fmt::format("{}{}", stage == group.front() ? "# tied " : "+", index(stage));
       }
       text_ += '\n';
     }
@@ -132,7 +132,7 @@ class Printer {
   void print_edges() {
     std::size_t next = 0;
     const bool chain =
-        placement_.edges.size() + 1 == placement_.stages() &&
+        placement_.edges.size() + 1 == placement_.replicas() &&
         std::all_of(placement_.edges.begin(), placement_.edges.end(), [&](Placement::Edge edge) {
           ++next;
           return index(edge.from) == next - 1 && index(edge.to) == next;
@@ -146,11 +146,11 @@ class Printer {
     text_ += '\n';
   }
 
-  void print_op(const Op& op, const std::vector<StageId>& here) {
+  void print_op(const Op& op, const std::vector<ReplicaId>& here) {
     const std::string_view letter = traits(op.kind).notation;
     TANDEM_CHECK(!letter.empty(), name(op.kind));
     text_ += ' ';
-    if (here.size() != 1 || here[0] != op.stage) text_ += fmt::format("{}", index(op.stage));
+    if (here.size() != 1 || here[0] != op.replica) text_ += fmt::format("{}", index(op.replica));
     text_ += letter;
     const bool whole_batch = is_collective(op.kind) || is_optimizer(op.kind);
     if (!whole_batch || op.microbatch != schedule_.microbatches - 1) {
@@ -167,7 +167,7 @@ class Printer {
   const Placement& placement_;
   const TextSink& out_;
   std::uint16_t default_staleness_ = 0, staleness_ = 0;
-  Table<DeviceId, std::vector<StageId>> stages_on_;
+  Table<DeviceId, std::vector<ReplicaId>> replicas_on_;
   std::string text_;  // not sent yet
 };
 
@@ -178,18 +178,18 @@ void print_schedule(const Schedule& schedule, const TextSink& out) {
 }
 
 std::string marked_in_order(const Schedule& schedule, const Op& op) {
-  const DeviceId device = schedule.placement.device[op.stage];
+  const DeviceId device = schedule.placement.device[op.replica];
   const std::vector<Op>& order = schedule.order[device];
   const auto found = std::find(order.begin(), order.end(), op);
   if (found == order.end()) return {};
-  const bool one_stage = schedule.placement.stages_on(device).size() == 1;
+  const bool one_replica = schedule.placement.replicas_on(device).size() == 1;
   const auto first = found - order.begin() > 6 ? found - 6 : order.begin();
   const auto last = order.end() - found > 6 ? found + 6 : order.end();
   std::string line = fmt::format("  {} |", index(device)), marks(line.size(), ' ');
   for (auto each = first; each != last; ++each) {
-    const std::string stage = one_stage ? "" : fmt::format("{}", index(each->stage));
+    const std::string replica = one_replica ? "" : fmt::format("{}", index(each->replica));
     const std::string word =
-        fmt::format(" {}{}{}", stage, traits(each->kind).notation, each->microbatch);
+        fmt::format(" {}{}{}", replica, traits(each->kind).notation, each->microbatch);
     line += word;
     marks +=
         each == found ? " " + std::string(word.size() - 1, '^') : std::string(word.size(), ' ');

@@ -11,17 +11,17 @@
 //   field    = "devices" N | "microbatches" N       both needed, before the lists
 //            | "width" N                            replicas of the pipeline; 1
 //            | "staleness" N                        of all ops that read weights (f r b i); 0
-//            | "stages" DEVICE { DEVICE }           of each stage; one on each device, in order
-//            | "parts" PART { PART }                of each stage; stage s is part s
-//            | "edges" ( "none" | STAGE ">" STAGE { … } )
-//                                                   ascending; 0>1 1>2 …, the stages in a chain
-//            | "tied" PART "+" PART { "+" PART }    that share parameters, ascending; no others
+//            | "stages" DEVICE { DEVICE }           of each replica; one on each device, in order
+//            | "parts" STAGE { STAGE }              of each replica; replica r is of stage r
+//            | "edges" ( "none" | REPLICA ">" REPLICA { … } )
+//                                                   ascending; 0>1 1>2 …, a chain
+//            | "tied" STAGE "+" STAGE { "+" STAGE } that share parameters, ascending; no others
 //            | "partners" DEVICE { DEVICE }         to whom each device evicts; none
 //   device   = DEVICE [ "~" STALENESS ] "|" { op }  the staleness: of its ops that read weights
-//   op       = [ STAGE ] LETTER [ OFFSET ] [ "+" SPAN ] [ "~" STALENESS ] [ "/" GROUP ]
+//   op       = [ REPLICA ] LETTER [ OFFSET ] [ "+" SPAN ] [ "~" STALENESS ] [ "/" GROUP ]
 //
-// LETTER is that of the op's kind (core/schedule/op.h): f r b i w T R N U E L. STAGE may go where
-// its device has one stage. What T, R, N and U leave out is the whole batch: offset m − 1, span m.
+// LETTER is that of the op's kind (core/schedule/op.h): f r b i w T R N U E L. REPLICA may go where
+// its device has one. What T, R, N and U leave out is the whole batch: offset m − 1, span m.
 // The other letters need an offset; their span is 1. A NAME with blanks or quotes stands in double
 // quotes, with \" \\ and \xHH inside. Lists run to the end of their line.
 //

@@ -67,14 +67,14 @@ class HeaderParser {
     for (std::size_t d = 0; !given("stages") && d < devices_; ++d) {
       placement.device.push_back(id_at<DeviceId>(d));
     }
-    const std::size_t stages = placement.stages();
-    for (std::size_t s = 0; !given("parts") && s < stages; ++s) {
-      placement.part.push_back(id_at<PartId>(s));
+    const std::size_t replicas = placement.replicas();
+    for (std::size_t s = 0; !given("parts") && s < replicas; ++s) {
+      placement.stage.push_back(id_at<StageId>(s));
     }
-    for (std::size_t s = 1; !given("edges") && s < stages; ++s) {
-      placement.edges.push_back({id_at<StageId>(s - 1), id_at<StageId>(s)});
+    for (std::size_t s = 1; !given("edges") && s < replicas; ++s) {
+      placement.edges.push_back({id_at<ReplicaId>(s - 1), id_at<ReplicaId>(s)});
     }
-    check_parts();
+    check_stages();
     check_edges();
     check_tied();
     const std::size_t partners = placement.partner.size();
@@ -163,13 +163,13 @@ class HeaderParser {
       const std::string_view word = in_.next_word();
       if (key == "stages") {
         const std::uint32_t device = in_.number(word, "a device", 0, devices_ - 1);
-        if (schedule_.placement.stages() == kMostNotationStages)
+        if (schedule_.placement.replicas() == kMostNotationStages)
           in_.fail(word, "more than 65535 stages");
         schedule_.placement.device.push_back(id_at<DeviceId>(device));
       } else if (key == "parts") {
-        schedule_.placement.part.push_back(
-            id_at<PartId>(in_.number(word, "a part", 0, kMostNotationStages - 1)));
-        part_words_.push_back(in_.place_of(word));
+        schedule_.placement.stage.push_back(
+            id_at<StageId>(in_.number(word, "a stage", 0, kMostNotationStages - 1)));
+        stage_words_.push_back(in_.place_of(word));
       } else if (key == "partners") {
         const std::uint32_t device = in_.number(word, "a device", 0, devices_ - 1);
         if (schedule_.placement.partner.size() == devices_) {
@@ -190,8 +190,9 @@ class HeaderParser {
       in_.fail(word, fmt::format("expected an edge, found \"{}\"", word), "such as 0>1");
     }
     const Placement::Edge edge{
-        id_at<StageId>(in_.number(word.substr(0, middle), "a stage", 0, kMostNotationStages - 1)),
-        id_at<StageId>(in_.number(word.substr(middle + 1), "a stage", 0, kMostNotationStages - 1))};
+        id_at<ReplicaId>(in_.number(word.substr(0, middle), "a stage", 0, kMostNotationStages - 1)),
+        id_at<ReplicaId>(
+            in_.number(word.substr(middle + 1), "a stage", 0, kMostNotationStages - 1))};
     std::vector<Placement::Edge>& edges = schedule_.placement.edges;
     if (!edges.empty() && !(edges.back() < edge)) in_.fail(word, "edges must ascend");
     edges.push_back(edge);
@@ -199,57 +200,57 @@ class HeaderParser {
   }
 
   void read_tied(std::string_view whole) {
-    std::vector<PartId> group;
+    std::vector<StageId> group;
     std::string_view word = whole;
     while (true) {
       const std::string_view digits = WordReader::take_digits(word);
       if (digits.empty() || (!word.empty() && word[0] != '+')) {
-        in_.fail(whole, fmt::format("expected tied parts, found \"{}\"", whole), "such as 0+3");
+        in_.fail(whole, fmt::format("expected tied stages, found \"{}\"", whole), "such as 0+3");
       }
-      group.push_back(id_at<PartId>(in_.number(digits, "a part", 0, kMostNotationStages - 1)));
+      group.push_back(id_at<StageId>(in_.number(digits, "a stage", 0, kMostNotationStages - 1)));
       if (word.empty()) break;
       word.remove_prefix(1);
     }
-    if (group.size() < 2) in_.fail(whole, "a part is tied to another", "such as 0+3");
+    if (group.size() < 2) in_.fail(whole, "a stage is tied to another", "such as 0+3");
     if (std::adjacent_find(group.begin(), group.end(), std::greater_equal<>()) != group.end()) {
-      in_.fail(whole, "tied parts must ascend");
+      in_.fail(whole, "tied stages must ascend");
     }
     schedule_.placement.tied.push_back(std::move(group));
     tied_words_.push_back(in_.place_of(whole));
   }
 
-  void check_parts() {
+  void check_stages() {
     const Placement& placement = schedule_.placement;
-    if (placement.part.size() != placement.stages()) {
-      std::string message =
-          fmt::format("{} parts for {} stages", placement.part.size(), placement.stages());
-      return part_words_.empty() ? in_.complain_about_text(std::move(message))
-                                 : in_.complain(part_words_.back(), std::move(message));
+    if (placement.stage.size() != placement.replicas()) {
+      std::string message = fmt::format("\"parts\" lists {} stages for {} replicas",
+                                        placement.stage.size(), placement.replicas());
+      return stage_words_.empty() ? in_.complain_about_text(std::move(message))
+                                  : in_.complain(stage_words_.back(), std::move(message));
     }
-    std::vector<bool> has_stage(placement.parts(), false);
-    for (const PartId part : placement.part) has_stage[index(part)] = true;
-    const auto lacking = std::find(has_stage.begin(), has_stage.end(), false);
-    if (lacking == has_stage.end()) return;
-    in_.complain(part_words_.back(),
-                 fmt::format("part {} has no stage", lacking - has_stage.begin()));
+    std::vector<bool> has_replica(placement.stages(), false);
+    for (const StageId stage : placement.stage) has_replica[index(stage)] = true;
+    const auto lacking = std::find(has_replica.begin(), has_replica.end(), false);
+    if (lacking == has_replica.end()) return;
+    in_.complain(stage_words_.back(),
+                 fmt::format("stage {} has no replica", lacking - has_replica.begin()));
   }
 
   void check_edges() {
     const Placement& placement = schedule_.placement;
-    const std::size_t stages = placement.stages();
-    std::vector<std::vector<std::size_t>> next(stages);
-    std::vector<std::size_t> incoming(stages, 0), ready;
+    const std::size_t replicas = placement.replicas();
+    std::vector<std::vector<std::size_t>> next(replicas);
+    std::vector<std::size_t> incoming(replicas, 0), ready;
     for (std::size_t i = 0; i < placement.edges.size(); ++i) {
       const std::size_t from = index(placement.edges[i].from), to = index(placement.edges[i].to);
-      if (std::max(from, to) < stages) {
+      if (std::max(from, to) < replicas) {
         next[from].push_back(to);
         ++incoming[to];
       } else {
         in_.complain(edge_words_[i], fmt::format("stage {} does not exist: there are {}",
-                                                 std::max(from, to), stages));
+                                                 std::max(from, to), replicas));
       }
     }
-    for (std::size_t s = 0; s < stages; ++s) {
+    for (std::size_t s = 0; s < replicas; ++s) {
       if (incoming[s] == 0) ready.push_back(s);
     }
     for (std::size_t i = 0; i < ready.size(); ++i) {
@@ -257,20 +258,20 @@ class HeaderParser {
         if (--incoming[to] == 0) ready.push_back(to);
       }
     }
-    if (ready.size() < stages) in_.complain(edge_words_.back(), "the edges form a cycle");
+    if (ready.size() < replicas) in_.complain(edge_words_.back(), "the edges form a cycle");
   }
 
   void check_tied() {
-    const std::size_t parts = schedule_.placement.parts();
-    std::vector<bool> taken(parts, false);
+    const std::size_t stages = schedule_.placement.stages();
+    std::vector<bool> taken(stages, false);
     for (std::size_t i = 0; i < tied_words_.size(); ++i) {
-      for (const PartId part : schedule_.placement.tied[i]) {
-        if (index(part) >= parts) {
-          in_.complain(tied_words_[i], fmt::format("part {} does not exist", index(part)));
-        } else if (taken[index(part)]) {
-          in_.complain(tied_words_[i], fmt::format("part {} is tied already", index(part)));
+      for (const StageId stage : schedule_.placement.tied[i]) {
+        if (index(stage) >= stages) {
+          in_.complain(tied_words_[i], fmt::format("stage {} does not exist", index(stage)));
+        } else if (taken[index(stage)]) {
+          in_.complain(tied_words_[i], fmt::format("stage {} is tied already", index(stage)));
         } else {
-          taken[index(part)] = true;
+          taken[index(stage)] = true;
         }
       }
     }
@@ -282,7 +283,7 @@ class HeaderParser {
   std::array<bool, kKeys.size()> given_{};
   std::uint32_t devices_ = 0;
   std::uint16_t staleness_ = 0;
-  std::vector<WordPlace> part_words_, edge_words_, tied_words_;
+  std::vector<WordPlace> stage_words_, edge_words_, tied_words_;
 };
 
 /// The lines of the devices, once the placement stands.
@@ -292,11 +293,11 @@ class OrderParser {
       : in_(in),
         schedule_(schedule),
         staleness_(staleness),
-        stages_on_(schedule.placement.devices),
+        replicas_on_(schedule.placement.devices),
         given_(schedule.placement.devices, false) {
     const Placement& placement = schedule.placement;
-    for (const StageId stage : ids(placement.device)) {
-      stages_on_[placement.device[stage]].push_back(stage);
+    for (const ReplicaId replica : ids(placement.device)) {
+      replicas_on_[placement.device[replica]].push_back(replica);
     }
   }
 
@@ -331,11 +332,11 @@ class OrderParser {
  private:
   Op read_op(std::string_view whole) {
     std::string_view word = whole;
-    const std::string_view stage = WordReader::take_digits(word);
+    const std::string_view replica = WordReader::take_digits(word);
     const std::optional<OpKind> kind = word.empty() ? std::nullopt : kind_of(word[0]);
     if (!kind) in_.fail(whole, fmt::format("\"{}\" is no op", whole), "letters: " + letters());
     word.remove_prefix(1);
-    Op op{.kind = *kind, .stage = read_stage(stage, whole)};
+    Op op{.kind = *kind, .replica = read_replica(replica, whole)};
     const bool whole_batch = is_collective(op.kind) || is_optimizer(op.kind);
     const std::string_view offset = WordReader::take_digits(word);
     if (!offset.empty()) {
@@ -363,18 +364,19 @@ class OrderParser {
     return op;
   }
 
-  StageId read_stage(std::string_view digits, std::string_view whole) {
-    const std::vector<StageId>& here = stages_on_[device_];
+  ReplicaId read_replica(std::string_view digits, std::string_view whole) {
+    const std::vector<ReplicaId>& here = replicas_on_[device_];
     if (digits.empty()) {
       if (here.size() == 1) return here[0];
       in_.fail(whole, fmt::format("\"{}\" lacks its stage: device {} has {} of them", whole,
                                   index(device_), here.size()));
     }
-    const StageId stage = id_at<StageId>(in_.number(digits, "a stage", 0, kMostNotationStages - 1));
-    if (!std::binary_search(here.begin(), here.end(), stage)) {
-      in_.fail(digits, fmt::format("stage {} is not on device {}", index(stage), index(device_)));
+    const ReplicaId replica =
+        id_at<ReplicaId>(in_.number(digits, "a stage", 0, kMostNotationStages - 1));
+    if (!std::binary_search(here.begin(), here.end(), replica)) {
+      in_.fail(digits, fmt::format("stage {} is not on device {}", index(replica), index(device_)));
     }
-    return stage;
+    return replica;
   }
 
   template <class Value>
@@ -389,7 +391,7 @@ class OrderParser {
   Schedule& schedule_;
   std::uint16_t staleness_, line_staleness_ = 0;
   DeviceId device_{};
-  Table<DeviceId, std::vector<StageId>> stages_on_;
+  Table<DeviceId, std::vector<ReplicaId>> replicas_on_;
   std::vector<bool> given_;
 };
 

@@ -202,8 +202,9 @@ class PyTorchCsvParser {
     placement.devices = static_cast<std::uint16_t>(rows_.size());
     for (const auto& [stage, home] : stages_) {
       placement.device.push_back(id_at<DeviceId>(home.rank));
-      placement.part.push_back(id_at<PartId>(stage));
-      if (stage > 0) placement.edges.push_back({id_at<StageId>(stage - 1), id_at<StageId>(stage)});
+      placement.stage.push_back(id_at<StageId>(stage));
+      if (stage > 0)
+        placement.edges.push_back({id_at<ReplicaId>(stage - 1), id_at<ReplicaId>(stage)});
     }
     result.order.resize(rows_.size());
     for (std::size_t rank = 0; rank < rows_.size(); ++rank) {
@@ -213,11 +214,11 @@ class PyTorchCsvParser {
             action.kind == OpKind::backward && is_half(action.stage, action.microbatch);
         order.push_back({.kind = half ? OpKind::backward_input : action.kind,
                          .group = action.group,
-                         .stage = id_at<StageId>(action.stage),
+                         .replica = id_at<ReplicaId>(action.stage),
                          .microbatch = static_cast<std::int32_t>(action.microbatch)});
       }
-      for (const StageId stage : placement.stages_on(id_at<DeviceId>(rank))) {
-        order.push_back(update(stage, result.microbatches - 1, result.microbatches));
+      for (const ReplicaId replica : placement.replicas_on(id_at<DeviceId>(rank))) {
+        order.push_back(update(replica, result.microbatches - 1, result.microbatches));
       }
     }
     return result;
@@ -252,7 +253,7 @@ bool is_pytorch_csv(std::string_view text) {
 }
 
 static void check_words(const Schedule& schedule) {
-  bool all = schedule.placement.parts() == schedule.placement.stages();
+  bool all = schedule.placement.stages() == schedule.placement.replicas();
   for (const std::vector<Op>& order : schedule.order) {
     for (const Op& op : order) all = all && has_words_for(schedule, op);
   }
@@ -274,7 +275,7 @@ void print_pytorch_csv(const Schedule& schedule, const TextSink& out) {
       const bool closes =
           op.group != 0 && (i + 1 == order.size() || order[i + 1].group != op.group);
       out(fmt::format("{}{}{}{}{}", op.group != 0 && !opens ? ";" : between, opens ? "(" : "",
-                      index(op.stage), letter_of(op.kind), op.microbatch));
+                      index(op.replica), letter_of(op.kind), op.microbatch));
       if (closes) out(fmt::format("){}", kPair));
       between = ",";
     }

@@ -27,18 +27,19 @@ LaneKind own_lane(OpKind kind) {
 Program::Program(ProgramParts parts) : parts_(std::move(parts)) {
   TANDEM_CHECK(parts_.microbatches > 0, parts_.microbatches);
   // The extremes first: programs are large, and nearly all of them good.
-  StageId last_stage{};
+  ReplicaId last_replica{};
   CostId last_cost{};
   std::uint64_t lane_end = 0, wait_end = 0;
   std::uint32_t furthest = 0;  // one below zero would be beyond all
   for (const Instruction& instruction : parts_.instructions) {
-    last_stage = std::max(last_stage, instruction.op.stage);
+    last_replica = std::max(last_replica, instruction.op.replica);
     last_cost = std::max(last_cost, instruction.cost);
     lane_end = std::max(lane_end, std::uint64_t{instruction.first_lane} + instruction.lane_count);
     wait_end = std::max(wait_end, std::uint64_t{instruction.first_wait} + instruction.wait_count);
     furthest = std::max(furthest, static_cast<std::uint32_t>(instruction.op.microbatch));
   }
-  TANDEM_CHECK(size() == 0 || index(last_stage) < parts_.placement.stages(), index(last_stage));
+  TANDEM_CHECK(size() == 0 || index(last_replica) < parts_.placement.replicas(),
+               index(last_replica));
   TANDEM_CHECK(size() == 0 || index(last_cost) < parts_.cost_keys.size(), index(last_cost));
   TANDEM_CHECK(lane_end <= parts_.lane_pool.size(), lane_end);
   TANDEM_CHECK(wait_end <= parts_.wait_pool.size(), wait_end);
@@ -86,8 +87,8 @@ std::string describe(const Program& program, InstructionId id) {
     return fmt::format("{} {}→{} #{}", name(op.kind), index(ends.from), index(ends.to),
                        op.microbatch);
   }
-  const bool several = program.placement().stages() > program.placement().devices;
-  return fmt::format("{}{}{}", several ? std::to_string(index(op.stage)) : std::string(),
+  const bool several = program.placement().replicas() > program.placement().devices;
+  return fmt::format("{}{}{}", several ? std::to_string(index(op.replica)) : std::string(),
                      traits(op.kind).notation, op.microbatch);
 }
 

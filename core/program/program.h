@@ -43,14 +43,14 @@ struct Wait {
   friend auto operator<=>(const Wait&, const Wait&) = default;
 };
 
-/// For a transfer `op.stage` is the sender's stage and `op.microbatch` the producer's offset; for a
-/// collective `op.stage` is the first participant in stage order, and the covered microbatches are
-/// those of the update it serves.
+/// For a transfer `op.replica` is the sender's and `op.microbatch` the producer's offset; for a
+/// collective `op.replica` is the first participant, ids ascending, and the covered microbatches
+/// are those of the update it serves.
 struct Instruction {
   Op op;
   CostId cost{};
   std::uint32_t first_lane = 0, first_wait = 0;  // into the program's pools
-  std::uint16_t lane_count = 0;  // transfer 2 (sender's first; of a stash's its stage's device),
+  std::uint16_t lane_count = 0;  // transfer 2 (sender's first; of a stash's its replica's device),
                                  // collective k: where devices meet
   std::uint16_t wait_count = 0;
 };
@@ -62,9 +62,9 @@ struct CostKey {
   std::uint16_t width = 1;  // in reduce_gradient only: replicas of the whole pipeline; else 1
   std::uint16_t span = 1;   // in backward_weight only: microbatches done as one; else 1
   bool overlapped = false;  // a member of a group (Op::group): its share of what that takes
-  StageId stage{};          // of a transfer: the sender's
-  // Both the stage's device, but of a transfer: from where, to where. Of a stash's, there and back,
-  // the stage's device and its partner.
+  ReplicaId replica{};      // of a transfer: the sender's
+  // Both the replica's device, but of a transfer: from where, to where. Of a stash's, there and
+  // back, the replica's device and its partner.
   DeviceId source{}, target{};
   friend auto operator<=>(const CostKey&, const CostKey&) = default;
 };
@@ -79,7 +79,7 @@ inline TransferEnds ends_of(const CostKey& key) {
                            : TransferEnds{key.source, key.target};
 }
 
-/// The lane on which an op counts: a transfer's is that of its stage's device.
+/// The lane on which an op counts: a transfer's is that of its replica's device.
 LaneKind own_lane(OpKind kind);
 
 /// The plain data of a program. lower() fills it; tests break copies of it on purpose.

@@ -5,26 +5,26 @@
 namespace tandem {
 
 WeightVersions::WeightVersions(const Program& program)
-    : microbatches_(program.microbatches()), last_covered_(program.placement().stages()) {
+    : microbatches_(program.microbatches()), last_covered_(program.placement().replicas()) {
   readers_.reserve(program.size());
   for (const Instruction& instruction : program.instructions()) {
     const Op& op = instruction.op;
-    readers_.push_back({op.kind, op.stage, op.staleness});
+    readers_.push_back({op.kind, op.replica, op.staleness});
     if (makes_version(op.kind)) {
-      last_covered_[op.stage].push_back(op.microbatch % microbatches_);
+      last_covered_[op.replica].push_back(op.microbatch % microbatches_);
     }
   }
   for (auto& residues : last_covered_) std::sort(residues.begin(), residues.end());
 }
 
-std::int64_t WeightVersions::covering_update(StageId stage, std::int64_t microbatch) const {
+std::int64_t WeightVersions::covering_update(ReplicaId replica, std::int64_t microbatch) const {
   std::int64_t batch = microbatch / microbatches_;
   std::int64_t residue = microbatch % microbatches_;
   if (residue < 0) {
     residue += microbatches_;
     --batch;
   }
-  const std::vector<std::int32_t>& last = last_covered_[stage];
+  const std::vector<std::int32_t>& last = last_covered_[replica];
   if (last.empty()) return batch;
   const auto covering = std::lower_bound(last.begin(), last.end(), residue);
   return batch * static_cast<std::int64_t>(last.size()) + (covering - last.begin());
@@ -32,7 +32,7 @@ std::int64_t WeightVersions::covering_update(StageId stage, std::int64_t microba
 
 std::optional<std::int64_t> WeightVersions::operator()(const Instance& instance) const {
   const Reader& reader = readers_[instance.id];
-  const std::int64_t update = covering_update(reader.stage, instance.microbatch);
+  const std::int64_t update = covering_update(reader.replica, instance.microbatch);
   if (makes_version(reader.kind)) return update + 1;
   if (!reads_weights(reader.kind)) return std::nullopt;
   return std::max<std::int64_t>(update - reader.staleness, 0);

@@ -19,9 +19,9 @@ class WeightVersions {
  public:
   explicit WeightVersions(const Program& program);
 
-  /// The number, from 0, of the update of `stage` that covers `microbatch` (counted from the start
-  /// of the run). Of a stage without updates it is the batch.
-  std::int64_t covering_update(StageId stage, std::int64_t microbatch) const;
+  /// The number, from 0, of the update of `replica` that covers `microbatch` (counted from the
+  /// start of the run). Of a stage without updates it is the batch.
+  std::int64_t covering_update(ReplicaId replica, std::int64_t microbatch) const;
 
   /// The version that a forward, recomputation or backward reads; the one that an update makes;
   /// none for other kinds.
@@ -30,12 +30,12 @@ class WeightVersions {
  private:
   struct Reader {
     OpKind kind;
-    StageId stage;
+    ReplicaId replica;
     std::int32_t staleness;
   };
 
   std::int32_t microbatches_;
-  Table<StageId, std::vector<std::int32_t>>
+  Table<ReplicaId, std::vector<std::int32_t>>
       last_covered_;  // residues, ascending, one an update of a body
   Table<InstructionId, Reader> readers_;
 };

@@ -7,22 +7,22 @@ namespace tandem {
 
 void insert_reduction(Schedule& schedule, bool global_norm) {
   const Placement& placement = schedule.placement;
-  const auto sums = [&](PartId part) {
-    return !placement.tied_with(part).empty() || placement.replicas_of(part).size() > 1;
+  const auto sums = [&](StageId stage) {
+    return !placement.tied_with(stage).empty() || placement.replicas_of(stage).size() > 1;
   };
-  if (!global_norm && schedule.width == 1 && std::ranges::none_of(placement.part, sums)) return;
+  if (!global_norm && schedule.width == 1 && std::ranges::none_of(placement.stage, sums)) return;
   for (std::vector<Op>& order : schedule.order) {
     std::vector<Op> with;
     with.reserve(order.size());
     for (const Op& op : order) {
       if (op.kind == OpKind::update) {
-        const PartId part = placement.part[op.stage];
+        const StageId stage = placement.stage[op.replica];
         Op reduce = op;
-        if (!placement.tied_with(part).empty()) {
+        if (!placement.tied_with(stage).empty()) {
           reduce.kind = OpKind::reduce_tied;
           with.push_back(reduce);
         }
-        if (schedule.width > 1 || placement.replicas_of(part).size() > 1) {
+        if (schedule.width > 1 || placement.replicas_of(stage).size() > 1) {
           reduce.kind = OpKind::reduce_gradient;
           with.push_back(reduce);
         }

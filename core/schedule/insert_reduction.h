@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-/// Before each update puts `reduce_tied` where the stage's part shares parameters with another, and
-/// `reduce_gradient` where its part has replicas or the pipeline has width; then, if asked,
+/// Before each update puts `reduce_tied` where the op's stage shares parameters with another,
+/// and `reduce_gradient` where that stage has replicas or the pipeline has width; then, if asked,
 /// `reduce_norm`, which all stages share. REQUIRES for the norm: all stages update for the same
 /// microbatches.
 void insert_reduction(Schedule& schedule, bool global_norm);

@@ -17,8 +17,8 @@ class Ahead {
   explicit Ahead(const Schedule& schedule)
       : schedule_(schedule),
         m_(static_cast<std::size_t>(schedule.microbatches)),
-        above_(schedule.placement.stages()),
-        place_(schedule.placement.stages() * m_, kNowhere),
+        above_(schedule.placement.replicas()),
+        place_(schedule.placement.replicas() * m_, kNowhere),
         counts_(schedule.placement.devices, 0) {
     for (const Placement::Edge& edge : schedule.placement.edges) {
       above_[edge.to].push_back(edge.from);
@@ -30,7 +30,7 @@ class Ahead {
       });
       counts_[device] = static_cast<std::size_t>(waits - order.begin());
       for (std::size_t i = 0; i < order.size(); ++i) {
-        if (order[i].kind == OpKind::forward) place_[cell(order[i].stage, order[i])] = i;
+        if (order[i].kind == OpKind::forward) place_[cell(order[i].replica, order[i])] = i;
       }
     }
     while (shrink()) {
@@ -42,15 +42,15 @@ class Ahead {
  private:
   static constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
 
-  std::size_t cell(StageId stage, const Op& op) const {
-    return index(stage) * m_ + static_cast<std::size_t>(op.microbatch);
+  std::size_t cell(ReplicaId replica, const Op& op) const {
+    return index(replica) * m_ + static_cast<std::size_t>(op.microbatch);
   }
 
   /// Whether `op` takes its input from a forward that stands behind its device's validates.
   bool fed_late(const Op& op) const {
-    return std::ranges::any_of(above_[op.stage], [&](StageId stage) {
-      const std::size_t place = place_[cell(stage, op)];
-      return place != kNowhere && place >= counts_[schedule_.placement.device[stage]];
+    return std::ranges::any_of(above_[op.replica], [&](ReplicaId replica) {
+      const std::size_t place = place_[cell(replica, op)];
+      return place != kNowhere && place >= counts_[schedule_.placement.device[replica]];
     });
   }
 
@@ -68,7 +68,7 @@ class Ahead {
 
   const Schedule& schedule_;
   const std::size_t m_;
-  Table<StageId, std::vector<StageId>> above_;
+  Table<ReplicaId, std::vector<ReplicaId>> above_;
   std::vector<std::size_t> place_;  // of each forward in its device's order
   Table<DeviceId, std::size_t> counts_;
 };
@@ -87,7 +87,8 @@ void insert_validation(Schedule& schedule) {
       validates.push_back(op);
       validates.back().kind = OpKind::validate;
     }
-    std::ranges::stable_sort(validates, {}, [&](const Op& op) { return placement.part[op.stage]; });
+    std::ranges::stable_sort(validates, {},
+                             [&](const Op& op) { return placement.stage[op.replica]; });
     const auto first = order.begin() + static_cast<std::ptrdiff_t>(ahead[device]);
     std::for_each(order.begin(), first, [&](Op& op) { op.microbatch += schedule.microbatches; });
     std::rotate(order.begin(), first, order.end());

@@ -16,7 +16,7 @@ struct Op {
   OpKind kind{};
   std::uint8_t group = 0;  // non-zero: one unit with adjacent ops of the same group. None starts
                            // before all have what they need, and none has ended before all have
-  StageId stage{};
+  ReplicaId replica{};
   std::int32_t microbatch = 0;  // offset, ≥ 0
   std::uint16_t span = 1;       // consecutive microbatches covered, this one last, within one batch
   std::uint16_t staleness = 0;  // weights used: those `staleness` updates of this stage before the

@@ -19,8 +19,8 @@ enum class OpKind : std::uint8_t {
   backward_weight,  // W
   send_activation,
   send_gradient,
-  reduce_tied,      // sum of the gradients of parameters that two parts share
-  reduce_gradient,  // sum over the replicas of a part, and over the width
+  reduce_tied,      // sum of the gradients of parameters that two stages share
+  reduce_gradient,  // sum over the replicas of a stage, and over the width
   reduce_norm,      // norm of all gradients of an update: a decision that all stages share
   update,
   validate,  // of an update that did not wait for its norm: keeps it, or makes it again

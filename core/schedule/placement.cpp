@@ -8,41 +8,41 @@
 
 namespace tandem {
 
-std::size_t Placement::parts() const {
+std::size_t Placement::stages() const {
   std::size_t count = 0;
-  for (const PartId one : part) count = std::max(count, index(one) + 1);
+  for (const StageId one : stage) count = std::max(count, index(one) + 1);
   return count;
 }
 
-std::vector<StageId> Placement::stages_on(DeviceId wanted) const {
-  std::vector<StageId> found;
-  for (const StageId stage : ids(device)) {
-    if (device[stage] == wanted) found.push_back(stage);
+std::vector<ReplicaId> Placement::replicas_on(DeviceId wanted) const {
+  std::vector<ReplicaId> found;
+  for (const ReplicaId replica : ids(device)) {
+    if (device[replica] == wanted) found.push_back(replica);
   }
   return found;
 }
 
-std::vector<StageId> Placement::replicas_of(PartId wanted) const {
-  std::vector<StageId> found;
-  for (const StageId stage : ids(part)) {
-    if (part[stage] == wanted) found.push_back(stage);
+std::vector<ReplicaId> Placement::replicas_of(StageId wanted) const {
+  std::vector<ReplicaId> found;
+  for (const ReplicaId replica : ids(stage)) {
+    if (stage[replica] == wanted) found.push_back(replica);
   }
   return found;
 }
 
-std::vector<PartId> Placement::tied_with(PartId wanted) const {
-  for (const std::vector<PartId>& group : tied) {
+std::vector<StageId> Placement::tied_with(StageId wanted) const {
+  for (const std::vector<StageId>& group : tied) {
     if (std::find(group.begin(), group.end(), wanted) != group.end()) return group;
   }
   return {};
 }
 
-std::vector<StageId> Placement::stages_tied_with(StageId stage) const {
-  const std::vector<StageId> own = replicas_of(part[stage]);
-  const auto copy = std::find(own.begin(), own.end(), stage) - own.begin();
-  std::vector<StageId> found;
-  for (const PartId tied_part : tied_with(part[stage])) {
-    const std::vector<StageId> replicas = replicas_of(tied_part);
+std::vector<ReplicaId> Placement::replicas_tied_with(ReplicaId replica) const {
+  const std::vector<ReplicaId> own = replicas_of(stage[replica]);
+  const auto copy = std::find(own.begin(), own.end(), replica) - own.begin();
+  std::vector<ReplicaId> found;
+  for (const StageId tied_stage : tied_with(stage[replica])) {
+    const std::vector<ReplicaId> replicas = replicas_of(tied_stage);
     if (replicas.size() != own.size()) return {};
     found.push_back(replicas[static_cast<std::size_t>(copy)]);
   }
@@ -51,11 +51,11 @@ std::vector<StageId> Placement::stages_tied_with(StageId stage) const {
 
 Table<DeviceId, std::size_t> chunks_of(const Placement& placement) {
   Table<DeviceId, std::size_t> chunks(placement.devices, 0);
-  Table<PartId, std::size_t> copies(placement.parts(), 0);
+  Table<StageId, std::size_t> copies(placement.stages(), 0);
   std::map<std::pair<DeviceId, std::size_t>, std::size_t> held;  // of which copy
-  for (const StageId stage : ids(placement.device)) {
-    const DeviceId device = placement.device[stage];
-    const std::size_t stages = ++held[{device, copies[placement.part[stage]]++}];
+  for (const ReplicaId replica : ids(placement.device)) {
+    const DeviceId device = placement.device[replica];
+    const std::size_t stages = ++held[{device, copies[placement.stage[replica]]++}];
     chunks[device] = std::max(chunks[device], stages);
   }
   return chunks;
@@ -63,13 +63,13 @@ Table<DeviceId, std::size_t> chunks_of(const Placement& placement) {
 
 namespace {
 
-void add_stage(Placement& placement, std::size_t device, std::size_t part) {
+void add_replica(Placement& placement, std::size_t device, std::size_t stage) {
   placement.device.push_back(id_at<DeviceId>(device));
-  placement.part.push_back(id_at<PartId>(part));
+  placement.stage.push_back(id_at<StageId>(stage));
 }
 
 void add_edge(Placement& placement, std::size_t from, std::size_t to) {
-  placement.edges.push_back({id_at<StageId>(from), id_at<StageId>(to)});
+  placement.edges.push_back({id_at<ReplicaId>(from), id_at<ReplicaId>(to)});
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ Placement looped_placement(std::uint16_t devices, std::uint16_t chunks) {
   placement.devices = devices;
   const std::size_t stages = std::size_t{devices} * chunks;
   for (std::size_t stage = 0; stage < stages; ++stage) {
-    add_stage(placement, stage % devices, stage);
+    add_replica(placement, stage % devices, stage);
     if (stage > 0) add_edge(placement, stage - 1, stage);
   }
   return placement;
@@ -93,7 +93,7 @@ Placement wave_placement(std::uint16_t devices, std::uint16_t chunks) {
   const std::size_t stages = std::size_t{devices} * chunks;
   for (std::size_t stage = 0; stage < stages; ++stage) {
     const std::size_t place = stage % devices;
-    add_stage(placement, stage / devices % 2 == 0 ? place : devices - 1u - place, stage);
+    add_replica(placement, stage / devices % 2 == 0 ? place : devices - 1u - place, stage);
     if (stage > 0) add_edge(placement, stage - 1, stage);
   }
   return placement;
@@ -116,11 +116,11 @@ Placement bidirectional_placement(std::uint16_t devices, std::uint16_t direction
   placement.devices = devices;
   for (std::size_t direction = 0; direction < directions; ++direction) {
     const std::size_t first_device = direction / 2 * (devices / (directions / 2u));
-    for (std::size_t part = 0; part < devices; ++part) {
-      const std::size_t place = direction % 2 == 0 ? part : devices - 1u - part;
-      const std::size_t stage = placement.stages();
-      add_stage(placement, (place + first_device) % devices, part);
-      if (part > 0) add_edge(placement, stage - 1, stage);
+    for (std::size_t stage = 0; stage < devices; ++stage) {
+      const std::size_t place = direction % 2 == 0 ? stage : devices - 1u - stage;
+      const std::size_t replica = placement.replicas();
+      add_replica(placement, (place + first_device) % devices, stage);
+      if (stage > 0) add_edge(placement, replica - 1, replica);
     }
   }
   return placement;
@@ -128,20 +128,20 @@ Placement bidirectional_placement(std::uint16_t devices, std::uint16_t direction
 
 Placement replicated_placement(const std::vector<std::uint16_t>& replicas) {
   Placement placement;
-  std::size_t first_above = 0, stage = 0;
-  for (std::size_t part = 0; part < replicas.size(); ++part) {
-    TANDEM_CHECK(replicas[part] > 0, part);
-    const std::size_t first = stage;
-    for (std::size_t replica = 0; replica < replicas[part]; ++replica, ++stage) {
-      add_stage(placement, stage, part);
-      for (std::size_t above = first_above; part > 0 && above < first; ++above) {
-        add_edge(placement, above, stage);
+  std::size_t first_above = 0, replica = 0;
+  for (std::size_t stage = 0; stage < replicas.size(); ++stage) {
+    TANDEM_CHECK(replicas[stage] > 0, stage);
+    const std::size_t first = replica, end = first + replicas[stage];
+    for (; replica < end; ++replica) {
+      add_replica(placement, replica, stage);
+      for (std::size_t above = first_above; stage > 0 && above < first; ++above) {
+        add_edge(placement, above, replica);
       }
     }
     first_above = first;
   }
   std::sort(placement.edges.begin(), placement.edges.end());
-  placement.devices = static_cast<std::uint16_t>(stage);
+  placement.devices = static_cast<std::uint16_t>(replica);
   return placement;
 }
 

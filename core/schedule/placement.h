@@ -1,5 +1,5 @@
 #pragma once
-// Placement: where stages live and how data walks through them.
+// Placement: where the replicas of stages live and how data walks through them.
 
 #include <compare>
 #include <cstdint>
@@ -14,39 +14,38 @@ namespace tandem {
 
 /// Edges are explicit, so interleaved, V-shaped, bidirectional and replicated pipelines and skip
 /// connections need no special case anywhere else: an edge carries exactly the microbatches that
-/// both its ends process. INVARIANT: edges ascend, join existing stages, and form no cycle;
-/// `device` and `part` have one row a stage, `partner` one a device or none.
+/// both its ends process. INVARIANT: edges ascend, join existing replicas, and form no cycle;
+/// `device` and `stage` have one row a replica, `partner` one a device or none.
 struct Placement {
   struct Edge {
-    StageId from, to;  // a transfer where the devices differ, a plain wait where not
+    ReplicaId from, to;  // a transfer where the devices differ, a plain wait where not
     friend auto operator<=>(const Edge&, const Edge&) = default;
   };
-  Table<StageId, DeviceId> device;
-  Table<StageId, PartId>
-      part;  // stages of one part are replicas and reduce their gradients together
+  Table<ReplicaId, DeviceId> device;
+  Table<ReplicaId, StageId> stage;  // replicas of one stage reduce their gradients together
   std::vector<Edge> edges;
-  std::vector<std::vector<PartId>>
-      tied;  // parts that share some parameters (embeddings), ascending
+  std::vector<std::vector<StageId>>
+      tied;  // stages that share some parameters (embeddings), ascending
   Table<DeviceId, DeviceId> partner = {};  // to whom a device evicts stashes; empty: none does
   std::uint16_t devices = 0;
 
-  std::size_t stages() const { return device.size(); }
-  std::size_t parts() const;
-  /// Stages on a device, in stage order.
-  std::vector<StageId> stages_on(DeviceId device) const;
-  /// The replicas of a part, in stage order.
-  std::vector<StageId> replicas_of(PartId part) const;
-  /// Parts tied to `part`, itself included; empty when it is tied to none.
-  std::vector<PartId> tied_with(PartId part) const;
-  /// The stages that share parameters within the copy of the model that `stage` is of, itself
-  /// included, in part order: the j-th replicas of their parts. Empty: none, or some part has not
-  /// as many replicas as the others.
-  std::vector<StageId> stages_tied_with(StageId stage) const;
+  std::size_t replicas() const { return device.size(); }
+  std::size_t stages() const;
+  /// Replicas on a device, ascending.
+  std::vector<ReplicaId> replicas_on(DeviceId device) const;
+  /// The replicas of a stage, ascending.
+  std::vector<ReplicaId> replicas_of(StageId stage) const;
+  /// Stages tied to `stage`, itself included; empty when it is tied to none.
+  std::vector<StageId> tied_with(StageId stage) const;
+  /// The replicas that share parameters within the copy of the model that `replica` is of, itself
+  /// included, in the order of the stages: the j-th of each. Empty: none, or some stage has not as
+  /// many replicas as the others.
+  std::vector<ReplicaId> replicas_tied_with(ReplicaId replica) const;
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// Stages that each device holds of one copy of the model, the most of any: the j-th stages of all
-/// parts are the j-th copy.
+/// Stages that each device holds of one copy of the model, the most of any: the j-th replicas of
+/// all stages are the j-th copy.
 Table<DeviceId, std::size_t> chunks_of(const Placement& placement);
 
 /// One stage a device, in a line: 0 → 1 → … → devices−1.
@@ -65,13 +64,13 @@ Placement v_placement(std::uint16_t devices);
 /// Each device d evicts to devices−1−d. REQUIRES: an even number of devices.
 void pair_devices(Placement& placement);
 
-/// As many chains over the same parts as directions, one after the other: down the devices, up
-/// them (part i on device p−1−i), and so on, each further pair begun p / (directions / 2) devices
+/// As many chains over the same stages as directions, one after the other: down the devices, up
+/// them (stage i on device p−1−i), and so on, each further pair begun p / (directions / 2) devices
 /// further round. Microbatch k takes direction k mod `directions`, as replicas of every kind take
 /// theirs. REQUIRES: `directions` is even and divides `devices`.
 Placement bidirectional_placement(std::uint16_t devices, std::uint16_t directions = 2);
 
-/// One part for each entry, replicated that often, a stage a device: {2, 1, 1} is PipeDream's
+/// One stage for each entry, replicated that often, a replica a device: {2, 1, 1} is PipeDream's
 /// 2-1-1.
 Placement replicated_placement(const std::vector<std::uint16_t>& replicas);
 

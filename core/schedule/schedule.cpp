@@ -59,7 +59,7 @@ const ScheduleTraits& find_schedule(std::string_view wanted) {
 static std::optional<std::string> bad_size(const ScheduleTraits& traits,
                                            const ScheduleRequest& request) {
   constexpr std::int32_t kMostMicrobatches = std::numeric_limits<std::uint16_t>::max();
-  constexpr std::int64_t kMostStages = std::numeric_limits<std::uint16_t>::max();
+  constexpr std::int64_t kMostReplicas = std::numeric_limits<std::uint16_t>::max();
   constexpr std::int64_t kMostCells = 1 << 22;  // some seconds and 1.5 GiB to simulate
   if (request.devices < 1) return "a schedule needs at least one device";
   if (request.microbatches < 1 || request.microbatches > kMostMicrobatches) {
@@ -71,13 +71,14 @@ static std::optional<std::string> bad_size(const ScheduleTraits& traits,
   if (request.extra_in_flight < 0) {
     return fmt::format("extra in flight can't be negative, found {}", request.extra_in_flight);
   }
-  const std::int64_t stages =
-      request.devices * static_cast<std::int64_t>(stages_per_device(traits, request));
-  if (stages <= kMostStages && stages * request.microbatches <= kMostCells) return std::nullopt;
+  const std::int64_t replicas =
+      request.devices * static_cast<std::int64_t>(replicas_per_device(traits, request));
+  if (replicas <= kMostReplicas && replicas * request.microbatches <= kMostCells)
+    return std::nullopt;
   return fmt::format(
       "{} stages of {} microbatches each are too large a schedule: at most {} stages, and {} "
       "microbatches on all of them together",
-      stages, request.microbatches, kMostStages, kMostCells);
+      replicas, request.microbatches, kMostReplicas, kMostCells);
 }
 
 static std::optional<std::string> bad_cap(const ScheduleTraits& traits,
@@ -99,10 +100,10 @@ static std::optional<std::string> bad_cap(const ScheduleTraits& traits,
 static std::optional<std::string> bad_costs(const ScheduleTraits& traits,
                                             const ScheduleRequest& request) {
   if (!request.costs) return std::nullopt;
-  const std::size_t parts = part_count(traits, request), found = request.costs->parts.size();
-  if (parts != found) {
-    return fmt::format("schedule {} cuts the model into {} parts, found costs of {}", traits.name,
-                       parts, found);
+  const std::size_t stages = stage_count(traits, request), found = request.costs->stages.size();
+  if (stages != found) {
+    return fmt::format("schedule {} cuts the model into {} stages, found costs of {}", traits.name,
+                       stages, found);
   }
   const std::vector<Duration>& links = request.costs->links;
   if (!links.empty() && links.size() + 1 != request.devices) {
@@ -113,9 +114,9 @@ static std::optional<std::string> bad_costs(const ScheduleTraits& traits,
   const auto add = [&](Duration time) {
     all += static_cast<double>(time.count()) * request.microbatches;
   };
-  for (const PartCosts& part : request.costs->parts) {
-    for (const Duration time : {part.forward, part.backward_input, part.backward_weight,
-                                part.update, request.costs->transfer, request.costs->transfer})
+  for (const StageOrderCosts& stage : request.costs->stages) {
+    for (const Duration time : {stage.forward, stage.backward_input, stage.backward_weight,
+                                stage.update, request.costs->transfer, request.costs->transfer})
       add(time);
   }
   for (const Duration link : links) add(2 * link);
@@ -136,13 +137,13 @@ static std::optional<std::string> no_post_validation(const ScheduleTraits& trait
       traits.name);
 }
 
-std::size_t stages_per_device(const ScheduleTraits& traits, const ScheduleRequest& request) {
-  return traits.stages_per_device == 0 ? request.chunks : traits.stages_per_device;
+std::size_t replicas_per_device(const ScheduleTraits& traits, const ScheduleRequest& request) {
+  return traits.replicas_per_device == 0 ? request.chunks : traits.replicas_per_device;
 }
 
-std::size_t part_count(const ScheduleTraits& traits, const ScheduleRequest& request) {
+std::size_t stage_count(const ScheduleTraits& traits, const ScheduleRequest& request) {
   if (!request.replicas.empty()) return request.replicas.size();
-  return request.devices * stages_per_device(traits, request) / traits.stages_per_part;
+  return request.devices * replicas_per_device(traits, request) / traits.replicas_per_stage;
 }
 
 std::optional<std::string> reason_against(const ScheduleTraits& traits,

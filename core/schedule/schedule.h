@@ -26,7 +26,7 @@ inline constexpr std::size_t kRecomputes = 3;
 std::string_view name(Recompute recompute);
 
 /// A loop body: repeated once a batch, its microbatch offsets shifted by `microbatches` each time.
-/// INVARIANT: for each (kind, part) the offsets of all its replicas together are one complete
+/// INVARIANT: for each (kind, stage) the offsets of all its replicas together are one complete
 /// residue system modulo `microbatches` (backward and backward_input count as one kind, as do
 /// backward and backward_weight); a span never crosses a batch boundary.
 struct Schedule {
@@ -39,18 +39,18 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-/// What a microbatch takes on one part, and what of its activation is left between the gradients of
-/// the input and of the weights; by default one unit of time each, and all.
-struct PartCosts {
+/// What a microbatch takes on one stage, and what of its activation is left between the gradients
+/// of the input and of the weights; by default one unit of time each, and all.
+struct StageOrderCosts {
   Duration forward{1}, backward_input{1}, backward_weight{1};
   double kept = 1.0;  // 0 … 1
   Duration update{};  // once a batch; only the search counts it
-  friend bool operator==(const PartCosts&, const PartCosts&) = default;
+  friend bool operator==(const StageOrderCosts&, const StageOrderCosts&) = default;
 };
 
 /// What automatic schedules order by.
 struct OrderCosts {
-  Table<PartId, PartCosts> parts;
+  Table<StageId, StageOrderCosts> stages;
   Duration transfer{};               // over each edge between devices
   std::vector<Duration> links = {};  // instead, from each device to the next, where they differ
   bool shared_links = true;          // a transfer occupies its link; only the search asks
@@ -71,19 +71,19 @@ struct ScheduleRequest {
   std::int32_t extra_in_flight =
       0;  // beyond the minimum, on the first stage, falling to 0 on the last; only the
           // slope hides latency (facts: 2BW and link latency)
-  std::vector<std::uint16_t> replicas = {};  // of each part: {2, 1, 1} is 2-1-1; empty: one each
+  std::vector<std::uint16_t> replicas = {};  // of each stage: {2, 1, 1} is 2-1-1; empty: one each
   std::uint16_t directions = 2;              // chimera: pipelines, half of them each way
   bool vertical_sync = false;  // pipedream: a microbatch uses one version on all stages
   std::uint16_t width = 1;     // replicas of the whole pipeline
   Recompute recompute = Recompute::none;
-  bool tied_embeddings = false;  // the first and the last part share the token embedding
+  bool tied_embeddings = false;  // the first and the last stage share the token embedding
   bool global_norm = false;      // updates wait for the norm of all gradients: clipping, NaN guard
   bool post_validation = false;  // … or step before it is known, and are validated in the warm-up
                                  // of the next batch (core/schedule/insert_validation.h)
   /// In activations of all stages of a device: one for all devices, or (search) one for each;
   /// empty: what the schedule has by itself.
   std::vector<double> activation_caps = {};
-  std::optional<OrderCosts> costs = {};     // a row for each part; empty: unit times
+  std::optional<OrderCosts> costs = {};     // a row for each stage; empty: unit times
   std::int64_t seed = 1;                    // search: the same seed finds the same order
   std::optional<std::int64_t> orders = {};  // search: looked at, at most; empty: about a second's
   std::optional<Duration> time_limit = {};  // search: the best so far after this long
@@ -93,7 +93,9 @@ struct ScheduleRequest {
     if (activation_caps.empty()) return std::nullopt;
     return activation_caps[activation_caps.size() == 1 ? 0 : device];
   }
-  PartCosts costs_of(PartId part) const { return costs ? costs->parts[part] : PartCosts{}; }
+  StageOrderCosts costs_of(StageId stage) const {
+    return costs ? costs->stages[stage] : StageOrderCosts{};
+  }
   friend bool operator==(const ScheduleRequest&, const ScheduleRequest&) = default;
 };
 
@@ -114,12 +116,12 @@ struct ScheduleTraits {
   std::string_view summary;
   std::string_view source;
   WeightSemantics weights = WeightSemantics::vanilla;
-  std::uint16_t stages_per_device = 1;  // 0: as `chunks` asks
+  std::uint16_t replicas_per_device = 1;  // of any stages; 0: as `chunks` asks
   std::string_view constraints = "none";
   std::string_view bubble;                     // closed form, equal stages, no latency
   std::string_view activations;                // peak on device d, closed form
   std::vector<std::string_view> options = {};  // beyond those every schedule takes: "chunks", …
-  std::uint16_t stages_per_part = 1;           // 2: both directions pass every part of the model
+  std::uint16_t replicas_per_stage = 1;        // 2: both directions pass every stage of the model
   std::uint16_t only_devices = 0;              // the one number of devices that it takes; 0: any
   /// All stages update for the same microbatches, so that a norm over all of them is defined.
   bool updates_together = true;
@@ -140,10 +142,10 @@ std::span<const ScheduleTraits> schedules();
 /// By name or alias. Throws UsageError with the nearest name when there is none.
 const ScheduleTraits& find_schedule(std::string_view name);
 
-/// Stages that each device holds for a request.
-std::size_t stages_per_device(const ScheduleTraits& traits, const ScheduleRequest& request);
-/// Parts that the schedule cuts the model into for a request.
-std::size_t part_count(const ScheduleTraits& traits, const ScheduleRequest& request);
+/// Replicas of stages that each device holds for a request.
+std::size_t replicas_per_device(const ScheduleTraits& traits, const ScheduleRequest& request);
+/// Stages that the schedule cuts the model into for a request.
+std::size_t stage_count(const ScheduleTraits& traits, const ScheduleRequest& request);
 
 /// Why the schedule can't serve a request; empty: it can.
 std::optional<std::string> reason_against(const ScheduleTraits& traits,

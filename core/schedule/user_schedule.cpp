@@ -27,11 +27,11 @@ bool has_kind(const Schedule& schedule, OpKind kind) {
 
 void tie(Schedule& schedule, bool tied) {
   auto& rows = schedule.placement.tied;
-  const PartId last = id_at<PartId>(schedule.placement.parts() - 1);
-  const std::vector<std::vector<PartId>> ends{{PartId{0}, last}};
+  const StageId last = id_at<StageId>(schedule.placement.stages() - 1);
+  const std::vector<std::vector<StageId>> ends{{StageId{0}, last}};
   if (rows.empty() && tied) rows = ends;
-  if (rows == (tied ? ends : std::vector<std::vector<PartId>>{})) return;
-  throw InputError(fmt::format("schedule \"{}\" ties parts of the model that share no parameters",
+  if (rows == (tied ? ends : std::vector<std::vector<StageId>>{})) return;
+  throw InputError(fmt::format("schedule \"{}\" ties stages of the model that share no parameters",
                                schedule.name));
 }
 
@@ -82,33 +82,35 @@ WeightSemantics weight_semantics(const Schedule& schedule) {
   return alike ? WeightSemantics::delayed_by_one : WeightSemantics::stashed;
 }
 
-/// Parts of a trained model are a chain: what each makes, the next one takes.
+/// Stages of a trained model are a chain: what each makes, the next one takes.
 static std::optional<std::string> not_a_chain(const Placement& placement) {
-  std::vector<bool> joined(placement.parts());
+  std::vector<bool> joined(placement.stages());
   for (const Placement::Edge& edge : placement.edges) {
-    const std::size_t from = index(placement.part[edge.from]), to = index(placement.part[edge.to]);
+    const std::size_t from = index(placement.stage[edge.from]),
+                      to = index(placement.stage[edge.to]);
     if (to != from + 1)
-      return fmt::format("an edge leads from part {} to part {}, not to the part after it", from,
+      return fmt::format("an edge leads from stage {} to stage {}, not to the stage after it", from,
                          to);
     joined[from] = true;
   }
-  for (std::size_t part = 0; part + 1 < joined.size(); ++part) {
-    if (!joined[part]) return fmt::format("no edge leads from part {} to part {}", part, part + 1);
+  for (std::size_t stage = 0; stage + 1 < joined.size(); ++stage) {
+    if (!joined[stage])
+      return fmt::format("no edge leads from stage {} to stage {}", stage, stage + 1);
   }
   return std::nullopt;
 }
 
 /// The mean that an update steps by is over as many microbatches each time.
-static std::optional<std::string> uneven_updates(const Schedule& schedule, StageId stage) {
+static std::optional<std::string> uneven_updates(const Schedule& schedule, ReplicaId replica) {
   const Op* first = nullptr;
-  for (const Op& op : schedule.order[schedule.placement.device[stage]]) {
-    if (op.stage != stage || op.kind != OpKind::update) continue;
+  for (const Op& op : schedule.order[schedule.placement.device[replica]]) {
+    if (op.replica != replica || op.kind != OpKind::update) continue;
     if (first == nullptr) first = &op;
     if (op.span == first->span) continue;
     return fmt::format(
         "stage {} (device {}): the update U{} covers {} of the batch's microbatches and U{} covers "
         "{}: all updates of a stage must cover equally many",
-        index(stage), index(schedule.placement.device[stage]), first->microbatch, first->span,
+        index(replica), index(schedule.placement.device[replica]), first->microbatch, first->span,
         op.microbatch, op.span);
   }
   return std::nullopt;
@@ -116,8 +118,8 @@ static std::optional<std::string> uneven_updates(const Schedule& schedule, Stage
 
 std::optional<std::string> reason_not_trained(const Schedule& schedule) {
   if (auto reason = not_a_chain(schedule.placement)) return reason;
-  for (const StageId stage : ids(schedule.placement.device)) {
-    if (auto reason = uneven_updates(schedule, stage)) return reason;
+  for (const ReplicaId replica : ids(schedule.placement.device)) {
+    if (auto reason = uneven_updates(schedule, replica)) return reason;
   }
   return std::nullopt;
 }

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// The schedule with what the request asks for and the text may leave out: tied parts, full
+/// The schedule with what the request asks for and the text may leave out: tied stages, full
 /// recomputation, sums and the norm. Where the text has one of them, it stays as it is. Throws
 /// InputError where the text contradicts the request.
 Schedule completed(Schedule schedule, const ScheduleRequest& request);

@@ -31,10 +31,10 @@ struct Share {
   }
 };
 
-Share share_of(StageId stage, const ScheduleRequest& request) {
+Share share_of(ReplicaId replica, const ScheduleRequest& request) {
   const std::int32_t half = request.devices / 2, m = request.microbatches;
   const std::int32_t in_flight =
-      std::min(m, static_cast<std::int32_t>(request.devices - index(stage)));
+      std::min(m, static_cast<std::int32_t>(request.devices - index(replica)));
   return {m, in_flight, in_flight > half + 1 ? in_flight - half : 0};
 }
 
@@ -46,11 +46,11 @@ std::vector<Op> with_evictions(const std::vector<Op>& order, const Share& share)
     const bool more = i + 1 < order.size() && order[i + 1].kind == OpKind::backward;
     if (more && share.evicts(order[i + 1].microbatch)) {
       with.push_back(
-          {.kind = OpKind::load, .stage = op.stage, .microbatch = order[i + 1].microbatch});
+          {.kind = OpKind::load, .replica = op.replica, .microbatch = order[i + 1].microbatch});
     }
     with.push_back(op);
     if (op.kind == OpKind::forward && share.evicts(op.microbatch)) {
-      with.push_back({.kind = OpKind::evict, .stage = op.stage, .microbatch = op.microbatch});
+      with.push_back({.kind = OpKind::evict, .replica = op.replica, .microbatch = op.microbatch});
     }
   }
   return with;
@@ -76,9 +76,9 @@ Schedule make_bpipe(const ScheduleRequest& request) {
   Schedule schedule = make_one_forward_one_backward(request);
   schedule.name = "bpipe";
   pair_devices(schedule.placement);
-  for (const StageId stage : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
-    order = with_evictions(order, share_of(stage, request));
+  for (const ReplicaId replica : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+    order = with_evictions(order, share_of(replica, request));
   }
   return schedule;
 }

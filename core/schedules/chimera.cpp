@@ -29,15 +29,15 @@ Schedule make_chimera(const ScheduleRequest& request) {
                                      bidirectional_placement(request.devices, request.directions));
   const std::int32_t p = request.devices, ways = request.directions, of_unit = p / ways;
   Table<DeviceId, std::vector<std::pair<std::int32_t, Op>>> slots(request.devices);
-  for (const StageId stage : ids(schedule.placement.device)) {
-    const auto part = static_cast<std::int32_t>(index(schedule.placement.part[stage]));
-    const auto direction = static_cast<std::int32_t>(index(stage)) / p;
-    auto& here = slots[schedule.placement.device[stage]];
+  for (const ReplicaId replica : ids(schedule.placement.device)) {
+    const auto stage = static_cast<std::int32_t>(index(schedule.placement.stage[replica]));
+    const auto direction = static_cast<std::int32_t>(index(replica)) / p;
+    auto& here = slots[schedule.placement.device[replica]];
     for (std::int32_t i = 0; i < request.microbatches / ways; ++i) {
       const std::int32_t start = i / of_unit * 2 * p + i % of_unit * 2;
       const std::int32_t microbatch = i * ways + direction;
-      here.emplace_back(start + part, forward(stage, microbatch));
-      here.emplace_back(start + 2 * p - 1 - part, backward(stage, microbatch));
+      here.emplace_back(start + stage, forward(replica, microbatch));
+      here.emplace_back(start + 2 * p - 1 - stage, backward(replica, microbatch));
     }
   }
   for (const DeviceId device : ids(slots)) {

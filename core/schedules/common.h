@@ -18,7 +18,7 @@ namespace tandem {
 /// An activation, counted in integers so that a sum that reaches a cap equals it.
 inline constexpr std::int64_t kActivation = 1 << 20;
 
-/// A schedule with no ops yet: name, m, width and the tied first and last part set from the
+/// A schedule with no ops yet: name, m, width and the tied first and last stage set from the
 /// request.
 inline Schedule empty_schedule(std::string_view name, const ScheduleRequest& request,
                                Placement placement) {
@@ -27,37 +27,41 @@ inline Schedule empty_schedule(std::string_view name, const ScheduleRequest& req
   schedule.microbatches = request.microbatches;
   schedule.width = request.width;
   schedule.placement = std::move(placement);
-  if (request.tied_embeddings && schedule.placement.parts() > 1) {
-    schedule.placement.tied = {{PartId{0}, id_at<PartId>(schedule.placement.parts() - 1)}};
+  if (request.tied_embeddings && schedule.placement.stages() > 1) {
+    schedule.placement.tied = {{StageId{0}, id_at<StageId>(schedule.placement.stages() - 1)}};
   }
   schedule.order.resize(schedule.placement.devices);
   return schedule;
 }
 
-inline Op forward(StageId stage, std::int32_t microbatch, std::uint16_t staleness = 0) {
-  return {
-      .kind = OpKind::forward, .stage = stage, .microbatch = microbatch, .staleness = staleness};
+inline Op forward(ReplicaId replica, std::int32_t microbatch, std::uint16_t staleness = 0) {
+  return {.kind = OpKind::forward,
+          .replica = replica,
+          .microbatch = microbatch,
+          .staleness = staleness};
 }
 
-inline Op backward(StageId stage, std::int32_t microbatch, std::uint16_t staleness = 0) {
-  return {
-      .kind = OpKind::backward, .stage = stage, .microbatch = microbatch, .staleness = staleness};
+inline Op backward(ReplicaId replica, std::int32_t microbatch, std::uint16_t staleness = 0) {
+  return {.kind = OpKind::backward,
+          .replica = replica,
+          .microbatch = microbatch,
+          .staleness = staleness};
 }
 
 /// The two halves of a backward (zero bubble's B and W): the gradient of the stage's input, which
 /// the stage before waits for, and that of its weights, which only the update does.
-inline Op backward_input(StageId stage, std::int32_t microbatch) {
-  return {.kind = OpKind::backward_input, .stage = stage, .microbatch = microbatch};
+inline Op backward_input(ReplicaId replica, std::int32_t microbatch) {
+  return {.kind = OpKind::backward_input, .replica = replica, .microbatch = microbatch};
 }
 
-inline Op backward_weight(StageId stage, std::int32_t microbatch) {
-  return {.kind = OpKind::backward_weight, .stage = stage, .microbatch = microbatch};
+inline Op backward_weight(ReplicaId replica, std::int32_t microbatch) {
+  return {.kind = OpKind::backward_weight, .replica = replica, .microbatch = microbatch};
 }
 
 /// One update for the `span` microbatches that end with `last`.
-inline Op update(StageId stage, std::int32_t last, std::int32_t span) {
+inline Op update(ReplicaId replica, std::int32_t last, std::int32_t span) {
   return {.kind = OpKind::update,
-          .stage = stage,
+          .replica = replica,
           .microbatch = last,
           .span = static_cast<std::uint16_t>(span)};
 }
@@ -80,8 +84,8 @@ inline std::optional<std::string> uneven_share(std::string_view name, std::int32
 /// At the end of each device's order, an update of each of its stages for the whole batch.
 inline void append_updates(Schedule& schedule) {
   const std::int32_t m = schedule.microbatches;
-  for (const StageId stage : ids(schedule.placement.device)) {
-    schedule.order[schedule.placement.device[stage]].push_back(update(stage, m - 1, m));
+  for (const ReplicaId replica : ids(schedule.placement.device)) {
+    schedule.order[schedule.placement.device[replica]].push_back(update(replica, m - 1, m));
   }
 }
 

@@ -11,8 +11,8 @@ namespace tandem {
 
 /// Forwards that a stage is ahead of its backwards: what fills the pipeline behind it, and its
 /// share of the extra.
-static std::int32_t forwards_ahead(const ScheduleRequest& request, StageId stage) {
-  const auto rest = static_cast<std::int32_t>(request.devices - 1 - index(stage));
+static std::int32_t forwards_ahead(const ScheduleRequest& request, ReplicaId replica) {
+  const auto rest = static_cast<std::int32_t>(request.devices - 1 - index(replica));
   const std::int32_t links = std::max(1, request.devices - 1);
   return rest + (request.extra_in_flight * rest + links - 1) / links;
 }
@@ -29,9 +29,9 @@ std::optional<std::string> reject_double_buffered(const ScheduleRequest& request
 
 /// The gradients of an update pass through other devices: it would wait for them where it stands.
 static bool awaits_others(const ScheduleRequest& request, const Placement& placement,
-                          StageId stage) {
+                          ReplicaId replica) {
   return (request.global_norm && request.devices > 1) || request.width > 1 ||
-         !placement.tied_with(placement.part[stage]).empty();
+         !placement.tied_with(placement.stage[replica]).empty();
 }
 
 // An update that awaits others stands as late as its first reader allows, right before the first
@@ -40,21 +40,21 @@ static bool awaits_others(const ScheduleRequest& request, const Placement& place
 Schedule make_double_buffered(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule("2bw", request, linear_placement(request.devices));
   const std::int32_t m = request.microbatches;
-  const auto late = [&](StageId stage) {
-    return awaits_others(request, schedule.placement, stage);
+  const auto late = [&](ReplicaId replica) {
+    return awaits_others(request, schedule.placement, replica);
   };
-  const std::int32_t shift = late(StageId{}) ? m : 0;
-  for (const StageId stage : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
-    const std::int32_t ahead = forwards_ahead(request, stage);
+  const std::int32_t shift = late(ReplicaId{}) ? m : 0;
+  for (const ReplicaId replica : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+    const std::int32_t ahead = forwards_ahead(request, replica);
     order.reserve(2 * static_cast<std::size_t>(m) + 1);
     for (std::int32_t i = 0; i < m; ++i) {
-      if (late(stage) && i + ahead == m) order.push_back(update(stage, m - 1, m));
-      order.push_back(forward(stage, i + ahead + shift, 1));
-      order.push_back(backward(stage, i + shift, 1));
+      if (late(replica) && i + ahead == m) order.push_back(update(replica, m - 1, m));
+      order.push_back(forward(replica, i + ahead + shift, 1));
+      order.push_back(backward(replica, i + shift, 1));
     }
-    if (!late(stage)) order.push_back(update(stage, m - 1 + shift, m));
-    if (late(stage) && ahead == 0) order.push_back(update(stage, m - 1, m));
+    if (!late(replica)) order.push_back(update(replica, m - 1 + shift, m));
+    if (late(replica) && ahead == 0) order.push_back(update(replica, m - 1, m));
   }
   return schedule;
 }

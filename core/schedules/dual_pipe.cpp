@@ -17,7 +17,7 @@ namespace {
 
 /// One of the two streams of microbatches that meet on a device: `first`, `first` + `step`, …
 struct Stream {
-  StageId stage{};
+  ReplicaId replica{};
   std::int32_t first = 0, step = 1;
   std::int32_t forwards = 0, backwards = 0;  // that are issued
 
@@ -54,18 +54,18 @@ class DualPipeOrder {
  private:
   Op next_forward(int stream) {
     Stream& of = streams_[stream];
-    return forward(of.stage, of.microbatch(of.forwards++));
+    return forward(of.replica, of.microbatch(of.forwards++));
   }
   Op next_backward(int stream) {
     Stream& of = streams_[stream];
-    return backward(of.stage, of.microbatch(of.backwards++));
+    return backward(of.replica, of.microbatch(of.backwards++));
   }
   void go_forward(int stream) { ops_.push_back(next_forward(stream)); }
   void go_back(int stream) { ops_.push_back(next_backward(stream)); }
   void split_back(int stream) {
     const Op whole = next_backward(stream);
-    ops_.push_back(backward_input(whole.stage, whole.microbatch));
-    unweighed_.push_back(backward_weight(whole.stage, whole.microbatch));
+    ops_.push_back(backward_input(whole.replica, whole.microbatch));
+    unweighed_.push_back(backward_weight(whole.replica, whole.microbatch));
   }
   void weigh() {
     ops_.push_back(unweighed_.front());
@@ -104,8 +104,8 @@ std::optional<std::string> reject_dual_pipe_v(const ScheduleRequest& request) {
 Schedule make_dual_pipe_v(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule("dualpipev", request, v_placement(request.devices));
   for (const DeviceId device : ids(schedule.order)) {
-    const std::vector<StageId> stages = schedule.placement.stages_on(device);
-    DualPipeOrder(schedule.order[device], {.stage = stages[0]}, {.stage = stages[1]})
+    const std::vector<ReplicaId> replicas = schedule.placement.replicas_on(device);
+    DualPipeOrder(schedule.order[device], {.replica = replicas[0]}, {.replica = replicas[1]})
         .make(request.devices, static_cast<std::int32_t>(index(device)), request.microbatches);
   }
   append_updates(schedule);
@@ -122,9 +122,9 @@ Schedule make_dual_pipe(const ScheduleRequest& request) {
   const std::int32_t p = request.devices;
   for (const DeviceId device : ids(schedule.order)) {
     const auto place = static_cast<std::int32_t>(index(device));
-    const std::vector<StageId> stages = schedule.placement.stages_on(device);
-    const Stream down{.stage = stages[0], .first = 0, .step = 2};
-    const Stream up{.stage = stages[1], .first = 1, .step = 2};
+    const std::vector<ReplicaId> replicas = schedule.placement.replicas_on(device);
+    const Stream down{.replica = replicas[0], .first = 0, .step = 2};
+    const Stream up{.replica = replicas[1], .first = 1, .step = 2};
     const bool upper = place < p / 2;
     DualPipeOrder(schedule.order[device], upper ? down : up, upper ? up : down)
         .make(p / 2, std::min(place, p - 1 - place), request.microbatches / 2);

@@ -24,17 +24,17 @@ class Waves {
   explicit Waves(Schedule& schedule)
       : schedule_(schedule), m_(schedule.microbatches), free_(schedule.placement.devices, 0) {
     for (const DeviceId device : ids(schedule.order)) {
-      stages_.push_back(schedule.placement.stages_on(device));
+      replicas_.push_back(schedule.placement.replicas_on(device));
     }
-    const std::size_t cells = schedule.placement.stages() * static_cast<std::size_t>(m_);
+    const std::size_t cells = schedule.placement.replicas() * static_cast<std::size_t>(m_);
     forward_end_.assign(cells, kNever);
     backward_end_.assign(cells, kNever);
-    next_.resize(schedule.placement.stages());
+    next_.resize(schedule.placement.replicas());
   }
 
   void make() {
     std::size_t left = 2 * forward_end_.size();
-    wake(schedule_.placement.device[StageId{}], 0);
+    wake(schedule_.placement.device[ReplicaId{}], 0);
     for (now_ = 0; left > 0; ++now_) {
       for (const DeviceId device : std::exchange(woken_[now_ % 3], {})) {
         if (free_[device] <= now_ && (go_back(device) || go_forward(device))) --left;
@@ -51,31 +51,31 @@ class Waves {
   /// Lets the device look for work at a time, at most 2 from now.
   void wake(DeviceId device, std::int32_t time) { woken_[time % 3].push_back(device); }
 
-  /// The op that `stage` starts now: its device is busy with it, and then it and its neighbours may
+  /// An op starts now: its device is busy with it, and then its replica and the neighbours may
   /// have more to do.
   std::int32_t start(const Op& op, std::int32_t length) {
     const std::int32_t end = now_ + length;
-    const std::size_t stage = index(op.stage);
-    const Table<StageId, DeviceId>& device = schedule_.placement.device;
-    schedule_.order[device[op.stage]].push_back(op);
-    free_[device[op.stage]] = end;
-    for (std::size_t near = stage == 0 ? 0 : stage - 1; near <= stage + 1; ++near) {
-      if (near < device.size()) wake(device[id_at<StageId>(near)], end);
+    const std::size_t replica = index(op.replica);
+    const Table<ReplicaId, DeviceId>& device = schedule_.placement.device;
+    schedule_.order[device[op.replica]].push_back(op);
+    free_[device[op.replica]] = end;
+    for (std::size_t near = replica == 0 ? 0 : replica - 1; near <= replica + 1; ++near) {
+      if (near < device.size()) wake(device[id_at<ReplicaId>(near)], end);
     }
     return end;
   }
 
-  std::size_t cell(std::size_t stage, std::int32_t microbatch) const {
-    return stage * static_cast<std::size_t>(m_) + static_cast<std::size_t>(microbatch);
+  std::size_t cell(std::size_t replica, std::int32_t microbatch) const {
+    return replica * static_cast<std::size_t>(m_) + static_cast<std::size_t>(microbatch);
   }
 
   bool go_back(DeviceId device) {
-    for (const StageId stage : stages_[device]) {
-      std::int32_t& k = next_[stage].backward;
-      const bool last = index(stage) + 1 == next_.size();
-      if (k == m_ || forward_end_[cell(index(stage), k)] > now_) continue;
-      if (!last && backward_end_[cell(index(stage) + 1, k)] > now_) continue;
-      backward_end_[cell(index(stage), k)] = start(backward(stage, k), 2);
+    for (const ReplicaId replica : replicas_[device]) {
+      std::int32_t& k = next_[replica].backward;
+      const bool last = index(replica) + 1 == next_.size();
+      if (k == m_ || forward_end_[cell(index(replica), k)] > now_) continue;
+      if (!last && backward_end_[cell(index(replica) + 1, k)] > now_) continue;
+      backward_end_[cell(index(replica), k)] = start(backward(replica, k), 2);
       ++k;
       return true;
     }
@@ -83,12 +83,12 @@ class Waves {
   }
 
   bool go_forward(DeviceId device) {
-    const std::vector<StageId>& stages = stages_[device];
-    for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
-      std::int32_t& k = next_[*stage].forward;
-      const bool first = index(*stage) == 0;
-      if (k == m_ || (!first && forward_end_[cell(index(*stage) - 1, k)] > now_)) continue;
-      forward_end_[cell(index(*stage), k)] = start(forward(*stage, k), 1);
+    const std::vector<ReplicaId>& replicas = replicas_[device];
+    for (auto replica = replicas.rbegin(); replica != replicas.rend(); ++replica) {
+      std::int32_t& k = next_[*replica].forward;
+      const bool first = index(*replica) == 0;
+      if (k == m_ || (!first && forward_end_[cell(index(*replica) - 1, k)] > now_)) continue;
+      forward_end_[cell(index(*replica), k)] = start(forward(*replica, k), 1);
       ++k;
       return true;
     }
@@ -100,9 +100,9 @@ class Waves {
   std::int32_t now_ = 0;
   Table<DeviceId, std::int32_t> free_;          // from when on
   std::array<std::vector<DeviceId>, 3> woken_;  // of a time, modulo 3
-  Table<DeviceId, std::vector<StageId>> stages_;
+  Table<DeviceId, std::vector<ReplicaId>> replicas_;
   std::vector<std::int32_t> forward_end_, backward_end_;  // of a stage and a microbatch
-  Table<StageId, Next> next_;                             // microbatches
+  Table<ReplicaId, Next> next_;                           // microbatches
 };
 
 }  // namespace

@@ -47,14 +47,14 @@ std::int32_t group_of(const ScheduleRequest& request) {
   return group;
 }
 
-StageId stage_of(const ScheduleRequest& request, std::size_t device, std::int32_t chunk) {
-  return id_at<StageId>(device + static_cast<std::size_t>(chunk) * request.devices);
+ReplicaId replica_of(const ScheduleRequest& request, std::size_t device, std::int32_t chunk) {
+  return id_at<ReplicaId>(device + static_cast<std::size_t>(chunk) * request.devices);
 }
 
 void append_updates(const ScheduleRequest& request, std::size_t device, std::vector<Op>& order) {
   for (std::int32_t chunk = 0; chunk < request.chunks; ++chunk) {
     order.push_back(
-        update(stage_of(request, device, chunk), request.microbatches - 1, request.microbatches));
+        update(replica_of(request, device, chunk), request.microbatches - 1, request.microbatches));
   }
 }
 
@@ -87,12 +87,12 @@ static Schedule interleave(std::string_view name, const ScheduleRequest& request
                                                static_cast<std::size_t>(group_of(request)));
     const auto go_back = [&](auto op, const Visit& visit) {
       const std::int32_t chunk = request.chunks - 1 - visit.chunk;
-      ops.push_back(op(stage_of(request, device, chunk), visit.microbatch));
+      ops.push_back(op(replica_of(request, device, chunk), visit.microbatch));
     };
-    const auto whole = [](StageId stage, std::int32_t i) { return backward(stage, i); };
+    const auto whole = [](ReplicaId replica, std::int32_t i) { return backward(replica, i); };
     for (std::size_t i = 0; i < count + ahead; ++i) {
       if (i < count) {
-        ops.push_back(forward(stage_of(request, device, order[i].chunk), order[i].microbatch));
+        ops.push_back(forward(replica_of(request, device, order[i].chunk), order[i].microbatch));
       }
       if (i < ahead) continue;
       if (!splits) {
@@ -126,12 +126,12 @@ Schedule make_looped_bfs(const ScheduleRequest& request) {
     std::vector<Op>& ops = schedule.order[id_at<DeviceId>(device)];
     for (std::int32_t chunk = 0; chunk < request.chunks; ++chunk) {
       for (std::int32_t i = 0; i < m; ++i) {
-        ops.push_back(forward(stage_of(request, device, chunk), i));
+        ops.push_back(forward(replica_of(request, device, chunk), i));
       }
     }
     for (std::int32_t chunk = request.chunks; chunk-- > 0;) {
       for (std::int32_t i = m; i-- > 0;) {
-        ops.push_back(backward(stage_of(request, device, chunk), i));
+        ops.push_back(backward(replica_of(request, device, chunk), i));
       }
     }
     append_updates(request, device, ops);

@@ -7,16 +7,16 @@
 
 namespace tandem {
 
-static void append_one_forward_one_backward(std::vector<Op>& order, StageId stage,
+static void append_one_forward_one_backward(std::vector<Op>& order, ReplicaId replica,
                                             std::int32_t warm_up, std::int32_t microbatches) {
   const std::int32_t ahead = std::min(warm_up, microbatches);
-  for (std::int32_t i = 0; i < ahead; ++i) order.push_back(forward(stage, i));
+  for (std::int32_t i = 0; i < ahead; ++i) order.push_back(forward(replica, i));
   for (std::int32_t i = ahead; i < microbatches; ++i) {
-    order.push_back(forward(stage, i));
-    order.push_back(backward(stage, i - ahead));
+    order.push_back(forward(replica, i));
+    order.push_back(backward(replica, i - ahead));
   }
   for (std::int32_t i = microbatches - ahead; i < microbatches; ++i) {
-    order.push_back(backward(stage, i));
+    order.push_back(backward(replica, i));
   }
 }
 
@@ -24,12 +24,12 @@ static void append_one_forward_one_backward(std::vector<Op>& order, StageId stag
 static Schedule with_slope(std::string_view name, const ScheduleRequest& request,
                            std::int32_t slope) {
   Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
-  for (const StageId stage : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
-    const auto rest = static_cast<std::int32_t>(request.devices - 1 - index(stage));
+  for (const ReplicaId replica : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+    const auto rest = static_cast<std::int32_t>(request.devices - 1 - index(replica));
     order.reserve(2 * static_cast<std::size_t>(request.microbatches) + 1);
-    append_one_forward_one_backward(order, stage, slope * rest, request.microbatches);
-    order.push_back(update(stage, request.microbatches - 1, request.microbatches));
+    append_one_forward_one_backward(order, replica, slope * rest, request.microbatches);
+    order.push_back(update(replica, request.microbatches - 1, request.microbatches));
   }
   return schedule;
 }

@@ -18,7 +18,7 @@ class Replay {
       : schedule_(schedule),
         request_(request),
         m_(static_cast<std::size_t>(schedule.microbatches)),
-        forwards_(schedule.placement.stages() * m_, kNotYet),
+        forwards_(schedule.placement.replicas() * m_, kNotYet),
         backwards_(forwards_) {}
 
   Duration span() {
@@ -55,11 +55,11 @@ class Replay {
   static constexpr Duration kNotYet = Duration::min();
 
   std::size_t place(const Op& op) const {
-    return index(op.stage) * m_ + static_cast<std::size_t>(op.microbatch);
+    return index(op.replica) * m_ + static_cast<std::size_t>(op.microbatch);
   }
 
   Duration time(const Op& op) const {
-    const PartCosts costs = request_.costs_of(schedule_.placement.part[op.stage]);
+    const StageOrderCosts costs = request_.costs_of(schedule_.placement.stage[op.replica]);
     if (op.kind == OpKind::forward) return costs.forward;
     if (op.kind == OpKind::backward_input) return costs.backward_input;
     if (op.kind == OpKind::backward_weight) return costs.backward_weight;
@@ -67,20 +67,20 @@ class Replay {
   }
 
   Duration arrival(const Op& op) const {
-    const std::size_t stage = index(op.stage), last = schedule_.placement.stages() - 1;
+    const std::size_t replica = index(op.replica), last = schedule_.placement.replicas() - 1;
     if (op.kind == OpKind::backward_weight) return {};
     if (op.kind == OpKind::forward) {
-      return stage == 0 ? Duration{} : over_edge(forwards_[place(op) - m_], stage, stage - 1);
+      return replica == 0 ? Duration{} : over_edge(forwards_[place(op) - m_], replica, replica - 1);
     }
-    if (stage == last) return forwards_[place(op)];
-    return over_edge(backwards_[place(op) + m_], stage, stage + 1);
+    if (replica == last) return forwards_[place(op)];
+    return over_edge(backwards_[place(op) + m_], replica, replica + 1);
   }
 
   Duration over_edge(Duration end, std::size_t to, std::size_t from) const {
-    const Table<StageId, DeviceId>& device = schedule_.placement.device;
+    const Table<ReplicaId, DeviceId>& device = schedule_.placement.device;
     if (end == kNotYet || !request_.costs) return end;
-    const std::size_t here = index(device[id_at<StageId>(to)]);
-    const std::size_t there = index(device[id_at<StageId>(from)]);
+    const std::size_t here = index(device[id_at<ReplicaId>(to)]);
+    const std::size_t there = index(device[id_at<ReplicaId>(from)]);
     return here == there ? end : end + request_.costs->transfer_after(std::min(here, there));
   }
 
@@ -98,9 +98,9 @@ Duration span_of(const Schedule& schedule, const ScheduleRequest& request) {
 
 Duration longest_work(const Placement& placement, const ScheduleRequest& request) {
   Table<DeviceId, Duration> work(placement.devices);
-  for (const StageId stage : ids(placement.device)) {
-    const PartCosts costs = request.costs_of(placement.part[stage]);
-    work[placement.device[stage]] += costs.forward + costs.backward_input + costs.backward_weight;
+  for (const ReplicaId replica : ids(placement.device)) {
+    const StageOrderCosts costs = request.costs_of(placement.stage[replica]);
+    work[placement.device[replica]] += costs.forward + costs.backward_input + costs.backward_weight;
   }
   return *std::max_element(work.begin(), work.end()) * request.microbatches;
 }

@@ -12,18 +12,18 @@ namespace tandem {
 namespace {
 
 /// The weight gradients of microbatches first … last as one.
-Op backward_weights(StageId stage, std::int32_t first, std::int32_t last) {
-  Op op = backward_weight(stage, last);
+Op backward_weights(ReplicaId replica, std::int32_t first, std::int32_t last) {
+  Op op = backward_weight(replica, last);
   op.span = static_cast<std::uint16_t>(last - first + 1);
   return op;
 }
 
 /// A stage's own part of the order. `ahead`: forwards before its first backward.
-void append(std::vector<Op>& order, StageId stage, std::int32_t ahead, std::int32_t m) {
-  for (std::int32_t i = 0; i < ahead; ++i) order.push_back(forward(stage, i));
+void append(std::vector<Op>& order, ReplicaId replica, std::int32_t ahead, std::int32_t m) {
+  for (std::int32_t i = 0; i < ahead; ++i) order.push_back(forward(replica, i));
   for (std::int32_t i = ahead; i < m; ++i) {
-    order.push_back(forward(stage, i));
-    order.push_back(backward_input(stage, i - ahead));
+    order.push_back(forward(replica, i));
+    order.push_back(backward_input(replica, i - ahead));
   }
 }
 
@@ -39,15 +39,15 @@ std::optional<std::string> reject_but(std::string_view name, std::int32_t rounds
 Schedule one_forward_one_backward(std::string_view name, const ScheduleRequest& request) {
   Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
   const std::int32_t m = request.microbatches;
-  for (const StageId stage : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
-    const auto ahead = static_cast<std::int32_t>(request.devices - 1 - index(stage));
-    append(order, stage, ahead, m);
+  for (const ReplicaId replica : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+    const auto ahead = static_cast<std::int32_t>(request.devices - 1 - index(replica));
+    append(order, replica, ahead, m);
     for (std::int32_t i = 0; i < ahead; ++i) {
-      order.push_back(backward_weight(stage, i));
-      order.push_back(backward_input(stage, m - ahead + i));
+      order.push_back(backward_weight(replica, i));
+      order.push_back(backward_input(replica, m - ahead + i));
     }
-    order.push_back(backward_weights(stage, ahead, m - 1));
+    order.push_back(backward_weights(replica, ahead, m - 1));
   }
   append_updates(schedule);
   return schedule;
@@ -58,10 +58,10 @@ Schedule one_forward_one_backward(std::string_view name, const ScheduleRequest& 
 Schedule make_two_stage_naive(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule("2bp-naive", request, linear_placement(request.devices));
   const std::int32_t m = request.microbatches;
-  for (const StageId stage : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
-    append(order, stage, 0, m);
-    order.push_back(backward_weights(stage, 0, m - 1));
+  for (const ReplicaId replica : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+    append(order, replica, 0, m);
+    order.push_back(backward_weights(replica, 0, m - 1));
   }
   append_updates(schedule);
   return schedule;
@@ -70,11 +70,11 @@ Schedule make_two_stage_naive(const ScheduleRequest& request) {
 Schedule make_two_stage_gpipe(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule("2bp-gpipe", request, linear_placement(request.devices));
   const std::int32_t m = request.microbatches;
-  for (const StageId stage : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
-    for (std::int32_t i = 0; i < m; ++i) order.push_back(forward(stage, i));
-    for (std::int32_t i = 0; i < m; ++i) order.push_back(backward_input(stage, i));
-    order.push_back(backward_weights(stage, 0, m - 1));
+  for (const ReplicaId replica : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+    for (std::int32_t i = 0; i < m; ++i) order.push_back(forward(replica, i));
+    for (std::int32_t i = 0; i < m; ++i) order.push_back(backward_input(replica, i));
+    order.push_back(backward_weights(replica, 0, m - 1));
   }
   append_updates(schedule);
   return schedule;

@@ -71,7 +71,7 @@ Schedule schedule_of_grid(std::string_view name, const ScheduleRequest& request,
   Schedule schedule = empty_schedule(name, request, v_placement(request.devices));
   const std::int32_t m = request.microbatches;
   for (const DeviceId device : ids(schedule.order)) {
-    const std::vector<StageId> stages = schedule.placement.stages_on(device);
+    const std::vector<ReplicaId> replicas = schedule.placement.replicas_on(device);
     std::array<std::int32_t, kVOps> counts{};
     std::vector<Op>& ops = schedule.order[device];
     ops.reserve(static_cast<std::size_t>(m) * (split ? 6 : 4) + 2);
@@ -79,14 +79,14 @@ Schedule schedule_of_grid(std::string_view name, const ScheduleRequest& request,
       if (op == VOp::idle || (is_weight(op) && !split)) continue;
       const bool second =
           op == VOp::forward_up || op == VOp::backward_down || op == VOp::weight_down;
-      const StageId stage = stages[second ? 1 : 0];
+      const ReplicaId replica = replicas[second ? 1 : 0];
       const std::int32_t microbatch = counts[index(op)]++;
-      ops.push_back(is_weight(op)    ? backward_weight(stage, microbatch)
-                    : is_forward(op) ? forward(stage, microbatch)
-                    : split          ? backward_input(stage, microbatch)
-                                     : backward(stage, microbatch));
+      ops.push_back(is_weight(op)    ? backward_weight(replica, microbatch)
+                    : is_forward(op) ? forward(replica, microbatch)
+                    : split          ? backward_input(replica, microbatch)
+                                     : backward(replica, microbatch));
     }
-    for (const StageId stage : stages) ops.push_back(update(stage, m - 1, m));
+    for (const ReplicaId replica : replicas) ops.push_back(update(replica, m - 1, m));
   }
   return schedule;
 }

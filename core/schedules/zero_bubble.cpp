@@ -12,20 +12,20 @@ static Schedule zero_bubble(std::string_view name, const ScheduleRequest& reques
                             std::int32_t slope) {
   Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
   const std::int32_t m = request.microbatches;
-  for (const StageId stage : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[stage]];
-    const auto before = static_cast<std::int32_t>(index(stage));
+  for (const ReplicaId replica : ids(schedule.placement.device)) {
+    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+    const auto before = static_cast<std::int32_t>(index(replica));
     const std::int32_t ahead = slope * (request.devices - 1 - before), behind = slope * before;
-    for (std::int32_t i = 0; i < std::min(ahead, m); ++i) order.push_back(forward(stage, i));
+    for (std::int32_t i = 0; i < std::min(ahead, m); ++i) order.push_back(forward(replica, i));
     for (std::int32_t i = 0; i < m; ++i) {
-      if (ahead + i < m) order.push_back(forward(stage, ahead + i));
-      order.push_back(backward_input(stage, i));
-      if (i >= behind) order.push_back(backward_weight(stage, i - behind));
+      if (ahead + i < m) order.push_back(forward(replica, ahead + i));
+      order.push_back(backward_input(replica, i));
+      if (i >= behind) order.push_back(backward_weight(replica, i - behind));
     }
     for (std::int32_t i = std::max(0, m - behind); i < m; ++i) {
-      order.push_back(backward_weight(stage, i));
+      order.push_back(backward_weight(replica, i));
     }
-    order.push_back(update(stage, m - 1, m));
+    order.push_back(update(replica, m - 1, m));
   }
   return schedule;
 }

@@ -37,7 +37,7 @@ class ZeroBubbleTrial {
         devices_(request.devices) {
     const auto m = static_cast<std::size_t>(microbatches_);
     for (std::size_t j = 0; j < devices_.size(); ++j) {
-      const PartCosts costs = request.costs_of(id_at<PartId>(j));
+      const StageOrderCosts costs = request.costs_of(id_at<StageId>(j));
       Device& device = devices_[j];
       device.times = {costs.forward.count(), costs.backward_input.count(),
                       costs.backward_weight.count()};
@@ -73,17 +73,17 @@ class ZeroBubbleTrial {
 
   Schedule schedule(std::string_view name, const ScheduleRequest& request) const {
     Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
-    for (const StageId stage : ids(schedule.placement.device)) {
-      std::vector<Op>& ops = schedule.order[schedule.placement.device[stage]];
+    for (const ReplicaId replica : ids(schedule.placement.device)) {
+      std::vector<Op>& ops = schedule.order[schedule.placement.device[replica]];
       std::array<std::int32_t, kKinds> counts{};
-      ops.reserve(devices_[index(stage)].order.size() + 1);
-      for (const Kind kind : devices_[index(stage)].order) {
+      ops.reserve(devices_[index(replica)].order.size() + 1);
+      for (const Kind kind : devices_[index(replica)].order) {
         const std::int32_t microbatch = counts[kind]++;
-        ops.push_back(kind == kForward ? forward(stage, microbatch)
-                      : kind == kInput ? backward_input(stage, microbatch)
-                                       : backward_weight(stage, microbatch));
+        ops.push_back(kind == kForward ? forward(replica, microbatch)
+                      : kind == kInput ? backward_input(replica, microbatch)
+                                       : backward_weight(replica, microbatch));
       }
-      ops.push_back(update(stage, microbatches_ - 1, microbatches_));
+      ops.push_back(update(replica, microbatches_ - 1, microbatches_));
     }
     return schedule;
   }

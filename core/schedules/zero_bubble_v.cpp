@@ -13,7 +13,8 @@ namespace {
 /// doesn't have are left out.
 class ZeroBubbleVOrder {
  public:
-  ZeroBubbleVOrder(std::vector<Op>& ops, StageId first, StageId second, std::int32_t microbatches)
+  ZeroBubbleVOrder(std::vector<Op>& ops, ReplicaId first, ReplicaId second,
+                   std::int32_t microbatches)
       : ops_(ops), first_{first}, second_{second}, microbatches_(microbatches) {}
 
   void make(std::int32_t devices, std::int32_t device) {
@@ -36,16 +37,16 @@ class ZeroBubbleVOrder {
 
  private:
   struct Chunk {
-    StageId stage;
+    ReplicaId replica;
     std::int32_t forwards = 0, backwards = 0, weights = 0;  // microbatches that are issued
   };
 
   void add(const Op& op) {
     if (op.microbatch < microbatches_) ops_.push_back(op);
   }
-  void go_forward(Chunk& chunk) { add(forward(chunk.stage, chunk.forwards++)); }
-  void pass_back(Chunk& chunk) { add(backward_input(chunk.stage, chunk.backwards++)); }
-  void weigh(Chunk& chunk) { add(backward_weight(chunk.stage, chunk.weights++)); }
+  void go_forward(Chunk& chunk) { add(forward(chunk.replica, chunk.forwards++)); }
+  void pass_back(Chunk& chunk) { add(backward_input(chunk.replica, chunk.backwards++)); }
+  void weigh(Chunk& chunk) { add(backward_weight(chunk.replica, chunk.weights++)); }
   void go_back(Chunk& chunk) {
     pass_back(chunk);
     weigh(chunk);
@@ -61,12 +62,12 @@ class ZeroBubbleVOrder {
 Schedule make_zero_bubble_v(const ScheduleRequest& request) {
   Schedule schedule = empty_schedule("zbv", request, v_placement(request.devices));
   for (const DeviceId device : ids(schedule.order)) {
-    const std::vector<StageId> stages = schedule.placement.stages_on(device);
+    const std::vector<ReplicaId> replicas = schedule.placement.replicas_on(device);
     std::vector<Op>& ops = schedule.order[device];
-    ZeroBubbleVOrder(ops, stages[0], stages[1], request.microbatches)
+    ZeroBubbleVOrder(ops, replicas[0], replicas[1], request.microbatches)
         .make(request.devices, static_cast<std::int32_t>(index(device)));
-    for (const StageId stage : stages) {
-      ops.push_back(update(stage, request.microbatches - 1, request.microbatches));
+    for (const ReplicaId replica : replicas) {
+      ops.push_back(update(replica, request.microbatches - 1, request.microbatches));
     }
   }
   return schedule;

@@ -43,8 +43,8 @@ class ZeroBubbleVTrial {
       const bool sends = request.costs && j + 1 < devices_.size();
       device.to_next = sends ? request.costs->transfer_after(j).count() : 0;
       for (const bool second : {false, true}) {
-        const std::size_t part = second ? 2 * devices_.size() - 1 - j : j;
-        const PartCosts costs = request.costs_of(id_at<PartId>(part));
+        const std::size_t stage = second ? 2 * devices_.size() - 1 - j : j;
+        const StageOrderCosts costs = request.costs_of(id_at<StageId>(stage));
         device.times[index(second ? VOp::forward_up : VOp::forward_down)] = costs.forward.count();
         device.times[index(second ? VOp::backward_down : VOp::backward_up)] =
             costs.backward_input.count();

@@ -21,7 +21,7 @@ void check_lanes(const Facts& facts, Report& report);
 /// to reason about.
 bool check_order(const Program& program, Report& report);
 
-/// Each part does all its work on each microbatch once; each edge has its transfers, each update
+/// Each stage does all its work on each microbatch once; each edge has its transfers, each update
 /// its reductions.
 void check_completeness(const Facts& facts, Report& report);
 

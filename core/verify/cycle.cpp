@@ -107,7 +107,7 @@ class CycleFinder {
 
   std::string device_of(InstructionId id) const {
     const auto lanes = program_.lanes(program_[id]);
-    const DeviceId device = lanes.empty() ? program_.placement().device[program_[id].op.stage]
+    const DeviceId device = lanes.empty() ? program_.placement().device[program_[id].op.replica]
                                           : program_.lanes()[lanes.front()].device;
     return fmt::format("device {}", index(device));
   }

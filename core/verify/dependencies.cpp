@@ -10,13 +10,13 @@ class Dependencies {
       : facts_(facts), program_(facts.program()), order_(order), report_(report) {}
 
   void check() {
-    for (const PartId part : facts_.parts()) {
-      for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_microbatch(part, r);
+    for (const StageId stage : facts_.stages()) {
+      for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_microbatch(stage, r);
     }
     for (const Link& link : facts_.links()) {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_link(link, r);
     }
-    for (const StageId stage : facts_.stages()) check_updates(stage);
+    for (const ReplicaId replica : facts_.replicas()) check_updates(replica);
     for (const InstructionId id : program_.order()) {
       const OpKind kind = program_[id].op.kind;
       if (kind == OpKind::reduce_tied || kind == OpKind::reduce_gradient) {
@@ -41,24 +41,24 @@ class Dependencies {
         batches_later == 0 ? std::string() : fmt::format(", {} before,", batches(batches_later)));
   }
 
-  void check_microbatch(PartId part, std::int32_t r) {
-    const InstructionId forward = facts_.find(Work::forward, part, r);
-    const InstructionId again = facts_.find(Work::recompute, part, r);
-    const InstructionId backward = facts_.find(Work::input_gradient, part, r);
+  void check_microbatch(StageId stage, std::int32_t r) {
+    const InstructionId forward = facts_.find(Work::forward, stage, r);
+    const InstructionId again = facts_.find(Work::recompute, stage, r);
+    const InstructionId backward = facts_.find(Work::input_gradient, stage, r);
     need(forward, again);
     need(again, backward);
     need(forward, backward);
-    need(backward, facts_.find(Work::weight_gradient, part, r));
-    const InstructionId evict = facts_.find(Work::evict, part, r);
-    const InstructionId load = facts_.find(Work::load, part, r);
+    need(backward, facts_.find(Work::weight_gradient, stage, r));
+    const InstructionId evict = facts_.find(Work::evict, stage, r);
+    const InstructionId load = facts_.find(Work::load, stage, r);
     need(forward, evict);
     need(evict, load);
     need(load, backward);
   }
 
   void check_link(const Link& link, std::int32_t r) {
-    const StageId from = facts_.stage_of(link.from, r), to = facts_.stage_of(link.to, r);
-    if (from == kNoStage || to == kNoStage || !link.joins(from, to)) return;
+    const ReplicaId from = facts_.replica_of(link.from, r), to = facts_.replica_of(link.to, r);
+    if (from == kNoReplica || to == kNoReplica || !link.joins(from, to)) return;
     const bool apart = facts_.device(from) != facts_.device(to);
     const auto row = static_cast<std::size_t>(r);
     need_through(facts_.find(Work::forward, link.from, r), apart, link.activation[row],
@@ -75,9 +75,9 @@ class Dependencies {
 
   /// Gradients, then their sums, then the norm of these, then the update, or what validates it;
   /// updates of a stage one after the other.
-  void check_updates(StageId stage) {
-    const auto& updates = facts_.updates(stage);
-    const PartId part = facts_.part(stage);
+  void check_updates(ReplicaId replica) {
+    const auto& updates = facts_.updates(replica);
+    const StageId stage = facts_.stage(replica);
     for (const UpdateFact& update : updates) {
       for (const InstructionId reduce : {update.reduce_gradient, update.reduce_tied}) {
         if (exists(reduce)) need(reduce, update.id);
@@ -86,8 +86,8 @@ class Dependencies {
       need(update.reduce_norm, exists(update.validate) ? update.validate : update.id);
       need(update.id, update.validate);
       for (std::int32_t r = update.first; r <= update.last; ++r) {
-        const InstructionId gradient = facts_.find(Work::weight_gradient, part, r);
-        if (!exists(gradient) || program_[gradient].op.stage != stage) continue;
+        const InstructionId gradient = facts_.find(Work::weight_gradient, stage, r);
+        if (!exists(gradient) || program_[gradient].op.replica != replica) continue;
         need(gradient, update.id);
         need(gradient, update.reduce_norm);
         for (const InstructionId reduce : {update.reduce_gradient, update.reduce_tied}) {
@@ -101,15 +101,15 @@ class Dependencies {
     }
   }
 
-  /// Sums over tied parts and over replicas give the whole sum in either order, but only if all
+  /// Sums over tied stages and over replicas give the whole sum in either order, but only if all
   /// devices keep to one.
   void check_reduction_order(InstructionId reduce) {
     const bool tied = program_[reduce].op.kind == OpKind::reduce_tied;
     bool some_first = false, some_last = false;
-    for (const StageId stage : facts_.participants(reduce)) {
-      const std::int32_t covering = facts_.update_covering(stage, facts_.residue(reduce));
+    for (const ReplicaId replica : facts_.participants(reduce)) {
+      const std::int32_t covering = facts_.update_covering(replica, facts_.residue(reduce));
       if (covering < 0) continue;
-      const UpdateFact& update = facts_.updates(stage)[static_cast<std::size_t>(covering)];
+      const UpdateFact& update = facts_.updates(replica)[static_cast<std::size_t>(covering)];
       const InstructionId other = tied ? update.reduce_gradient : update.reduce_tied;
       if (!exists(other)) continue;
       const bool first = order_.before(reduce, other);

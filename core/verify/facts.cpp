@@ -19,7 +19,7 @@ std::string_view name(Work work) {
 
 }  // namespace
 
-bool Link::joins(StageId one, StageId other) const {
+bool Link::joins(ReplicaId one, ReplicaId other) const {
   return std::ranges::find(edges, Placement::Edge{one, other}) != edges.end();
 }
 
@@ -46,17 +46,17 @@ Facts::Facts(const Program& program, Report& report) : program_(program) {
 }
 
 void Facts::read_placement() {
-  const std::size_t parts = placement().parts();
+  const std::size_t stages = placement().stages();
   const auto m = static_cast<std::size_t>(microbatches());
-  replicas_.resize(parts);
-  for (const StageId stage : stages()) replicas_[part(stage)].push_back(stage);
+  replicas_.resize(stages);
+  for (const ReplicaId replica : replicas()) replicas_[stage(replica)].push_back(replica);
   std::array<InstructionId, kWorks> nobody;
   nobody.fill(kNoInstruction);
-  for (std::size_t p = 0; p < parts; ++p) work_.push_back({m, nobody});
+  for (std::size_t p = 0; p < stages; ++p) work_.push_back({m, nobody});
   std::vector<Placement::Edge> edges = placement().edges;
   std::sort(edges.begin(), edges.end());
   for (const Placement::Edge& edge : edges) {
-    const PartId from = part(edge.from), to = part(edge.to);
+    const StageId from = stage(edge.from), to = stage(edge.to);
     const auto same = std::ranges::find_if(
         links_, [&](const Link& link) { return link.from == from && link.to == to; });
     if (same != links_.end()) {
@@ -91,11 +91,11 @@ void Facts::read_groups(Report& report) {
 }
 
 void Facts::read_updates() {
-  updates_.resize(placement().stages());
+  updates_.resize(placement().replicas());
   for (const InstructionId id : program_.order()) {
     const Op& op = program_[id].op;
     if (op.kind != OpKind::update) continue;
-    updates_[op.stage].push_back(
+    updates_[op.replica].push_back(
         {.id = id, .first = residue(id) - op.span + 1, .last = residue(id)});
   }
   for (auto& updates : updates_) std::ranges::stable_sort(updates, {}, &UpdateFact::last);
@@ -112,9 +112,9 @@ void Facts::read_work(InstructionId id, Report& report) {
 }
 
 void Facts::enter(Work work, InstructionId id, std::int32_t residue, Report& report) {
-  const PartId part = this->part(program_[id].op.stage);
+  const StageId stage = this->stage(program_[id].op.replica);
   InstructionId& place =
-      work_[part][static_cast<std::size_t>(residue)][static_cast<std::size_t>(work)];
+      work_[stage][static_cast<std::size_t>(residue)][static_cast<std::size_t>(work)];
   if (!exists(place)) {
     place = id;
     return;
@@ -126,38 +126,38 @@ void Facts::enter(Work work, InstructionId id, std::int32_t residue, Report& rep
 void Facts::read_move(InstructionId id, Report& report) {
   const Op& op = program_[id].op;
   const std::int32_t r = residue(id);
-  if (op.span == 1 && stage_of(part(op.stage), r) == op.stage) {
+  if (op.span == 1 && replica_of(stage(op.replica), r) == op.replica) {
     return enter(op.kind == OpKind::evict ? Work::evict : Work::load, id, r, report);
   }
   report.add(ViolationKind::malformed, id,
              "{} of {}: there is no stash of microbatch {}, or of more than one",
-             describe(program_, id), at_stage(program_, op.stage), r);
+             describe(program_, id), at_replica(program_, op.replica), r);
 }
 
-StageId Facts::stage_of(PartId part, std::int32_t residue) const {
-  const InstructionId forward = find(Work::forward, part, residue);
-  return exists(forward) ? program_[forward].op.stage : kNoStage;
+ReplicaId Facts::replica_of(StageId stage, std::int32_t residue) const {
+  const InstructionId forward = find(Work::forward, stage, residue);
+  return exists(forward) ? program_[forward].op.replica : kNoReplica;
 }
 
-InstructionId Facts::last_gradient(PartId part, std::int32_t residue) const {
-  const InstructionId input = find(Work::input_gradient, part, residue);
-  const InstructionId weight = find(Work::weight_gradient, part, residue);
+InstructionId Facts::last_gradient(StageId stage, std::int32_t residue) const {
+  const InstructionId input = find(Work::input_gradient, stage, residue);
+  const InstructionId weight = find(Work::weight_gradient, stage, residue);
   if (!exists(input) || !exists(weight)) return exists(input) ? input : weight;
   // Of a later batch in one body: of an earlier body.
   const auto when = [&](InstructionId id) { return std::pair(-batch_of(program_, id), id); };
   return when(input) < when(weight) ? weight : input;
 }
 
-std::int32_t Facts::update_covering(StageId stage, std::int32_t residue) const {
-  const auto& updates = updates_[stage];
+std::int32_t Facts::update_covering(ReplicaId replica, std::int32_t residue) const {
+  const auto& updates = updates_[replica];
   const auto found = std::ranges::lower_bound(updates, residue, {}, &UpdateFact::last);
   if (found == updates.end() || found->first > residue) return -1;
   return static_cast<std::int32_t>(found - updates.begin());
 }
 
-std::pair<const UpdateFact&, std::int64_t> Facts::numbered_update(StageId stage,
+std::pair<const UpdateFact&, std::int64_t> Facts::numbered_update(ReplicaId replica,
                                                                   std::int64_t number) const {
-  const auto& updates = updates_[stage];
+  const auto& updates = updates_[replica];
   const auto per_batch = static_cast<std::int64_t>(updates.size());
   const std::int64_t batches_later = floor_div(number, per_batch);
   return {updates[static_cast<std::size_t>(number - batches_later * per_batch)], batches_later};
@@ -177,13 +177,13 @@ InstructionId* Facts::free_transfer(InstructionId id, std::int32_t r) {
   const DeviceId target = program_.cost_keys()[instruction.cost].target;
   InstructionId* first_free = nullptr;
   for (Link& link : links_) {
-    const PartId sending = forwards ? link.from : link.to;
-    if (sending != part(instruction.op.stage)) continue;
-    const PartId receiving = forwards ? link.to : link.from;
-    const StageId from = stage_of(link.from, r), to = stage_of(link.to, r);
-    if (from == kNoStage || to == kNoStage || !link.joins(from, to)) continue;
-    const StageId sender = forwards ? from : to, receiver = forwards ? to : from;
-    if (sender != instruction.op.stage || device(receiver) != target) continue;
+    const StageId sending = forwards ? link.from : link.to;
+    if (sending != stage(instruction.op.replica)) continue;
+    const StageId receiving = forwards ? link.to : link.from;
+    const ReplicaId from = replica_of(link.from, r), to = replica_of(link.to, r);
+    if (from == kNoReplica || to == kNoReplica || !link.joins(from, to)) continue;
+    const ReplicaId sender = forwards ? from : to, receiver = forwards ? to : from;
+    if (sender != instruction.op.replica || device(receiver) != target) continue;
     if (device(sender) == target) continue;
     InstructionId& place =
         (forwards ? link.activation : link.gradient)[static_cast<std::size_t>(r)];
@@ -203,76 +203,76 @@ void Facts::read_transfer(InstructionId id, Report& report) {
     } else {
       report.add(ViolationKind::duplicate_op, id,
                  "{} of {}: no edge needs it for microbatch {}, or one has it twice",
-                 describe(program_, id), at_stage(program_, op.stage), r);
+                 describe(program_, id), at_replica(program_, op.replica), r);
     }
   }
 }
 
-/// One replica of each tied part, chosen so that their devices are the instruction's.
-std::vector<StageId> Facts::tied_participants(InstructionId id) const {
-  const StageId own = program_[id].op.stage;
+/// One replica of each tied stage, chosen so that their devices are the instruction's.
+std::vector<ReplicaId> Facts::tied_participants(InstructionId id) const {
+  const ReplicaId own = program_[id].op.replica;
   std::set<DeviceId> wanted;
   for (const LaneId lane : program_.lanes(program_[id]))
     wanted.insert(program_.lanes()[lane].device);
   constexpr std::size_t kMostChoices = 4096;
-  std::vector<std::vector<StageId>> choices{{}};
-  for (const PartId tied : placement().tied_with(part(own))) {
-    std::vector<std::vector<StageId>> longer;
+  std::vector<std::vector<ReplicaId>> choices{{}};
+  for (const StageId tied : placement().tied_with(stage(own))) {
+    std::vector<std::vector<ReplicaId>> longer;
     for (const auto& chosen : choices) {
-      for (const StageId stage : replicas_[tied]) {
-        if (tied == part(own) ? stage != own : stage < own) continue;
-        if (!wanted.contains(device(stage)) || longer.size() == kMostChoices) continue;
+      for (const ReplicaId replica : replicas_[tied]) {
+        if (tied == stage(own) ? replica != own : replica < own) continue;
+        if (!wanted.contains(device(replica)) || longer.size() == kMostChoices) continue;
         longer.push_back(chosen);
-        longer.back().push_back(stage);
+        longer.back().push_back(replica);
       }
     }
     choices = std::move(longer);
   }
   for (auto& chosen : choices) {
     std::set<DeviceId> devices;
-    for (const StageId stage : chosen) devices.insert(device(stage));
+    for (const ReplicaId replica : chosen) devices.insert(device(replica));
     std::sort(chosen.begin(), chosen.end());
     if (chosen.size() > 1 && devices == wanted) return chosen;
   }
   return {};
 }
 
-std::vector<StageId> Facts::participants(InstructionId id) const {
+std::vector<ReplicaId> Facts::participants(InstructionId id) const {
   const Op& op = program_[id].op;
-  if (op.kind == OpKind::validate) return {op.stage};
+  if (op.kind == OpKind::validate) return {op.replica};
   if (op.kind == OpKind::reduce_tied) return tied_participants(id);
   if (op.kind == OpKind::reduce_norm) {
-    std::vector<StageId> all;
-    for (const StageId stage : stages()) all.push_back(stage);
-    return op.stage == StageId{} ? all : std::vector<StageId>{};
+    std::vector<ReplicaId> all;
+    for (const ReplicaId replica : replicas()) all.push_back(replica);
+    return op.replica == ReplicaId{} ? all : std::vector<ReplicaId>{};
   }
-  const std::vector<StageId>& stages = replicas_[part(op.stage)];
-  return stages.front() == op.stage ? stages : std::vector<StageId>{};
+  const std::vector<ReplicaId>& replicas = replicas_[stage(op.replica)];
+  return replicas.front() == op.replica ? replicas : std::vector<ReplicaId>{};
 }
 
-/// The update of `stage` that covers the same microbatches as `id`; null, and reported, if none
+/// The update of `replica` that covers the same microbatches as `id`; null, and reported, if none
 /// does.
-UpdateFact* Facts::update_like(StageId stage, InstructionId id, Report& report) {
-  const std::int32_t covering = update_covering(stage, residue(id)), span = program_[id].op.span;
+UpdateFact* Facts::update_like(ReplicaId replica, InstructionId id, Report& report) {
+  const std::int32_t covering = update_covering(replica, residue(id)), span = program_[id].op.span;
   if (covering >= 0) {
-    UpdateFact& update = updates_[stage][static_cast<std::size_t>(covering)];
+    UpdateFact& update = updates_[replica][static_cast<std::size_t>(covering)];
     if (update.last == residue(id) && update.first == residue(id) - span + 1) return &update;
   }
   report.add(ViolationKind::malformed, id, "{}: no update of {} covers just its {} microbatches",
-             at_instruction(program_, id), at_stage(program_, stage), span);
+             at_instruction(program_, id), at_replica(program_, replica), span);
   return nullptr;
 }
 
 /// Collectives and validations serve an update, each stage's once.
 void Facts::read_service(InstructionId id, Report& report) {
   const Op& op = program_[id].op;
-  const std::vector<StageId> stages = participants(id);
-  if (stages.empty()) {
+  const std::vector<ReplicaId> replicas = participants(id);
+  if (replicas.empty()) {
     report.add(ViolationKind::malformed, id, "{}: its stage and lanes name no set of participants",
                at_instruction(program_, id));
   }
-  for (const StageId stage : stages) {
-    UpdateFact* update = update_like(stage, id, report);
+  for (const ReplicaId replica : replicas) {
+    UpdateFact* update = update_like(replica, id, report);
     if (update == nullptr) continue;
     InstructionId& place = op.kind == OpKind::validate      ? update->validate
                            : op.kind == OpKind::reduce_tied ? update->reduce_tied
@@ -280,7 +280,7 @@ void Facts::read_service(InstructionId id, Report& report) {
                                                             : update->reduce_gradient;
     if (exists(place)) {
       report.add(ViolationKind::duplicate_op, id, "{}: {} already takes part in {}",
-                 at_instruction(program_, id), at_stage(program_, stage),
+                 at_instruction(program_, id), at_replica(program_, replica),
                  at_instruction(program_, place));
     } else {
       place = id;

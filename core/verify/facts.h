@@ -14,7 +14,7 @@
 namespace tandem::verification {
 
 inline constexpr InstructionId kNoInstruction{0xffffffffU};
-inline constexpr StageId kNoStage{0xffffU};
+inline constexpr ReplicaId kNoReplica{0xffffU};
 
 constexpr bool exists(InstructionId id) { return id != kNoInstruction; }
 
@@ -32,13 +32,13 @@ struct UpdateFact {
   InstructionId validate = kNoInstruction;  // of an update that steps before the norm is known
 };
 
-/// Two parts joined by edges. A residue crosses a link once: between the replicas that process it.
+/// Two stages joined by edges. A residue crosses a link once: between the replicas that process it.
 struct Link {
-  PartId from{}, to{};
+  StageId from{}, to{};
   std::vector<Placement::Edge> edges;
   std::vector<InstructionId> activation, gradient;  // a transfer for each residue, or none
 
-  bool joins(StageId one, StageId other) const;
+  bool joins(ReplicaId one, ReplicaId other) const;
 };
 
 /// A microbatch is a batch and a residue. Everything repeats each batch, so the tables have a row a
@@ -51,23 +51,23 @@ class Facts {
 
   const Program& program() const { return program_; }
   const Placement& placement() const { return program_.placement(); }
-  DeviceId device(StageId stage) const { return placement().device[stage]; }
-  PartId part(StageId stage) const { return placement().part[stage]; }
-  IdRange<PartId> parts() const { return ids(replicas_); }
-  IdRange<StageId> stages() const { return ids(placement().device); }
+  DeviceId device(ReplicaId replica) const { return placement().device[replica]; }
+  StageId stage(ReplicaId replica) const { return placement().stage[replica]; }
+  IdRange<StageId> stages() const { return ids(replicas_); }
+  IdRange<ReplicaId> replicas() const { return ids(placement().device); }
   std::int32_t microbatches() const { return program_.microbatches(); }
   std::int32_t residue(InstructionId id) const {
     return program_[id].op.microbatch % microbatches();
   }
 
   /// Who does that work on a residue, or kNoInstruction.
-  InstructionId find(Work work, PartId part, std::int32_t residue) const {
-    return work_[part][static_cast<std::size_t>(residue)][static_cast<std::size_t>(work)];
+  InstructionId find(Work work, StageId stage, std::int32_t residue) const {
+    return work_[stage][static_cast<std::size_t>(residue)][static_cast<std::size_t>(work)];
   }
-  /// The replica of `part` whose forward takes `residue`, or kNoStage.
-  StageId stage_of(PartId part, std::int32_t residue) const;
+  /// The replica of `stage` whose forward takes `residue`, or kNoReplica.
+  ReplicaId replica_of(StageId stage, std::int32_t residue) const;
   /// The last of the microbatch's backward ops in the order of their lane, or kNoInstruction.
-  InstructionId last_gradient(PartId part, std::int32_t residue) const;
+  InstructionId last_gradient(StageId stage, std::int32_t residue) const;
 
   /// The ends of an op's group, neighbours on its lane that are one unit; itself where it stands
   /// alone.
@@ -77,24 +77,24 @@ class Facts {
   const std::vector<Link>& links() const { return links_; }
 
   /// Of a stage, ascending by residue.
-  const std::vector<UpdateFact>& updates(StageId stage) const { return updates_[stage]; }
+  const std::vector<UpdateFact>& updates(ReplicaId replica) const { return updates_[replica]; }
   /// Which of the stage's updates covers `residue`, or −1.
-  std::int32_t update_covering(StageId stage, std::int32_t residue) const;
+  std::int32_t update_covering(ReplicaId replica, std::int32_t residue) const;
   /// The update number `number` of a stage, counted from the first of a batch (so it may be
   /// negative), and how many batches after that one it stands. REQUIRES: the stage has updates.
-  std::pair<const UpdateFact&, std::int64_t> numbered_update(StageId stage,
+  std::pair<const UpdateFact&, std::int64_t> numbered_update(ReplicaId replica,
                                                              std::int64_t number) const;
-  /// Participants of a collective in stage order, its own stage first; empty when they can't be
-  /// told. Of a `validate` its stage.
-  std::vector<StageId> participants(InstructionId collective) const;
+  /// Participants of a collective, ascending, its own replica first; empty when they can't be
+  /// told. Of a `validate` its replica.
+  std::vector<ReplicaId> participants(InstructionId collective) const;
   /// Replicas of the whole pipeline, as the cost keys have it.
   std::uint16_t width() const { return width_; }
   /// Updates wait for the norm of all gradients, as the cost keys have it.
   bool has_norm() const { return has_norm_; }
   /// Updates step before it is known, and are validated.
   bool has_validation() const { return has_validation_; }
-  /// The replicas of a part, in stage order.
-  const std::vector<StageId>& replicas(PartId part) const { return replicas_[part]; }
+  /// The replicas of a stage, ascending.
+  const std::vector<ReplicaId>& replicas(StageId stage) const { return replicas_[stage]; }
 
  private:
   struct Group {
@@ -109,19 +109,19 @@ class Facts {
   void read_move(InstructionId id, Report& report);
   void read_transfer(InstructionId id, Report& report);
   void read_service(InstructionId id, Report& report);
-  UpdateFact* update_like(StageId stage, InstructionId id, Report& report);
-  std::vector<StageId> tied_participants(InstructionId id) const;
+  UpdateFact* update_like(ReplicaId replica, InstructionId id, Report& report);
+  std::vector<ReplicaId> tied_participants(InstructionId id) const;
   InstructionId* free_transfer(InstructionId id, std::int32_t residue);
   bool waits_for(InstructionId waiter, InstructionId producer) const;
 
   const Program& program_;
   std::uint16_t width_ = 1;
   bool has_norm_ = false, has_validation_ = false;
-  Table<PartId, std::vector<StageId>> replicas_;
-  Table<PartId, std::vector<std::array<InstructionId, kWorks>>> work_;  // of each residue
+  Table<StageId, std::vector<ReplicaId>> replicas_;
+  Table<StageId, std::vector<std::array<InstructionId, kWorks>>> work_;  // of each residue
   Table<InstructionId, Group> groups_;
   std::vector<Link> links_;
-  Table<StageId, std::vector<UpdateFact>> updates_;
+  Table<ReplicaId, std::vector<UpdateFact>> updates_;
 };
 
 }  // namespace tandem::verification

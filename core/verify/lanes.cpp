@@ -20,7 +20,7 @@ void check_cost_key(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
   const CostKey& key = program.cost_keys()[program[id].cost];
-  const DeviceId device = facts.device(op.stage);
+  const DeviceId device = facts.device(op.replica);
   const DeviceId target = !is_transfer(op.kind)  ? device
                           : moves_stash(op.kind) ? facts.placement().partner[device]
                                                  : key.target;
@@ -30,11 +30,11 @@ void check_cost_key(const Facts& facts, InstructionId id, Report& report) {
   const bool span = key.span == (op.kind == OpKind::backward_weight ? op.span : 1);
   const bool grouped = facts.first_of_group(id) != facts.last_of_group(id);
   const bool overlapped = key.overlapped == grouped;
-  const bool same = key.kind == op.kind && key.stage == op.stage;
+  const bool same = key.kind == op.kind && key.replica == op.replica;
   if (same && ends && width && span && overlapped) return;
   report.add(ViolationKind::malformed, id,
              "{}: priced as {} of stage {} from device {} to {}, width {}{}{}",
-             at_instruction(program, id), name(key.kind), index(key.stage), index(key.source),
+             at_instruction(program, id), name(key.kind), index(key.replica), index(key.source),
              index(key.target), key.width, span ? "" : fmt::format(", span {}", key.span),
              overlapped       ? ""
              : key.overlapped ? ", overlapped"
@@ -57,7 +57,7 @@ void check_transfer(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
   if (program[id].lane_count == 0) return;  // ideal: only time passes
-  const DeviceId source = facts.device(op.stage);
+  const DeviceId source = facts.device(op.replica);
   const DeviceId target = program.cost_keys()[program[id].cost].target;
   const std::array<Lane, 2> wanted = lanes_between(op.kind, source, target);
   const auto lanes = program.lanes(program[id]);
@@ -68,7 +68,7 @@ void check_transfer(const Facts& facts, InstructionId id, Report& report) {
   report.add(
       ViolationKind::missing_transfer, id,
       "{} of {}: not on the {} lane of device {} and the {} lane of device {}, in this order",
-      describe(program, id), at_stage(program, op.stage), name(wanted[0].kind), index(source),
+      describe(program, id), at_replica(program, op.replica), name(wanted[0].kind), index(source),
       name(wanted[1].kind), index(target));
 }
 
@@ -77,8 +77,8 @@ void check_collective(const Facts& facts, InstructionId id, Report& report) {
   std::multiset<Lane> lanes;
   std::set<Lane> wanted;
   for (const LaneId lane : program.lanes(program[id])) lanes.insert(program.lanes()[lane]);
-  for (const StageId stage : facts.participants(id)) {
-    wanted.insert(own_lane(facts.device(stage), LaneKind::collective));
+  for (const ReplicaId replica : facts.participants(id)) {
+    wanted.insert(own_lane(facts.device(replica), LaneKind::collective));
   }
   if (wanted.empty()) return;  // reported where participants are read
   if (std::ranges::equal(lanes, wanted)) return;
@@ -90,12 +90,12 @@ void check_collective(const Facts& facts, InstructionId id, Report& report) {
 void check_own(const Facts& facts, InstructionId id, Report& report) {
   const Program& program = facts.program();
   const Op& op = program[id].op;
-  const DeviceId device = facts.device(op.stage);
+  const DeviceId device = facts.device(op.replica);
   if (on_one(program, id, own_lane(device, LaneKind::compute))) return;
   if (op.kind == OpKind::update && on_one(program, id, own_lane(device, LaneKind::collective))) {
-    const std::int32_t covering = facts.update_covering(op.stage, facts.residue(id));
+    const std::int32_t covering = facts.update_covering(op.replica, facts.residue(id));
     if (covering >= 0) {
-      const UpdateFact& update = facts.updates(op.stage)[static_cast<std::size_t>(covering)];
+      const UpdateFact& update = facts.updates(op.replica)[static_cast<std::size_t>(covering)];
       for (const InstructionId sum :
            {update.reduce_gradient, update.reduce_tied, update.reduce_norm}) {
         if (exists(sum)) return;

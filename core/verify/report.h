@@ -41,7 +41,7 @@ class Report {
 std::string batches(std::int64_t count);
 
 /// "stage 2 (device 1)".
-std::string at_stage(const Program& program, StageId stage);
+std::string at_replica(const Program& program, ReplicaId replica);
 
 /// "b3 (stage 2, microbatch 3, device 1)"; a transfer or a collective already names its devices.
 std::string at_instruction(const Program& program, InstructionId id);

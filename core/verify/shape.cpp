@@ -7,13 +7,13 @@ namespace tandem::verification {
 namespace {
 
 bool placement_holds(const Placement& placement) {
-  const std::size_t stages = placement.stages(), parts = placement.parts();
-  if (placement.part.size() != stages) return false;
+  const std::size_t replicas = placement.replicas(), stages = placement.stages();
+  if (placement.stage.size() != replicas) return false;
   for (const DeviceId device : placement.device) {
     if (index(device) >= placement.devices) return false;
   }
   for (const Placement::Edge& edge : placement.edges) {
-    if (index(edge.from) >= stages || index(edge.to) >= stages) return false;
+    if (index(edge.from) >= replicas || index(edge.to) >= replicas) return false;
   }
   for (const DeviceId partner : placement.partner) {
     if (placement.partner.size() != placement.devices || index(partner) >= placement.devices) {
@@ -21,8 +21,8 @@ bool placement_holds(const Placement& placement) {
     }
   }
   for (const auto& group : placement.tied) {
-    const auto unknown = [&](PartId part) {
-      return index(part) >= parts || placement.replicas_of(part).empty();
+    const auto unknown = [&](StageId stage) {
+      return index(stage) >= stages || placement.replicas_of(stage).empty();
     };
     if (std::any_of(group.begin(), group.end(), unknown)) return false;
   }
@@ -33,37 +33,37 @@ bool placement_holds(const Placement& placement) {
 bool is_hopeless(const Program& program) {
   constexpr std::size_t kSmallTables = std::size_t{1} << 22;
   const auto m = static_cast<std::size_t>(program.microbatches());
-  return program.placement().parts() * m > std::max(program.size(), kSmallTables);
+  return program.placement().stages() * m > std::max(program.size(), kSmallTables);
 }
 
 }  // namespace
 
 bool check_sizes(const Program& program, const SlotCounts& slots, Report& report) {
-  if (slots.size() == program.placement().stages()) return true;
+  if (slots.size() == program.placement().replicas()) return true;
   report.add(ViolationKind::malformed, InstructionId{},
              "slots are counted for {} stages, but there are {}", slots.size(),
-             program.placement().stages());
+             program.placement().replicas());
   return false;
 }
 
 bool check_shape(const Program& program, Report& report) {
   if (!placement_holds(program.placement())) {
     report.add(ViolationKind::malformed, InstructionId{},
-               "the placement names stages, parts or devices that it does not have");
+               "the placement names replicas, stages or devices that it does not have");
     return false;
   }
   if (is_hopeless(program)) {
     report.add(ViolationKind::missing_op, InstructionId{},
-               "{} parts and {} microbatches need a forward and a backward each, but the program "
+               "{} stages and {} microbatches need a forward and a backward each, but the program "
                "has only {} instructions",
-               program.placement().parts(), program.microbatches(), program.size());
+               program.placement().stages(), program.microbatches(), program.size());
     return false;
   }
   for (const InstructionId id : program.order()) {
     const Op& op = program[id].op;
     if (moves_stash(op.kind)) {
       const auto& partner = program.placement().partner;
-      const DeviceId device = program.placement().device[op.stage];
+      const DeviceId device = program.placement().device[op.replica];
       if (!partner.empty() && partner[device] != device) continue;
       report.add(ViolationKind::malformed, id, "{}: device {} has no partner",
                  describe(program, id), index(device));

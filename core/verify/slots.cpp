@@ -23,29 +23,29 @@ class Slots {
       : facts_(facts), program_(facts.program()), order_(order), slots_(slots), report_(report) {}
 
   void check() {
-    for (const StageId stage : facts_.stages()) {
+    for (const ReplicaId replica : facts_.replicas()) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
         const auto slot = static_cast<SlotKind>(kind);
-        if (slot != SlotKind::weights) check_ring(stage, slot, uses(stage, slot));
+        if (slot != SlotKind::weights) check_ring(replica, slot, uses(replica, slot));
       }
-      if (!slots_[stage].forwards_in_workspace) check_borrowing(stage);
+      if (!slots_[replica].forwards_in_workspace) check_borrowing(replica);
     }
   }
 
  private:
   /// All uses of a ring in a batch, in the order in which they take its slots. Weights have checks
   /// of their own.
-  std::vector<Use> uses(StageId stage, SlotKind kind) const {
-    if (kind == SlotKind::gradients) return uses_of_gradients(stage);
-    if (kind == SlotKind::eviction_buffer) return uses_of_eviction_buffer(stage);
+  std::vector<Use> uses(ReplicaId replica, SlotKind kind) const {
+    if (kind == SlotKind::gradients) return uses_of_gradients(replica);
+    if (kind == SlotKind::eviction_buffer) return uses_of_eviction_buffer(replica);
     std::vector<Use> all;
-    const PartId part = facts_.part(stage);
+    const StageId stage = facts_.stage(replica);
     for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-      if (facts_.stage_of(part, r) != stage) continue;
-      const bool evicted = exists(facts_.find(Work::evict, part, r));
+      if (facts_.replica_of(stage, r) != replica) continue;
+      const bool evicted = exists(facts_.find(Work::evict, stage, r));
       if (kind == SlotKind::stash && evicted) continue;
       if (kind == SlotKind::hosted_stash && !evicted) continue;
-      all.push_back(use_of(kind, part, r));
+      all.push_back(use_of(kind, stage, r));
       std::erase(all.back().takers, kNoInstruction);
       std::erase(all.back().users, kNoInstruction);
     }
@@ -53,31 +53,31 @@ class Slots {
   }
 
   /// Of a ring with a use for each microbatch.
-  Use use_of(SlotKind kind, PartId part, std::int32_t r) const {
-    const InstructionId forward = facts_.find(Work::forward, part, r);
-    const InstructionId again = facts_.find(Work::recompute, part, r);
-    const InstructionId input_gradient = facts_.find(Work::input_gradient, part, r);
-    const InstructionId last = facts_.last_gradient(part, r);
+  Use use_of(SlotKind kind, StageId stage, std::int32_t r) const {
+    const InstructionId forward = facts_.find(Work::forward, stage, r);
+    const InstructionId again = facts_.find(Work::recompute, stage, r);
+    const InstructionId input_gradient = facts_.find(Work::input_gradient, stage, r);
+    const InstructionId last = facts_.last_gradient(stage, r);
     switch (kind) {
       case SlotKind::stash:
         return {r, {exists(again) ? again : forward}, {last}};
       case SlotKind::input:
-        return {r, received(part, r, &Link::activation), {last}};
+        return {r, received(stage, r, &Link::activation), {last}};
       case SlotKind::output_gradient:
-        return {r, received(part, r, &Link::gradient), {last}};
+        return {r, received(stage, r, &Link::gradient), {last}};
       case SlotKind::kept_gradients:
         if (input_gradient == last) return {r, {}, {last}};
         return {r, {input_gradient}, {last}};
       case SlotKind::hosted_stash:
-        return {r, {facts_.find(Work::evict, part, r)}, {facts_.find(Work::load, part, r)}};
+        return {r, {facts_.find(Work::evict, stage, r)}, {facts_.find(Work::load, stage, r)}};
       case SlotKind::output: {
-        Use use{r, {forward}, consumers(part, r, &Link::activation)};
+        Use use{r, {forward}, consumers(stage, r, &Link::activation)};
         if (use.users.empty()) return {r, {}, {}};  // nobody takes it, so that it holds no slot
         use.users.push_back(last);
         return use;
       }
       case SlotKind::input_gradient: {
-        const Use use{r, {input_gradient}, consumers(part, r, &Link::gradient)};
+        const Use use{r, {input_gradient}, consumers(stage, r, &Link::gradient)};
         return use.users.empty() ? Use{r, {}, {}} : use;
       }
       case SlotKind::weights:
@@ -90,27 +90,27 @@ class Slots {
 
   using Transfers = std::vector<InstructionId> Link::*;
 
-  std::vector<InstructionId> received(PartId part, std::int32_t r, Transfers transfers) const {
+  std::vector<InstructionId> received(StageId stage, std::int32_t r, Transfers transfers) const {
     std::vector<InstructionId> all;
     for (const Link& link : facts_.links()) {
-      const PartId receiver = transfers == &Link::activation ? link.to : link.from;
-      if (receiver == part) all.push_back((link.*transfers)[static_cast<std::size_t>(r)]);
+      const StageId receiver = transfers == &Link::activation ? link.to : link.from;
+      if (receiver == stage) all.push_back((link.*transfers)[static_cast<std::size_t>(r)]);
     }
     return all;
   }
 
   /// What is made here goes by transfer, or stays until its consumer on this device has done with
   /// it.
-  std::vector<InstructionId> consumers(PartId part, std::int32_t r, Transfers transfers) const {
+  std::vector<InstructionId> consumers(StageId stage, std::int32_t r, Transfers transfers) const {
     std::vector<InstructionId> all;
-    const StageId stage = facts_.stage_of(part, r);
+    const ReplicaId replica = facts_.replica_of(stage, r);
     for (const Link& link : facts_.links()) {
       const bool forwards = transfers == &Link::activation;
-      if ((forwards ? link.from : link.to) != part) continue;
-      const PartId other = forwards ? link.to : link.from;
-      const StageId consumer = facts_.stage_of(other, r);
-      if (consumer == kNoStage) continue;
-      const bool here = facts_.device(consumer) == facts_.device(stage);
+      if ((forwards ? link.from : link.to) != stage) continue;
+      const StageId other = forwards ? link.to : link.from;
+      const ReplicaId consumer = facts_.replica_of(other, r);
+      if (consumer == kNoReplica) continue;
+      const bool here = facts_.device(consumer) == facts_.device(replica);
       all.push_back(here ? facts_.last_gradient(other, r)
                          : (link.*transfers)[static_cast<std::size_t>(r)]);
     }
@@ -119,15 +119,15 @@ class Slots {
   }
 
   /// Twice for each microbatch that is evicted, in the order in which the uses begin.
-  std::vector<Use> uses_of_eviction_buffer(StageId stage) const {
+  std::vector<Use> uses_of_eviction_buffer(ReplicaId replica) const {
     std::vector<Use> all;
-    const PartId part = facts_.part(stage);
+    const StageId stage = facts_.stage(replica);
     for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-      const InstructionId evict = facts_.find(Work::evict, part, r);
-      const InstructionId load = facts_.find(Work::load, part, r);
-      if (facts_.stage_of(part, r) != stage || !exists(evict) || !exists(load)) continue;
-      all.push_back({r, {facts_.find(Work::forward, part, r)}, {evict}});
-      const InstructionId last = facts_.last_gradient(part, r);
+      const InstructionId evict = facts_.find(Work::evict, stage, r);
+      const InstructionId load = facts_.find(Work::load, stage, r);
+      if (facts_.replica_of(stage, r) != replica || !exists(evict) || !exists(load)) continue;
+      all.push_back({r, {facts_.find(Work::forward, stage, r)}, {evict}});
+      const InstructionId last = facts_.last_gradient(stage, r);
       all.push_back({r, {load}, exists(last) ? std::vector{last} : std::vector<InstructionId>{}});
     }
     std::ranges::sort(all, {}, [this](const Use& use) {
@@ -136,14 +136,14 @@ class Slots {
     return all;
   }
 
-  std::vector<Use> uses_of_gradients(StageId stage) const {
+  std::vector<Use> uses_of_gradients(ReplicaId replica) const {
     std::vector<Use> all;
-    const PartId part = facts_.part(stage);
-    for (const UpdateFact& update : facts_.updates(stage)) {
+    const StageId stage = facts_.stage(replica);
+    for (const UpdateFact& update : facts_.updates(replica)) {
       Use use{update.last, {}, {exists(update.validate) ? update.validate : update.id}};
       for (std::int32_t r = update.first; r <= update.last; ++r) {
-        if (facts_.stage_of(part, r) != stage) continue;
-        use.takers.push_back(facts_.find(Work::weight_gradient, part, r));
+        if (facts_.replica_of(stage, r) != replica) continue;
+        use.takers.push_back(facts_.find(Work::weight_gradient, stage, r));
       }
       std::erase(use.takers, kNoInstruction);
       if (use.takers.empty()) {
@@ -157,26 +157,26 @@ class Slots {
   }
 
   /// Use q of a ring must wait for use q − count, which may lie batches before.
-  void check_ring(StageId stage, SlotKind kind, const std::vector<Use>& uses) {
+  void check_ring(ReplicaId replica, SlotKind kind, const std::vector<Use>& uses) {
     const auto per_batch = static_cast<std::int64_t>(uses.size());
-    const std::int64_t count = slots_[stage][kind];
+    const std::int64_t count = slots_[replica][kind];
     for (std::int64_t q = 0; q < per_batch; ++q) {
       const Use& use = uses[static_cast<std::size_t>(q)];
       if (use.takers.empty()) continue;
       if (count < 1) {
         return report_.add(ViolationKind::slot_overwritten, use.takers[0],
                            "{}: no {} slot, but {} needs one for microbatch {}",
-                           at_stage(program_, stage), name(kind),
+                           at_replica(program_, replica), name(kind),
                            at_instruction(program_, use.takers[0]), use.label);
       }
       const std::int64_t batches_before = -floor_div(q - count, per_batch);
       const Use& last = uses[static_cast<std::size_t>(q - count + batches_before * per_batch)];
-      check_uses(stage, kind, last, use, batches_before);
+      check_uses(replica, kind, last, use, batches_before);
     }
   }
 
   /// `last`, so many batches before, has ended before `use` takes its slot.
-  void check_uses(StageId stage, SlotKind kind, const Use& last, const Use& use,
+  void check_uses(ReplicaId replica, SlotKind kind, const Use& last, const Use& use,
                   std::int64_t batches_before) {
     for (const InstructionId taker : use.takers) {
       for (const InstructionId user : last.users) {
@@ -184,7 +184,7 @@ class Slots {
         report_.add(ViolationKind::slot_overwritten, taker,
                     "{}: with {} {} slots, {} takes the one of microbatch {}{} for microbatch {}, "
                     "but {} may still use it",
-                    at_stage(program_, stage), slots_[stage][kind], name(kind),
+                    at_replica(program_, replica), slots_[replica][kind], name(kind),
                     at_instruction(program_, taker), last.label,
                     batches_before == 0 ? "" : fmt::format(" ({} before)", batches(batches_before)),
                     use.label, at_instruction(program_, user));
@@ -194,26 +194,26 @@ class Slots {
 
   /// A forward that its stage computes again borrows a stash slot: none may be held meanwhile. All
   /// of these ops are on one lane, whose bodies are alike but at a run's ends, where less is held.
-  void check_borrowing(StageId stage) {
-    const PartId part = facts_.part(stage);
+  void check_borrowing(ReplicaId replica) {
+    const StageId stage = facts_.stage(replica);
     std::multiset<InstructionId> frees;
     std::int64_t held = 0;  // as a body begins
     for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-      const InstructionId made = facts_.find(Work::recompute, part, r);
-      const InstructionId freed = facts_.last_gradient(part, r);
-      if (facts_.stage_of(part, r) != stage || !exists(made) || !exists(freed)) continue;
+      const InstructionId made = facts_.find(Work::recompute, stage, r);
+      const InstructionId freed = facts_.last_gradient(stage, r);
+      if (facts_.replica_of(stage, r) != replica || !exists(made) || !exists(freed)) continue;
       frees.insert(freed);
       held += batch_of(program_, made) - batch_of(program_, freed);
     }
     if (frees.empty()) return;
     for (const InstructionId id : program_.order()) {
       const Op& op = program_[id].op;
-      if (op.stage != stage) continue;
+      if (op.replica != replica) continue;
       if (op.kind == OpKind::forward && held > 0) {
         return report_.add(ViolationKind::slot_overwritten, id,
                            "{}: {} borrows a stash slot while a microbatch that was computed again "
                            "needs one",
-                           at_stage(program_, stage), at_instruction(program_, id));
+                           at_replica(program_, replica), at_instruction(program_, id));
       }
       if (op.kind == OpKind::recompute) held += op.span;
       held -= static_cast<std::int64_t>(frees.count(id));

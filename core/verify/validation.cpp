@@ -14,13 +14,13 @@ class Validation {
       : facts_(facts), program_(facts.program()), order_(order), slots_(slots), report_(report) {}
 
   void check() {
-    stages_on_.resize(facts_.placement().devices);
-    for (const StageId stage : facts_.stages()) {
-      stages_on_[facts_.device(stage)].push_back(stage);
+    replicas_on_.resize(facts_.placement().devices);
+    for (const ReplicaId replica : facts_.replicas()) {
+      replicas_on_[facts_.device(replica)].push_back(replica);
     }
-    for (const StageId stage : facts_.stages()) check_updates(stage);
-    for (const PartId part : facts_.parts()) {
-      for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_readers(part, r);
+    for (const ReplicaId replica : facts_.replicas()) check_updates(replica);
+    for (const StageId stage : facts_.stages()) {
+      for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_readers(stage, r);
     }
     for (const Link& link : facts_.links()) {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) check_link(link, r);
@@ -36,29 +36,29 @@ class Validation {
 
   Settled settling(InstructionId forward, std::int32_t r) const {
     const Op& op = program_[forward].op;
-    const std::int32_t covering = facts_.update_covering(op.stage, r);
+    const std::int32_t covering = facts_.update_covering(op.replica, r);
     if (covering < 0) return {};  // reported as a missing update
-    const auto [maker, later] = facts_.numbered_update(op.stage, covering - op.staleness - 1);
+    const auto [maker, later] = facts_.numbered_update(op.replica, covering - op.staleness - 1);
     return {maker.validate, later};
   }
 
   /// The version that an update read is there until it is validated; and the stages of a device are
   /// validated in the order of the model, in which forwards feed one another.
-  void check_updates(StageId stage) {
-    const auto& updates = facts_.updates(stage);
-    const std::int64_t slots = slots_[stage][SlotKind::weights];
+  void check_updates(ReplicaId replica) {
+    const auto& updates = facts_.updates(replica);
+    const std::int64_t slots = slots_[replica][SlotKind::weights];
     for (std::size_t i = 0; i < updates.size() && slots > 0; ++i) {
       const InstructionId validate = updates[i].validate;
       const auto [writer, later] =
-          facts_.numbered_update(stage, static_cast<std::int64_t>(i) + slots - 1);
+          facts_.numbered_update(replica, static_cast<std::int64_t>(i) + slots - 1);
       if (!exists(validate) || order_.before(validate, writer.id, later)) continue;
       report_.add(ViolationKind::version_overwritten, writer.id,
                   "{}: with {} weight slots, {} may overwrite the version that {} may go back to",
-                  at_stage(program_, stage), slots, at_instruction(program_, writer.id),
+                  at_replica(program_, replica), slots, at_instruction(program_, writer.id),
                   at_instruction(program_, validate));
     }
-    for (const StageId other : stages_on_[facts_.device(stage)]) {
-      if (facts_.part(other) <= facts_.part(stage)) continue;
+    for (const ReplicaId other : replicas_on_[facts_.device(replica)]) {
+      if (facts_.stage(other) <= facts_.stage(replica)) continue;
       for (const UpdateFact& first : updates) {
         for (const UpdateFact& then : facts_.updates(other)) {
           if (first.last == then.last) need(first.validate, then.validate);
@@ -75,17 +75,17 @@ class Validation {
 
   /// Only forwards are done again, where their stashes still are; it is clear of each whether it
   /// is; and a device has run all of them before it validates any of its stages.
-  void check_readers(PartId part, std::int32_t r) {
-    const InstructionId forward = facts_.find(Work::forward, part, r);
+  void check_readers(StageId stage, std::int32_t r) {
+    const InstructionId forward = facts_.find(Work::forward, stage, r);
     if (!exists(forward)) return;  // reported as missing
     const auto [validate, later] = settling(forward, r);
     if (!exists(validate)) return;
     for (const Work work :
          {Work::recompute, Work::input_gradient, Work::weight_gradient, Work::evict}) {
-      need(validate, facts_.find(work, part, r), -later);
+      need(validate, facts_.find(work, stage, r), -later);
     }
     if (!ahead(forward, {validate, later})) return need(validate, forward, -later);
-    for (const StageId other : stages_on_[facts_.device(facts_.stage_of(part, r))]) {
+    for (const ReplicaId other : replicas_on_[facts_.device(facts_.replica_of(stage, r))]) {
       for (const UpdateFact& update : facts_.updates(other)) {
         if (update.last == facts_.residue(validate)) need(forward, update.validate, later);
       }
@@ -100,7 +100,7 @@ class Validation {
     const InstructionId from = facts_.find(Work::forward, link.from, r);
     const InstructionId to = facts_.find(Work::forward, link.to, r);
     if (!exists(from) || !exists(to)) return;
-    if (!link.joins(program_[from].op.stage, program_[to].op.stage)) return;
+    if (!link.joins(program_[from].op.replica, program_[to].op.replica)) return;
     const Settled fed = settling(to, r), feeds = settling(from, r);
     if (!exists(fed.validate) || !exists(feeds.validate)) return;
     if (!ahead(to, fed) || ahead(from, feeds)) return;
@@ -116,7 +116,7 @@ class Validation {
   Order& order_;
   const SlotCounts& slots_;
   Report& report_;
-  Table<DeviceId, std::vector<StageId>> stages_on_;
+  Table<DeviceId, std::vector<ReplicaId>> replicas_on_;
 };
 
 }  // namespace

@@ -12,10 +12,10 @@ class Versions {
       : facts_(facts), program_(facts.program()), order_(order), slots_(slots), report_(report) {}
 
   void check() {
-    for (const PartId part : facts_.parts()) {
+    for (const StageId stage : facts_.stages()) {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
         for (const Work work : {Work::forward, Work::recompute, Work::input_gradient}) {
-          check_reader(facts_.find(work, part, r), facts_.find(Work::forward, part, r), r);
+          check_reader(facts_.find(work, stage, r), facts_.find(Work::forward, stage, r), r);
         }
       }
     }
@@ -24,7 +24,7 @@ class Versions {
  private:
   struct Reader {
     InstructionId id{};
-    StageId stage{};
+    ReplicaId replica{};
     std::int32_t residue = 0, staleness = 0;
     std::int64_t covering = 0;  // the update that covers the microbatch
   };
@@ -37,16 +37,16 @@ class Versions {
                   "{}: microbatch {} uses weights {} updates old, its forward {}",
                   at_instruction(program_, id), r, op.staleness, program_[forward].op.staleness);
     }
-    const std::int32_t covering = facts_.update_covering(op.stage, r);
+    const std::int32_t covering = facts_.update_covering(op.replica, r);
     if (covering < 0) return;  // reported as a missing update
-    check_made({id, op.stage, r, op.staleness, covering});
-    check_kept({id, op.stage, r, op.staleness, covering});
+    check_made({id, op.replica, r, op.staleness, covering});
+    check_kept({id, op.replica, r, op.staleness, covering});
   }
 
   /// Version 0 is there from the start; any other was made by the update with the number before.
   void check_made(const Reader& reader) {
     const auto [maker, later] =
-        facts_.numbered_update(reader.stage, reader.covering - reader.staleness - 1);
+        facts_.numbered_update(reader.replica, reader.covering - reader.staleness - 1);
     if (order_.before(maker.id, reader.id, -later)) return;
     report_.add(ViolationKind::wrong_version, reader.id,
                 "{}: the weights that microbatch {} uses, {} updates old, may not exist yet: "
@@ -57,25 +57,25 @@ class Versions {
 
   /// With n slots, version v goes when the update makes version v + n.
   void check_kept(const Reader& reader) {
-    const std::int64_t slots = slots_[reader.stage][SlotKind::weights];
+    const std::int64_t slots = slots_[reader.replica][SlotKind::weights];
     if (slots < 1) return overwritten(reader, reader.id, 0);
     const std::int64_t number = reader.covering - reader.staleness + slots - 1;
     const bool kept = check_kept_until(reader, number);
     // The first microbatches read version 0, younger than their staleness says. Only with fewer
     // slots than versions in use can the update that overwrites it come before the reader's own.
-    const auto per_batch = static_cast<std::int64_t>(facts_.updates(reader.stage).size());
+    const auto per_batch = static_cast<std::int64_t>(facts_.updates(reader.replica).size());
     for (std::int64_t own = reader.covering; own < reader.staleness; own += per_batch) {
       if (own < slots) continue;
       if (!check_kept_until(reader, reader.covering + slots - 1 - own)) return;
     }
     // A run may pause after any batch, its updates done, and go on.
     if (!kept || slots > reader.staleness) return;
-    const auto [writer, later] = facts_.numbered_update(reader.stage, number);
+    const auto [writer, later] = facts_.numbered_update(reader.replica, number);
     overwritten(reader, writer.id, later);
   }
 
   bool check_kept_until(const Reader& reader, std::int64_t number) {
-    const auto [writer, later] = facts_.numbered_update(reader.stage, number);
+    const auto [writer, later] = facts_.numbered_update(reader.replica, number);
     if (order_.before(reader.id, writer.id, later)) return true;
     overwritten(reader, writer.id, later);
     return false;
@@ -85,7 +85,7 @@ class Versions {
     report_.add(ViolationKind::version_overwritten, writer,
                 "{}: with {} weight slots, {}, {} later, may overwrite the version that {} "
                 "reads for microbatch {}",
-                at_stage(program_, reader.stage), slots_[reader.stage][SlotKind::weights],
+                at_replica(program_, reader.replica), slots_[reader.replica][SlotKind::weights],
                 at_instruction(program_, writer), batches(later),
                 at_instruction(program_, reader.id), reader.residue);
   }

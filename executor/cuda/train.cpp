@@ -68,9 +68,9 @@ Table<DeviceId, Bytes> workspace_of(const Program& program, const cuda::StreamKe
 /// Throws InfeasibleError where the run does not fit into what is free now.
 void check_room(const Program& program, const TrainingSetup<float>& setup, const Places& places,
                 const Table<DeviceId, Bytes>& workspace) {
-  Table<StageId, StageBytes> bytes;
-  for (const PartId part : program.placement().part) {
-    bytes.push_back(stage_bytes(setup.stage.model, setup.layers[index(part)],
+  Table<ReplicaId, StageBytes> bytes;
+  for (const StageId stage : program.placement().stage) {
+    bytes.push_back(stage_bytes(setup.stage.model, setup.layers[index(stage)],
                                 setup.stage.microbatch_size, setup.stage.optimizer.kind,
                                 setup.stage.recompute, setup.stage.storage));
   }

@@ -166,7 +166,7 @@ class DeviceMachine {
   /// The sender copies into the receiver's slot: the program's waits guarantee that it is free.
   void send(Instance instance, Stream& stream) {
     const Op& op = program_[instance.id].op;
-    StageState<B>& s = stages_.state_of(op.stage);
+    StageState<B>& s = stages_.state_of(op.replica);
     StageState<B>& target = target_of(s, op.kind, instance.microbatch);
     const bool activation = op.kind == OpKind::send_activation;
     auto& from = activation ? s.output : s.input_gradient;
@@ -214,7 +214,7 @@ class DeviceMachine {
   void queue_move(Stream& stream, LaneId lane, Instance instance) {
     if (program_.lanes(program_[instance.id]).front() != lane) return;
     const Op& op = program_[instance.id].op;
-    StageState<B>& s = stages_.state_of(op.stage);
+    StageState<B>& s = stages_.state_of(op.replica);
     const bool leaves = op.kind == OpKind::evict;
     const auto home = stages_.stash_of(s, instance.microbatch);
     const auto hosted_stash = stages_.hosted_stash_of(s, instance.microbatch);
@@ -237,7 +237,7 @@ class DeviceMachine {
 
   void queue_receive(Stream& stream, LaneId lane, Instance instance) {
     const Op& op = program_[instance.id].op;
-    StageState<B>& s = target_of(stages_.state_of(op.stage), op.kind, instance.microbatch);
+    StageState<B>& s = target_of(stages_.state_of(op.replica), op.kind, instance.microbatch);
     auto& into = op.kind == OpKind::send_activation ? s.input : s.output_gradient;
     const std::int64_t q = run_.sequence(s.id, instance.microbatch);
     backend_.enqueue_when(
@@ -268,11 +268,11 @@ class DeviceMachine {
   /// last.
   void bring(Collective<B>& collective, Instance instance, Stream& stream) {
     const AtWork at_work(log_, instance);
-    for (const StageId stage : program_.placement().stages_on(me_)) {
-      if (!run_.meets(program_[instance.id].op, stage)) continue;
-      const std::span<W> gradients = summed_gradients(run_, stages_, instance, stage, stream);
+    for (const ReplicaId replica : program_.placement().replicas_on(me_)) {
+      if (!run_.meets(program_[instance.id].op, replica)) continue;
+      const std::span<W> gradients = summed_gradients(run_, stages_, instance, replica, stream);
       const std::size_t rank =
-          std::size_t{pipeline_} * program_.placement().stages() + index(stage);
+          std::size_t{pipeline_} * program_.placement().replicas() + index(replica);
       if (collective.arrive(rank, gradients, instance.microbatch, backend_, stream))
         ring_participants(instance);
     }
@@ -288,8 +288,8 @@ class DeviceMachine {
         stream, [&collective, instance] { return collective.done(instance.microbatch); },
         [this, &collective, notes, instance, &stream] {
           collective.follow(backend_, stream);
-          for (const StageId stage : program_.placement().stages_on(me_))
-            stages_.keep_norm(stages_.state_of(stage), update_of(stage, instance),
+          for (const ReplicaId replica : program_.placement().replicas_on(me_))
+            stages_.keep_norm(stages_.state_of(replica), update_of(replica, instance),
                               collective.norm());
           if (notes) log_.note(instance, collective.decided(), collective.decided(), stream);
         });
@@ -298,9 +298,9 @@ class DeviceMachine {
   /// Brings the squares of this device's gradients, and wakes everyone if those were the last.
   void bring_norm(NormCollective<B>& collective, Instance instance, Stream& stream) {
     const AtWork at_work(log_, instance);
-    for (const StageId stage : program_.placement().stages_on(me_)) {
-      StageState<B>& s = stages_.state_of(stage);
-      const std::int64_t number = update_of(stage, instance);
+    for (const ReplicaId replica : program_.placement().replicas_on(me_)) {
+      StageState<B>& s = stages_.state_of(replica);
+      const std::int64_t number = update_of(replica, instance);
       const std::shared_ptr<UpdateNorm> norm = collective.enter(backend_);
       stages_.square_gradients(
           s, number, norm->squares_of(s.place.first_tensor, s.stage.parameters().size()), stream);
@@ -314,8 +314,8 @@ class DeviceMachine {
     }
   }
 
-  std::int64_t update_of(StageId stage, const Instance& instance) const {
-    return run_.versions.covering_update(stage, instance.microbatch);
+  std::int64_t update_of(ReplicaId replica, const Instance& instance) const {
+    return run_.versions.covering_update(replica, instance.microbatch);
   }
 
   void ring_participants(Instance instance) {

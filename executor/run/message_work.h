@@ -73,7 +73,7 @@ class MessageWork {
   };
   Target target_of(const Instance& instance) {
     const Op& op = program_[instance.id].op;
-    const StageState<B>& sender = stages_.state_of(op.stage);
+    const StageState<B>& sender = stages_.state_of(op.replica);
     const bool activation = op.kind == OpKind::send_activation;
     StageState<B>& s =
         activation ? *sender.below(instance.microbatch) : *sender.above(instance.microbatch);
@@ -89,7 +89,7 @@ class MessageWork {
   void send(Instance instance, LaneId lane, Stream& stream) {
     const AtWork at_work(log_, instance, program_.lanes()[lane].kind);
     const Op& op = program_[instance.id].op;
-    StageState<B>& s = stages_.state_of(op.stage);
+    StageState<B>& s = stages_.state_of(op.replica);
     const bool activation = op.kind == OpKind::send_activation;
     auto& from = activation ? s.output : s.input_gradient;
     const std::int64_t q = run_.sequence(s.id, instance.microbatch);
@@ -116,9 +116,9 @@ class MessageWork {
     const Mark start = backend_.mark(stream);
     std::span<W> sum;
     std::vector<std::span<W>> others;
-    for (const StageId stage : program_.placement().stages_on(me_)) {
-      if (!run_.meets(program_[instance.id].op, stage)) continue;
-      const std::span<W> brought = summed_gradients(run_, stages_, instance, stage, stream);
+    for (const ReplicaId replica : program_.placement().replicas_on(me_)) {
+      if (!run_.meets(program_[instance.id].op, replica)) continue;
+      const std::span<W> brought = summed_gradients(run_, stages_, instance, replica, stream);
       if (sum.empty()) {
         sum = brought;
         continue;

@@ -34,12 +34,12 @@ class Validation {
         backend_(backend),
         stages_(stages),
         log_(log),
-        ahead_(program_.placement().stages()) {}
+        ahead_(program_.placement().replicas()) {}
 
   /// Of a forward that is queued.
   void note_forward(const Instance& forward) {
-    const StageId stage = program_[forward.id].op.stage;
-    if (stages_.state_of(stage).validates) ahead_[stage].push_back(forward);
+    const ReplicaId replica = program_[forward.id].op.replica;
+    if (stages_.state_of(replica).validates) ahead_[replica].push_back(forward);
   }
 
   /// What a rollback would do stands in the queue from the start, and is passed over where there is
@@ -48,7 +48,7 @@ class Validation {
   /// has ended. Nobody waits for itself: what is done again is fed by what is done again, all of it
   /// has run before the first validate, and validates keep to the order of the model (verify()).
   void queue(Stream& stream, Instance instance) {
-    StageState<B>& s = stages_.state_of(program_[instance.id].op.stage);
+    StageState<B>& s = stages_.state_of(program_[instance.id].op.replica);
     const std::int64_t number = update_of(s.id, instance);
     const auto start = std::make_shared<Mark>();
     const auto begin = [this, &s, number, instance, start, &stream] {
@@ -83,9 +83,9 @@ class Validation {
 
   /// The device has come to the validate of a wrong update, and so to that of each of its stages.
   void reach(const Instance& instance, Stream& stream) {
-    for (const StageId stage : program_.placement().stages_on(me_)) {
-      StageState<B>& s = stages_.state_of(stage);
-      const std::int64_t number = update_of(stage, instance);
+    for (const ReplicaId replica : program_.placement().replicas_on(me_)) {
+      StageState<B>& s = stages_.state_of(replica);
+      const std::int64_t number = update_of(replica, instance);
       if (s.rollback.reached.load(std::memory_order_relaxed) == number) continue;  // by another
       backend_.raise(stream, s.rollback.at_validate);
       s.rollback.reached.store(number, std::memory_order_release);
@@ -94,8 +94,8 @@ class Validation {
   }
 
   /// The forwards queued so far that read what update `number` made, in ascending order.
-  std::vector<Instance> take_ahead(StageId stage, std::int64_t number) {
-    std::vector<Instance> forwards = std::exchange(ahead_[stage], {});
+  std::vector<Instance> take_ahead(ReplicaId replica, std::int64_t number) {
+    std::vector<Instance> forwards = std::exchange(ahead_[replica], {});
     std::erase_if(forwards,
                   [&](const Instance& each) { return *run_.versions(each) != number + 1; });
     std::ranges::sort(forwards, {}, &Instance::microbatch);
@@ -165,8 +165,8 @@ class Validation {
     });
   }
 
-  std::int64_t update_of(StageId stage, const Instance& instance) const {
-    return run_.versions.covering_update(stage, instance.microbatch);
+  std::int64_t update_of(ReplicaId replica, const Instance& instance) const {
+    return run_.versions.covering_update(replica, instance.microbatch);
   }
 
   const Program& program_;
@@ -176,7 +176,7 @@ class Validation {
   B& backend_;
   StageWork<B>& stages_;
   WorkLog<B>& log_;
-  Table<StageId, std::vector<Instance>> ahead_;  // forwards queued since the last validate
+  Table<ReplicaId, std::vector<Instance>> ahead_;  // forwards queued since the last validate
 };
 
 }  // namespace tandem

@@ -29,7 +29,7 @@ namespace tandem {
 /// One read or making of a weight version, as it happened. `microbatch` counts through the batches
 /// of all pipelines.
 struct LedgerEntry {
-  StageId stage{};
+  ReplicaId replica{};
   OpKind kind{};
   std::int64_t microbatch = 0;
   std::int64_t version = 0;
@@ -40,7 +40,7 @@ struct LedgerEntry {
 template <class T>
 struct UpdateView {
   std::uint16_t pipeline = 0;
-  StageId stage{};
+  ReplicaId replica{};
   std::int64_t version = 0;
   std::span<const T> weights, state;
 };
@@ -53,7 +53,7 @@ template <class B>
 struct RunState {
   using W = typename B::Kernels::Wide;
   RunState(const Program& of, std::uint16_t pipelines)
-      : program(of), width(pipelines), sequence(of), versions(of), stages(pipelines) {}
+      : program(of), width(pipelines), sequence(of), versions(of), replicas(pipelines) {}
 
   /// The device's number among those of all pipelines.
   DeviceId device_of(std::uint16_t pipeline, DeviceId device) const {
@@ -72,12 +72,12 @@ struct RunState {
   }
 
   /// Whether a stage takes part in a sum of gradients.
-  bool meets(const Op& op, StageId stage) const {
+  bool meets(const Op& op, ReplicaId replica) const {
     const Placement& placement = program.placement();
     if (op.kind == OpKind::reduce_gradient)
-      return placement.part[stage] == placement.part[op.stage];
-    const std::vector<StageId> tied = placement.stages_tied_with(op.stage);
-    return std::find(tied.begin(), tied.end(), stage) != tied.end();
+      return placement.stage[replica] == placement.stage[op.replica];
+    const std::vector<ReplicaId> tied = placement.replicas_tied_with(op.replica);
+    return std::find(tied.begin(), tied.end(), replica) != tied.end();
   }
 
   NormCollective<B>& norm_collective(std::uint16_t pipeline, InstructionId id) const {
@@ -88,7 +88,7 @@ struct RunState {
   const std::uint16_t width;
   const MicrobatchSequence sequence;
   const WeightVersions versions;
-  std::vector<Table<StageId, StageState<B>*>> stages;  // of each pipeline
+  std::vector<Table<ReplicaId, StageState<B>*>> replicas;  // of each pipeline
   std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<Collective<B>>> collectives;
   std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<NormCollective<B>>>
       norm_collectives;

@@ -31,7 +31,7 @@ class StageWork {
             typename B::template Buffer<T> scratch)
       : run_(run_state), pipeline_(pipeline), backend_(backend), scratch_(std::move(scratch)) {}
 
-  State& state_of(StageId stage) const { return *run_.stages[pipeline_][stage]; }
+  State& state_of(ReplicaId replica) const { return *run_.replicas[pipeline_][replica]; }
 
   using StashUse = typename SlotRing<B>::Use;
   /// Where its stage works on a microbatch's stash.
@@ -46,7 +46,7 @@ class StageWork {
   }
 
   void forward(const Instance& instance, Stream& stream) {
-    State& s = state_of(op_of(instance).stage);
+    State& s = state_of(op_of(instance).replica);
     const std::int64_t k = instance.microbatch, q = run_.sequence(s.id, k),
                        version = *run_.versions(instance);
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
@@ -68,7 +68,7 @@ class StageWork {
   }
 
   void recompute(const Instance& instance, Stream& stream) {
-    State& s = state_of(op_of(instance).stage);
+    State& s = state_of(op_of(instance).replica);
     const std::int64_t k = instance.microbatch, version = *run_.versions(instance);
     auto kernels = backend_.kernels(stream);
     s.stage.recompute(kernels, {.weights = s.weights.held(version),
@@ -81,7 +81,7 @@ class StageWork {
   }
 
   void backward(const Instance& instance, Stream& stream) {
-    State& s = state_of(op_of(instance).stage);
+    State& s = state_of(op_of(instance).replica);
     const std::int64_t k = instance.microbatch;
     BackwardSpans<T, W> spans = input_half_spans(s, instance);
     spans.scratch = scratch_for(s);
@@ -93,7 +93,7 @@ class StageWork {
   }
 
   void backward_input(const Instance& instance, Stream& stream) {
-    State& s = state_of(op_of(instance).stage);
+    State& s = state_of(op_of(instance).replica);
     BackwardSpans<T, W> spans = input_half_spans(s, instance);
     spans.scratch = s.kept_gradients.acquire(run_.sequence(s.id, instance.microbatch));
     auto kernels = backend_.kernels(stream);
@@ -103,7 +103,7 @@ class StageWork {
 
   void backward_weight(const Instance& instance, Stream& stream) {
     const Op& op = op_of(instance);
-    State& s = state_of(op.stage);
+    State& s = state_of(op.replica);
     auto kernels = backend_.kernels(stream);
     // One after another, as ops of their own would: the sums are the same to the bit.
     for (std::int64_t k = instance.microbatch - op.span + 1; k <= instance.microbatch; ++k) {
@@ -118,7 +118,7 @@ class StageWork {
   }
 
   void update(const Instance& instance, Stream& stream) {
-    State& s = state_of(op_of(instance).stage);
+    State& s = state_of(op_of(instance).replica);
     const std::int64_t number = update_of(s, instance.microbatch);
     note_version(instance, number + 1);
     const std::span<const T> read = s.weights.held(number);
@@ -158,7 +158,7 @@ class StageWork {
 
   /// Runs a forward again, whose input is made again.
   void redo_forward(const Instance& instance, Stream& stream) {
-    State& s = state_of(op_of(instance).stage);
+    State& s = state_of(op_of(instance).replica);
     const std::int64_t k = instance.microbatch, q = run_.sequence(s.id, k);
     const bool drops = s.recomputes && !s.forwards_in_scratch;
     ForwardSpans<T, W> spans = forward_spans(s, instance, stream);
@@ -385,7 +385,7 @@ class StageWork {
     const auto weights = backend_.fetch(std::span<const W>(s.trained(number + 1)));
     const auto state = backend_.fetch(std::span<const W>(s.state.elements()));
     run_.on_update({.pipeline = pipeline_,
-                    .stage = s.id,
+                    .replica = s.id,
                     .version = number + 1,
                     .weights = weights.span(),
                     .state = state.span()});
@@ -432,7 +432,8 @@ class StageWork {
   void note_version(const Instance& instance, std::int64_t version) {
     if (!run_.keep_ledger) return;
     const Op& op = op_of(instance);
-    ledger_.push_back({op.stage, op.kind, run_.sample_of(pipeline_, instance.microbatch), version});
+    ledger_.push_back(
+        {op.replica, op.kind, run_.sample_of(pipeline_, instance.microbatch), version});
   }
 
   RunState<B>& run_;

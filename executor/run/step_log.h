@@ -32,10 +32,10 @@ struct StepReport {
 class StepLog {
  public:
   /// `on_step` is called once for each batch, in order, by the thread that brings the last of it.
-  StepLog(std::int64_t microbatches, std::size_t parts, std::size_t tensors,
+  StepLog(std::int64_t microbatches, std::size_t stages, std::size_t tensors,
           std::function<void(const StepReport&)> on_step)
       : microbatches_(microbatches),
-        parts_(parts),
+        stages_(stages),
         tensors_(tensors),
         on_step_(std::move(on_step)) {}
 
@@ -50,8 +50,8 @@ class StepLog {
     report();
   }
 
-  /// A part's last update of `batch`: the sums of squares of its tensors, the first of which is the
-  /// model's `first_tensor`.
+  /// A stage's last update of `batch`: the sums of squares of its tensors, the first of which is
+  /// the model's `first_tensor`.
   void add_update(std::int64_t batch, std::size_t first_tensor, std::span<const double> squares,
                   bool skipped, bool rolled_back) {
     const std::lock_guard lock(mutex_);
@@ -79,7 +79,7 @@ class StepLog {
   void report() {
     while (!pending_.empty()) {
       const auto& [batch, step] = *pending_.begin();
-      if (step.losses < microbatches_ || step.updates < parts_) return;
+      if (step.losses < microbatches_ || step.updates < stages_) return;
       if (on_step_) {
         double sum = 0.0;
         for (const double square : step.squares) sum += square;
@@ -102,7 +102,7 @@ class StepLog {
   }
 
   std::int64_t microbatches_;
-  std::size_t parts_, tensors_;
+  std::size_t stages_, tensors_;
   std::function<void(const StepReport&)> on_step_;
   std::mutex mutex_;
   std::vector<double> losses_;

@@ -14,10 +14,10 @@ namespace tandem {
 template <class B>
 std::span<typename B::Kernels::Wide> summed_gradients(const RunState<B>& run_state,
                                                       StageWork<B>& stages,
-                                                      const Instance& instance, StageId stage,
+                                                      const Instance& instance, ReplicaId replica,
                                                       typename B::Stream& stream) {
-  StageState<B>& s = stages.state_of(stage);
-  const std::int64_t update = run_state.versions.covering_update(stage, instance.microbatch);
+  StageState<B>& s = stages.state_of(replica);
+  const std::int64_t update = run_state.versions.covering_update(replica, instance.microbatch);
   const std::span<typename B::Kernels::Wide> gradients =
       stages.finished_gradients(s, update, stream);
   if (run_state.program[instance.id].op.kind != OpKind::reduce_tied) return gradients;

@@ -32,7 +32,7 @@ namespace tandem {
 
 /// Who decides on updates must be able to.
 inline void check_guard(const Program& program, const StageSetup& setup) {
-  const bool alone = program.placement().parts() == 1;
+  const bool alone = program.placement().stages() == 1;
   const bool together =
       alone || std::any_of(program.instructions().begin(), program.instructions().end(),
                            [](const auto& each) { return each.op.kind == OpKind::reduce_norm; });
@@ -58,22 +58,22 @@ inline std::uint16_t width_of(const Program& program) {
 }
 
 /// Microbatches of one pipeline that an update of each stage covers; all of them where it has none.
-inline Table<StageId, std::int32_t> update_spans(const Program& program) {
-  Table<StageId, std::int32_t> spans(program.placement().stages(), program.microbatches());
+inline Table<ReplicaId, std::int32_t> update_spans(const Program& program) {
+  Table<ReplicaId, std::int32_t> spans(program.placement().replicas(), program.microbatches());
   for (const Instruction& instruction : program.instructions()) {
-    if (makes_version(instruction.op.kind)) spans[instruction.op.stage] = instruction.op.span;
+    if (makes_version(instruction.op.kind)) spans[instruction.op.replica] = instruction.op.span;
   }
   return spans;
 }
 
 /// Which residues modulo the batch each stage processes.
-inline Table<StageId, std::vector<bool>> processed_residues(const Program& program) {
-  Table<StageId, std::vector<bool>> processes(
-      program.placement().stages(),
+inline Table<ReplicaId, std::vector<bool>> processed_residues(const Program& program) {
+  Table<ReplicaId, std::vector<bool>> processes(
+      program.placement().replicas(),
       std::vector<bool>(static_cast<std::size_t>(program.microbatches())));
   for (const Instruction& instruction : program.instructions()) {
     if (instruction.op.kind != OpKind::forward) continue;
-    processes[instruction.op.stage]
+    processes[instruction.op.replica]
              [static_cast<std::size_t>(instruction.op.microbatch % program.microbatches())] = true;
   }
   return processes;
@@ -97,14 +97,14 @@ class TrainingRun {
         make_backend_(std::move(make_backend)),
         covered_(update_spans(program)),
         run_(program, width_of(program)),
-        log_(std::int64_t{program.microbatches()} * run_.width, program.placement().parts(),
+        log_(std::int64_t{program.microbatches()} * run_.width, program.placement().stages(),
              name_tensors(), [this](StepReport step) { end_step(step); }) {
     check_guard(program, setup.stage);
     run_.transport = transport;
     if constexpr (State::kHasMaster) check_master(program);
     set_up_world();
     for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline) {
-      run_.stages[pipeline].resize(program.placement().stages());
+      run_.replicas[pipeline].resize(program.placement().replicas());
       for (const DeviceId device : all_ids<DeviceId>(program.placement().devices))
         build(pipeline, device);
       join_neighbours(pipeline);
@@ -112,8 +112,8 @@ class TrainingRun {
     }
     for (const auto& device : devices_) {
       device->backend->commit();
-      for (const auto& stage : device->stages)
-        stage->initialise(*device->backend, setup.stage.seed);
+      for (const auto& replica : device->replicas)
+        replica->initialise(*device->backend, setup.stage.seed);
     }
     set_up_collectives();
     if (setup.link_rate) run_.link_emulator = &link_emulator_.emplace(*setup.link_rate);
@@ -145,7 +145,7 @@ class TrainingRun {
     Wakeup bell;
     std::unique_ptr<B> backend;
     MemoryMeter meter;
-    std::vector<std::unique_ptr<State>> stages;
+    std::vector<std::unique_ptr<State>> replicas;
     std::unique_ptr<DeviceMachine<B>> machine;
   };
 
@@ -156,22 +156,22 @@ class TrainingRun {
     Device& here = *devices_.back();
     here.backend = make_backend_(run_.device_of(pipeline, device), here.bell, stop_.get_token());
     const Placement& placement = program_.placement();
-    const StageId last = placement.replicas_of(id_at<PartId>(placement.parts() - 1)).front();
+    const ReplicaId last = placement.replicas_of(id_at<StageId>(placement.stages() - 1)).front();
     std::int64_t scratch = 0;
-    for (const StageId stage : placement.stages_on(device)) {
+    for (const ReplicaId replica : placement.replicas_on(device)) {
       const StagePlace place{
           .pipeline = pipeline,
-          .id = stage,
+          .id = replica,
           .device = device,
-          .layers = setup_.layers[index(placement.part[stage])],
-          .first_tensor = first_tensors_[placement.part[stage]],
+          .layers = setup_.layers[index(placement.stage[replica])],
+          .first_tensor = first_tensors_[placement.stage[replica]],
           .loss_scale = mean_loss_scale(setup_.stage.model, setup_.stage.microbatch_size,
                                         covered_[last] * run_.width),
-          .gradient_factor = static_cast<double>(covered_[last]) / covered_[stage]};
-      here.stages.push_back(std::make_unique<State>(setup_.stage, place, setup_.slots[stage],
-                                                    *here.backend, here.meter));
-      run_.stages[pipeline][stage] = here.stages.back().get();
-      scratch = std::max(scratch, here.stages.back()->scratch_size());
+          .gradient_factor = static_cast<double>(covered_[last]) / covered_[replica]};
+      here.replicas.push_back(std::make_unique<State>(setup_.stage, place, setup_.slots[replica],
+                                                      *here.backend, here.meter));
+      run_.replicas[pipeline][replica] = here.replicas.back().get();
+      scratch = std::max(scratch, here.replicas.back()->scratch_size());
     }
     auto memory = here.backend->template allocate<typename B::Scalar>(scratch);
     here.meter.commit(MemoryClass::buffers, memory.bytes());
@@ -182,7 +182,7 @@ class TrainingRun {
 
   /// Fills names and places of the model's tensors; returns how many there are.
   std::size_t name_tensors() {
-    TANDEM_CHECK(setup_.layers.size() == program_.placement().parts(), setup_.layers.size());
+    TANDEM_CHECK(setup_.layers.size() == program_.placement().stages(), setup_.layers.size());
     for (const LayerRange layers : setup_.layers) {
       first_tensors_.push_back(run_.tensors.size());
       for (const Tensor& tensor : tensors_of(layers)) run_.tensors.push_back(tensor.name);
@@ -197,22 +197,22 @@ class TrainingRun {
   }
 
   void join_neighbours(std::uint16_t pipeline) {
-    const Table<StageId, std::vector<bool>> processes = processed_residues(program_);
+    const Table<ReplicaId, std::vector<bool>> processes = processed_residues(program_);
     for (const Placement::Edge& edge : program_.placement().edges) {
       std::vector<bool> both = processes[edge.from];
       for (std::size_t residue = 0; residue < both.size(); ++residue)
         both[residue] = both[residue] && processes[edge.to][residue];
-      run_.stages[pipeline][edge.from]->join_below(*run_.stages[pipeline][edge.to], both);
+      run_.replicas[pipeline][edge.from]->join_below(*run_.replicas[pipeline][edge.to], both);
     }
     for (const Instruction& instruction : program_.instructions()) {
-      State& state = *run_.stages[pipeline][instruction.op.stage];
+      State& state = *run_.replicas[pipeline][instruction.op.replica];
       if (traits(instruction.op.kind).repeats) state.recomputes = true;
       if (settles_step(instruction.op.kind)) state.validates = true;
     }
   }
 
   void add_hosted_stashes(std::uint16_t pipeline) {
-    for (State* state : run_.stages[pipeline]) {
+    for (State* state : run_.replicas[pipeline]) {
       const std::int32_t hosted = setup_.slots[state->id][SlotKind::hosted_stash];
       if (hosted == 0) continue;
       const DeviceId partner = program_.placement().partner[state->place.device];
@@ -226,9 +226,9 @@ class TrainingRun {
     for (const InstructionId id : program_.order()) {
       const Op& op = program_[id].op;
       if (!is_collective(op.kind)) continue;
-      const PartId part = placement.part[op.stage];
+      const StageId stage = placement.stage[op.replica];
       if (op.kind == OpKind::reduce_gradient) {
-        add_collective(0, id, placement.replicas_of(part).size() * run_.width);
+        add_collective(0, id, placement.replicas_of(stage).size() * run_.width);
         continue;
       }
       if (op.kind == OpKind::reduce_norm) {
@@ -236,7 +236,7 @@ class TrainingRun {
         continue;
       }
       for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline)
-        add_collective(pipeline, id, placement.stages_tied_with(op.stage).size());
+        add_collective(pipeline, id, placement.replicas_tied_with(op.replica).size());
     }
   }
 
@@ -249,13 +249,13 @@ class TrainingRun {
     for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline) {
       run_.norm_collectives.emplace(
           std::pair{pipeline, id},
-          std::make_unique<NormCollective<B>>(run_.decide_numbers, program_.placement().stages(),
+          std::make_unique<NormCollective<B>>(run_.decide_numbers, program_.placement().replicas(),
                                               run_.tensors.size()));
-      for (State* state : run_.stages[pipeline]) {
+      for (State* state : run_.replicas[pipeline]) {
         const Placement& placement = program_.placement();
         state->decides_alone = false;
         state->brings_squares =
-            placement.replicas_of(placement.part[state->id]).front() == state->id;
+            placement.replicas_of(placement.stage[state->id]).front() == state->id;
       }
     }
   }
@@ -284,13 +284,13 @@ class TrainingRun {
   std::int64_t updates_a_batch(const State& state) const {
     return program_.microbatches() / covered_[state.id];
   }
-  /// The last update of a batch is logged, of a part's first replica in the first pipeline: all
+  /// The last update of a batch is logged, of a stage's first replica in the first pipeline: all
   /// have the same.
   bool is_logged(const State& state, std::int64_t update) const {
     const Placement& placement = program_.placement();
     const std::int64_t per_batch = updates_a_batch(state);
     return state.place.pipeline == 0 &&
-           placement.replicas_of(placement.part[state.id]).front() == state.id &&
+           placement.replicas_of(placement.stage[state.id]).front() == state.id &&
            update % per_batch == per_batch - 1;
   }
 
@@ -381,26 +381,26 @@ class TrainingRun {
 
   using Fetched = decltype(std::declval<B&>().fetch(std::span<const W>()));
 
-  /// Of each part, when `batches` have ended: all its replicas have the same.
+  /// Of each stage, when `batches` have ended: all its replicas have the same.
   std::vector<std::pair<LayerRange, Fetched>> newest_weights(std::int64_t batches) const {
     const Placement& placement = program_.placement();
-    std::vector<std::pair<LayerRange, Fetched>> parts;
-    for (const PartId part : all_ids<PartId>(placement.parts())) {
-      State& state = *run_.stages[0][placement.replicas_of(part).front()];
+    std::vector<std::pair<LayerRange, Fetched>> stages;
+    for (const StageId stage : all_ids<StageId>(placement.stages())) {
+      State& state = *run_.replicas[0][placement.replicas_of(stage).front()];
       const std::int64_t last = batches * program_.microbatches() - 1;
       const std::int64_t newest = run_.versions.covering_update(state.id, last) + 1;
       B& backend = *devices_[index(state.place.device)]->backend;
-      parts.emplace_back(state.place.layers,
-                         backend.fetch(std::span<const W>(state.trained(newest))));
+      stages.emplace_back(state.place.layers,
+                          backend.fetch(std::span<const W>(state.trained(newest))));
     }
-    return parts;
+    return stages;
   }
 
   void show_weights(std::int64_t batches) const {
     const auto fetched = newest_weights(batches);
-    std::vector<PartWeights<W>> parts;
-    for (const auto& [layers, values] : fetched) parts.push_back({layers, values.span()});
-    setup_.on_pause(batches, parts);
+    std::vector<StageWeights<W>> stages;
+    for (const auto& [layers, values] : fetched) stages.push_back({layers, values.span()});
+    setup_.on_pause(batches, stages);
   }
 
   void collect() {
@@ -433,8 +433,8 @@ class TrainingRun {
   const TrainingSetup<W>& setup_;
   const BackendMaker<B> make_backend_;
   std::stop_source stop_;
-  const Table<StageId, std::int32_t> covered_;
-  Table<PartId, std::size_t> first_tensors_;
+  const Table<ReplicaId, std::int32_t> covered_;
+  Table<StageId, std::size_t> first_tensors_;
   RunState<B> run_;
   StepLog log_;
   std::vector<std::unique_ptr<Device>> devices_;  // of all pipelines, one after another

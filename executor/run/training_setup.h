@@ -18,9 +18,9 @@
 
 namespace tandem {
 
-/// The newest weights of one part of the model.
+/// The newest weights of one stage of the model.
 template <class T>
-struct PartWeights {
+struct StageWeights {
   LayerRange layers;
   std::span<const T> values;  // as Stage lays them out
 };
@@ -28,7 +28,7 @@ struct PartWeights {
 template <class T>
 struct TrainingSetup {
   StageSetup stage;
-  std::vector<LayerRange> layers;  // of each part
+  std::vector<LayerRange> layers;  // of each stage
   SlotCounts slots;
   std::int64_t batches = 1;
   bool keep_timeline = true, keep_ledger = false;
@@ -40,7 +40,7 @@ struct TrainingSetup {
   /// goes on as if nothing had happened: the same bits, and its clock stands still meanwhile. 0:
   /// never.
   std::int64_t pause_every = 0;
-  std::function<void(std::int64_t batches, std::span<const PartWeights<T>>)> on_pause;
+  std::function<void(std::int64_t batches, std::span<const StageWeights<T>>)> on_pause;
   /// On GPUs: algorithms of products, as a profile keeps them.
   std::vector<ProductAlgorithm> product_algorithms;
   /// One-way rate of every link between two devices, bytes/s. Empty: as fast as memory.

@@ -18,9 +18,9 @@ std::vector<T> zeros(std::int64_t size) {
   return std::vector<T>(static_cast<std::size_t>(size));
 }
 
-std::vector<ReferencePart> parts_of(const ModelSpec& model, const ReferenceConfig& config) {
+std::vector<ReferenceStage> stages_of(const ModelSpec& model, const ReferenceConfig& config) {
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
-  if (config.parts.empty()) {
+  if (config.stages.empty()) {
     TANDEM_CHECK(config.semantics != WeightSemantics::stashed);
     const std::int32_t staleness = config.semantics == WeightSemantics::delayed_by_one ? 1 : 0;
     const auto m = static_cast<std::size_t>(config.microbatches);
@@ -29,16 +29,16 @@ std::vector<ReferencePart> parts_of(const ModelSpec& model, const ReferenceConfi
              .staleness = std::vector<std::int32_t>(m, staleness)}};
   }
   std::int32_t covered = 0;
-  for (const ReferencePart& part : config.parts) {
-    TANDEM_CHECK(part.layers.first == covered, part.layers.first, covered);
-    TANDEM_CHECK(config.microbatches % part.microbatches == 0, part.microbatches);
-    covered = part.layers.last;
+  for (const ReferenceStage& stage : config.stages) {
+    TANDEM_CHECK(stage.layers.first == covered, stage.layers.first, covered);
+    TANDEM_CHECK(config.microbatches % stage.microbatches == 0, stage.microbatches);
+    covered = stage.layers.last;
   }
   TANDEM_CHECK(covered == layers, covered, layers);
-  return config.parts;
+  return config.stages;
 }
 
-/// A row of a part, of which an empty one says what all have by themselves.
+/// A row of a stage, of which an empty one says what all have by themselves.
 std::int32_t row_of(const std::vector<std::int32_t>& rows, std::int32_t microbatch,
                     std::int32_t otherwise) {
   return rows.empty() ? otherwise : rows[static_cast<std::size_t>(microbatch)];
@@ -53,51 +53,52 @@ Reference<K>::Reference(const ModelSpec& model, const ReferenceConfig& config, c
       data_(data),
       left_(static_cast<std::size_t>(config.microbatches) * config.width) {
   check_trainable(model);
-  const std::vector<ReferencePart> parts = parts_of(model, config);
-  TANDEM_CHECK(!tied_ || parts.front().microbatches == parts.back().microbatches);
+  const std::vector<ReferenceStage> stages = stages_of(model, config);
+  TANDEM_CHECK(!tied_ || stages.front().microbatches == stages.back().microbatches);
   const LayerShape shape{.model = model,
                          .microbatch_size = config.microbatch_size,
                          .loss_scale = mean_loss_scale(model, config.microbatch_size,
-                                                       parts.back().microbatches * config.width)};
+                                                       stages.back().microbatches * config.width)};
   boundary_ = shape.boundary();
-  for (const ReferencePart& part : parts) parts_.push_back(make_part(part, shape));
+  for (const ReferenceStage& stage : stages) stages_.push_back(make_stage(stage, shape));
 }
 
 template <Kernels K>
-typename Reference<K>::Part Reference<K>::make_part(const ReferencePart& config,
-                                                    const LayerShape& shape) {
+typename Reference<K>::SerialStage Reference<K>::make_stage(const ReferenceStage& config,
+                                                            const LayerShape& shape) {
   const std::int32_t updates = config_.microbatches / config.microbatches;
-  Part part{.config = config,
-            .entries = {},
-            .versions = {Tensors{}},
-            .to_add = std::vector<std::vector<std::int32_t>>(static_cast<std::size_t>(updates)),
-            .added = {}};
+  SerialStage stage{
+      .config = config,
+      .entries = {},
+      .versions = {Tensors{}},
+      .to_add = std::vector<std::vector<std::int32_t>>(static_cast<std::size_t>(updates)),
+      .added = {}};
   for (std::int32_t i = 0; i < config_.microbatches; ++i) {
     const std::int32_t microbatch = row_of(config.order, i, i);
-    part.to_add[static_cast<std::size_t>(microbatch / config.microbatches)].push_back(microbatch);
+    stage.to_add[static_cast<std::size_t>(microbatch / config.microbatches)].push_back(microbatch);
   }
   for (std::int32_t index = config.layers.first; index < config.layers.last; ++index) {
     AnyLayer<K> layer(shape, index);
     for (const Tensor& tensor : layer.tensors()) {
       std::vector<T> weights = zeros<T>(tensor.size());
       initialise<T>(tensor, config_.seed, weights);
-      part.versions.back()[tensor.name] = weights;
+      stage.versions.back()[tensor.name] = weights;
       state_.weights[tensor.name] = std::move(weights);
       state_.optimizer[tensor.name] =
           zeros<T>(tensor.size() * optimizer_states(config_.optimizer.kind));
     }
-    part.entries.push_back({.layer = std::move(layer)});
+    stage.entries.push_back({.layer = std::move(layer)});
   }
-  return part;
+  return stage;
 }
 
-/// The microbatches of a batch one after the other: where each part updates once, in the order in
+/// The microbatches of a batch one after the other: where each stage updates once, in the order in
 /// which the first adds them, so that few wait for others.
 template <Kernels K>
 std::vector<std::int32_t> Reference<K>::turns() const {
-  const bool once =
-      std::ranges::all_of(parts_, [](const Part& part) { return part.to_add.size() == 1; });
-  if (once) return parts_.front().to_add.front();
+  const bool once = std::ranges::all_of(
+      stages_, [](const SerialStage& stage) { return stage.to_add.size() == 1; });
+  if (once) return stages_.front().to_add.front();
   std::vector<std::int32_t> ascending(static_cast<std::size_t>(config_.microbatches));
   std::iota(ascending.begin(), ascending.end(), 0);
   return ascending;
@@ -105,27 +106,27 @@ std::vector<std::int32_t> Reference<K>::turns() const {
 
 /// Puts the version that the microbatch reads into the entries, and sums to add to.
 template <Kernels K>
-void Reference<K>::load(Part& part, std::int32_t microbatch) {
-  const ReferencePart& config = part.config;
+void Reference<K>::load(SerialStage& stage, std::int32_t microbatch) {
+  const ReferenceStage& config = stage.config;
   const std::int64_t update =
-      state_.batches * std::ssize(part.to_add) + microbatch / config.microbatches;
+      state_.batches * std::ssize(stage.to_add) + microbatch / config.microbatches;
   const std::int64_t version =
       std::max<std::int64_t>(update - row_of(config.staleness, microbatch, 0), 0);
-  for (Entry& entry : part.entries) {
+  for (Entry& entry : stage.entries) {
     if (entry.sums.empty()) {
       const auto sums = static_cast<std::size_t>(config_.width * config.replicas);
       entry.sums.assign(sums, zeros<T>(entry.layer.weights_size()));
     }
-    if (part.loaded == version) continue;
+    if (stage.loaded == version) continue;
     entry.weights.clear();
-    const auto back = static_cast<std::size_t>(part.updates - version);
-    const Tensors& weights = part.versions.at(part.versions.size() - 1 - back);
+    const auto back = static_cast<std::size_t>(stage.updates - version);
+    const Tensors& weights = stage.versions.at(stage.versions.size() - 1 - back);
     for (const Tensor& tensor : entry.layer.tensors()) {
       const std::vector<T>& values = weights.at(tensor.name);
       entry.weights.insert(entry.weights.end(), values.begin(), values.end());
     }
   }
-  part.loaded = version;
+  stage.loaded = version;
 }
 
 /// Forward, and backward as far as the gradients of the inputs.
@@ -138,9 +139,9 @@ double Reference<K>::run_microbatch(std::int32_t pipeline, std::int32_t microbat
   // What a layer reads; the first reads the data's numbers, if the model takes numbers.
   std::vector<T> input = sample.inputs;
   double loss = 0.0;
-  for (const Part& part : parts_) {
-    for (const Entry& entry : part.entries) {
-      const bool last = &entry == &parts_.back().entries.back();
+  for (const SerialStage& stage : stages_) {
+    for (const Entry& entry : stage.entries) {
+      const bool last = &entry == &stages_.back().entries.back();
       Left& here = left.emplace_back();
       here.input = std::move(input);
       here.stash = zeros<T>(entry.layer.stash_size());
@@ -161,8 +162,8 @@ template <Kernels K>
 void Reference<K>::run_backward(std::vector<Left>& left) {
   std::vector<T> gradient;
   std::size_t i = left.size();
-  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
-    for (auto entry = part->entries.rbegin(); entry != part->entries.rend(); ++entry) {
+  for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
+    for (auto entry = stage->entries.rbegin(); entry != stage->entries.rend(); ++entry) {
       Left& here = left[--i];
       here.scratch = zeros<T>(entry->layer.scratch_size());
       here.output_gradient = std::move(gradient);
@@ -180,26 +181,26 @@ void Reference<K>::run_backward(std::vector<Left>& left) {
 
 /// Adds what may be added in its turn once `microbatch` has run. Whether that ends an update.
 template <Kernels K>
-bool Reference<K>::add_gradients(Part& part, std::int32_t microbatch) {
-  const auto update = static_cast<std::size_t>(microbatch / part.config.microbatches);
-  const std::vector<std::int32_t>& to_add = part.to_add[update];
-  std::size_t& added = part.added[update];
+bool Reference<K>::add_gradients(SerialStage& stage, std::int32_t microbatch) {
+  const auto update = static_cast<std::size_t>(microbatch / stage.config.microbatches);
+  const std::vector<std::int32_t>& to_add = stage.to_add[update];
+  std::size_t& added = stage.added[update];
   while (added < to_add.size() && !left_[static_cast<std::size_t>(to_add[added])].empty())
-    add_gradients_of(part, to_add[added++]);
+    add_gradients_of(stage, to_add[added++]);
   return added == to_add.size();
 }
 
-/// Of a microbatch of each pipeline: what it left at the part's layers is used up.
+/// Of a microbatch of each pipeline: what it left at the stage's layers is used up.
 template <Kernels K>
-void Reference<K>::add_gradients_of(Part& part, std::int32_t microbatch) {
-  const std::int32_t m = config_.microbatches, replicas = part.config.replicas;
-  const std::int32_t replica = row_of(part.config.replica, microbatch, microbatch % replicas);
+void Reference<K>::add_gradients_of(SerialStage& stage, std::int32_t microbatch) {
+  const std::int32_t m = config_.microbatches, replicas = stage.config.replicas;
+  const std::int32_t replica = row_of(stage.config.replica, microbatch, microbatch % replicas);
   for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline) {
     const auto sum = static_cast<std::size_t>(pipeline * replicas + replica);
-    for (std::size_t i = 0; i < part.entries.size(); ++i) {
-      Entry& entry = part.entries[i];
+    for (std::size_t i = 0; i < stage.entries.size(); ++i) {
+      Entry& entry = stage.entries[i];
       Left& left = left_[static_cast<std::size_t>(pipeline * m + microbatch)]
-                        [static_cast<std::size_t>(part.config.layers.first) + i];
+                        [static_cast<std::size_t>(stage.config.layers.first) + i];
       entry.layer.backward_weight(kernels_, {.weights = {},
                                              .input = left.input,
                                              .stash = left.stash,
@@ -213,9 +214,10 @@ void Reference<K>::add_gradients_of(Part& part, std::int32_t microbatch) {
 }
 
 template <Kernels K>
-typename Reference<K>::Tensors Reference<K>::sum_of_rank(const Part& part, std::size_t rank) const {
+typename Reference<K>::Tensors Reference<K>::sum_of_rank(const SerialStage& stage,
+                                                         std::size_t rank) const {
   Tensors sum;
-  for (const Entry& entry : part.entries) {
+  for (const Entry& entry : stage.entries) {
     for (const Tensor& tensor : entry.layer.tensors()) {
       const auto first = entry.sums[rank].begin() + tensor.offset;
       sum[tensor.name].assign(first, first + tensor.size());
@@ -224,15 +226,16 @@ typename Reference<K>::Tensors Reference<K>::sum_of_rank(const Part& part, std::
   return sum;
 }
 
-/// The gradients of an update of `parts`, by tensor; their sums are used up.
+/// The gradients of an update of `stages`, by tensor; their sums are used up.
 template <Kernels K>
-typename Reference<K>::Tensors Reference<K>::summed_gradients(const std::vector<Part*>& parts) {
-  std::vector<Tensors> ranks;  // what parts sum for themselves, a rank each
-  for (Part* part : parts) {
-    ranks.resize(std::max(ranks.size(), part->entries.front().sums.size()));
-    for (std::size_t rank = 0; rank < part->entries.front().sums.size(); ++rank)
-      ranks[rank].merge(sum_of_rank(*part, rank));
-    for (Entry& entry : part->entries) entry.sums.clear();
+typename Reference<K>::Tensors Reference<K>::summed_gradients(
+    const std::vector<SerialStage*>& stages) {
+  std::vector<Tensors> ranks;  // what stages sum for themselves, a rank each
+  for (SerialStage* stage : stages) {
+    ranks.resize(std::max(ranks.size(), stage->entries.front().sums.size()));
+    for (std::size_t rank = 0; rank < stage->entries.front().sums.size(); ++rank)
+      ranks[rank].merge(sum_of_rank(*stage, rank));
+    for (Entry& entry : stage->entries) entry.sums.clear();
   }
   for (Tensors& sums : ranks) {
     if (!tied_ || !sums.contains(kHeadTable)) continue;
@@ -249,19 +252,19 @@ typename Reference<K>::Tensors Reference<K>::summed_gradients(const std::vector<
   return total;
 }
 
-/// Of the tensors of those parts that lie in `layers`.
+/// Of the tensors of those stages that lie in `layers`.
 template <Kernels K>
-std::vector<double> Reference<K>::squares_of(const std::vector<Part*>& parts,
+std::vector<double> Reference<K>::squares_of(const std::vector<SerialStage*>& stages,
                                              const Tensors& gradients, LayerRange layers) {
   std::vector<double> squares;
-  for (const Part* part : parts) {
-    std::int32_t layer = part->config.layers.first;
-    for (const Entry& entry : part->entries) {
+  for (const SerialStage* stage : stages) {
+    std::int32_t layer = stage->config.layers.first;
+    for (const Entry& entry : stage->entries) {
       if (const std::int32_t at = layer++; at < layers.first || at >= layers.last) continue;
       for (Tensor tensor : entry.layer.tensors()) {
         tensor.offset = 0;
         squares.push_back(0.0);
-        sum_squares(kernels_, std::span<const Tensor>(&tensor, 1), tied_, scale_of(*part),
+        sum_squares(kernels_, std::span<const Tensor>(&tensor, 1), tied_, scale_of(*stage),
                     std::span<const T>(gradients.at(tensor.name)),
                     std::span<double>(&squares.back(), 1));
       }
@@ -272,20 +275,20 @@ std::vector<double> Reference<K>::squares_of(const std::vector<Part*>& parts,
 
 /// What the guard says of each tensor of an update.
 template <Kernels K>
-std::map<std::string, GuardDecision> Reference<K>::decisions_on(const std::vector<Part*>& parts,
-                                                                const Tensors& gradients) {
-  const LayerRange whole{0, parts_.back().config.layers.last};
-  state_.gradient_norm = decide({}, squares_of(parts, gradients, whole)).norm;
+std::map<std::string, GuardDecision> Reference<K>::decisions_on(
+    const std::vector<SerialStage*>& stages, const Tensors& gradients) {
+  const LayerRange whole{0, stages_.back().config.layers.last};
+  state_.gradient_norm = decide({}, squares_of(stages, gradients, whole)).norm;
   const bool apart = config_.guard.clip == ClipScope::per_stage;
   std::map<std::string, GuardDecision> decisions;
-  for (const LayerRange stage : apart ? config_.stages : std::vector<LayerRange>{whole}) {
-    const GuardDecision decision = decide(config_.guard, squares_of(parts, gradients, stage));
+  for (const LayerRange range : apart ? config_.clip_ranges : std::vector<LayerRange>{whole}) {
+    const GuardDecision decision = decide(config_.guard, squares_of(stages, gradients, range));
     if (decision.skip && config_.guard.on_nan == NonFinite::stop)
-      throw DeviceError(fmt::format("update {}: a gradient is not finite", parts[0]->updates));
-    for (const Part* part : parts) {
-      std::int32_t layer = part->config.layers.first;
-      for (const Entry& entry : part->entries) {
-        if (const std::int32_t at = layer++; at < stage.first || at >= stage.last) continue;
+      throw DeviceError(fmt::format("update {}: a gradient is not finite", stages[0]->updates));
+    for (const SerialStage* stage : stages) {
+      std::int32_t layer = stage->config.layers.first;
+      for (const Entry& entry : stage->entries) {
+        if (const std::int32_t at = layer++; at < range.first || at >= range.last) continue;
         for (const Tensor& tensor : entry.layer.tensors()) decisions[tensor.name] = decision;
       }
     }
@@ -293,24 +296,24 @@ std::map<std::string, GuardDecision> Reference<K>::decisions_on(const std::vecto
   return decisions;
 }
 
-/// What the part's gradients lack to be the mean over its own updates.
+/// What the stage's gradients lack to be the mean over its own updates.
 template <Kernels K>
-double Reference<K>::scale_of(const Part& part) const {
-  return static_cast<double>(parts_.back().config.microbatches) /
-         static_cast<double>(part.config.microbatches);
+double Reference<K>::scale_of(const SerialStage& stage) const {
+  return static_cast<double>(stages_.back().config.microbatches) /
+         static_cast<double>(stage.config.microbatches);
 }
 
 template <Kernels K>
-void Reference<K>::update_tensor(const Part& part, const Tensor& tensor,
+void Reference<K>::update_tensor(const SerialStage& stage, const Tensor& tensor,
                                  const std::vector<T>& gradient, const GuardDecision& decision) {
   Tensor alone = tensor;
   alone.offset = 0;
   std::vector<T>& weights = state_.weights.at(tensor.name);
   const std::vector<T> before = weights;
   update(kernels_, config_.optimizer,
-         {.number = part.steps + 1,
+         {.number = stage.steps + 1,
           .batch = state_.batches + 1,
-          .gradient_scale = scale_of(part) * decision.scale},
+          .gradient_scale = scale_of(stage) * decision.scale},
          std::span<const Tensor>(&alone, 1),
          {.weights = before,
           .gradients = gradient,
@@ -319,11 +322,11 @@ void Reference<K>::update_tensor(const Part& part, const Tensor& tensor,
 }
 
 template <Kernels K>
-void Reference<K>::update_part(Part& part, const Tensors& gradients,
-                               const std::map<std::string, GuardDecision>& decisions) {
+void Reference<K>::update_stage(SerialStage& stage, const Tensors& gradients,
+                                const std::map<std::string, GuardDecision>& decisions) {
   Tensors version;
   bool skipped = false;
-  for (const Entry& entry : part.entries) {
+  for (const Entry& entry : stage.entries) {
     for (const Tensor& tensor : entry.layer.tensors()) {
       const GuardDecision& decision = decisions.at(tensor.name);
       skipped = skipped || decision.skip;
@@ -331,18 +334,18 @@ void Reference<K>::update_part(Part& part, const Tensors& gradients,
         state_.weights.at(kHeadTable) = state_.weights.at(kTokenTable);
         state_.optimizer.at(kHeadTable) = state_.optimizer.at(kTokenTable);
       } else if (!decision.skip) {
-        update_tensor(part, tensor, gradients.at(tensor.name), decision);
+        update_tensor(stage, tensor, gradients.at(tensor.name), decision);
       }
       version[tensor.name] = state_.weights.at(tensor.name);
     }
   }
-  part.versions.push_back(std::move(version));
-  const auto& staleness = part.config.staleness;
+  stage.versions.push_back(std::move(version));
+  const auto& staleness = stage.config.staleness;
   const std::int64_t most = staleness.empty() ? 0 : *std::ranges::max_element(staleness);
-  const std::int64_t oldest_read = std::max<std::int64_t>(part.updates + 1 - most, 0);
-  while (part.updates + 2 - std::ssize(part.versions) < oldest_read) part.versions.pop_front();
-  ++part.updates;
-  if (!skipped) ++part.steps;
+  const std::int64_t oldest_read = std::max<std::int64_t>(stage.updates + 1 - most, 0);
+  while (stage.updates + 2 - std::ssize(stage.versions) < oldest_read) stage.versions.pop_front();
+  ++stage.updates;
+  if (!skipped) ++stage.steps;
 }
 
 template <Kernels K>
@@ -350,25 +353,25 @@ const ReferenceState<typename K::Scalar>& Reference<K>::step(
     const std::function<void(const ReferenceUpdate&)>& on_update) {
   const std::int32_t m = config_.microbatches;
   state_.losses.assign(static_cast<std::size_t>(m * config_.width), 0.0);
-  for (Part& part : parts_) part.added.assign(part.to_add.size(), 0);
+  for (SerialStage& stage : stages_) stage.added.assign(stage.to_add.size(), 0);
   for (const std::int32_t microbatch : turns()) {
-    for (Part& part : parts_) load(part, microbatch);
+    for (SerialStage& stage : stages_) load(stage, microbatch);
     for (std::int32_t pipeline = 0; pipeline < config_.width; ++pipeline) {
       state_.losses[static_cast<std::size_t>(pipeline * m + microbatch)] =
           run_microbatch(pipeline, microbatch);
     }
-    std::vector<Part*> due;
-    for (Part& part : parts_) {
-      if (add_gradients(part, microbatch)) due.push_back(&part);
+    std::vector<SerialStage*> due;
+    for (SerialStage& stage : stages_) {
+      if (add_gradients(stage, microbatch)) due.push_back(&stage);
     }
     if (due.empty()) continue;
     const Tensors gradients = summed_gradients(due);
     const std::map<std::string, GuardDecision> decisions = decisions_on(due, gradients);
-    for (Part* part : due) {
-      update_part(*part, gradients, decisions);
+    for (SerialStage* stage : due) {
+      update_stage(*stage, gradients, decisions);
       if (!on_update) continue;
-      ReferenceUpdate made{.tensors = {}, .version = part->updates};
-      for (const auto& [name, values] : part->versions.back()) made.tensors.push_back(name);
+      ReferenceUpdate made{.tensors = {}, .version = stage->updates};
+      for (const auto& [name, values] : stage->versions.back()) made.tensors.push_back(name);
       on_update(made);
     }
   }

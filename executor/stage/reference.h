@@ -20,15 +20,15 @@
 
 namespace tandem {
 
-/// Layers whose weights are versioned together. Update u of a part, counted from the start of the
+/// Layers whose weights are versioned together. Update u of a stage, counted from the start of the
 /// run, covers its microbatches u·microbatches … and makes version u + 1. A microbatch that update
 /// u covers reads version max(u − staleness, 0), forward and backward.
-struct ReferencePart {
+struct ReferenceStage {
   LayerRange layers;
   std::int32_t microbatches = 1;  // that an update covers, of one pipeline; divides m
   std::int32_t replicas = 1;      // each sums the gradients of its own microbatches
   // Of each microbatch of a batch, 0 … m−1.
-  std::vector<std::int32_t> staleness = {};  // in updates of the part; empty: 0
+  std::vector<std::int32_t> staleness = {};  // in updates of the stage; empty: 0
   std::vector<std::int32_t> replica = {};    // to whose sum it adds; empty: k mod replicas
   /// The microbatches of a batch in the order in which they are added; empty: ascending.
   std::vector<std::int32_t> order = {};
@@ -45,9 +45,9 @@ struct ReferenceConfig {
   std::uint64_t seed = 0;  // of the initial weights
   /// Covering the model in order. Empty: the whole model, updated once a batch, reading what
   /// `semantics` says.
-  std::vector<ReferencePart> parts = {};
+  std::vector<ReferenceStage> stages = {};
   /// Of ClipScope::per_stage, covering the model in order: what is clipped by one norm.
-  std::vector<LayerRange> stages = {};
+  std::vector<LayerRange> clip_ranges = {};
 };
 
 /// Tensors by name; a tied head's table is listed too, always equal to the embedding's.
@@ -68,7 +68,7 @@ struct ReferenceUpdate {
 };
 
 /// Gradients are sums over microbatches, of the mean loss over the microbatches that an update of
-/// the last part covers in all pipelines; a part whose updates cover more or fewer scales its sum
+/// the last stage covers in all pipelines; a stage whose updates cover more or fewer scales its sum
 /// to the mean over its own. Those of a tied embedding are summed apart in embedding and head, then
 /// added, embedding + head. What several pipelines or replicas sum apart is added in their order.
 template <Kernels K>
@@ -76,7 +76,7 @@ class Reference {
  public:
   using T = typename K::Scalar;
 
-  /// REQUIRES: parts cover the layers, in order, and those of tied embeddings update for the same
+  /// REQUIRES: stages cover the layers, in order, and those of tied embeddings update for the same
   /// microbatches (checked). `data` made for the same model and microbatch size, and outlives this.
   Reference(const ModelSpec& model, const ReferenceConfig& config, const Data& data);
 
@@ -98,8 +98,8 @@ class Reference {
     std::vector<T> weights = {};
     std::vector<std::vector<T>> sums = {};
   };
-  struct Part {
-    ReferencePart config;
+  struct SerialStage {
+    ReferenceStage config;
     std::vector<Entry> entries;
     std::deque<Tensors> versions;         // the newest last
     std::int64_t updates = 0, steps = 0;  // steps: updates that were not skipped
@@ -110,23 +110,23 @@ class Reference {
     std::vector<std::size_t> added;
   };
 
-  Part make_part(const ReferencePart& config, const LayerShape& shape);
+  SerialStage make_stage(const ReferenceStage& config, const LayerShape& shape);
   std::vector<std::int32_t> turns() const;
-  void load(Part& part, std::int32_t microbatch);
+  void load(SerialStage& stage, std::int32_t microbatch);
   double run_microbatch(std::int32_t pipeline, std::int32_t microbatch);
   void run_backward(std::vector<Left>& left);
-  bool add_gradients(Part& part, std::int32_t microbatch);
-  void add_gradients_of(Part& part, std::int32_t microbatch);
-  Tensors sum_of_rank(const Part& part, std::size_t rank) const;
-  Tensors summed_gradients(const std::vector<Part*>& parts);
-  std::vector<double> squares_of(const std::vector<Part*>& parts, const Tensors& gradients,
+  bool add_gradients(SerialStage& stage, std::int32_t microbatch);
+  void add_gradients_of(SerialStage& stage, std::int32_t microbatch);
+  Tensors sum_of_rank(const SerialStage& stage, std::size_t rank) const;
+  Tensors summed_gradients(const std::vector<SerialStage*>& stages);
+  std::vector<double> squares_of(const std::vector<SerialStage*>& stages, const Tensors& gradients,
                                  LayerRange layers);
-  std::map<std::string, GuardDecision> decisions_on(const std::vector<Part*>& parts,
+  std::map<std::string, GuardDecision> decisions_on(const std::vector<SerialStage*>& stages,
                                                     const Tensors& gradients);
-  double scale_of(const Part& part) const;
-  void update_part(Part& part, const Tensors& gradients,
-                   const std::map<std::string, GuardDecision>& decisions);
-  void update_tensor(const Part& part, const Tensor& tensor, const std::vector<T>& gradient,
+  double scale_of(const SerialStage& stage) const;
+  void update_stage(SerialStage& stage, const Tensors& gradients,
+                    const std::map<std::string, GuardDecision>& decisions);
+  void update_tensor(const SerialStage& stage, const Tensor& tensor, const std::vector<T>& gradient,
                      const GuardDecision& decision);
 
   ReferenceConfig config_;
@@ -134,7 +134,7 @@ class Reference {
   const Data& data_;
   K kernels_;
   std::int64_t boundary_;
-  std::vector<Part> parts_;
+  std::vector<SerialStage> stages_;
   std::vector<std::vector<Left>> left_;  // of each microbatch of each pipeline, its layers
   ReferenceState<T> state_;
 };

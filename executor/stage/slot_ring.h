@@ -36,9 +36,9 @@ class SlotRing {
 
   SlotRing() = default;
   template <class Allocate>
-  SlotRing(SlotKind kind, StageId stage, std::int32_t count, std::int64_t elements,
+  SlotRing(SlotKind kind, ReplicaId replica, std::int32_t count, std::int64_t elements,
            MemoryMeter& meter, Allocate allocate)
-      : kind_(kind), stage_(stage), meter_(&meter) {
+      : kind_(kind), replica_(replica), meter_(&meter) {
     for (std::int32_t i = 0; i < count; ++i)
       slots_.push_back(std::make_unique<Slot>(allocate(elements)));
   }
@@ -50,7 +50,7 @@ class SlotRing {
     if (!slot.holder.compare_exchange_strong(holder, q, std::memory_order_acq_rel)) {
       throw DeviceError(
           fmt::format("stage {}: {} slot {} of {} is taken for use {} while use {} still needs it",
-                      index(stage_), name(kind_), position(q), slots_.size(), q, holder));
+                      index(replica_), name(kind_), position(q), slots_.size(), q, holder));
     }
     const MemoryClass kind = class_of(kind_, static_cast<std::int64_t>(position(q)));
     if (!slot.committed) meter_->commit(kind, slot.buffer.bytes());
@@ -71,7 +71,7 @@ class SlotRing {
     const std::int64_t holder = slot.holder.load(std::memory_order_acquire);
     if (holder != q) {
       throw DeviceError(fmt::format(
-          "stage {}: {} of use {} is not in its slot, which {}", index(stage_), name(kind_), q,
+          "stage {}: {} of use {} is not in its slot, which {}", index(replica_), name(kind_), q,
           holder == kFree ? "is free" : fmt::format("holds use {}", holder)));
     }
     return slot.buffer.elements();
@@ -126,13 +126,13 @@ class SlotRing {
   Slot& of(std::int64_t q) const {
     if (slots_.empty()) {
       throw DeviceError(
-          fmt::format("stage {}: no {} slots were planned", index(stage_), name(kind_)));
+          fmt::format("stage {}: no {} slots were planned", index(replica_), name(kind_)));
     }
     return *slots_[position(q)];
   }
 
   SlotKind kind_ = SlotKind::stash;
-  StageId stage_{};
+  ReplicaId replica_{};
   MemoryMeter* meter_ = nullptr;
   std::vector<std::unique_ptr<Slot>> slots_;
 };

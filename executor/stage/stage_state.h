@@ -41,7 +41,7 @@ struct StageSetup {
 /// Where a stage stands in a run.
 struct StagePlace {
   std::uint16_t pipeline = 0;  // of the width
-  StageId id{};
+  ReplicaId id{};
   DeviceId device{};  // within the pipeline
   LayerRange layers;
   std::size_t first_tensor = 0;  // which of the model's tensors its first one is
@@ -205,7 +205,7 @@ class StageState {
   }
 
   const StagePlace place;
-  const StageId id;
+  const ReplicaId id;
   const Stage<typename B::Kernels> stage;
   const OptimizerConfig optimizer;
   const Data* data;
@@ -229,7 +229,7 @@ class StageState {
   std::vector<Decided> norms;
   std::shared_ptr<UpdateNorm> last_norm;  // where it decides alone: of its own tensors
   bool decides_alone = true;
-  bool brings_squares = true;  // or another replica of its part does, which has the same
+  bool brings_squares = true;  // or another replica of its stage does, which has the same
   bool recomputes = false;
 
   // Where updates are validated.

@@ -27,17 +27,17 @@ constexpr std::size_t kMostDepth = 1024;
 constexpr std::int64_t kMostCells = 1 << 20;
 
 void check_size(const Plan& plan) {
-  const std::size_t parts = part_count(plan), layers = layers_of(plan.model).size();
-  if (parts > layers) {
+  const std::size_t stages = stage_count(plan), layers = layers_of(plan.model).size();
+  if (stages > layers) {
     throw ShapeError(fmt::format("schedule {} cuts the model into {} stages, but {} has {} layers",
-                                 plan.schedule, parts, plan.model.name, layers));
+                                 plan.schedule, stages, plan.model.name, layers));
   }
   if (plan.request.devices > kMostDepth ||
-      static_cast<std::int64_t>(parts) * plan.request.microbatches > kMostCells) {
+      static_cast<std::int64_t>(stages) * plan.request.microbatches > kMostCells) {
     throw InputError(fmt::format(
         "{} microbatches on {} stages of {} devices: expected a product of at most {}, and {} "
         "devices",
-        plan.request.microbatches, parts, plan.request.devices, kMostCells, kMostDepth));
+        plan.request.microbatches, stages, plan.request.devices, kMostCells, kMostDepth));
   }
 }
 
@@ -61,22 +61,22 @@ Table<DeviceId, Bytes> usable_of(const ClusterLayout& layout,
 std::optional<std::vector<LayerRange>> balanced_cut(
     const Plan& plan, const Placement& placement, const BatchWork& work,
     const ClusterLayers& layers, std::function<bool(LayerRange, std::size_t)> fits) {
-  std::vector<std::vector<StageId>> stages;
-  for (const PartId part : all_ids<PartId>(placement.parts())) {
-    stages.push_back(placement.replicas_of(part));
+  std::vector<std::vector<ReplicaId>> replicas;
+  for (const StageId stage : all_ids<StageId>(placement.stages())) {
+    replicas.push_back(placement.replicas_of(stage));
   }
-  return partition({.layers = static_cast<std::int32_t>(layers_of(plan.model).size()),
-                    .depth = static_cast<std::int32_t>(stages.size()),
-                    .cost =
-                        [&](LayerRange range, std::size_t part) {
-                          Duration most{};
-                          for (const StageId stage : stages[part]) {
-                            most = std::max(
-                                most, work.of(stage, layers.of(placement.device[stage], range)));
-                          }
-                          return most.count();
-                        },
-                    .fits = std::move(fits)});
+  return partition(
+      {.layers = static_cast<std::int32_t>(layers_of(plan.model).size()),
+       .depth = static_cast<std::int32_t>(replicas.size()),
+       .cost =
+           [&](LayerRange range, std::size_t stage) {
+             Duration most{};
+             for (const ReplicaId replica : replicas[stage]) {
+               most = std::max(most, work.of(replica, layers.of(placement.device[replica], range)));
+             }
+             return most.count();
+           },
+       .fits = std::move(fits)});
 }
 
 std::vector<LayerRange> balanced_stages(const Plan& plan, const Schedule& schedule,
@@ -87,15 +87,15 @@ std::vector<LayerRange> balanced_stages(const Plan& plan, const Schedule& schedu
   const ClusterLayers layers(plan, layout, assumptions);
   const Table<DeviceId, Bytes> usable = usable_of(layout, assumptions);
   // Where each stage has its device for itself, a cut that fits is found if there is one.
-  if (placement.stages() == placement.devices && placement.parts() == placement.stages() &&
+  if (placement.replicas() == placement.devices && placement.stages() == placement.replicas() &&
       placement.partner.empty()) {
     RangeBytes bytes = analytic_range_bytes(plan, assumptions);
-    const auto fits = [&](LayerRange range, std::size_t part) {
-      const StageId stage = id_at<StageId>(part);
+    const auto fits = [&](LayerRange range, std::size_t stage) {
+      const ReplicaId replica = id_at<ReplicaId>(stage);
       try {
-        return stage_total(slots[stage],
+        return stage_total(slots[replica],
                            bytes.of(range, plan.microbatch_size, plan.request.recompute)) <=
-               usable[placement.device[stage]];
+               usable[placement.device[replica]];
       } catch (const InputError&) {
         return false;  // more than can be counted; a shorter range may do
       }
@@ -103,24 +103,24 @@ std::vector<LayerRange> balanced_stages(const Plan& plan, const Schedule& schedu
     if (auto found = balanced_cut(plan, placement, work, layers, fits)) return std::move(*found);
   }
   auto found = balanced_cut(plan, placement, work, layers, {});
-  TANDEM_CHECK(found.has_value(), placement.parts());
+  TANDEM_CHECK(found.has_value(), placement.stages());
   return std::move(*found);
 }
 
-void check_blocks(const ModelSpec& model, std::size_t parts) {
-  if (static_cast<std::int64_t>(parts) <= model.blocks) return;
-  throw ShapeError(fmt::format("an even cut into {} stages needs as many blocks: {} has {}", parts,
+void check_blocks(const ModelSpec& model, std::size_t stages) {
+  if (static_cast<std::int64_t>(stages) <= model.blocks) return;
+  throw ShapeError(fmt::format("an even cut into {} stages needs as many blocks: {} has {}", stages,
                                model.name, model.blocks));
 }
 
 /// Bytes that no device has would leave the range of integers when they are multiplied.
-void check_bytes(const SlotCounts& slots, const Table<StageId, StageBytes>& bytes) {
+void check_bytes(const SlotCounts& slots, const Table<ReplicaId, StageBytes>& bytes) {
   constexpr double kMost = 0x1p58;
   double all = 0;
-  for (const StageId stage : ids(bytes)) {
+  for (const ReplicaId replica : ids(bytes)) {
     for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
-      all += static_cast<double>(slots[stage].counts[kind]) *
-             static_cast<double>(bytes[stage].slot[kind]);
+      all += static_cast<double>(slots[replica].counts[kind]) *
+             static_cast<double>(bytes[replica].slot[kind]);
     }
   }
   if (all > kMost) {
@@ -154,7 +154,7 @@ CutPlan cut_plan(Plan plan, const ClusterLayout& layout, const AnalyticAssumptio
   check_size(plan);
   Schedule schedule = make_schedule(plan);
   const Placement& placement = schedule.placement;
-  if (assumptions.sharded_optimizer && placement.parts() != placement.stages()) {
+  if (assumptions.sharded_optimizer && placement.stages() != placement.replicas()) {
     throw InputError(
         fmt::format("schedule {} has replicas in a pipeline: the optimizer's state is shared out "
                     "over the width",
@@ -163,22 +163,22 @@ CutPlan cut_plan(Plan plan, const ClusterLayout& layout, const AnalyticAssumptio
   Program program = lower(schedule);
   SlotCounts slots = count_slots(program);
   if (cut == StageCut::even) {
-    check_blocks(plan.model, placement.parts());
-    plan.stages = even_stages(plan.model, placement.parts());
+    check_blocks(plan.model, placement.stages());
+    plan.stages = even_stages(plan.model, placement.stages());
   } else if (cut == StageCut::balanced) {
     plan.stages = balanced_stages(plan, schedule, slots, layout, assumptions);
   }
   return {std::move(plan), std::move(schedule), std::move(program), std::move(slots)};
 }
 
-Table<StageId, StageBytes> bytes_of_stages(const CutPlan& cut,
-                                           const AnalyticAssumptions& assumptions) {
+Table<ReplicaId, StageBytes> bytes_of_replicas(const CutPlan& cut,
+                                               const AnalyticAssumptions& assumptions) {
   const Plan& plan = cut.plan;
-  Table<StageId, StageBytes> bytes;
-  for (const PartId part : cut.schedule.placement.part) {
-    bytes.push_back(analytic_stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
-                                         plan.optimizer, plan.request.recompute, assumptions,
-                                         optimizer_shards(plan, assumptions)));
+  Table<ReplicaId, StageBytes> bytes;
+  for (const StageId stage : cut.schedule.placement.stage) {
+    bytes.push_back(analytic_stage_bytes(
+        plan.model, plan.stages[index(stage)], plan.microbatch_size, plan.optimizer,
+        plan.request.recompute, assumptions, optimizer_shards(plan, assumptions)));
   }
   check_bytes(cut.slots, bytes);
   return bytes;
@@ -223,7 +223,7 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
     made.slots = count_slots(made.program);
     costs = costs_of();
   }
-  Table<StageId, StageBytes> bytes = bytes_of_stages(made, assumptions);
+  Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(made, assumptions);
   Table<DeviceId, MemoryByClass> memory = memory_by_class(made.program, made.slots, bytes);
   return {std::move(made.plan), std::move(made.schedule), std::move(made.program), std::move(costs),
           std::move(bytes), std::move(memory), capacity_of(layout), usable_of(layout, assumptions)};
@@ -236,7 +236,7 @@ ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,
     return {std::move(made.memory), std::move(made.usable)};
   }
   const CutPlan made = cut_plan(plan, layout, assumptions, cut);
-  return {memory_by_class(made.program, made.slots, bytes_of_stages(made, assumptions)),
+  return {memory_by_class(made.program, made.slots, bytes_of_replicas(made, assumptions)),
           usable_of(layout, assumptions)};
 }
 

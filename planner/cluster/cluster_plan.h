@@ -21,7 +21,7 @@ struct ClusterPlan {
   Schedule schedule;
   Program program;
   StageCosts costs;
-  Table<StageId, StageBytes> bytes;
+  Table<ReplicaId, StageBytes> bytes;
   Table<DeviceId, MemoryByClass> memory;
   Table<DeviceId, Bytes> capacity;  // of the devices
   Table<DeviceId, Bytes> usable;    // of it, but for the reserve

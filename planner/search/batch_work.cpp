@@ -8,11 +8,11 @@
 namespace tandem {
 
 BatchWork::BatchWork(const Schedule& schedule)
-    : placement_(schedule.placement), counts_(schedule.placement.stages()) {
+    : placement_(schedule.placement), counts_(schedule.placement.replicas()) {
   for (const std::vector<Op>& order : schedule.order) {
     for (const Op& op : order) {
       if (is_collective(op.kind)) continue;
-      counts_[op.stage][index(op.kind)] += traits(op.kind).spans ? op.span : 1;
+      counts_[op.replica][index(op.kind)] += traits(op.kind).spans ? op.span : 1;
     }
   }
 }
@@ -20,16 +20,16 @@ BatchWork::BatchWork(const Schedule& schedule)
 Duration BatchWork::of(DeviceId device, const std::vector<LayerRange>& cut,
                        const LayerTimes& times) const {
   Duration work{};
-  for (const StageId stage : placement_.stages_on(device)) {
-    work += of(stage, times.of(cut[index(placement_.part[stage])]));
+  for (const ReplicaId replica : placement_.replicas_on(device)) {
+    work += of(replica, times.of(cut[index(placement_.stage[replica])]));
   }
   return work;
 }
 
-Duration BatchWork::of(StageId stage, const StageTimes& times) const {
+Duration BatchWork::of(ReplicaId replica, const StageTimes& times) const {
   Duration work{};
   for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-    work += counts_[stage][kind] * compute_lane_time(static_cast<OpKind>(kind), times);
+    work += counts_[replica][kind] * compute_lane_time(static_cast<OpKind>(kind), times);
   }
   return work;
 }
@@ -37,9 +37,9 @@ Duration BatchWork::of(StageId stage, const StageTimes& times) const {
 void BatchWork::check_fits_clock(const LayerTimes& times) const {
   const StageTimes all = times.of({0, times.layers()});
   long double work = 0.0L;
-  for (const StageId stage : ids(counts_)) {
+  for (const ReplicaId replica : ids(counts_)) {
     for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-      work += static_cast<long double>(counts_[stage][kind]) *
+      work += static_cast<long double>(counts_[replica][kind]) *
               static_cast<long double>(compute_lane_time(static_cast<OpKind>(kind), all).count());
     }
   }

@@ -16,9 +16,9 @@ class BatchWork {
  public:
   explicit BatchWork(const Schedule& schedule);
 
-  /// Time that `stage` computes in one batch when it holds a range with these times.
-  Duration of(StageId stage, const StageTimes& times) const;
-  /// The same of all stages of a device, for a cut into ranges of each part.
+  /// Time that `replica` computes in one batch when it holds a range with these times.
+  Duration of(ReplicaId replica, const StageTimes& times) const;
+  /// The same of all stages of a device, for a cut into ranges of each stage.
   Duration of(DeviceId device, const std::vector<LayerRange>& cut, const LayerTimes& times) const;
   /// Throws InputError when all of the work, one op after another, would outlast the clock.
   void check_fits_clock(const LayerTimes& times) const;
@@ -27,7 +27,7 @@ class BatchWork {
 
  private:
   Placement placement_;
-  Table<StageId, std::array<std::int64_t, kOpKinds>> counts_;
+  Table<ReplicaId, std::array<std::int64_t, kOpKinds>> counts_;
 };
 
 }  // namespace tandem

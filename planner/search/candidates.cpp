@@ -19,7 +19,7 @@ namespace {
 /// a cap is to be chosen, and what is evicted pays where links are faster than they often are: for
 /// those who ask.
 bool only_when_asked(const ScheduleTraits& row) {
-  return row.weights == WeightSemantics::stashed || row.stages_per_part > 1 ||
+  return row.weights == WeightSemantics::stashed || row.replicas_per_stage > 1 ||
          takes(row, "activation-cap") || row.evicts;
 }
 
@@ -32,7 +32,7 @@ std::vector<const ScheduleTraits*> allowed(const PlanRequest& request,
   for (const ScheduleTraits& row : schedules()) {
     if (!asked.empty() && !asked.contains(&row)) continue;
     if (asked.empty() && only_when_asked(row)) continue;
-    if (row.stages_per_part > 1) {
+    if (row.replicas_per_stage > 1) {
       rejected.push_back({RejectCause::copies, std::string(row.name),
                           "a pipeline holds several copies of the model: it can be simulated and "
                           "trained by a plan written by hand, not planned"});
@@ -114,8 +114,8 @@ std::vector<std::uint16_t> chunk_counts(const PlanRequest& request, const Schedu
                                         std::uint16_t depth) {
   constexpr std::uint16_t kMostChunks = 4;
   const std::size_t layers = layers_of(request.model).size();
-  if (row.stages_per_device != 0) {
-    const std::uint16_t fixed = row.stages_per_device;
+  if (row.replicas_per_device != 0) {
+    const std::uint16_t fixed = row.replicas_per_device;
     if (fixed > 1 && (depth == 1 || std::size_t{depth} * fixed > layers)) return {};
     return {fixed};
   }
@@ -171,16 +171,16 @@ SearchSpace own_space(const PlanRequest& request) {
     space.rejected.push_back({cause, own.name, std::move(reason)});
     return space;
   };
-  if (placement.parts() != placement.stages())
-    return reject_all(RejectCause::copies, "its pipeline holds several copies of parts");
+  if (placement.stages() != placement.replicas())
+    return reject_all(RejectCause::copies, "its pipeline holds several copies of stages");
   if (request.vanilla_only && weight_semantics(own) != WeightSemantics::vanilla)
     return reject_all(RejectCause::semantics, "its weights are not vanilla");
   const std::vector<std::int32_t> sizes = microbatch_sizes(request, space.rejected);
   deepest(request, space.rejected);
-  if (placement.parts() > layers_of(request.model).size()) {
+  if (placement.stages() > layers_of(request.model).size()) {
     return reject_all(RejectCause::few_layers,
-                      fmt::format("it cuts the model into {} parts, and the model has {} layers",
-                                  placement.parts(), layers_of(request.model).size()));
+                      fmt::format("it cuts the model into {} stages, and the model has {} layers",
+                                  placement.stages(), layers_of(request.model).size()));
   }
   for (const std::int32_t size : sizes) {
     if (std::int64_t{size} * own.microbatches * own.width != request.global_batch) {
@@ -270,7 +270,7 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
     plan.user_schedule = request.user_schedule;
   } else {
     plan.schedule = shape.schedule->name;
-    if (shape.schedule->stages_per_device == 0) plan.request.chunks = shape.chunks;
+    if (shape.schedule->replicas_per_device == 0) plan.request.chunks = shape.chunks;
   }
   plan.request.devices = shape.depth;
   plan.request.width = shape.width;
@@ -284,7 +284,7 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
 }
 
 std::string describe(const Plan& plan) {
-  const std::size_t stages = part_count(plan);
+  const std::size_t stages = stage_count(plan);
   std::string text = fmt::format("{}, {} stage{}", plan.schedule, stages, stages == 1 ? "" : "s");
   if (stages != plan.request.devices) text += fmt::format(" on {} devices", plan.request.devices);
   if (plan.request.width > 1) text += fmt::format(", width {}", plan.request.width);

@@ -67,7 +67,7 @@ class FitSearch {
       if (!problem_.shape(draft)) return std::nullopt;
       const Plan& plan = draft.request.plan;
       cells_ +=
-          kCellsOfAPlan + static_cast<std::int64_t>(part_count(plan)) * plan.request.microbatches;
+          kCellsOfAPlan + static_cast<std::int64_t>(stage_count(plan)) * plan.request.microbatches;
       if (cells_ > kMostTriedCells) return std::nullopt;
       const Fullest fullest = problem_.judge(draft.request);
       Found found{strengths,

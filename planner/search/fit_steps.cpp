@@ -32,7 +32,7 @@ std::vector<FitStep> more_recomputation(const Plan& plan) {
 /// 1f1b holds no more than any of one stage a device, and trains the same or what delays less.
 std::vector<FitStep> plainer_schedule(const Plan& plan) {
   const ScheduleTraits& traits = find_schedule(plan.schedule);
-  if (traits.name == "1f1b" || traits.stages_per_device != 1 || traits.stages_per_part != 1 ||
+  if (traits.name == "1f1b" || traits.replicas_per_device != 1 || traits.replicas_per_stage != 1 ||
       traits.only_devices != 0 || option_not_taken(find_schedule("1f1b"), plan.request) != nullptr)
     return {};
   return {[](FitDraft& draft) { draft.request.plan.schedule = "1f1b"; }};

@@ -28,7 +28,7 @@ Fullest judge(const FitRequest& request, std::size_t own_stages, Bytes limit, Ra
   Plan plan = request.plan;
   const Program program = lower(make_schedule(plan));
   const SlotCounts slots = count_slots(program);
-  if (request.cut != StageCut::given || part_count(plan) != own_stages)
+  if (request.cut != StageCut::given || stage_count(plan) != own_stages)
     plan.stages = least_memory_cut(slots, plan, bytes);
   const Table<DeviceId, MemoryByClass> memory = device_memory(program, slots, plan, bytes);
   const DeviceId fullest = fullest_device(memory);

@@ -91,7 +91,7 @@ class PlanSearch {
     return {.layers = layer_times.layers(),
             .depth = static_cast<std::int32_t>(work.stages()),
             .cost = [&work, &layer_times](LayerRange range, std::size_t stage) {
-              return work.of(id_at<StageId>(stage), layer_times.of(range)).count();
+              return work.of(id_at<ReplicaId>(stage), layer_times.of(range)).count();
             }};
   }
 
@@ -196,7 +196,7 @@ class PlanSearch {
     };
     const bool hosted_stashes = std::ranges::any_of(
         slots, [](const StageSlots& of) { return of[SlotKind::hosted_stash] > 0; });
-    const bool several = part_count(plan) > plan.request.devices || hosted_stashes;
+    const bool several = stage_count(plan) > plan.request.devices || hosted_stashes;
     if (!several) {
       if (auto cut = partition(problem)) {
         plan.stages = std::move(*cut);

@@ -57,13 +57,13 @@ Bytes stage_total(const StageSlots& slots, const StageBytes& bytes) {
 Table<DeviceId, MemoryByClass> device_memory(const Program& program, const SlotCounts& slots,
                                              const Plan& plan, RangeBytes& bytes) {
   const Placement& placement = program.placement();
-  TANDEM_CHECK(placement.parts() == plan.stages.size(), placement.parts(), plan.stages.size());
-  Table<StageId, StageBytes> of_stages(placement.stages());
-  for (const StageId stage : ids(of_stages)) {
-    of_stages[stage] = bytes.of(plan.stages[index(placement.part[stage])], plan.microbatch_size,
-                                plan.request.recompute);
+  TANDEM_CHECK(placement.stages() == plan.stages.size(), placement.stages(), plan.stages.size());
+  Table<ReplicaId, StageBytes> of_replicas(placement.replicas());
+  for (const ReplicaId replica : ids(of_replicas)) {
+    of_replicas[replica] = bytes.of(plan.stages[index(placement.stage[replica])],
+                                    plan.microbatch_size, plan.request.recompute);
   }
-  return memory_by_class(program, slots, of_stages);
+  return memory_by_class(program, slots, of_replicas);
 }
 
 std::optional<MemoryMiss> memory_miss(const Table<DeviceId, MemoryByClass>& memory, Bytes limit) {
@@ -91,7 +91,7 @@ std::vector<LayerRange> least_memory_cut(const SlotCounts& slots, const Plan& pl
   };
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
   auto cut = partition(
-      {.layers = layers, .depth = static_cast<std::int32_t>(part_count(plan)), .cost = cost});
+      {.layers = layers, .depth = static_cast<std::int32_t>(stage_count(plan)), .cost = cost});
   TANDEM_CHECK(cut.has_value(), layers, plan.request.devices);
   return std::move(*cut);
 }

@@ -55,7 +55,7 @@ class RangeBytes {
 /// Bytes that a stage alone on its device needs there: stashes that it hosts for its partner apart.
 Bytes stage_total(const StageSlots& slots, const StageBytes& bytes);
 
-/// The bytes of each device under a cut. REQUIRES: a range for each part of the placement.
+/// The bytes of each device under a cut. REQUIRES: a range for each stage of the placement.
 Table<DeviceId, MemoryByClass> device_memory(const Program& program, const SlotCounts& slots,
                                              const Plan& plan, RangeBytes& bytes);
 

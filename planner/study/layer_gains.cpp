@@ -46,7 +46,7 @@ std::array<double, 4> rank(const LayerGain& gain) {
 LayerGains layer_gains(const LayerShares& shares, const CriticalPaths* period,
                        const CriticalPaths& makespan) {
   LayerGains gains{.kinds = shares.kinds,
-                   .stages = parts_of_layers(shares),
+                   .stages = stages_of_layers(shares),
                    .each = of_each(shares, period, makespan),
                    .alike = {},
                    .most = {},

@@ -20,7 +20,7 @@ struct LayerGain {
 
 struct LayerGains {
   std::vector<LayerKind> kinds;   // of each layer
-  std::vector<PartId> stages;     // that hold them
+  std::vector<StageId> stages;    // that hold them
   std::vector<LayerGain> each;    // in order
   std::vector<LayerGain> alike;   // all of a kind together, of each kind
   std::vector<LayerGain> most;    // of a few layers, those that gain most

@@ -88,10 +88,10 @@ PreparedPlan prepare_plan(const std::string& path, Plan plan, std::optional<bool
   plan.request.global_norm = global_norm.value_or(plan.request.global_norm);
   plan.request.post_validation = plan.request.post_validation || post_validation;
   Schedule schedule = schedule_of(path, plan);
-  if (schedule.placement.parts() != plan.stages.size()) {
+  if (schedule.placement.stages() != plan.stages.size()) {
     reject(path, "/stages",
-           fmt::format("schedule {} cuts the model into {} parts, but the plan has {} stages",
-                       plan.schedule, schedule.placement.parts(), plan.stages.size()));
+           fmt::format("schedule {} cuts the model into {} stages, but the plan has {} stages",
+                       plan.schedule, schedule.placement.stages(), plan.stages.size()));
   }
   Program program = lower(schedule);
   if (plan.user_schedule != nullptr) {
@@ -99,9 +99,9 @@ PreparedPlan prepare_plan(const std::string& path, Plan plan, std::optional<bool
     check_trained(schedule);
   }
   SlotCounts slots = count_slots(program);
-  Table<StageId, StageBytes> bytes;
-  for (const PartId part : schedule.placement.part) {
-    bytes.push_back(stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
+  Table<ReplicaId, StageBytes> bytes;
+  for (const StageId stage : schedule.placement.stage) {
+    bytes.push_back(stage_bytes(plan.model, plan.stages[index(stage)], plan.microbatch_size,
                                 plan.optimizer, plan.request.recompute, storage));
   }
   return {std::move(plan),  std::move(schedule), std::move(program),
@@ -131,10 +131,11 @@ StageCosts costs_of(const Plan& plan, const Profile& profile, std::optional<doub
   StageCosts costs = costs_from_profile(profile, plan);
   if (!link_rate) return costs;
   costs.transfer += transmission_time(boundary_bytes(plan.model, plan.microbatch_size), *link_rate);
-  for (const PartId part : ids(costs.parts)) {
-    const StageBytes bytes = stage_bytes(plan.model, plan.stages[index(part)], plan.microbatch_size,
-                                         plan.optimizer, plan.request.recompute);
-    if (auto& move = costs.parts[part].move) {
+  for (const StageId stage : ids(costs.stages)) {
+    const StageBytes bytes =
+        stage_bytes(plan.model, plan.stages[index(stage)], plan.microbatch_size, plan.optimizer,
+                    plan.request.recompute);
+    if (auto& move = costs.stages[stage].move) {
       *move += transmission_time(bytes[SlotKind::stash], *link_rate);
     }
   }

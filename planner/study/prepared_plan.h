@@ -20,7 +20,7 @@ struct PreparedPlan {
   Schedule schedule;
   Program program;
   SlotCounts slots;
-  Table<StageId, StageBytes> bytes;
+  Table<ReplicaId, StageBytes> bytes;
   Storage storage = Storage::f32;
 };
 

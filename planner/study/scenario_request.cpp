@@ -20,7 +20,8 @@ namespace {
 
 GivenCosts costs_for(const PlainCosts& costs, const Schedule& schedule) {
   const Placement& placement = schedule.placement;
-  return given_costs(costs, placement.parts(), chunks_of(placement)[DeviceId{}], placement.devices);
+  return given_costs(costs, placement.stages(), chunks_of(placement)[DeviceId{}],
+                     placement.devices);
 }
 
 PreparedScenario of_user_schedule(const PlainRequest& plain, TransferLanes lanes) {
@@ -37,8 +38,8 @@ PreparedScenario of_ordered_by_costs(const PlainRequest& plain, TransferLanes la
   const ScheduleTraits& traits = *plain.traits;
   ScheduleRequest request = plain.request;
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
-  const GivenCosts costs = given_costs(plain.costs, part_count(traits, request),
-                                       stages_per_device(traits, request), request.devices);
+  const GivenCosts costs = given_costs(plain.costs, stage_count(traits, request),
+                                       replicas_per_device(traits, request), request.devices);
   request.costs = order_costs(costs, request.recompute);
   request.costs->shared_links = lanes == TransferLanes::shared;
   std::optional<OrderSearch> search;
@@ -65,8 +66,8 @@ PreparedScenario prepare(const PlainRequest& plain, const ScenarioRequest& asked
   return made;
 }
 
-Table<StageId, Bytes> stash_bytes(const Table<StageId, StageBytes>& bytes) {
-  Table<StageId, Bytes> stash;
+Table<ReplicaId, Bytes> stash_bytes(const Table<ReplicaId, StageBytes>& bytes) {
+  Table<ReplicaId, Bytes> stash;
   for (const StageBytes& stage : bytes) stash.push_back(stage[SlotKind::stash]);
   return stash;
 }

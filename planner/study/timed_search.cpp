@@ -18,14 +18,14 @@ namespace tandem {
 namespace {
 
 void check_halves(const StageCosts& costs) {
-  for (const PartId part : ids(costs.parts)) {
-    const StageTimes& times = costs.parts[part];
+  for (const StageId stage : ids(costs.stages)) {
+    const StageTimes& times = costs.stages[stage];
     const Duration halves = times.backward_input + times.backward_weight;
     if (times.backward == halves) continue;
     throw InputError(
         fmt::format("search needs a whole backward that takes as long as its two halves: stage {} "
                     "takes {} for a whole one and {} for its halves",
-                    index(part), print_duration(times.backward), print_duration(halves)));
+                    index(stage), print_duration(times.backward), print_duration(halves)));
   }
 }
 

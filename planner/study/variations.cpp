@@ -150,7 +150,7 @@ void Variations::ask_about_amount(const std::string& name, std::int64_t asked,
 void Variations::ask_about_schedules(const ScheduleTraits& asked) {
   const Placement& placement = scenario_.program.placement();
   const std::size_t stages =
-      std::max<std::size_t>(1, placement.stages() / placement.devices / asked.stages_per_part);
+      std::max<std::size_t>(1, placement.replicas() / placement.devices / asked.replicas_per_stage);
   const bool any_cut = asked_.cluster() != nullptr;
   Question question{
       .name = "Schedule", .asked = std::string(asked.name), .list = true, .positions = {}};

@@ -76,7 +76,8 @@ std::string cause(const Program& program, InstructionId id, std::string_view whi
   text += which;
   if (is_collective(key.kind)) return text;
   const Placement& placement = program.placement();
-  if (placement.stages() > placement.devices) text += fmt::format(" of stage {}", index(key.stage));
+  if (placement.replicas() > placement.devices)
+    text += fmt::format(" of stage {}", index(key.replica));
   if (!is_transfer(key.kind)) return text + fmt::format(" on device {}", index(key.source));
   const TransferEnds ends = ends_of(key);
   return text + fmt::format(" {}→{}", index(ends.from), index(ends.to));

@@ -35,7 +35,7 @@ std::string name(const Resource& resource) {
     case Resource::Kind::op: {
       std::string kind(name(resource.op));
       std::replace(kind.begin(), kind.end(), '_', ' ');
-      return fmt::format("{} of stage {}", kind, index(resource.stage));
+      return fmt::format("{} of stage {}", kind, index(resource.replica));
     }
   }
   return {};
@@ -55,7 +55,7 @@ bool uses(const Resource& resource, const CostKey& key) {
     case Resource::Kind::link:
       return is_transfer(key.kind) && link_resource(key.source, key.target) == resource;
     case Resource::Kind::op:
-      return computes && key.stage == resource.stage && key.kind == resource.op;
+      return computes && key.replica == resource.replica && key.kind == resource.op;
   }
   return false;
 }
@@ -66,7 +66,7 @@ std::vector<Resource> resources(const Program& program) {
     if (on_compute_lane(key.kind)) {
       found.insert(Resource{.kind = Resource::Kind::all_devices});
       found.insert(device_resource(key.source));
-      found.insert(Resource{.kind = Resource::Kind::op, .stage = key.stage, .op = key.kind});
+      found.insert(Resource{.kind = Resource::Kind::op, .replica = key.replica, .op = key.kind});
     } else if (is_transfer(key.kind)) {
       found.insert(Resource{.kind = Resource::Kind::all_links});
       found.insert(link_resource(key.source, key.target));

@@ -18,11 +18,11 @@ struct Resource {
     sums,         // gradient sums, tied sums and norms
     device,       // the compute lane of `device`
     link,         // transfers between `device` and `peer`, both ways
-    op,           // ops of kind `op` of `stage`, on its compute lane
+    op,           // ops of kind `op` of `replica`, on its compute lane
   };
   Kind kind = Kind::all_devices;
   DeviceId device{}, peer{};  // of a link: the lower one first
-  StageId stage{};
+  ReplicaId replica{};
   OpKind op{};
   friend auto operator<=>(const Resource&, const Resource&) = default;
 };

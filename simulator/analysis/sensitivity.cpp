@@ -105,11 +105,11 @@ CriticalShare CriticalPaths::spent_on(const LayerShares& shares,
 }
 
 std::vector<CriticalShare> CriticalPaths::spent_on_layers(const LayerShares& shares) const {
-  const std::vector<PartId> parts = parts_of_layers(shares);
+  const std::vector<StageId> stages = stages_of_layers(shares);
   std::vector<CriticalShare> rows;
-  std::vector<std::size_t> distinct;  // of the part at hand: layers that take the same are alike
-  for (std::size_t layer = 0; layer < parts.size(); ++layer) {
-    if (layer > 0 && parts[layer] != parts[layer - 1]) distinct.clear();
+  std::vector<std::size_t> distinct;  // of the stage at hand: layers that take the same are alike
+  for (std::size_t layer = 0; layer < stages.size(); ++layer) {
+    if (layer > 0 && stages[layer] != stages[layer - 1]) distinct.clear();
     const auto alike = std::ranges::find_if(
         distinct, [&](std::size_t other) { return shares.layers[other] == shares.layers[layer]; });
     const bool first = alike == distinct.end();

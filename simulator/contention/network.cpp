@@ -41,7 +41,7 @@ class Checker {
 
   std::string place_of(CostId id) const {
     const CostKey& key = program_.cost_keys()[id];
-    return fmt::format("{} of stage {}, device {} to {}", name(key.kind), index(key.stage),
+    return fmt::format("{} of stage {}, device {} to {}", name(key.kind), index(key.replica),
                        index(key.source), index(key.target));
   }
 

@@ -128,12 +128,12 @@ std::vector<std::vector<Route>> ClusterLayout::rings(const std::vector<DeviceId>
   return rings;
 }
 
-std::vector<DeviceId> ClusterLayout::holders(const Placement& placement, PartId part,
+std::vector<DeviceId> ClusterLayout::holders(const Placement& placement, StageId stage,
                                              std::size_t member) const {
   std::set<DeviceId> all;
-  for (const StageId stage : placement.replicas_of(part)) {
-    for (std::size_t replica = 0; replica < width_; ++replica)
-      all.insert(at(placement.device[stage], replica, member));
+  for (const ReplicaId replica : placement.replicas_of(stage)) {
+    for (std::size_t pipeline = 0; pipeline < width_; ++pipeline)
+      all.insert(at(placement.device[replica], pipeline, member));
   }
   return {all.begin(), all.end()};
 }
@@ -344,21 +344,21 @@ class Pricing {
   }
 
   /// On the slowest of the devices that hold it.
-  const LayerTimes& slowest_layers(PartId part, LayerRange range) const {
-    const std::vector<StageId> replicas = placement_.replicas_of(part);
-    const auto slowest = [&](StageId stage) -> const LayerTimes& {
-      return layers_.slowest(placement_.device[stage], range);
+  const LayerTimes& slowest_layers(StageId stage, LayerRange range) const {
+    const std::vector<ReplicaId> replicas = placement_.replicas_of(stage);
+    const auto slowest = [&](ReplicaId replica) -> const LayerTimes& {
+      return layers_.slowest(placement_.device[replica], range);
     };
-    return slowest(*std::ranges::max_element(replicas, {}, [&](StageId stage) {
-      return forward_and_backward(slowest(stage).of(range));
+    return slowest(*std::ranges::max_element(replicas, {}, [&](ReplicaId replica) {
+      return forward_and_backward(slowest(replica).of(range));
     }));
   }
 
   void price_stages() {
     const std::int32_t shards = optimizer_shards(plan_, assumptions_);
-    for (const PartId part : all_ids<PartId>(placement_.parts())) {
-      const LayerRange range = plan_.stages[index(part)];
-      const LayerTimes& layers = slowest_layers(part, range);
+    for (const StageId stage : all_ids<StageId>(placement_.stages())) {
+      const LayerRange range = plan_.stages[index(stage)];
+      const LayerTimes& layers = slowest_layers(stage, range);
       StageTimes slowest = layers.of(range);
       // Stages of one device share what it does for a batch.
       const std::int64_t stages =
@@ -373,12 +373,12 @@ class Pricing {
                                             plan_.optimizer, plan_.request.recompute,
                                             assumptions_));
       if (!placement_.partner.empty()) {
-        const DeviceId device = placement_.device[placement_.replicas_of(part).front()];
+        const DeviceId device = placement_.device[placement_.replicas_of(stage).front()];
         slowest.move =
             transfer(device, placement_.partner[device],
                      static_cast<Bytes>(layout_.tensor()) * bytes_.back()[SlotKind::stash]);
       }
-      costs_.parts.push_back(slowest);
+      costs_.stages.push_back(slowest);
     }
   }
 
@@ -386,26 +386,26 @@ class Pricing {
     std::vector<std::vector<DeviceId>> groups;
     std::vector<Bytes> gradients;
     Bytes most = 0;
-    for (const PartId part : all_ids<PartId>(placement_.parts())) {
+    for (const StageId stage : all_ids<StageId>(placement_.stages())) {
       for (std::size_t member = 0; member < layout_.tensor(); ++member) {
-        groups.push_back(layout_.holders(placement_, part, member));
-        gradients.push_back(bytes_[index(part)][SlotKind::gradients]);
+        groups.push_back(layout_.holders(placement_, stage, member));
+        gradients.push_back(bytes_[index(stage)][SlotKind::gradients]);
       }
       most = std::max(most, gradients.back());
     }
     const auto times = all_reduce(layout_, groups, gradients, assumptions_);
     for (std::size_t i = 0; i < times.size(); ++i) {
-      Duration& reduce = costs_.parts[id_at<PartId>(i / layout_.tensor())].reduce;
+      Duration& reduce = costs_.stages[id_at<StageId>(i / layout_.tensor())].reduce;
       reduce = std::max(reduce, times[i]);
     }
     if (optimizer_shards(plan_, assumptions_) > 1) {
-      for (StageTimes& part : costs_.parts) {
-        part.update += part.reduce / 2;
-        part.reduce -= part.reduce / 2;
+      for (StageTimes& stage : costs_.stages) {
+        stage.update += stage.reduce / 2;
+        stage.reduce -= stage.reduce / 2;
       }
     }
-    const DeviceId first = placement_.device[placement_.replicas_of(PartId{}).front()];
-    const PartId head = id_at<PartId>(placement_.parts() - 1);
+    const DeviceId first = placement_.device[placement_.replicas_of(StageId{}).front()];
+    const StageId head = id_at<StageId>(placement_.stages() - 1);
     const DeviceId last = placement_.device[placement_.replicas_of(head).front()];
     if (first != last) {
       // Each end sends its half of the table and gets the other's sum, one step after the other.
@@ -442,7 +442,7 @@ std::int32_t optimizer_shards(const Plan& plan, const AnalyticAssumptions& assum
 
 StageCosts cluster_costs(const Plan& plan, const Placement& placement, const ClusterLayout& layout,
                          const AnalyticAssumptions& assumptions) {
-  TANDEM_CHECK(placement.parts() == plan.stages.size(), placement.parts(), plan.stages.size());
+  TANDEM_CHECK(placement.stages() == plan.stages.size(), placement.stages(), plan.stages.size());
   TANDEM_CHECK(placement.devices == layout.depth(), placement.devices, layout.depth());
   return Pricing(plan, placement, layout, assumptions).costs();
 }

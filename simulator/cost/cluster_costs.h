@@ -62,8 +62,9 @@ class ClusterLayout {
   /// each way; of several nodes with as many members each as many such pairs, up to 32, so that
   /// each member once leads out of its node. None for a single device.
   std::vector<std::vector<Route>> rings(const std::vector<DeviceId>& group) const;
-  /// The cluster's devices that hold a part, or a member's share of it, ascending.
-  std::vector<DeviceId> holders(const Placement& placement, PartId part, std::size_t member) const;
+  /// The cluster's devices that hold a stage, or a member's share of it, ascending.
+  std::vector<DeviceId> holders(const Placement& placement, StageId stage,
+                                std::size_t member) const;
 
   /// Time of `bytes` from one device to another in all pipelines at once, until the last has them:
   /// what several of them cross is shared equally. A group's members send a share of them each.
@@ -101,10 +102,10 @@ class ClusterLayout {
 std::int32_t optimizer_shards(const Plan& plan, const AnalyticAssumptions& assumptions);
 
 /// The prices. A stage takes as long as on the slowest of the devices that hold it. Gradients of a
-/// part are summed by all devices that hold it, those of tied parts by both ends; the norm takes a
-/// pass over the largest stage's gradients and a tree of latencies. Where the width shares out the
-/// optimizer's state, a sum is the first half of its ring, an update is of a share, and the second
-/// half of the ring, the updated weights', follows it.
+/// stage are summed by all devices that hold it, those of tied stages by both ends; the norm takes
+/// a pass over the largest stage's gradients and a tree of latencies. Where the width shares out
+/// the optimizer's state, a sum is the first half of its ring, an update is of a share, and the
+/// second half of the ring, the updated weights', follows it.
 /// REQUIRES: `placement` is that of the plan's schedule, of the layout's depth; the plan has
 /// stages.
 StageCosts cluster_costs(const Plan& plan, const Placement& placement, const ClusterLayout& layout,

@@ -21,7 +21,8 @@ class Flows {
   std::vector<Network::Flow> of(const CostKey& key) const {
     const auto tensor = static_cast<Bytes>(layout_.tensor());
     const Bytes element = bytes_of(assumptions_.format);
-    if (moves_stash(key.kind)) return {transfer(key, tensor * stage(key)[SlotKind::stash])};
+    if (moves_stash(key.kind))
+      return {transfer(key, tensor * bytes_of_stage(key)[SlotKind::stash])};
     if (is_transfer(key.kind)) {
       Network::Flow flow =
           transfer(key, boundary_bytes(plan_.model, plan_.microbatch_size, element));
@@ -33,9 +34,9 @@ class Flows {
   }
 
  private:
-  StageBytes stage(const CostKey& key) const {
-    const PartId part = placement_.part[key.stage];
-    return analytic_stage_bytes(plan_.model, plan_.stages[index(part)], plan_.microbatch_size,
+  StageBytes bytes_of_stage(const CostKey& key) const {
+    const StageId stage = placement_.stage[key.replica];
+    return analytic_stage_bytes(plan_.model, plan_.stages[index(stage)], plan_.microbatch_size,
                                 plan_.optimizer, plan_.request.recompute, assumptions_);
   }
 
@@ -53,17 +54,17 @@ class Flows {
   }
 
   std::vector<Network::Flow> sum(const CostKey& key) const {
-    const PartId part = placement_.part[key.stage];
+    const StageId stage = placement_.stage[key.replica];
     Network::Flow flow;
     for (std::size_t member = 0; member < layout_.tensor(); ++member) {
-      const std::vector<DeviceId> group = layout_.holders(placement_, part, member);
+      const std::vector<DeviceId> group = layout_.holders(placement_, stage, member);
       const auto rings = layout_.rings(group);
       if (rings.empty()) return {};
       const auto devices = static_cast<std::int64_t>(group.size());
       // Of a sharded optimizer's gradients each device needs its part of the sum alone.
       const std::int64_t ways = optimizer_shards(plan_, assumptions_) > 1 ? 1 : 2;
       const std::int64_t steps = ways * (devices - 1);
-      flow.bytes = stage(key)[SlotKind::gradients] / devices * steps /
+      flow.bytes = bytes_of_stage(key)[SlotKind::gradients] / devices * steps /
                    static_cast<std::int64_t>(rings.size());
       for (const std::vector<Route>& ring : rings) {
         for (const Route& route : ring) {

@@ -11,15 +11,15 @@
 
 namespace tandem {
 
-std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t parts) {
-  const auto count = static_cast<std::int32_t>(parts);
+std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t depth) {
+  const auto count = static_cast<std::int32_t>(depth);
   TANDEM_CHECK(count >= 1 && count <= model.blocks, count, model.blocks);
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
   std::vector<LayerRange> stages;
-  for (std::int32_t part = 0; part < count; ++part) {
+  for (std::int32_t stage = 0; stage < count; ++stage) {
     const auto first_block = [&](std::int32_t of) { return of * model.blocks / count; };
-    stages.push_back({.first = part == 0 ? 0 : 1 + 2 * first_block(part),
-                      .last = part + 1 == count ? layers : 1 + 2 * first_block(part + 1)});
+    stages.push_back({.first = stage == 0 ? 0 : 1 + 2 * first_block(stage),
+                      .last = stage + 1 == count ? layers : 1 + 2 * first_block(stage + 1)});
   }
   return stages;
 }
@@ -51,10 +51,10 @@ IterationModel::Row IterationModel::made(const MeasuredIteration& measured,
                                .global_norm = true},
                    .microbatch_size = measured.microbatch_size},
           .tensor = measured.tensor};
-  const std::size_t parts = part_count(row.plan);
-  if (parts > static_cast<std::size_t>(measured.model.blocks))
-    throw InputError(fmt::format("{} stages of {} blocks", parts, measured.model.blocks));
-  row.plan.stages = even_stages(measured.model, parts);
+  const std::size_t stages = stage_count(row.plan);
+  if (stages > static_cast<std::size_t>(measured.model.blocks))
+    throw InputError(fmt::format("{} stages of {} blocks", stages, measured.model.blocks));
+  row.plan.stages = even_stages(measured.model, stages);
   const std::size_t width = row.plan.request.width, depth = row.plan.request.devices;
   const auto tensor = static_cast<std::size_t>(measured.tensor);
   row.layout = &layouts_

@@ -21,8 +21,8 @@
 namespace tandem {
 
 /// The model's blocks shared out evenly, as Megatron does: the embedding with the first, the head
-/// with the last. REQUIRES: no more parts than blocks.
-std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t parts);
+/// with the last. REQUIRES: no more stages than blocks.
+std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t depth);
 
 class IterationModel {
  public:

@@ -14,16 +14,16 @@ namespace tandem {
 /// Times of stages that are the sums of their layers, beside what is no layer's.
 struct LayerShares {
   std::vector<LayerKind> kinds;    // of each layer
-  std::vector<LayerRange> stages;  // of each part
-  Table<PartId, StageTimes> parts;
+  std::vector<LayerRange> stages;  // of each stage
+  Table<StageId, StageTimes> times;
   std::vector<StageTimes> layers;  // each as its stage's times count it
 };
 
 /// REQUIRES: the costs are of the plan's layers (StageCosts::layers).
 LayerShares layer_shares(const Plan& plan, const StageCosts& costs);
 
-/// The part that holds each layer.
-std::vector<PartId> parts_of_layers(const LayerShares& shares);
+/// The stage that holds each layer.
+std::vector<StageId> stages_of_layers(const LayerShares& shares);
 
 /// What these layers take together of each price: of an op's what they take of its stage's time, of
 /// a transfer's or a sum's nothing. Prices may be those of slower devices.

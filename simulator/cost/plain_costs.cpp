@@ -42,32 +42,32 @@ StageTimes times_of_stage(const PlainTimes& given, std::size_t chunks) {
   return times;
 }
 
-GivenCosts costs_from_file(const std::string& path, const StageCostFile& file, std::size_t parts,
+GivenCosts costs_from_file(const std::string& path, const StageCostFile& file, std::size_t stages,
                            std::size_t devices) {
-  if (file.stages.size() != parts) {
+  if (file.stages.size() != stages) {
     throw InputError(fmt::format("{}: the schedule has {} stages, the file has {} costs", path,
-                                 parts, file.stages.size()));
+                                 stages, file.stages.size()));
   }
   if (!file.links.empty() && file.links.size() + 1 != devices) {
     throw InputError(fmt::format("{}: {} devices have {} links in a line, the file has {} costs",
                                  path, devices, devices - 1, file.links.size()));
   }
-  GivenCosts given{.times = {.parts = {},
+  GivenCosts given{.times = {.stages = {},
                              .transfer = file.transfer,
                              .links = file.links,
                              .reduce_tied = {},
                              .norm = file.norm},
                    .held = {}};
   for (const StageCostRow& row : file.stages) {
-    given.times.parts.push_back({.forward = row.forward,
-                                 .recompute = row.recompute,
-                                 .backward = row.backward,
-                                 .backward_input = row.backward_input,
-                                 .backward_weight = row.backward_weight,
-                                 .update = row.update,
-                                 .reduce = file.reduce,
-                                 .overlapped = row.overlapped,
-                                 .move = row.move});
+    given.times.stages.push_back({.forward = row.forward,
+                                  .recompute = row.recompute,
+                                  .backward = row.backward,
+                                  .backward_input = row.backward_input,
+                                  .backward_weight = row.backward_weight,
+                                  .update = row.update,
+                                  .reduce = file.reduce,
+                                  .overlapped = row.overlapped,
+                                  .move = row.move});
     const Bytes all = row.activation.value_or(0);
     given.held.push_back(
         {static_cast<double>(all), static_cast<double>(row.weight_gradient.value_or(all))});
@@ -78,28 +78,28 @@ GivenCosts costs_from_file(const std::string& path, const StageCostFile& file, s
 
 }  // namespace
 
-GivenCosts given_costs(const PlainCosts& costs, std::size_t parts, std::size_t chunks,
+GivenCosts given_costs(const PlainCosts& costs, std::size_t stages, std::size_t chunks,
                        std::size_t devices) {
-  if (costs.file) return costs_from_file(costs.path, *costs.file, parts, devices);
+  if (costs.file) return costs_from_file(costs.path, *costs.file, stages, devices);
   const PlainTimes& times = costs.times;
-  GivenCosts given{.times = uniform_costs(parts, times_of_stage(times, chunks),
+  GivenCosts given{.times = uniform_costs(stages, times_of_stage(times, chunks),
                                           times.transfer.value_or(Duration{})),
-                   .held = Table<PartId, HeldActivation>(parts, {0.0, 0.0})};
+                   .held = Table<StageId, HeldActivation>(stages, {0.0, 0.0})};
   given.times.norm = times.norm.value_or(Duration{});
   if (!times.activation) return given;
   const auto bytes = static_cast<double>(*times.activation);
   const auto kept = static_cast<double>(times.weight_gradient.value_or(*times.activation));
   given.activation_after_input = bytes > 0 ? kept / bytes : 1.0;
-  given.held = Table<PartId, HeldActivation>(parts, {bytes, kept});
+  given.held = Table<StageId, HeldActivation>(stages, {bytes, kept});
   given.sized = true;
   return given;
 }
 
 OrderCosts order_costs(const GivenCosts& given, Recompute recompute) {
   OrderCosts costs = order_costs(given.times, recompute);
-  for (const PartId part : ids(costs.parts)) {
-    const HeldActivation& held = given.held[part];
-    if (held.all > 0.0) costs.parts[part].kept = held.after_input / held.all;
+  for (const StageId stage : ids(costs.stages)) {
+    const HeldActivation& held = given.held[stage];
+    if (held.all > 0.0) costs.stages[stage].kept = held.after_input / held.all;
   }
   return costs;
 }

@@ -60,18 +60,18 @@ struct PlainCosts {
   std::shared_ptr<const StageCostFile> file = {};  // what it says; null: `times` do
 };
 
-/// The costs of each part of a schedule.
+/// The costs of each stage of a schedule.
 struct GivenCosts {
   StageCosts times;
-  Table<PartId, HeldActivation> held;   // bytes of a microbatch
+  Table<StageId, HeldActivation> held;  // bytes of a microbatch
   bool sized = false;                   // whether any bytes were given
   double activation_after_input = 1.0;  // G/A, where all stages have the same
 };
 
-/// For a schedule of so many parts on so many devices, `chunks` of them on each. Throws InputError
+/// For a schedule of so many stages on so many devices, `chunks` of them on each. Throws InputError
 /// where a file has costs of another number. REQUIRES: a forward, and either a backward or both of
 /// its halves, or a file.
-GivenCosts given_costs(const PlainCosts& costs, std::size_t parts, std::size_t chunks,
+GivenCosts given_costs(const PlainCosts& costs, std::size_t stages, std::size_t chunks,
                        std::size_t devices);
 
 /// What an automatic schedule orders by when these costs are simulated.

@@ -11,21 +11,21 @@
 
 namespace tandem {
 
-StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration transfer) {
-  return {.parts = Table<PartId, StageTimes>(parts, times),
+StageCosts uniform_costs(std::size_t stages, const StageTimes& times, Duration transfer) {
+  return {.stages = Table<StageId, StageTimes>(stages, times),
           .transfer = transfer,
           .reduce_tied = {},
           .norm = {}};
 }
 
 OrderCosts order_costs(const StageCosts& costs, Recompute recompute) {
-  OrderCosts result{.parts = {}, .transfer = costs.transfer, .links = costs.links};
-  for (const StageTimes& times : costs.parts) {
+  OrderCosts result{.stages = {}, .transfer = costs.transfer, .links = costs.links};
+  for (const StageTimes& times : costs.stages) {
     const Duration again = recompute == Recompute::full ? times.recompute : Duration{};
-    result.parts.push_back({.forward = times.forward,
-                            .backward_input = times.backward_input + again,
-                            .backward_weight = times.backward_weight,
-                            .update = times.update});
+    result.stages.push_back({.forward = times.forward,
+                             .backward_input = times.backward_input + again,
+                             .backward_weight = times.backward_weight,
+                             .update = times.update});
   }
   return result;
 }
@@ -60,12 +60,12 @@ static Duration transfer_time(const StageCosts& costs, std::size_t devices, Devi
 }
 
 CostModel cost_model(const Placement& placement, StageCosts costs) {
-  TANDEM_CHECK(costs.parts.size() == placement.parts(), costs.parts.size(), placement.parts());
+  TANDEM_CHECK(costs.stages.size() == placement.stages(), costs.stages.size(), placement.stages());
   const std::size_t devices = placement.devices;
   TANDEM_CHECK(costs.ways.empty() || costs.ways.size() == devices * devices, costs.ways.size(),
                devices);
-  return [part = placement.part, devices, costs = std::move(costs)](const CostKey& key) {
-    const StageTimes& times = costs.parts[part[key.stage]];
+  return [stage = placement.stage, devices, costs = std::move(costs)](const CostKey& key) {
+    const StageTimes& times = costs.stages[stage[key.replica]];
     const auto transfer = [&] { return transfer_time(costs, devices, key.source, key.target); };
     switch (traits(key.kind).price) {
       case Price::stash:
@@ -129,17 +129,17 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
   costs.transfer = transfer_time(profile, boundary_bytes(model, microbatch_size));
   costs.reduce_tied = transfer_time(profile, 2 * static_cast<Bytes>(model.vocabulary) *
                                                  model.width * static_cast<Bytes>(sizeof(float)));
-  for (std::size_t part = 0; part < stages.size(); ++part) {
-    const LayerRange& range = stages[part];
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const LayerRange& range = stages[stage];
     StageTimes times = layers.of(range);
     for (std::int32_t layer = range.first; layer < range.last; ++layer)
       costs.layers.push_back(layers.alone(layer));
     times.move = transfer_time(profile, stash_bytes(model, range, microbatch_size, recompute));
     const Bytes gradients = gradient_bytes(model, range);
-    const std::int32_t devices = summed.empty() ? 1 : summed[part];
+    const std::int32_t devices = summed.empty() ? 1 : summed[stage];
     if (devices > 1) times.reduce = transfer_time(profile, 2 * (devices - 1) * gradients);
     costs.norm = std::max(costs.norm, transfer_time(profile, gradients));
-    costs.parts.push_back(times);
+    costs.stages.push_back(times);
   }
   costs.norm += transfer_time(profile, 0);
   return costs;

@@ -1,5 +1,5 @@
 #pragma once
-// StageCosts: the price of every op by part of the model, whatever its source — plain costs of the
+// StageCosts: the price of every op by stage of the model, whatever its source — plain costs of the
 // command line, a file, a measured profile. One price is asked for in one place.
 
 #include <array>
@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-/// Times of one part (stage) for one microbatch. `backward` is the whole backward of schedules that
-/// do not split it.
+/// Times of one stage for one microbatch. `backward` is the whole backward of schedules that do not
+/// split it.
 struct StageTimes {
   Duration forward{}, recompute{}, backward{}, backward_input{}, backward_weight{};
   Duration update{}, reduce{};  // once a batch
@@ -40,20 +40,20 @@ Duration overlapped_time(OpKind kind, const StageTimes& times);
 
 /// Costs of a whole pipeline.
 struct StageCosts {
-  Table<PartId, StageTimes> parts;  // a row for each part of the model
+  Table<StageId, StageTimes> stages;  // a row for each stage of the model
   Duration transfer{};  // every edge between different devices; an edge on one device is free
   std::vector<Duration> links = {};  // instead, from each device to the next, where they differ; an
                                      // edge between others passes all those between
   std::vector<Duration> ways = {};   // instead, from each device to each: row by row
-  Duration reduce_tied{};            // sum of the gradients that tied parts share
+  Duration reduce_tied{};            // sum of the gradients that tied stages share
   Duration norm{};                   // of all gradients of an update, until every stage knows it
   std::vector<StageTimes> layers = {};  // of a model: what each layer takes of its stage's times
 };
 
-/// The same times for each of `parts` parts; `transfer` over every edge between devices. What
+/// The same times for each of so many stages; `transfer` over every edge between devices. What
 /// `times` leaves out is zero: for a schedule that splits its backward give backward_input and
 /// backward_weight, for any other backward.
-StageCosts uniform_costs(std::size_t parts, const StageTimes& times, Duration transfer);
+StageCosts uniform_costs(std::size_t stages, const StageTimes& times, Duration transfer);
 
 /// Costs of the layer ranges `stages` from a measured profile; layers are measured alone, so a
 /// stage is their sum plus the executor's own overhead. Throws InputError as measured_layers()
@@ -71,7 +71,7 @@ StageCosts costs_from_profile(const Profile& profile, const Plan& plan);
 /// input, which it stands before.
 OrderCosts order_costs(const StageCosts& costs, Recompute recompute);
 
-/// For price(). REQUIRES: `costs` has a row for each part of `placement`.
+/// For price(). REQUIRES: `costs` has a row for each stage of `placement`.
 CostModel cost_model(const Placement& placement, StageCosts costs);
 
 }  // namespace tandem

@@ -30,7 +30,7 @@ class LateOrder {
  private:
   void take(InstructionId id) {
     const Op& op = program_[id].op;
-    const DeviceId device = program_.placement().device[op.stage];
+    const DeviceId device = program_.placement().device[op.replica];
     if (is_transfer(op.kind) && !moves_stash(op.kind)) {
       held_[index(id)] = true;
       sent_[device].push_back(id);

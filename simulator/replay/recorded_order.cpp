@@ -24,12 +24,12 @@ struct Count {
 class OrderReader {
  public:
   OrderReader(const RecordedPass& pass, const Placement& placement)
-      : pass_(pass), placement_(placement), stages_(placement.stages()) {
+      : pass_(pass), placement_(placement), stages_(placement.replicas()) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::backward_weight}) {
       for (std::size_t stage = 0; stage < stages_; ++stage) counts_.push_back({kind, stage});
     }
     for (const DeviceId device : ids(pass.devices)) {
-      order_.stages.push_back(placement.stages_on(device));
+      order_.replicas.push_back(placement.replicas_on(device));
     }
     order_.work.resize(pass.devices.size());
     order_.forwards.resize(pass.devices.size());
@@ -54,7 +54,7 @@ class OrderReader {
   }
 
   Count& count_of(DeviceId device, const RecordedOp& op) {
-    const std::size_t stage = index(order_.stages[index(device)][op.chunk]);
+    const std::size_t stage = index(order_.replicas[index(device)][op.chunk]);
     const std::size_t kind = op.kind == OpKind::forward           ? 0
                              : op.kind != OpKind::backward_weight ? 1
                                                                   : 2;
@@ -143,14 +143,14 @@ class OrderReader {
     for (const DeviceId device : ids(pass_.devices)) {
       for (const RecordedWork& work : order_.work[index(device)]) {
         schedule.order[device].push_back({.kind = work.kind,
-                                          .stage = id_at<StageId>(work.stage),
+                                          .replica = id_at<ReplicaId>(work.stage),
                                           .microbatch = work.microbatch});
       }
     }
-    for (const StageId stage : ids(placement_.device)) {
-      schedule.order[placement_.device[stage]].push_back(
+    for (const ReplicaId replica : ids(placement_.device)) {
+      schedule.order[placement_.device[replica]].push_back(
           {.kind = OpKind::update,
-           .stage = stage,
+           .replica = replica,
            .microbatch = order_.microbatches - 1,
            .span = static_cast<std::uint16_t>(order_.microbatches)});
     }

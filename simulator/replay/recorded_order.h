@@ -24,7 +24,7 @@ struct RecordedExtent {
 };
 
 struct RecordedOrder {
-  std::vector<std::vector<StageId>> stages;     // of each device, by chunk
+  std::vector<std::vector<ReplicaId>> replicas;  // of each device, by chunk
   std::vector<std::vector<RecordedWork>> work;  // computation of each device
   std::vector<RecordedExtent> forwards, backwards;
   std::int32_t microbatches = 0;

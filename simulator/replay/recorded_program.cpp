@@ -63,7 +63,7 @@ class Observer {
   Observer(const RecordedPass& pass, const Placement& placement)
       : pass_(pass),
         devices_(pass.devices.size()),
-        stages_(placement.stages()),
+        stages_(placement.replicas()),
         order_(order_of(pass, placement)) {}
 
   RecordedProgram observe(const ReplayModel& model) {
@@ -118,7 +118,7 @@ class Observer {
     for (const InstructionId id : program.order()) {
       const Op& op = program[id].op;
       if (makes_version(op.kind)) continue;
-      number_[cell({op.kind, index(op.stage), op.microbatch})] = static_cast<Number>(index(id));
+      number_[cell({op.kind, index(op.replica), op.microbatch})] = static_cast<Number>(index(id));
     }
   }
 
@@ -232,7 +232,7 @@ class Observer {
       const std::vector<std::int64_t>& known = order_.numbers;
       const auto found = std::lower_bound(known.begin(), known.end(), op.microbatch);
       if (found == known.end() || *found != op.microbatch) continue;
-      numbered.push_back(transfer_at(kind, receives, index(order_.stages[device][op.chunk]),
+      numbered.push_back(transfer_at(kind, receives, index(order_.replicas[device][op.chunk]),
                                      static_cast<std::int32_t>(found - known.begin())));
     }
     if (recorded + 1 == waiting.size() && waiting.front() == kNone) waiting.erase(waiting.begin());

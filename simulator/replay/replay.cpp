@@ -80,33 +80,33 @@ Replay::Replay(const Recording& recording, std::optional<RecordedTransfers> tran
 void Replay::measure_usual() {
   const Placement& placement = passes_.front().observed.program.placement();
   using Samples = std::map<std::int64_t, std::vector<Duration>>;  // of transfers, by replica
-  std::array<Table<StageId, Samples>, kOpKinds> samples;
+  std::array<Table<ReplicaId, Samples>, kOpKinds> samples;
   for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-    samples[kind].resize(placement.stages());
-    usual_[kind].resize(placement.stages());
+    samples[kind].resize(placement.replicas());
+    usual_[kind].resize(placement.replicas());
     on_device_[kind].resize(placement.devices);
   }
   for (const Pass& pass : passes_) {
     for (const Instruction& instruction : pass.observed.program.instructions()) {
       const Op& op = instruction.op;
       const Duration time = pass.observed.costs[instruction.cost];
-      Usual& known = usual_[index(op.kind)][op.stage];
+      Usual& known = usual_[index(op.kind)][op.replica];
       known.of_replica[pass.replica].add({time, 1});
       known.all.add({time, 1});
-      if (is_transfer(op.kind)) samples[index(op.kind)][op.stage][pass.replica].push_back(time);
+      if (is_transfer(op.kind)) samples[index(op.kind)][op.replica][pass.replica].push_back(time);
     }
   }
   for (const OpTraits& row : kOpTraits) {
     const std::size_t kind = index(row.kind);
-    for (const StageId stage : ids(usual_[kind])) {
+    for (const ReplicaId replica : ids(usual_[kind])) {
       std::vector<Duration> medians;
-      for (auto& [replica, times] : samples[kind][stage])
+      for (auto& [pipeline, times] : samples[kind][replica])
         medians.push_back(median(std::move(times)));
-      if (!medians.empty()) usual_[kind][stage].median = median(std::move(medians));
-      if (usual_[kind][stage].all.count == 0) continue;
-      const Sum one{usual(row.kind, stage), 1};
+      if (!medians.empty()) usual_[kind][replica].median = median(std::move(medians));
+      if (usual_[kind][replica].all.count == 0) continue;
+      const Sum one{usual(row.kind, replica), 1};
       on_all_[kind].add(one);
-      on_device_[kind][placement.device[stage]].add(one);
+      on_device_[kind][placement.device[replica]].add(one);
     }
   }
   measure_content();
@@ -124,7 +124,7 @@ void Replay::measure_content() {
     std::array<std::vector<std::vector<double>>, kOpKinds> ratios;
     for (const Instruction& instruction : pass.observed.program.instructions()) {
       const Op& op = instruction.op;
-      const Duration mean = usual_[index(op.kind)][op.stage].of_replica.at(pass.replica).mean();
+      const Duration mean = usual_[index(op.kind)][op.replica].of_replica.at(pass.replica).mean();
       if (!is_useful(op.kind) || mean == Duration{}) continue;
       auto& of_kind = ratios[index(op.kind)];
       of_kind.resize(microbatches);
@@ -160,8 +160,8 @@ double Replay::content_variation() const {
   return count == 0.0 ? 0.0 : std::sqrt(squares / count);
 }
 
-Duration Replay::usual(OpKind kind, StageId stage, std::optional<std::int64_t> except) const {
-  const Usual& known = usual_[index(kind)][stage];
+Duration Replay::usual(OpKind kind, ReplicaId replica, std::optional<std::int64_t> except) const {
+  const Usual& known = usual_[index(kind)][replica];
   if (is_transfer(kind)) return known.median;
   const auto own = except ? known.of_replica.find(*except) : known.of_replica.end();
   if (own == known.of_replica.end() || known.of_replica.size() == 1) return known.all.mean();
@@ -182,20 +182,20 @@ Duration Replay::cost(const Pass& pass, InstructionId id, const ReplayVariation&
   using Durations = ReplayVariation::Durations;
   if (!is_compute(op.kind)) {
     const bool usually = is_transfer(op.kind) && variation.durations != Durations::measured;
-    return usually ? usual(op.kind, op.stage) : measured;
+    return usually ? usual(op.kind, op.replica) : measured;
   }
   const std::vector<double>& content = pass.content[index(op.kind)];
   const double factor = content.empty() ? 1.0 : content[static_cast<std::size_t>(op.microbatch)];
-  if (variation.durations == Durations::usual) return scaled(usual(op.kind, op.stage), factor);
+  if (variation.durations == Durations::usual) return scaled(usual(op.kind, op.replica), factor);
   if (variation.durations == Durations::balanced) return scaled(usual_elsewhere(op.kind), factor);
-  const DeviceId device = pass.observed.program.placement().device[op.stage];
+  const DeviceId device = pass.observed.program.placement().device[op.replica];
   for (const Straggler& straggler : variation.without) {
     if (straggler.device && *straggler.device != device) continue;
     if (straggler.replica && *straggler.replica != pass.replica) continue;
-    const bool alone = usual_[index(op.kind)][op.stage].of_replica.size() == 1;
+    const bool alone = usual_[index(op.kind)][op.replica].of_replica.size() == 1;
     if (!straggler.replica || (straggler.device && alone))
       return scaled(usual_elsewhere(op.kind, device), factor);
-    return scaled(usual(op.kind, op.stage, pass.replica), factor);
+    return scaled(usual(op.kind, op.replica, pass.replica), factor);
   }
   return measured;
 }

@@ -69,7 +69,7 @@ class Replay {
 
   /// What an op usually takes, with or without one replica (of a computation). Where that is the
   /// only one it counts.
-  Duration usual(OpKind kind, StageId stage, std::optional<std::int64_t> except = {}) const;
+  Duration usual(OpKind kind, ReplicaId replica, std::optional<std::int64_t> except = {}) const;
   /// Its mean over all stages, or those that are not on one device. Where that is the only one it
   /// counts.
   Duration usual_elsewhere(OpKind kind, std::optional<DeviceId> except = {}) const;
@@ -112,7 +112,7 @@ class Replay {
   std::vector<Pass> passes_;  // by step
   std::map<std::int64_t, Duration> whole_steps_;
   std::vector<std::string> warnings_;
-  std::array<Table<StageId, Usual>, kOpKinds> usual_;
+  std::array<Table<ReplicaId, Usual>, kOpKinds> usual_;
   std::array<Table<DeviceId, Sum>, kOpKinds> on_device_;  // of the stages' usual times
   std::array<Sum, kOpKinds> on_all_;
 };

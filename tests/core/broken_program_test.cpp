@@ -35,7 +35,7 @@ bool takes(const ScheduleTraits& row, std::string_view option) {
   return std::count(row.options.begin(), row.options.end(), option) > 0;
 }
 
-/// The ways a row can be asked. Tied parts need their replicas in pairs, so not where there are
+/// The ways a row can be asked. Tied stages need their replicas in pairs, so not where there are
 /// any.
 std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {
   const std::vector<std::vector<std::uint16_t>> replicas{{}, {1}, {1, 1}, {2, 1}, {2, 1, 1}};
@@ -49,7 +49,7 @@ std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {
     ScheduleRequest plain = request_for(devices, microbatches);
     // Two streams that meet take no fewer.
     if (reason_against(row, plain) && devices < 3) plain.microbatches = microbatches = 2 * devices;
-    if (row.stages_per_device == 0) plain.chunks = 2;
+    if (row.replicas_per_device == 0) plain.chunks = 2;
     if (takes(row, "replicas") && devices > 2) plain.replicas = replicas[devices];
     add(plain);
     if (takes(row, "vertical-sync")) {
@@ -65,8 +65,8 @@ std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {
     add(request);
     request.post_validation = true;
     if (devices == 2 && microbatches == 2) add(request);
-    if (row.stages_per_device > 1 || !plain.replicas.empty() || devices > 3) continue;
-    if (row.stages_per_device == 0 && devices > 2) continue;
+    if (row.replicas_per_device > 1 || !plain.replicas.empty() || devices > 3) continue;
+    if (row.replicas_per_device == 0 && devices > 2) continue;
     request = plain;
     request.width = 2;
     add(request);
@@ -176,19 +176,19 @@ TEST_P(BrokenProgram, IsGoodBeforeItIsBroken) {
 
 TEST_P(BrokenProgram, WithOneSlotLessIsCaught) {
   for (const Case& good : cases()) {
-    for (const StageId stage : ids(good.slots)) {
-      if (good.slots[stage].forwards_in_workspace) {
+    for (const ReplicaId replica : ids(good.slots)) {
+      if (good.slots[replica].forwards_in_workspace) {
         SlotCounts borrowed = good.slots;
-        borrowed[stage].forwards_in_workspace = false;
+        borrowed[replica].forwards_in_workspace = false;
         EXPECT_FALSE(verify(good.program, borrowed).empty()) << good.name << ": borrowed";
       }
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
-        if (good.slots[stage].counts[kind] == 0) continue;
+        if (good.slots[replica].counts[kind] == 0) continue;
         SlotCounts fewer = good.slots;
-        --fewer[stage].counts[kind];
+        --fewer[replica].counts[kind];
         const auto found = verify(good.program, fewer);
         EXPECT_FALSE(found.empty())
-            << good.name << ": " << name(static_cast<SlotKind>(kind)) << " of " << index(stage);
+            << good.name << ": " << name(static_cast<SlotKind>(kind)) << " of " << index(replica);
         for (const Violation& violation : found) {
           EXPECT_EQ(violation.kind, kind == 0 ? ViolationKind::version_overwritten
                                               : ViolationKind::slot_overwritten);
@@ -304,7 +304,7 @@ TEST_P(BrokenProgram, WithoutAnInstructionIsCaught) {
     for (std::size_t i = 0; i < whole.rows.size(); ++i) {
       // The only one of its stage may be absent.
       const auto alike = [&](const Draft::Row& row) {
-        return row.op.kind == OpKind::recompute && row.op.stage == whole.rows[i].op.stage;
+        return row.op.kind == OpKind::recompute && row.op.replica == whole.rows[i].op.replica;
       };
       if (alike(whole.rows[i]) && std::ranges::count_if(whole.rows, alike) == 1) continue;
       Draft broken = whole;

@@ -114,17 +114,17 @@ struct Draft {
 
   /// An op on the compute lane of its stage's device.
   InstructionId add(const Op& op, std::vector<Wait> waits = {}) {
-    const DeviceId device = rest.placement.device[op.stage];
-    const CostKey key{.kind = op.kind, .stage = op.stage, .source = device, .target = device};
+    const DeviceId device = rest.placement.device[op.replica];
+    const CostKey key{.kind = op.kind, .replica = op.replica, .source = device, .target = device};
     rows.push_back({op, cost(key), {lane(device, LaneKind::compute)}, std::move(waits)});
     return id_at<InstructionId>(rows.size() - 1);
   }
 
   /// A transfer from its stage to a device, on the lanes of both.
   InstructionId add_transfer(const Op& op, DeviceId to, std::vector<Wait> waits) {
-    const DeviceId from = rest.placement.device[op.stage];
+    const DeviceId from = rest.placement.device[op.replica];
     const bool forwards = op.kind == OpKind::send_activation;
-    const CostKey key{.kind = op.kind, .stage = op.stage, .source = from, .target = to};
+    const CostKey key{.kind = op.kind, .replica = op.replica, .source = from, .target = to};
     const LaneId send =
         lane(from, forwards ? LaneKind::send_activation : LaneKind::send_gradient, to);
     const LaneId receive =

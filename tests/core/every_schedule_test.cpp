@@ -25,25 +25,25 @@ using ::testing::ElementsAre;
 
 class EverySchedule : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EverySchedule, RunsEveryMicrobatchOnceOnEveryPart) {
+TEST_P(EverySchedule, RunsEveryMicrobatchOnceOnEveryStage) {
   constexpr std::int64_t kBatches = 3;
   for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 3, 4, 5}, {1, 2, 3, 4, 6, 8})) {
     const Program program = program_of(wanted);
     const std::int64_t microbatches = kBatches * wanted.request.microbatches;
-    std::map<std::tuple<OpKind, PartId, std::int64_t>, int> times;
+    std::map<std::tuple<OpKind, StageId, std::int64_t>, int> times;
     for (const Instance& instance : instances_of_run(program, kBatches)) {
       const Op& op = program[instance.id].op;
       if (!is_compute(op.kind)) continue;
       for (std::int64_t i = 0; i < op.span; ++i) {
-        ++times[{op.kind, program.placement().part[op.stage], instance.microbatch - i}];
+        ++times[{op.kind, program.placement().stage[op.replica], instance.microbatch - i}];
       }
     }
     for (const auto& [what, count] : times) EXPECT_EQ(count, 1) << wanted.name();
     const bool again = wanted.request.recompute == Recompute::full;
     std::size_t ops = 0;
-    for (const PartId part : all_ids<PartId>(program.placement().parts())) {
+    for (const StageId stage : all_ids<StageId>(program.placement().stages())) {
       for (std::int64_t k = 0; k < microbatches; ++k) {
-        const auto has = [&](OpKind kind) { return times.contains({kind, part, k}); };
+        const auto has = [&](OpKind kind) { return times.contains({kind, stage, k}); };
         EXPECT_TRUE(has(OpKind::forward)) << wanted.name();
         EXPECT_EQ(has(OpKind::recompute), again) << wanted.name();
         EXPECT_NE(has(OpKind::backward), has(OpKind::backward_input)) << wanted.name();
@@ -53,7 +53,7 @@ TEST_P(EverySchedule, RunsEveryMicrobatchOnceOnEveryPart) {
     }
     EXPECT_EQ(
         times.size(),
-        ops + (again ? program.placement().parts() * static_cast<std::size_t>(microbatches) : 0))
+        ops + (again ? program.placement().stages() * static_cast<std::size_t>(microbatches) : 0))
         << wanted.name();
   }
 }
@@ -69,17 +69,17 @@ TEST_P(EverySchedule, UsesOneVersionForAMicrobatchOnAStageAndOneItHas) {
   for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 4, 5}, {2, 4, 6})) {
     const Program program = program_of(wanted);
     const WeightVersions versions(program);
-    std::map<StageId, std::int64_t> newest;
-    std::map<std::pair<StageId, std::int64_t>, std::set<std::int64_t>> used;
+    std::map<ReplicaId, std::int64_t> newest;
+    std::map<std::pair<ReplicaId, std::int64_t>, std::set<std::int64_t>> used;
     for (const Instance& instance : instances_of_run(program, 5)) {
       const Op& op = program[instance.id].op;
       const auto version = versions(instance);
       if (op.kind == OpKind::update) {
-        EXPECT_EQ(*version, newest[op.stage] + 1) << wanted.name();
-        newest[op.stage] = *version;
+        EXPECT_EQ(*version, newest[op.replica] + 1) << wanted.name();
+        newest[op.replica] = *version;
       } else if (version) {
-        EXPECT_LE(*version, newest[op.stage]) << wanted.name();
-        used[{op.stage, instance.microbatch}].insert(*version);
+        EXPECT_LE(*version, newest[op.replica]) << wanted.name();
+        used[{op.replica, instance.microbatch}].insert(*version);
       }
     }
     for (const auto& [microbatch, all] : used) EXPECT_EQ(all.size(), 1u) << wanted.name();
@@ -154,8 +154,8 @@ void expect_versions(const Pipeline& wanted, Expected expected) {
     const Op& op = program[instance.id].op;
     if (!reads_weights(op.kind)) continue;
     const std::int64_t k = instance.microbatch + 1;
-    EXPECT_EQ(versions(instance), expected(k, index(op.stage)))
-        << wanted.name() << " " << name(op.kind) << " " << k << " of stage " << index(op.stage);
+    EXPECT_EQ(versions(instance), expected(k, index(op.replica)))
+        << wanted.name() << " " << name(op.kind) << " " << k << " of stage " << index(op.replica);
   }
 }
 
@@ -177,7 +177,7 @@ TEST(Versions, OfFlushedSchedulesAreTheNewest) {
   for (const char* flushed :
        {"model-parallel", "gpipe", "1f1b", "1f1b-eager", "interleaved", "looped-bfs"}) {
     Pipeline wanted = pipeline(flushed, 3, 4);
-    if (find_schedule(flushed).stages_per_device == 0) wanted.request.chunks = 2;
+    if (find_schedule(flushed).replicas_per_device == 0) wanted.request.chunks = 2;
     expect_versions(wanted, [](std::int64_t k, std::size_t) { return (k - 1) / 4; });
   }
 }
@@ -209,8 +209,8 @@ TEST(Versions, OfReplicatedStagesWithVerticalSyncHoldTheSameMicrobatches) {
     for (const Instance& instance : instances_of_run(program, 6)) {
       const Op& op = program[instance.id].op;
       if (!reads_weights(op.kind)) continue;
-      const PartId part = program.placement().part[op.stage];
-      known[instance.microbatch].insert(*versions(instance) * replicas[index(part)]);
+      const StageId stage = program.placement().stage[op.replica];
+      known[instance.microbatch].insert(*versions(instance) * replicas[index(stage)]);
     }
     EXPECT_EQ(known.size(), 6u * 12u);
     for (const auto& [microbatch, counts] : known) {
@@ -225,17 +225,17 @@ TEST(Versions, NeedNeverMoreThanTwoIn2BW) {
     const WeightVersions versions(program);
     const std::vector<Instance> instances = instances_of_run(program, 5);
     // A version lives from its update to its last reader.
-    std::map<std::pair<StageId, std::int64_t>, std::size_t> last_read;
+    std::map<std::pair<ReplicaId, std::int64_t>, std::size_t> last_read;
     for (std::size_t i = 0; i < instances.size(); ++i) {
       const Op& op = program[instances[i].id].op;
-      if (reads_weights(op.kind)) last_read[{op.stage, *versions(instances[i])}] = i;
+      if (reads_weights(op.kind)) last_read[{op.replica, *versions(instances[i])}] = i;
     }
     for (std::size_t i = 0; i < instances.size(); ++i) {
       const Op& op = program[instances[i].id].op;
       if (op.kind != OpKind::update) continue;
       const std::int64_t made = *versions(instances[i]);
       for (std::int64_t old = 0; old + 2 <= made; ++old) {
-        const auto read = last_read.find({op.stage, old});
+        const auto read = last_read.find({op.replica, old});
         if (read != last_read.end()) {
           EXPECT_LT(read->second, i) << wanted.name();
         }

@@ -68,10 +68,11 @@ TEST(BPipe, NeedsPairs) {
 std::vector<std::int32_t> stashes(const Program& program) {
   const SlotCounts slots = count_slots(program);
   std::vector<std::int32_t> all(program.placement().devices, 0);
-  for (const StageId stage : ids(slots)) {
-    const DeviceId device = program.placement().device[stage];
-    all[index(device)] += slots[stage][SlotKind::stash] + slots[stage][SlotKind::eviction_buffer];
-    all[index(program.placement().partner[device])] += slots[stage][SlotKind::hosted_stash];
+  for (const ReplicaId replica : ids(slots)) {
+    const DeviceId device = program.placement().device[replica];
+    all[index(device)] +=
+        slots[replica][SlotKind::stash] + slots[replica][SlotKind::eviction_buffer];
+    all[index(program.placement().partner[device])] += slots[replica][SlotKind::hosted_stash];
   }
   return all;
 }
@@ -112,12 +113,12 @@ TEST(BPipe, HasNothingToEvictWhereBackwardComputesAllAgain) {
 
 TEST(Eviction, CountsItsBytesWhereTheStashIs) {
   const Program program = program_of(pipeline("bpipe", 4, 8));
-  Table<StageId, StageBytes> bytes(4);
-  for (const StageId stage : ids(bytes)) {
-    const Bytes stash = 10 + static_cast<Bytes>(index(stage));
+  Table<ReplicaId, StageBytes> bytes(4);
+  for (const ReplicaId replica : ids(bytes)) {
+    const Bytes stash = 10 + static_cast<Bytes>(index(replica));
     for (const SlotKind kind :
          {SlotKind::stash, SlotKind::eviction_buffer, SlotKind::hosted_stash}) {
-      bytes[stage][kind] = stash;
+      bytes[replica][kind] = stash;
     }
   }
   std::vector<Bytes> held;
@@ -161,7 +162,7 @@ class BrokenEviction : public ::testing::Test {
   std::size_t row(OpKind kind, std::int32_t microbatch) const {
     for (std::size_t i = 0; i < draft.rows.size(); ++i) {
       const Op& op = draft.rows[i].op;
-      if (op.kind == kind && op.microbatch == microbatch && op.stage == StageId{0}) return i;
+      if (op.kind == kind && op.microbatch == microbatch && op.replica == ReplicaId{0}) return i;
     }
     ADD_FAILURE() << name(kind) << " " << microbatch;
     return 0;
@@ -211,8 +212,8 @@ TEST_F(BrokenEviction, MissesTheOrderOfTwoLoads) {
 
 TEST_F(BrokenEviction, MissesAGuestsSlot) {
   SlotCounts slots = count_slots(whole);
-  ASSERT_EQ(slots[StageId{0}][SlotKind::hosted_stash], 2);
-  --slots[StageId{0}][SlotKind::hosted_stash];
+  ASSERT_EQ(slots[ReplicaId{0}][SlotKind::hosted_stash], 2);
+  --slots[ReplicaId{0}][SlotKind::hosted_stash];
   const auto violations = verify(whole, slots);
   ASSERT_FALSE(violations.empty());
   EXPECT_THAT(violations[0].message, HasSubstr("with 1 hosted_stash slots, evict 0→3 #2 "));

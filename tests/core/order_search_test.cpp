@@ -128,8 +128,8 @@ TEST(OrderSearch, KeepsEachDevicesCapAndIsRight) {
     const Program program = lower(found.schedule);
     const std::vector<Violation> violations = verify(program);
     EXPECT_TRUE(violations.empty()) << input.name << ": " << violations[0].message;
-    Table<StageId, HeldActivation> held;
-    for (const PartCosts& part : request.costs->parts) held.push_back({1.0, part.kept});
+    Table<ReplicaId, HeldActivation> held;
+    for (const StageOrderCosts& stage : request.costs->stages) held.push_back({1.0, stage.kept});
     const Table<DeviceId, double> peaks = peak_held(program, held);
     for (const DeviceId device : ids(peaks))
       EXPECT_LE(peaks[device], request.activation_caps[index(device)] + 1e-6) << input.name;

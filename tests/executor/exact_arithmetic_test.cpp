@@ -99,7 +99,7 @@ std::map<std::pair<std::int64_t, std::int64_t>, Matrix> by_executor(const Traini
   TrainingSetup<double> setup = testing::setup_of<double>(test, program, data);
   std::map<std::pair<std::int64_t, std::int64_t>, Matrix> found;
   setup.on_update = [&](const UpdateView<double>& update) {
-    const LayerRange layers = setup.layers[index(update.stage)];
+    const LayerRange layers = setup.layers[index(update.replica)];
     const std::span<const double> weights = update.weights;
     const auto square = static_cast<std::size_t>(test.model.width * test.model.width);
     for (std::size_t at = 0; at + square <= weights.size(); at += square) {

@@ -180,9 +180,9 @@ TEST(PostValidation, TakesTheMemoryThatIsPlanned) {
     const Data data = testing::data_of(test);
     const TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
     const TrainingReport<float> report = train_on_cpu<float>(program, setup);
-    for (const StageId stage : ids(setup.slots)) {
-      EXPECT_EQ(setup.slots[stage][SlotKind::weights], 2);
-      EXPECT_EQ(setup.slots[stage][SlotKind::gradients], 1);
+    for (const ReplicaId replica : ids(setup.slots)) {
+      EXPECT_EQ(setup.slots[replica][SlotKind::weights], 2);
+      EXPECT_EQ(setup.slots[replica][SlotKind::gradients], 1);
     }
     for (const MemoryByClass& device : report.high_water)
       EXPECT_EQ(device.versions, device.weights);
@@ -196,7 +196,7 @@ TEST(PostValidation, NeedsTheVersionThatItMayGoBackTo) {
   const Program program = lower(test.make());
   SlotCounts slots = count_slots(program);
   EXPECT_TRUE(verify(program, slots).empty());
-  slots[StageId{0}][SlotKind::weights] = 1;
+  slots[ReplicaId{0}][SlotKind::weights] = 1;
   const std::vector<Violation> found = verify(program, slots);
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found.front().kind, ViolationKind::version_overwritten);

@@ -23,12 +23,12 @@ using testing::Trace;
 
 /// The weights at a pause are those of the version that the last batch made.
 void expect_weights(const Trace<float>& reference, std::int64_t version,
-                    std::span<const PartWeights<float>> parts, const TrainingCase& test) {
+                    std::span<const StageWeights<float>> stages, const TrainingCase& test) {
   std::size_t compared = 0;
-  for (const PartWeights<float>& part : parts) {
-    const Stage<cpu::Kernels<float>> layout(test.model, part.layers, test.microbatch_size, 1.0);
+  for (const StageWeights<float>& stage : stages) {
+    const Stage<cpu::Kernels<float>> layout(test.model, stage.layers, test.microbatch_size, 1.0);
     for (const Tensor& tensor : layout.parameters()) {
-      const auto first = part.values.begin() + tensor.offset;
+      const auto first = stage.values.begin() + tensor.offset;
       EXPECT_EQ(std::vector<float>(first, first + tensor.size()),
                 reference.weights.at({version, tensor.name}))
           << tensor.name;
@@ -118,7 +118,7 @@ TEST(Semantics, HoldForSplitBackwardsOnManyDevices) {
       test.width = static_cast<std::uint16_t>(1 + below(2));
       test.batches = 3;
       if (row.orders_by_costs) {
-        test.costs = testing::uneven_costs(part_count(row, {.devices = devices, .replicas = {}}));
+        test.costs = testing::uneven_costs(stage_count(row, {.devices = devices, .replicas = {}}));
       }
       if (row.orders_by_costs && !row.options.empty())
         test.activation_cap = 1.0 * devices - below(2);
@@ -243,7 +243,7 @@ TEST(Semantics, HoldForMicrobatchesThatComeBothWays) {
       TrainingCase test = TrainingCase::on(schedule, devices);
       test.model.blocks = devices;  // layers for two stages a device
       test.batches = 2;
-      if (find_schedule(schedule).stages_per_part == 2 && devices % 2 != 0) {
+      if (find_schedule(schedule).replicas_per_stage == 2 && devices % 2 != 0) {
         EXPECT_FALSE(test.is_served());
         continue;
       }
@@ -281,10 +281,10 @@ TEST(Semantics, OfBothDirectionsAreSumsOfTwo) {
   const auto right = by_reference<float>(test, WeightSemantics::vanilla);
   const Data data = testing::data_of(test);
   ReferenceConfig config = testing::reference_config(test, WeightSemantics::vanilla);
-  for (ReferencePart& part : config.parts) {
-    ASSERT_EQ(part.replicas, 2);
-    part.replicas = 1;
-    part.replica.clear();
+  for (ReferenceStage& stage : config.stages) {
+    ASSERT_EQ(stage.replicas, 2);
+    stage.replicas = 1;
+    stage.replica.clear();
   }
   Reference<cpu::Kernels<float>> wrong(test.model, config, data);
   const std::string table = "embedding.token.weight";
@@ -319,7 +319,7 @@ TEST(Semantics, OfStashedWeightsDependOnEveryStalenessAndReplica) {
   const Data data = testing::data_of(test);
   for (const bool fresher : {true, false}) {
     ReferenceConfig config = testing::reference_config(test, WeightSemantics::stashed);
-    ReferencePart& first = config.parts[0];
+    ReferenceStage& first = config.stages[0];
     ASSERT_EQ(first.replicas, 2);
     for (std::int32_t& staleness : first.staleness) {
       ASSERT_GT(staleness, 0);
@@ -346,9 +346,9 @@ TEST(Semantics, HoldThroughPauses) {
     expect_equal(by_executor<float>(test, program, count_slots(program), {},
                                     [&](TrainingSetup<float>& setup) {
                                       setup.pause_every = 2;
-                                      setup.on_pause = [&](std::int64_t batches, auto parts) {
+                                      setup.on_pause = [&](std::int64_t batches, auto stages) {
                                         pauses.push_back(batches);
-                                        expect_weights(reference, batches, parts, test);
+                                        expect_weights(reference, batches, stages, test);
                                       };
                                     }),
                  reference);

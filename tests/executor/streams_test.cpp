@@ -358,12 +358,12 @@ TEST(Streams, AreOrderedThroughPauses) {
   std::vector<std::vector<float>> seen;
   const auto pauses = [&seen](TrainingSetup<float>& setup) {
     setup.pause_every = 2;
-    setup.on_pause = [&seen](std::int64_t, std::span<const PartWeights<float>> parts) {
-      for (const auto& part : parts) seen.emplace_back(part.values.begin(), part.values.end());
+    setup.on_pause = [&seen](std::int64_t, std::span<const StageWeights<float>> stages) {
+      for (const auto& stage : stages) seen.emplace_back(stage.values.begin(), stage.values.end());
     };
   };
   expect_ordered(test, 5, pauses);
-  ASSERT_EQ(seen.size(), 12u);  // three parts, twice, on both
+  ASSERT_EQ(seen.size(), 12u);  // three stages, twice, on both
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(seen[i], seen[i + 6]);
 }
 

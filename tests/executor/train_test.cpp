@@ -94,7 +94,7 @@ TEST(Memory, HighWaterEqualsThePlanToTheByte) {
               << row.name << " device " << index(device);
           // Stashes and versions of a device's only stage are held all at once: no slot of theirs
           // is spare. Several stages, and guests, need theirs at different times.
-          if (program.placement().stages() != program.placement().devices) continue;
+          if (program.placement().replicas() != program.placement().devices) continue;
           if (program.placement().partner.empty()) {
             EXPECT_EQ(report.peak_held[device].activations, planned[device].activations)
                 << row.name;
@@ -113,15 +113,15 @@ TEST(Memory, WithEvictionsIsThatOfHalfTheDevicesAndOneMore) {
     const SlotCounts slots = count_slots(program);
     const TrainingReport<float> report =
         train(test, program, slots, testing::seeded_delays(6, 100us));
-    Table<StageId, StageBytes> bytes;
+    Table<ReplicaId, StageBytes> bytes;
     for (const LayerRange layers : testing::even_stages(test.model, 6)) {
       bytes.push_back(stage_bytes(test.model, layers, test.microbatch_size, test.optimizer.kind,
                                   test.recompute));
     }
     const auto planned = memory_by_class(program, slots, bytes);
     // Device 0 keeps three of m and has one slot in turn; those that are away are with device 5.
-    const Bytes own = bytes[StageId{0}][SlotKind::stash];
-    const Bytes last = bytes[StageId{5}][SlotKind::stash];
+    const Bytes own = bytes[ReplicaId{0}][SlotKind::stash];
+    const Bytes last = bytes[ReplicaId{5}][SlotKind::stash];
     const std::int32_t away = std::min(m, 6) - 3;
     EXPECT_EQ(planned[DeviceId{0}].activations, 4 * own);
     EXPECT_EQ(planned[DeviceId{5}].activations, last + away * own);
@@ -148,14 +148,14 @@ TEST(Memory, AMoveOutOfTurnFails) {
   EXPECT_FALSE(verify(broken, slots).empty());
   EXPECT_NE(failure_of([&] { train(test, broken, slots); }), "no failure");
   SlotCounts fewer = slots;
-  --fewer[StageId{0}][SlotKind::hosted_stash];
+  --fewer[ReplicaId{0}][SlotKind::hosted_stash];
   EXPECT_FALSE(verify(good, fewer).empty());
   EXPECT_THAT(failure_of([&] { train(test, good, fewer); }), HasSubstr("hosted_stash slot"));
 }
 
 struct SlotFault {
   SlotKind kind;
-  StageId stage;
+  ReplicaId replica;
   DeviceId slow_device;
   OpKind slow_kind;
 };
@@ -168,33 +168,34 @@ TEST(Memory, OneSlotLessFails) {
   const Program program = lower(test.make());
   const SlotCounts planned = count_slots(program);
   const SlotFault faults[] = {
-      {SlotKind::weights, StageId{0}, DeviceId{0}, OpKind::update},
-      {SlotKind::stash, StageId{0}, DeviceId{0}, OpKind::update},
-      {SlotKind::gradients, StageId{2}, DeviceId{0}, OpKind::backward},
-      {SlotKind::input, StageId{1}, DeviceId{1}, OpKind::backward},
-      {SlotKind::output, StageId{0}, DeviceId{0}, OpKind::update},
-      {SlotKind::output_gradient, StageId{0}, DeviceId{0}, OpKind::backward},
+      {SlotKind::weights, ReplicaId{0}, DeviceId{0}, OpKind::update},
+      {SlotKind::stash, ReplicaId{0}, DeviceId{0}, OpKind::update},
+      {SlotKind::gradients, ReplicaId{2}, DeviceId{0}, OpKind::backward},
+      {SlotKind::input, ReplicaId{1}, DeviceId{1}, OpKind::backward},
+      {SlotKind::output, ReplicaId{0}, DeviceId{0}, OpKind::update},
+      {SlotKind::output_gradient, ReplicaId{0}, DeviceId{0}, OpKind::backward},
   };
   for (const SlotFault& fault : faults) {
     SlotCounts slots = planned;
-    ASSERT_GT(slots[fault.stage][fault.kind], 0) << name(fault.kind);
-    --slots[fault.stage][fault.kind];
+    ASSERT_GT(slots[fault.replica][fault.kind], 0) << name(fault.kind);
+    --slots[fault.replica][fault.kind];
     const auto slowed = slow(program, fault.slow_device, fault.slow_kind);
     EXPECT_EQ(failure_of([&] { train(test, program, planned, slowed); }), "no failure")
         << name(fault.kind);
     EXPECT_NE(failure_of([&] { train(test, program, slots, slowed); }), "no failure")
-        << name(fault.kind) << ", one of " << planned[fault.stage][fault.kind];
+        << name(fault.kind) << ", one of " << planned[fault.replica][fault.kind];
     EXPECT_FALSE(verify(program, slots).empty()) << name(fault.kind);
   }
   SlotCounts slots = planned;
-  --slots[StageId{1}][SlotKind::input_gradient];
+  --slots[ReplicaId{1}][SlotKind::input_gradient];
   EXPECT_FALSE(verify(program, slots).empty());
 }
 
 /// The first instruction of a kind on a stage.
-std::size_t find(const ProgramParts& parts, OpKind kind, StageId stage) {
+std::size_t find(const ProgramParts& parts, OpKind kind, ReplicaId replica) {
   for (std::size_t i = 0; i < parts.instructions.size(); ++i) {
-    if (parts.instructions[i].op.kind == kind && parts.instructions[i].op.stage == stage) return i;
+    if (parts.instructions[i].op.kind == kind && parts.instructions[i].op.replica == replica)
+      return i;
   }
   ADD_FAILURE() << "no " << name(kind);
   return 0;
@@ -206,7 +207,7 @@ TEST(Fault, ABackwardThatReadsTheNewestVersionIsCaught) {
   const Program good = lower(test.make());
   ProgramParts parts = good.parts();
   for (Instruction& instruction : parts.instructions) {
-    if (instruction.op.kind == OpKind::backward && instruction.op.stage == StageId{0})
+    if (instruction.op.kind == OpKind::backward && instruction.op.replica == ReplicaId{0})
       instruction.op.staleness = 0;
   }
   const Program broken(std::move(parts));
@@ -219,7 +220,7 @@ TEST(Fault, AForwardWithoutItsWaitIsCaught) {
   const TrainingCase test{.schedule = "1f1b", .devices = 2, .microbatches = 4};
   const Program good = lower(test.make());
   ProgramParts parts = good.parts();
-  parts.instructions[find(parts, OpKind::forward, StageId{1})].wait_count = 0;
+  parts.instructions[find(parts, OpKind::forward, ReplicaId{1})].wait_count = 0;
   const Program broken(std::move(parts));
   EXPECT_FALSE(verify(broken, count_slots(good)).empty());
   EXPECT_THAT(failure_of([&] {
@@ -232,7 +233,7 @@ TEST(Fault, AnUpdateBeforeTheLastBackwardIsCaught) {
   const TrainingCase test{.schedule = "gpipe", .devices = 1, .microbatches = 2};
   const Program good = lower(test.make());
   ProgramParts parts = good.parts();
-  const std::size_t at = find(parts, OpKind::update, StageId{0});
+  const std::size_t at = find(parts, OpKind::update, ReplicaId{0});
   ASSERT_EQ(parts.instructions[at - 1].op.kind, OpKind::backward);
   std::swap(parts.instructions[at], parts.instructions[at - 1]);
   const Program broken(std::move(parts));

@@ -66,20 +66,20 @@ std::optional<std::string> refusal(const UserSchedule& user, Schedule& schedule)
   }
 }
 
-/// A model that its parts can be cut from, small enough to be trained thousands of times.
+/// A model that its stages can be cut from, small enough to be trained thousands of times.
 TrainingCase training_of(const Schedule& schedule, const ScheduleRequest& request) {
   TrainingCase test{.microbatches = schedule.microbatches,
                     .width = schedule.width,
                     .post_validation = request.post_validation,
                     .batches = 5,
                     .recompute = request.recompute};
-  const auto parts = static_cast<std::int32_t>(schedule.placement.parts());
+  const auto stages = static_cast<std::int32_t>(schedule.placement.stages());
   if (request.tied_embeddings) {
-    test.model.blocks = (parts + 1) / 2;
+    test.model.blocks = (stages + 1) / 2;
   } else {
     test.model = {.name = "chain",
                   .architecture = Architecture::linear,
-                  .blocks = 2 * parts,
+                  .blocks = 2 * stages,
                   .width = 4,
                   .heads = 1,
                   .sequence = 3};
@@ -88,10 +88,10 @@ TrainingCase training_of(const Schedule& schedule, const ScheduleRequest& reques
   return test;
 }
 
-/// `wrong`: the reference adds the first part's gradients the other way round.
+/// `wrong`: the reference adds the first stage's gradients the other way round.
 Trace<float> reference_trace(const TrainingCase& test, const Schedule& schedule, bool wrong) {
   ReferenceConfig config = reference_config(test, schedule, weight_semantics(schedule));
-  if (wrong) std::ranges::reverse(config.parts.front().order);
+  if (wrong) std::ranges::reverse(config.stages.front().order);
   return reference_trace<float>(test, config);
 }
 

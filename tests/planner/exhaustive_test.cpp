@@ -46,21 +46,21 @@ Tried attempt(const PlanRequest& request, Plan plan) {
   std::vector<Duration> work(plan.stages.size());
   for (const Instruction& instruction : program.instructions()) {
     const LaneKind lane = program.lanes()[program.lanes(instruction).front()].kind;
-    if (lane == LaneKind::compute) work[index(instruction.op.stage)] += table[instruction.cost];
+    if (lane == LaneKind::compute) work[index(instruction.op.replica)] += table[instruction.cost];
   }
   for (const Duration one : work) tried.work.push_back(one.count());
   std::sort(tried.work.rbegin(), tried.work.rend());
-  Table<StageId, StageBytes> bytes;
+  Table<ReplicaId, StageBytes> bytes;
   for (const LayerRange& range : plan.stages) {
     bytes.push_back(stage_bytes(plan.model, range, plan.microbatch_size, plan.optimizer,
                                 plan.request.recompute));
   }
   const SlotCounts slots = count_slots(program);
-  for (const StageId stage : ids(slots)) {
-    Bytes held = bytes[stage].optimizer + workspace_of(slots[stage], bytes[stage]);
+  for (const ReplicaId replica : ids(slots)) {
+    Bytes held = bytes[replica].optimizer + workspace_of(slots[replica], bytes[replica]);
     for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
       if (kind == index(SlotKind::hosted_stash)) continue;  // on another device
-      held += slots[stage].counts[kind] * bytes[stage].slot[kind];
+      held += slots[replica].counts[kind] * bytes[replica].slot[kind];
     }
     tried.held.push_back(held);
   }
@@ -79,7 +79,7 @@ std::optional<OrderCosts> order_costs_of(const PlanRequest& request, const Plan&
   if (!find_schedule(plan.schedule).orders_by_costs) return std::nullopt;
   std::optional<Tried> fastest;
   testing::each_cut(static_cast<std::int32_t>(layers_of(plan.model).size()),
-                    static_cast<std::int32_t>(part_count(plan)),
+                    static_cast<std::int32_t>(stage_count(plan)),
                     [&](const std::vector<LayerRange>& cut) {
                       Plan with = plan;
                       with.stages = cut;
@@ -95,10 +95,10 @@ std::optional<OrderCosts> order_costs_of(const PlanRequest& request, const Plan&
 std::optional<Tried> best_cut(const PlanRequest& request, const Plan& plan) {
   std::optional<Tried> fastest, smallest;
   const auto layers = static_cast<std::int32_t>(layers_of(plan.model).size());
-  const auto parts = static_cast<std::int32_t>(part_count(plan));
-  const bool several = parts > plan.request.devices;
+  const auto stages = static_cast<std::int32_t>(stage_count(plan));
+  const bool several = stages > plan.request.devices;
   const std::optional<OrderCosts> by = order_costs_of(request, plan);
-  testing::each_cut(layers, parts, [&](const std::vector<LayerRange>& cut) {
+  testing::each_cut(layers, stages, [&](const std::vector<LayerRange>& cut) {
     Plan with = plan;
     with.request.costs = by;
     with.stages = cut;
@@ -119,7 +119,7 @@ auto rank(const Tried& tried) {
 
 /// Depths, widths and chunks of a schedule, as the planner promises to try them.
 std::vector<Plan> frames(const PlanRequest& request, const ScheduleTraits& row) {
-  const bool loops = row.stages_per_device == 0;
+  const bool loops = row.replicas_per_device == 0;
   const std::size_t layers = layers_of(request.model).size();
   std::vector<Plan> all;
   for (std::uint16_t depth = 1; depth <= request.devices; ++depth) {
@@ -127,7 +127,7 @@ std::vector<Plan> frames(const PlanRequest& request, const ScheduleTraits& row) 
     for (std::uint16_t width = 1; depth * width <= request.devices; ++width) {
       if (depth == 1 && (width > 1) != (row.only_devices == 1)) continue;
       for (std::uint16_t chunks = loops ? 2 : 1; chunks <= (loops ? 4 : 1); ++chunks) {
-        const std::size_t held = loops ? chunks : row.stages_per_device;
+        const std::size_t held = loops ? chunks : row.replicas_per_device;
         if (held > 1 && (depth == 1 || depth * held > layers)) continue;
         Plan plan;
         plan.model = request.model;
@@ -148,7 +148,7 @@ std::vector<Tried> brute_force(const PlanRequest& request) {
   std::vector<Tried> all;
   for (const ScheduleTraits& row : schedules()) {
     if (row.weights == WeightSemantics::stashed) continue;
-    if (row.stages_per_part > 1 || row.evicts) continue;
+    if (row.replicas_per_stage > 1 || row.evicts) continue;
     // Their cap is to be chosen.
     if (row.name == "zb-auto" || row.name == "v-adaptive" || row.name == "search") continue;
     for (const Plan& frame : frames(request, row)) {
@@ -291,7 +291,7 @@ TEST(Exhaustive, StageTimesAreThoseOfTheCostModel) {
       for (std::int32_t last = first + 1; last <= times.layers(); ++last) {
         const StageTimes expected =
             costs_from_profile(request.profile, request.model, {{first, last}}, 2, Recompute::none)
-                .parts.rows()[0];
+                .stages.rows()[0];
         const StageTimes found = times.of({first, last});
         EXPECT_EQ(found.forward, expected.forward);
         EXPECT_EQ(found.recompute, expected.recompute);

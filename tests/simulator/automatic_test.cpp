@@ -30,7 +30,7 @@ struct Ordered {
   Ordered(const Pipeline& wanted, StageCosts given, double share)
       : pipeline(wanted), costs(std::move(given)), kept(share) {
     OrderCosts by = order_costs(costs, pipeline.request.recompute);
-    for (PartCosts& part : by.parts) part.kept = kept;
+    for (StageOrderCosts& stage : by.stages) stage.kept = kept;
     pipeline.request.costs = by;
   }
   SimulationResult run() const {
@@ -52,8 +52,8 @@ StageTimes times_of(std::int64_t forward, std::int64_t input, std::int64_t weigh
 
 Ordered uniform(const Pipeline& wanted, const StageTimes& times, std::int64_t transfer,
                 double kept) {
-  const std::size_t parts = part_count(find_schedule(wanted.schedule), wanted.request);
-  return {wanted, uniform_costs(parts, times, Duration(transfer)), kept};
+  const std::size_t stages = stage_count(find_schedule(wanted.schedule), wanted.request);
+  return {wanted, uniform_costs(stages, times, Duration(transfer)), kept};
 }
 
 Pipeline capped(std::string_view schedule, int p, std::int32_t m, double cap) {
@@ -149,7 +149,7 @@ Ordered with_slow_stage(std::string_view name, int p, std::int32_t m, int slow) 
   if (name == "zb-auto") wanted.request.activation_caps = {1.5 * p};
   Ordered ordered = uniform(wanted, times_of(10, 12, 8), 1, 1.0);
   if (slow >= 0) {
-    ordered.costs.parts[id_at<PartId>(static_cast<std::size_t>(slow))] = times_of(20, 24, 16);
+    ordered.costs.stages[id_at<StageId>(static_cast<std::size_t>(slow))] = times_of(20, 24, 16);
   }
   return {ordered.pipeline, ordered.costs, 1.0};
 }
@@ -171,12 +171,12 @@ TEST(ZeroBubbleAuto, NeverHoldsMoreThanItsCap) {
 
 Ordered with_uneven_stages(std::string_view name, int p, std::int32_t m) {
   const Pipeline wanted = pipeline(name, p, m);
-  const OrderCosts uneven = uneven_costs(part_count(find_schedule(name), wanted.request));
+  const OrderCosts uneven = uneven_costs(stage_count(find_schedule(name), wanted.request));
   StageCosts costs;
   costs.transfer = uneven.transfer;
-  for (const PartCosts& part : uneven.parts) {
-    costs.parts.push_back(
-        times_of(part.forward.count(), part.backward_input.count(), part.backward_weight.count()));
+  for (const StageOrderCosts& stage : uneven.stages) {
+    costs.stages.push_back(times_of(stage.forward.count(), stage.backward_input.count(),
+                                    stage.backward_weight.count()));
   }
   return {wanted, costs, 1.0};
 }
@@ -221,7 +221,7 @@ TEST(ZeroBubbleAuto, RefusesACapBelowOneActivationAndCostsOfOtherStages) {
   EXPECT_EQ(reason_against(traits, request), std::nullopt);
   request.costs = uneven_costs(2);
   EXPECT_EQ(reason_against(traits, request),
-            "schedule zb-auto cuts the model into 3 parts, found costs of 2");
+            "schedule zb-auto cuts the model into 3 stages, found costs of 2");
   request.costs = uneven_costs(3);
   EXPECT_EQ(reason_against(traits, request), std::nullopt);
   request.costs->transfer = Duration(std::int64_t{1} << 60);

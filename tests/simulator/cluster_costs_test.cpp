@@ -119,7 +119,7 @@ TEST(ClusterLayout, RingsOfAllStagesShareTheLinksTheyCross) {
   EXPECT_EQ(sum(layout, {{d(0), d(2)}}), std::vector<Duration>(1, seconds(10) + microseconds(12)));
   EXPECT_EQ(sum(layout, {{d(0), d(2)}, {d(1), d(3)}}),
             std::vector<Duration>(2, seconds(20) + microseconds(12)));
-  // Parts on the same devices take turns.
+  // Stages on the same devices take turns.
   EXPECT_EQ(sum(layout, {{d(0), d(2)}, {d(0), d(2)}}),
             std::vector<Duration>(2, seconds(10) + microseconds(12)));
   // All four: 3/2 of the bytes over the one way out, or half of it over each of two.
@@ -176,14 +176,14 @@ TEST(ClusterCosts, PriceEveryOpOfAProgram) {
       // 8 · 4 numbers of 4 bytes, from both replicas at once.
       EXPECT_EQ(prices[id], microseconds(25'600'006));
     }
-    if (key.kind == OpKind::forward && key.stage == StageId{0}) {
+    if (key.kind == OpKind::forward && key.replica == ReplicaId{0}) {
       EXPECT_EQ(prices[id], first.forward);
     }
     if (key.kind == OpKind::reduce_tied) {
       // Half of the table of 16 · 4 numbers there, and back.
       EXPECT_EQ(prices[id], 2 * microseconds(25'600'006));
     }
-    if (key.kind == OpKind::reduce_gradient && key.stage == StageId{0}) {
+    if (key.kind == OpKind::reduce_gradient && key.replica == ReplicaId{0}) {
       const std::int64_t parameters = (16 + 8) * 4 + 4 * 16 + 6 * 4;
       EXPECT_EQ(prices[id], microseconds(parameters * 4 * 10'000));
     }
@@ -203,10 +203,10 @@ TEST(ClusterCosts, AGroupSumsWhatItsLayersMakeAndGathersWhatItIsSent) {
   const StageTimes alone =
       analytic_layers(plan.model, 1, plan.request.recompute, plan.optimizer, cluster[d(0)], shared)
           .of({0, 2});
-  EXPECT_EQ(costs.parts[PartId{0}].forward, alone.forward + 2 * microseconds(1'280'000));
+  EXPECT_EQ(costs.stages[StageId{0}].forward, alone.forward + 2 * microseconds(1'280'000));
   // 64 bytes of each member's over 5 bytes/s, and half of a sum.
   EXPECT_EQ(costs.ways[1], microseconds(12'800'006 + 640'000));
-  EXPECT_EQ(costs.parts[PartId{0}].reduce, Duration{});  // one pipeline
+  EXPECT_EQ(costs.stages[StageId{0}].reduce, Duration{});  // one pipeline
 }
 
 TEST(ClusterCosts, MeasuredConstantsPriceSums) {
@@ -223,7 +223,7 @@ TEST(ClusterCosts, MeasuredConstantsPriceSums) {
     const ClusterLayout layout(cluster, 2, 2, order);
     const StageCosts costs =
         cluster_costs(plan, make_schedule(plan).placement, layout, assumptions);
-    return to_seconds(costs.parts[PartId{0}].reduce);
+    return to_seconds(costs.stages[StageId{0}].reduce);
   };
   const double bytes = 4.0 * ((16 + 8) * 4 + 4 * 16 + 6 * 4);
   // Side by side: all bytes at 10 a second; else two hops at least, and the one way out of each.
@@ -243,8 +243,8 @@ TEST(ClusterCosts, AShardedOptimizerScattersGradientsAndGathersWeights) {
     return cluster_costs(plan, schedule.placement, layout, assumptions);
   };
   const StageCosts whole = costs(false), shared = costs(true);
-  for (const PartId part : ids(whole.parts)) {
-    const StageTimes &all = whole.parts[part], &half = shared.parts[part];
+  for (const StageId stage : ids(whole.stages)) {
+    const StageTimes &all = whole.stages[stage], &half = shared.stages[stage];
     EXPECT_GT(all.reduce, Duration{});
     EXPECT_EQ(half.reduce, all.reduce / 2);
     EXPECT_EQ(half.update, all.update / 2 + all.reduce / 2);
@@ -266,12 +266,12 @@ TEST(ClusterCosts, OverheadsOfACalibrationComeOnTop) {
     return cluster_costs(plan, schedule.placement, layout, assumptions);
   };
   const StageCosts none = costs({});
-  const StageTimes& alone = none.parts[PartId{0}];
-  EXPECT_EQ(costs({.batch_s = 2.0}).parts[PartId{0}].update, alone.update + seconds(2));
+  const StageTimes& alone = none.stages[StageId{0}];
+  EXPECT_EQ(costs({.batch_s = 2.0}).stages[StageId{0}].update, alone.update + seconds(2));
   EXPECT_EQ(costs({.transfer_s = 2.0}).ways[1], none.ways[1] + seconds(2));
   // Of the embedding and of attention, forward; half of one where a transfer is gathered.
   const StageCosts summed = costs({.sum_s = 2.0});
-  EXPECT_EQ(summed.parts[PartId{0}].forward, alone.forward + seconds(4));
+  EXPECT_EQ(summed.stages[StageId{0}].forward, alone.forward + seconds(4));
   EXPECT_EQ(summed.ways[1], none.ways[1] + seconds(1));
 }
 
@@ -292,15 +292,15 @@ TEST(ClusterCosts, AStageIsAsSlowAsItsSlowestReplica) {
   const auto forward = [&](DeviceOrder order) {
     const ClusterLayout layout(cluster, 2, 2, order);
     const StageCosts costs = cluster_costs(plan, schedule.placement, layout, exactly());
-    for (const PartId part : ids(costs.parts)) {
+    for (const StageId stage : ids(costs.stages)) {
       Duration layers{};
-      for (std::int32_t layer = plan.stages[index(part)].first;
-           layer < plan.stages[index(part)].last; ++layer)
+      for (std::int32_t layer = plan.stages[index(stage)].first;
+           layer < plan.stages[index(stage)].last; ++layer)
         layers += costs.layers[static_cast<std::size_t>(layer)].forward;
-      EXPECT_EQ(layers, costs.parts[part].forward) << "on the same replica";
+      EXPECT_EQ(layers, costs.stages[stage].forward) << "on the same replica";
     }
-    return std::vector<bool>{costs.parts[PartId{0}].forward > seconds(1000),
-                             costs.parts[PartId{1}].forward > seconds(1000)};
+    return std::vector<bool>{costs.stages[StageId{0}].forward > seconds(1000),
+                             costs.stages[StageId{1}].forward > seconds(1000)};
   };
   // Each stage has a replica on an old device; or the second stage has both.
   EXPECT_EQ(forward(DeviceOrder::replicas_first), (std::vector<bool>{true, true}));

@@ -38,7 +38,7 @@ TEST(PublishedOrders, AreOursToTheOpWithTheirFigures) {
       "# each device in microbatches of a stage.\n";
   for (const auto& [p, m] : {std::pair{2, 4}, std::pair{4, 4}, std::pair{4, 8}}) {
     for (const char* name : {"gpipe", "1f1b", "1f1b-eager", "interleaved", "looped-bfs"}) {
-      const bool loops = find_schedule(name).stages_per_device == 0;
+      const bool loops = find_schedule(name).replicas_per_device == 0;
       text += order_and_figures(chunked(name, p, m, loops ? 2 : 1));
     }
   }
@@ -215,12 +215,12 @@ Pipeline replicated(const std::vector<std::uint16_t>& replicas) {
   return wanted;
 }
 
-/// Parts whose work is in proportion to their replicas: all devices are equally busy.
+/// Stages whose work is in proportion to their replicas: all devices are equally busy.
 double period_of_microbatch(const Program& program, std::int64_t forward, std::int64_t backward) {
   const Placement& placement = program.placement();
   const CostTable costs = price(program, [&](const CostKey& key) -> Duration {
     const auto replicas =
-        static_cast<std::int64_t>(placement.replicas_of(placement.part[key.stage]).size());
+        static_cast<std::int64_t>(placement.replicas_of(placement.stage[key.replica]).size());
     if (key.kind == OpKind::forward) return Duration(forward * replicas);
     if (key.kind == OpKind::backward) return Duration(backward * replicas);
     return {};
@@ -250,12 +250,12 @@ TEST(PipeDream, KeepsReplicatedStagesAsBusyAsTheirWork) {
   }
 }
 
-/// A round less of forwards ahead on each replica of a part.
-void hold_back(Schedule& schedule, PartId part) {
-  const std::vector<StageId> stages = schedule.placement.replicas_of(part);
-  for (const StageId stage : stages) {
-    for (Op& op : schedule.order[schedule.placement.device[stage]]) {
-      if (op.kind == OpKind::forward) op.microbatch -= static_cast<std::int32_t>(stages.size());
+/// A round less of forwards ahead on each replica of a stage.
+void hold_back(Schedule& schedule, StageId stage) {
+  const std::vector<ReplicaId> replicas = schedule.placement.replicas_of(stage);
+  for (const ReplicaId replica : replicas) {
+    for (Op& op : schedule.order[schedule.placement.device[replica]]) {
+      if (op.kind == OpKind::forward) op.microbatch -= static_cast<std::int32_t>(replicas.size());
       if (reads_weights(op.kind)) --op.staleness;
     }
   }
@@ -273,12 +273,12 @@ TEST(PipeDream, KeepsAsFewMicrobatchesInFlightAsThatAllows) {
     EXPECT_DOUBLE_EQ(period_of_microbatch(lower(schedule), 1, backward),
                      1.0 + static_cast<double>(backward))
         << name;
-    for (std::size_t part = 0; part + 1 < replicas.size(); ++part) {
+    for (std::size_t stage = 0; stage + 1 < replicas.size(); ++stage) {
       Schedule fewer = schedule;
-      hold_back(fewer, id_at<PartId>(part));
+      hold_back(fewer, id_at<StageId>(stage));
       EXPECT_GT(period_of_microbatch(lower(fewer), 1, backward),
                 1.0 + static_cast<double>(backward))
-          << name << " part " << part;
+          << name << " stage " << stage;
     }
   }
 }
@@ -286,7 +286,7 @@ TEST(PipeDream, KeepsAsFewMicrobatchesInFlightAsThatAllows) {
 TEST(PipeDream, WouldWaitWithTheWarmUpThatWasPublished) {
   // 2-1-1 with 1, 1 and 0 rounds of forwards ahead: 9 for each two microbatches, not 6.
   Schedule schedule = schedule_of(replicated({2, 1, 1}));
-  hold_back(schedule, PartId{0});
+  hold_back(schedule, StageId{0});
   EXPECT_EQ(schedule.order[DeviceId{0}][0].microbatch, 2);
   EXPECT_EQ(schedule.order[DeviceId{2}][0].microbatch, 1);
   EXPECT_DOUBLE_EQ(period_of_microbatch(lower(schedule), 1, 2), 4.5);
@@ -339,7 +339,7 @@ TEST(Width, CostsTwoBWNothingWhileItsSumLastsHalfABatch) {
 TEST(GlobalNorm, CostsFlushedSchedulesItsOwnTimeAndNoMore) {
   for (const char* name :
        {"model-parallel", "gpipe", "1f1b", "1f1b-eager", "interleaved", "looped-bfs"}) {
-    const bool loops = find_schedule(name).stages_per_device == 0;
+    const bool loops = find_schedule(name).replicas_per_device == 0;
     for (const int p : {1, 2, 4}) {
       const Pipeline wanted = chunked(name, p, 8, loops ? 2 : 1);
       const std::int64_t without = period(wanted, kUnit);
@@ -354,7 +354,7 @@ TEST(GlobalNorm, CostsFlushedSchedulesItsOwnTimeAndNoMore) {
 TEST(SelectiveRecomputation, IsAPriceAndNoOp) {
   for (const ScheduleTraits& row : schedules()) {
     Pipeline wanted = pipeline(row.name, row.only_devices == 0 ? 2 : 1, 2);
-    if (row.stages_per_device == 0) wanted.request.chunks = 2;
+    if (row.replicas_per_device == 0) wanted.request.chunks = 2;
     while (!is_served(wanted)) ++wanted.request.microbatches;
     const Schedule plain = schedule_of(wanted);
     wanted.request.recompute = Recompute::selective;

@@ -64,16 +64,16 @@ class Priced {
  public:
   Priced(const Pipeline& wanted, std::uint64_t seed)
       : schedule_(schedule_of(wanted)), program_(lower(schedule_)) {
-    const std::size_t parts = schedule_.placement.parts();
+    const std::size_t stages = schedule_.placement.stages();
     model_ = {.name = "small",
-              .blocks = static_cast<std::int32_t>(parts),
+              .blocks = static_cast<std::int32_t>(stages),
               .width = 8,
               .heads = 2,
               .sequence = 4,
               .vocabulary = 16};
     profile_ = random_profile(model_, seed);
     plan_.model = model_;
-    plan_.stages = cut(static_cast<std::int32_t>(layers_of(model_).size()), parts);
+    plan_.stages = cut(static_cast<std::int32_t>(layers_of(model_).size()), stages);
     costs_ = costs_from_profile(profile_, model_, plan_.stages, 1, Recompute::none);
     table_ = price(program_, cost_model(schedule_.placement, costs_));
   }
@@ -86,8 +86,8 @@ class Priced {
   CostTable changed(std::size_t changed_layer, std::int64_t times, std::int64_t more) const {
     StageCosts again = costs_;
     const std::vector<LayerKind> layers = layers_of(model_);
-    for (const PartId part : ids(again.parts)) {
-      const LayerRange range = plan_.stages[index(part)];
+    for (const StageId stage : ids(again.stages)) {
+      const LayerRange range = plan_.stages[index(stage)];
       const Duration overhead = times * profile_.instruction_overhead;
       StageTimes sum{.forward = overhead,
                      .recompute = overhead,
@@ -106,9 +106,9 @@ class Priced {
         sum.backward_weight += by * row.backward_weight;
         sum.update += by * row.update;
       }
-      again.parts[part] = sum;
-      again.parts[part].move = times * *costs_.parts[part].move;
-      again.parts[part].reduce = times * costs_.parts[part].reduce;
+      again.stages[stage] = sum;
+      again.stages[stage].move = times * *costs_.stages[stage].move;
+      again.stages[stage].reduce = times * costs_.stages[stage].reduce;
     }
     again.transfer *= times;
     again.reduce_tied *= times;
@@ -262,20 +262,20 @@ TEST(LayerShares, OfAClusterAddUpToItsStages) {
     const Schedule schedule = make_schedule(plan);
     const StageCosts costs = cluster_costs(plan, schedule.placement, layout, assumptions);
     const LayerShares shares = layer_shares(plan, costs);
-    for (const PartId part : ids(shares.parts)) {
-      const LayerRange range = plan.stages[index(part)];
+    for (const StageId stage : ids(shares.times)) {
+      const LayerRange range = plan.stages[index(stage)];
       for (const auto time : kOpTimes) {
         Duration sum{};
         for (std::int32_t layer = range.first; layer < range.last; ++layer)
           sum += shares.layers[static_cast<std::size_t>(layer)].*time;
-        const Duration whole = shares.parts[part].*time;
+        const Duration whole = shares.times[stage].*time;
         if (time != &StageTimes::update || !sharded) {
           EXPECT_EQ(sum, whole);
           continue;
         }
         // The second half of the ring follows the update, and each layer's share is cut to whole
         // nanoseconds.
-        const Duration own = whole - costs.parts[part].reduce;
+        const Duration own = whole - costs.stages[stage].reduce;
         EXPECT_LE(sum, own + Duration(1));
         EXPECT_GE(sum + Duration(range.size() + 1), own);
       }

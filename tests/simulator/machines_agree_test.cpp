@@ -29,7 +29,7 @@ void expect_same(const std::map<OpKey, Times>& machine, const std::map<OpKey, Ti
     const auto found = machine.find(key);
     ASSERT_NE(found, machine.end());
     ASSERT_EQ(found->second, times)
-        << name(std::get<OpKind>(key)) << " of stage " << index(std::get<StageId>(key))
+        << name(std::get<OpKind>(key)) << " of stage " << index(std::get<ReplicaId>(key))
         << " for microbatch " << std::get<std::int64_t>(key) << ": " << found->second.start.count()
         << " to " << found->second.end.count() << ", expected " << times.start.count() << " to "
         << times.end.count();
@@ -84,27 +84,27 @@ Schedule random_legal_order(std::mt19937_64& random) {
   schedule.order.resize(devices);
   const Placement& placement = schedule.placement;
   std::map<std::tuple<OpKind, std::size_t, std::int32_t>, bool> done;
-  std::size_t left = 2 * placement.stages() * static_cast<std::size_t>(schedule.microbatches);
+  std::size_t left = 2 * placement.replicas() * static_cast<std::size_t>(schedule.microbatches);
   while (left > 0) {
     const OpKind kind = below(2) == 0 ? OpKind::forward : OpKind::backward;
-    const auto stage = below(placement.stages());
+    const auto stage = below(placement.replicas());
     const auto microbatch =
         static_cast<std::int32_t>(below(static_cast<std::uint64_t>(schedule.microbatches)));
-    const bool last = stage + 1 == placement.stages();
+    const bool last = stage + 1 == placement.replicas();
     const bool ready = kind == OpKind::forward ? stage == 0 || done[{kind, stage - 1, microbatch}]
                                                : done[{OpKind::forward, stage, microbatch}] &&
                                                      (last || done[{kind, stage + 1, microbatch}]);
     if (!ready || done[{kind, stage, microbatch}]) continue;
     done[{kind, stage, microbatch}] = true;
     --left;
-    const auto id = id_at<StageId>(stage);
+    const auto id = id_at<ReplicaId>(stage);
     schedule.order[placement.device[id]].push_back(
-        {.kind = kind, .stage = id, .microbatch = microbatch});
+        {.kind = kind, .replica = id, .microbatch = microbatch});
   }
-  for (const StageId stage : ids(placement.device)) {
-    schedule.order[placement.device[stage]].push_back(
+  for (const ReplicaId replica : ids(placement.device)) {
+    schedule.order[placement.device[replica]].push_back(
         {.kind = OpKind::update,
-         .stage = stage,
+         .replica = replica,
          .microbatch = schedule.microbatches - 1,
          .span = static_cast<std::uint16_t>(schedule.microbatches)});
   }

@@ -144,9 +144,9 @@ TEST(MeasuredLayers, TakeThePlaceOfRooflinesOnACluster) {
   assumptions.measured = std::make_shared<const TensorProfiles>(profiles({1, 2, 4}, {1, 4}));
   const StageCosts measured = cluster_costs(plan, schedule.placement, layout, assumptions);
   const LayerTimes layers = measured_layers(*assumptions.measured, model(), 2, Recompute::none, 4);
-  EXPECT_EQ(measured.parts[PartId{0}].backward, layers.of({0, 3}).backward);
-  EXPECT_EQ(measured.parts[PartId{1}].update, layers.of({3, 6}).update);
-  EXPECT_NE(measured.parts[PartId{0}].forward, analytic.parts[PartId{0}].forward);
+  EXPECT_EQ(measured.stages[StageId{0}].backward, layers.of({0, 3}).backward);
+  EXPECT_EQ(measured.stages[StageId{1}].update, layers.of({3, 6}).update);
+  EXPECT_NE(measured.stages[StageId{0}].forward, analytic.stages[StageId{0}].forward);
   EXPECT_EQ(measured.ways, analytic.ways) << "links are the cluster's";
 }
 

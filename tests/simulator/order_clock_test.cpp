@@ -18,16 +18,19 @@ namespace tandem::testing {
 namespace {
 
 Duration simulated_makespan(const Schedule& schedule, const OrderCosts& costs) {
-  StageCosts prices{
-      .parts = {}, .transfer = costs.transfer, .links = costs.links, .reduce_tied = {}, .norm = {}};
-  for (const PartCosts& part : costs.parts) {
-    prices.parts.push_back({.forward = part.forward,
-                            .recompute = {},
-                            .backward = part.backward_input + part.backward_weight,
-                            .backward_input = part.backward_input,
-                            .backward_weight = part.backward_weight,
-                            .update = part.update,
-                            .reduce = {}});
+  StageCosts prices{.stages = {},
+                    .transfer = costs.transfer,
+                    .links = costs.links,
+                    .reduce_tied = {},
+                    .norm = {}};
+  for (const StageOrderCosts& stage : costs.stages) {
+    prices.stages.push_back({.forward = stage.forward,
+                             .recompute = {},
+                             .backward = stage.backward_input + stage.backward_weight,
+                             .backward_input = stage.backward_input,
+                             .backward_weight = stage.backward_weight,
+                             .update = stage.update,
+                             .reduce = {}});
   }
   const Program program =
       lower(schedule, costs.shared_links ? TransferLanes::shared : TransferLanes::ideal);
@@ -38,7 +41,7 @@ Duration simulated_makespan(const Schedule& schedule, const OrderCosts& costs) {
 TEST(OrderClock, TellsTheSimulatorsMakespanOfEveryNamedSchedule) {
   int compared = 0;
   for (const ScheduleTraits& row : schedules()) {
-    if (row.weights != WeightSemantics::vanilla || row.stages_per_part != 1) continue;
+    if (row.weights != WeightSemantics::vanilla || row.replicas_per_stage != 1) continue;
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
       ScheduleRequest request =
           random_order_request(seed, static_cast<int>(seed % 4) + 1, static_cast<int>(seed));

@@ -64,7 +64,7 @@ inline std::string order_and_figures(const Pipeline& wanted) {
     for (const Op& op : order) {
       if (!is_compute(op.kind)) continue;
       std::string word =
-          fmt::format("{}{}{}", index(op.stage), traits(op.kind).notation, op.microbatch);
+          fmt::format("{}{}{}", index(op.replica), traits(op.kind).notation, op.microbatch);
       if (op.group == 0 || op.group != group) {
         words.push_back(std::move(word));
       } else {

@@ -24,7 +24,7 @@ std::string line_of(const Program& program, const Timeline& timeline, DeviceId d
   std::string text;
   for (const Span& span : timeline.spans) {
     const Op& op = program[span.instruction].op;
-    if (!is_compute(op.kind) || program.placement().device[op.stage] != device) continue;
+    if (!is_compute(op.kind) || program.placement().device[op.replica] != device) continue;
     text +=
         fmt::format("{}{}{} {}-{}", text.empty() ? "" : " ", op.kind == OpKind::forward ? "F" : "B",
                     span.body * program.microbatches() + op.microbatch + 1, span.start.count(),

@@ -38,7 +38,7 @@ struct Ring {
   }
 };
 
-using Rings = Table<StageId, std::array<Ring, kSlotKinds>>;
+using Rings = Table<ReplicaId, std::array<Ring, kSlotKinds>>;
 
 class UsesOfSlots {
  public:
@@ -47,25 +47,25 @@ class UsesOfSlots {
         placement_(program.placement()),
         sequence_(program),
         versions_(program),
-        rings_(placement_.stages()),
-        turns_(placement_.stages()) {
+        rings_(placement_.replicas()),
+        turns_(placement_.replicas()) {
     for (const Span& span : timeline.spans) {
       const Instruction& instruction = program[span.instruction];
       const Op& op = instruction.op;
       const std::int64_t microbatch = span.body * program.microbatches() + op.microbatch;
-      auto& done = done_[{op.kind, op.stage}];
+      auto& done = done_[{op.kind, op.replica}];
       const std::int64_t covers = op.kind == OpKind::backward_weight ? op.span : 1;
       for (std::int64_t i = 0; i < covers; ++i) done[microbatch - i] = {span.start, span.end};
       if (is_transfer(op.kind)) {
-        target_[{op.kind, op.stage, microbatch}] = program.cost_keys()[instruction.cost].target;
+        target_[{op.kind, op.replica, microbatch}] = program.cost_keys()[instruction.cost].target;
       }
     }
     for (const Span& span : timeline.spans) add(span);
-    for (const StageId stage : ids(turns_)) {
-      std::ranges::sort(turns_[stage], {},
+    for (const ReplicaId replica : ids(turns_)) {
+      std::ranges::sort(turns_[replica], {},
                         [](const Times& of) { return std::pair(of.start, of.end); });
-      for (const Times& of : turns_[stage]) {
-        Ring& one = ring(stage, SlotKind::eviction_buffer);
+      for (const Times& of : turns_[replica]) {
+        Ring& one = ring(replica, SlotKind::eviction_buffer);
         one.take(std::ssize(one.uses), of.start, of.end);
       }
     }
@@ -74,91 +74,92 @@ class UsesOfSlots {
   const Rings& rings() const { return rings_; }
 
  private:
-  std::optional<Times> find(OpKind kind, StageId stage, std::int64_t microbatch) const {
-    const auto ops = done_.find({kind, stage});
+  std::optional<Times> find(OpKind kind, ReplicaId replica, std::int64_t microbatch) const {
+    const auto ops = done_.find({kind, replica});
     if (ops == done_.end()) return std::nullopt;
     const auto found = ops->second.find(microbatch);
     if (found == ops->second.end()) return std::nullopt;
     return found->second;
   }
 
-  Ring& ring(StageId stage, SlotKind kind) { return rings_[stage][index(kind)]; }
+  Ring& ring(ReplicaId replica, SlotKind kind) { return rings_[replica][index(kind)]; }
 
   void add(const Span& span) {
     using enum OpKind;
     const Op& op = program_[span.instruction].op;
-    const StageId stage = op.stage;
+    const ReplicaId replica = op.replica;
     const std::int64_t microbatch = span.body * program_.microbatches() + op.microbatch;
     if (op.kind == forward) {
-      const Times last = *last_gradient(stage, microbatch);
-      const auto again = find(recompute, stage, microbatch);
-      const std::int64_t use = sequence_.among_alike(stage, microbatch);
-      if (const auto leaves = find(evict, stage, microbatch)) {
-        const Times back = *find(load, stage, microbatch);
-        turns_[stage].push_back({span.start, leaves->end});
-        turns_[stage].push_back({back.start, last.end});
-        ring(stage, SlotKind::hosted_stash).take(use, leaves->start, back.end);
+      const Times last = *last_gradient(replica, microbatch);
+      const auto again = find(recompute, replica, microbatch);
+      const std::int64_t use = sequence_.among_alike(replica, microbatch);
+      if (const auto leaves = find(evict, replica, microbatch)) {
+        const Times back = *find(load, replica, microbatch);
+        turns_[replica].push_back({span.start, leaves->end});
+        turns_[replica].push_back({back.start, last.end});
+        ring(replica, SlotKind::hosted_stash).take(use, leaves->start, back.end);
       } else {
-        ring(stage, SlotKind::stash).take(use, again ? again->start : span.start, last.end);
+        ring(replica, SlotKind::stash).take(use, again ? again->start : span.start, last.end);
       }
-      add_made(SlotKind::output, stage, microbatch, span.start);
+      add_made(SlotKind::output, replica, microbatch, span.start);
     } else if (is_transfer(op.kind) && !moves_stash(op.kind)) {
       add_received(span, microbatch);
     }
     if (makes_input_gradient(op.kind)) {
-      add_made(SlotKind::input_gradient, stage, microbatch, span.start);
+      add_made(SlotKind::input_gradient, replica, microbatch, span.start);
     }
     if (op.kind == backward_input) {
-      ring(stage, SlotKind::kept_gradients)
-          .take(sequence_(stage, microbatch), span.start, last_gradient(stage, microbatch)->end);
+      ring(replica, SlotKind::kept_gradients)
+          .take(sequence_(replica, microbatch), span.start,
+                last_gradient(replica, microbatch)->end);
     }
     if (makes_weight_gradient(op.kind)) {
-      const std::int64_t update_number = versions_.covering_update(stage, microbatch);
-      ring(stage, SlotKind::gradients)
-          .take(update_number, span.start, update_after(stage, microbatch));
+      const std::int64_t update_number = versions_.covering_update(replica, microbatch);
+      ring(replica, SlotKind::gradients)
+          .take(update_number, span.start, update_after(replica, microbatch));
     }
     if (reads_weights(op.kind) || op.kind == update) {
       // A version is written by the update that makes it and read until its last reader ends.
       const std::int64_t version = *versions_({span.instruction, span.body, microbatch});
-      ring(stage, SlotKind::weights).take(version, span.start, span.end);
+      ring(replica, SlotKind::weights).take(version, span.start, span.end);
     }
   }
 
-  std::optional<Times> last_gradient(StageId stage, std::int64_t microbatch) const {
-    const auto whole = find(OpKind::backward, stage, microbatch);
-    return whole ? whole : find(OpKind::backward_weight, stage, microbatch);
+  std::optional<Times> last_gradient(ReplicaId replica, std::int64_t microbatch) const {
+    const auto whole = find(OpKind::backward, replica, microbatch);
+    return whole ? whole : find(OpKind::backward_weight, replica, microbatch);
   }
 
-  Duration update_after(StageId stage, std::int64_t microbatch) const {
-    const auto& updates = done_.at({OpKind::update, stage});
+  Duration update_after(ReplicaId replica, std::int64_t microbatch) const {
+    const auto& updates = done_.at({OpKind::update, replica});
     return updates.lower_bound(microbatch)->second.end;
   }
 
   /// What a stage makes for its neighbours: until it is sent, or a neighbour on this device is
   /// done.
-  void add_made(SlotKind kind, StageId stage, std::int64_t microbatch, Duration start) {
+  void add_made(SlotKind kind, ReplicaId replica, std::int64_t microbatch, Duration start) {
     const bool down = kind == SlotKind::output;
     std::optional<Duration> end;
     const auto send =
-        find(down ? OpKind::send_activation : OpKind::send_gradient, stage, microbatch);
+        find(down ? OpKind::send_activation : OpKind::send_gradient, replica, microbatch);
     if (send) end = send->end;
     for (const Placement::Edge& edge : placement_.edges) {
-      if ((down ? edge.from : edge.to) != stage) continue;
-      const StageId other = down ? edge.to : edge.from;
-      if (placement_.device[other] != placement_.device[stage]) continue;
+      if ((down ? edge.from : edge.to) != replica) continue;
+      const ReplicaId other = down ? edge.to : edge.from;
+      if (placement_.device[other] != placement_.device[replica]) continue;
       const auto last = last_gradient(other, microbatch);
       if (last) end = std::max(end.value_or(last->end), last->end);
     }
-    if (end) ring(stage, kind).take(sequence_(stage, microbatch), start, *end);
+    if (end) ring(replica, kind).take(sequence_(replica, microbatch), start, *end);
   }
 
   void add_received(const Span& span, std::int64_t microbatch) {
     const Op& op = program_[span.instruction].op;
     const bool down = op.kind == OpKind::send_activation;
-    const DeviceId target = target_.at({op.kind, op.stage, microbatch});
+    const DeviceId target = target_.at({op.kind, op.replica, microbatch});
     for (const Placement::Edge& edge : placement_.edges) {
-      if ((down ? edge.from : edge.to) != op.stage) continue;
-      const StageId receiver = down ? edge.to : edge.from;
+      if ((down ? edge.from : edge.to) != op.replica) continue;
+      const ReplicaId receiver = down ? edge.to : edge.from;
       const auto last = last_gradient(receiver, microbatch);
       if (!last || placement_.device[receiver] != target) continue;
       ring(receiver, down ? SlotKind::input : SlotKind::output_gradient)
@@ -170,10 +171,10 @@ class UsesOfSlots {
   const Placement& placement_;
   const MicrobatchSequence sequence_;
   const WeightVersions versions_;
-  std::map<std::pair<OpKind, StageId>, std::map<std::int64_t, Times>> done_;
-  std::map<std::tuple<OpKind, StageId, std::int64_t>, DeviceId> target_;
+  std::map<std::pair<OpKind, ReplicaId>, std::map<std::int64_t, Times>> done_;
+  std::map<std::tuple<OpKind, ReplicaId, std::int64_t>, DeviceId> target_;
   Rings rings_;
-  Table<StageId, std::vector<Times>> turns_;  // with the slot of what is evicted
+  Table<ReplicaId, std::vector<Times>> turns_;  // with the slot of what is evicted
 };
 
 Rings rings_of(const Program& program, const CostTable& costs, std::int64_t batches) {
@@ -192,13 +193,13 @@ TEST_P(EverySchedulesSlots, AreNeverTakenBeforeTheyAreFree) {
       const SlotCounts slots = count_slots(program);
       for (const Spread spread : {Spread::wide, Spread::tiny}) {
         const Rings rings = rings_of(program, random_costs(program, 11, spread), 5);
-        for (const StageId stage : ids(rings)) {
+        for (const ReplicaId replica : ids(rings)) {
           for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
-            const Ring& ring = rings[stage][kind];
+            const Ring& ring = rings[replica][kind];
             if (ring.uses.empty()) continue;
-            const std::int32_t count = slots[stage][static_cast<SlotKind>(kind)];
+            const std::int32_t count = slots[replica][static_cast<SlotKind>(kind)];
             EXPECT_TRUE(ring.holds_with(count))
-                << wanted.name() << " stage " << index(stage) << " "
+                << wanted.name() << " stage " << index(replica) << " "
                 << name(static_cast<SlotKind>(kind)) << " with " << count;
           }
         }
@@ -219,23 +220,23 @@ TEST_P(SlotsAreNeeded, AtSomePrices) {
     const Pipeline wanted = pipeline(GetParam(), p, 6);
     const Program program = program_of(wanted);
     const SlotCounts slots = count_slots(program);
-    Table<StageId, std::array<bool, kSlotKinds>> needed(slots.size());
+    Table<ReplicaId, std::array<bool, kSlotKinds>> needed(slots.size());
     for (std::uint64_t seed = 0; seed < 60; ++seed) {
       const Rings rings = rings_of(program, random_costs(program, seed, Spread::wide), 4);
-      for (const StageId stage : ids(rings)) {
+      for (const ReplicaId replica : ids(rings)) {
         for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
-          const std::int32_t count = slots[stage].counts[kind];
-          if (!rings[stage][kind].uses.empty() && !rings[stage][kind].holds_with(count - 1)) {
-            needed[stage][kind] = true;
+          const std::int32_t count = slots[replica].counts[kind];
+          if (!rings[replica][kind].uses.empty() && !rings[replica][kind].holds_with(count - 1)) {
+            needed[replica][kind] = true;
           }
         }
       }
     }
-    for (const StageId stage : ids(needed)) {
+    for (const ReplicaId replica : ids(needed)) {
       for (const SlotKind kind : {SlotKind::weights, SlotKind::stash}) {
-        if (slots[stage][kind] < 2) continue;
-        EXPECT_TRUE(needed[stage][index(kind)])
-            << wanted.name() << " stage " << index(stage) << " " << name(kind);
+        if (slots[replica][kind] < 2) continue;
+        EXPECT_TRUE(needed[replica][index(kind)])
+            << wanted.name() << " stage " << index(replica) << " " << name(kind);
       }
     }
   }

@@ -189,8 +189,8 @@ constexpr HandcraftedMeasurement kHandcraftedTable[] = {
 TEST(ZeroBubble, EqualsThePublishedTable) {
   for (const HandcraftedMeasurement& row : kHandcraftedTable) {
     SCOPED_TRACE(fmt::format("v {} m {}", row.chunks, row.microbatches));
-    const auto costs = [&row](int parts) {
-      const auto ns = [parts](double us) { return std::llround(us * 1000.0 / parts); };
+    const auto costs = [&row](int stages) {
+      const auto ns = [stages](double us) { return std::llround(us * 1000.0 / stages); };
       return split(ns(row.forward_us), ns(row.input_us), ns(row.weight_us),
                    std::llround(row.transfer_us * 1000.0));
     };

@@ -1,4 +1,4 @@
-// Prices by part: plain, from a profile, and what is wrong with a profile.
+// Prices by stage: plain, from a profile, and what is wrong with a profile.
 
 #include "simulator/cost/stage_costs.h"
 
@@ -29,15 +29,16 @@ StageTimes times_from(std::int64_t first) {
           .reduce = ns(first + 6)};
 }
 
-TEST(StageCosts, PricesEveryKindByItsPart) {
+TEST(StageCosts, PricesEveryKindByItsStage) {
   StageCosts costs;
-  costs.parts = {times_from(100), times_from(200)};
+  costs.stages = {times_from(100), times_from(200)};
   costs.transfer = ns(7);
   costs.reduce_tied = ns(9);
   costs.norm = ns(11);
   const CostModel model = cost_model(linear_placement(2), costs);
   const auto price_of = [&](OpKind kind, int stage) {
-    return model({.kind = kind, .stage = id_at<StageId>(static_cast<std::size_t>(stage))}).count();
+    return model({.kind = kind, .replica = id_at<ReplicaId>(static_cast<std::size_t>(stage))})
+        .count();
   };
   EXPECT_EQ(price_of(OpKind::forward, 1), 200);
   EXPECT_EQ(price_of(OpKind::recompute, 0), 101);
@@ -54,21 +55,21 @@ TEST(StageCosts, PricesEveryKindByItsPart) {
 
 TEST(StageCosts, PricesAMoveByItsStashOrAsAnyTransfer) {
   StageCosts costs = uniform_costs(2, times_from(100), ns(7));
-  costs.parts[PartId{1}].move = ns(30);
+  costs.stages[StageId{1}].move = ns(30);
   const CostModel model = cost_model(linear_placement(2), costs);
   for (const OpKind kind : {OpKind::evict, OpKind::load}) {
-    EXPECT_EQ(model({.kind = kind, .stage = StageId{0}}).count(), 7);
-    EXPECT_EQ(model({.kind = kind, .stage = StageId{1}}).count(), 30);
+    EXPECT_EQ(model({.kind = kind, .replica = ReplicaId{0}}).count(), 7);
+    EXPECT_EQ(model({.kind = kind, .replica = ReplicaId{1}}).count(), 30);
   }
 }
 
-TEST(StageCosts, LetsReplicasShareTheirPartsPrices) {
+TEST(StageCosts, LetsReplicasShareTheirStagesPrices) {
   StageCosts costs;
-  costs.parts = {times_from(100), times_from(200)};
+  costs.stages = {times_from(100), times_from(200)};
   const CostModel model = cost_model(bidirectional_placement(2), costs);
-  EXPECT_EQ(model({.stage = StageId{0}}), model({.stage = StageId{2}}));
-  EXPECT_EQ(model({.stage = StageId{1}}), model({.stage = StageId{3}}));
-  EXPECT_NE(model({.stage = StageId{0}}), model({.stage = StageId{1}}));
+  EXPECT_EQ(model({.replica = ReplicaId{0}}), model({.replica = ReplicaId{2}}));
+  EXPECT_EQ(model({.replica = ReplicaId{1}}), model({.replica = ReplicaId{3}}));
+  EXPECT_NE(model({.replica = ReplicaId{0}}), model({.replica = ReplicaId{1}}));
 }
 
 TEST(StageCosts, SharesWhatAUnitTakesAmongItsOps) {
@@ -94,13 +95,13 @@ TEST(StageCosts, PricesWeightGradientsOfSeveralMicrobatchesEach) {
 
 TEST(StageCosts, RepeatsUniformTimes) {
   const StageCosts costs = uniform_costs(3, times_from(10), ns(4));
-  ASSERT_EQ(costs.parts.size(), 3u);
-  EXPECT_EQ(costs.parts[PartId{2}].backward, ns(12));
+  ASSERT_EQ(costs.stages.size(), 3u);
+  EXPECT_EQ(costs.stages[StageId{2}].backward, ns(12));
   EXPECT_EQ(costs.transfer, ns(4));
 }
 
-TEST(StageCostsDeathTest, RefusesAPlacementOfOtherParts) {
-  EXPECT_DEATH(cost_model(linear_placement(3), uniform_costs(2, {}, {})), "placement.parts");
+TEST(StageCostsDeathTest, RefusesAPlacementOfOtherStages) {
+  EXPECT_DEATH(cost_model(linear_placement(3), uniform_costs(2, {}, {})), "placement.stages");
 }
 
 ModelSpec small_model() {
@@ -131,19 +132,19 @@ Profile small_profile() {
 TEST(CostsFromProfile, SumsTheLayersOfAStageAndAddsTheOverheadOnce) {
   const StageCosts costs =
       costs_from_profile(small_profile(), small_model(), {{0, 2}, {2, 4}}, 2, Recompute::none);
-  EXPECT_EQ(costs.parts[PartId{0}].forward, ns(1 + 10 + 5));
-  EXPECT_EQ(costs.parts[PartId{1}].forward, ns(100 + 1000 + 5));
-  EXPECT_EQ(costs.parts[PartId{0}].backward, ns(4 * 11 + 5));
-  EXPECT_EQ(costs.parts[PartId{1}].backward_input, ns(2 * 1100 + 5));
-  EXPECT_EQ(costs.parts[PartId{1}].backward_weight, ns(3 * 1100 + 5));
-  EXPECT_EQ(costs.parts[PartId{1}].update, ns(5 * 1100 + 5));
-  EXPECT_EQ(costs.parts[PartId{0}].recompute, costs.parts[PartId{0}].forward);
+  EXPECT_EQ(costs.stages[StageId{0}].forward, ns(1 + 10 + 5));
+  EXPECT_EQ(costs.stages[StageId{1}].forward, ns(100 + 1000 + 5));
+  EXPECT_EQ(costs.stages[StageId{0}].backward, ns(4 * 11 + 5));
+  EXPECT_EQ(costs.stages[StageId{1}].backward_input, ns(2 * 1100 + 5));
+  EXPECT_EQ(costs.stages[StageId{1}].backward_weight, ns(3 * 1100 + 5));
+  EXPECT_EQ(costs.stages[StageId{1}].update, ns(5 * 1100 + 5));
+  EXPECT_EQ(costs.stages[StageId{0}].recompute, costs.stages[StageId{0}].forward);
 }
 
 TEST(CostsFromProfile, AddsSelectiveRecomputationToTheBackwardOnly) {
   const auto costs_of = [](Recompute recompute) {
     return costs_from_profile(small_profile(), small_model(), {{0, 2}, {2, 4}}, 2, recompute)
-        .parts[PartId{1}];
+        .stages[StageId{1}];
   };
   const StageTimes none = costs_of(Recompute::none), selective = costs_of(Recompute::selective);
   EXPECT_EQ(selective.backward, none.backward + ns(6 * 1100));
@@ -176,18 +177,18 @@ TEST(CostsFromProfile, PricesSumsAndTheNormAsPassesOverTheGradients) {
             .microbatch_size = 2,
             .stages = {{0, 2}, {2, 4}}};
   StageCosts costs = costs_from_profile(small_profile(), plan);
-  EXPECT_EQ(costs.parts[PartId{0}].reduce, ns(0));
+  EXPECT_EQ(costs.stages[StageId{0}].reduce, ns(0));
   EXPECT_EQ(costs.norm, ns(100 + std::max(upper, lower) + 100));
   plan.request.width = 3;
   costs = costs_from_profile(small_profile(), plan);
-  EXPECT_EQ(costs.parts[PartId{0}].reduce, ns(100 + 2 * 2 * upper));
-  EXPECT_EQ(costs.parts[PartId{1}].reduce, ns(100 + 2 * 2 * lower));
+  EXPECT_EQ(costs.stages[StageId{0}].reduce, ns(100 + 2 * 2 * upper));
+  EXPECT_EQ(costs.stages[StageId{1}].reduce, ns(100 + 2 * 2 * lower));
   plan.request.width = 1;
   plan.request.devices = 3;
   plan.request.replicas = {2, 1};
   costs = costs_from_profile(small_profile(), plan);
-  EXPECT_EQ(costs.parts[PartId{0}].reduce, ns(100 + 2 * upper));
-  EXPECT_EQ(costs.parts[PartId{1}].reduce, ns(0));
+  EXPECT_EQ(costs.stages[StageId{0}].reduce, ns(100 + 2 * upper));
+  EXPECT_EQ(costs.stages[StageId{1}].reduce, ns(0));
 }
 
 std::string diagnostic(const Profile& profile, const ModelSpec& model, std::int32_t size) {
@@ -223,7 +224,7 @@ TEST(CostsFromProfile, TakesALineBetweenMeasuredMicrobatchSizes) {
   }
   const auto at = [&](std::int32_t size) {
     return costs_from_profile(profile, small_model(), {{1, 2}}, size, Recompute::none)
-        .parts[PartId{0}];
+        .stages[StageId{0}];
   };
   EXPECT_EQ(at(2).forward, ns(10 + 5));
   EXPECT_EQ(at(3).forward, ns(10 + 60 + 5)) << "a quarter of the way from 2 to 6";

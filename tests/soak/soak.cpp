@@ -66,8 +66,8 @@ T pick(std::mt19937_64& random, std::initializer_list<T> values) {
 /// What only some schedules have. Layers suffice for three chunks on four devices.
 void draw_shape(std::mt19937_64& random, TrainingCase& test) {
   const ScheduleTraits& traits = find_schedule(test.schedule);
-  if (traits.stages_per_device == 0) test.chunks = static_cast<std::uint16_t>(1 + random() % 3);
-  if (traits.stages_per_device != 1) test.model.blocks = 5;
+  if (traits.replicas_per_device == 0) test.chunks = static_cast<std::uint16_t>(1 + random() % 3);
+  if (traits.replicas_per_device != 1) test.model.blocks = 5;
   if (test.schedule == "2bw") test.extra_in_flight = static_cast<std::int32_t>(random() % 3);
   if (test.schedule == "chimera") test.directions = pick<std::uint16_t>(random, {2, 2, 4});
   if (test.schedule != "pipedream") return;
@@ -164,10 +164,10 @@ void expect_as_reference(const Draw& draw, const TrainingReport<float>& report) 
 
 void expect_planned_memory(const Draw& draw, const Program& program, const SlotCounts& slots,
                            const TrainingReport<float>& report) {
-  Table<StageId, StageBytes> bytes;
-  const auto layers = even_stages(draw.test.model, program.placement().parts());
-  for (const StageId stage : ids(program.placement().part)) {
-    bytes.push_back(stage_bytes(draw.test.model, layers[index(program.placement().part[stage])],
+  Table<ReplicaId, StageBytes> bytes;
+  const auto layers = even_stages(draw.test.model, program.placement().stages());
+  for (const ReplicaId replica : ids(program.placement().stage)) {
+    bytes.push_back(stage_bytes(draw.test.model, layers[index(program.placement().stage[replica])],
                                 draw.test.microbatch_size, draw.test.optimizer.kind,
                                 draw.test.recompute));
   }

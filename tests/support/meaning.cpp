@@ -24,7 +24,7 @@ class UnrolledSchedule {
         end_(batches * m_) {
     for (const InstructionId id : program.order()) {
       const Op& op = program[id].op;
-      place_in_program_[{op.kind, op.stage, op.microbatch}] = index(id);
+      place_in_program_[{op.kind, op.replica, op.microbatch}] = index(id);
     }
     for (const auto& order : schedule.order) {
       for (const Op& op : order) {
@@ -50,22 +50,22 @@ class UnrolledSchedule {
     std::int64_t body = 0;
   };
 
-  static OpKey key_of(OpKind kind, StageId stage, std::int64_t microbatch) {
-    return {kind, stage, microbatch, kNowhere};
+  static OpKey key_of(OpKind kind, ReplicaId replica, std::int64_t microbatch) {
+    return {kind, replica, microbatch, kNowhere};
   }
-  std::vector<StageId> participants(OpKind kind, StageId stage) const {
-    const PartId part = placement_.part[stage];
-    if (kind == OpKind::reduce_gradient) return placement_.replicas_of(part);
-    std::vector<StageId> all;
-    for (const StageId each : ids(placement_.part)) {
+  std::vector<ReplicaId> participants(OpKind kind, ReplicaId replica) const {
+    const StageId stage = placement_.stage[replica];
+    if (kind == OpKind::reduce_gradient) return placement_.replicas_of(stage);
+    std::vector<ReplicaId> all;
+    for (const ReplicaId each : ids(placement_.stage)) {
       if (kind == OpKind::reduce_norm) all.push_back(each);
     }
     if (kind == OpKind::reduce_norm) return all;
-    // Each copy of the model sums for itself: the j-th stage of each tied part.
-    const std::vector<StageId> own = placement_.replicas_of(part);
+    // Each copy of the model sums for itself: the j-th replica of each tied stage.
+    const std::vector<ReplicaId> own = placement_.replicas_of(stage);
     const auto copy =
-        static_cast<std::size_t>(std::find(own.begin(), own.end(), stage) - own.begin());
-    for (const PartId tied : placement_.tied_with(part)) {
+        static_cast<std::size_t>(std::find(own.begin(), own.end(), replica) - own.begin());
+    for (const StageId tied : placement_.tied_with(stage)) {
       all.push_back(placement_.replicas_of(tied).at(copy));
     }
     std::sort(all.begin(), all.end());
@@ -73,8 +73,8 @@ class UnrolledSchedule {
   }
   /// A sum is one op of all its participants, named by the first.
   OpKey key_of(const Op& op, std::int64_t microbatch) const {
-    if (!is_collective(op.kind)) return key_of(op.kind, op.stage, microbatch);
-    return key_of(op.kind, participants(op.kind, op.stage).front(), microbatch);
+    if (!is_collective(op.kind)) return key_of(op.kind, op.replica, microbatch);
+    return key_of(op.kind, participants(op.kind, op.replica).front(), microbatch);
   }
 
   void add_node(const OpKey& key, DeviceId source, DeviceId target, std::uint16_t span = 1,
@@ -83,7 +83,7 @@ class UnrolledSchedule {
     cost.kind = std::get<OpKind>(key);
     if (cost.kind == OpKind::backward_weight) cost.span = span;
     cost.overlapped = overlapped;
-    cost.stage = std::get<StageId>(key);
+    cost.replica = std::get<ReplicaId>(key);
     cost.source = source;
     cost.target = target;
     if (cost.kind == OpKind::reduce_gradient) cost.width = schedule_.width;
@@ -113,13 +113,13 @@ class UnrolledSchedule {
           const std::int64_t microbatch = body * m_ + op.microbatch;
           if (microbatch < 0 || microbatch >= end_) continue;
           const OpKey key = key_of(op, microbatch);
-          const DeviceId home = placement_.device[std::get<StageId>(key)];
+          const DeviceId home = placement_.device[std::get<ReplicaId>(key)];
           const DeviceId target = moves_stash(op.kind) ? placement_.partner[home] : home;
           add_node(key, home, target, op.span, in_group(order, i));
           ops_[key] = {op, body};
           const bool joins = i > 0 && op.group != 0 && order[i - 1].group == op.group;
           note_group(key, joins ? &before : nullptr);
-          if (op.kind == OpKind::update) updates_[op.stage].insert(microbatch);
+          if (op.kind == OpKind::update) updates_[op.replica].insert(microbatch);
           if (!is_collective(op.kind)) in_turn_.push_back(key);
           if (!on_compute_lane(op.kind)) continue;
           if (!first) after_[key].push_back(before);
@@ -132,9 +132,10 @@ class UnrolledSchedule {
   }
 
   /// The op that works on (stage, microbatch) and is one of `kinds`, if the run has it.
-  const OpKey* find(std::initializer_list<OpKind> kinds, StageId stage, std::int64_t microbatch) {
+  const OpKey* find(std::initializer_list<OpKind> kinds, ReplicaId replica,
+                    std::int64_t microbatch) {
     for (const OpKind kind : kinds) {
-      const auto found = ops_.find(key_of(kind, stage, microbatch));
+      const auto found = ops_.find(key_of(kind, replica, microbatch));
       if (found != ops_.end()) return &found->first;
     }
     return nullptr;
@@ -157,7 +158,7 @@ class UnrolledSchedule {
 
   /// Data made by `producer` reaches `consumer`, over a link where their devices differ.
   void carry(OpKind kind, const OpKey& producer, const OpKey& consumer) {
-    const StageId from = std::get<StageId>(producer), to = std::get<StageId>(consumer);
+    const ReplicaId from = std::get<ReplicaId>(producer), to = std::get<ReplicaId>(consumer);
     const DeviceId source = placement_.device[from], target = placement_.device[to];
     if (source == target) return need(consumer, producer);
     const OpKey transfer{kind, from, std::get<std::int64_t>(producer), target};
@@ -169,42 +170,42 @@ class UnrolledSchedule {
 
   void add_dependencies(const OpKey& key, const Where& where) {
     using enum OpKind;
-    const auto [kind, stage, microbatch, nowhere] = key;
+    const auto [kind, replica, microbatch, nowhere] = key;
     if (kind == forward) {
       for (const Placement::Edge& edge : placement_.edges) {
-        if (edge.to != stage) continue;
+        if (edge.to != replica) continue;
         if (const OpKey* above = find({forward}, edge.from, microbatch)) {
           carry(send_activation, *above, key);
         }
       }
-      const std::set<std::int64_t>& updates = updates_[stage];
+      const std::set<std::int64_t>& updates = updates_[replica];
       auto version = updates.lower_bound(microbatch);
       for (int back = 0; back <= where.op.staleness; ++back) {
         if (version == updates.begin()) return;
         --version;
       }
-      need(key, key_of(update, stage, *version));
+      need(key, key_of(update, replica, *version));
     } else if (kind == evict) {
-      need(key, *find({forward}, stage, microbatch));
+      need(key, *find({forward}, replica, microbatch));
     } else if (kind == load) {
-      need(key, *find({evict}, stage, microbatch));
+      need(key, *find({evict}, replica, microbatch));
     } else if (kind == recompute) {
-      need(key, *find({forward}, stage, microbatch));
+      need(key, *find({forward}, replica, microbatch));
     } else if (kind == backward_weight) {
       for (std::int64_t i = 0; i < where.op.span; ++i) {
-        need(key, *find({backward_input}, stage, microbatch - i));
+        need(key, *find({backward_input}, replica, microbatch - i));
       }
     } else if (kind == backward || kind == backward_input) {
-      need(key, *find({load, recompute, forward}, stage, microbatch));
+      need(key, *find({load, recompute, forward}, replica, microbatch));
       for (const Placement::Edge& edge : placement_.edges) {
-        if (edge.from != stage) continue;
+        if (edge.from != replica) continue;
         if (const OpKey* below = find({backward, backward_input}, edge.to, microbatch)) {
           carry(send_gradient, *below, key);
         }
       }
     } else if (kind == validate) {
-      need(key, key_of(update, stage, microbatch));
-      need(key, key_of(reduce_norm, StageId{}, microbatch));
+      need(key, key_of(update, replica, microbatch));
+      need(key, key_of(reduce_norm, ReplicaId{}, microbatch));
     } else {
       add_gradient_dependencies(key, where);
     }
@@ -212,22 +213,22 @@ class UnrolledSchedule {
 
   void add_gradient_dependencies(const OpKey& key, const Where& where) {
     using enum OpKind;
-    const auto [kind, stage, microbatch, nowhere] = key;
-    const std::vector<StageId> stages =
-        kind == update ? std::vector{stage} : participants(kind, stage);
-    for (const StageId each : stages) {
+    const auto [kind, replica, microbatch, nowhere] = key;
+    const std::vector<ReplicaId> replicas =
+        kind == update ? std::vector{replica} : participants(kind, replica);
+    for (const ReplicaId each : replicas) {
       const bool reduced = schedule_.width > 1 || participants(reduce_gradient, each).size() > 1;
       if (kind == update && normed_ && !validated_) {
-        need(key, key_of(reduce_norm, StageId{}, microbatch));
+        need(key, key_of(reduce_norm, ReplicaId{}, microbatch));
         continue;
       }
       if ((kind == update || kind == reduce_norm) &&
-          (reduced || !placement_.tied_with(placement_.part[each]).empty())) {
+          (reduced || !placement_.tied_with(placement_.stage[each]).empty())) {
         const OpKind sum = reduced ? reduce_gradient : reduce_tied;
         need(key, key_of(sum, participants(sum, each).front(), microbatch));
         continue;
       }
-      const std::vector<StageId> tied = participants(reduce_tied, each);
+      const std::vector<ReplicaId> tied = participants(reduce_tied, each);
       if (kind == reduce_gradient && !tied.empty()) {
         need(key, key_of(reduce_tied, tied.front(), microbatch));
         continue;
@@ -243,14 +244,14 @@ class UnrolledSchedule {
   /// from their load to their gradient: nobody takes it before who had it last has left it.
   void take_turns() {
     using enum OpKind;
-    std::map<StageId, OpKey> leaves;
+    std::map<ReplicaId, OpKey> leaves;
     for (const OpKey& key : in_turn_) {
-      const auto [kind, stage, microbatch, nowhere] = key;
-      const OpKey* evicted = find({evict}, stage, microbatch);
+      const auto [kind, replica, microbatch, nowhere] = key;
+      const OpKey* evicted = find({evict}, replica, microbatch);
       if (evicted == nullptr || (kind != forward && kind != load)) continue;
-      if (leaves.contains(stage)) need(key, leaves[stage]);
-      leaves[stage] =
-          kind == forward ? *evicted : *find({backward, backward_weight}, stage, microbatch);
+      if (leaves.contains(replica)) need(key, leaves[replica]);
+      leaves[replica] =
+          kind == forward ? *evicted : *find({backward, backward_weight}, replica, microbatch);
     }
   }
 
@@ -261,7 +262,7 @@ class UnrolledSchedule {
     for (const auto& [device, producer] : order_) {
       for (const OpKey& transfer : transfer_after_[producer]) {
         if (lanes_ == TransferLanes::ideal) continue;
-        const auto [kind, stage, microbatch, target] = transfer;
+        const auto [kind, replica, microbatch, target] = transfer;
         const auto [last, fresh] = last_on_link.try_emplace({kind, device, target}, transfer);
         if (fresh) continue;
         need(transfer, last->second);
@@ -270,17 +271,17 @@ class UnrolledSchedule {
     }
     std::map<std::pair<std::int64_t, std::size_t>, OpKey> sums;
     for (const auto& [key, where] : ops_) {
-      const auto [kind, stage, microbatch, nowhere] = key;
+      const auto [kind, replica, microbatch, nowhere] = key;
       if (!is_collective(kind)) continue;
       const std::size_t place =
-          place_in_program_.at({kind, stage, static_cast<std::int32_t>(where.op.microbatch)});
+          place_in_program_.at({kind, replica, static_cast<std::int32_t>(where.op.microbatch)});
       sums[{where.body, place}] = key;
     }
     std::map<DeviceId, OpKey> last;
     for (const auto& [place, key] : sums) {
-      const auto [kind, stage, microbatch, nowhere] = key;
+      const auto [kind, replica, microbatch, nowhere] = key;
       std::set<DeviceId> devices;
-      for (const StageId each : participants(kind, stage)) {
+      for (const ReplicaId each : participants(kind, replica)) {
         devices.insert(placement_.device[each]);
       }
       for (const DeviceId device : devices) {
@@ -321,14 +322,14 @@ class UnrolledSchedule {
   const CostModel& model_;
   const std::int64_t end_;
   bool normed_ = false, validated_ = false;
-  std::map<std::tuple<OpKind, StageId, std::int32_t>, std::size_t> place_in_program_;
+  std::map<std::tuple<OpKind, ReplicaId, std::int32_t>, std::size_t> place_in_program_;
   std::map<OpKey, Where> ops_;
   std::map<OpKey, OpKey> first_of_group_, last_of_group_;  // the latter of the first
   std::map<OpKey, Duration> price_;
   std::map<OpKey, std::vector<OpKey>> after_, transfer_after_;
   std::vector<std::pair<DeviceId, OpKey>> order_;  // on compute lanes
   std::vector<OpKey> in_turn_;                     // all ops as the devices are told, but for sums
-  std::map<StageId, std::set<std::int64_t>> updates_;
+  std::map<ReplicaId, std::set<std::int64_t>> updates_;
 };
 
 }  // namespace
@@ -347,7 +348,7 @@ std::map<OpKey, Times> times_of(const Program& program, const Timeline& timeline
     const DeviceId target = is_transfer(op.kind) && !moves_stash(op.kind)
                                 ? program.cost_keys()[instruction.cost].target
                                 : kNowhere;
-    times[{op.kind, op.stage, span.body * program.microbatches() + op.microbatch, target}] = {
+    times[{op.kind, op.replica, span.body * program.microbatches() + op.microbatch, target}] = {
         span.start, span.end};
   }
   return times;

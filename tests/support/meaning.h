@@ -15,7 +15,7 @@ namespace tandem::testing {
 
 /// What ran: a kind on a stage for a microbatch of the run; for a transfer the sender's, and to
 /// which device.
-using OpKey = std::tuple<OpKind, StageId, std::int64_t, DeviceId>;
+using OpKey = std::tuple<OpKind, ReplicaId, std::int64_t, DeviceId>;
 
 struct Times {
   Duration start{}, end{};

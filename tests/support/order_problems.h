@@ -20,13 +20,13 @@ inline ScheduleRequest random_order_request(std::uint64_t seed, int devices, int
   };
   ScheduleRequest request{
       .devices = static_cast<std::uint16_t>(devices), .microbatches = microbatches, .replicas = {}};
-  OrderCosts costs{.parts = {}, .transfer = Duration(below(3) * 5)};
+  OrderCosts costs{.stages = {}, .transfer = Duration(below(3) * 5)};
   for (int j = 0; j < devices; ++j) {
-    costs.parts.push_back({.forward = Duration(1 + below(20)),
-                           .backward_input = Duration(1 + below(20)),
-                           .backward_weight = Duration(1 + below(20)),
-                           .kept = below(2) == 0 ? 1.0 : 0.5,
-                           .update = Duration(below(2) * 10)});
+    costs.stages.push_back({.forward = Duration(1 + below(20)),
+                            .backward_input = Duration(1 + below(20)),
+                            .backward_weight = Duration(1 + below(20)),
+                            .kept = below(2) == 0 ? 1.0 : 0.5,
+                            .update = Duration(below(2) * 10)});
   }
   if (below(2) == 0) {
     for (int j = 0; j + 1 < devices; ++j) costs.links.push_back(Duration(below(30)));

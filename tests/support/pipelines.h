@@ -86,14 +86,14 @@ inline bool is_served(const Pipeline& wanted) {
   return !reason_against(find_schedule(wanted.schedule), wanted.request);
 }
 
-/// Costs that differ from part to part and from kind to kind.
-inline OrderCosts uneven_costs(std::size_t parts) {
-  OrderCosts costs{.parts = {}, .transfer = Duration(2)};
-  for (std::size_t part = 0; part < parts; ++part) {
-    const auto spread = static_cast<std::int64_t>(part * 5 % 7);
-    costs.parts.push_back({.forward = Duration(10 + spread),
-                           .backward_input = Duration(13 - spread),
-                           .backward_weight = Duration(5 + 2 * spread)});
+/// Costs that differ from stage to stage and from kind to kind.
+inline OrderCosts uneven_costs(std::size_t stages) {
+  OrderCosts costs{.stages = {}, .transfer = Duration(2)};
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const auto spread = static_cast<std::int64_t>(stage * 5 % 7);
+    costs.stages.push_back({.forward = Duration(10 + spread),
+                            .backward_input = Duration(13 - spread),
+                            .backward_weight = Duration(5 + 2 * spread)});
   }
   return costs;
 }
@@ -129,7 +129,7 @@ inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, st
   }
   if (traits.orders_by_costs) {
     vary([&](ScheduleRequest& request) {
-      request.costs = uneven_costs(part_count(traits, request));
+      request.costs = uneven_costs(stage_count(traits, request));
     });
   }
   if (takes("replicas")) {
@@ -193,9 +193,9 @@ enum class Spread {
 /// A price is a function of seed and key alone, so that an oracle without a program pays the same.
 inline CostModel random_prices(std::uint64_t seed, Spread spread) {
   return [seed, spread](const CostKey& key) -> Duration {
-    std::mt19937_64 random(seed * 1'000'003 + index(key.kind) * 100'003 + index(key.stage) * 1009 +
-                           index(key.target) + (key.overlapped ? 50'021 : 0) +
-                           (key.span - 1u) * 70'001);
+    std::mt19937_64 random(seed * 1'000'003 + index(key.kind) * 100'003 +
+                           index(key.replica) * 1009 + index(key.target) +
+                           (key.overlapped ? 50'021 : 0) + (key.span - 1u) * 70'001);
     const auto below = [&](std::uint64_t bound) {
       return Duration(static_cast<std::int64_t>(random() % bound));
     };

@@ -102,7 +102,7 @@ inline RecordedPass pass_of(const Program& program, const Timeline& timeline,
     const OpKind kind = instruction.op.kind;
     if (kind == OpKind::update) continue;
     const CostKey& key = program.cost_keys()[instruction.cost];
-    const std::size_t stage = index(instruction.op.stage);
+    const std::size_t stage = index(instruction.op.replica);
     RecordedOp op{.kind = kind, .start = span.start, .end = span.end};
     if (numbered || !is_transfer(kind)) number(op, stage, instruction.op.microbatch);
     pass.devices[key.source].push_back(op);

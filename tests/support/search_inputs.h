@@ -32,21 +32,22 @@ inline std::vector<SearchInput> search_inputs() {
       ScheduleRequest request{.devices = static_cast<std::uint16_t>(p),
                               .microbatches = static_cast<std::int32_t>(3 * p),
                               .replicas = {}};
-      OrderCosts costs{.parts = {}, .transfer = Duration(500'000)};
+      OrderCosts costs{.stages = {}, .transfer = Duration(500'000)};
       for (std::size_t j = 0; j < p; ++j) {
-        costs.parts.push_back(
+        costs.stages.push_back(
             {.forward = time(), .backward_input = time(), .backward_weight = time(), .kept = 1.0});
       }
       const auto add = [](Duration& to, std::int64_t us) { to += std::chrono::microseconds(us); };
       if (is("ends")) {
-        add(costs.parts[PartId{0}].forward, 1'000);
-        add(costs.parts[PartId{0}].backward_weight, 3'000);
-        PartCosts& head = costs.parts[id_at<PartId>(p - 1)];
+        add(costs.stages[StageId{0}].forward, 1'000);
+        add(costs.stages[StageId{0}].backward_weight, 3'000);
+        StageOrderCosts& head = costs.stages[id_at<StageId>(p - 1)];
         for (Duration* of : {&head.forward, &head.backward_input, &head.backward_weight})
           add(*of, 4'000);
       }
       if (is("device")) {
-        PartCosts& slow = costs.parts[id_at<PartId>(static_cast<std::size_t>(below(3 * p / 4)))];
+        StageOrderCosts& slow =
+            costs.stages[id_at<StageId>(static_cast<std::size_t>(below(3 * p / 4)))];
         for (Duration* of : {&slow.forward, &slow.backward_input, &slow.backward_weight})
           *of += *of / 4;
       }
@@ -57,7 +58,7 @@ inline std::vector<SearchInput> search_inputs() {
       }
       request.activation_caps.assign(p, static_cast<double>(p));
       if (is("memory")) {
-        for (PartCosts& part : costs.parts) part.kept = 0.6;
+        for (StageOrderCosts& stage : costs.stages) stage.kept = 0.6;
         for (double& cap : request.activation_caps)
           cap = static_cast<double>(p) * 0.6 + static_cast<double>(below(2));
       }

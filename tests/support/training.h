@@ -15,7 +15,7 @@
 #include "core/schedule/schedule.h"
 #include "executor/cpu/kernels.h"
 #include "executor/stage/reference.h"
-#include "executor/stage/reference_parts.h"
+#include "executor/stage/reference_stages.h"
 #include "executor/train.h"
 
 namespace tandem::testing {
@@ -48,7 +48,7 @@ struct TrainingCase {
   /// With two chunks a device where the schedule takes or has them, and a layer for each.
   static TrainingCase on(const std::string& schedule, std::uint16_t devices) {
     TrainingCase test{.schedule = schedule, .devices = devices};
-    const std::uint16_t stages = find_schedule(schedule).stages_per_device;
+    const std::uint16_t stages = find_schedule(schedule).replicas_per_device;
     if (stages == 0) test.chunks = 2;
     if (stages != 1) test.model.blocks = std::max(3, devices - 1);
     return test;
@@ -83,20 +83,20 @@ struct TrainingCase {
   }
 };
 
-/// Layers cut into `parts` consecutive ranges, as even as can be.
-inline std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t parts) {
+/// Layers cut into `stages` consecutive ranges, as even as can be.
+inline std::vector<LayerRange> even_stages(const ModelSpec& model, std::size_t stages) {
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
-  const auto count = static_cast<std::int32_t>(parts);
+  const auto count = static_cast<std::int32_t>(stages);
   std::vector<LayerRange> ranges;
-  for (std::int32_t part = 0; part < count; ++part) {
-    ranges.push_back({layers * part / count, layers * (part + 1) / count});
+  for (std::int32_t stage = 0; stage < count; ++stage) {
+    ranges.push_back({layers * stage / count, layers * (stage + 1) / count});
   }
   return ranges;
 }
 
 inline ReferenceConfig reference_config(const TrainingCase& test, const Schedule& schedule,
                                         WeightSemantics semantics) {
-  const std::vector<LayerRange> layers = even_stages(test.model, schedule.placement.parts());
+  const std::vector<LayerRange> layers = even_stages(test.model, schedule.placement.stages());
   return {.semantics = semantics,
           .optimizer = test.optimizer,
           .guard = test.guard,
@@ -104,8 +104,8 @@ inline ReferenceConfig reference_config(const TrainingCase& test, const Schedule
           .microbatch_size = test.microbatch_size,
           .width = test.width,
           .seed = test.seed,
-          .parts = reference_parts(schedule, layers, semantics),
-          .stages = layers};
+          .stages = reference_stages(schedule, layers, semantics),
+          .clip_ranges = layers};
 }
 
 inline ReferenceConfig reference_config(const TrainingCase& test, WeightSemantics semantics) {
@@ -126,7 +126,7 @@ TrainingSetup<T> setup_of(const TrainingCase& test, const Program& program, cons
                  .guard = test.guard,
                  .seed = test.seed,
                  .data = &data};
-  setup.layers = even_stages(test.model, program.placement().parts());
+  setup.layers = even_stages(test.model, program.placement().stages());
   setup.slots = count_slots(program);
   setup.batches = test.batches;
   return setup;
@@ -135,10 +135,10 @@ TrainingSetup<T> setup_of(const TrainingCase& test, const Program& program, cons
 inline Table<DeviceId, MemoryByClass> planned_memory(const TrainingCase& test,
                                                      const Program& program,
                                                      const SlotCounts& slots) {
-  Table<StageId, StageBytes> bytes;
-  const auto layers = even_stages(test.model, program.placement().parts());
-  for (const PartId part : program.placement().part) {
-    bytes.push_back(stage_bytes(test.model, layers[index(part)], test.microbatch_size,
+  Table<ReplicaId, StageBytes> bytes;
+  const auto layers = even_stages(test.model, program.placement().stages());
+  for (const StageId stage : program.placement().stage) {
+    bytes.push_back(stage_bytes(test.model, layers[index(stage)], test.microbatch_size,
                                 test.optimizer.kind, test.recompute));
   }
   return memory_by_class(program, slots, bytes);

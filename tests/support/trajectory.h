@@ -67,7 +67,7 @@ Trace<T> by_executor(const TrainingCase& test, const Program& program, const Slo
   Trace<T> trace;
   setup.on_update = [&](const UpdateView<T>& update) {
     const auto& [pipeline, stage, version, weights, state] = update;
-    const LayerRange layers = setup.layers[index(program.placement().part[stage])];
+    const LayerRange layers = setup.layers[index(program.placement().stage[stage])];
     const Stage<cpu::Kernels<T>> described(test.model, layers, test.microbatch_size, 1.0);
     for (const Tensor& tensor : described.parameters()) {
       const auto first = weights.begin() + tensor.offset;

@@ -80,22 +80,23 @@ class Requirements {
   }
 
   /// The slots of one ring are enough.
-  bool holds(StageId stage, SlotKind kind, std::int32_t count) {
-    slots_[stage][kind] = count;
+  bool holds(ReplicaId replica, SlotKind kind, std::int32_t count) {
+    slots_[replica][kind] = count;
     faults_.clear();
-    kind == SlotKind::weights ? check_versions(stage) : check_ring(stage, kind);
+    kind == SlotKind::weights ? check_versions(replica) : check_ring(replica, kind);
     return std::none_of(faults_.begin(), faults_.end(), [&](const std::string& fault) {
       return fault.starts_with("slot") || fault == kOverwritten;
     });
   }
 
   /// Whether no forward of the stage runs while a microbatch that is run again holds a stash.
-  bool can_borrow(StageId stage) {
+  bool can_borrow(ReplicaId replica) {
     for (std::int64_t k = 0; k < microbatches_; ++k) {
-      const std::size_t taken = find(Work::recompute, stage, k), freed = last_gradient(stage, k);
+      const std::size_t taken = find(Work::recompute, replica, k),
+                        freed = last_gradient(replica, k);
       if (taken == kNone || freed == kNone) continue;
       for (std::int64_t other = 0; other < microbatches_; ++other) {
-        const std::size_t forward = find(Work::forward, stage, other);
+        const std::size_t forward = find(Work::forward, replica, other);
         if (forward == kNone) continue;
         if (!run_.before(forward, taken) && !run_.before(freed, forward)) return false;
       }
@@ -106,14 +107,14 @@ class Requirements {
   std::vector<std::string> check() {
     if (!run_.ordered()) return {"out of order"};
     check_units();
-    for (const StageId stage : ids(placement_.device)) check_updates(stage);
+    for (const ReplicaId replica : ids(placement_.device)) check_updates(replica);
     for (std::int64_t k = 0; k < microbatches_; ++k) check_microbatch(k);
-    for (const StageId stage : ids(placement_.device)) {
-      check_versions(stage);
-      check_rollbacks(stage);
-      check_recomputations(stage);
+    for (const ReplicaId replica : ids(placement_.device)) {
+      check_versions(replica);
+      check_rollbacks(replica);
+      check_recomputations(replica);
       for (std::size_t kind = 1; kind < kSlotKinds; ++kind) {
-        check_ring(stage, static_cast<SlotKind>(kind));
+        check_ring(replica, static_cast<SlotKind>(kind));
       }
     }
     check_strays();
@@ -145,22 +146,22 @@ class Requirements {
       const Instruction& instruction = program_[run_.nodes()[i].id];
       const Op& one = instruction.op;
       const std::int64_t last = run_.nodes()[i].microbatch, first = last - one.span + 1;
-      if (one.kind == OpKind::update) updates_[one.stage].push_back({first, last, i});
+      if (one.kind == OpKind::update) updates_[one.replica].push_back({first, last, i});
       if (is_collective(one.kind)) reduces_.push_back({first, last, i});
       for (std::int64_t k = first; k <= last; ++k) {
-        if (one.kind == OpKind::evict) enter(Work::evict, one.stage, k, i);
-        if (one.kind == OpKind::load) enter(Work::load, one.stage, k, i);
+        if (one.kind == OpKind::evict) enter(Work::evict, one.replica, k, i);
+        if (one.kind == OpKind::load) enter(Work::load, one.replica, k, i);
         if (is_transfer(one.kind) && !moves_stash(one.kind)) {
           const DeviceId to = program_.cost_keys()[instruction.cost].target;
-          transfers_[{one.kind, one.stage, to, k}].push_back({i});
+          transfers_[{one.kind, one.replica, to, k}].push_back({i});
         }
-        if (one.kind == OpKind::forward) enter(Work::forward, one.stage, k, i);
-        if (one.kind == OpKind::recompute) enter(Work::recompute, one.stage, k, i);
-        if (makes_input_gradient(one.kind)) enter(Work::input, one.stage, k, i);
-        if (makes_weight_gradient(one.kind)) enter(Work::weight, one.stage, k, i);
+        if (one.kind == OpKind::forward) enter(Work::forward, one.replica, k, i);
+        if (one.kind == OpKind::recompute) enter(Work::recompute, one.replica, k, i);
+        if (makes_input_gradient(one.kind)) enter(Work::input, one.replica, k, i);
+        if (makes_weight_gradient(one.kind)) enter(Work::weight, one.replica, k, i);
       }
     }
-    for (auto& [stage, list] : updates_) {
+    for (auto& [replica, list] : updates_) {
       std::sort(list.begin(), list.end(), [](auto& a, auto& b) { return a.last < b.last; });
     }
     for (std::size_t i = 0; i < run_.nodes().size(); ++i) {
@@ -170,7 +171,7 @@ class Requirements {
 
   void read_validate(std::size_t node) {
     const std::int64_t last = run_.nodes()[node].microbatch;
-    auto& list = updates_[op(node).stage];
+    auto& list = updates_[op(node).replica];
     const auto of = std::find_if(list.begin(), list.end(), [&](const Update& update) {
       return update.last == last && update.first == last - op(node).span + 1;
     });
@@ -184,12 +185,12 @@ class Requirements {
                                [kind](const CostKey& key) { return key.kind == kind; });
   }
 
-  void enter(Work work, StageId stage, std::int64_t k, std::size_t node) {
-    if (!work_.emplace(std::tuple(work, stage, k), node).second) fault("twice: work on {}", k);
+  void enter(Work work, ReplicaId replica, std::int64_t k, std::size_t node) {
+    if (!work_.emplace(std::tuple(work, replica, k), node).second) fault("twice: work on {}", k);
   }
 
-  std::size_t find(Work work, StageId stage, std::int64_t k) const {
-    const auto found = work_.find({work, stage, k});
+  std::size_t find(Work work, ReplicaId replica, std::int64_t k) const {
+    const auto found = work_.find({work, replica, k});
     return found == work_.end() ? kNone : found->second;
   }
 
@@ -242,7 +243,7 @@ class Requirements {
   }
 
   /// The transfer from one stage to another that the receiver's op waits for, or any.
-  std::size_t transfer(OpKind kind, StageId from, StageId to, std::int64_t k) {
+  std::size_t transfer(OpKind kind, ReplicaId from, ReplicaId to, std::int64_t k) {
     const auto key = std::tuple(kind, from, placement_.device[to], k);
     const auto known = taken_.find({kind, from, to, k});
     if (known != taken_.end()) return known->second;
@@ -264,13 +265,13 @@ class Requirements {
   }
 
   void check_microbatch(std::int64_t k) {
-    for (std::size_t part = 0; part < placement_.parts(); ++part) {
+    for (std::size_t stage = 0; stage < placement_.stages(); ++stage) {
       std::size_t processing = 0;
-      for (const StageId stage : placement_.replicas_of(id_at<PartId>(part))) {
-        const std::size_t forward = find(Work::forward, stage, k);
-        const std::size_t again = find(Work::recompute, stage, k);
-        const std::size_t input = find(Work::input, stage, k);
-        const std::size_t weight = find(Work::weight, stage, k);
+      for (const ReplicaId replica : placement_.replicas_of(id_at<StageId>(stage))) {
+        const std::size_t forward = find(Work::forward, replica, k);
+        const std::size_t again = find(Work::recompute, replica, k);
+        const std::size_t input = find(Work::input, replica, k);
+        const std::size_t weight = find(Work::weight, replica, k);
         processing += forward != kNone;
         if ((forward == kNone) != (input == kNone) || (forward == kNone) != (weight == kNone) ||
             (forward == kNone && again != kNone)) {
@@ -280,7 +281,8 @@ class Requirements {
         need(forward, input, "backward after forward");
         need(again, input, "backward after recompute");
         need(input, weight, "weight gradient after backward");
-        const std::size_t evict = find(Work::evict, stage, k), load = find(Work::load, stage, k);
+        const std::size_t evict = find(Work::evict, replica, k),
+                          load = find(Work::load, replica, k);
         if ((evict == kNone) != (load == kNone)) fault("missing: half of an eviction of {}", k);
         if (evict != kNone && (forward == kNone || again != kNone)) fault("no stash to evict");
         need(forward, evict, "evict after forward");
@@ -309,24 +311,24 @@ class Requirements {
     need(up, find(Work::input, edge.from, k), "backward after its gradient");
   }
 
-  void check_updates(StageId stage) {
+  void check_updates(ReplicaId replica) {
     std::int64_t next = 0;
     std::size_t before = kNone;
-    const PartId part = placement_.part[stage];
-    for (const Update& update : updates_[stage]) {
+    const StageId stage = placement_.stage[replica];
+    for (const Update& update : updates_[replica]) {
       if (update.first != next) fault("missing: update for {}", next);
       next = update.last + 1;
       need(before, update.node, "updates one after the other");
       before = update.node;
-      const bool tied = placement_.tied_with(part).size() > 1;
-      const bool replicated = placement_.replicas_of(part).size() > 1 || width() > 1;
-      check_reduce(stage, update, OpKind::reduce_tied, tied);
-      check_reduce(stage, update, OpKind::reduce_gradient, replicated);
-      check_norm(stage, update);
+      const bool tied = placement_.tied_with(stage).size() > 1;
+      const bool replicated = placement_.replicas_of(stage).size() > 1 || width() > 1;
+      check_reduce(replica, update, OpKind::reduce_tied, tied);
+      check_reduce(replica, update, OpKind::reduce_gradient, replicated);
+      check_norm(replica, update);
       if (priced(OpKind::validate) && update.validate == kNone) fault("missing: validate");
       need(update.node, update.validate, "validate after update");
       for (std::int64_t k = update.first; k <= update.last; ++k) {
-        need(find(Work::weight, stage, k), update.node, "update after gradient");
+        need(find(Work::weight, replica, k), update.node, "update after gradient");
       }
     }
     if (next != microbatches_) fault("missing: update for {}", next);
@@ -334,7 +336,7 @@ class Requirements {
 
   /// Where norms have a price every update waits for one, of gradients that are summed already; or
   /// its validate does.
-  void check_norm(StageId stage, const Update& update) {
+  void check_norm(ReplicaId replica, const Update& update) {
     const bool wanted = priced(OpKind::reduce_norm) || priced(OpKind::validate);
     std::size_t found = 0;
     for (const Update& norm : reduces_) {
@@ -344,7 +346,7 @@ class Requirements {
       need(norm.node, update.validate == kNone ? update.node : update.validate,
            "update or validate after norm");
       for (std::int64_t k = update.first; k <= update.last; ++k) {
-        need(find(Work::weight, stage, k), norm.node, "norm after gradient");
+        need(find(Work::weight, replica, k), norm.node, "norm after gradient");
       }
       for (const Update& sum : reduces_) {
         if (op(sum.node).kind == OpKind::reduce_norm || sum.last != norm.last) continue;
@@ -360,44 +362,45 @@ class Requirements {
     return width;
   }
 
-  /// For tied parts only that the stage's device takes part: enough for the placements tried, where
-  /// it tells.
-  void check_reduce(StageId stage, const Update& update, OpKind kind, bool wanted) {
+  /// For tied stages only that the stage's device takes part: enough for the placements tried,
+  /// where it tells.
+  void check_reduce(ReplicaId replica, const Update& update, OpKind kind, bool wanted) {
     std::size_t found = 0;
     for (const Update& reduce : reduces_) {
       if (op(reduce.node).kind != kind || reduce.last != update.last) continue;
       if (reduce.first != update.first) continue;
-      const PartId of = placement_.part[op(reduce.node).stage], part = placement_.part[stage];
-      const auto tied = placement_.tied_with(part);
-      if (kind == OpKind::reduce_gradient && of != part) continue;
+      const StageId of = placement_.stage[op(reduce.node).replica],
+                    stage = placement_.stage[replica];
+      const auto tied = placement_.tied_with(stage);
+      if (kind == OpKind::reduce_gradient && of != stage) continue;
       if (kind == OpKind::reduce_tied && !std::count(tied.begin(), tied.end(), of)) continue;
       const auto lanes = program_.lanes(program_[run_.nodes()[reduce.node].id]);
       if (std::none_of(lanes.begin(), lanes.end(), [&](LaneId lane) {
-            return program_.lanes()[lane].device == placement_.device[stage];
+            return program_.lanes()[lane].device == placement_.device[replica];
           })) {
         continue;
       }
       ++found;
       need(reduce.node, update.node, "update after sum");
       for (std::int64_t k = update.first; k <= update.last; ++k) {
-        need(find(Work::weight, stage, k), reduce.node, "sum after gradient");
+        need(find(Work::weight, replica, k), reduce.node, "sum after gradient");
       }
     }
     if (wanted && found == 0) fault("missing: sum for {}", update.last);
     // Two replicas on one device make two tied sums there.
-    if (found > placement_.stages_on(placement_.device[stage]).size()) fault("twice: sum");
+    if (found > placement_.replicas_on(placement_.device[replica]).size()) fault("twice: sum");
   }
 
-  void check_versions(StageId stage) {
-    const std::vector<Update>& updates = updates_[stage];
-    const std::int64_t slots = slots_[stage][SlotKind::weights];
+  void check_versions(ReplicaId replica) {
+    const std::vector<Update>& updates = updates_[replica];
+    const std::int64_t slots = slots_[replica][SlotKind::weights];
     for (std::int64_t k = 0; k < microbatches_; ++k) {
       std::int64_t covering = 0;
       while (covering < std::ssize(updates) && updates[static_cast<std::size_t>(covering)].last < k)
         ++covering;
       std::set<std::int64_t> staleness;
       for (const Work work : {Work::forward, Work::recompute, Work::input}) {
-        const std::size_t reader = find(work, stage, k);
+        const std::size_t reader = find(work, replica, k);
         if (reader == kNone) continue;
         staleness.insert(op(reader).staleness);
         const std::int64_t version = std::max<std::int64_t>(covering - op(reader).staleness, 0);
@@ -424,57 +427,58 @@ class Requirements {
   }
 
   /// What settles the version that a forward reads, or kNone.
-  std::size_t validate_before(StageId stage, std::int64_t k) {
-    const std::vector<Update>& updates = updates_[stage];
+  std::size_t validate_before(ReplicaId replica, std::int64_t k) {
+    const std::vector<Update>& updates = updates_[replica];
     const auto covering = std::ranges::find_if(updates, [k](auto& each) { return each.last >= k; });
-    const std::size_t forward = find(Work::forward, stage, k);
+    const std::size_t forward = find(Work::forward, replica, k);
     if (forward == kNone) return kNone;
     const std::int64_t version = covering - updates.begin() - op(forward).staleness;
     return version > 0 ? updates[static_cast<std::size_t>(version - 1)].validate : kNone;
   }
 
-  bool ahead(StageId stage, std::int64_t k) {
-    const std::size_t validate = validate_before(stage, k);
-    return validate != kNone && run_.before(find(Work::forward, stage, k), validate);
+  bool ahead(ReplicaId replica, std::int64_t k) {
+    const std::size_t validate = validate_before(replica, k);
+    return validate != kNone && run_.before(find(Work::forward, replica, k), validate);
   }
 
   /// A rollback does forwards again, no more; each after those that feed it.
-  void check_rollbacks(StageId stage) {
+  void check_rollbacks(ReplicaId replica) {
     for (std::int64_t k = 0; k < microbatches_; ++k) {
-      const std::size_t validate = validate_before(stage, k);
+      const std::size_t validate = validate_before(replica, k);
       for (const Work work : {Work::recompute, Work::input, Work::weight}) {
-        need(validate, find(work, stage, k), "validate before what is not done again");
+        need(validate, find(work, replica, k), "validate before what is not done again");
       }
-      if (!ahead(stage, k)) {
-        need(validate, find(Work::forward, stage, k), "forward on one side of its validate");
+      if (!ahead(replica, k)) {
+        need(validate, find(Work::forward, replica, k), "forward on one side of its validate");
         continue;
       }
       for (const auto& [other, updates] : updates_) {
-        if (placement_.device[other] != placement_.device[stage]) continue;
+        if (placement_.device[other] != placement_.device[replica]) continue;
         for (const Update& update : updates) {
           if (update.validate == kNone) continue;
           const bool same =
               run_.nodes()[update.validate].microbatch == run_.nodes()[validate].microbatch;
           if (same)
-            need(find(Work::forward, stage, k), update.validate, "forwards, then validates");
+            need(find(Work::forward, replica, k), update.validate, "forwards, then validates");
         }
       }
       for (const Placement::Edge& edge : placement_.edges) {
-        if (edge.to != stage || find(Work::forward, edge.from, k) == kNone) continue;
+        if (edge.to != replica || find(Work::forward, edge.from, k) == kNone) continue;
         if (!ahead(edge.from, k)) fault("rollback: {} is fed by what is validated", k);
       }
     }
     for (const auto& [other, updates] : updates_) {
-      if (placement_.device[other] != placement_.device[stage]) continue;
-      if (placement_.part[other] <= placement_.part[stage]) continue;
-      for (std::size_t u = 0; u < std::min(updates.size(), updates_[stage].size()); ++u) {
-        need(updates_[stage][u].validate, updates[u].validate, "validates in the model's order");
+      if (placement_.device[other] != placement_.device[replica]) continue;
+      if (placement_.stage[other] <= placement_.stage[replica]) continue;
+      for (std::size_t u = 0; u < std::min(updates.size(), updates_[replica].size()); ++u) {
+        need(updates_[replica][u].validate, updates[u].validate, "validates in the model's order");
       }
     }
   }
 
-  std::size_t last_gradient(StageId stage, std::int64_t k) const {
-    const std::size_t input = find(Work::input, stage, k), weight = find(Work::weight, stage, k);
+  std::size_t last_gradient(ReplicaId replica, std::int64_t k) const {
+    const std::size_t input = find(Work::input, replica, k),
+                      weight = find(Work::weight, replica, k);
     if (input == kNone || weight == kNone) return std::min(input, weight);
     return std::max(input, weight);
   }
@@ -484,47 +488,48 @@ class Requirements {
   };
 
   /// What a stage makes for `others`, or receives from them.
-  Use use_of_edges(StageId stage, std::int64_t k, bool outgoing, bool made, OpKind carrier) {
+  Use use_of_edges(ReplicaId replica, std::int64_t k, bool outgoing, bool made, OpKind carrier) {
     Use use;
     for (const Placement::Edge& edge : placement_.edges) {
-      if ((outgoing ? edge.from : edge.to) != stage) continue;
-      const StageId other = outgoing ? edge.to : edge.from;
+      if ((outgoing ? edge.from : edge.to) != replica) continue;
+      const ReplicaId other = outgoing ? edge.to : edge.from;
       if (find(Work::forward, other, k) == kNone) continue;
-      const bool apart = placement_.device[other] != placement_.device[stage];
+      const bool apart = placement_.device[other] != placement_.device[replica];
       const std::size_t moved = !apart ? kNone
-                                : made ? transfer(carrier, stage, other, k)
-                                       : transfer(carrier, other, stage, k);
+                                : made ? transfer(carrier, replica, other, k)
+                                       : transfer(carrier, other, replica, k);
       if (made) {
         use.releases.push_back(apart ? moved : last_gradient(other, k));
-        if (outgoing) use.releases.push_back(last_gradient(stage, k));
-        use.acquires = {find(outgoing ? Work::forward : Work::input, stage, k)};
+        if (outgoing) use.releases.push_back(last_gradient(replica, k));
+        use.acquires = {find(outgoing ? Work::forward : Work::input, replica, k)};
       } else if (apart) {
         use.acquires.push_back(moved);
-        use.releases = {last_gradient(stage, k)};
+        use.releases = {last_gradient(replica, k)};
       }
     }
     return use;
   }
 
-  Use use_of(StageId stage, SlotKind kind, std::int64_t k) {
+  Use use_of(ReplicaId replica, SlotKind kind, std::int64_t k) {
     switch (kind) {
       case SlotKind::stash: {
-        const std::size_t again = find(Work::recompute, stage, k);
-        return {{again != kNone ? again : find(Work::forward, stage, k)},
-                {last_gradient(stage, k)}};
+        const std::size_t again = find(Work::recompute, replica, k);
+        return {{again != kNone ? again : find(Work::forward, replica, k)},
+                {last_gradient(replica, k)}};
       }
       case SlotKind::hosted_stash:
-        return {{find(Work::evict, stage, k)}, {find(Work::load, stage, k)}};
+        return {{find(Work::evict, replica, k)}, {find(Work::load, replica, k)}};
       case SlotKind::input:
-        return use_of_edges(stage, k, false, false, OpKind::send_activation);
+        return use_of_edges(replica, k, false, false, OpKind::send_activation);
       case SlotKind::output:
-        return use_of_edges(stage, k, true, true, OpKind::send_activation);
+        return use_of_edges(replica, k, true, true, OpKind::send_activation);
       case SlotKind::output_gradient:
-        return use_of_edges(stage, k, true, false, OpKind::send_gradient);
+        return use_of_edges(replica, k, true, false, OpKind::send_gradient);
       case SlotKind::input_gradient:
-        return use_of_edges(stage, k, false, true, OpKind::send_gradient);
+        return use_of_edges(replica, k, false, true, OpKind::send_gradient);
       case SlotKind::kept_gradients: {
-        const std::size_t first = find(Work::input, stage, k), last = find(Work::weight, stage, k);
+        const std::size_t first = find(Work::input, replica, k),
+                          last = find(Work::weight, replica, k);
         if (first == last) return {};
         return {{first}, {last}};
       }
@@ -534,48 +539,48 @@ class Requirements {
   }
 
   /// Of the one slot at home: from forward to evict, from load to the end, as they begin.
-  std::vector<Use> transits(StageId stage) {
+  std::vector<Use> transits(ReplicaId replica) {
     std::vector<Use> uses;
     for (std::int64_t k = 0; k < microbatches_; ++k) {
-      const std::size_t evict = find(Work::evict, stage, k), load = find(Work::load, stage, k);
-      if (evict != kNone) uses.push_back({{find(Work::forward, stage, k)}, {evict}});
-      if (load != kNone) uses.push_back({{load}, {last_gradient(stage, k)}});
+      const std::size_t evict = find(Work::evict, replica, k), load = find(Work::load, replica, k);
+      if (evict != kNone) uses.push_back({{find(Work::forward, replica, k)}, {evict}});
+      if (load != kNone) uses.push_back({{load}, {last_gradient(replica, k)}});
     }
     std::sort(uses.begin(), uses.end(),
               [](const Use& a, const Use& b) { return a.acquires < b.acquires; });
     return uses;
   }
 
-  void check_ring(StageId stage, SlotKind kind) {
+  void check_ring(ReplicaId replica, SlotKind kind) {
     std::vector<Use> uses;
     if (kind == SlotKind::eviction_buffer) {
-      uses = transits(stage);
+      uses = transits(replica);
     } else if (kind == SlotKind::gradients) {
-      for (const Update& update : updates_[stage]) {
+      for (const Update& update : updates_[replica]) {
         Use use{{}, {update.validate == kNone ? update.node : update.validate}};
         for (std::int64_t k = update.first; k <= update.last; ++k) {
-          if (find(Work::weight, stage, k) != kNone)
-            use.acquires.push_back(find(Work::weight, stage, k));
+          if (find(Work::weight, replica, k) != kNone)
+            use.acquires.push_back(find(Work::weight, replica, k));
         }
         uses.push_back(use);
       }
     } else {
       for (std::int64_t k = 0; k < microbatches_; ++k) {
-        const bool evicted = find(Work::evict, stage, k) != kNone;
+        const bool evicted = find(Work::evict, replica, k) != kNone;
         if (evicted ? kind == SlotKind::stash : kind == SlotKind::hosted_stash) continue;
-        if (find(Work::forward, stage, k) != kNone) uses.push_back(use_of(stage, kind, k));
+        if (find(Work::forward, replica, k) != kNone) uses.push_back(use_of(replica, kind, k));
       }
     }
-    const std::int64_t count = slots_[stage][kind];
+    const std::int64_t count = slots_[replica][kind];
     for (std::int64_t q = 0; q < std::ssize(uses); ++q) {
       const Use& use = uses[static_cast<std::size_t>(q)];
-      if (count < 1 && !use.acquires.empty()) fault("slot: {} {}", index(stage), name(kind));
+      if (count < 1 && !use.acquires.empty()) fault("slot: {} {}", index(replica), name(kind));
       if (count < 1 || q < count) continue;
       for (const std::size_t then : use.acquires) {
         for (const std::size_t first : uses[static_cast<std::size_t>(q - count)].releases) {
           if (first == kNone || then == kNone) continue;
           if (first == then || !run_.before(first, then)) {
-            fault("slot: {} {}", index(stage), name(kind));
+            fault("slot: {} {}", index(replica), name(kind));
           }
         }
       }
@@ -584,14 +589,14 @@ class Requirements {
 
   /// A stage that runs forwards again has no stash of them, so that each needs its recomputation;
   /// and each borrows a slot that no recomputed microbatch may hold meanwhile.
-  void check_recomputations(StageId stage) {
+  void check_recomputations(ReplicaId replica) {
     std::vector<std::int64_t> again, once;
     for (std::int64_t k = 0; k < microbatches_; ++k) {
-      if (find(Work::forward, stage, k) == kNone) continue;
-      (find(Work::recompute, stage, k) != kNone ? again : once).push_back(k);
+      if (find(Work::forward, replica, k) == kNone) continue;
+      (find(Work::recompute, replica, k) != kNone ? again : once).push_back(k);
     }
     if (!again.empty() && !once.empty()) fault("missing: recomputation of {}", once.front());
-    if (!slots_[stage].forwards_in_workspace && !can_borrow(stage)) fault("slot: borrowed");
+    if (!slots_[replica].forwards_in_workspace && !can_borrow(replica)) fault("slot: borrowed");
   }
 
   void check_strays() {
@@ -609,10 +614,10 @@ class Requirements {
   Unrolled run_;
   std::vector<std::string> faults_;
   std::map<std::size_t, std::pair<std::size_t, std::size_t>> unit_of_;  // its first and last node
-  std::map<std::tuple<Work, StageId, std::int64_t>, std::size_t> work_;
-  std::map<std::tuple<OpKind, StageId, DeviceId, std::int64_t>, std::vector<Transfer>> transfers_;
-  std::map<std::tuple<OpKind, StageId, StageId, std::int64_t>, std::size_t> taken_;
-  std::map<StageId, std::vector<Update>> updates_;
+  std::map<std::tuple<Work, ReplicaId, std::int64_t>, std::size_t> work_;
+  std::map<std::tuple<OpKind, ReplicaId, DeviceId, std::int64_t>, std::vector<Transfer>> transfers_;
+  std::map<std::tuple<OpKind, ReplicaId, ReplicaId, std::int64_t>, std::size_t> taken_;
+  std::map<ReplicaId, std::vector<Update>> updates_;
   std::vector<Update> reduces_;
 };
 
@@ -624,22 +629,22 @@ std::vector<std::string> faults(const Program& program, const SlotCounts& slots,
 }
 
 SlotCounts least_slots(const Program& program, std::int64_t batches) {
-  SlotCounts slots(program.placement().stages());
+  SlotCounts slots(program.placement().replicas());
   std::vector<Requirements> runs;
   for (std::int64_t run = 1; run <= batches; ++run) runs.emplace_back(program, slots, run);
-  for (const StageId stage : ids(slots)) {
+  for (const ReplicaId replica : ids(slots)) {
     for (std::size_t row = 0; row < kSlotKinds; ++row) {
       const auto kind = static_cast<SlotKind>(row);
-      std::int32_t& count = slots[stage][kind];
+      std::int32_t& count = slots[replica][kind];
       if (kind == SlotKind::weights) count = 1;
       const auto all_hold = [&] {
         return std::all_of(runs.begin(), runs.end(),
-                           [&](Requirements& run) { return run.holds(stage, kind, count); });
+                           [&](Requirements& run) { return run.holds(replica, kind, count); });
       };
       while (!all_hold()) ++count;
     }
-    slots[stage].forwards_in_workspace =
-        std::ranges::any_of(runs, [stage](Requirements& run) { return !run.can_borrow(stage); });
+    slots[replica].forwards_in_workspace = std::ranges::any_of(
+        runs, [replica](Requirements& run) { return !run.can_borrow(replica); });
   }
   return slots;
 }

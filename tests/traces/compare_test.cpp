@@ -135,7 +135,7 @@ TEST(Compare, IsPrintedAsTables) {
   const Timeline simulated = tiny_timeline(program, 3, kComparedCosts);
   const Timeline measured = tiny_timeline(program, 3, [](const Op& op) {
     return kComparedCosts(op) + Duration(3000 * op.microbatch) +
-           (op.stage == StageId{1} ? 50us : 0us);
+           (op.replica == ReplicaId{1} ? 50us : 0us);
   });
   TimelineRecords lacking = records_of(program, measured);
   lacking.pop_back();

@@ -64,10 +64,10 @@ TEST(Curves, ShowOneVersionWithFlushAndTwoWith2BW) {
   const Program flushed = tiny_1f1b(3, 4), buffered = tiny_2bw(3, 4);
   const Curves one = curves_of(flushed, tiny_timeline(flushed, 5, kUnitCosts), {});
   const Curves two = curves_of(buffered, tiny_timeline(buffered, 5, kUnitCosts), {});
-  for (const StageId stage : all_ids<StageId>(3)) {
-    EXPECT_THAT(one.versions[stage], ElementsAre(Step{0ms, 1})) << index(stage);
-    EXPECT_EQ(peak(two.versions[stage]), 2) << index(stage);
-    EXPECT_EQ(two.versions[stage].back().value, 1) << index(stage);
+  for (const ReplicaId replica : all_ids<ReplicaId>(3)) {
+    EXPECT_THAT(one.versions[replica], ElementsAre(Step{0ms, 1})) << index(replica);
+    EXPECT_EQ(peak(two.versions[replica]), 2) << index(replica);
+    EXPECT_EQ(two.versions[replica].back().value, 1) << index(replica);
   }
 }
 
@@ -88,7 +88,7 @@ TEST(Curves, OfWhatIsHeldReachThePeakOfTheOrder) {
   for (const std::string_view schedule : {"gpipe", "1f1b", "1f1b-eager", "interleaved", "2bw",
                                           "zb-h1", "zb-h2", "zbv", "v-half", "chimera"}) {
     const Program program = lowered(schedule);
-    const Table<StageId, HeldActivation> held(program.placement().stages(), {1000.0, 300.0});
+    const Table<ReplicaId, HeldActivation> held(program.placement().replicas(), {1000.0, 300.0});
     const Table<DeviceId, double> peaks = peak_held(program, held);
     const Table<DeviceId, Curve> curves = held_over_time(program, long_run(program), held);
     for (const DeviceId device : ids(curves)) {
@@ -102,7 +102,7 @@ TEST(Curves, OfWhatIsHeldReachThePeakOfTheOrder) {
 TEST(Curves, OfWhatIsHeldFollowTheWeightGradientsPart) {
   const Program program = lowered("zb-h1");
   const auto peak_at = [&](double rest) {
-    const Table<StageId, HeldActivation> held(program.placement().stages(), {1000.0, rest});
+    const Table<ReplicaId, HeldActivation> held(program.placement().replicas(), {1000.0, rest});
     return peak_of(held_over_time(program, long_run(program), held)[DeviceId{3}]);
   };
   EXPECT_LT(peak_at(0.0), peak_at(1000.0));
@@ -111,12 +111,12 @@ TEST(Curves, OfWhatIsHeldFollowTheWeightGradientsPart) {
 TEST(Curves, OfStashesReachTheirSlots) {
   for (const std::string_view schedule : {"gpipe", "1f1b", "1f1b-eager", "interleaved", "2bw"}) {
     const Program program = lowered(schedule);
-    const Table<StageId, Bytes> stash(program.placement().stages(), 100);
+    const Table<ReplicaId, Bytes> stash(program.placement().replicas(), 100);
     const Curves curves = curves_of(program, long_run(program), stash);
     const SlotCounts slots = count_slots(program);
     Table<DeviceId, Bytes> allocated(4, 0);
-    for (const StageId stage : ids(slots))
-      allocated[program.placement().device[stage]] += 100 * slots[stage][SlotKind::stash];
+    for (const ReplicaId replica : ids(slots))
+      allocated[program.placement().device[replica]] += 100 * slots[replica][SlotKind::stash];
     for (const DeviceId device : ids(allocated)) {
       EXPECT_EQ(peak_of(curves.activation_bytes[device]), allocated[device])
           << schedule << " " << index(device);
@@ -128,7 +128,7 @@ TEST(Curves, OfAnEmptyTimelineAreFlat) {
   const Program program = tiny_1f1b(2, 2);
   const Curves curves = curves_of(program, Timeline{}, {});
   EXPECT_THAT(curves.in_flight[DeviceId{1}], ElementsAre(Step{0ms, 0}));
-  EXPECT_THAT(curves.versions[StageId{1}], ElementsAre(Step{0ms, 1}));
+  EXPECT_THAT(curves.versions[ReplicaId{1}], ElementsAre(Step{0ms, 1}));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ std::string plain(const std::string& text) {
 Program tiny_v() {
   const auto op = [](OpKind kind, int stage, int microbatch) {
     return Op{.kind = kind,
-              .stage = id_at<StageId>(static_cast<std::size_t>(stage)),
+              .replica = id_at<ReplicaId>(static_cast<std::size_t>(stage)),
               .microbatch = microbatch};
   };
   using enum OpKind;

@@ -23,7 +23,7 @@ class Builder {
 
   Program build(const std::vector<std::vector<Op>>& order) {
     for (const auto& ops : order) {
-      for (const Op& op : ops) offsets_[key(op.kind, op.stage, op.microbatch)] = op.microbatch;
+      for (const Op& op : ops) offsets_[key(op.kind, op.replica, op.microbatch)] = op.microbatch;
     }
     std::vector<std::size_t> next(order.size(), 0);
     for (bool progress = true; progress;) {
@@ -42,57 +42,57 @@ class Builder {
   }
 
  private:
-  using Key = std::tuple<OpKind, StageId, std::int32_t>;
+  using Key = std::tuple<OpKind, ReplicaId, std::int32_t>;
 
-  Key key(OpKind kind, StageId stage, std::int32_t microbatch) const {
+  Key key(OpKind kind, ReplicaId replica, std::int32_t microbatch) const {
     if (kind == OpKind::backward_input) kind = OpKind::backward;
-    return {kind, stage, microbatch % parts_.microbatches};
+    return {kind, replica, microbatch % parts_.microbatches};
   }
 
   /// What `op` needs: (kind, stage) of its producers.
-  std::vector<std::pair<OpKind, StageId>> needs(const Op& op) const {
-    std::vector<std::pair<OpKind, StageId>> result;
+  std::vector<std::pair<OpKind, ReplicaId>> needs(const Op& op) const {
+    std::vector<std::pair<OpKind, ReplicaId>> result;
     const bool forward = op.kind == OpKind::forward;
     if (!forward && !makes_input_gradient(op.kind)) return result;
     for (const auto& edge : parts_.placement.edges) {
-      if (forward && edge.to == op.stage) result.emplace_back(OpKind::forward, edge.from);
-      if (!forward && edge.from == op.stage) result.emplace_back(OpKind::backward, edge.to);
+      if (forward && edge.to == op.replica) result.emplace_back(OpKind::forward, edge.from);
+      if (!forward && edge.from == op.replica) result.emplace_back(OpKind::backward, edge.to);
     }
     return result;
   }
 
   bool ready(const Op& op) const {
-    for (const auto& [kind, stage] : needs(op)) {
-      const Key producer = key(kind, stage, op.microbatch);
+    for (const auto& [kind, replica] : needs(op)) {
+      const Key producer = key(kind, replica, op.microbatch);
       if (offsets_.at(producer) <= op.microbatch && !made_.contains(producer)) return false;
     }
     return true;
   }
 
   void emit(const Op& op) {
-    const DeviceId device = parts_.placement.device[op.stage];
+    const DeviceId device = parts_.placement.device[op.replica];
     const InstructionId id = push(op, {lane({device, LaneKind::compute, device})});
     if (op.kind == OpKind::update || op.kind == OpKind::recompute) return;
     if (op.kind == OpKind::backward_weight) return;
-    made_[key(op.kind, op.stage, op.microbatch)] = id;
+    made_[key(op.kind, op.replica, op.microbatch)] = id;
     const bool forward = op.kind == OpKind::forward;
     for (const auto& edge : parts_.placement.edges) {
-      const StageId mine = forward ? edge.from : edge.to;
-      const StageId other = forward ? edge.to : edge.from;
-      if (mine == op.stage) send(op, device, parts_.placement.device[other], other);
+      const ReplicaId mine = forward ? edge.from : edge.to;
+      const ReplicaId other = forward ? edge.to : edge.from;
+      if (mine == op.replica) send(op, device, parts_.placement.device[other], other);
     }
   }
 
-  void send(const Op& op, DeviceId from, DeviceId to, StageId other) {
+  void send(const Op& op, DeviceId from, DeviceId to, ReplicaId other) {
     if (from == to) return;
     const bool forward = op.kind == OpKind::forward;
     Op transfer{.kind = forward ? OpKind::send_activation : OpKind::send_gradient,
-                .stage = op.stage,
+                .replica = op.replica,
                 .microbatch = op.microbatch};
     const auto out = forward ? LaneKind::send_activation : LaneKind::send_gradient;
     const auto in = forward ? LaneKind::receive_activation : LaneKind::receive_gradient;
     const InstructionId id = push(transfer, {lane({from, out, to}), lane({to, in, from})});
-    sent_[{key(op.kind, op.stage, op.microbatch), other}] = id;
+    sent_[{key(op.kind, op.replica, op.microbatch), other}] = id;
   }
 
   InstructionId push(const Op& op, const std::vector<LaneId>& lanes) {
@@ -101,7 +101,7 @@ class Builder {
     instruction.lane_count = static_cast<std::uint16_t>(lanes.size());
     parts_.lane_pool.insert(parts_.lane_pool.end(), lanes.begin(), lanes.end());
     const CostKey price{.kind = op.kind,
-                        .stage = op.stage,
+                        .replica = op.replica,
                         .source = parts_.lanes[lanes.front()].device,
                         .target = parts_.lanes[lanes.back()].device};
     const auto& keys = parts_.cost_keys.rows();
@@ -125,11 +125,11 @@ class Builder {
       if (is_transfer(instruction.op.kind)) {
         const bool forward = instruction.op.kind == OpKind::send_activation;
         const OpKind made = forward ? OpKind::forward : OpKind::backward;
-        wait(instruction, made_.at(key(made, instruction.op.stage, instruction.op.microbatch)));
+        wait(instruction, made_.at(key(made, instruction.op.replica, instruction.op.microbatch)));
       }
-      for (const auto& [kind, stage] : needs(instruction.op)) {
-        const Key producer = key(kind, stage, instruction.op.microbatch);
-        const auto sent = sent_.find({producer, instruction.op.stage});
+      for (const auto& [kind, replica] : needs(instruction.op)) {
+        const Key producer = key(kind, replica, instruction.op.microbatch);
+        const auto sent = sent_.find({producer, instruction.op.replica});
         wait(instruction, sent != sent_.end() ? sent->second : made_.at(producer));
       }
     }
@@ -145,12 +145,12 @@ class Builder {
   ProgramParts parts_;
   std::map<Key, std::int32_t> offsets_;
   std::map<Key, InstructionId> made_;
-  std::map<std::pair<Key, StageId>, InstructionId> sent_;
+  std::map<std::pair<Key, ReplicaId>, InstructionId> sent_;
 };
 
-Op update_of(StageId stage, std::int32_t microbatches) {
+Op update_of(ReplicaId replica, std::int32_t microbatches) {
   return {.kind = OpKind::update,
-          .stage = stage,
+          .replica = replica,
           .microbatch = microbatches - 1,
           .span = static_cast<std::uint16_t>(microbatches)};
 }
@@ -193,18 +193,19 @@ Program tiny_program(std::string name, std::int32_t microbatches, Placement plac
 Program tiny_1f1b(std::uint16_t devices, std::int32_t microbatches) {
   std::vector<std::vector<Op>> order(devices);
   for (std::uint16_t device = 0; device < devices; ++device) {
-    const auto stage = id_at<StageId>(device);
+    const auto replica = id_at<ReplicaId>(device);
     const std::int32_t warm = std::min<std::int32_t>(devices - 1 - device, microbatches);
     for (std::int32_t i = 0; i < warm; ++i) {
-      order[device].push_back({.kind = OpKind::forward, .stage = stage, .microbatch = i});
+      order[device].push_back({.kind = OpKind::forward, .replica = replica, .microbatch = i});
     }
     for (std::int32_t i = 0; i < microbatches; ++i) {
       if (i + warm < microbatches) {
-        order[device].push_back({.kind = OpKind::forward, .stage = stage, .microbatch = i + warm});
+        order[device].push_back(
+            {.kind = OpKind::forward, .replica = replica, .microbatch = i + warm});
       }
-      order[device].push_back({.kind = OpKind::backward, .stage = stage, .microbatch = i});
+      order[device].push_back({.kind = OpKind::backward, .replica = replica, .microbatch = i});
     }
-    order[device].push_back(update_of(stage, microbatches));
+    order[device].push_back(update_of(replica, microbatches));
   }
   return tiny_program("1f1b", microbatches, linear_placement(devices), order);
 }
@@ -212,16 +213,16 @@ Program tiny_1f1b(std::uint16_t devices, std::int32_t microbatches) {
 Program tiny_2bw(std::uint16_t devices, std::int32_t microbatches) {
   std::vector<std::vector<Op>> order(devices);
   for (std::uint16_t device = 0; device < devices; ++device) {
-    const auto stage = id_at<StageId>(device);
+    const auto replica = id_at<ReplicaId>(device);
     for (std::int32_t i = 0; i < microbatches; ++i) {
       order[device].push_back({.kind = OpKind::forward,
-                               .stage = stage,
+                               .replica = replica,
                                .microbatch = i + devices - 1 - device,
                                .staleness = 1});
       order[device].push_back(
-          {.kind = OpKind::backward, .stage = stage, .microbatch = i, .staleness = 1});
+          {.kind = OpKind::backward, .replica = replica, .microbatch = i, .staleness = 1});
     }
-    order[device].push_back(update_of(stage, microbatches));
+    order[device].push_back(update_of(replica, microbatches));
   }
   return tiny_program("2bw", microbatches, linear_placement(devices), order);
 }
@@ -268,7 +269,7 @@ TimelineRecords records_of(const Program& program, const Timeline& timeline) {
     const std::int64_t m = program.microbatches();
     TimelineRecord record{.clock = timeline.clock,
                           .kind = instruction.op.kind,
-                          .stage = instruction.op.stage,
+                          .replica = instruction.op.replica,
                           .microbatch = span.body * m + instruction.op.microbatch,
                           .body = span.body,
                           .instruction = span.instruction,

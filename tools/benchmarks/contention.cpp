@@ -23,9 +23,9 @@ namespace {
 using std::chrono::microseconds;
 
 CostTable uneven_price_of(const Program& program) {
-  StageCosts costs = uniform_costs(program.placement().parts(), {}, microseconds(80));
+  StageCosts costs = uniform_costs(program.placement().stages(), {}, microseconds(80));
   std::int64_t part = 0;
-  for (StageTimes& times : costs.parts) {
+  for (StageTimes& times : costs.stages) {
     times.forward = times.recompute = microseconds(1000 + 37 * part);
     times.backward = 2 * times.forward + microseconds(11);
     times.backward_input = times.forward;

@@ -56,7 +56,7 @@ Plan plan_of(const Case& run, const Profile& profile) {
       measured_layers(profile, plan.model, plan.microbatch_size, plan.request.recompute);
   const auto cut = partition(
       {.layers = times.layers(), .depth = 2, .cost = [&](LayerRange range, std::size_t stage) {
-         return work.of(id_at<StageId>(stage), times.of(range)).count();
+         return work.of(id_at<ReplicaId>(stage), times.of(range)).count();
        }});
   TANDEM_CHECK(cut.has_value());
   plan.stages = *cut;
@@ -77,7 +77,7 @@ double share_in_kernels(const Program& program, const Timeline& timeline) {
     Duration last{}, busy{};
     for (const Span& span : timeline.spans) {
       const Op& op = program[span.instruction].op;
-      if (program.placement().device[op.stage] != device) continue;
+      if (program.placement().device[op.replica] != device) continue;
       if (!is_compute(op.kind) && !makes_version(op.kind)) continue;
       // Whole bodies in the middle of the run: all that is issued there is on.
       if (span.body < kFillingBatches || span.body >= kBatches - 1) continue;

@@ -59,7 +59,7 @@ CostTable price_of(const Program& program) {
   times.update = kTimes.update;
   const Placement& placement = program.placement();
   return price(program,
-               cost_model(placement, uniform_costs(placement.parts(), times, kTimes.transfer)));
+               cost_model(placement, uniform_costs(placement.stages(), times, kTimes.transfer)));
 }
 
 Duration run_machine(const Program& program, const CostTable& costs) {

@@ -104,7 +104,7 @@ Json as_json(const DeviceMemory& memory, const Capacity& capacity, const Capacit
 std::vector<std::string> fits_near(const Subject& subject) {
   if (subject.prepared.cluster) return near_fits(*subject.prepared.cluster);
   const Placement& placement = subject.program().placement();
-  if (placement.stages() != placement.devices) return {};
+  if (placement.replicas() != placement.devices) return {};
   return near_fits(*subject.prepared.plan, (*subject.usable)[DeviceId{}],
                    subject.request.plan()->storage);
 }

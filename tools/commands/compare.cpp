@@ -67,7 +67,7 @@ Json as_json(const Comparison& comparison) {
   for (const OpComparison& row : comparison.worst) {
     worst.push_back({{"kind", name(row.measured.kind)},
                      {"device", index(row.measured.device)},
-                     {"stage", index(row.measured.stage)},
+                     {"stage", index(row.measured.replica)},
                      {"microbatch", row.measured.microbatch},
                      {"duration", as_json(row.duration())}});
   }

@@ -81,7 +81,7 @@ Json op_json(const Program& program, const Span& span) {
   const Instruction& instruction = program[span.instruction];
   const CostKey& key = program.cost_keys()[instruction.cost];
   Json json{{"op", name(key.kind)},
-            {"stage", index(instruction.op.stage)},
+            {"stage", index(instruction.op.replica)},
             {"microbatch", microbatch_of(program, span)},
             {"device", index(key.source)}};
   if (is_transfer(key.kind)) json["to_device"] = index(key.target);

@@ -62,7 +62,7 @@ void check_user_schedule(const PlanRequest& request) {
   const Schedule& own = *request.user_schedule;
   ScheduleRequest asked;
   asked.global_norm = request.global_norm;
-  asked.tied_embeddings = has_tied_ends(request.model) && own.placement.parts() > 1;
+  asked.tied_embeddings = has_tied_ends(request.model) && own.placement.stages() > 1;
   for (const Recompute recompute : {Recompute::none, Recompute::full}) {
     if (recompute == Recompute::none && recomputes(own)) continue;
     asked.recompute = recompute;

@@ -70,7 +70,7 @@ int list_schedules(bool json) {
 }
 
 /// F = B = W = 1, whole backward 2, transfers free.
-StageCosts unit_costs(std::size_t parts) {
+StageCosts unit_costs(std::size_t stages) {
   constexpr Duration kUnit = std::chrono::milliseconds(1);
   const StageTimes unit{.forward = kUnit,
                         .recompute = kUnit,
@@ -79,7 +79,7 @@ StageCosts unit_costs(std::size_t parts) {
                         .backward_weight = kUnit,
                         .update = {},
                         .reduce = {}};
-  return uniform_costs(parts, unit, {});
+  return uniform_costs(stages, unit, {});
 }
 
 /// The costs that were given to a schedule that orders by them, for any other none.
@@ -88,8 +88,8 @@ std::optional<GivenCosts> costs_to_order_by(const Options& options, const Schedu
   for (const std::string& name : cost_flags()) {
     if (!options.has(name)) continue;
     if (traits.orders_by_costs) {
-      return given_costs(plain_costs_of(options), part_count(traits, request),
-                         stages_per_device(traits, request), request.devices);
+      return given_costs(plain_costs_of(options), stage_count(traits, request),
+                         replicas_per_device(traits, request), request.devices);
     }
     throw UsageError(fmt::format("schedule {} has the same order at any costs: --{} is not taken",
                                  traits.name, name));
@@ -113,8 +113,8 @@ void draw(const Schedule& schedule, StageCosts costs, bool as_graph) {
 }
 
 Json as_json(const Op& op) {
-  return {{"kind", name(op.kind)}, {"stage", index(op.stage)},  {"microbatch", op.microbatch},
-          {"span", op.span},       {"staleness", op.staleness}, {"group", op.group}};
+  return {{"kind", name(op.kind)}, {"stage", index(op.replica)}, {"microbatch", op.microbatch},
+          {"span", op.span},       {"staleness", op.staleness},  {"group", op.group}};
 }
 
 /// The object of print_result(), a device at a time.
@@ -187,7 +187,7 @@ int run_schedule(const Options& options) {
   } else if (format == "text") {
     print_schedule(schedule, print_piece);
   } else {
-    draw(schedule, given ? given->times : unit_costs(schedule.placement.parts()), format == "dot");
+    draw(schedule, given ? given->times : unit_costs(schedule.placement.stages()), format == "dot");
   }
   if (!search) return 0;
   if (!json) fmt::print(stderr, "{}", search_text(*search));

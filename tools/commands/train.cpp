@@ -16,7 +16,7 @@
 #include "core/files/read.h"
 #include "executor/cpu/kernels.h"
 #include "executor/stage/reference.h"
-#include "executor/stage/reference_parts.h"
+#include "executor/stage/reference_stages.h"
 #include "planner/study/prepared_plan.h"
 #include "simulator/simulate.h"
 #include "tools/cli/file_roles.h"
@@ -80,8 +80,8 @@ FloatReference make_reference(const Training& training) {
        .microbatch_size = plan.microbatch_size,
        .width = plan.request.width,
        .seed = training.seed,
-       .parts = reference_parts(training.prepared.schedule, plan.stages, semantics),
-       .stages = plan.stages},
+       .stages = reference_stages(training.prepared.schedule, plan.stages, semantics),
+       .clip_ranges = plan.stages},
       training.data);
 }
 
@@ -145,14 +145,14 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
   if (Validation* const validation = training.validation.get()) {
     setup.pause_every = validation->every();
     setup.on_pause = [&steps, validation](std::int64_t batches,
-                                          std::span<const PartWeights<float>> weights) {
+                                          std::span<const StageWeights<float>> weights) {
       steps.validated(batches, validation->loss(weights));
     };
   }
   if (history != nullptr) {
     setup.on_update = [&](const UpdateView<float>& update) {
       const Stage<cpu::Kernels<float>> layout(
-          plan.model, plan.stages[index(prepared.program.placement().part[update.stage])],
+          plan.model, plan.stages[index(prepared.program.placement().stage[update.replica])],
           plan.microbatch_size, 1.0);
       for (const Tensor& tensor : layout.parameters()) {
         const std::uint64_t hash = hash_of(update.weights.subspan(
@@ -210,9 +210,9 @@ void write_trace(const Training& training, const std::optional<CostTable>& price
                  const Options& options, const TrainingReport<float>& report) {
   const PreparedPlan& prepared = training.prepared;
   TraceMemory memory{.devices = planned_memory(prepared),
-                     .stash = Table<StageId, Bytes>(prepared.bytes.size())};
-  for (const StageId stage : ids(prepared.bytes))
-    memory.stash[stage] = prepared.bytes[stage][SlotKind::stash];
+                     .stash = Table<ReplicaId, Bytes>(prepared.bytes.size())};
+  for (const ReplicaId replica : ids(prepared.bytes))
+    memory.stash[replica] = prepared.bytes[replica][SlotKind::stash];
   std::vector<TraceRun> runs;
   for (std::size_t pipeline = 0; pipeline < report.timelines.size(); ++pipeline) {
     for (const DeviceId device : ids(memory.devices)) {

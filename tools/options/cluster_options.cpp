@@ -198,7 +198,7 @@ Plan plan_of(const Options& options, ModelSpec model, const ScheduleTraits& trai
   return plan;
 }
 
-/// The depth that is given, or that the replicas of all parts add up to; empty: neither.
+/// The depth that is given, or that the replicas of all stages add up to; empty: neither.
 std::optional<std::uint16_t> depth_of(const Options& options, const Plan& plan) {
   std::int64_t depth = 0;
   for (const std::uint16_t replicas : plan.request.replicas) depth += replicas;

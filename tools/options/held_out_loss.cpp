@@ -62,9 +62,9 @@ Validation::Validation(const Plan& plan, Data data, std::int64_t every, std::int
       microbatches_(microbatches),
       evaluation_(plan.model, plan.stages, plan.microbatch_size, data_) {}
 
-double Validation::loss(std::span<const PartWeights<float>> parts) {
+double Validation::loss(std::span<const StageWeights<float>> stages) {
   std::vector<std::span<const float>> weights;
-  for (const PartWeights<float>& part : parts) weights.push_back(part.values);
+  for (const StageWeights<float>& stage : stages) weights.push_back(stage.values);
   return evaluation_.loss(weights, 0, microbatches_);
 }
 

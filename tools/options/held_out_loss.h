@@ -29,7 +29,7 @@ class Validation {
   std::int64_t every() const { return every_; }
   bool due(std::int64_t steps) const { return steps % every_ == 0; }
 
-  double loss(std::span<const PartWeights<float>> parts);
+  double loss(std::span<const StageWeights<float>> stages);
   double loss(const ReferenceState<float>& state);
 
  private:

@@ -46,7 +46,7 @@ void set_from(const Options& options, const ScheduleOption& option, ScheduleRequ
   if (const auto expected = parse_option(option, text, request)) options.reject(flag, *expected);
 }
 
-/// What stands for --devices where it is not given: the replicas of all parts, or the only number
+/// What stands for --devices where it is not given: the replicas of all stages, or the only number
 /// that the schedule takes.
 std::uint16_t devices_of(const Options& options, const ScheduleTraits& traits,
                          const std::vector<std::uint16_t>& replicas) {

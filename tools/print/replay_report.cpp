@@ -54,11 +54,11 @@ std::string order_name(const Schedule& seen) {
   ScheduleRequest request;
   request.devices = seen.placement.devices;
   request.microbatches = seen.microbatches;
-  request.chunks = static_cast<std::uint16_t>(seen.placement.stages() / request.devices);
+  request.chunks = static_cast<std::uint16_t>(seen.placement.replicas() / request.devices);
   for (const char* name : {"1f1b", "gpipe", "1f1b-eager", "interleaved", "looped-bfs", "zb-h1",
                            "interleaved-zb", "zbv"}) {
     const ScheduleTraits& traits = find_schedule(name);
-    if (traits.stages_per_device == 1 && request.chunks > 1) continue;
+    if (traits.replicas_per_device == 1 && request.chunks > 1) continue;
     if (reason_against(traits, request)) continue;
     if (work_of(make_schedule(traits, request)) == work_of(seen)) return name;
   }
@@ -198,10 +198,10 @@ void print_stages(const Replay& replay) {
   fmt::print("{:>5}", "stage");
   for (const OpTraits& column : columns) print_cell(column, column.title);
   fmt::print("\n");
-  for (const StageId stage : ids(placement.device)) {
-    fmt::print("{:>5}", index(stage));
+  for (const ReplicaId replica : ids(placement.device)) {
+    fmt::print("{:>5}", index(replica));
     for (const OpTraits& column : columns)
-      print_cell(column, print_duration(replay.usual(column.kind, stage)));
+      print_cell(column, print_duration(replay.usual(column.kind, replica)));
     fmt::print("\n");
   }
 }
@@ -239,7 +239,7 @@ ReplayReport make_replay_report(const Replay& replay, const Replay& plain,
 void print_replay_report(const std::string& title, const Replay& replay, const Recording& recording,
                          const ReplayReport& report) {
   fmt::print("{}: {} stages x {} replicas{}, {} steps of {} microbatches, {}; {} transfers\n\n",
-             title, replay.pass(0).program.placement().stages(), recording.replicas.size(),
+             title, replay.pass(0).program.placement().replicas(), recording.replicas.size(),
              recording.ranks > 1 ? fmt::format(" of {} ranks a stage", recording.ranks) : "",
              report.steps.size(), report.microbatches,
              report.order.empty() ? "in an order of their own" : "in the order of " + report.order,
@@ -278,11 +278,11 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
          {"what_if_s", std::move(phases)}});
   }
   const Placement& placement = replay.pass(0).program.placement();
-  for (const StageId stage : ids(placement.device)) {
-    Json row{{"stage", index(stage)}, {"device", index(placement.device[stage])}};
+  for (const ReplicaId replica : ids(placement.device)) {
+    Json row{{"stage", index(replica)}, {"device", index(placement.device[replica])}};
     for (const OpTraits& kind : kOpTraits) {
       if (is_useful(kind.kind))
-        row[fmt::format("{}_s", kind.name)] = to_seconds(replay.usual(kind.kind, stage));
+        row[fmt::format("{}_s", kind.name)] = to_seconds(replay.usual(kind.kind, replica));
     }
     stages.push_back(std::move(row));
   }

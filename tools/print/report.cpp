@@ -84,8 +84,8 @@ std::vector<ReportFact> facts_of(const Scenario& scenario, const SimulationResul
 
 std::string stages_on(const Placement& placement, DeviceId device) {
   std::string stages;
-  for (const StageId stage : placement.stages_on(device))
-    stages += fmt::format("{}{}", stages.empty() ? "" : ", ", index(stage));
+  for (const ReplicaId replica : placement.replicas_on(device))
+    stages += fmt::format("{}{}", stages.empty() ? "" : ", ", index(replica));
   return stages;
 }
 

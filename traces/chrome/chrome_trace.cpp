@@ -195,7 +195,7 @@ std::string TraceWriter::args_of(const Span& span, const Span& drawn) const {
   if (microbatch % program_.microbatches() < 0) --batch;
   std::string args = fmt::format(
       R"("stage":{},"microbatch":{},"batch":{},"body":{},"instruction":{},"kind":"{}")",
-      index(op.stage), microbatch, batch, span.body, index(span.instruction), name(op.kind));
+      index(op.replica), microbatch, batch, span.body, index(span.instruction), name(op.kind));
   if (const auto version = version_of(span)) {
     args += fmt::format(R"(,"weight_version":{})", *version);
   }
@@ -265,7 +265,7 @@ void TraceWriter::write_flow(const Span& drawn, LaneId from, LaneId to) {
 /// A transfer that occupies no lane may overlap others: only asynchronous events may.
 void TraceWriter::write_laneless(const Span& drawn, const std::string& args) {
   const Op& op = program_[drawn.instruction].op;
-  const DeviceId device = program_.placement().device[op.stage];
+  const DeviceId device = program_.placement().device[op.replica];
   std::size_t lane = 0;
   while (lane < program_.lanes().size() && program_.lanes()[id_at<LaneId>(lane)].device != device) {
     ++lane;
@@ -314,16 +314,16 @@ void TraceWriter::write_memory(DeviceId device, const Curve& activations, Durati
 
 void TraceWriter::write_counters() {
   const TraceRun& run = runs_[run_];
-  const Curves curves =
-      curves_of(program_, *run.timeline, run.memory ? run.memory->stash : Table<StageId, Bytes>());
+  const Curves curves = curves_of(program_, *run.timeline,
+                                  run.memory ? run.memory->stash : Table<ReplicaId, Bytes>());
   Duration end{};
   for (const Span& span : run.timeline->spans) end = std::max(end, span.end);
   for (const DeviceId device : all_ids<DeviceId>(devices())) {
     if (run.memory) write_memory(device, curves.activation_bytes[device], end);
     write_curve("microbatches in flight", "microbatches", device, curves.in_flight[device], end);
-    for (const StageId stage : program_.placement().stages_on(device)) {
-      write_curve(fmt::format("weight versions of stage {}", index(stage)), "versions", device,
-                  curves.versions[stage], end);
+    for (const ReplicaId replica : program_.placement().replicas_on(device)) {
+      write_curve(fmt::format("weight versions of stage {}", index(replica)), "versions", device,
+                  curves.versions[replica], end);
     }
   }
 }

@@ -21,7 +21,7 @@ namespace tandem {
 struct TraceMemory {
   Table<DeviceId, MemoryByClass>
       devices;  // what is allocated; its activations are not drawn, but the curve of stashes
-  Table<StageId, Bytes> stash;  // of one microbatch
+  Table<ReplicaId, Bytes> stash;  // of one microbatch
 };
 
 /// One timeline of the file: that of one simulated or measured run.

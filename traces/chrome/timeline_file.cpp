@@ -134,7 +134,8 @@ class TimelineReader {
     const TraceCursor args = cursor["args"];
     TimelineRecord record;
     record.kind = args["kind"].kind<OpKind>(kOpKinds);
-    record.stage = id_at<StageId>(static_cast<std::size_t>(args["stage"].integer(0, kMostDevices)));
+    record.replica =
+        id_at<ReplicaId>(static_cast<std::size_t>(args["stage"].integer(0, kMostDevices)));
     record.microbatch = args["microbatch"].integer(-kMost, kMost);
     record.batch = args["batch"].integer(-kMost, kMost);
     record.body = args["body"].integer(-kMost, kMost);

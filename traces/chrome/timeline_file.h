@@ -22,7 +22,7 @@ struct TimelineRecord {
   LaneKind lane = LaneKind::compute;
   DeviceId peer{};  // of a transfer lane; elsewhere the device itself
   OpKind kind{};
-  StageId stage{};              // of a transfer: the sender's
+  ReplicaId replica{};          // of a transfer: the sender's
   std::int64_t microbatch = 0;  // from the start of the run
   std::int64_t batch = 0;
   std::int64_t body = 0;

@@ -54,11 +54,11 @@ class ChartMaker {
   ChartMaker(const Program& program, const Timeline& timeline, const std::vector<bool>& critical)
       : program_(program), timeline_(timeline), critical_(critical), version_of_(program) {
     for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
-      const auto stages = program.placement().stages_on(device);
-      for (std::size_t i = 0; i < stages.size(); ++i) {
-        chunk_of_[stages[i]] = static_cast<std::uint16_t>(i);
+      const auto replicas = program.placement().replicas_on(device);
+      for (std::size_t i = 0; i < replicas.size(); ++i) {
+        chunk_of_[replicas[i]] = static_cast<std::uint16_t>(i);
       }
-      chart_.chunks = std::max(chart_.chunks, static_cast<std::uint16_t>(stages.size()));
+      chart_.chunks = std::max(chart_.chunks, static_cast<std::uint16_t>(replicas.size()));
     }
   }
 
@@ -134,8 +134,8 @@ class ChartMaker {
     const Op& op = program_[span.instruction].op;
     const std::int64_t microbatch = span.body * program_.microbatches() + op.microbatch;
     return {.kind = op.kind,
-            .stage = op.stage,
-            .chunk = chunk_of_.at(op.stage),
+            .replica = op.replica,
+            .chunk = chunk_of_.at(op.replica),
             .microbatch = microbatch,
             .version = version_of_({span.instruction, span.body, microbatch}),
             .start = span.start,
@@ -179,7 +179,7 @@ class ChartMaker {
   const Timeline& timeline_;
   const std::vector<bool>& critical_;
   WeightVersions version_of_;
-  std::map<StageId, std::uint16_t> chunk_of_;
+  std::map<ReplicaId, std::uint16_t> chunk_of_;
   std::vector<std::size_t> box_of_span_, span_of_box_;
   Chart chart_;
 };

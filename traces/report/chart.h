@@ -26,7 +26,7 @@ struct ChartRow {
 /// An instance of an instruction on one of its lanes.
 struct ChartBox {
   OpKind kind{};
-  StageId stage{};
+  ReplicaId replica{};
   std::uint16_t chunk = 0;                // which of its device's stages, from 0
   std::int64_t microbatch = 0;            // from the start of the run
   std::optional<std::int64_t> version{};  // of the weights: read, or made by an update

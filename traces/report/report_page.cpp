@@ -64,12 +64,13 @@ using Column = std::vector<std::int64_t>;
 
 /// What many boxes have in common.
 Json types_of(const Chart& chart, Column& types) {
-  std::map<std::pair<OpKind, StageId>, std::int64_t> found;
+  std::map<std::pair<OpKind, ReplicaId>, std::int64_t> found;
   Json json = Json::array();
   for (const ChartBox& box : chart.boxes) {
-    const auto [type, fresh] = found.try_emplace({box.kind, box.stage}, std::ssize(found));
+    const auto [type, fresh] = found.try_emplace({box.kind, box.replica}, std::ssize(found));
     if (fresh) {
-      json.push_back({{"kind", name(box.kind)}, {"stage", index(box.stage)}, {"chunk", box.chunk}});
+      json.push_back(
+          {{"kind", name(box.kind)}, {"stage", index(box.replica)}, {"chunk", box.chunk}});
     }
     types.push_back(type->second);
   }

@@ -29,7 +29,7 @@ OrderProblem order_problem(const ScheduleRequest& request) {
   OrderProblem problem{.microbatches = request.microbatches, .devices = {}};
   if (request.costs) problem.shared_links = request.costs->shared_links;
   for (std::size_t j = 0; j < request.devices; ++j) {
-    const PartCosts costs = request.costs_of(id_at<PartId>(j));
+    const StageOrderCosts costs = request.costs_of(id_at<StageId>(j));
     const bool last = j + 1 == request.devices;
     problem.devices.push_back(
         {.times = {costs.forward.count(), costs.backward_input.count(),
@@ -109,15 +109,15 @@ Words split(const Words& words) {
 
 Schedule schedule_of(std::string_view name, const ScheduleRequest& request, const Words& words) {
   Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
-  for (const StageId stage : ids(schedule.placement.device)) {
-    std::vector<Op>& ops = schedule.order[schedule.placement.device[stage]];
+  for (const ReplicaId replica : ids(schedule.placement.device)) {
+    std::vector<Op>& ops = schedule.order[schedule.placement.device[replica]];
     std::array<std::int32_t, kLetters + 1> done{};
-    for (const Letter letter : words[index(stage)]) {
+    for (const Letter letter : words[index(replica)]) {
       const std::int32_t microbatch = done[static_cast<std::size_t>(letter)]++;
-      ops.push_back(letter == Letter::forward  ? forward(stage, microbatch)
-                    : letter == Letter::input  ? backward_input(stage, microbatch)
-                    : letter == Letter::weight ? backward_weight(stage, microbatch)
-                                               : backward(stage, microbatch));
+      ops.push_back(letter == Letter::forward  ? forward(replica, microbatch)
+                    : letter == Letter::input  ? backward_input(replica, microbatch)
+                    : letter == Letter::weight ? backward_weight(replica, microbatch)
+                                               : backward(replica, microbatch));
     }
   }
   append_updates(schedule);

@@ -56,7 +56,7 @@ void add_named_orders(const OrderProblem& problem, const ScheduleRequest& reques
   OrderClock clock(problem);
   for (const ScheduleTraits& row : schedules()) {
     if (row.make == make_search || row.weights != WeightSemantics::vanilla ||
-        row.stages_per_device != 1 || row.stages_per_part != 1)
+        row.replicas_per_device != 1 || row.replicas_per_stage != 1)
       continue;
     for (const ScheduleRequest& one : requests_for(row, request)) {
       if (!all.empty()) keep_going();  // one there is, however soon it is to end

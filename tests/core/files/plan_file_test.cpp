@@ -142,7 +142,8 @@ TEST(PlanFile, CarriesWhatItsOrderWasMadeBy) {
   EXPECT_EQ(request.activation_caps, std::vector{2.5});
   ASSERT_TRUE(request.costs.has_value());
   EXPECT_EQ(request.costs->transfer, Duration(5));
-  EXPECT_EQ(request.costs->parts[PartId{2}], (PartCosts{Duration(3), Duration(4), Duration(2)}));
+  EXPECT_EQ(request.costs->stages[StageId{2}],
+            (StageOrderCosts{Duration(3), Duration(4), Duration(2)}));
   const std::string text = plan_text(plan);
   EXPECT_EQ(plan_text(parse_plan("again.json", text)), text);
   EXPECT_EQ(schedule_request(parse_plan("again.json", text)).costs, request.costs);
@@ -160,7 +161,7 @@ TEST(PlanFile, StagesAreAsManyAsTheChunksOrTheReplicasSay) {
   chunked.replace(chunked.find(depth), depth.size(), "\"depth\": 3, \"chunks\": 2");
   const Plan plan = parse_plan("plan.json", chunked);
   EXPECT_EQ(plan.request.chunks, 2);
-  EXPECT_EQ(part_count(plan), 6u);
+  EXPECT_EQ(stage_count(plan), 6u);
   EXPECT_EQ(schedule_request(plan).chunks, 2);
   EXPECT_EQ(
       plan_error_with(depth, "\"depth\": 3, \"chunks\": 2"),

@@ -42,14 +42,15 @@ const Wait* wait_for(const Program& program, InstructionId id, OpKind producer) 
   return nullptr;
 }
 
-InstructionId find(const Program& program, OpKind kind, StageId stage, std::int32_t residue) {
+InstructionId find(const Program& program, OpKind kind, ReplicaId replica, std::int32_t residue) {
   for (const InstructionId id : program.order()) {
     const Op& op = program[id].op;
-    if (op.kind == kind && op.stage == stage && op.microbatch % program.microbatches() == residue) {
+    if (op.kind == kind && op.replica == replica &&
+        op.microbatch % program.microbatches() == residue) {
       return id;
     }
   }
-  ADD_FAILURE() << name(kind) << " " << residue << " of stage " << index(stage) << " is missing";
+  ADD_FAILURE() << name(kind) << " " << residue << " of stage " << index(replica) << " is missing";
   return {};
 }
 
@@ -88,7 +89,7 @@ TEST_P(EverySchedulesProgram, PutsEachTransferOnBothDevicesOrOnNone) {
       if (!is_transfer(kind)) continue;
       const CostKey& key = program.cost_keys()[program[id].cost];
       EXPECT_NE(key.source, key.target);
-      EXPECT_EQ(key.source, program.placement().device[program[id].op.stage]);
+      EXPECT_EQ(key.source, program.placement().device[program[id].op.replica]);
       const std::vector<LaneId> lanes = lanes_of(program, id);
       if (transfer_lanes == TransferLanes::ideal) {
         EXPECT_TRUE(lanes.empty());
@@ -133,7 +134,7 @@ TEST_P(EverySchedulesProgram, LetsAUnitWaitAtItsFirstOpAndSendAfterItsLast) {
     for (const InstructionId id : program.order()) {
       const Op& op = program[id].op;
       if (is_transfer(op.kind) || is_collective(op.kind)) continue;
-      const auto [before, first] = last.try_emplace(program.placement().device[op.stage], id);
+      const auto [before, first] = last.try_emplace(program.placement().device[op.replica], id);
       const InstructionId other = std::exchange(before->second, id);
       const bool joins = !first && op.group != 0 && program[other].op.group == op.group;
       if (!joins) continue;
@@ -153,7 +154,7 @@ TEST_P(EverySchedulesProgram, AsksForEachPriceOnceAtTheDeviceOfItsStage) {
     const std::set<CostKey> distinct(program.cost_keys().begin(), program.cost_keys().end());
     EXPECT_EQ(distinct.size(), program.cost_keys().size());
     for (const CostKey& key : program.cost_keys()) {
-      EXPECT_EQ(key.source, program.placement().device[key.stage]);
+      EXPECT_EQ(key.source, program.placement().device[key.replica]);
       EXPECT_EQ(key.source == key.target, !is_transfer(key.kind));
     }
   });
@@ -195,9 +196,9 @@ TEST(Lower, ReachesBackInto2BWsOtherBodies) {
   const Program program = program_of(pipeline("2bw", 4, 4));
   EXPECT_EQ(program.ramp(), 1);
   for (const std::size_t device : {1u, 2u, 3u}) {
-    const StageId stage = id_at<StageId>(device), above = id_at<StageId>(device - 1);
+    const ReplicaId replica = id_at<ReplicaId>(device), above = id_at<ReplicaId>(device - 1);
     for (std::int32_t residue = 0; residue < 4; ++residue) {
-      const InstructionId forward = find(program, OpKind::forward, stage, residue);
+      const InstructionId forward = find(program, OpKind::forward, replica, residue);
       const Wait* wait = wait_for(program, forward, OpKind::send_activation);
       ASSERT_NE(wait, nullptr);
       const std::int32_t made =
@@ -208,7 +209,7 @@ TEST(Lower, ReachesBackInto2BWsOtherBodies) {
   // Stage 0 runs three microbatches ahead: its forward of residue 3 is in the loop's own batch, and
   // of residue 2 in the next; stage 1 runs two ahead.
   const auto lag = [&](std::int32_t residue) {
-    const InstructionId forward = find(program, OpKind::forward, StageId{1}, residue);
+    const InstructionId forward = find(program, OpKind::forward, ReplicaId{1}, residue);
     return wait_for(program, forward, OpKind::send_activation)->lag;
   };
   EXPECT_EQ(lag(3), 0u);
@@ -247,8 +248,8 @@ TEST(Lower, Puts2BWsUpdateRightBeforeItsFirstReaderWhereItAwaitsOthers) {
         Pipeline wanted = pipeline("2bw", p, m, extra);
         wanted.request.width = 2;
         const Program program = program_of(wanted);
-        for (const StageId stage : ids(program.placement().device)) {
-          const InstructionId forward = find(program, OpKind::forward, stage, 0);
+        for (const ReplicaId replica : ids(program.placement().device)) {
+          const InstructionId forward = find(program, OpKind::forward, replica, 0);
           const InstructionId update = before_on_lane(program, forward);
           EXPECT_EQ(program[update].op.kind, OpKind::update) << wanted.name();
           // Covers the batch two before the one that begins.
@@ -266,13 +267,14 @@ TEST(Lower, PutsTheNormOnAllDevicesBehindAllGradientsAndTheirSums) {
   Pipeline wanted = pipeline("1f1b", 3, 2);
   wanted.request.global_norm = true;
   const auto norm_of = [&](const Program& program) {
-    return find(program, OpKind::reduce_norm, StageId{0}, 1);
+    return find(program, OpKind::reduce_norm, ReplicaId{0}, 1);
   };
   const Program plain = program_of(wanted);
   std::vector<Wait> gradients;
-  for (const StageId stage : ids(plain.placement().device)) {
-    gradients.push_back({find(plain, OpKind::backward, stage, 1), 0});
-    EXPECT_NE(wait_for(plain, find(plain, OpKind::update, stage, 1), OpKind::reduce_norm), nullptr);
+  for (const ReplicaId replica : ids(plain.placement().device)) {
+    gradients.push_back({find(plain, OpKind::backward, replica, 1), 0});
+    EXPECT_NE(wait_for(plain, find(plain, OpKind::update, replica, 1), OpKind::reduce_norm),
+              nullptr);
   }
   EXPECT_THAT(plain.waits(plain[norm_of(plain)]), ::testing::ElementsAreArray(gradients));
   EXPECT_EQ(lanes_of(plain, norm_of(plain)).size(), 3u);
@@ -283,8 +285,8 @@ TEST(Lower, PutsTheNormOnAllDevicesBehindAllGradientsAndTheirSums) {
   wanted.request.tied_embeddings = true;
   wanted.request.width = 2;
   const Program summed = program_of(wanted);
-  for (const StageId stage : ids(summed.placement().device)) {
-    EXPECT_LT(find(summed, OpKind::reduce_gradient, stage, 1), norm_of(summed));
+  for (const ReplicaId replica : ids(summed.placement().device)) {
+    EXPECT_LT(find(summed, OpKind::reduce_gradient, replica, 1), norm_of(summed));
   }
 }
 
@@ -292,10 +294,10 @@ TEST(Lower, LetsASumWaitForTheLastBackwardOfEachParticipantOnly) {
   Pipeline wanted = pipeline("gpipe", 3, 4);
   wanted.request.tied_embeddings = true;
   const Program program = program_of(wanted);
-  const InstructionId sum = find(program, OpKind::reduce_tied, StageId{0}, 3);
+  const InstructionId sum = find(program, OpKind::reduce_tied, ReplicaId{0}, 3);
   EXPECT_THAT(program.waits(program[sum]),
-              ElementsAre(Wait{find(program, OpKind::backward, StageId{0}, 3), 0},
-                          Wait{find(program, OpKind::backward, StageId{2}, 3), 0}));
+              ElementsAre(Wait{find(program, OpKind::backward, ReplicaId{0}, 3), 0},
+                          Wait{find(program, OpKind::backward, ReplicaId{2}, 3), 0}));
   std::vector<Lane> lanes;
   for (const LaneId lane : program.lanes(program[sum])) lanes.push_back(program.lanes()[lane]);
   EXPECT_THAT(lanes, ElementsAre(Lane{DeviceId{0}, LaneKind::collective, DeviceId{0}},
@@ -311,7 +313,7 @@ TEST(Lower, AsksForTensOfPricesNotForThousands) {
 
 // ---- What can't be lowered ----
 
-constexpr StageId kTop{0}, kBottom{1};
+constexpr ReplicaId kTop{0}, kBottom{1};
 
 Schedule two_devices(std::int32_t microbatches, std::vector<Op> top, std::vector<Op> bottom) {
   Schedule schedule =
@@ -358,12 +360,12 @@ TEST(Lower, ReportsADeadlockAsItsWaitCycleWithAPicture) {
 
 /// Lets every device run its next op as soon as it can, with no order but its own.
 bool can_run(const Schedule& schedule) {
-  std::set<std::tuple<OpKind, StageId, std::int32_t>> done;
-  const std::size_t last = schedule.placement.stages() - 1;
+  std::set<std::tuple<OpKind, ReplicaId, std::int32_t>> done;
+  const std::size_t last = schedule.placement.replicas() - 1;
   const auto ready = [&](const Op& op) {
-    const std::size_t stage = index(op.stage);
+    const std::size_t stage = index(op.replica);
     const auto did = [&](OpKind kind, std::size_t other) {
-      return done.contains({kind, id_at<StageId>(other), op.microbatch});
+      return done.contains({kind, id_at<ReplicaId>(other), op.microbatch});
     };
     if (op.kind == OpKind::forward) return stage == 0 || did(OpKind::forward, stage - 1);
     if (op.kind == OpKind::update) return true;
@@ -378,7 +380,7 @@ bool can_run(const Schedule& schedule) {
       const std::vector<Op>& order = schedule.order[device];
       while (next[device] < order.size() && ready(order[next[device]])) {
         const Op& op = order[next[device]++];
-        done.insert({op.kind, op.stage, op.microbatch});
+        done.insert({op.kind, op.replica, op.microbatch});
         progress = true;
       }
       finished = finished && next[device] == order.size();
@@ -441,7 +443,7 @@ TEST(Lower, NamesWhatAScheduleLacks) {
   EXPECT_EQ(refusal<InputError>(two_devices(1, top, {bottom[0], bottom[1]})),
             "schedule \"hand-written\": no update of stage 1 covers microbatch 0");
   EXPECT_EQ(refusal<InputError>(two_devices(1, top, {bottom[2]})),
-            "schedule \"hand-written\": part 1 processes microbatch 0 0 times, expected once");
+            "schedule \"hand-written\": stage 1 processes microbatch 0 0 times, expected once");
   EXPECT_EQ(refusal<InputError>(two_devices(1, {top[0], top[0], top[1], top[2]}, bottom)),
             "schedule \"hand-written\": stage 0 has forward of microbatch 0 twice");
 }
@@ -450,7 +452,7 @@ TEST(Lower, RefusesOpsThatNoDeviceCouldRun) {
   const std::vector<Op> top{forward(kTop, 0), backward(kTop, 0), update(kTop, 0, 1)};
   EXPECT_EQ(refusal<InputError>(two_devices(1, top, {forward(kTop, 0)})),
             "schedule \"hand-written\": device 1 runs an op of stage 0, which is on device 0");
-  EXPECT_EQ(refusal<InputError>(two_devices(1, top, {forward(StageId{7}, 0)})),
+  EXPECT_EQ(refusal<InputError>(two_devices(1, top, {forward(ReplicaId{7}, 0)})),
             "schedule \"hand-written\": device 1 runs an op of stage 7, which does not exist");
   EXPECT_EQ(refusal<InputError>(two_devices(1, top, {forward(kBottom, -1)})),
             "schedule \"hand-written\": forward of stage 1 has microbatch offset -1 and span 1: a "
@@ -461,7 +463,7 @@ TEST(Lower, RefusesOpsThatNoDeviceCouldRun) {
   Op sum = update(kBottom, 0, 1);
   sum.kind = OpKind::reduce_tied;
   EXPECT_EQ(refusal<InputError>(two_devices(1, top, {sum})),
-            "schedule \"hand-written\": a tied sum needs tied parts, with as many replicas each");
+            "schedule \"hand-written\": a tied sum needs tied stages, with as many replicas each");
 }
 
 /// Two stages with f1 and b0 of the first as one unit.
@@ -474,7 +476,7 @@ Schedule with_unit() {
 
 TEST(Lower, MakesAUnitOfNeighboursOfOneGroup) {
   const Program program = lower(with_unit());
-  const StageId upper{0};
+  const ReplicaId upper{0};
   const InstructionId onward = find(program, OpKind::forward, upper, 1);
   const InstructionId back = find(program, OpKind::backward, upper, 0);
   ASSERT_NE(wait_for(program, onward, OpKind::send_gradient), nullptr);

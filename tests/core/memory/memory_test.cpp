@@ -72,7 +72,7 @@ TEST(PeakActivations, CountTheExtraMicrobatchesOf2BWByTheirSlope) {
 
 TEST(PeakActivations, AreInUnitsOfADeviceWithSeveralStages) {
   EXPECT_THAT(peaks_of(pipeline("1f1b-v", 3, 4)), ElementsAre(2.5, 3.0, 3.0));
-  // Copies of a part are no chunks: a device holds a stage of each copy.
+  // Copies of a stage are no chunks: a device holds a stage of each copy.
   EXPECT_THAT(peaks_of(pipeline("chimera", 4, 8)), ElementsAre(3.0, 4.0, 4.0, 3.0));
 }
 
@@ -184,10 +184,10 @@ TEST(CountSlots, SumsIntoOneGradientWithAFlushEvenBehindASum) {
 
 TEST(CountSlots, HasNoSlotsForWhatTheEndsOfAPipelineNeverSee) {
   const SlotCounts slots = count_slots(program_of(pipeline("1f1b", 3, 4)));
-  const StageSlots& first = slots[StageId{0}];
+  const StageSlots& first = slots[ReplicaId{0}];
   EXPECT_EQ(first[SlotKind::input], 0);
   EXPECT_EQ(first[SlotKind::input_gradient], 0);
-  const StageSlots& last = slots[StageId{2}];
+  const StageSlots& last = slots[ReplicaId{2}];
   EXPECT_EQ(last[SlotKind::output], 0);
   EXPECT_EQ(last[SlotKind::output_gradient], 0);
 }
@@ -199,20 +199,21 @@ TEST_P(EverySchedulesSlots, AreEnoughAndHardlyMore) {
     const Program program = program_of(wanted);
     if (program.size() > 150) continue;
     const SlotCounts counted = count_slots(program), least = least_slots(program, 4);
-    for (const StageId stage : ids(counted)) {
+    for (const ReplicaId replica : ids(counted)) {
       for (std::size_t kind = 0; kind < kSlotKinds; ++kind) {
-        const std::int32_t few = least[stage].counts[kind], enough = counted[stage].counts[kind];
+        const std::int32_t few = least[replica].counts[kind],
+                           enough = counted[replica].counts[kind];
         EXPECT_GE(enough, few) << wanted.name() << " " << name(static_cast<SlotKind>(kind));
         std::int32_t most = few + 1;
         // An output is held until its microbatch's backward. In a line its transfer can't be known
         // to have ended sooner; where devices have chunks, it can.
-        const bool chunked = program.placement().stages() > program.placement().devices;
+        const bool chunked = program.placement().replicas() > program.placement().devices;
         if (kind == index(SlotKind::output) && chunked) most = wanted.request.microbatches;
         // Tied sums, and chunks that go round, close a ring of devices: what is known of a
         // neighbour also comes round by devices that do not follow it. It matters where
         // updates are many, or weight gradients are late.
         const bool late =
-            counted[stage][SlotKind::kept_gradients] > 0 || wanted.schedule == "pipedream";
+            counted[replica][SlotKind::kept_gradients] > 0 || wanted.schedule == "pipedream";
         const bool ring = late && (wanted.request.tied_embeddings || chunked);
         if (ring) most = std::max(most, few + wanted.request.devices - 1);
         // Weight gradients of a batch at once give their slots back at once.
@@ -238,17 +239,17 @@ Pipeline two_one_one() {
 
 TEST(MicrobatchSequence, CountsTheMicrobatchesOfEachReplicaAlone) {
   const MicrobatchSequence sequence(program_of(two_one_one()));
-  // Replicas 0 and 1 of the first part take turns; the rest process all.
-  EXPECT_EQ(sequence(StageId{0}, 0), 0);
-  EXPECT_EQ(sequence(StageId{1}, 1), 0);
-  EXPECT_EQ(sequence(StageId{0}, 2), 1);
-  EXPECT_EQ(sequence(StageId{1}, 7), 3);
-  EXPECT_EQ(sequence(StageId{2}, 7), 7);
+  // Replicas 0 and 1 of the first stage take turns; the rest process all.
+  EXPECT_EQ(sequence(ReplicaId{0}, 0), 0);
+  EXPECT_EQ(sequence(ReplicaId{1}, 1), 0);
+  EXPECT_EQ(sequence(ReplicaId{0}, 2), 1);
+  EXPECT_EQ(sequence(ReplicaId{1}, 7), 3);
+  EXPECT_EQ(sequence(ReplicaId{2}, 7), 7);
 }
 
 TEST(MicrobatchSequenceDeathTest, RefusesAMicrobatchOfAnotherReplica) {
   const MicrobatchSequence sequence(program_of(two_one_one()));
-  EXPECT_DEATH(sequence(StageId{0}, 1), "rank");
+  EXPECT_DEATH(sequence(ReplicaId{0}, 1), "rank");
 }
 
 TEST(MemoryByClass, AddsSlotsUpByClassAndDevice) {
@@ -264,25 +265,25 @@ TEST(MemoryByClass, AddsSlotsUpByClassAndDevice) {
   bytes.optimizer = 50'000;
   bytes.workspace = 100;
   const SlotCounts slots = count_slots(program);
-  const auto memory = memory_by_class(program, slots, Table<StageId, StageBytes>(2, bytes));
+  const auto memory = memory_by_class(program, slots, Table<ReplicaId, StageBytes>(2, bytes));
   const MemoryByClass& first = memory[DeviceId{0}];
   EXPECT_EQ(first.weights, 1000);
   EXPECT_EQ(first.versions, 1000);
   EXPECT_EQ(first.gradients, 2000);
   EXPECT_EQ(first.optimizer, 50'000);
   EXPECT_EQ(first.activations, 2 * 30);
-  const StageSlots& of = slots[StageId{0}];
+  const StageSlots& of = slots[ReplicaId{0}];
   EXPECT_EQ(first.buffers, of[SlotKind::output] * 5 + of[SlotKind::output_gradient] * 6 + 100);
   EXPECT_EQ(first.total(), 1000 + 1000 + 2000 + 50'000 + 60 + first.buffers);
 }
 
 TEST(MemoryByClass, SharesTheLargestWorkspaceOfADevice) {
   const Program program = program_of(pipeline("1f1b-v", 1, 1));
-  Table<StageId, StageBytes> bytes(2);
-  bytes[StageId{0}].workspace = 70;
-  bytes[StageId{1}].workspace = 90;
-  bytes[StageId{0}].optimizer = 1;
-  bytes[StageId{1}].optimizer = 2;
+  Table<ReplicaId, StageBytes> bytes(2);
+  bytes[ReplicaId{0}].workspace = 70;
+  bytes[ReplicaId{1}].workspace = 90;
+  bytes[ReplicaId{0}].optimizer = 1;
+  bytes[ReplicaId{1}].optimizer = 2;
   const auto memory = memory_by_class(program, count_slots(program), bytes);
   EXPECT_EQ(memory[DeviceId{0}].buffers, 90);
   EXPECT_EQ(memory[DeviceId{0}].optimizer, 3);

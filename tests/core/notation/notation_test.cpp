@@ -68,9 +68,9 @@ TEST(Notation, ReadsWhatPeopleWrite) {
   EXPECT_EQ(schedule.microbatches, 4);
   EXPECT_EQ(schedule.width, 3);
   Placement placement = linear_placement(2);
-  placement.tied = {{PartId{0}, PartId{1}}};
+  placement.tied = {{StageId{0}, StageId{1}}};
   EXPECT_EQ(schedule.placement, placement);
-  constexpr StageId kFirst{0}, kSecond{1};
+  constexpr ReplicaId kFirst{0}, kSecond{1};
   EXPECT_EQ(schedule.order[DeviceId{0}],
             std::vector<Op>({{OpKind::recompute, 0, kFirst, 0, 1, 2}}));
   EXPECT_EQ(schedule.order[DeviceId{1}],
@@ -89,7 +89,7 @@ TEST(Notation, BringsBackEverySchedule) {
       for (const std::int32_t microbatches : {1, 2, 8, 12}) {
         for (const bool more : {false, true}) {
           ScheduleRequest request = request_for(devices, microbatches);
-          if (row.stages_per_device == 0) request.chunks = 2;
+          if (row.replicas_per_device == 0) request.chunks = 2;
           if (row.name == "pipedream" && devices > 1 && microbatches % 2 == 0) {
             request.replicas.assign(devices - 1u, 1);
             request.replicas[0] = 2;
@@ -117,25 +117,25 @@ Schedule random_schedule(std::mt19937_64& random) {
   schedule.width = static_cast<std::uint16_t>(1 + below(3));
   Placement& placement = schedule.placement;
   placement.devices = static_cast<std::uint16_t>(1 + below(12));
-  const std::size_t stages = below(2) == 0 ? placement.devices : 1 + below(20);
-  const bool plain = stages == placement.devices && below(2) == 0;
-  const std::size_t parts = plain ? stages : 1 + below(stages);
-  for (std::size_t s = 0; s < stages; ++s) {
+  const std::size_t replicas = below(2) == 0 ? placement.devices : 1 + below(20);
+  const bool plain = replicas == placement.devices && below(2) == 0;
+  const std::size_t stages = plain ? replicas : 1 + below(replicas);
+  for (std::size_t s = 0; s < replicas; ++s) {
     placement.device.push_back(id_at<DeviceId>(plain ? s : below(placement.devices)));
-    placement.part.push_back(id_at<PartId>(s < parts ? s : below(parts)));
-    for (std::size_t to = s + 1; to < stages; ++to) {
-      if (below(3) == 0) placement.edges.push_back({id_at<StageId>(s), id_at<StageId>(to)});
+    placement.stage.push_back(id_at<StageId>(s < stages ? s : below(stages)));
+    for (std::size_t to = s + 1; to < replicas; ++to) {
+      if (below(3) == 0) placement.edges.push_back({id_at<ReplicaId>(s), id_at<ReplicaId>(to)});
     }
   }
-  if (parts > 3) placement.tied = {{PartId{0}, PartId{2}}, {PartId{1}, PartId{3}}};
+  if (stages > 3) placement.tied = {{StageId{0}, StageId{2}}, {StageId{1}, StageId{3}}};
   schedule.order.resize(placement.devices);
   const bool one_staleness = below(2) == 0;
   for (const DeviceId device : ids(schedule.order)) {
-    const std::vector<StageId> here = placement.stages_on(device);
+    const std::vector<ReplicaId> here = placement.replicas_on(device);
     for (std::size_t n = here.empty() ? 0 : below(8); n > 0; --n) {
       const OpTraits& row = kOpTraits[below(kOpKinds)];
       if (row.notation.empty()) continue;
-      Op op{.kind = row.kind, .stage = here[below(here.size())]};
+      Op op{.kind = row.kind, .replica = here[below(here.size())]};
       op.microbatch = static_cast<std::int32_t>(below(1 << 24));
       const std::int32_t most = std::min(op.microbatch % schedule.microbatches + 1, 65535);
       op.span = static_cast<std::uint16_t>(1 + below(static_cast<std::size_t>(most)));
@@ -230,11 +230,11 @@ TEST(Notation, PointsAtBadPlacements) {
             "# stages 0 2\n"
             "           ^");
   EXPECT_EQ(notation_error(header + "# parts 0"),
-            "s:2:9: error: 1 parts for 2 stages\n"
+            "s:2:9: error: \"parts\" lists 1 stages for 2 replicas\n"
             "# parts 0\n"
             "        ^");
   EXPECT_EQ(notation_error(header + "# parts 0 2"),
-            "s:2:11: error: part 1 has no stage\n"
+            "s:2:11: error: stage 1 has no replica\n"
             "# parts 0 2\n"
             "          ^");
   EXPECT_EQ(notation_error(header + "# edges 0>1 0>1"),
@@ -254,14 +254,14 @@ TEST(Notation, PointsAtBadPlacements) {
             "# edges 0>7\n"
             "        ^~~");
   EXPECT_EQ(notation_error(header + "# tied 0+1 1+5 1 1+0 a"),
-            "s:2:16: error: a part is tied to another\n"
+            "s:2:16: error: a stage is tied to another\n"
             "# tied 0+1 1+5 1 1+0 a\n"
             "               ^ such as 0+3");
   EXPECT_EQ(notation_error(header + "# tied 0+1 1+5"),
-            "s:2:12: error: part 1 is tied already\n"
+            "s:2:12: error: stage 1 is tied already\n"
             "# tied 0+1 1+5\n"
             "           ^~~\n"
-            "s:2:12: error: part 5 does not exist\n"
+            "s:2:12: error: stage 5 does not exist\n"
             "# tied 0+1 1+5\n"
             "           ^~~");
 }

@@ -40,7 +40,7 @@ class CsvOfSchedule : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(CsvOfSchedule, ReadsBackTheSameWorkWithRightUpdates) {
   const ScheduleTraits& traits = find_schedule(GetParam());
-  const std::uint16_t chunks = traits.stages_per_device == 0 ? 2 : 1;
+  const std::uint16_t chunks = traits.replicas_per_device == 0 ? 2 : 1;
   const Schedule schedule =
       make(GetParam(), traits.only_devices == 0 ? 4 : traits.only_devices, 8, chunks);
   const Schedule read = parse_pytorch_csv(print_pytorch_csv(schedule), "folder/mine.csv");
@@ -55,7 +55,7 @@ std::vector<std::string> schedules_with_flush() {
   std::vector<std::string> names;
   for (const ScheduleTraits& row : schedules()) {
     if (row.name.starts_with("2bp") || row.evicts) continue;  // no words for that
-    if (row.weights == WeightSemantics::vanilla && row.stages_per_part == 1)
+    if (row.weights == WeightSemantics::vanilla && row.replicas_per_stage == 1)
       names.emplace_back(row.name);
   }
   return names;
@@ -121,8 +121,8 @@ TEST(PytorchCsv, PairsAreGroupsThatFollowingPairsDoNotJoin) {
 TEST(PytorchCsv, StagesMayLieAnywhere) {
   const Schedule schedule =
       parse_pytorch_csv("0F0,1F0,4F0,4B0,1B0,0B0\n2F0,3F0,3B0,2B0\n", "unbalanced.csv");
-  EXPECT_EQ(schedule.placement.stages(), 5);
-  EXPECT_EQ(schedule.placement.device[StageId{4}], DeviceId{0});
+  EXPECT_EQ(schedule.placement.replicas(), 5);
+  EXPECT_EQ(schedule.placement.device[ReplicaId{4}], DeviceId{0});
   EXPECT_TRUE(verify(lower(schedule)).empty());
 }
 

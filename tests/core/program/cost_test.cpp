@@ -13,12 +13,12 @@ TEST(Price, AsksOnceForEachKey) {
   const Program program = program_of(pipeline("2bw", 4, 16));
   std::map<CostKey, int> asked;
   const CostTable table = price(program, [&](const CostKey& key) {
-    return Duration(100 * ++asked[key] + static_cast<int>(index(key.stage)));
+    return Duration(100 * ++asked[key] + static_cast<int>(index(key.replica)));
   });
   EXPECT_EQ(asked.size(), program.cost_keys().size());
   EXPECT_EQ(table.size(), program.cost_keys().size());
   for (const CostId id : ids(table)) {
-    EXPECT_EQ(table[id], Duration(100 + static_cast<int>(index(program.cost_keys()[id].stage))));
+    EXPECT_EQ(table[id], Duration(100 + static_cast<int>(index(program.cost_keys()[id].replica))));
   }
 }
 

@@ -61,10 +61,10 @@ TEST(WeightVersions, CountsSeveralUpdatesABody) {
   const Program program = program_of(
       4, {op(forward, 2, 1, 1), op(update, 1, 2), op(forward, 3, 1, 2), op(update, 3, 2)});
   const WeightVersions versions(program);
-  EXPECT_EQ(versions.covering_update(StageId{0}, 0), 0);
-  EXPECT_EQ(versions.covering_update(StageId{0}, 1), 0);
-  EXPECT_EQ(versions.covering_update(StageId{0}, 2), 1);
-  EXPECT_EQ(versions.covering_update(StageId{0}, 7), 3);
+  EXPECT_EQ(versions.covering_update(ReplicaId{0}, 0), 0);
+  EXPECT_EQ(versions.covering_update(ReplicaId{0}, 1), 0);
+  EXPECT_EQ(versions.covering_update(ReplicaId{0}, 2), 1);
+  EXPECT_EQ(versions.covering_update(ReplicaId{0}, 7), 3);
   EXPECT_EQ(versions(instance_of(program, 0, 0)), 0);
   EXPECT_EQ(versions(instance_of(program, 0, 3)), 6);
   EXPECT_EQ(versions(instance_of(program, 1, 3)), 7);

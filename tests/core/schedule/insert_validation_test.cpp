@@ -28,9 +28,9 @@ Pipeline validated(std::string_view schedule, int devices, std::int32_t microbat
   return wanted;
 }
 
-InstructionId find(const Program& program, OpKind kind, StageId stage) {
+InstructionId find(const Program& program, OpKind kind, ReplicaId replica) {
   for (const InstructionId id : program.order()) {
-    if (program[id].op.kind == kind && program[id].op.stage == stage) return id;
+    if (program[id].op.kind == kind && program[id].op.replica == replica) return id;
   }
   ADD_FAILURE() << name(kind);
   return {};
@@ -61,7 +61,7 @@ TEST(InsertValidation, RunsTheForwardsAheadBeforeTheValidates) {
   for (const std::vector<Op>& order : folded.order) {
     const Op &first = *(order.end() - 2), &then = order.back();
     EXPECT_TRUE(first.kind == OpKind::validate && then.kind == OpKind::validate);
-    EXPECT_LT(folded.placement.part[first.stage], folded.placement.part[then.stage]);
+    EXPECT_LT(folded.placement.stage[first.replica], folded.placement.stage[then.replica]);
   }
 }
 
@@ -72,10 +72,10 @@ TEST(InsertValidation, IsReadBackFromItsNotation) {
 
 TEST(InsertValidation, LetsTheValidateWaitInPlaceOfTheUpdate) {
   const Program program = program_of(validated("zb-h1", 3, 4));
-  const InstructionId norm = find(program, OpKind::reduce_norm, StageId{0});
-  for (const StageId stage : ids(program.placement().device)) {
-    EXPECT_TRUE(waits_for(program, find(program, OpKind::validate, stage), norm));
-    EXPECT_FALSE(waits_for(program, find(program, OpKind::update, stage), norm));
+  const InstructionId norm = find(program, OpKind::reduce_norm, ReplicaId{0});
+  for (const ReplicaId replica : ids(program.placement().device)) {
+    EXPECT_TRUE(waits_for(program, find(program, OpKind::validate, replica), norm));
+    EXPECT_FALSE(waits_for(program, find(program, OpKind::update, replica), norm));
   }
 }
 
@@ -85,9 +85,10 @@ TEST(InsertValidation, TakesOneMoreVersionThanWithoutANormAndNothingElse) {
     const SlotCounts with = count_slots(program_of(wanted));
     wanted.request.global_norm = wanted.request.post_validation = false;
     SlotCounts without = count_slots(program_of(wanted));
-    for (const StageId stage : ids(with)) {
-      ++without[stage][SlotKind::weights];
-      EXPECT_EQ(with[stage].counts, without[stage].counts) << name << " stage " << index(stage);
+    for (const ReplicaId replica : ids(with)) {
+      ++without[replica][SlotKind::weights];
+      EXPECT_EQ(with[replica].counts, without[replica].counts)
+          << name << " stage " << index(replica);
     }
   }
 }
@@ -162,19 +163,19 @@ TEST_F(BrokenValidation, IsFineWhole) { EXPECT_TRUE(refused(whole_).empty()); }
 
 TEST_F(BrokenValidation, WithoutAValidate) {
   Draft broken = whole_;
-  broken.drop(index(find(program_, OpKind::validate, StageId{1})));
+  broken.drop(index(find(program_, OpKind::validate, ReplicaId{1})));
   EXPECT_THAT(refused(broken), ::testing::Contains(ViolationKind::missing_op));
 }
 
 TEST_F(BrokenValidation, WithoutTheWaitForTheNorm) {
   Draft broken = whole_;
-  broken.rows[index(find(program_, OpKind::validate, StageId{0}))].waits.clear();
+  broken.rows[index(find(program_, OpKind::validate, ReplicaId{0}))].waits.clear();
   EXPECT_THAT(refused(broken), ::testing::ElementsAre(ViolationKind::missing_wait));
 }
 
 TEST_F(BrokenValidation, WithoutANorm) {
   Draft broken = whole_;
-  broken.drop(index(find(program_, OpKind::reduce_norm, StageId{0})));
+  broken.drop(index(find(program_, OpKind::reduce_norm, ReplicaId{0})));
   EXPECT_THAT(refused(broken), ::testing::Contains(ViolationKind::missing_op));
 }
 
@@ -206,7 +207,7 @@ TEST(BrokenValidations, WithAForwardAheadBetweenThem) {
   Schedule schedule = schedule_of(validated("zbv", 2, 4));
   std::vector<Op>& order = schedule.order[DeviceId{0}];
   ASSERT_EQ((order.end() - 3)->kind, OpKind::forward);
-  ASSERT_EQ((order.end() - 3)->stage, order.back().stage);
+  ASSERT_EQ((order.end() - 3)->replica, order.back().replica);
   std::swap(*(order.end() - 3), *(order.end() - 2));
   EXPECT_THAT(kinds_of(verify(lower(schedule))), ::testing::Contains(ViolationKind::missing_wait));
 }

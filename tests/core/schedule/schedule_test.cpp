@@ -119,10 +119,10 @@ Pipeline replicated(const std::vector<std::uint16_t>& replicas, int devices, std
 
 TEST(MakeSchedule, RefusesReplicasThatDoNotServe) {
   EXPECT_EQ(failure_of(replicated({2, 1, 1}, 3, 4)),
-            "3: the replicas of all parts together are 4 devices, but 3 are given");
+            "3: the replicas of all stages together are 4 devices, but 3 are given");
   EXPECT_EQ(failure_of(replicated({2, 1, 1}, 4, 3)),
             "3: round robin over 2 replicas needs microbatches divisible by 2, found 3");
-  EXPECT_EQ(failure_of(replicated({2, 0}, 2, 2)), "3: a part needs at least one replica");
+  EXPECT_EQ(failure_of(replicated({2, 0}, 2, 2)), "3: a stage needs at least one replica");
   EXPECT_EQ(failure_of(replicated({15, 1}, 16, 30)), "");
   Pipeline tied = replicated({2, 1}, 3, 2);
   tied.request.tied_embeddings = true;
@@ -133,7 +133,7 @@ TEST(MakeSchedule, RefusesReplicasThatDoNotServe) {
   EXPECT_EQ(failure_of(synced), "");
   synced.request.vertical_sync = true;
   EXPECT_EQ(failure_of(synced),
-            "3: vertical sync over 3 and 2 replicas: the first part's versions fall between those "
+            "3: vertical sync over 3 and 2 replicas: the first stage's versions fall between those "
             "of the other, unless its replicas are a multiple");
 }
 
@@ -275,7 +275,7 @@ TEST(MakeSchedule, RefusesAGlobalNormWhereStagesUpdateAtTimesOfTheirOwn) {
             "each stage by its own norm (--clip per-stage)");
 }
 
-TEST(MakeSchedule, TiesNothingOnASinglePart) {
+TEST(MakeSchedule, TiesNothingOnASingleStage) {
   Pipeline wanted = pipeline("1f1b", 1, 2);
   wanted.request.tied_embeddings = true;
   EXPECT_TRUE(schedule_of(wanted).placement.tied.empty());

@@ -45,10 +45,10 @@ TEST(UserSchedule, ThatIsRightMayBeOneThatCannotBeTrained) {
   };
   EXPECT_EQ(reason(std::string(kTwoStages)), "");
   EXPECT_EQ(reason("# apart  devices 2  microbatches 1\n# edges none\n0 | f0 b0 U\n1 | f0 b0 U\n"),
-            "no edge leads from part 0 to part 1");
+            "no edge leads from stage 0 to stage 1");
   EXPECT_EQ(reason("# skips  devices 3  microbatches 1\n# edges 0>1 0>2 1>2\n"
                    "0 | f0 b0 U\n1 | f0 b0 U\n2 | f0 b0 U\n"),
-            "an edge leads from part 0 to part 2, not to the part after it");
+            "an edge leads from stage 0 to stage 2, not to the stage after it");
   EXPECT_EQ(
       reason("# uneven  devices 1  microbatches 3\n0 | f0 b0 U0+1 f1 f2 b1 b2 U2+2\n"),
       "stage 0 (device 0): the update U0 covers 1 of the batch's microbatches and U2 covers 2: "
@@ -109,7 +109,7 @@ TEST(UserSchedule, ThatContradictsTheRequestIsRefused) {
     return error_of([&] { completed(made, request); });
   };
   EXPECT_THAT(refused([](ScheduleRequest& request) { request.tied_embeddings = false; }),
-              HasSubstr("\"mine\" ties parts of the model that share no parameters"));
+              HasSubstr("\"mine\" ties stages of the model that share no parameters"));
   EXPECT_THAT(refused([](ScheduleRequest& request) { request.recompute = Recompute::none; }),
               HasSubstr("\"mine\" recomputes forwards: its plan has to say so"));
   EXPECT_THAT(refused([](ScheduleRequest& request) { request.global_norm = true; }),

@@ -25,11 +25,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 
-constexpr StageId kFirst{0}, kSecond{1};
+constexpr ReplicaId kFirst{0}, kSecond{1};
 constexpr DeviceId kUpper{0}, kLower{1};
 
-Op op(OpKind kind, StageId stage, std::int32_t microbatch, std::uint16_t span = 1) {
-  return {.kind = kind, .stage = stage, .microbatch = microbatch, .span = span};
+Op op(OpKind kind, ReplicaId replica, std::int32_t microbatch, std::uint16_t span = 1) {
+  return {.kind = kind, .replica = replica, .microbatch = microbatch, .span = span};
 }
 
 /// 1F1B of two stages and two microbatches. The rows, by name:
@@ -163,7 +163,7 @@ struct Overlapped {
   InstructionId add_member(Op member, std::vector<Wait> waits) {
     member.group = 1;
     const InstructionId id = draft.add(member, std::move(waits));
-    CostKey key{.kind = member.kind, .stage = member.stage};
+    CostKey key{.kind = member.kind, .replica = member.replica};
     key.overlapped = true;
     row(id).cost = draft.cost(key);
     return id;

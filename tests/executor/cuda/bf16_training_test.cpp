@@ -141,10 +141,10 @@ double worst_loss(const std::vector<double>& losses, const std::vector<double>& 
 
 void expect_as_planned(const TrainingCase& test, const TrainingReport<float>& report) {
   const Program program = lower(test.make());
-  const auto layers = tandem::testing::even_stages(test.model, program.placement().parts());
-  Table<StageId, StageBytes> bytes;
-  for (const PartId part : program.placement().part) {
-    bytes.push_back(stage_bytes(test.model, layers[index(part)], test.microbatch_size,
+  const auto layers = tandem::testing::even_stages(test.model, program.placement().stages());
+  Table<ReplicaId, StageBytes> bytes;
+  for (const StageId stage : program.placement().stage) {
+    bytes.push_back(stage_bytes(test.model, layers[index(stage)], test.microbatch_size,
                                 test.optimizer.kind, test.recompute, Storage::bf16));
   }
   const auto planned = memory_by_class(program, count_slots(program), bytes);

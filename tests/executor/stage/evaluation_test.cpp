@@ -50,13 +50,13 @@ TEST(Evaluation, GivesTheLossOfTheReferenceBitForBit) {
     reference.step();
     const auto tensors = reference.state().weights;
     const std::vector<double> expected = reference.step().losses;
-    for (const std::size_t parts : {1u, 2u, 4u, 6u}) {
-      Evaluation<Kernel> evaluation(test.model, testing::even_stages(test.model, parts),
+    for (const std::size_t stages : {1u, 2u, 4u, 6u}) {
+      Evaluation<Kernel> evaluation(test.model, testing::even_stages(test.model, stages),
                                     test.microbatch_size, data);
       const auto weights = gather(evaluation, tensors);
-      EXPECT_EQ(loss_of(evaluation, weights, 4, 1), expected[0]) << parts;
-      EXPECT_EQ(loss_of(evaluation, weights, 5, 1), expected[1]) << parts;
-      EXPECT_EQ(loss_of(evaluation, weights, 4, 2), (expected[0] + expected[1]) / 2.0) << parts;
+      EXPECT_EQ(loss_of(evaluation, weights, 4, 1), expected[0]) << stages;
+      EXPECT_EQ(loss_of(evaluation, weights, 5, 1), expected[1]) << stages;
+      EXPECT_EQ(loss_of(evaluation, weights, 4, 2), (expected[0] + expected[1]) / 2.0) << stages;
       EXPECT_NE(loss_of(evaluation, weights, 6, 1), expected[0]) << "the control: other text";
     }
   }

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "executor/cpu/kernels.h"
-#include "executor/stage/reference_parts.h"
+#include "executor/stage/reference_stages.h"
 #include "executor/stage/stage.h"
 #include "tests/executor/numbers.h"
 
@@ -89,19 +89,19 @@ TEST(Reference, DelayedStepsUseThePreviousVersion) {
 }
 
 // Facts of PipeDream: stage s of p uses weights p − 1 − s updates old.
-TEST(ReferenceParts, AreAsStaleAsThePaperSays) {
+TEST(ReferenceStages, AreAsStaleAsThePaperSays) {
   ScheduleRequest request{.devices = 4, .microbatches = 4, .replicas = {1, 1, 1, 1}};
   const Schedule schedule = make_schedule(find_schedule("pipedream"), request);
   const std::vector<LayerRange> layers{{0, 1}, {1, 3}, {3, 4}, {4, 6}};
-  const auto parts = reference_parts(schedule, layers, WeightSemantics::stashed);
+  const auto stages = reference_stages(schedule, layers, WeightSemantics::stashed);
   request.vertical_sync = true;
-  const auto synchronous = reference_parts(make_schedule(find_schedule("pipedream"), request),
-                                           layers, WeightSemantics::stashed);
-  for (std::size_t s = 0; s < parts.size(); ++s) {
-    EXPECT_THAT(parts[s].staleness, ::testing::Each(3 - static_cast<std::int32_t>(s)));
+  const auto synchronous = reference_stages(make_schedule(find_schedule("pipedream"), request),
+                                            layers, WeightSemantics::stashed);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    EXPECT_THAT(stages[s].staleness, ::testing::Each(3 - static_cast<std::int32_t>(s)));
     EXPECT_THAT(synchronous[s].staleness, ::testing::Each(3));
-    EXPECT_EQ(parts[s].microbatches, 1);
-    EXPECT_EQ(parts[s].layers, layers[s]);
+    EXPECT_EQ(stages[s].microbatches, 1);
+    EXPECT_EQ(stages[s].layers, layers[s]);
   }
 }
 

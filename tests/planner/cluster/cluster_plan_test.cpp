@@ -44,7 +44,7 @@ Duration busiest(const ClusterPlan& made, const Cluster& cluster,
       {});
   Duration most{};
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    most = std::max(most, work.of(id_at<StageId>(stage), layers.of(d(stage), stages[stage])));
+    most = std::max(most, work.of(id_at<ReplicaId>(stage), layers.of(d(stage), stages[stage])));
   }
   return most;
 }
@@ -108,11 +108,11 @@ TEST(ClusterPlan, MemoryOf2bwIsThatOfThePaper) {
   // of gradients and optimizer that the paper leaves out.
   const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
   const ClusterPlan made = make(plan_of("gpt-2.2b", "2bw", 1, 8, 1, 8), cluster);
-  const StageBytes& stage = made.bytes[StageId{0}];
+  const StageBytes& stage = made.bytes[ReplicaId{0}];
   const MemoryByClass& first = made.memory[d(0)];
   EXPECT_EQ(first.weights + first.versions, 2 * stage[SlotKind::weights]);
   EXPECT_EQ(first.activations, 8 * stage[SlotKind::stash]);
-  EXPECT_EQ(made.memory[d(7)].activations, made.bytes[StageId{7}][SlotKind::stash]);
+  EXPECT_EQ(made.memory[d(7)].activations, made.bytes[ReplicaId{7}][SlotKind::stash]);
   // Flush has one version, and as many activations.
   const ClusterPlan flush = make(plan_of("gpt-2.2b", "1f1b", 1, 8, 1, 8), cluster);
   EXPECT_EQ(flush.memory[d(0)].versions, 0);
@@ -146,7 +146,7 @@ TEST(ClusterPlan, OnlyTheStagesThemselvesNeedBytesThatCanBeCounted) {
   const Plan plan = plan_of("gpt2-xl", "1f1b", 1, 2, 700, 8);
   const ClusterPlan made = make(plan, cluster);
   EXPECT_TRUE(made.fits());
-  EXPECT_GT(made.bytes[StageId{0}][SlotKind::stash] + made.bytes[StageId{1}][SlotKind::stash],
+  EXPECT_GT(made.bytes[ReplicaId{0}][SlotKind::stash] + made.bytes[ReplicaId{1}][SlotKind::stash],
             Bytes{1} << 42);
   EXPECT_THROW(make(plan_of("gpt2-xl", "1f1b", 1, 1, 700, 8), cluster), InputError);
 }
@@ -196,7 +196,8 @@ TEST(ClusterPlan, AutomaticSchedulesAreOrderedByTheseCosts) {
   const Cluster cluster(cluster_of_nodes("p3.16xlarge"));
   const ClusterPlan made = make(plan_of("gpt2", "zb-auto", 1, 4, 1, 8), cluster);
   ASSERT_TRUE(made.plan.request.costs.has_value());
-  EXPECT_EQ(made.plan.request.costs->parts[PartId{0}].forward, made.costs.parts[PartId{0}].forward);
+  EXPECT_EQ(made.plan.request.costs->stages[StageId{0}].forward,
+            made.costs.stages[StageId{0}].forward);
 }
 
 TEST(ChooseShape, TakesTheFastestThatFits) {

@@ -59,7 +59,7 @@ TEST(SearchSpace, FollowsTheRegistry) {
     // Stashed weights, evictions and caps are for those who ask; pipelines of several copies are
     // not searched.
     if (row.weights == WeightSemantics::stashed) continue;
-    if (row.stages_per_part > 1 || row.evicts) continue;
+    if (row.replicas_per_stage > 1 || row.evicts) continue;
     if (row.name == "zb-auto" || row.name == "v-adaptive" || row.name == "search") continue;
     searched.push_back(&row);
   }

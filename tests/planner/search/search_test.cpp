@@ -254,13 +254,13 @@ TEST(StageMemory, ItsTotalIsThatOfTheClasses) {
   for (const Candidate& candidate : find_plans(request).ranked) {
     const Program program =
         lower(make_schedule(candidate.plan));
-    if (program.placement().stages() != program.placement().devices) continue;
+    if (program.placement().replicas() != program.placement().devices) continue;
     const SlotCounts slots = count_slots(program);
-    for (const StageId stage : ids(slots)) {
+    for (const ReplicaId replica : ids(slots)) {
       const StageBytes& of =
-          bytes.of(candidate.plan.stages[index(stage)], candidate.plan.microbatch_size,
+          bytes.of(candidate.plan.stages[index(replica)], candidate.plan.microbatch_size,
                    candidate.plan.request.recompute);
-      EXPECT_EQ(stage_total(slots[stage], of), candidate.memory.rows()[index(stage)].total());
+      EXPECT_EQ(stage_total(slots[replica], of), candidate.memory.rows()[index(replica)].total());
     }
   }
 }

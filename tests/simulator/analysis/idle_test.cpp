@@ -128,7 +128,7 @@ TEST(Idle, NamesTheStageWhereDevicesHoldSeveral) {
   const Program program = program_of(pipeline("zbv", 2, 2));
   const auto last = std::find_if(
       program.instructions().begin(), program.instructions().end(), [](const Instruction& one) {
-        return one.op.kind == OpKind::forward && one.op.stage == StageId{3};
+        return one.op.kind == OpKind::forward && one.op.replica == ReplicaId{3};
       });
   ASSERT_NE(last, program.instructions().end());
   const auto id =

@@ -199,7 +199,7 @@ TEST(MakespanSensitivity, OfOneOpAtATimeIsWhatEachTakes) {
   expect(link_resource(DeviceId{0}, DeviceId{1}), 2 * 4 * 6);
   expect(link_resource(DeviceId{2}, DeviceId{1}), 2 * 4 * 6);
   expect({.kind = Resource::Kind::all_links}, 2 * 4 * 12);
-  expect({.kind = Resource::Kind::op, .stage = StageId{1}, .op = OpKind::backward}, 2 * 4 * 20);
+  expect({.kind = Resource::Kind::op, .replica = ReplicaId{1}, .op = OpKind::backward}, 2 * 4 * 20);
 }
 
 TEST(MakespanSensitivity, RefusesRunsThatAreTooLongToFollow) {

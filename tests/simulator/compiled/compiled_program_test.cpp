@@ -137,12 +137,12 @@ TEST(CompiledProgram, CarriesCompletionsOverSeveralBodies) {
   schedule.placement = linear_placement(4);
   schedule.order.resize(4);
   for (std::uint16_t d = 0; d < 4; ++d) {
-    const auto stage = id_at<StageId>(d);
+    const auto replica = id_at<ReplicaId>(d);
     const auto ahead = static_cast<std::uint16_t>(4 * (3 - d));
-    Op reduce = update(stage, 0, 1);
+    Op reduce = update(replica, 0, 1);
     reduce.kind = OpKind::reduce_gradient;
-    schedule.order[id_at<DeviceId>(d)] = {forward(stage, ahead, 12), backward(stage, 0, 12), reduce,
-                                          update(stage, 0, 1)};
+    schedule.order[id_at<DeviceId>(d)] = {forward(replica, ahead, 12), backward(replica, 0, 12),
+                                          reduce, update(replica, 0, 1)};
   }
   const Program program = lower(schedule);
   ASSERT_GT(program.depth(), 3u);

@@ -163,7 +163,7 @@ TEST(SlowDrift, EndsInACycleAfterHalfAMillionBatches) {
   const CostTable costs = price(program, [](const CostKey& key) -> Duration {
     if (is_transfer(key.kind)) return Duration(400'000);
     if (key.kind == OpKind::update) return Duration(0);
-    const bool fast = key.kind == OpKind::forward && key.stage == StageId{1};
+    const bool fast = key.kind == OpKind::forward && key.replica == ReplicaId{1};
     return Duration(key.kind == OpKind::forward ? (fast ? 999'999 : 1'000'000) : 2'000'000);
   });
   EXPECT_FALSE(find_steady_state(program, costs, 1'000'000));
@@ -179,7 +179,8 @@ TEST(CycleFinder, NeverAcceptsWhatDoesNotRepeat) {
   const Program program = program_of(pipeline("2bw", 2, 4, 1));
   CostTable costs = price(program, [](const CostKey& key) -> Duration {
     if (is_transfer(key.kind)) return Duration(400'000);
-    return Duration(key.kind == OpKind::forward && key.stage == StageId{1} ? 2'999'997 : 3'000'000);
+    return Duration(key.kind == OpKind::forward && key.replica == ReplicaId{1} ? 2'999'997
+                                                                               : 3'000'000);
   });
   SimulatedMachine machine(program, costs);
   CycleFinder finder;

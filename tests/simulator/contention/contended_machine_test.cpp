@@ -161,7 +161,7 @@ Span span_of(const Program& program, const SpansAndTallies& outcome, OpKind kind
              std::int32_t microbatch) {
   for (const Span& span : outcome.spans) {
     const Op& op = program[span.instruction].op;
-    if (op.kind == kind && index(op.stage) == stage && op.microbatch == microbatch) return span;
+    if (op.kind == kind && index(op.replica) == stage && op.microbatch == microbatch) return span;
   }
   ADD_FAILURE() << name(kind) << " did not run";
   return {};
@@ -170,7 +170,7 @@ Span span_of(const Program& program, const SpansAndTallies& outcome, OpKind kind
 CostId key_of(const Program& program, OpKind kind, std::size_t stage) {
   for (const CostId id : ids(program.cost_keys())) {
     const CostKey& key = program.cost_keys()[id];
-    if (key.kind == kind && index(key.stage) == stage) return id;
+    if (key.kind == kind && index(key.replica) == stage) return id;
   }
   ADD_FAILURE() << "no " << name(kind);
   return {};

@@ -84,7 +84,7 @@ int overlaps(const Program& program, const std::vector<Span>& spans) {
     for (const Span& span : spans) {
       const Op& op = program[span.instruction].op;
       if (!is_compute(op.kind) || op.group != 0) continue;
-      const DeviceId device = program.placement().device[op.stage];
+      const DeviceId device = program.placement().device[op.replica];
       const bool meets = device == ends.source || device == ends.target;
       if (meets && span.start < transfer.end && transfer.start < span.end) ++found;
     }

@@ -18,7 +18,7 @@ struct Outcome {
   Span of(const Program& program, OpKind kind, int stage, std::int64_t microbatch) const {
     for (const Span& span : timeline.spans) {
       const Op& op = program[span.instruction].op;
-      if (op.kind == kind && index(op.stage) == static_cast<std::size_t>(stage) &&
+      if (op.kind == kind && index(op.replica) == static_cast<std::size_t>(stage) &&
           span.body * program.microbatches() + op.microbatch == microbatch) {
         return span;
       }

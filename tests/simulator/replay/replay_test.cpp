@@ -203,7 +203,7 @@ MegatronCosts varied(const Replay& replay, std::size_t pass, Durations durations
   const CostTable costs = replay.costs(pass, {.durations = durations});
   for (const Instruction& instruction : replay.pass(pass).program.instructions()) {
     const Op& op = instruction.op;
-    times[{op.kind, index(op.stage), op.microbatch}] = costs[instruction.cost];
+    times[{op.kind, index(op.replica), op.microbatch}] = costs[instruction.cost];
   }
   return [times = std::move(times)](OpKind kind, std::size_t stage, std::int64_t microbatch) {
     return times.at({kind, stage, microbatch});
@@ -285,7 +285,7 @@ TEST(ReplayVariation, WithoutStragglersEachOpTakesTheMean) {
   const Duration slow = two_stages_phase(kSlowSecond), mean = two_stages_phase(kAThirdSlow);
   EXPECT_THAT(replay.phases({}), ElementsAre(ms(93), slow, ms(93)));
   EXPECT_THAT(replay.phases({.durations = Durations::usual}), ElementsAre(mean, mean, mean));
-  EXPECT_EQ(replay.usual(OpKind::forward, StageId{1}), ms(40) / 3);
+  EXPECT_EQ(replay.usual(OpKind::forward, ReplicaId{1}), ms(40) / 3);
   EXPECT_EQ(replay.content_variation(), 0.0);
 }
 
@@ -321,8 +321,8 @@ TEST(ReplayVariation, WithoutStragglersAStageHasAsMuchToCompute) {
     const CostTable costs = replay.costs(pass, {.durations = Durations::usual});
     for (const Instruction& instruction : program.instructions()) {
       if (!is_compute(instruction.op.kind)) continue;
-      measured[index(instruction.op.stage)] += replay.pass(pass).costs[instruction.cost];
-      usual[index(instruction.op.stage)] += costs[instruction.cost];
+      measured[index(instruction.op.replica)] += replay.pass(pass).costs[instruction.cost];
+      usual[index(instruction.op.replica)] += costs[instruction.cost];
     }
   }
   for (int stage = 0; stage < 2; ++stage) {
@@ -389,7 +389,7 @@ TEST_P(OwnSimulation, IsReplayedToTheNanosecond) {
   const Program program = lower(schedule, TransferLanes::ideal);
   const CostTable costs = price(program, [](const CostKey& key) {
     if (is_optimizer(key.kind)) return Duration{};
-    return ms(3) + Duration(7'001 * static_cast<std::int64_t>(index(key.stage)) +
+    return ms(3) + Duration(7'001 * static_cast<std::int64_t>(index(key.replica)) +
                             1'000'003 * static_cast<std::int64_t>(index(key.kind)));
   });
   Timeline timeline;

@@ -39,7 +39,7 @@ TraceMemory tiny_memory(const Program& program) {
   memory.devices = Table<DeviceId, MemoryByClass>(
       program.placement().devices,
       {.weights = 100, .versions = 100, .gradients = 50, .optimizer = 200, .buffers = 7});
-  memory.stash = Table<StageId, Bytes>(program.placement().stages(), 10);
+  memory.stash = Table<ReplicaId, Bytes>(program.placement().replicas(), 10);
   return memory;
 }
 
@@ -218,7 +218,7 @@ TEST_P(ChromeTraceOfSchedule, IsGoodAndReadsBack) {
   request.devices = 4;
   request.microbatches = 8;
   if (traits.only_devices != 0) request.devices = traits.only_devices;
-  if (traits.stages_per_device == 0) request.chunks = 2;
+  if (traits.replicas_per_device == 0) request.chunks = 2;
   while (reason_against(traits, request) && request.microbatches > 1) --request.microbatches;
   for (const TransferLanes lanes : {TransferLanes::shared, TransferLanes::ideal}) {
     const Program program = lower(make_schedule(traits, request), lanes);

@@ -51,7 +51,7 @@ TEST(TimelineFile, RecordsATransferOnBothLanes) {
   EXPECT_EQ(sends[1].lane, LaneKind::receive_activation);
   EXPECT_EQ(sends[1].peer, DeviceId{0});
   EXPECT_EQ(sends[0].start, sends[1].start);
-  EXPECT_EQ(sends[0].stage, StageId{0});
+  EXPECT_EQ(sends[0].replica, ReplicaId{0});
 }
 
 TEST(TimelineFile, SaysWhereAndWhatIsWrong) {

@@ -51,7 +51,7 @@ TEST(Chart, HasABoxForEachLaneOfEachInstance) {
   for (const std::string_view schedule : {"gpipe", "1f1b", "2bw", "zb-h1", "zbv", "bpipe"}) {
     const Program program = program_of(schedule);
     const Timeline timeline = tiny_timeline(program, 2, kChartCosts);
-    using Box = std::tuple<OpKind, StageId, std::int64_t, Duration, Duration>;
+    using Box = std::tuple<OpKind, ReplicaId, std::int64_t, Duration, Duration>;
     std::multiset<Box> expected, boxes;
     for (const Span& span : timeline.spans) {
       const Instruction& instruction = program[span.instruction];
@@ -59,10 +59,10 @@ TEST(Chart, HasABoxForEachLaneOfEachInstance) {
           span.body * program.microbatches() + instruction.op.microbatch;
       for (std::size_t lane = 0; lane < program.lanes(instruction).size(); ++lane)
         expected.insert(
-            {instruction.op.kind, instruction.op.stage, microbatch, span.start, span.end});
+            {instruction.op.kind, instruction.op.replica, microbatch, span.start, span.end});
     }
     for (const ChartBox& box : chart_of(program, timeline).boxes)
-      boxes.insert({box.kind, box.stage, box.microbatch, box.start, box.end});
+      boxes.insert({box.kind, box.replica, box.microbatch, box.start, box.end});
     EXPECT_EQ(boxes, expected) << schedule;
   }
 }
@@ -89,7 +89,7 @@ TEST(Chart, BusyAndIdleMakeUpTheRun) {
     const auto removed = std::find_if(middle, timeline.spans.end(), [&](const Span& span) {
       return is_compute(program[span.instruction].op.kind);
     });
-    const DeviceId device = program.placement().device[program[removed->instruction].op.stage];
+    const DeviceId device = program.placement().device[program[removed->instruction].op.replica];
     const Duration length = removed->end - removed->start;
     timeline.spans.erase(removed);
     const Duration idle = sums_of(chart_of(program, timeline))[device].idle;

@@ -29,7 +29,7 @@ constexpr std::string_view kHostile =
 
 Report report_of(const Program& program, std::int64_t batches = 2, std::string title = "tiny") {
   const Timeline timeline = tiny_timeline(program, batches, kReportCosts);
-  const Table<StageId, Bytes> stash(program.placement().stages(), 100);
+  const Table<ReplicaId, Bytes> stash(program.placement().replicas(), 100);
   ChartMemory memory{.peak = {},
                      .activations = curves_of(program, timeline, stash).activation_bytes,
                      .capacity = Table<DeviceId, Bytes>(program.placement().devices, 2000)};
@@ -76,7 +76,7 @@ TEST(ReportPage, HoldsEveryBoxExactly) {
       const ChartBox& box = chart.boxes[at];
       const Json& type = boxes["types"][boxes["type"][at].get<std::size_t>()];
       EXPECT_EQ(type["kind"], name(box.kind));
-      EXPECT_EQ(type["stage"], index(box.stage));
+      EXPECT_EQ(type["stage"], index(box.replica));
       EXPECT_EQ(boxes["microbatch"][at], box.microbatch);
       EXPECT_EQ(boxes["version"][at], box.version.value_or(-1));
       const std::int64_t start = free + boxes["gap"][at].get<std::int64_t>();

@@ -9,13 +9,13 @@
 
 namespace tandem {
 
-/// Of each part, whose layers are given: what an update covers, which microbatches each replica
+/// Of each stage, whose layers are given: what an update covers, which microbatches each replica
 /// takes, and in which order each adds their gradients, as the schedule's ops say. So is the
 /// staleness of stashed weights; of other semantics it is what their name says.
 /// REQUIRES: verify() has nothing against the schedule's program, nor reason_not_trained() against
 /// the schedule.
-std::vector<ReferencePart> reference_parts(const Schedule& schedule,
-                                           const std::vector<LayerRange>& layers,
-                                           WeightSemantics semantics);
+std::vector<ReferenceStage> reference_stages(const Schedule& schedule,
+                                             const std::vector<LayerRange>& layers,
+                                             WeightSemantics semantics);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-#include "executor/stage/reference_parts.h"
+#include "executor/stage/reference_stages.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,11 +10,11 @@ namespace tandem {
 namespace {
 
 /// Microbatches of a batch in the order in which a stage makes their weight gradients.
-std::vector<std::int32_t> summing_order(const Schedule& schedule, StageId stage) {
+std::vector<std::int32_t> summing_order(const Schedule& schedule, ReplicaId replica) {
   const std::int32_t m = schedule.microbatches;
   std::vector<std::int32_t> offsets;
-  for (const Op& op : schedule.order[schedule.placement.device[stage]]) {
-    if (op.stage != stage || !makes_weight_gradient(op.kind)) continue;
+  for (const Op& op : schedule.order[schedule.placement.device[replica]]) {
+    if (op.replica != replica || !makes_weight_gradient(op.kind)) continue;
     for (std::int32_t k = op.microbatch - op.span + 1; k <= op.microbatch; ++k)
       offsets.push_back(k);
   }
@@ -41,33 +41,33 @@ std::vector<std::int32_t> merged(const std::vector<std::vector<std::int32_t>>& l
 
 }  // namespace
 
-std::vector<ReferencePart> reference_parts(const Schedule& schedule,
-                                           const std::vector<LayerRange>& layers,
-                                           WeightSemantics semantics) {
+std::vector<ReferenceStage> reference_stages(const Schedule& schedule,
+                                             const std::vector<LayerRange>& layers,
+                                             WeightSemantics semantics) {
   const auto m = static_cast<std::size_t>(schedule.microbatches);
   const std::int32_t delay = semantics == WeightSemantics::delayed_by_one ? 1 : 0;
-  std::vector<ReferencePart> parts;
-  for (const PartId part : all_ids<PartId>(layers.size())) {
-    const std::vector<StageId> stages = schedule.placement.replicas_of(part);
-    ReferencePart row{.layers = layers[index(part)],
-                      .replicas = static_cast<std::int32_t>(stages.size()),
-                      .staleness = std::vector<std::int32_t>(m, delay),
-                      .replica = std::vector<std::int32_t>(m)};
+  std::vector<ReferenceStage> stages;
+  for (const StageId stage : all_ids<StageId>(layers.size())) {
+    const std::vector<ReplicaId> replicas = schedule.placement.replicas_of(stage);
+    ReferenceStage row{.layers = layers[index(stage)],
+                       .replicas = static_cast<std::int32_t>(replicas.size()),
+                       .staleness = std::vector<std::int32_t>(m, delay),
+                       .replica = std::vector<std::int32_t>(m)};
     std::vector<std::vector<std::int32_t>> orders;
-    for (std::size_t replica = 0; replica < stages.size(); ++replica) {
-      for (const std::int32_t k : orders.emplace_back(summing_order(schedule, stages[replica])))
+    for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
+      for (const std::int32_t k : orders.emplace_back(summing_order(schedule, replicas[replica])))
         row.replica[static_cast<std::size_t>(k)] = static_cast<std::int32_t>(replica);
-      for (const Op& op : schedule.order[schedule.placement.device[stages[replica]]]) {
-        if (op.stage != stages[replica]) continue;
+      for (const Op& op : schedule.order[schedule.placement.device[replicas[replica]]]) {
+        if (op.replica != replicas[replica]) continue;
         if (makes_version(op.kind)) row.microbatches = op.span;
         if (op.kind == OpKind::forward && semantics == WeightSemantics::stashed)
           row.staleness[static_cast<std::size_t>(op.microbatch) % m] = op.staleness;
       }
     }
     row.order = merged(orders);
-    parts.push_back(std::move(row));
+    stages.push_back(std::move(row));
   }
-  return parts;
+  return stages;
 }
 
 }  // namespace tandem
