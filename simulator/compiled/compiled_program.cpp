@@ -31,6 +31,10 @@ void run_watched(std::span<const Step> steps, const Watch* watch, Time* __restri
 
 }  // namespace
 
+std::size_t CompiledProgram::steps() const {
+  return std::visit([](const auto& code) { return code.steps.size(); }, code_);
+}
+
 std::vector<std::int64_t> CompiledProgram::costs(const CostTable& table) const {
   std::vector<std::int64_t> costs;
   costs.reserve(prices_);

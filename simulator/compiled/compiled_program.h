@@ -53,6 +53,8 @@ class CompiledProgram {
 
   const CarryOverState& carried() const { return carried_; }
   std::size_t devices() const { return devices_; }
+  /// Steps of a body: the instructions, and what joins take.
+  std::size_t steps() const;
   /// Values that a run needs. The first carried().size() are the state between bodies; all begin
   /// as 0.
   std::size_t values() const { return values_; }
