@@ -10,9 +10,10 @@
 #include "core/base/utf8.h"
 #include "core/files/calibration_file.h"
 #include "core/files/collectives_file.h"
+#include "core/files/product_algorithms.h"
 #include "core/files/read.h"
-#include "core/import/models.h"
 #include "core/files/tensor_profiles.h"
+#include "core/import/models.h"
 #include "core/text/json_position.h"
 
 namespace tandem {
@@ -76,7 +77,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   tandem::check_reader(text, tandem::parse_model, tandem::model_text);
   tandem::check_cluster(text);
   tandem::check_reader(text, tandem::parse_plan, tandem::plan_text);
-  tandem::check_reader(text, tandem::parse_profile, tandem::profile_text);
+  tandem::check_reader(text, tandem::parse_profile, [](const tandem::Profile& profile) {
+    return tandem::profile_text(profile);
+  });
   tandem::check_tensor_profiles(text);
   tandem::check_reader(text, tandem::parse_costs, tandem::costs_text);
   tandem::check_reader(text, tandem::parse_collectives, tandem::collectives_text);
