@@ -243,6 +243,7 @@ const std::map<std::string, Strings> kRooms = {
 };
 
 Findings rooms(const Source& source) {
+  static const Strings parsers{"tools/cli", "tools/options", "tools/commands", "tools/main"};
   Findings found;
   const std::string library = folder_of(source.path);
   if (is_test(source)) return found;
@@ -255,6 +256,8 @@ Findings rooms(const Source& source) {
     const bool of_library = !include.angled && folder_of(include.name) == library;
     if (of_library && target != room && !contains(row->second, target))
       found.push_back({source.path, include.line, room + " must not include " + include.name});
+    if (include.name == "tools/cli/options.h" && !contains(parsers, room))
+      found.push_back({source.path, include.line, room + " takes requests, not options"});
   }
   return found;
 }
@@ -867,6 +870,8 @@ std::vector<Control> room_controls() {
        "traces/chrome/a.cpp",
        "#include \"traces/report/chart.h\"\n",
        {1}},
+      {"ReportsParseNothing", rooms, "tools/print/a.h", "#include \"tools/cli/options.h\"\n", {1}},
+      {"CommandsParse", rooms, "tools/commands/a.cpp", "#include \"tools/cli/options.h\"\n", {}},
       {"TheParserKnowsNoCommand",
        rooms,
        "tools/cli/a.h",

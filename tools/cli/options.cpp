@@ -279,6 +279,12 @@ Options Options::with_values(std::string command, std::map<std::string, std::str
   return other;
 }
 
+std::string Options::command_line() const {
+  std::string line = "tandem " + command_;
+  for (const std::string& word : arguments_) line += " " + shell_word(word);
+  return line;
+}
+
 std::string Options::text(const std::string& name, const std::string& otherwise) const {
   const auto found = values_.find(name);
   return found == values_.end() ? otherwise : found->second;

@@ -86,6 +86,8 @@ class Options {
   /// The first word, which is one no longer; empty: there is none.
   std::string take_word();
 
+  /// As it was given, so that a shell takes it.
+  std::string command_line() const;
   const std::string& command() const { return command_; }
   /// The command line behind the command's name, as it was given.
   const Arguments& arguments() const { return arguments_; }

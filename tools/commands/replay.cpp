@@ -170,7 +170,7 @@ int run_replay(const Options& options) {
   const ReplayReport report = make_replay_report(replay, plain, recording, without, asked);
   if (options.has("trace")) write_trace(options.text("trace"), replay, report, traced);
   if (options.has("report")) {
-    write_replay_page(options.text("report"), command_line(options), replay, report, traced);
+    write_replay_page(options.text("report"), options.command_line(), replay, report, traced);
   }
   if (options.has("json")) {
     print_result("replay",

@@ -170,7 +170,7 @@ int run_simulate(const Options& options) {
                 *answer.result.timeline);
   }
   if (options.has("report")) {
-    write_report(options.text("report"), command_line(options), answer.request, prepared,
+    write_report(options.text("report"), options.command_line(), answer.request, prepared,
                  answer.result, answer.simulated);
   }
   if (options.has("json")) {

@@ -21,6 +21,7 @@
 #include "tools/commands/command.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/shard_options.h"
+#include "tools/options/sweep_report_options.h"
 #include "tools/options/sweep_space.h"
 #include "tools/sweep/ordered_work.h"
 #include "tools/sweep/sweep_file.h"

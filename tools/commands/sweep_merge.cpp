@@ -14,6 +14,7 @@
 #include "tools/cli/file_roles.h"
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
+#include "tools/options/sweep_report_options.h"
 #include "tools/sweep/sweep_file.h"
 #include "tools/sweep/sweep_report.h"
 #include "traces/chrome/atomic_file.h"

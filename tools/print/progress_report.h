@@ -14,7 +14,6 @@
 #include "core/text/output_place.h"
 #include "executor/run/step_log.h"
 #include "executor/stage/optimizer.h"
-#include "tools/cli/options.h"
 #include "tools/cli/processor_use.h"
 #include "tools/cli/silence.h"
 

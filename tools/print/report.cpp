@@ -16,7 +16,6 @@
 #include "tools/cli/file_roles.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/machine.h"
-#include "tools/cli/wrapped_text.h"
 #include "tools/print/cluster_summary.h"
 #include "tools/print/scenario_json.h"
 #include "tools/print/simulation_report.h"
@@ -201,12 +200,6 @@ void add_variations(Variations& variations, const std::stop_token& stop, Report&
 }
 
 }  // namespace
-
-std::string command_line(const Options& options) {
-  std::string line = fmt::format("tandem {}", options.command());
-  for (const std::string& word : options.arguments()) line += " " + shell_word(word);
-  return line;
-}
 
 void check_can_report(const std::string& path, std::string_view command) {
   const std::string ending = std::filesystem::path(path).extension();

@@ -6,16 +6,12 @@
 #include <string_view>
 
 #include "planner/study/scenario_request.h"
-#include "tools/cli/options.h"
 
 namespace tandem::tools {
 
 /// Throws UsageError unless the file's name ends in .html or .svg, DeviceError when it can't be
 /// written; changes nothing. `command` is whose --report it is.
 void check_can_report(const std::string& path, std::string_view command = "simulate");
-
-/// A command as it was given.
-std::string command_line(const Options& options);
 
 /// Writes a report. A page also holds what-ifs: the same run with other times of transfers,
 /// and, where names say what is run, other microbatches or samples a batch and other schedules;

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "tools/cli/options.h"
 #include "tools/print/plot.h"
 #include "tools/sweep/sweep_row.h"
 
@@ -47,10 +46,5 @@ std::string sweep_table(const SweepIdentity& sweep, const std::vector<SweepRow>&
 /// A line each, in the order of the configurations.
 std::string sweep_csv(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
                       std::size_t metric);
-
-void add_report_options(Options& options);
-
-/// Throws UsageError, and DeviceError where a file can't be written.
-SweepReportRequest report_request(const Options& options);
 
 }  // namespace tandem::tools
