@@ -1,17 +1,43 @@
 #include "core/text/replacement.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "core/base/error.h"
 #include "core/text/files.h"
 #include "tests/core/error_of.h"
 #include "tests/support/run_command.h"
+
+namespace {
+
+/// What this program asked of the disk, in order: the two calls below stand before the C library's.
+std::vector<std::string> disk_calls;
+bool disk_fails = false;
+
+}  // namespace
+
+extern "C" int fsync(int file) {
+  disk_calls.emplace_back("fsync");
+  if (disk_fails) {
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
+
+extern "C" int rename(const char* from, const char* to) noexcept {
+  disk_calls.emplace_back("rename");
+  return ::renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
 
 namespace tandem {
 namespace {
@@ -61,6 +87,25 @@ TEST_F(Replaced, EachWriterHasAFileOfItsOwnAndTheLastWholeOneStays) {
   first.write("st");
   first.commit();
   EXPECT_EQ(read("a"), "first");
+  EXPECT_EQ(files(), Strings{"a"});
+}
+
+TEST_F(Replaced, IsOnTheDiskBeforeItHasItsName) {
+  disk_calls.clear();
+  write_file(path("a"), "whole");
+  EXPECT_EQ(disk_calls, (Strings{"fsync", "rename"}));
+  disk_calls.clear();
+  write_file("/dev/null", "the control: no name is given");
+  EXPECT_EQ(disk_calls, Strings{});
+}
+
+TEST_F(Replaced, WhatTheDiskDoesNotTakeLeavesTheFileOfBefore) {
+  write_file(path("a"), "of before");
+  disk_fails = true;
+  const std::string error = error_of<DeviceError>([&] { write_file(path("a"), "lost"); });
+  disk_fails = false;
+  EXPECT_NE(error.find(path("a")), std::string::npos) << error;
+  EXPECT_EQ(read("a"), "of before");
   EXPECT_EQ(files(), Strings{"a"});
 }
 
