@@ -158,17 +158,16 @@ inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, st
 inline const std::vector<int> kOptions{0, 1, 2, 4, 5, 7, 8, 14, 24, 31}, kSomeOptions{0, 7, 31};
 
 /// Every request of the grid that the schedule accepts: its own options; recomputation, tied
-/// embeddings, width, the global norm and post-validation, alone and together. Of v-adaptive, whose
-/// searches take a sixth of all tests' time with a sanitizer, none, some and all of these there.
+/// embeddings, width, the global norm and post-validation, alone and together; with a sanitizer
+/// none, some and all of these.
 inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
                                             const std::vector<int>& devices,
                                             const std::vector<std::int32_t>& microbatches) {
-  const bool sampled = kSanitized && schedule == "v-adaptive";
   std::vector<Pipeline> all;
   for (const int p : devices) {
     for (const std::int32_t m : microbatches) {
       for (const Pipeline& variant : variants_of(find_schedule(schedule), p, m)) {
-        for (const int bits : sampled ? kSomeOptions : kOptions) {
+        for (const int bits : kSanitized ? kSomeOptions : kOptions) {
           Pipeline one = variant;
           if ((bits & 1) != 0) one.request.recompute = Recompute::full;
           if ((bits & 2) != 0) one.request.tied_embeddings = true;
