@@ -159,22 +159,24 @@ inline const std::vector<int> kOptions{0, 1, 2, 4, 5, 7, 8, 14, 24, 31}, kSomeOp
 
 /// Every request of the grid that the schedule accepts: its own options; recomputation, tied
 /// embeddings, width, the global norm and post-validation, alone and together; with a sanitizer
-/// none, some and all of these.
+/// none, some and all of these. With `nth` only each nth of the whole grid, sanitizer or not.
 inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
                                             const std::vector<int>& devices,
-                                            const std::vector<std::int32_t>& microbatches) {
+                                            const std::vector<std::int32_t>& microbatches,
+                                            std::size_t nth = 1) {
   std::vector<Pipeline> all;
+  std::size_t served = 0;
   for (const int p : devices) {
     for (const std::int32_t m : microbatches) {
       for (const Pipeline& variant : variants_of(find_schedule(schedule), p, m)) {
-        for (const int bits : kSanitized ? kSomeOptions : kOptions) {
+        for (const int bits : kSanitized && nth == 1 ? kSomeOptions : kOptions) {
           Pipeline one = variant;
           if ((bits & 1) != 0) one.request.recompute = Recompute::full;
           if ((bits & 2) != 0) one.request.tied_embeddings = true;
           if ((bits & 4) != 0) one.request.width = 2;
           if ((bits & 8) != 0) one.request.global_norm = true;
           if ((bits & 16) != 0) one.request.post_validation = true;
-          if (is_served(one)) all.push_back(one);
+          if (is_served(one) && served++ % nth == 0) all.push_back(one);
         }
       }
     }
