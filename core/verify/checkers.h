@@ -33,7 +33,8 @@ void check_versions(const Facts& facts, Order& order, const SlotCounts& slots, R
 
 /// What an update made before its norm was known can still be made again when it is validated, and
 /// what has used it.
-void check_validation(const Facts& facts, Order& order, const SlotCounts& slots, Report& report);
+void check_post_validation(const Facts& facts, Order& order, const SlotCounts& slots,
+                           Report& report);
 
 /// No ring slot is taken before its last user has ended, nor borrowed while it has one.
 void check_slots(const Facts& facts, Order& order, const SlotCounts& slots, Report& report);

@@ -133,11 +133,11 @@ class Completeness {
           "{}: no reduce_tied sums the gradients of the stages that {} is tied to before it",
           at_instruction(program_, update.id), at_replica(program_, replica));
     }
-    if (facts_.has_validation() && !exists(update.validate)) {
+    if (facts_.has_post_validation() && !exists(update.validate)) {
       report_.add(ViolationKind::missing_op, update.id, "{}: no validate settles what it has made",
                   at_instruction(program_, update.id));
     }
-    if ((facts_.has_norm() || facts_.has_validation()) && !exists(update.reduce_norm)) {
+    if ((facts_.has_norm() || facts_.has_post_validation()) && !exists(update.reduce_norm)) {
       report_.add(ViolationKind::missing_op, update.id,
                   "{}: no reduce_norm of all gradients before it",
                   at_instruction(program_, update.id));

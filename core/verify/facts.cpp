@@ -27,7 +27,7 @@ Facts::Facts(const Program& program, Report& report) : program_(program) {
   for (const CostKey& key : program.cost_keys()) {
     width_ = std::max(width_, key.width);
     has_norm_ = has_norm_ || key.kind == OpKind::reduce_norm;
-    has_validation_ = has_validation_ || key.kind == OpKind::validate;
+    has_post_validation_ = has_post_validation_ || key.kind == OpKind::validate;
   }
   read_placement();
   read_groups(report);

@@ -92,7 +92,7 @@ class Facts {
   /// Updates wait for the norm of all gradients, as the cost keys have it.
   bool has_norm() const { return has_norm_; }
   /// Updates step before it is known, and are validated.
-  bool has_validation() const { return has_validation_; }
+  bool has_post_validation() const { return has_post_validation_; }
   /// The replicas of a stage, ascending.
   const std::vector<ReplicaId>& replicas(StageId stage) const { return replicas_[stage]; }
 
@@ -116,7 +116,7 @@ class Facts {
 
   const Program& program_;
   std::uint16_t width_ = 1;
-  bool has_norm_ = false, has_validation_ = false;
+  bool has_norm_ = false, has_post_validation_ = false;
   Table<StageId, std::vector<ReplicaId>> replicas_;
   Table<StageId, std::vector<std::array<InstructionId, kWorks>>> work_;  // of each residue
   Table<InstructionId, Group> groups_;

@@ -51,7 +51,7 @@ static std::vector<Violation> violations_of(const Program& program,
   if (!slots) slots = count_slots(program);
   verification::check_versions(facts, order, *slots, report);
   keep_going();
-  verification::check_validation(facts, order, *slots, report);
+  verification::check_post_validation(facts, order, *slots, report);
   verification::check_slots(facts, order, *slots, report);
   return report.take();
 }

@@ -50,7 +50,7 @@ Tokens shipped_training_tokens() {
                          "the shipped text");
 }
 
-Tokens shipped_validation_tokens() {
+Tokens shipped_held_out_tokens() {
   return Tokens::of_text(std::string(shipped_text().substr(first_held_out())),
                          "the end of the shipped text");
 }

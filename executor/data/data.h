@@ -15,9 +15,9 @@ namespace tandem {
 /// The text in the binary: Genesis (executor/data/README.md).
 std::string_view shipped_text();
 
-/// Its two parts, as bytes: the last chapters, a tenth of it, are held out for validation.
+/// Its two parts, as bytes: the last chapters, a tenth of it, are held out.
 Tokens shipped_training_tokens();
-Tokens shipped_validation_tokens();
+Tokens shipped_held_out_tokens();
 
 enum class SampleOrder : std::uint8_t {
   random,  // each sample begins at a place of its own, drawn by (seed, number)

@@ -51,7 +51,7 @@ class DeviceMachine {
         awaited_(awaited(program_)),
         most_queued_(64 + 8 * slice_.size()),
         events_(program_.depth() * program_.size()),
-        validation_(run_state, pipeline, me, backend, stages_, log_) {
+        post_validation_(run_state, pipeline, me, backend, stages_, log_) {
     streams_.resize(program_.lanes().size());
     lane_end_.resize(program_.lanes().size());
     // What others wait for goes first: transfers and sums, then computation.
@@ -105,8 +105,8 @@ class DeviceMachine {
     const Instruction& instruction = program_[instance.id];
     if (messages_.takes(instruction.op.kind)) return messages_.queue(stream, lane, instance);
     if (instruction.op.kind == OpKind::reduce_norm) return queue_norm(stream, lane, instance);
-    if (instruction.op.kind == OpKind::validate) return validation_.queue(stream, instance);
-    if (instruction.op.kind == OpKind::forward) validation_.note_forward(instance);
+    if (instruction.op.kind == OpKind::validate) return post_validation_.queue(stream, instance);
+    if (instruction.op.kind == OpKind::forward) post_validation_.note_forward(instance);
     if (is_collective(instruction.op.kind)) return queue_sum(stream, lane, instance);
     if (moves_stash(instruction.op.kind)) return queue_move(stream, lane, instance);
     if (is_transfer(instruction.op.kind)) {
@@ -343,7 +343,7 @@ class DeviceMachine {
   std::vector<typename B::Event> events_;
   Table<LaneId, Stream*> streams_;    // null: another device's
   Table<LaneId, Duration> lane_end_;  // of lanes of transfers: of the last one
-  Validation<B> validation_;
+  PostValidation<B> post_validation_;
 };
 
 }  // namespace tandem

@@ -1,8 +1,8 @@
 #pragma once
-// Validation: what a device does where updates are validated (executor/README.md, "How it runs").
-// What a rollback hands on again is not slowed by --link-rate and has no span of the timeline: the
-// validate is as long as its rollback. Losses of the forwards, and what observers see of an update,
-// come when it stays.
+// PostValidation: what a device does where updates are validated (executor/README.md, "How it
+// runs"). What a rollback hands on again is not slowed by --link-rate and has no span of the
+// timeline: the validate is as long as its rollback. Losses of the forwards, and what observers see
+// of an update, come when it stays.
 
 #include <algorithm>
 #include <atomic>
@@ -20,13 +20,13 @@ namespace tandem {
 
 /// Used by its device's thread only.
 template <class B>
-class Validation {
+class PostValidation {
  public:
   using Stream = typename B::Stream;
   using Mark = typename B::Mark;
 
-  Validation(RunState<B>& run_state, std::uint16_t pipeline, DeviceId me, B& backend,
-             StageWork<B>& stages, WorkLog<B>& log)
+  PostValidation(RunState<B>& run_state, std::uint16_t pipeline, DeviceId me, B& backend,
+                 StageWork<B>& stages, WorkLog<B>& log)
       : program_(run_state.program),
         pipeline_(pipeline),
         me_(me),

@@ -52,7 +52,7 @@ struct Training {
   std::int64_t steps = 1;
   std::uint64_t seed = 0;
   Data data;
-  std::unique_ptr<Validation> validation;  // may be null
+  std::unique_ptr<HeldOutEvaluation> held_out;  // may be null
 };
 
 std::uint64_t hash_of(std::span<const float> values) {
@@ -86,11 +86,11 @@ FloatReference make_reference(const Training& training) {
 }
 
 std::vector<double> train_reference(const Training& training, ProgressReport& steps,
-                                    Validation* validation, History* history,
+                                    HeldOutEvaluation* held_out, History* history,
                                     const std::stop_token& stop) {
   FloatReference reference = make_reference(training);
   const auto start = std::chrono::steady_clock::now();
-  Duration validating{};
+  Duration evaluating{};
   std::vector<double> losses;
   for (std::int64_t step = 0; step < training.steps; ++step) {
     if (stop.stop_requested()) throw Interrupted(fmt::format("interrupted after {} steps", step));
@@ -103,16 +103,16 @@ std::vector<double> train_reference(const Training& training, ProgressReport& st
     losses.insert(losses.end(), state.losses.begin(), state.losses.end());
     const double mean = std::accumulate(state.losses.begin(), state.losses.end(), 0.0) /
                         static_cast<double>(state.losses.size());
-    const Duration since_start = std::chrono::steady_clock::now() - start - validating;
+    const Duration since_start = std::chrono::steady_clock::now() - start - evaluating;
     steps.step({.batch = step,
                 .loss = mean,
                 .gradient_norm = state.gradient_norm,
                 .since_start = since_start,
                 .losses_since_start = since_start});
-    if (validation != nullptr && validation->due(step + 1)) {
+    if (held_out != nullptr && held_out->due(step + 1)) {
       const auto paused = std::chrono::steady_clock::now();
-      steps.validated(step + 1, validation->loss(state));
-      validating += std::chrono::steady_clock::now() - paused;
+      steps.evaluated(step + 1, held_out->loss(state));
+      evaluating += std::chrono::steady_clock::now() - paused;
     }
   }
   return losses;
@@ -142,11 +142,11 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
   setup.batches = training.steps;
   setup.keep_timeline = options.has("trace");
   setup.on_step = [&](const StepReport& step) { steps.step(step); };
-  if (Validation* const validation = training.validation.get()) {
-    setup.pause_every = validation->every();
-    setup.on_pause = [&steps, validation](std::int64_t batches,
-                                          std::span<const StageWeights<float>> weights) {
-      steps.validated(batches, validation->loss(weights));
+  if (HeldOutEvaluation* const held_out = training.held_out.get()) {
+    setup.pause_every = held_out->every();
+    setup.on_pause = [&steps, held_out](std::int64_t batches,
+                                        std::span<const StageWeights<float>> weights) {
+      steps.evaluated(batches, held_out->loss(weights));
     };
   }
   if (history != nullptr) {
@@ -235,9 +235,9 @@ void write_trace(const Training& training, const std::optional<CostTable>& price
       {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
 }
 
-Json validation_json(const ProgressReport& steps) {
+Json held_out_json(const ProgressReport& steps) {
   Json rows = Json::array();
-  for (const auto& [step, loss] : steps.validations())
+  for (const auto& [step, loss] : steps.held_out_losses())
     rows.push_back({{"step", step}, {"loss", loss}});
   return rows;
 }
@@ -282,7 +282,7 @@ Training prepare(const Options& options) {
     throw InputError(fmt::format("a trace of {} steps is too large: at most {:.0f}", steps,
                                  kMostTracedOps / static_cast<double>(prepared.program.size())));
   }
-  auto validation = Validation::from(options, plan);
+  auto held_out = HeldOutEvaluation::from(options, plan);
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,
           .guard = guard,
@@ -291,7 +291,7 @@ Training prepare(const Options& options) {
           .steps = steps,
           .seed = seed,
           .data = std::move(data),
-          .validation = std::move(validation)};
+          .held_out = std::move(held_out)};
 }
 
 int finish(const Training& training, const Options& options, const ProgressReport& steps,
@@ -306,7 +306,7 @@ int finish(const Training& training, const Options& options, const ProgressRepor
                 {"elapsed_s", to_seconds(steps.elapsed())},
                 {"tokens_per_s", steps.tokens_per_s()},
                 {"rollbacks", steps.rollbacks()},
-                {"validation", validation_json(steps)},
+                {"validation", held_out_json(steps)},
                 {"memory", memory_json(memory)},
                 {"peak_resident_bytes", peak_resident_memory()},
                 {"verified", options.has("verify")}};
@@ -364,7 +364,7 @@ Options options_of_train() {
   options.group("Checks");
   options.flag("reference", "train the serial reference with the same weight semantics instead")
       .flag("verify", "train both, and compare every weight after every update, bit for bit");
-  add_validation_options(options);
+  add_held_out_options(options);
   options.group("Files");
   options.output("log", "FILE.jsonl", "write a JSON object a step")
       .output("trace", "FILE", "write the measured timeline as a Chrome trace")
@@ -388,12 +388,12 @@ int run_train(const Options& options) {
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
   ProgressReport steps(training.prepared.plan,
                        {.steps = training.steps,
-                        .validate_every = training.validation ? training.validation->every() : 0,
+                        .evaluate_every = training.held_out ? training.held_out->every() : 0,
                         .optimizer = training.optimizer,
                         .quiet = options.has("json")},
                        options.text("log"));
   if (options.has("reference")) {
-    train_reference(training, steps, training.validation.get(), nullptr, interrupt.token());
+    train_reference(training, steps, training.held_out.get(), nullptr, interrupt.token());
     return finish(training, options, steps, {});
   }
   const std::unique_ptr<Trainer> trainer = backend_of(options).make();

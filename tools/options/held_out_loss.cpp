@@ -17,7 +17,7 @@ constexpr std::int64_t kMicrobatches = 32;
 
 Tokens held_out_tokens(const Options& options) {
   if (options.has("validation-data")) return Tokens::of_file(options.text("validation-data"));
-  if (!options.has("data")) return shipped_validation_tokens();
+  if (!options.has("data")) return shipped_held_out_tokens();
   throw UsageError(
       "tandem train: --validate-every: give --validation-data FILE, a text that --data does not "
       "hold");
@@ -25,7 +25,7 @@ Tokens held_out_tokens(const Options& options) {
 
 }  // namespace
 
-void add_validation_options(Options& options) {
+void add_held_out_options(Options& options) {
   options.value("validate-every", "N", "steps from one validation to the next (default: none)")
       .input("validation-data", "FILE",
              "text or token file that is never trained on (default: the shipped text's end)")
@@ -34,7 +34,8 @@ void add_validation_options(Options& options) {
              "there are)");
 }
 
-std::unique_ptr<Validation> Validation::from(const Options& options, const Plan& plan) {
+std::unique_ptr<HeldOutEvaluation> HeldOutEvaluation::from(const Options& options,
+                                                           const Plan& plan) {
   if (!options.has("validate-every")) {
     refuse_given(options, {"validation-data", "validation-batches"},
                  "--{} goes with --validate-every N");
@@ -53,22 +54,24 @@ std::unique_ptr<Validation> Validation::from(const Options& options, const Plan&
   }
   const std::int64_t microbatches =
       options.integer("validation-batches", 1, most, std::min(most, kMicrobatches));
-  return std::unique_ptr<Validation>(new Validation(plan, std::move(data), every, microbatches));
+  return std::unique_ptr<HeldOutEvaluation>(
+      new HeldOutEvaluation(plan, std::move(data), every, microbatches));
 }
 
-Validation::Validation(const Plan& plan, Data data, std::int64_t every, std::int64_t microbatches)
+HeldOutEvaluation::HeldOutEvaluation(const Plan& plan, Data data, std::int64_t every,
+                                     std::int64_t microbatches)
     : data_(std::move(data)),
       every_(every),
       microbatches_(microbatches),
       evaluation_(plan.model, plan.stages, plan.microbatch_size, data_) {}
 
-double Validation::loss(std::span<const StageWeights<float>> stages) {
+double HeldOutEvaluation::loss(std::span<const StageWeights<float>> stages) {
   std::vector<std::span<const float>> weights;
   for (const StageWeights<float>& stage : stages) weights.push_back(stage.values);
   return evaluation_.loss(weights, 0, microbatches_);
 }
 
-double Validation::loss(const ReferenceState<float>& state) {
+double HeldOutEvaluation::loss(const ReferenceState<float>& state) {
   std::vector<std::vector<float>> values;
   for (const Stage<Kernel>& stage : evaluation_.stages()) {
     std::vector<float>& own = values.emplace_back();

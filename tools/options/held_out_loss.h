@@ -1,6 +1,6 @@
 #pragma once
-// Validation in the course of training: the loss of the newest weights on text that is never
-// trained on.
+// HeldOutEvaluation: in the course of training, the loss of the newest weights on text that is
+// never trained on.
 
 #include <cstdint>
 #include <memory>
@@ -16,15 +16,15 @@
 namespace tandem::tools {
 
 /// --validate-every and what goes with it.
-void add_validation_options(Options& options);
+void add_held_out_options(Options& options);
 
-class Validation {
+class HeldOutEvaluation {
  public:
   using Kernel = cpu::Kernels<float>;
 
   /// Null where --validate-every is not given. Throws UsageError for options that would be ignored,
   /// and where it is not said which text; InputError where that text is too short.
-  static std::unique_ptr<Validation> from(const Options& options, const Plan& plan);
+  static std::unique_ptr<HeldOutEvaluation> from(const Options& options, const Plan& plan);
 
   std::int64_t every() const { return every_; }
   bool due(std::int64_t steps) const { return steps % every_ == 0; }
@@ -33,7 +33,7 @@ class Validation {
   double loss(const ReferenceState<float>& state);
 
  private:
-  Validation(const Plan& plan, Data data, std::int64_t every, std::int64_t microbatches);
+  HeldOutEvaluation(const Plan& plan, Data data, std::int64_t every, std::int64_t microbatches);
 
   Data data_;
   std::int64_t every_, microbatches_;

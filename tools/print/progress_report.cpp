@@ -56,7 +56,7 @@ void ProgressReport::step(const StepReport& step) {
   const bool long_silence = Clock::now() - printed_ >= setup_.longest_silence;
   if (!setup_.quiet && (long_silence || shows(record.step(), setup_.steps))) print(record);
   if (!log_) return;
-  const bool waits = setup_.validate_every > 0 && record.step() % setup_.validate_every == 0;
+  const bool waits = setup_.evaluate_every > 0 && record.step() % setup_.evaluate_every == 0;
   if (waits) {
     waiting_ = record;
   } else {
@@ -64,14 +64,14 @@ void ProgressReport::step(const StepReport& step) {
   }
 }
 
-void ProgressReport::validated(std::int64_t steps, double loss) {
-  validations_.emplace_back(steps, loss);
+void ProgressReport::evaluated(std::int64_t steps, double loss) {
+  held_out_losses_.emplace_back(steps, loss);
   if (!setup_.quiet) {
     fmt::print("step {:>5}  validation loss {:.4f}\n", steps, loss);
     std::fflush(stdout);
     silence_.broken();
   }
-  if (waiting_) waiting_->validation_loss = loss;
+  if (waiting_) waiting_->held_out_loss = loss;
   close();
 }
 
@@ -106,7 +106,7 @@ void ProgressReport::print(const StepRecord& record) {
 
 void ProgressReport::write(const StepRecord& record) {
   Json line{{"step", record.step()}, {"loss", record.report.loss}};
-  if (record.validation_loss) line["validation_loss"] = *record.validation_loss;
+  if (record.held_out_loss) line["validation_loss"] = *record.held_out_loss;
   line["gradient_norm"] = record.report.gradient_norm;
   if (record.report.skipped) line["skipped"] = true;
   if (record.report.rolled_back) line["rolled_back"] = true;

@@ -22,7 +22,7 @@ namespace tandem::tools {
 /// What is known of one step. What is absent is left out of its line in the log.
 struct StepRecord {
   StepReport report;
-  std::optional<double> validation_loss = {};
+  std::optional<double> held_out_loss = {};
   double learning_rate = 0.0;  // of the update that ends the step
   double tokens_per_s = 0.0, step_s = 0.0;
   std::optional<double> predicted_step_s = {};
@@ -33,7 +33,7 @@ struct StepRecord {
 
 struct ReportSetup {
   std::int64_t steps = 1;
-  std::int64_t validate_every = 0;  // 0: never
+  std::int64_t evaluate_every = 0;  // 0: never
   OptimizerConfig optimizer = {};
   bool quiet = false;  // nothing on stdout
   std::chrono::milliseconds longest_silence = std::chrono::seconds(10);
@@ -47,18 +47,21 @@ class ProgressReport {
   /// writes it, as step() and close() do.
   ProgressReport(const Plan& plan, const ReportSetup& setup, const std::string& log = {});
 
-  /// Steps come in order; after one that is validated, and before the next, comes validated().
+  /// Steps come in order. Between a step after which held-out text is evaluated and the next one
+  /// comes evaluated().
   void step(const StepReport& step);
   /// The loss on held-out text after `steps` steps.
-  void validated(std::int64_t steps, double loss);
-  /// Writes what still waits for its validation: it will not come.
+  void evaluated(std::int64_t steps, double loss);
+  /// Writes what still waits for its evaluation: it will not come.
   void close();
 
   const std::vector<double>& losses() const { return losses_; }
   /// Steps whose updates were rolled back.
   std::int64_t rollbacks() const { return rollbacks_; }
   /// After how many steps, and the loss.
-  const std::vector<std::pair<std::int64_t, double>>& validations() const { return validations_; }
+  const std::vector<std::pair<std::int64_t, double>>& held_out_losses() const {
+    return held_out_losses_;
+  }
   /// Median over the steps after the first: the first one fills the pipeline.
   double median_step_s() const;
   /// From the start to the end of the last step's updates; pauses apart.
@@ -81,7 +84,7 @@ class ProgressReport {
   Duration last_{}, elapsed_{};
   std::int64_t rollbacks_ = 0;
   std::vector<double> losses_, times_s_;
-  std::vector<std::pair<std::int64_t, double>> validations_;
+  std::vector<std::pair<std::int64_t, double>> held_out_losses_;
   using Clock = std::chrono::steady_clock;
   Clock::time_point printed_ = Clock::now();
   std::atomic<std::int64_t> done_ = 0;

@@ -8,9 +8,9 @@ namespace {
 
 /// A rollback makes a version again, and does again the forwards that have read it, each when those
 /// that feed it are done again.
-class Validation {
+class PostValidationCheck {
  public:
-  Validation(const Facts& facts, Order& order, const SlotCounts& slots, Report& report)
+  PostValidationCheck(const Facts& facts, Order& order, const SlotCounts& slots, Report& report)
       : facts_(facts), program_(facts.program()), order_(order), slots_(slots), report_(report) {}
 
   void check() {
@@ -121,8 +121,9 @@ class Validation {
 
 }  // namespace
 
-void check_validation(const Facts& facts, Order& order, const SlotCounts& slots, Report& report) {
-  if (facts.has_validation()) Validation(facts, order, slots, report).check();
+void check_post_validation(const Facts& facts, Order& order, const SlotCounts& slots,
+                           Report& report) {
+  if (facts.has_post_validation()) PostValidationCheck(facts, order, slots, report).check();
 }
 
 }  // namespace tandem::verification
