@@ -37,8 +37,8 @@ long double body_alone(const Program& program, const CostTable& costs) {
 
 /// No run may outlast the clock: its bodies, done one after the other, must fit. Nor may its
 /// microbatches outrun their counter, which costs of zero would let them.
-void check_fits_clock(const Program& program, const CompiledProgram& sweep, const CostTable& costs,
-                      std::int64_t batches) {
+void check_fits_clock(const Program& program, const CompiledProgram& compiled,
+                      const CostTable& costs, std::int64_t batches) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 4;
   constexpr auto kClock = static_cast<long double>(std::numeric_limits<std::int64_t>::max()) / 2;
   if (batches > kMost / program.microbatches()) {
@@ -48,7 +48,7 @@ void check_fits_clock(const Program& program, const CompiledProgram& sweep, cons
   long double work = 0.0L;  // of all devices: the quicker question
   for (const CostId cost : ids(costs)) {
     work += static_cast<long double>(costs[cost].count()) *
-            static_cast<long double>(sweep.counts()[index(cost)]);
+            static_cast<long double>(compiled.counts()[index(cost)]);
   }
   const long double bodies = static_cast<long double>(batches) + program.ramp() + 1;
   if (work * bodies >= kClock && body_alone(program, costs) * bodies >= kClock) {
@@ -61,13 +61,13 @@ void check_fits_clock(const Program& program, const CompiledProgram& sweep, cons
 /// run does for both: it goes on until its cycle is known, and is copied where they part.
 class Simulation {
  public:
-  Simulation(const Program& program, const CompiledProgram& sweep, const CostTable& costs,
+  Simulation(const Program& program, const CompiledProgram& compiled, const CostTable& costs,
              std::int64_t batches)
       : program_(program),
         batches_(batches),
         last_shared_(batches - 1 - program.ramp()),
-        last_in_range_(last_body_in_range(program, sweep, costs)),
-        run_(program, sweep, costs) {}
+        last_in_range_(last_body_in_range(program, compiled, costs)),
+        run_(program, compiled, costs) {}
 
   /// Tallies of the run of `batches`.
   DeviceTallies finish() {
@@ -135,10 +135,10 @@ void set_cycle(const Program& program, const CostTable& costs,
 
 SimulationResult simulate(const Program& program, const CostTable& costs,
                           const SimulationRequest& request) {
-  const CompiledProgram sweep(program);
-  check_fits_clock(program, sweep, costs, request.batches);
+  const CompiledProgram compiled(program);
+  check_fits_clock(program, compiled, costs, request.batches);
   SimulationResult result;
-  Simulation simulation(program, sweep, costs, request.batches);
+  Simulation simulation(program, compiled, costs, request.batches);
   DeviceTallies tallies = simulation.finish();
   if (request.record) {
     result.timeline.emplace();

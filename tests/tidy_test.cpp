@@ -837,7 +837,7 @@ std::vector<Control> room_controls() {
        {}},
       {"OutsideTheRooms", rooms, "core/a.cpp", "", {1}},
       {"ARoomOfTheirOwn", rooms, "simulator/models/a.cpp", "", {1}},
-      {"TheEngineKnowsNoSweep",
+      {"TheEngineKnowsNoCompiledRun",
        rooms,
        "simulator/engine/a.h",
        "#include \"core/program/run.h\"\n#include \"simulator/compiled/compiled_run.h\"\n",

@@ -102,10 +102,10 @@ struct Body {
   }
   /// Its producer's, with its own kind.
   Op op(const Transfer& transfer) const {
-    Op carried = ops[at(transfer.producer)].op;
-    carried.kind = links[transfer.link].kind;
-    carried.staleness = carried.group = 0;
-    return carried;
+    Op moved = ops[at(transfer.producer)].op;
+    moved.kind = links[transfer.link].kind;
+    moved.staleness = moved.group = 0;
+    return moved;
   }
   Op op(NodeId node) const { return is_transfer(node) ? op(transfer(node)) : ops[at(node)].op; }
   const Sum& sum(NodeId node) const;

@@ -16,7 +16,9 @@ namespace {
 
 constexpr double kMostBoxes = 200'000;  // of all runs together: about 5 MB of page
 
-bool is_carried(const CostKey& key) { return is_transfer(key.kind) || is_collective(key.kind); }
+bool is_communication(const CostKey& key) {
+  return is_transfer(key.kind) || is_collective(key.kind);
+}
 
 Duration scaled(Duration time, double factor) {
   return Duration(std::llround(static_cast<double>(time.count()) * factor));
@@ -27,7 +29,7 @@ Duration scaled(Duration time, double factor) {
 Scenario with_links(const Scenario& asked, double factor) {
   Scenario scenario = asked;
   for (const CostId cost : ids(scenario.costs)) {
-    if (is_carried(scenario.program.cost_keys()[cost]))
+    if (is_communication(scenario.program.cost_keys()[cost]))
       scenario.costs[cost] = scaled(scenario.costs[cost], factor);
   }
   if (!scenario.network) return scenario;
@@ -98,7 +100,7 @@ void Variations::ask_about_links() {
   const auto keys = ids(scenario_.costs);
   bool any = false, taken = false;
   for (const CostId cost : keys) {
-    if (!is_carried(scenario_.program.cost_keys()[cost])) continue;
+    if (!is_communication(scenario_.program.cost_keys()[cost])) continue;
     any = true;
     taken = taken || scenario_.costs[cost] > Duration::zero();
   }

@@ -13,11 +13,11 @@ namespace tandem {
 
 namespace {
 
-/// Of each table, when the last own op of the body that was swept last ended.
-std::array<std::int64_t, Scenarios::kAtOnce> ends_of(const CompiledProgram& sweep,
+/// Of each table, when the last own op of the body that ran last ended.
+std::array<std::int64_t, Scenarios::kAtOnce> ends_of(const CompiledProgram& compiled,
                                                      std::span<const std::int64_t> values) {
   std::array<std::int64_t, Scenarios::kAtOnce> ends{};
-  for (const CompiledProgram::OwnOps& own : sweep.own_ops()) {
+  for (const CompiledProgram::OwnOps& own : compiled.own_ops()) {
     for (std::size_t k = 0; k < ends.size(); ++k)
       ends[k] = std::max(ends[k], values[own.last * ends.size() + k]);
   }
@@ -31,9 +31,9 @@ Scenarios::Scenarios(const Program& program, const CostTable& costs, const Uncer
     : program_(program),
       uncertainty_(uncertainty),
       jitter_(uncertainty.jitter),
-      sweep_(program),
-      costs_(sweep_.costs(costs)),
-      start_(program, sweep_, costs) {
+      compiled_(program),
+      costs_(compiled_.costs(costs)),
+      start_(program, compiled_, costs) {
   TANDEM_CHECK(uncertainty.jitter >= 0.0 && uncertainty.jitter <= noise::Jitter::kMost,
                uncertainty.jitter);
   const double longest = static_cast<double>(*std::ranges::max_element(costs_)) *
@@ -73,7 +73,7 @@ std::vector<std::int64_t> Scenarios::costs_of(std::uint64_t stream) const {
 
 std::array<Duration, Scenarios::kAtOnce> Scenarios::times(std::int64_t first) const {
   std::array<std::uint64_t, kAtOnce> streams{};
-  std::vector<std::int64_t> values(sweep_.values() * kAtOnce, 0), costs(costs_.size() * kAtOnce);
+  std::vector<std::int64_t> values(compiled_.values() * kAtOnce, 0), costs(costs_.size() * kAtOnce);
   for (std::size_t k = 0; k < kAtOnce; ++k) {
     streams[k] = noise::stream(uncertainty_.seed, static_cast<std::uint64_t>(first) + k);
     const std::vector<std::int64_t> own = costs_of(streams[k]);
@@ -83,15 +83,15 @@ std::array<Duration, Scenarios::kAtOnce> Scenarios::times(std::int64_t first) co
   }
   std::array<std::int64_t, kAtOnce> from{};
   for (std::int64_t batch = 0; batch < kWarmUp + batches_; ++batch) {
-    if (batch == kWarmUp) from = ends_of(sweep_, values);
+    if (batch == kWarmUp) from = ends_of(compiled_, values);
     if (jitter_.none()) {
-      sweep_.run_bodies(values, costs);
+      compiled_.run_bodies(values, costs);
     } else {
-      sweep_.run_bodies(values, costs, streams, jitter_);
+      compiled_.run_bodies(values, costs, streams, jitter_);
     }
     for (std::uint64_t& stream : streams) stream += program_.size() * kSplitMixGamma;
   }
-  const std::array<std::int64_t, kAtOnce> until = ends_of(sweep_, values);
+  const std::array<std::int64_t, kAtOnce> until = ends_of(compiled_, values);
   std::array<Duration, kAtOnce> times{};
   for (std::size_t k = 0; k < kAtOnce; ++k) times[k] = Duration(until[k] - from[k]);
   return times;

@@ -56,7 +56,7 @@ class Scenarios {
   const Program& program_;
   Uncertainty uncertainty_;
   noise::Jitter jitter_;
-  CompiledProgram sweep_;
+  CompiledProgram compiled_;
   std::vector<std::int64_t> costs_;
   CompiledRun start_;
   std::int64_t batches_ = 1;

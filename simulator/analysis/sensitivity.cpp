@@ -19,12 +19,12 @@ bool stands_alone(const Resource& resource) {
 /// A cycle of the endless run, once it is steady.
 Timeline recorded_cycle(const Program& program, const CostTable& costs,
                         const SimulationResult& result) {
-  const CompiledProgram sweep(program);
-  CompiledRun run(program, sweep, costs);
+  const CompiledProgram compiled(program);
+  CompiledRun run(program, compiled, costs);
   run.run_to(result.steady_from_batch - 1, CompiledRun::kEndless, false);
   Timeline timeline;
-  SimulatedMachine machine(program, costs, sweep.carried(), &timeline);
-  machine.restore(run.body(), run.state(), DeviceTallies(sweep.devices()));
+  SimulatedMachine machine(program, costs, compiled.carry_over(), &timeline);
+  machine.restore(run.body(), run.state(), DeviceTallies(compiled.devices()));
   for (std::int64_t body = run.body() + 1; body <= run.body() + result.cycle_batches; ++body) {
     run_body(program, program.order(), body, CompiledRun::kEndless, machine);
   }

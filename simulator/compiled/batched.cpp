@@ -1,6 +1,6 @@
-// Several cost tables in one sweep. Wide registers make it fast, where the machine that runs this
-// has them: CMake defines TANDEM_WIDE so that the loader picks among several compilations of a
-// function, or as nothing.
+// Several cost tables in one pass over a body. Wide registers make it fast, where the machine that
+// runs this has them: CMake defines TANDEM_WIDE so that the loader picks among several compilations
+// of a function, or as nothing.
 
 #include <algorithm>
 #include <cstdint>
@@ -31,12 +31,12 @@ template <class Step>
   }
 }
 
-TANDEM_WIDE void run_wide(std::span<const SweepStep<std::uint16_t>> steps, Time* values,
+TANDEM_WIDE void run_wide(std::span<const CompiledStep<std::uint16_t>> steps, Time* values,
                           const Time* costs) {
   run_tables(steps, values, costs);
 }
 
-TANDEM_WIDE void run_wide(std::span<const SweepStep<std::uint32_t>> steps, Time* values,
+TANDEM_WIDE void run_wide(std::span<const CompiledStep<std::uint32_t>> steps, Time* values,
                           const Time* costs) {
   run_tables(steps, values, costs);
 }
@@ -50,7 +50,7 @@ void CompiledProgram::run_bodies(std::span<std::int64_t> values,
   std::visit(
       [&](const auto& code) { run_wide(std::span(code.steps), values.data(), costs.data()); },
       code_);
-  carry_over(values, kTables);
+  copy_state(values, kTables);
 }
 
 }  // namespace tandem

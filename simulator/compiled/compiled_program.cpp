@@ -44,7 +44,7 @@ std::vector<std::int64_t> CompiledProgram::costs(const CostTable& table) const {
   return costs;
 }
 
-void CompiledProgram::carry_over(std::span<std::int64_t> values, std::size_t tables) const {
+void CompiledProgram::copy_state(std::span<std::int64_t> values, std::size_t tables) const {
   for (const Copy& copy : copies_) {
     std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(copy.from * tables), tables,
                 values.begin() + static_cast<std::ptrdiff_t>(copy.to * tables));
@@ -57,7 +57,7 @@ void CompiledProgram::run_body(std::span<std::int64_t> values,
   std::visit(
       [&](const auto& code) { run_steps(std::span(code.steps), values.data(), costs.data()); },
       code_);
-  carry_over(values, 1);
+  copy_state(values, 1);
 }
 
 void CompiledProgram::run_body(std::span<std::int64_t> values, std::span<const std::int64_t> costs,
@@ -91,7 +91,7 @@ void CompiledProgram::run_body(std::span<std::int64_t> values, std::span<const s
     run_until(steps.size());
   };
   std::visit(run, code_);
-  carry_over(values, 1);
+  copy_state(values, 1);
 }
 
 void CompiledProgram::add_exposed(const Waiter& waiter, std::span<const std::int64_t> values,

@@ -10,10 +10,10 @@
 // A value's slot is taken again once its last reader is done, so that the values of a body of
 // millions of steps fit a near cache.
 //
-// A sweep runs bodies from 0 on. Where instances are switched off because the run ends before their
-// batch, they leave their lanes as they were; and since all that waits for them is switched off
-// too, nobody sees more of them. Where that is not so, and before body 0, the machine that defines
-// simulated time runs the body (simulator/compiled/compiled_run.h).
+// It runs bodies from 0 on, in a pass over each. Where instances are switched off because the run
+// ends before their batch, they leave their lanes as they were; and since all that waits for them
+// is switched off too, nobody sees more of them. Where that is not so, and before body 0, the
+// machine that defines simulated time runs the body (simulator/compiled/compiled_run.h).
 
 #include <cstdint>
 #include <limits>
@@ -29,33 +29,33 @@
 namespace tandem {
 
 template <class Index>
-struct SweepStep {
+struct CompiledStep {
   Index first, second, out, cost;
 };
 
 /// Of a step that ends a compute op: what of the time from `first` to `second` is exposed.
 template <class Index>
-struct SweepWatch {
+struct CompiledWatch {
   Index cost;            // of the transfer or sum that it waits for; the last, 0, where none
   std::uint16_t device;  // whose time it is
 };
 
 /// Indices are as narrow as they may be: a step of four two-byte ones is half as much to read.
 template <class Index>
-struct SweepCode {
-  std::vector<SweepStep<Index>> steps;
-  std::vector<SweepWatch<Index>> watches;  // a step each
+struct CompiledCode {
+  std::vector<CompiledStep<Index>> steps;
+  std::vector<CompiledWatch<Index>> watches;  // a step each
 };
 
 class CompiledProgram {
  public:
   explicit CompiledProgram(const Program& program);
 
-  const CarryOverState& carried() const { return carried_; }
+  const CarryOverState& carry_over() const { return carry_over_; }
   std::size_t devices() const { return devices_; }
   /// Steps of a body: the instructions, and what joins take.
   std::size_t steps() const;
-  /// Values that a run needs. The first carried().size() are the state between bodies; all begin
+  /// Values that a run needs. The first carry_over().size() are the state between bodies; all begin
   /// as 0.
   std::size_t values() const { return values_; }
   /// Nanoseconds by cost id, and a last 0: what the bodies below take.
@@ -126,11 +126,11 @@ class CompiledProgram {
 
   void add_exposed(const Waiter& waiter, std::span<const std::int64_t> values,
                    std::span<const std::int64_t> costs, std::span<std::int64_t> exposed) const;
-  void carry_over(std::span<std::int64_t> values, std::size_t tables) const;
+  void copy_state(std::span<std::int64_t> values, std::size_t tables) const;
 
-  CarryOverState carried_;
+  CarryOverState carry_over_;
   std::size_t devices_, values_ = 0, prices_ = 0;
-  std::variant<SweepCode<std::uint16_t>, SweepCode<std::uint32_t>> code_;
+  std::variant<CompiledCode<std::uint16_t>, CompiledCode<std::uint32_t>> code_;
   std::vector<Waiter> waiters_;  // ascending by step
   std::vector<Candidate> candidates_;
   std::vector<Late> late_;  // ascending by step

@@ -12,51 +12,51 @@ static void add_work(const CostKey& key, Duration time, DeviceTallies& tallies) 
   if (is_useful(key.kind)) tally.useful += time;
 }
 
-CompiledRun::CompiledRun(const Program& program, const CompiledProgram& sweep,
+CompiledRun::CompiledRun(const Program& program, const CompiledProgram& compiled,
                          const CostTable& costs)
     : program_(&program),
-      sweep_(&sweep),
+      compiled_(&compiled),
       table_(&costs),
-      costs_(sweep.costs(costs)),
-      values_(sweep.values(), 0),
-      exposed_(sweep.devices(), 0),
-      tallies_(sweep.devices()),
-      of_body_(sweep.devices()),
+      costs_(compiled.costs(costs)),
+      values_(compiled.values(), 0),
+      exposed_(compiled.devices(), 0),
+      tallies_(compiled.devices()),
+      of_body_(compiled.devices()),
       body_(-std::int64_t{program.ramp()} - 1) {
   for (const CostId cost : ids(costs)) {
     const CostKey& key = program.cost_keys()[cost];
-    add_work(key, costs[cost] * sweep.compute_counts()[index(cost)], of_body_);
+    add_work(key, costs[cost] * compiled.compute_counts()[index(cost)], of_body_);
   }
 }
 
-bool CompiledRun::can_sweep(std::int64_t body, std::int64_t batches) const {
-  return body >= 0 && (body < batches - program_->ramp() || sweep_->can_switch_off());
+bool CompiledRun::can_run_compiled(std::int64_t body, std::int64_t batches) const {
+  return body >= 0 && (body < batches - program_->ramp() || compiled_->can_switch_off());
 }
 
 void CompiledRun::run_to(std::int64_t last, std::int64_t batches, bool tally) {
   while (body_ < last) {
-    if (can_sweep(body_ + 1, batches)) {
-      run_swept(batches, tally);
+    if (can_run_compiled(body_ + 1, batches)) {
+      run_compiled(batches, tally);
     } else {
       std::int64_t part = body_ + 1;
-      while (part < last && !can_sweep(part + 1, batches)) ++part;
+      while (part < last && !can_run_compiled(part + 1, batches)) ++part;
       run_issued(part, batches);
     }
   }
 }
 
-void CompiledRun::run_swept(std::int64_t batches, bool tally) {
+void CompiledRun::run_compiled(std::int64_t batches, bool tally) {
   ++body_;
   const bool whole = body_ < batches - program_->ramp();
-  if (whole && !tally) return sweep_->run_body(values_, costs_);
+  if (whole && !tally) return compiled_->run_body(values_, costs_);
   const std::int64_t end =
       whole ? CompiledProgram::kNoEnd : (batches - body_) * program_->microbatches();
   std::fill(exposed_.begin(), exposed_.end(), 0);
-  sweep_->run_body(values_, costs_, exposed_, end);
+  compiled_->run_body(values_, costs_, exposed_, end);
   tally_body(end);
 }
 
-/// Of the body that was swept last, up to where its instances are switched off.
+/// Of the compiled body that ran last, up to where its instances are switched off.
 void CompiledRun::tally_body(std::int64_t end) {
   for (const DeviceId device : ids(tallies_)) {
     DeviceTally& of = tallies_[device];
@@ -64,11 +64,11 @@ void CompiledRun::tally_body(std::int64_t end) {
     of.useful += of_body_[device].useful;
     of.exposed_communication += Duration(exposed_[index(device)]);
   }
-  for (const CompiledProgram::Late& late : sweep_->late()) {
+  for (const CompiledProgram::Late& late : compiled_->late()) {
     if (late.offset < end || !late.on_compute) continue;
     add_work(program_->cost_keys()[late.cost], -(*table_)[late.cost], tallies_);
   }
-  for (const CompiledProgram::OwnOps& own : sweep_->own_ops()) {
+  for (const CompiledProgram::OwnOps& own : compiled_->own_ops()) {
     DeviceTally& of = tallies_[own.device];
     // What is switched off ran in a body before.
     if (own.first_offset < end) {
@@ -80,19 +80,19 @@ void CompiledRun::tally_body(std::int64_t end) {
 }
 
 void CompiledRun::run_issued(std::int64_t last, std::int64_t batches) {
-  SimulatedMachine machine(*program_, *table_, sweep_->carried());
+  SimulatedMachine machine(*program_, *table_, compiled_->carry_over());
   machine.restore(body_, state(), std::move(tallies_));
   while (body_ < last) {
     ++body_;
-    if (body_ < 0 && sweep_->can_switch_off()) {
-      const auto on = std::views::transform(sweep_->late(), &CompiledProgram::Late::id);
+    if (body_ < 0 && compiled_->can_switch_off()) {
+      const auto on = std::views::transform(compiled_->late(), &CompiledProgram::Late::id);
       run_body(*program_, on, body_, batches, machine);
     } else {
       run_body(*program_, program_->order(), body_, batches, machine);
     }
   }
   std::vector<std::int64_t> state;
-  state.reserve(sweep_->carried().size());
+  state.reserve(compiled_->carry_over().size());
   machine.append_state(body_, state);
   std::copy(state.begin(), state.end(), values_.begin());
   tallies_ = machine.tallies();
@@ -101,7 +101,7 @@ void CompiledRun::run_issued(std::int64_t last, std::int64_t batches) {
 void CompiledRun::skip(std::int64_t cycles, std::int64_t bodies, Duration advance,
                        const DeviceTallies& per_cycle) {
   const Duration all = advance * cycles;
-  for (std::size_t i = 0; i < sweep_->carried().size(); ++i) values_[i] += all.count();
+  for (std::size_t i = 0; i < compiled_->carry_over().size(); ++i) values_[i] += all.count();
   for (const DeviceId device : ids(tallies_)) {
     DeviceTally& of = tallies_[device];
     of.busy += per_cycle[device].busy * cycles;

@@ -1,7 +1,7 @@
 #pragma once
-// CompiledRun: a run of any length, body by body. The sweep runs all bodies it can,
-// SimulatedMachine those before body 0, and at the end those in which the sweep can't switch
-// instances off.
+// CompiledRun: a run of any length, body by body. The CompiledProgram runs all bodies it
+// can, SimulatedMachine those before body 0, and at the end those in which the CompiledProgram
+// can't switch instances off.
 
 #include <cstdint>
 #include <limits>
@@ -16,8 +16,8 @@ namespace tandem {
 
 class CompiledRun {
  public:
-  /// Everything must outlive it. `sweep` is compiled from `program`.
-  CompiledRun(const Program& program, const CompiledProgram& sweep, const CostTable& costs);
+  /// Everything must outlive it. `compiled` is made of `program`.
+  CompiledRun(const Program& program, const CompiledProgram& compiled, const CostTable& costs);
 
   /// Batches of a run without an end.
   static constexpr std::int64_t kEndless = std::numeric_limits<std::int32_t>::max();
@@ -30,7 +30,7 @@ class CompiledRun {
   std::int64_t body() const { return body_; }
   /// As CarryOverState has it.
   std::span<const std::int64_t> state() const {
-    return std::span(values_).first(sweep_->carried().size());
+    return std::span(values_).first(compiled_->carry_over().size());
   }
   /// Of the bodies run with `tally`.
   const DeviceTallies& tallies() const { return tallies_; }
@@ -41,13 +41,13 @@ class CompiledRun {
             const DeviceTallies& per_cycle);
 
  private:
-  bool can_sweep(std::int64_t body, std::int64_t batches) const;
-  void run_swept(std::int64_t batches, bool tally);
+  bool can_run_compiled(std::int64_t body, std::int64_t batches) const;
+  void run_compiled(std::int64_t batches, bool tally);
   void run_issued(std::int64_t last, std::int64_t batches);
   void tally_body(std::int64_t end);
 
   const Program* program_;
-  const CompiledProgram* sweep_;
+  const CompiledProgram* compiled_;
   const CostTable* table_;
   std::vector<std::int64_t> costs_, values_, exposed_;
   DeviceTallies tallies_, of_body_;  // of_body_: busy and useful time of a whole body

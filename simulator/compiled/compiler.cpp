@@ -1,4 +1,4 @@
-// Compiles a program to a sweep: who precedes each instruction, until when its end is read, and
+// Makes a CompiledProgram: who precedes each instruction, until when its end is read, and
 // where it is kept that long.
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace tandem {
 
 namespace {
 
-using sweeping::in_body;
-using sweeping::kNobody;
-using sweeping::kState;
-using sweeping::OnLane;
-using sweeping::OnLanes;
-using sweeping::Predecessors;
-using sweeping::Ref;
+using compiling::in_body;
+using compiling::kNobody;
+using compiling::kState;
+using compiling::OnLane;
+using compiling::OnLanes;
+using compiling::Predecessors;
+using compiling::Ref;
 
 constexpr std::uint32_t kForever = std::numeric_limits<std::uint32_t>::max();
 
@@ -28,9 +28,9 @@ constexpr std::uint32_t kForever = std::numeric_limits<std::uint32_t>::max();
 /// Two passes: what each step waits for and until when that is read; then a slot for each value.
 class ProgramCompiler {
  public:
-  ProgramCompiler(const Program& program, CompiledProgram& sweep)
+  ProgramCompiler(const Program& program, CompiledProgram& compiled)
       : program_(program),
-        sweep_(sweep),
+        compiled_(compiled),
         zero_price_(static_cast<std::uint32_t>(program.cost_keys().size())),
         on_(program.lanes().size()),
         may_switch_off_(program.ramp() > 0),
@@ -38,34 +38,34 @@ class ProgramCompiler {
 
   /// False, and all in vain, if the ends of a link turn out to be no pair.
   bool compile(bool pair_links) {
-    sweep_.prices_ = zero_price_ + 1;
-    sweep_.counts_.assign(program_.cost_keys().size(), 0);
-    sweep_.compute_counts_.assign(program_.cost_keys().size(), 0);
-    zero_slot_ = static_cast<std::uint32_t>(sweep_.carried_.size());
-    if (zero_price_ > kMost<std::uint16_t>) sweep_.code_.emplace<Wide>();
-    Predecessors predecessors(program_, sweep_.carried_, pair_links, on_);
-    std::visit([&](auto& code) { find_steps(code, predecessors); }, sweep_.code_);
+    compiled_.prices_ = zero_price_ + 1;
+    compiled_.counts_.assign(program_.cost_keys().size(), 0);
+    compiled_.compute_counts_.assign(program_.cost_keys().size(), 0);
+    zero_slot_ = static_cast<std::uint32_t>(compiled_.carry_over_.size());
+    if (zero_price_ > kMost<std::uint16_t>) compiled_.code_.emplace<Wide>();
+    Predecessors predecessors(program_, compiled_.carry_over_, pair_links, on_);
+    std::visit([&](auto& code) { find_steps(code, predecessors); }, compiled_.code_);
     if (!predecessors.pairs_hold()) return false;
     keep_forever();
     reserve_slots();
-    if (auto* narrow = std::get_if<Narrow>(&sweep_.code_)) assign_slots(*narrow);
+    if (auto* narrow = std::get_if<Narrow>(&compiled_.code_)) assign_slots(*narrow);
     if (next_ < program_.size()) {
-      if (std::holds_alternative<Narrow>(sweep_.code_)) widen();
-      assign_slots(std::get<Wide>(sweep_.code_));
+      if (std::holds_alternative<Narrow>(compiled_.code_)) widen();
+      assign_slots(std::get<Wide>(compiled_.code_));
     }
     add_copies();
-    sweep_.values_ = next_slot_;
+    compiled_.values_ = next_slot_;
     for (const OnLane& on : on_) may_switch_off_ &= !on.late || on.last == on.last_own;
-    sweep_.can_switch_off_ = may_switch_off_;
-    if (!may_switch_off_) sweep_.late_ = {};
+    compiled_.can_switch_off_ = may_switch_off_;
+    if (!may_switch_off_) compiled_.late_ = {};
     return true;
   }
 
  private:
-  /// One in so many of the steps at most may be switched off: between them the sweep runs at speed.
+  /// One in so many of the steps at most may be switched off: between them a pass runs at speed.
   static constexpr std::size_t kFew = 8;
-  using Narrow = SweepCode<std::uint16_t>;
-  using Wide = SweepCode<std::uint32_t>;
+  using Narrow = CompiledCode<std::uint16_t>;
+  using Wide = CompiledCode<std::uint32_t>;
   template <class Index>
   static constexpr std::uint32_t kMost = std::numeric_limits<Index>::max();
 
@@ -97,7 +97,7 @@ class ProgramCompiler {
 
   /// The first pass: steps have their prices and watches, but no slots yet.
   template <class Index>
-  void find_steps(SweepCode<Index>& code, Predecessors& predecessors) {
+  void find_steps(CompiledCode<Index>& code, Predecessors& predecessors) {
     values_.reserve(program_.size());
     code.steps.reserve(program_.size());
     code.watches.reserve(program_.size());
@@ -105,8 +105,8 @@ class ProgramCompiler {
     std::uint32_t i = 0;
     for (const Instruction& instruction : program_.instructions()) {
       const Shape shape = shape_of(instruction);
-      ++sweep_.counts_[index(instruction.cost)];
-      sweep_.compute_counts_[index(instruction.cost)] += shape.on_compute;
+      ++compiled_.counts_[index(instruction.cost)];
+      compiled_.compute_counts_[index(instruction.cost)] += shape.on_compute;
       on_[shape.lane].note(i, shape.own);
       std::uint32_t watched = zero_price_;
       const std::int32_t batch = may_switch_off_ ? batch_of(instruction) : 0;
@@ -147,13 +147,13 @@ class ProgramCompiler {
     } else {
       on_[shape.lane].late |= shape.own;
     }
-    may_switch_off_ &= by_lanes <= 1 && sweep_.late_.size() < program_.size() / kFew;
+    may_switch_off_ &= by_lanes <= 1 && compiled_.late_.size() < program_.size() / kFew;
     if (!may_switch_off_) return;
-    sweep_.late_.push_back({.id = id_at<InstructionId>(values_.size() - 1),
-                            .step = static_cast<std::uint32_t>(step),
-                            .offset = instruction.op.microbatch,
-                            .cost = instruction.cost,
-                            .on_compute = shape.on_compute});
+    compiled_.late_.push_back({.id = id_at<InstructionId>(values_.size() - 1),
+                               .step = static_cast<std::uint32_t>(step),
+                               .offset = instruction.op.microbatch,
+                               .cost = instruction.cost,
+                               .on_compute = shape.on_compute});
   }
 
   std::int32_t batch_of(const Instruction& instruction) const {
@@ -163,7 +163,7 @@ class ProgramCompiler {
 
   /// The same for an instruction of any shape; the steps that join its predecessors come first.
   template <class Index>
-  std::uint32_t find_joined(SweepCode<Index>& code, std::uint32_t i, const Predecessors::Of& of,
+  std::uint32_t find_joined(CompiledCode<Index>& code, std::uint32_t i, const Predecessors::Of& of,
                             Shape shape) {
     const Ref first = of.all.empty() ? kState | zero_slot_ : of.all[0];
     values_.push_back({first, of.all.size() > 1 ? of.all[1] : first, 0});
@@ -179,9 +179,9 @@ class ProgramCompiler {
   /// Steps that add nothing to what is exposed add it to one device after the other: adding to one
   /// and the same would make each wait for the one before.
   template <class Index>
-  void add_step(SweepCode<Index>& code, std::uint32_t cost, std::uint32_t watched,
+  void add_step(CompiledCode<Index>& code, std::uint32_t cost, std::uint32_t watched,
                 std::uint16_t device) {
-    idle_device_ = idle_device_ + 1u < sweep_.devices_ ? idle_device_ + 1u : 0;
+    idle_device_ = idle_device_ + 1u < compiled_.devices_ ? idle_device_ + 1u : 0;
     const bool idle = watched == zero_price_;
     code.steps.push_back({0, 0, 0, static_cast<Index>(cost)});
     code.watches.push_back(
@@ -197,14 +197,14 @@ class ProgramCompiler {
   std::uint32_t watched_price(const Predecessors::Of& of, std::size_t step, Shape shape) {
     if (of.waits.empty() || of.all.size() < 2 || !shape.on_compute) return zero_price_;
     if (of.waits.size() == 1 && of.all.size() == 2) return price_of(of.waits.front().second);
-    sweep_.waiters_.push_back(
+    compiled_.waiters_.push_back(
         {.step = step,
          .device = shape.device,
          .free = of.all.front(),
-         .first_candidate = static_cast<std::uint32_t>(sweep_.candidates_.size()),
+         .first_candidate = static_cast<std::uint32_t>(compiled_.candidates_.size()),
          .candidates = static_cast<std::uint32_t>(of.waits.size())});
     for (const auto& [ref, producer] : of.waits) {
-      sweep_.candidates_.push_back({.awaited = ref, .cost = price_of(producer)});
+      compiled_.candidates_.push_back({.awaited = ref, .cost = price_of(producer)});
     }
     return zero_price_;
   }
@@ -219,7 +219,7 @@ class ProgramCompiler {
   /// What the next body reads, or whoever looks at a body once it is done.
   void keep_forever() {
     for (const OnLane& on : on_) use(on.last, kForever);
-    for (const Wait& wait : sweep_.carried_.waits()) {
+    for (const Wait& wait : compiled_.carry_over_.waits()) {
       use(static_cast<Ref>(index(wait.producer)), kForever);
     }
     for (const OnLane& on : on_) {
@@ -235,11 +235,11 @@ class ProgramCompiler {
     for (const LaneId lane : ids(program_.lanes())) {
       if (on_[lane].first_own == kNobody) continue;
       const Instruction& first = program_.instructions()[on_[lane].first_own];
-      sweep_.own_ops_.push_back({.device = program_.lanes()[lane].device,
-                                 .first_cost = first.cost,
-                                 .first_offset = first.op.microbatch,
-                                 .first = next_slot_,
-                                 .last = next_slot_ + 1});
+      compiled_.own_ops_.push_back({.device = program_.lanes()[lane].device,
+                                    .first_cost = first.cost,
+                                    .first_offset = first.op.microbatch,
+                                    .first = next_slot_,
+                                    .last = next_slot_ + 1});
       next_slot_ += 2;
     }
   }
@@ -263,7 +263,7 @@ class ProgramCompiler {
 
   /// The second pass, as far as indices of this width go: an instruction takes two slots at most.
   template <class Index>
-  void assign_slots(SweepCode<Index>& code) {
+  void assign_slots(CompiledCode<Index>& code) {
     for (; next_ < program_.size() && next_slot_ < kMost<Index> - 1; ++next_) {
       Value& value = values_[next_];
       resolve_waiter();
@@ -280,8 +280,9 @@ class ProgramCompiler {
   }
 
   template <class Index>
-  void set(SweepCode<Index>& code, std::uint32_t first, std::uint32_t second, std::uint32_t out) {
-    SweepStep<Index>& step = code.steps[step_++];
+  void set(CompiledCode<Index>& code, std::uint32_t first, std::uint32_t second,
+           std::uint32_t out) {
+    CompiledStep<Index>& step = code.steps[step_++];
     step.first = static_cast<Index>(first);
     step.second = static_cast<Index>(second);
     step.out = static_cast<Index>(out);
@@ -289,7 +290,7 @@ class ProgramCompiler {
 
   /// Where the later of `second` and of what else the next instruction waits for will be.
   template <class Index>
-  std::uint32_t join(SweepCode<Index>& code, std::uint32_t second) {
+  std::uint32_t join(CompiledCode<Index>& code, std::uint32_t second) {
     const std::uint32_t joint = take_slot();
     const std::size_t from = next_join_;
     for (; next_join_ < joins_.size() && joins_[next_join_].by == next_; ++next_join_) {
@@ -302,19 +303,19 @@ class ProgramCompiler {
   }
 
   void resolve_waiter() {
-    if (next_waiter_ == sweep_.waiters_.size()) return;
-    CompiledProgram::Waiter& waiter = sweep_.waiters_[next_waiter_];
+    if (next_waiter_ == compiled_.waiters_.size()) return;
+    CompiledProgram::Waiter& waiter = compiled_.waiters_[next_waiter_];
     if (waiter.step != step_) return;
     ++next_waiter_;
     waiter.free = slot(waiter.free);
     for (std::uint32_t k = 0; k < waiter.candidates; ++k) {
-      CompiledProgram::Candidate& candidate = sweep_.candidates_[waiter.first_candidate + k];
+      CompiledProgram::Candidate& candidate = compiled_.candidates_[waiter.first_candidate + k];
       candidate.awaited = slot(candidate.awaited);
     }
   }
 
   void widen() {
-    const auto narrow = std::move(std::get<Narrow>(sweep_.code_));
+    const auto narrow = std::move(std::get<Narrow>(compiled_.code_));
     Wide wide;
     wide.steps.reserve(narrow.steps.size());
     wide.watches.reserve(narrow.watches.size());
@@ -322,24 +323,24 @@ class ProgramCompiler {
       wide.steps.push_back({step.first, step.second, step.out, step.cost});
     }
     for (const auto& watch : narrow.watches) wide.watches.push_back({watch.cost, watch.device});
-    sweep_.code_ = std::move(wide);
+    compiled_.code_ = std::move(wide);
   }
 
   /// A row of the state moves by a body from its end on, or it would overwrite itself.
   void add_copies() {
-    const CarryOverState& carried = sweep_.carried_;
+    const CarryOverState& carry_over = compiled_.carry_over_;
     const auto copy = [&](std::size_t to, std::size_t from) {
-      if (to != from) sweep_.copies_.push_back({to, from});
+      if (to != from) compiled_.copies_.push_back({to, from});
     };
-    for (std::size_t i = 0; i < carried.waits().size(); ++i) {
-      const Wait& wait = carried.waits()[i];
+    for (std::size_t i = 0; i < carry_over.waits().size(); ++i) {
+      const Wait& wait = carry_over.waits()[i];
       for (std::size_t back = wait.lag - 1; back > 0; --back) {
-        copy(carried.row(i) + back, carried.row(i) + back - 1);
+        copy(carry_over.row(i) + back, carry_over.row(i) + back - 1);
       }
-      copy(carried.row(i), slot(static_cast<Ref>(index(wait.producer))));
+      copy(carry_over.row(i), slot(static_cast<Ref>(index(wait.producer))));
     }
     for (const LaneId lane : ids(on_)) copy(index(lane), slot(on_[lane].last));
-    auto ends = sweep_.own_ops_.begin();
+    auto ends = compiled_.own_ops_.begin();
     for (const OnLane& on : on_) {
       if (on.first_own == kNobody) continue;
       copy(ends->first, slot(on.first_own));
@@ -355,7 +356,7 @@ class ProgramCompiler {
   };
 
   const Program& program_;
-  CompiledProgram& sweep_;
+  CompiledProgram& compiled_;
   const std::uint32_t zero_price_;
   std::uint32_t zero_slot_ = 0, next_slot_ = 0, idle_device_ = 0;
   std::vector<Value> values_;  // of each instruction
@@ -371,7 +372,7 @@ class ProgramCompiler {
 };
 
 CompiledProgram::CompiledProgram(const Program& program)
-    : carried_(program), devices_(program.placement().devices) {
+    : carry_over_(program), devices_(program.placement().devices) {
   for (const bool pair_links : {true, false}) {
     if (ProgramCompiler(program, *this).compile(pair_links)) break;
     code_ = {};

@@ -1,4 +1,4 @@
-// Several cost tables in one sweep, with noise on each op's time. As in batched.cpp CMake
+// Several cost tables in one pass, with noise on each op's time. As in batched.cpp CMake
 // defines TANDEM_WIDE: here the 64-bit products of the hash ask for more than the widest registers.
 
 #include <algorithm>
@@ -42,12 +42,12 @@ template <class Step>
   }
 }
 
-TANDEM_WIDE void run_wide(std::span<const SweepStep<std::uint16_t>> steps, Time* values,
+TANDEM_WIDE void run_wide(std::span<const CompiledStep<std::uint16_t>> steps, Time* values,
                           const Time* costs, const Drawn& drawn) {
   run_noisy(steps, values, costs, drawn);
 }
 
-TANDEM_WIDE void run_wide(std::span<const SweepStep<std::uint32_t>> steps, Time* values,
+TANDEM_WIDE void run_wide(std::span<const CompiledStep<std::uint32_t>> steps, Time* values,
                           const Time* costs, const Drawn& drawn) {
   run_noisy(steps, values, costs, drawn);
 }
@@ -67,7 +67,7 @@ void CompiledProgram::run_bodies(std::span<std::int64_t> values,
         run_wide(std::span(code.steps), values.data(), costs.data(), drawn);
       },
       code_);
-  carry_over(values, kTables);
+  copy_state(values, kTables);
 }
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
 #pragma once
-// Inside of the sweep's compiler: what precedes each instruction. Nobody else includes this.
+// Inside of the compiler: what precedes each instruction. Nobody else includes this.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "core/program/program.h"
 #include "simulator/engine/carry_over_state.h"
 
-namespace tandem::sweeping {
+namespace tandem::compiling {
 
 /// What precedes an instruction: another one of its body, or a value of the state.
 using Ref = std::uint32_t;
@@ -44,12 +44,13 @@ class Predecessors {
  public:
   /// `pair_links`: the two ends of a link are one to wait for, on the assumption that they always
   /// hold the same transfers, as they do where lower() made them.
-  Predecessors(const Program& program, const CarryOverState& carried, bool pair_links, OnLanes& on)
+  Predecessors(const Program& program, const CarryOverState& carry_over, bool pair_links,
+               OnLanes& on)
       : program_(program),
-        carried_(carried),
+        carry_over_(carry_over),
         pair_links_(pair_links),
         on_(on),
-        last_waiter_(carried.size(), kNobody) {
+        last_waiter_(carry_over.size(), kNobody) {
     for (const LaneId lane : ids(program.lanes())) {
       const Lane& what = program.lanes()[lane];
       on_[lane] = {.last = state_of(lane),
@@ -137,11 +138,11 @@ class Predecessors {
   }
   static Ref state_of(LaneId lane) { return kState | static_cast<Ref>(index(lane)); }
   Ref state_of(const Wait& wait) const {
-    return kState | static_cast<Ref>(carried_.place(wait.producer, wait.lag));
+    return kState | static_cast<Ref>(carry_over_.place(wait.producer, wait.lag));
   }
 
   const Program& program_;
-  const CarryOverState& carried_;
+  const CarryOverState& carry_over_;
   const bool pair_links_;
   Of of_;
   OnLanes& on_;
@@ -149,4 +150,4 @@ class Predecessors {
   std::vector<std::uint32_t> last_waiter_;  // of each value of the state: the lane
 };
 
-}  // namespace tandem::sweeping
+}  // namespace tandem::compiling

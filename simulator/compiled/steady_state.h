@@ -57,7 +57,7 @@ inline constexpr std::int64_t kMostInstances = 1'000'000'000;
 
 /// The last body of an endless run that the clock can hold even if all instructions ran one after
 /// another.
-std::int64_t last_body_in_range(const Program& program, const CompiledProgram& sweep,
+std::int64_t last_body_in_range(const Program& program, const CompiledProgram& compiled,
                                 const CostTable& costs);
 
 /// The steady state of an endless run; empty when none shows within `most_instances` and

@@ -1,6 +1,6 @@
 #pragma once
 // CarryOverState: what is left of a run between two bodies. Whoever runs bodies — the machine that
-// defines simulated time, or the sweep compiled from the same program — agrees on this list, so
+// defines simulated time, or the CompiledProgram made of the same program — agrees on this list, so
 // that a run can pass from one to the other and be compared with itself a body later.
 
 #include <cstdint>

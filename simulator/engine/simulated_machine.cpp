@@ -11,10 +11,10 @@ SimulatedMachine::SimulatedMachine(const Program& program, const CostTable& cost
     : SimulatedMachine(program, costs, CarryOverState(program), recorder) {}
 
 SimulatedMachine::SimulatedMachine(const Program& program, const CostTable& costs,
-                                   CarryOverState carried, Timeline* recorder)
+                                   CarryOverState carry_over, Timeline* recorder)
     : costs_(costs),
       recorder_(recorder),
-      carried_(std::move(carried)),
+      carry_over_(std::move(carry_over)),
       depth_(program.depth()),
       size_(program.size()),
       offset_(program.ramp() + static_cast<std::int64_t>(depth_)),
@@ -58,7 +58,7 @@ Duration SimulatedMachine::exposed(const Program& program, Instance instance, Du
 void SimulatedMachine::append_state(std::int64_t body, std::vector<std::int64_t>& state) const {
   for (const Duration free : free_) state.push_back(free.count());
   // A wait of lag L in a body to come reaches this body and up to L − 1 before it.
-  for (const Wait& wait : carried_.waits()) {
+  for (const Wait& wait : carry_over_.waits()) {
     for (std::int64_t back = 0; back < wait.lag; ++back)
       state.push_back(done(body - back, wait.producer).count());
   }
@@ -69,7 +69,7 @@ void SimulatedMachine::restore(std::int64_t body, std::span<const std::int64_t> 
   tallies_ = std::move(tallies);
   auto next = state.begin();
   for (Duration& free : free_) free = Duration(*next++);
-  for (const Wait& wait : carried_.waits()) {
+  for (const Wait& wait : carry_over_.waits()) {
     for (std::int64_t back = 0; back < wait.lag; ++back)
       done(body - back, wait.producer) = Duration(*next++);
   }

@@ -1,7 +1,7 @@
 #pragma once
 // SimulatedMachine: the definition of simulated time. An instruction starts when its lanes are free
 // and its waits are done, and ends its price later. Everything the simulator reports is read off
-// this machine, or off the sweep (simulator/compiled/compiled_program.h), which must equal it.
+// this machine, or off a CompiledProgram (simulator/compiled/), which must equal it.
 
 #include <algorithm>
 #include <cstdint>
@@ -35,7 +35,7 @@ class SimulatedMachine {
   /// machine.
   SimulatedMachine(const Program& program, const CostTable& costs, Timeline* recorder = nullptr);
   /// The same where the program's CarryOverState is at hand.
-  SimulatedMachine(const Program& program, const CostTable& costs, CarryOverState carried,
+  SimulatedMachine(const Program& program, const CostTable& costs, CarryOverState carry_over,
                    Timeline* recorder = nullptr);
 
   void issue(const Program& program, Instance instance) {
@@ -95,7 +95,7 @@ class SimulatedMachine {
 
   const CostTable& costs_;
   Timeline* recorder_;
-  CarryOverState carried_;
+  CarryOverState carry_over_;
   std::uint64_t depth_;
   std::size_t size_;
   std::int64_t offset_;  // makes body + offset_ non-negative

@@ -112,10 +112,11 @@ Section rates(const Pipeline& pipeline, int repetitions) {
   const Program program = lower(schedule);
   const CostTable costs = price_of(program);
   const SlotCounts slots = count_slots(program);
-  const CompiledProgram sweep(program);
-  const std::vector<std::int64_t> prices = sweep.costs(costs), many_prices = side_by_side(prices);
-  std::vector<std::int64_t> values(sweep.values(), 0), exposed(sweep.devices(), 0);
-  std::vector<std::int64_t> many(sweep.values() * CompiledProgram::kTables, 0);
+  const CompiledProgram compiled(program);
+  const std::vector<std::int64_t> prices = compiled.costs(costs),
+                                  many_prices = side_by_side(prices);
+  std::vector<std::int64_t> values(compiled.values(), 0), exposed(compiled.devices(), 0);
+  std::vector<std::int64_t> many(compiled.values() * CompiledProgram::kTables, 0);
   const std::array<std::uint64_t, CompiledProgram::kTables> streams{1, 2, 3, 4, 5, 6, 7, 8};
   const noise::Jitter jitter(0.05);
   FlatReference reference(program, costs);
@@ -128,21 +129,20 @@ Section rates(const Pipeline& pipeline, int repetitions) {
                   pipeline.devices, pipeline.microbatches, program.size()),
       program.size(), repetitions,
       {{kReference, [&] { keep(reference.longest_path()); }},
-       {"sweep of a body", [&] { sweep.run_body(values, prices); }, 1.0, 0.5},
+       {"a pass over a body", [&] { compiled.run_body(values, prices); }, 1.0, 0.5},
        {"the same, with each device's exposed time",
-        [&] { sweep.run_body(values, prices, exposed); }},
-       {"sweep of 8 cost tables at once, each counted",
-        [&] { sweep.run_bodies(many, many_prices); }, static_cast<double>(CompiledProgram::kTables),
-        1000.0, true},
+        [&] { compiled.run_body(values, prices, exposed); }},
+       {"a pass with 8 cost tables, each counted", [&] { compiled.run_bodies(many, many_prices); },
+        static_cast<double>(CompiledProgram::kTables), 1000.0, true},
        {"the same, each op's time drawn",
-        [&] { sweep.run_bodies(many, many_prices, streams, jitter); },
+        [&] { compiled.run_bodies(many, many_prices, streams, jitter); },
         static_cast<double>(CompiledProgram::kTables), 1000.0, true},
        {"run() and SimulatedMachine, 1 batch", [&] { keep(run_machine(program, costs)); }},
        {"name to result with steady state", whole_path, 1.0, 0.015},
        {"  make the schedule", [&] { keep(schedule_of(pipeline)); }},
        {"  lower()", [&] { keep(lower(schedule)); }},
        {"  price and simulate()", [&] { keep(simulate(program, price_of(program), {})); }},
-       {"    of it, compile the sweep", [&] { keep(CompiledProgram(program)); }},
+       {"    of it, compile the program", [&] { keep(CompiledProgram(program)); }},
        {"count_slots()", [&] { keep(count_slots(program)); }},
        {"verify(), slots given", [&] { keep(verify(program, slots)); }, 1.0, 0.5, true}});
 }
@@ -172,12 +172,12 @@ Section against_simgrid(const Pipeline& pipeline, int repetitions) {
   }
   const Program program = lower(schedule);
   const CostTable costs = price_of(program);
-  const CompiledProgram sweep(program);
-  const std::vector<std::int64_t> prices = sweep.costs(costs);
-  std::vector<std::int64_t> values(sweep.values(), 0);
+  const CompiledProgram compiled(program);
+  const std::vector<std::int64_t> prices = compiled.costs(costs);
+  std::vector<std::int64_t> values(compiled.values(), 0);
   check_against_peer(schedule, simulate(program, costs, {}).makespan, *best);
   const std::vector<double> seconds =
-      best_processor_seconds(2 * repetitions, {[&] { sweep.run_body(values, prices); },
+      best_processor_seconds(2 * repetitions, {[&] { compiled.run_body(values, prices); },
                                                [&] {
                                                  const Program own = lower(schedule_of(pipeline));
                                                  keep(simulate(own, price_of(own), {}));
@@ -190,7 +190,7 @@ Section against_simgrid(const Pipeline& pipeline, int repetitions) {
                             .ratio = theirs / ours,
                             .floor = floor});
   };
-  row("evaluate: a sweep", seconds[0], best->run_s, 240.0);
+  row("evaluate: a pass over a body", seconds[0], best->run_s, 240.0);
   row("name to result, with steady state", seconds[1], best->build_s + best->run_s, 25.0);
   return section;
 }

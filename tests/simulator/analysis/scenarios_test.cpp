@@ -122,15 +122,15 @@ INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedulesScenarios, ::testing::ValuesIn
 
 TEST(Scenarios, OfNoJitterAreDrawnAsThePlainTablesAre) {
   const Program program = program_of(pipeline("2bw", 4, 6));
-  const CompiledProgram sweep(program);
-  const std::vector<std::int64_t> costs = sweep.costs(random_costs(program, 1, Spread::wide));
+  const CompiledProgram compiled(program);
+  const std::vector<std::int64_t> costs = compiled.costs(random_costs(program, 1, Spread::wide));
   std::vector<std::int64_t> all;
   for (const std::int64_t cost : costs) all.insert(all.end(), CompiledProgram::kTables, cost);
-  std::vector<std::int64_t> plain(sweep.values() * CompiledProgram::kTables, 0), noisy = plain;
+  std::vector<std::int64_t> plain(compiled.values() * CompiledProgram::kTables, 0), noisy = plain;
   const std::array<std::uint64_t, CompiledProgram::kTables> streams{1, 2, 3, 4, 5, 6, 7, 8};
   for (const double jitter : {0.0, 0.01}) {
-    sweep.run_bodies(plain, all);
-    sweep.run_bodies(noisy, all, streams, noise::Jitter(jitter));
+    compiled.run_bodies(plain, all);
+    compiled.run_bodies(noisy, all, streams, noise::Jitter(jitter));
     EXPECT_EQ(plain == noisy, jitter == 0.0);
   }
 }

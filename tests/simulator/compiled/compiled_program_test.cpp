@@ -1,5 +1,5 @@
-// The sweep against the machine that defines simulated time: every schedule, sizes, random prices,
-// state by state and tally by tally.
+// CompiledProgram against the machine that defines simulated time: every schedule, sizes, random
+// prices, state by state and tally by tally.
 
 #include "simulator/compiled/compiled_program.h"
 
@@ -26,8 +26,8 @@ std::vector<std::int64_t> state_of(const SimulatedMachine& machine, std::int64_t
 /// Body by body: the same use of each device, and the same state; near the end only of lanes, since
 /// what instances that never ran are said to have ended is read by nobody.
 void expect_same_run(const Program& program, const CostTable& costs, std::int64_t batches) {
-  const CompiledProgram sweep(program);
-  CompiledRun run(program, sweep, costs);
+  const CompiledProgram compiled(program);
+  CompiledRun run(program, compiled, costs);
   SimulatedMachine machine(program, costs);
   for (std::int64_t body = -program.ramp(); body < batches; ++body) {
     run_body(program, program.order(), body, batches, machine);
@@ -43,9 +43,9 @@ void expect_same_run(const Program& program, const CostTable& costs, std::int64_
   }
 }
 
-class EverySchedulesSweep : public ::testing::TestWithParam<std::string> {};
+class EveryScheduleCompiled : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EverySchedulesSweep, EqualsTheMachineToTheNanosecond) {
+TEST_P(EveryScheduleCompiled, EqualsTheMachineToTheNanosecond) {
   std::uint64_t seed = 0;
   for (const Pipeline& wanted : every_pipeline(GetParam(), {1, 2, 3, 4}, {1, 2, 4, 6})) {
     for (const TransferLanes lanes : {TransferLanes::shared, TransferLanes::ideal}) {
@@ -59,7 +59,7 @@ TEST_P(EverySchedulesSweep, EqualsTheMachineToTheNanosecond) {
   }
 }
 
-TEST_P(EverySchedulesSweep, NoticesOneNanosecondOfAnyPrice) {
+TEST_P(EveryScheduleCompiled, NoticesOneNanosecondOfAnyPrice) {
   for (const Pipeline& wanted : every_pipeline(GetParam(), {2, 4}, {4})) {
     const Program program = program_of(wanted);
     const CostTable costs = random_costs(program, 5, Spread::near_equal);
@@ -68,8 +68,8 @@ TEST_P(EverySchedulesSweep, NoticesOneNanosecondOfAnyPrice) {
       // What a transfer or one of several sums takes longer may hide behind another.
       const bool slack = !is_compute(program.cost_keys()[cost].kind);
       wrong[cost] += Duration(slack ? 100'000 : 1);
-      const CompiledProgram sweep(program);
-      CompiledRun run(program, sweep, wrong);
+      const CompiledProgram compiled(program);
+      CompiledRun run(program, compiled, wrong);
       SimulatedMachine machine(program, costs);
       const std::int64_t last = 3;
       run.run_to(last, CompiledRun::kEndless, true);
@@ -83,29 +83,29 @@ TEST_P(EverySchedulesSweep, NoticesOneNanosecondOfAnyPrice) {
   }
 }
 
-TEST_P(EverySchedulesSweep, RunsSeveralTablesAsEachAlone) {
+TEST_P(EveryScheduleCompiled, RunsSeveralTablesAsEachAlone) {
   for (const Pipeline& wanted : every_pipeline(GetParam(), {2, 3}, {4, 6})) {
     const Program program = program_of(wanted);
-    const CompiledProgram sweep(program);
+    const CompiledProgram compiled(program);
     constexpr std::size_t k = CompiledProgram::kTables;
     std::vector<std::vector<std::int64_t>> prices, values(k), expected(k);
     for (std::size_t table = 0; table < k; ++table) {
-      prices.push_back(sweep.costs(random_costs(program, 7 + table, Spread::wide)));
-      expected[table].assign(sweep.values(), 0);
+      prices.push_back(compiled.costs(random_costs(program, 7 + table, Spread::wide)));
+      expected[table].assign(compiled.values(), 0);
     }
-    std::vector<std::int64_t> all_prices, all_values(k * sweep.values(), 0);
+    std::vector<std::int64_t> all_prices, all_values(k * compiled.values(), 0);
     for (std::size_t cost = 0; cost < prices[0].size(); ++cost) {
       for (std::size_t table = 0; table < k; ++table) all_prices.push_back(prices[table][cost]);
     }
     for (int body = 0; body < 4; ++body) {
-      sweep.run_bodies(all_values, all_prices);
+      compiled.run_bodies(all_values, all_prices);
       for (std::size_t table = 0; table < k; ++table) {
-        sweep.run_body(expected[table], prices[table]);
+        compiled.run_body(expected[table], prices[table]);
         values[table].clear();
-        for (std::size_t i = 0; i < sweep.values(); ++i) {
+        for (std::size_t i = 0; i < compiled.values(); ++i) {
           values[table].push_back(all_values[i * k + table]);
         }
-        const std::size_t state = sweep.carried().size();
+        const std::size_t state = compiled.carry_over().size();
         values[table].resize(state);
         ASSERT_EQ(values[table],
                   std::vector(expected[table].begin(),
@@ -117,13 +117,13 @@ TEST_P(EverySchedulesSweep, RunsSeveralTablesAsEachAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, EverySchedulesSweep, ::testing::ValuesIn(schedule_names()),
+INSTANTIATE_TEST_SUITE_P(Schedules, EveryScheduleCompiled, ::testing::ValuesIn(schedule_names()),
                          test_name);
 
 TEST(CompiledProgram, EqualsTheMachineWhereIndicesNeedFourBytes) {
   const Program program = program_of(pipeline("gpipe", 13'000, 1));
-  const CompiledProgram sweep(program);
-  ASSERT_GT(sweep.values(), 65'536u);
+  const CompiledProgram compiled(program);
+  ASSERT_GT(compiled.values(), 65'536u);
   expect_same_run(program, random_costs(program, 1, Spread::wide), 3);
 }
 
@@ -166,7 +166,7 @@ TEST(CompiledProgram, RunsTheEndOfARunItselfWhereItCanSwitchOff) {
       ASSERT_NO_FATAL_FAILURE(expect_same_run(program, costs, batches));
     }
   }
-  // All ops work on later batches, so that the sweep would not run at speed.
+  // All ops work on later batches, so that a pass would not run at speed.
   Pipeline clipped = pipeline("2bw", 2, 8);
   clipped.request.global_norm = true;
   EXPECT_FALSE(CompiledProgram(program_of(clipped)).can_switch_off());
@@ -196,9 +196,9 @@ TEST(CompiledProgram, LeavesTheEndOfARunToTheMachineWhereAnEarlierBatchWaitsForA
 
 TEST(CompiledProgram, NeedsAboutAStepAnInstructionAndFewValues) {
   const Program program = program_of(pipeline("1f1b", 8, 512));
-  const CompiledProgram sweep(program);
-  EXPECT_EQ(sweep.steps(), program.size());
-  EXPECT_LT(sweep.values(), 20u * 8u);
+  const CompiledProgram compiled(program);
+  EXPECT_EQ(compiled.steps(), program.size());
+  EXPECT_LT(compiled.values(), 20u * 8u);
 }
 
 }  // namespace
