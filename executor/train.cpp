@@ -34,8 +34,8 @@ TrainingReport<T> train_on_cpu(const Program& program, const TrainingSetup<T>& s
   const std::size_t threads = std::size_t{program.placement().devices} * width_of(program);
   const Duration spin = threads <= std::thread::hardware_concurrency() ? cpu::kSpin : Duration{};
   return TrainingRun<B>(program, setup,
-                        [spin](DeviceId, Wakeup& bell, std::stop_token stop) {
-                          return std::make_unique<B>(bell, std::move(stop), spin);
+                        [spin](DeviceId, Wakeup& wakeup, std::stop_token stop) {
+                          return std::make_unique<B>(wakeup, std::move(stop), spin);
                         })
       .run();
 }

@@ -73,7 +73,7 @@ concept Backend =
       { b.add_stream(StreamUse{}) } -> std::same_as<typename B::Stream&>;  // before commit()
       { b.kernels(stream) } -> std::same_as<typename B::Kernels>;          // in a task
       b.enqueue(stream, call);
-      b.enqueue_when(stream, ready, call);  // `ready` is asked again whenever the wakeup rings
+      b.enqueue_when(stream, ready, call);  // `ready` is asked again after each wakeup
       b.wait(stream, event);
       b.record(stream, event);
 

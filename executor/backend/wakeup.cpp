@@ -9,11 +9,11 @@ void Wakeup::wait_beyond(std::uint32_t seen, Duration spin) const {
   if (spin > Duration::zero()) {
     const auto end = std::chrono::steady_clock::now() + spin;
     while (std::chrono::steady_clock::now() < end) {
-      if (rings() != seen) return;
+      if (wakes() != seen) return;
       std::this_thread::yield();  // others may have more use for the core
     }
   }
-  rings_.wait(seen, std::memory_order_acquire);
+  wakes_.wait(seen, std::memory_order_acquire);
 }
 
 }  // namespace tandem

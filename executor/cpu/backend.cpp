@@ -31,12 +31,12 @@ void* allocate_aligned(std::size_t bytes) {
 template <class T>
 void Backend<T>::progress(std::size_t most_queued) {
   while (true) {
-    const std::uint32_t seen = bell_.rings();
+    const std::uint32_t seen = wakeup_.wakes();
     if (stop_.stop_requested()) throw Stopped{};
     if (tasks_.take_up_one()) continue;
     if (tasks_.size() <= most_queued) return;
     slept_ = true;
-    bell_.wait_beyond(seen, spin_);
+    wakeup_.wait_beyond(seen, spin_);
   }
 }
 

@@ -78,8 +78,8 @@ class Backend {
   using Range = NoRange;
   using Stream = TaskQueues::Queue;
 
-  Backend(Wakeup& bell, std::stop_token stop, Duration spin = {})
-      : bell_(bell), stop_(std::move(stop)), spin_(spin) {}
+  Backend(Wakeup& wakeup, std::stop_token stop, Duration spin = {})
+      : wakeup_(wakeup), stop_(std::move(stop)), spin_(spin) {}
 
   /// A further stream; earlier ones go first when several are ready.
   Stream& add_stream(StreamUse /*use*/) { return tasks_.add(); }
@@ -137,7 +137,7 @@ class Backend {
   bool slept() { return std::exchange(slept_, false); }
 
  private:
-  Wakeup& bell_;
+  Wakeup& wakeup_;
   std::stop_token stop_;
   Duration spin_;
   TaskQueues tasks_;

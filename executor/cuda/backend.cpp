@@ -38,9 +38,9 @@ std::chrono::steady_clock::time_point Mark::time() const {
   return clock_ ? clock_->time_of(event_) : time_;
 }
 
-Backend::Backend(BackendSetup setup, Wakeup& bell, std::stop_token stop)
+Backend::Backend(BackendSetup setup, Wakeup& wakeup, std::stop_token stop)
     : setup_(std::move(setup)),
-      bell_(bell),
+      wakeup_(wakeup),
       stop_(std::move(stop)),
       events_([] { return make_event(cudaEventDisableTiming); }),
       timed_events_([] { return make_event(cudaEventDefault); }) {
@@ -174,14 +174,14 @@ void Backend::pause() const {
 void Backend::progress(std::size_t most_left) {
   enter();
   while (true) {
-    const std::uint32_t seen = bell_.rings();
+    const std::uint32_t seen = wakeup_.wakes();
     if (stop_.stop_requested()) throw Stopped{};
     if (take_up_one() || call_one()) continue;
     if (tasks_.size() + calls_ <= most_left) break;
     if (calls_ > 0) {
-      pause();  // a GPU does not ring
+      pause();  // a GPU wakes nobody
     } else {
-      bell_.wait_beyond(seen);
+      wakeup_.wait_beyond(seen);
     }
   }
   if (most_left > 0) return;

@@ -131,7 +131,7 @@ class Backend {
     std::deque<Call> calls;
   };
 
-  Backend(BackendSetup setup, Wakeup& bell, std::stop_token stop);
+  Backend(BackendSetup setup, Wakeup& wakeup, std::stop_token stop);
   ~Backend();
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
@@ -218,7 +218,7 @@ class Backend {
   void pause() const;
 
   BackendSetup setup_;
-  Wakeup& bell_;
+  Wakeup& wakeup_;
   std::stop_token stop_;
   Arena arena_;
   DeviceMemory memory_;

@@ -52,10 +52,10 @@ MeasuredProfile measure_cuda_profile(ProfileRequest request) {
                                           precision == cpu::Precision::bf16),
       .algorithms = book};
   check_free(places, request.device_bytes + cuda::KernelContext::bytes_of(kernels));
-  const auto make = [&](DeviceId device, Wakeup& bell, std::stop_token stop) {
+  const auto make = [&](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
     return std::make_unique<cuda::Backend>(
         cuda::BackendSetup{.partition = places[index(device)], .kernels = {.computation = kernels}},
-        bell, std::move(stop));
+        wakeup, std::move(stop));
   };
   Profile profile;
   profile.machine = cuda::describe_gpus(used);

@@ -139,9 +139,9 @@ class CudaTrainer : public Trainer {
   template <class B>
   static TrainingReport<float> run(const Program& program, const TrainingSetup<float>& setup,
                                    const auto& set_up, Transport<B>* transport) {
-    const auto make = [&](DeviceId device, Wakeup& bell, std::stop_token stop) {
+    const auto make = [&](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
       cuda::BackendSetup of_device = set_up(device, stop);
-      return std::make_unique<B>(std::move(of_device), bell, std::move(stop));
+      return std::make_unique<B>(std::move(of_device), wakeup, std::move(stop));
     };
     return TrainingRun<B>(program, setup, make, transport).run();
   }

@@ -31,16 +31,16 @@ Duration measure_transfer(Bytes bytes, std::int32_t repetitions) {
   times.reserve(rounds);  // whatever throws later would leave the other thread waiting
   std::jthread other([&] {
     for (std::uint32_t i = 0; i < rounds; ++i) {
-      while (ping.rings() <= i) ping.wait_beyond(i, cpu::kSpin);
+      while (ping.wakes() <= i) ping.wait_beyond(i, cpu::kSpin);
       std::copy(there.elements().begin(), there.elements().end(), here.elements().begin());
-      pong.ring();
+      pong.wake();
     }
   });
   for (std::uint32_t i = 0; i < rounds; ++i) {
     const Clock::time_point start = Clock::now();
     std::copy(here.elements().begin(), here.elements().end(), there.elements().begin());
-    ping.ring();
-    while (pong.rings() <= i) pong.wait_beyond(i, cpu::kSpin);
+    ping.wake();
+    while (pong.wakes() <= i) pong.wait_beyond(i, cpu::kSpin);
     times.push_back((Clock::now() - start) / 2);
   }
   return median(std::move(times));
@@ -54,8 +54,8 @@ std::int32_t transfers_of(Bytes bytes) {
 
 std::vector<LayerCost> measure_on_cpu(const ProfileRequest& request) {
   using B = cpu::Backend<float>;
-  return layer_costs(measure_layers<B>(request, [](DeviceId, Wakeup& bell, std::stop_token stop) {
-    return std::make_unique<B>(bell, std::move(stop));
+  return layer_costs(measure_layers<B>(request, [](DeviceId, Wakeup& wakeup, std::stop_token stop) {
+    return std::make_unique<B>(wakeup, std::move(stop));
   }));
 }
 

@@ -98,7 +98,7 @@ class DevicesAtOnce {
 
   /// Leaves only between rounds, and all devices after the same one: nobody may wait forever.
   void run(std::int32_t device) {
-    Wakeup bell;
+    Wakeup wakeup;
     std::unique_ptr<B> backend;
     std::unique_ptr<ModelPasses<B>> passes;
     Tallies mine;
@@ -110,7 +110,7 @@ class DevicesAtOnce {
       }
     };
     guarded([&] {
-      backend = make_backend_(id_at<DeviceId>(static_cast<std::size_t>(device)), bell, {});
+      backend = make_backend_(id_at<DeviceId>(static_cast<std::size_t>(device)), wakeup, {});
       passes = std::make_unique<ModelPasses<B>>(*backend, request_.model, microbatch_size_,
                                                 request_.optimizer, data_);
     });

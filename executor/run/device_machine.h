@@ -199,7 +199,7 @@ class DeviceMachine {
     backend_.raise(stream, arrival.into.fence(arrival.use));
     const auto land = [this, arrival](const Mark& begin, const Mark& end) {
       arrival.into.land(arrival.use, begin, end);
-      run_.ring(run_.device_of(pipeline_, arrival.device));
+      run_.wake(run_.device_of(pipeline_, arrival.device));
     };
     if (run_.link_emulator == nullptr) return land(start, sent);
     Duration& lane_end = lane_end_[program_.lanes(program_[id]).front()];
@@ -269,12 +269,12 @@ class DeviceMachine {
   void bring(Collective<B>& collective, Instance instance, Stream& stream) {
     const AtWork at_work(log_, instance);
     for (const ReplicaId replica : program_.placement().replicas_on(me_)) {
-      if (!run_.meets(program_[instance.id].op, replica)) continue;
+      if (!run_.takes_part(program_[instance.id].op, replica)) continue;
       const std::span<W> gradients = summed_gradients(run_, stages_, instance, replica, stream);
       const std::size_t rank =
           std::size_t{pipeline_} * program_.placement().replicas() + index(replica);
       if (collective.arrive(rank, gradients, instance.microbatch, backend_, stream))
-        ring_participants(instance);
+        wake_participants(instance);
     }
   }
 
@@ -306,10 +306,10 @@ class DeviceMachine {
           s, number, norm->squares_of(s.place.first_tensor, s.stage.parameters().size()), stream);
       if (!collective.arrive(instance.microbatch, backend_, stream)) continue;
       stages_.check_finite(norm, number, 0, stream);
-      ring_participants(instance);
+      wake_participants(instance);
       backend_.when_done(stream, [this, norm, instance] {
         norm->is_known.store(true, std::memory_order_release);
-        ring_participants(instance);
+        wake_participants(instance);
       });
     }
   }
@@ -318,13 +318,13 @@ class DeviceMachine {
     return run_.versions.covering_update(replica, instance.microbatch);
   }
 
-  void ring_participants(Instance instance) {
+  void wake_participants(Instance instance) {
     const Instruction& instruction = program_[instance.id];
     const bool everywhere = instruction.op.kind == OpKind::reduce_gradient;
     for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline) {
       if (pipeline != pipeline_ && !everywhere) continue;
       for (const LaneId lane : program_.lanes(instruction)) {
-        run_.ring(run_.device_of(pipeline, program_.lanes()[lane].device));
+        run_.wake(run_.device_of(pipeline, program_.lanes()[lane].device));
       }
     }
   }

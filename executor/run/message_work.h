@@ -117,7 +117,7 @@ class MessageWork {
     std::span<W> sum;
     std::vector<std::span<W>> others;
     for (const ReplicaId replica : program_.placement().replicas_on(me_)) {
-      if (!run_.meets(program_[instance.id].op, replica)) continue;
+      if (!run_.takes_part(program_[instance.id].op, replica)) continue;
       const std::span<W> brought = summed_gradients(run_, stages_, instance, replica, stream);
       if (sum.empty()) {
         sum = brought;

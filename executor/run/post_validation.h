@@ -161,7 +161,7 @@ class PostValidation {
 
   void ring_neighbours(const StageState<B>& s) {
     s.for_each_neighbour([this](const StageState<B>& neighbour) {
-      run_.ring(run_.device_of(pipeline_, neighbour.place.device));
+      run_.wake(run_.device_of(pipeline_, neighbour.place.device));
     });
   }
 

@@ -72,7 +72,7 @@ struct RunState {
   }
 
   /// Whether a stage takes part in a sum of gradients.
-  bool meets(const Op& op, ReplicaId replica) const {
+  bool takes_part(const Op& op, ReplicaId replica) const {
     const Placement& placement = program.placement();
     if (op.kind == OpKind::reduce_gradient)
       return placement.stage[replica] == placement.stage[op.replica];
@@ -97,7 +97,7 @@ struct RunState {
   std::vector<std::string> tensors;       // names, in model order
   LinkEmulator* link_emulator = nullptr;  // null: links are as fast as memory
   Transport<B>* transport = nullptr;      // null: devices reach into one another's memory
-  std::function<void(DeviceId)> ring;     // wakes a device, numbered through all pipelines
+  std::function<void(DeviceId)> wake;     // a device's thread, numbered through all pipelines
   std::chrono::steady_clock::time_point start;
   /// Called before each piece of work: seeded delays in tests. May be empty.
   std::function<void(DeviceId, Instance)> before_work;

@@ -102,7 +102,7 @@ class TrainingRun {
     check_guard(program, setup.stage);
     run_.transport = transport;
     if constexpr (State::kHasMaster) check_master(program);
-    set_up_world();
+    set_up_run_state();
     for (std::uint16_t pipeline = 0; pipeline < run_.width; ++pipeline) {
       run_.replicas[pipeline].resize(program.placement().replicas());
       for (const DeviceId device : all_ids<DeviceId>(program.placement().devices))
@@ -120,7 +120,7 @@ class TrainingRun {
   }
 
   TrainingReport<W> run() {
-    const std::stop_callback wake_all(stop_.get_token(), [this] { ring_all(); });
+    const std::stop_callback on_stop(stop_.get_token(), [this] { wake_all(); });
     const std::stop_callback user_stop(setup_.stop, [this] { stop_.request_stop(); });
     const std::int64_t segment = setup_.pause_every > 0 ? setup_.pause_every : setup_.batches;
     for (std::int64_t first = 0; first < setup_.batches && !stop_.stop_requested();) {
@@ -142,7 +142,7 @@ class TrainingRun {
 
   /// Everything that a device's thread needs.
   struct Device {
-    Wakeup bell;
+    Wakeup wakeup;
     std::unique_ptr<B> backend;
     MemoryMeter meter;
     std::vector<std::unique_ptr<State>> replicas;
@@ -154,7 +154,7 @@ class TrainingRun {
   void build(std::uint16_t pipeline, DeviceId device) {
     devices_.push_back(std::make_unique<Device>());
     Device& here = *devices_.back();
-    here.backend = make_backend_(run_.device_of(pipeline, device), here.bell, stop_.get_token());
+    here.backend = make_backend_(run_.device_of(pipeline, device), here.wakeup, stop_.get_token());
     const Placement& placement = program_.placement();
     const ReplicaId last = placement.replicas_of(id_at<StageId>(placement.stages() - 1)).front();
     std::int64_t scratch = 0;
@@ -260,10 +260,10 @@ class TrainingRun {
     }
   }
 
-  void set_up_world() {
+  void set_up_run_state() {
     run_.guard = setup_.stage.guard;
     run_.decide_numbers = decide_numbers(setup_.stage.guard, setup_.stage.optimizer);
-    run_.ring = [this](DeviceId device) { devices_[index(device)]->bell.ring(); };
+    run_.wake = [this](DeviceId device) { devices_[index(device)]->wakeup.wake(); };
     run_.before_work = setup_.before_work;
     run_.keep_ledger = setup_.keep_ledger;
     run_.keep_timeline = setup_.keep_timeline;
@@ -375,8 +375,8 @@ class TrainingRun {
     stop_.request_stop();
   }
 
-  void ring_all() {
-    for (const auto& device : devices_) device->bell.ring();
+  void wake_all() {
+    for (const auto& device : devices_) device->wakeup.wake();
   }
 
   using Fetched = decltype(std::declval<B&>().fetch(std::span<const W>()));

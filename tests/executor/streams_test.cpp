@@ -49,8 +49,8 @@ TrainingReport<float> train_deferred(const TrainingCase& test, const Program& pr
   TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
   if (change) change(setup);
   return TrainingRun<B>(program, setup,
-                        [&run_state](DeviceId device, Wakeup& bell, std::stop_token stop) {
-                          return std::make_unique<B>(run_state, index(device), bell,
+                        [&run_state](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
+                          return std::make_unique<B>(run_state, index(device), wakeup,
                                                      std::move(stop));
                         })
       .run();

@@ -47,13 +47,13 @@ struct DeferredRunState {
   /// A fault: the kernel that was launched as this number, from 0, fails when it runs. -1: none.
   std::int64_t failing = -1;
 
-  void ring_all() {
+  void wake_all() {
     const std::lock_guard lock(mutex_);
-    for (Wakeup* bell : bells_) bell->ring();
+    for (Wakeup* wakeup : wakeups_) wakeup->wake();
   }
-  void add(Wakeup& bell) {
+  void add(Wakeup& wakeup) {
     const std::lock_guard lock(mutex_);
-    bells_.push_back(&bell);
+    wakeups_.push_back(&wakeup);
   }
   /// Whether this follow is to be made.
   bool follows() {
@@ -66,7 +66,7 @@ struct DeferredRunState {
 
  private:
   std::mutex mutex_;
-  std::vector<Wakeup*> bells_;
+  std::vector<Wakeup*> wakeups_;
   std::atomic<std::int64_t> followed_{0}, launched_{0};
 };
 
@@ -156,13 +156,13 @@ class DeferredBackend {
     std::deque<std::pair<std::shared_ptr<bool>, std::function<void()>>> calls;
   };
 
-  DeferredBackend(DeferredRunState& run_state, std::uint64_t device, Wakeup& bell,
+  DeferredBackend(DeferredRunState& run_state, std::uint64_t device, Wakeup& wakeup,
                   std::stop_token stop)
       : run_state_(run_state),
-        bell_(bell),
+        wakeup_(wakeup),
         stop_(std::move(stop)),
         random_(run_state.seed * 1009 + device) {
-    run_state_.add(bell);
+    run_state_.add(wakeup);
   }
 
   template <class U>
@@ -228,7 +228,7 @@ class DeferredBackend {
     const std::uint64_t ticket = ++fence.issued_;
     queue(stream, {}, [this, &fence, ticket] {
       fence.completed_.store(ticket, std::memory_order_release);
-      run_state_.ring_all();
+      run_state_.wake_all();
     });
   }
   void follow(Stream& stream, Fence& fence) {
@@ -243,10 +243,10 @@ class DeferredBackend {
   }
   void finish() {
     while (true) {
-      const std::uint32_t seen = bell_.rings();
+      const std::uint32_t seen = wakeup_.wakes();
       if (launched_ == 0) break;
       if (stop_.stop_requested()) throw Stopped{};
-      if (!run_one()) bell_.wait_beyond(seen);
+      if (!run_one()) wakeup_.wait_beyond(seen);
     }
     std::vector<StreamOrder::Stream> numbers;
     for (const Stream& stream : streams_) numbers.push_back(stream.number);
@@ -263,11 +263,11 @@ class DeferredBackend {
   /// left.
   void progress(std::size_t most) {
     while (true) {
-      const std::uint32_t seen = bell_.rings();
+      const std::uint32_t seen = wakeup_.wakes();
       if (take_up_one()) continue;
       if (not_taken_up() + launched_ + calls_ <= most) return;
       if (stop_.stop_requested()) throw Stopped{};
-      if (!call_one() && !run_one()) bell_.wait_beyond(seen);
+      if (!call_one() && !run_one()) wakeup_.wait_beyond(seen);
     }
   }
 
@@ -285,7 +285,7 @@ class DeferredBackend {
   void launch_when(Stream& stream, std::function<bool()> ready, std::function<void()> run) {
     queue(stream, std::move(ready), [this, run = std::move(run)] {
       run();
-      run_state_.ring_all();
+      run_state_.wake_all();
     });
   }
 
@@ -316,10 +316,10 @@ class DeferredBackend {
   }
   void take_up_all() {
     while (not_taken_up() > 0) {
-      const std::uint32_t seen = bell_.rings();
+      const std::uint32_t seen = wakeup_.wakes();
       if (take_up_one()) continue;
       if (stop_.stop_requested()) throw Stopped{};
-      if (!call_one() && !run_one()) bell_.wait_beyond(seen);
+      if (!call_one() && !run_one()) wakeup_.wait_beyond(seen);
     }
   }
 
@@ -352,7 +352,7 @@ class DeferredBackend {
   }
 
   DeferredRunState& run_state_;
-  Wakeup& bell_;
+  Wakeup& wakeup_;
   std::stop_token stop_;
   std::mt19937_64 random_;
   Arena arena_;

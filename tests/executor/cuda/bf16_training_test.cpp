@@ -79,8 +79,8 @@ class Bf16Device : public cpu::Backend<float> {
   using Scalar = Bf16;
   using Kernels = WatchedKernels;
 
-  Bf16Device(DeviceSetup& setup, Wakeup& bell, std::stop_token stop)
-      : cpu::Backend<float>(bell, std::move(stop)),
+  Bf16Device(DeviceSetup& setup, Wakeup& wakeup, std::stop_token stop)
+      : cpu::Backend<float>(wakeup, std::move(stop)),
         fault_(setup.fault),
         steps_(setup.steps.emplace_back()) {}
   Kernels kernels(Stream&) { return {context_, steps_, fault_}; }
@@ -105,8 +105,8 @@ Outcome train_in_bf16(const TrainingCase& test, Fault fault = Fault::none) {
   DeviceSetup devices{.fault = fault};
   Outcome outcome;
   outcome.report =
-      TrainingRun<Bf16Device>(program, setup, [&](DeviceId, Wakeup& bell, std::stop_token stop) {
-        return std::make_unique<Bf16Device>(devices, bell, std::move(stop));
+      TrainingRun<Bf16Device>(program, setup, [&](DeviceId, Wakeup& wakeup, std::stop_token stop) {
+        return std::make_unique<Bf16Device>(devices, wakeup, std::move(stop));
       }).run();
   for (const Steps& steps : devices.steps) {
     outcome.steps.count += steps.count;

@@ -62,8 +62,8 @@ void expect_all_are_timed(const ModelSpec& model, const Tallies& tallies) {
 TEST(ModelPasses, TimeEachLayerOnceForEachOfItsFunctionsInEveryTimedPass) {
   for (const Architecture architecture : {Architecture::gpt2, Architecture::linear}) {
     const ModelSpec model = small(architecture);
-    Wakeup bell;
-    cpu::Backend<float> backend(bell, {});
+    Wakeup wakeup;
+    cpu::Backend<float> backend(wakeup, {});
     expect_all_are_timed(model, measure(backend, model));
   }
 }
@@ -72,8 +72,8 @@ TEST(ModelPasses, TimeEachLayerOnceForEachOfItsFunctionsInEveryTimedPass) {
 TEST(ModelPasses, TimeADeviceThatComputesLate) {
   const ModelSpec model = small(Architecture::gpt2);
   DeferredRunState run_state;
-  Wakeup bell;
-  DeferredBackend<float> backend(run_state, 0, bell, {});
+  Wakeup wakeup;
+  DeferredBackend<float> backend(run_state, 0, wakeup, {});
   expect_all_are_timed(model, measure(backend, model));
   EXPECT_THAT(run_state.order.violations(), ::testing::IsEmpty());
   EXPECT_GT(run_state.order.launches(), 0u);
@@ -82,8 +82,8 @@ TEST(ModelPasses, TimeADeviceThatComputesLate) {
 TEST(ModelPasses, TimeNoUpdateInAPassWithout) {
   const ModelSpec model = small(Architecture::gpt2);
   const Data data(model, 2, 1);
-  Wakeup bell;
-  cpu::Backend<float> backend(bell, {});
+  Wakeup wakeup;
+  cpu::Backend<float> backend(wakeup, {});
   ModelPasses<cpu::Backend<float>> passes(backend, model, 2, OptimizerKind::adamw, data);
   Tallies tallies;
   passes.pass(false, &tallies);
@@ -100,19 +100,20 @@ TEST(ProfileVisits, MeasureEachSizeOnDevicesThatComputeLate) {
                                .repetitions = 5};
   // One a device of a visit: memory of the next lies where memory of this one lay.
   std::mutex mutex;
-  std::deque<DeferredRunState> worlds;
+  std::deque<DeferredRunState> run_states;
   const std::vector<LayerCost> rows = layer_costs(
-      measure_layers<B>(request, [&](DeviceId device, Wakeup& bell, std::stop_token stop) {
+      measure_layers<B>(request, [&](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
         const std::lock_guard lock(mutex);
-        return std::make_unique<B>(worlds.emplace_back(), index(device), bell, std::move(stop));
+        return std::make_unique<B>(run_states.emplace_back(), index(device), wakeup,
+                                   std::move(stop));
       }));
-  EXPECT_EQ(worlds.size(), 2u * 2u * 5u);
+  EXPECT_EQ(run_states.size(), 2u * 2u * 5u);
   EXPECT_EQ(rows.size(), 2u * 4u);  // embedding, attention, mlp, head
   for (const LayerCost& row : rows) {
     EXPECT_GT(row.forward, Duration::zero()) << name(row.kind);
     EXPECT_GT(row.update, Duration::zero()) << name(row.kind);
   }
-  for (DeferredRunState& run_state : worlds) {
+  for (DeferredRunState& run_state : run_states) {
     EXPECT_THAT(run_state.order.violations(), ::testing::IsEmpty());
     EXPECT_GT(run_state.order.launches(), 0u);
   }
@@ -125,9 +126,9 @@ TEST(ProfileVisits, EndWhenADeviceFails) {
                                .microbatch_sizes = {1},
                                .busy_devices = 2,
                                .repetitions = 5};
-  const BackendMaker<B> make = [](DeviceId device, Wakeup& bell, std::stop_token stop) {
+  const BackendMaker<B> make = [](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
     if (index(device) == 1) throw DeviceError("no second device");
-    return std::make_unique<B>(bell, std::move(stop));
+    return std::make_unique<B>(wakeup, std::move(stop));
   };
   EXPECT_THROW(measure_layers<B>(request, make), DeviceError);
 }

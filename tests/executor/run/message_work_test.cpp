@@ -38,8 +38,8 @@ TrainingReport<float> train_by(RendezvousTransport& transport, const TrainingCas
   if (change) change(setup);
   DeferredRunState run_state;
   run_state.seed = seed;
-  const auto make = [&](DeviceId device, Wakeup& bell, std::stop_token stop) {
-    auto made = std::make_unique<B>(run_state, index(device), bell, std::move(stop));
+  const auto make = [&](DeviceId device, Wakeup& wakeup, std::stop_token stop) {
+    auto made = std::make_unique<B>(run_state, index(device), wakeup, std::move(stop));
     transport.add(*made);
     return made;
   };
