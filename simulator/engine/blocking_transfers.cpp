@@ -78,18 +78,18 @@ class Blocking {
 
   Program blocked() {
     // A first turn finds what the body before leaves to this one.
-    for (const InstructionId id : order_) meet(id);
+    for (const InstructionId id : order_) find_waits(id);
     for (Doing& device : devices_) {
       for (std::vector<Wait>& computed : device.computed) later(computed);
       for (std::vector<Wait>& moved : device.moved) later(moved);
     }
-    for (const InstructionId id : order_) add(id, meet(id));
+    for (const InstructionId id : order_) add(id, find_waits(id));
     return Program(std::move(parts_));
   }
 
  private:
   /// What a device did last, by kind of op: where a run begins and ends the instances of some kinds
-  /// are switched off, and nothing is met through them.
+  /// are switched off, and nothing waits through them.
   struct Doing {
     std::array<std::vector<Wait>, kOpKinds> computed;  // the last op, if there was one
     std::array<std::vector<Wait>, kOpKinds> moved;     // transfers since it
@@ -100,8 +100,8 @@ class Blocking {
     for (Wait& wait : waits) ++wait.lag;
   }
 
-  /// What it has to meet. In the program's order.
-  std::vector<Wait> meet(InstructionId id) {
+  /// What it waits for besides. In the program's order.
+  std::vector<Wait> find_waits(InstructionId id) {
     const Op& op = program_[id].op;
     const CostKey& key = program_.cost_keys()[program_[id].cost];
     const Wait self{place_[id], 0};

@@ -78,10 +78,10 @@ std::vector<Duration> ready_times(const std::vector<SeenOp>& ops) {
 
 Duration distance(Duration a, Duration b) { return a < b ? b - a : a - b; }
 
-/// When both were there, on the common clock.
-class Meetings {
+/// When both ends of a transfer were ready for it and when it began, on the common clock.
+class TransferClock {
  public:
-  Meetings(const SeenOps& seen, const std::vector<Duration>& offsets, bool blocking)
+  TransferClock(const SeenOps& seen, const std::vector<Duration>& offsets, bool blocking)
       : seen_(seen), offsets_(offsets), blocking_(blocking) {
     for (const std::vector<SeenOp>& ops : seen) ready_.push_back(ready_times(ops));
   }
@@ -132,11 +132,11 @@ bool begun_together(const SeenOp& last, const SeenOp& next) {
 void align_clocks(SeenOps& seen, std::size_t instructions, bool blocking) {
   const std::vector<Ends> pairs = pair_ends(seen, instructions);
   const std::vector<Duration> offsets = offsets_of(seen, pairs);
-  const Meetings meetings(seen, offsets, blocking);
+  const TransferClock transfers(seen, offsets, blocking);
   std::vector<Duration> starts, ready;
   for (const auto& [sent, received] : pairs) {
-    starts.push_back(meetings.start_of(sent, received));
-    ready.push_back(meetings.ready_of(sent, received));
+    starts.push_back(transfers.start_of(sent, received));
+    ready.push_back(transfers.ready_of(sent, received));
   }
   for (std::size_t device = 0; device < seen.size(); ++device) {
     for (SeenOp& op : seen[device]) {

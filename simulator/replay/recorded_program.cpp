@@ -53,9 +53,9 @@ using Number = std::uint32_t;  // of an instruction
 constexpr Number kNone = std::numeric_limits<Number>::max();
 
 /// A wait of blocking transfers.
-struct Collective {
+struct BlockingWait {
   Number consumer = 0, producer = 0;
-  friend auto operator<=>(const Collective&, const Collective&) = default;
+  friend auto operator<=>(const BlockingWait&, const BlockingWait&) = default;
 };
 
 class Observer {
@@ -74,10 +74,10 @@ class Observer {
     align_clocks(seen, lowered.size(), wanted == RecordedTransfers::blocking);
     measure_phase(seen);
     if (!complete_) wanted = RecordedTransfers::none;
-    std::vector<Collective> extra;
+    std::vector<BlockingWait> extra;
     std::optional<std::vector<Number>> order;
     if (wanted == RecordedTransfers::blocking) {
-      order = meet(seen, extra) ? topological(lowered, extra) : std::nullopt;
+      order = find_waits(seen, extra) ? topological(lowered, extra) : std::nullopt;
       if (!order) wanted = RecordedTransfers::overlapped;
     }
     if (!order) {
@@ -260,7 +260,8 @@ class Observer {
 
   /// Each transfer waits for all that both its devices did before it, and all that they do
   /// next waits for it; false: more of them are begun together than any system begins.
-  static bool meet(const std::vector<std::vector<SeenOp>>& seen, std::vector<Collective>& waits) {
+  static bool find_waits(const std::vector<std::vector<SeenOp>>& seen,
+                         std::vector<BlockingWait>& waits) {
     constexpr std::size_t kMost = 64;
     for (const std::vector<SeenOp>& ops : seen) {
       std::vector<Number> before, group;
@@ -282,7 +283,7 @@ class Observer {
   /// The instructions in an order that keeps waits and lanes, near to the program's own. Empty:
   /// there is none.
   static std::optional<std::vector<Number>> topological(const Program& program,
-                                                        const std::vector<Collective>& extra) {
+                                                        const std::vector<BlockingWait>& extra) {
     std::vector<std::vector<Number>> after(program.size());
     std::vector<Number> pending(program.size(), 0), last(program.lanes().size(), kNone);
     const auto add = [&](std::size_t producer, std::size_t consumer) {
@@ -298,7 +299,7 @@ class Observer {
         last[index(lane)] = static_cast<Number>(index(id));
       }
     }
-    for (const Collective& meeting : extra) add(meeting.producer, meeting.consumer);
+    for (const BlockingWait& wait : extra) add(wait.producer, wait.consumer);
     std::priority_queue<Number, std::vector<Number>, std::greater<>> ready;
     for (Number i = 0; i < pending.size(); ++i) {
       if (pending[i] == 0) ready.push(i);
@@ -316,7 +317,7 @@ class Observer {
 
   /// The program in this order, with more waits, ascending, and a price for each instruction.
   static Program reordered(const Program& program, const std::vector<Number>& order,
-                           const std::vector<Collective>& extra) {
+                           const std::vector<BlockingWait>& extra) {
     std::vector<Number> place(order.size());
     for (Number i = 0; i < order.size(); ++i) place[order[i]] = i;
     ProgramParts parts;
@@ -335,9 +336,9 @@ class Observer {
         parts.wait_pool.push_back({id_at<InstructionId>(place[producer]), lag});
       };
       for (const Wait& wait : waits) wait_for(index(wait.producer), wait.lag);
-      for (auto meeting = std::lower_bound(extra.begin(), extra.end(), Collective{number, 0});
-           meeting != extra.end() && meeting->consumer == number; ++meeting) {
-        wait_for(meeting->producer, 0);
+      for (auto wait = std::lower_bound(extra.begin(), extra.end(), BlockingWait{number, 0});
+           wait != extra.end() && wait->consumer == number; ++wait) {
+        wait_for(wait->producer, 0);
       }
       instruction.wait_count =
           static_cast<std::uint16_t>(parts.wait_pool.size() - instruction.first_wait);

@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// How the ranks of a recording meet for a transfer.
+/// How the ranks of a recording wait for one another at a transfer.
 enum class RecordedTransfers : std::uint8_t {
   blocking,    // both stop computing and wait for one another: Megatron's synchronous sends
   overlapped,  // it goes on beside the computation, once its sender has computed what it carries

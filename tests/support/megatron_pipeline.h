@@ -138,14 +138,14 @@ class MegatronPipeline {
       ++device.next;
       return true;
     }
-    bool met = true;
+    bool both_there = true;
     for (const Part& part : group) {
       Ends& ends = ends_[transfer_of(stage, part)];
       std::optional<Duration>& own = part.receives ? ends.receives : ends.sends;
       if (!own) own = device.now;
-      met = met && ends.sends && ends.receives;
+      both_there = both_there && ends.sends && ends.receives;
     }
-    if (!met) return false;
+    if (!both_there) return false;
     for (const Part& part : group) {
       const Transfer transfer = transfer_of(stage, part);
       const Ends& ends = ends_[transfer];

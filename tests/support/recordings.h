@@ -53,11 +53,11 @@ inline RecordedPass two_stages(const TwoStages& costs, std::int64_t step = 0,
   const Duration first = send(OpKind::send_activation, compute(0, OpKind::forward, 0, begin));
   const Duration second = compute(0, OpKind::forward, 1, first);
   const Duration back = compute(1, OpKind::backward, 0, compute(1, OpKind::forward, 0, first));
-  const Duration collective = std::max(second, back);
-  send(OpKind::send_activation, collective);
-  const Duration met = send(OpKind::send_gradient, collective);
-  const Duration above = compute(0, OpKind::backward, 0, met);
-  const Duration below = compute(1, OpKind::backward, 1, compute(1, OpKind::forward, 1, met));
+  const Duration ready = std::max(second, back);
+  send(OpKind::send_activation, ready);
+  const Duration sent = send(OpKind::send_gradient, ready);
+  const Duration above = compute(0, OpKind::backward, 0, sent);
+  const Duration below = compute(1, OpKind::backward, 1, compute(1, OpKind::forward, 1, sent));
   compute(0, OpKind::backward, 1, send(OpKind::send_gradient, std::max(above, below)));
   sort_by_end(pass);
   return pass;

@@ -32,9 +32,9 @@ std::int64_t period_of_one_batch(const SimulationResult& result) {
   return result.cycle.count();
 }
 
-/// Each microbatch goes through two meetings of each device: with the one before, where a gradient
-/// leaves as an activation comes, and with the one after.
-TEST(BlockingTransfers, PipelinesTakeWhatTheirMeetingsTake) {
+/// Each microbatch makes each device wait for a neighbour twice: for the one before, where a
+/// gradient leaves as an activation comes, and for the one after.
+TEST(BlockingTransfers, PipelinesTakeWhatTheirTransfersTake) {
   const std::int64_t computed = kForwardTime + kBackwardTime;
   for (const int p : {3, 4, 5}) {
     for (const std::int32_t m : {p, p + 1, 2 * p}) {
@@ -85,8 +85,8 @@ int overlaps(const Program& program, const std::vector<Span>& spans) {
       const Op& op = program[span.instruction].op;
       if (!is_compute(op.kind) || op.group != 0) continue;
       const DeviceId device = program.placement().device[op.replica];
-      const bool meets = device == ends.source || device == ends.target;
-      if (meets && span.start < transfer.end && transfer.start < span.end) ++found;
+      const bool takes_part = device == ends.source || device == ends.target;
+      if (takes_part && span.start < transfer.end && transfer.start < span.end) ++found;
     }
   }
   return found;
