@@ -64,7 +64,7 @@ TEST(BPipe, NeedsPairs) {
             "4");
 }
 
-/// Of each device, those of its own stage and of its guest.
+/// Of each device, those of its own stage and those that it hosts.
 std::vector<std::int32_t> stashes(const Program& program) {
   const SlotCounts slots = count_slots(program);
   std::vector<std::int32_t> all(program.placement().devices, 0);
@@ -88,12 +88,12 @@ TEST(BPipe, HoldsAtMostHalfTheDevicesAndOneMore) {
       for (int x = 0; x < p; ++x) {
         SCOPED_TRACE(fmt::format("p {} m {} device {}", p, m, x));
         const int own = std::min(m, p - x), partners = std::min(m, x + 1);
-        const int guests = partners > most ? partners - p / 2 : 0;
-        EXPECT_EQ(slots[static_cast<std::size_t>(x)], std::min(own, most) + guests);
+        const int hosted = partners > most ? partners - p / 2 : 0;
+        EXPECT_EQ(slots[static_cast<std::size_t>(x)], std::min(own, most) + hosted);
         EXPECT_LE(slots[static_cast<std::size_t>(x)], most);
         const DeviceId device = id_at<DeviceId>(static_cast<std::size_t>(x));
         EXPECT_LE(peak[device], most);
-        if (guests == 0) {
+        if (hosted == 0) {
           EXPECT_EQ(peak[device], std::min(own, most));
         }
       }
@@ -210,7 +210,7 @@ TEST_F(BrokenEviction, MissesTheOrderOfTwoLoads) {
   EXPECT_FALSE(found().empty());
 }
 
-TEST_F(BrokenEviction, MissesAGuestsSlot) {
+TEST_F(BrokenEviction, MissesAHostedStashsSlot) {
   SlotCounts slots = count_slots(whole);
   ASSERT_EQ(slots[ReplicaId{0}][SlotKind::hosted_stash], 2);
   --slots[ReplicaId{0}][SlotKind::hosted_stash];

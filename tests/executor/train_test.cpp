@@ -93,7 +93,7 @@ TEST(Memory, HighWaterEqualsThePlanToTheByte) {
           EXPECT_EQ(report.high_water[device], planned[device])
               << row.name << " device " << index(device);
           // Stashes and versions of a device's only stage are held all at once: no slot of theirs
-          // is spare. Several stages, and guests, need theirs at different times.
+          // is spare. Several stages, and hosted stashes, need theirs at different times.
           if (program.placement().replicas() != program.placement().devices) continue;
           if (program.placement().partner.empty()) {
             EXPECT_EQ(report.peak_held[device].activations, planned[device].activations)

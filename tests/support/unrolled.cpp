@@ -538,8 +538,8 @@ class Requirements {
     }
   }
 
-  /// Of the one slot at home: from forward to evict, from load to the end, as they begin.
-  std::vector<Use> transits(ReplicaId replica) {
+  /// Of the eviction buffer: from forward to evict, from load to the end, as they begin.
+  std::vector<Use> uses_of_eviction_buffer(ReplicaId replica) {
     std::vector<Use> uses;
     for (std::int64_t k = 0; k < microbatches_; ++k) {
       const std::size_t evict = find(Work::evict, replica, k), load = find(Work::load, replica, k);
@@ -554,7 +554,7 @@ class Requirements {
   void check_ring(ReplicaId replica, SlotKind kind) {
     std::vector<Use> uses;
     if (kind == SlotKind::eviction_buffer) {
-      uses = transits(replica);
+      uses = uses_of_eviction_buffer(replica);
     } else if (kind == SlotKind::gradients) {
       for (const Update& update : updates_[replica]) {
         Use use{{}, {update.validate == kNone ? update.node : update.validate}};

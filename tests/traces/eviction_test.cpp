@@ -57,7 +57,7 @@ TEST(EvictionTrace, CountsAMoveOnce) {
   }
 }
 
-// Device 0 keeps two and has a third in turn; device 3 has one of its own and two guests.
+// Device 0 keeps two and has a third in turn; device 3 has one of its own and hosts two.
 TEST(EvictionTrace, DrawsAStashWhereItIs) {
   const Program program = evicting();
   const Curves curves =
