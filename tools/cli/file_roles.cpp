@@ -31,7 +31,7 @@ bool only_grows(const NamedFile& one, const NamedFile& other) {
 std::vector<NamedFile> files_named_by_plan(const std::string& path) {
   std::vector<NamedFile> files;
   try {
-    const Plan& plan = read_once<read_plan>(path);
+    const Plan& plan = read_cached<read_plan>(path);
     if (!plan.profile.empty()) files.push_back({"the plan's profile", beside(path, plan.profile)});
     if (!plan.schedule_file.empty())
       files.push_back({"the plan's schedule", beside(path, plan.schedule_file)});

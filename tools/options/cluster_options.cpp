@@ -50,7 +50,7 @@ ModelSpec model_of(const Options& options) {
   if (!options.has("model"))
     refuse(options, "--model is missing: a name of the catalogue or a file");
   const std::string name = options.text("model");
-  ModelSpec model = is_of_catalog(name) ? model_of_name(name) : read_once<model_at>(name);
+  ModelSpec model = is_of_catalog(name) ? model_of_name(name) : read_cached<model_at>(name);
   model.sequence =
       static_cast<std::int32_t>(options.integer("sequence", 1, 1'048'576, model.sequence));
   if (model.architecture != Architecture::transformer) return model;
@@ -90,7 +90,7 @@ std::shared_ptr<const TensorProfiles> tensor_profiles_at(const std::string& path
 std::string cluster_text_at(const std::string& path) { return read_file(path, kLargestJson); }
 
 ClusterSpec cluster_at(const std::string& path, const DeviceSpec* gpu) {
-  const std::string& text = read_once<cluster_text_at>(path);
+  const std::string& text = read_cached<cluster_text_at>(path);
   return parse_any_cluster(path, text, gpu);
 }
 
@@ -152,7 +152,7 @@ AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluste
   assumptions.reserve = reserve_of(options, kReserveOnCluster);
   assumptions.sharded_optimizer = options.choice("zero", {"0", "1"}) == "1";
   if (options.has("profile"))
-    assumptions.measured = read_once<tensor_profiles_at>(options.text("profile"));
+    assumptions.measured = read_cached<tensor_profiles_at>(options.text("profile"));
   if (!calibration) return assumptions;
   if (!options.has("dtype")) assumptions.format = calibration->format;
   if (!options.has("attention")) assumptions.attention = calibration->attention;

@@ -66,7 +66,8 @@ PlainCosts plain_costs_of(const Options& options) {
       refuse(options, fmt::format("--{} and --costs exclude each other", flag));
   }
   const std::string path = options.text("costs");
-  return {.path = path, .file = std::make_shared<const StageCostFile>(read_once<read_costs>(path))};
+  return {.path = path,
+          .file = std::make_shared<const StageCostFile>(read_cached<read_costs>(path))};
 }
 
 }  // namespace tandem::tools

@@ -53,7 +53,7 @@ PlainRequest of_schedule_file(const Options& options) {
   refuse_said(options, "the schedule file", said);
   PlainRequest plain;
   plain.schedule =
-      std::make_shared<const Schedule>(read_once<read_schedule>(options.text("schedule-file")));
+      std::make_shared<const Schedule>(read_cached<read_schedule>(options.text("schedule-file")));
   plain.request = {.devices = plain.schedule->placement.devices,
                    .microbatches = plain.schedule->microbatches,
                    .width = plain.schedule->width};
@@ -90,11 +90,11 @@ PlanFileRequest plan_request(const Options& options) {
   refuse_said(options, "the plan", said);
   refuse_given(options, cost_flags(), "a plan has measured costs: --{} is not taken");
   const std::string& path = options.words()[0];
-  const auto plan = std::make_shared<const Plan>(read_once<read_plan>(path));
+  const auto plan = std::make_shared<const Plan>(read_cached<read_plan>(path));
   const std::string profile = profile_path_of(path, *plan, options.text("profile"));
   return {.path = path,
           .plan = plan,
-          .profile = std::make_shared<const Profile>(read_once<read_profile>(profile)),
+          .profile = std::make_shared<const Profile>(read_cached<read_profile>(profile)),
           .link_rate = options.rate("link-rate"),
           .global_norm = global_norm(options),
           .post_validation = options.has("post-validation"),
