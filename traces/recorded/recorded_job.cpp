@@ -50,20 +50,21 @@ class JobParser {
       return complain(number, fmt::format("{}: expected an integer from 1 to a billion", key));
     }
     if (known->second != nullptr) *known->second = *size;
-    if (key == "world_size") world_line_ = number;
+    if (key == "world_size") world_size_line_ = number;
   }
 
   RecordedJob finish() {
     if (seen_.empty() && diagnostics_.empty()) complain(1, "expected lines of `key: value`");
-    if (diagnostics_.empty()) check_world();
+    if (diagnostics_.empty()) check_world_size();
     if (!diagnostics_.empty()) throw InputError(std::move(diagnostics_));
     return job_;
   }
 
  private:
   /// The degrees that are given multiply to the number of all ranks.
-  void check_world() {
-    if (!job_.world || !job_.data_parallel || !job_.pipeline_parallel || !job_.tensor_parallel) {
+  void check_world_size() {
+    if (!job_.world_size || !job_.data_parallel || !job_.pipeline_parallel ||
+        !job_.tensor_parallel) {
       return;
     }
     std::int64_t ranks = job_.data_sequence_parallel.value_or(1);
@@ -71,10 +72,10 @@ class JobParser {
          {job_.data_parallel, job_.pipeline_parallel, job_.tensor_parallel}) {
       ranks = std::min(ranks, kMostRanks) * *degree;  // each at most a billion
     }
-    if (ranks == *job_.world) return;
-    complain(world_line_,
+    if (ranks == *job_.world_size) return;
+    complain(world_size_line_,
              fmt::format("world_size is {}, which is not dp_size · dsp_size · pp_size · tp_size",
-                         *job_.world));
+                         *job_.world_size));
   }
 
   void complain(std::uint32_t line, std::string message) {
@@ -86,7 +87,7 @@ class JobParser {
   const std::string& name_;
   RecordedJob job_;
   std::set<std::string> seen_;
-  std::uint32_t world_line_ = 1;
+  std::uint32_t world_size_line_ = 1;
   std::vector<Diagnostic> diagnostics_;
   std::array<std::pair<std::string_view, std::optional<std::int64_t>*>, 8> keys_{{
       {"trial_name", nullptr},
@@ -96,7 +97,7 @@ class JobParser {
       {"pp_size", &job_.pipeline_parallel},
       {"tp_size", &job_.tensor_parallel},
       {"vpp_size", &job_.chunks},
-      {"world_size", &job_.world},
+      {"world_size", &job_.world_size},
   }};
 };
 

@@ -13,7 +13,7 @@ namespace tandem {
 /// Degrees of parallelism; a file may leave out any.
 struct RecordedJob {
   std::optional<std::int64_t> data_parallel, data_sequence_parallel, pipeline_parallel,
-      tensor_parallel, chunks, world;
+      tensor_parallel, chunks, world_size;
   bool cut_off = false;  // perhaps: its last line has no end
 };
 

@@ -25,9 +25,9 @@ TEST(RecordedJob, IsReadLineByLine) {
   EXPECT_EQ(job.data_parallel, 2);
   EXPECT_EQ(job.pipeline_parallel, 4);
   EXPECT_EQ(job.chunks, 1);
-  // Where all degrees are given they multiply to the world.
+  // Where all degrees are given they multiply to the world size.
   parse_recorded_job("dp_size: 2\npp_size: 4\nworld_size: 32\ntp_size: 2\ndsp_size: 2", "m.yaml");
-  EXPECT_EQ(parse_recorded_job("dp_size: 2\nworld_size: 32", "m.yaml").world, 32);
+  EXPECT_EQ(parse_recorded_job("dp_size: 2\nworld_size: 32", "m.yaml").world_size, 32);
   EXPECT_EQ(job.data_sequence_parallel, std::nullopt);
 }
 
