@@ -724,14 +724,16 @@ TEST(Tidy, ATypeDefinedTwiceIsFound) {
         path,
         fmt::format("#pragma once\n\nnamespace {} {{\n\n{}\n\n}}  // namespace\n", space, type));
   };
-  const Source first = header("traces/a.h", "tandem", "struct WhatIf {\n  int a;\n};");
+  const Source first = header("traces/a.h", "tandem", "struct Variation {\n  int a;\n};");
   const Findings found = types_defined_twice(
-      {first, header("simulator/b.h", "tandem", "class WhatIf : public Other {};")});
+      {first, header("simulator/b.h", "tandem", "class Variation : public Other {};")});
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(print(found), "simulator/b.h:5: error: tandem::WhatIf is defined in traces/a.h too\n");
-  EXPECT_TRUE(types_defined_twice({first, header("tools/c.h", "tandem::tools", "struct WhatIf {};"),
-                                   header("core/d.h", "tandem", "struct WhatIf;")})
-                  .empty());
+  EXPECT_EQ(print(found),
+            "simulator/b.h:5: error: tandem::Variation is defined in traces/a.h too\n");
+  EXPECT_TRUE(
+      types_defined_twice({first, header("tools/c.h", "tandem::tools", "struct Variation {};"),
+                           header("core/d.h", "tandem", "struct Variation;")})
+          .empty());
 }
 
 // ---- Negative controls: each rule fires on a planted fault, on its line, and lets the good

@@ -79,7 +79,7 @@ std::vector<Straggler> parse_stragglers(std::string_view list, const Recording& 
   return stragglers;
 }
 
-/// One step of one replica: measured, replayed, and each what-if.
+/// One step of one replica: measured, replayed, and each variation.
 void write_trace(const std::string& path, const Replay& replay, const ReplayReport& report,
                  std::size_t pass) {
   const RecordedProgram& observed = replay.pass(pass);

@@ -57,10 +57,10 @@ void write_replay_page(const std::string& path, const std::string& command, cons
       .tool = tool_name(),
       .assumptions = {},
       .frames = {},
-      .what_if = {}};
+      .variations = {}};
   page.frames.push_back(frame_of("measured", observed.program, observed.measured, {}));
   ReportSlider slider{.name = "Time of the step", .asked = "measured", .frames = {0}};
-  for (const WhatIfAnswer& answer : report.ideal) {
+  for (const VariationAnswer& answer : report.ideal) {
     Timeline timeline;
     const Duration length =
         replayed_length(observed.program, replay.costs(pass, answer.variation), &timeline);
@@ -68,7 +68,7 @@ void write_replay_page(const std::string& path, const std::string& command, cons
     page.frames.push_back(frame_of(answer.name, observed.program, timeline,
                                    critical_spans(observed.program, timeline, length)));
   }
-  page.what_if.push_back(std::move(slider));
+  page.variations.push_back(std::move(slider));
   write_report(path, page);
 }
 

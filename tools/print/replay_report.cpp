@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kMostSteps = 40;    // steps in the table
 constexpr std::size_t kMostCulprits = 8;  // in the table
 
-using Answer = WhatIfAnswer;
+using Answer = VariationAnswer;
 using Errors = ReplayErrors;
 
 double mean_of(const std::vector<Duration>& durations) {
@@ -114,15 +114,15 @@ double ratio(double whole, double part) { return part > 0.0 ? whole / part : 1.0
 
 void print_steps(const ReplayReport& report) {
   const auto width = [](const Answer& one) { return std::max<std::size_t>(8, one.name.size()); };
-  const std::span<const Answer> what_ifs = std::span(report.ideal).subspan(1);
+  const std::span<const Answer> variations = std::span(report.ideal).subspan(1);
   fmt::print("{:>8}  {:>8}  {:>8}  {:>9}", "step", "measured", "replayed", "error");
-  for (const Answer& one : what_ifs) fmt::print("  {:>{}}", one.name, width(one));
+  for (const Answer& one : variations) fmt::print("  {:>{}}", one.name, width(one));
   fmt::print("\n");
   for (std::size_t row = 0; row < std::min(report.steps.size(), kMostSteps); ++row) {
     const ReplayedStep& step = report.steps[row];
     fmt::print("{:>8}  {:>8}  {:>8}  {:>9}", step.step, print_duration(step.measured),
                print_duration(step.replayed), signed_percent(step.error()));
-    for (const Answer& one : what_ifs) {
+    for (const Answer& one : variations) {
       fmt::print("  {:>{}}", print_duration(one.phases[row]), width(one));
     }
     fmt::print("\n");
@@ -263,8 +263,9 @@ void print_replay_report(const std::string& title, const Replay& replay, const R
   for (const std::string& warning : replay.warnings()) fmt::print(stderr, "warning: {}\n", warning);
 }
 
+/// Variations have the keys `what_if` and `what_if_s`, as the format was published.
 Json replay_json(const Replay& replay, const Recording& recording, const ReplayReport& report) {
-  Json steps = Json::array(), stages = Json::array(), what_if = Json::array();
+  Json steps = Json::array(), stages = Json::array(), variations = Json::array();
   for (std::size_t row = 0; row < report.steps.size(); ++row) {
     const ReplayedStep& step = report.steps[row];
     Json phases;
@@ -286,8 +287,8 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
     }
     stages.push_back(std::move(row));
   }
-  for (const Answer& one : report.ideal) what_if.push_back(as_json(one, report));
-  for (const Answer& one : report.culprits) what_if.push_back(as_json(one, report));
+  for (const Answer& one : report.ideal) variations.push_back(as_json(one, report));
+  for (const Answer& one : report.culprits) variations.push_back(as_json(one, report));
   return {{"replicas", recording.replicas},
           {"ranks_of_a_stage", recording.ranks},
           {"microbatches", report.microbatches},
@@ -298,7 +299,7 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
           {"mean_error_without_pauses_percent", 100 * report.plain_errors.mean},
           {"content_variation_percent", 100 * replay.content_variation()},
           {"stages", std::move(stages)},
-          {"what_if", std::move(what_if)},
+          {"what_if", std::move(variations)},
           {"steps", std::move(steps)}};
 }
 

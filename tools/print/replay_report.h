@@ -12,8 +12,8 @@
 
 namespace tandem::tools {
 
-/// A what-if and its pipeline phases, a row a step.
-struct WhatIfAnswer {
+/// A variation of the recording and its pipeline phases, a row a step.
+struct VariationAnswer {
   std::string name;
   ReplayVariation variation;
   std::vector<Duration> phases{};
@@ -30,8 +30,9 @@ struct ReplayReport {
   std::int32_t microbatches = 1;
   std::vector<ReplayedStep> steps;
   ReplayErrors errors, plain_errors;  // plain: without pauses
-  std::vector<WhatIfAnswer> ideal;  // as replayed, no stragglers, balanced, and what was asked for
-  std::vector<WhatIfAnswer> culprits;  // without one stage, replica or rank; the best first
+  std::vector<VariationAnswer>
+      ideal;  // as replayed, no stragglers, balanced, and what was asked for
+  std::vector<VariationAnswer> culprits;  // without one stage, replica or rank; the best first
   double outside_s = 0.0;              // mean of what a step takes beside its pipeline phase
 };
 

@@ -194,9 +194,9 @@ void add_variations(Variations& variations, const std::stop_token& stop, Report&
       report.frames.push_back(frame_of(position.label + weights_mark(position.weights),
                                        other->scenario, other->result));
     }
-    if (asked.frames.size() > 1) report.what_if.push_back(std::move(asked));
+    if (asked.frames.size() > 1) report.variations.push_back(std::move(asked));
   }
-  report.what_if_note = variations.left_out();
+  report.variations_note = variations.left_out();
 }
 
 }  // namespace
@@ -221,7 +221,7 @@ void write_report(const std::string& path, const std::string& command,
                 .tool = tool_name(),
                 .assumptions = assumptions_of(request, prepared, result),
                 .frames = {},
-                .what_if = {}};
+                .variations = {}};
   report.frames.push_back(frame_of("as asked for", prepared.scenario, result));
   if (std::filesystem::path(path).extension() == ".html") {
     Variations variations(request, prepared, simulated, report.frames.front().chart.boxes.size());

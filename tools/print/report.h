@@ -13,7 +13,7 @@ namespace tandem::tools {
 /// written; changes nothing. `command` is whose --report it is.
 void check_can_report(const std::string& path, std::string_view command = "simulate");
 
-/// Writes a report. A page also holds what-ifs: the same run with other times of transfers,
+/// Writes a report. A page also holds variations: the same run with other times of transfers,
 /// and, where names say what is run, other microbatches or samples a batch and other schedules;
 /// those that are refused, or too large to draw beside the others, are left out. REQUIRES: `result`
 /// is the scenario's, with its timeline. `command`: the one that was given.

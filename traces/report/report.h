@@ -46,8 +46,8 @@ struct Report {
   std::string tool = "tandem";
   std::vector<std::string> assumptions;
   std::vector<ReportFrame> frames;  // the first is what was asked for
-  std::vector<ReportSlider> what_if;
-  std::string what_if_note{};  // what is missing there, and why; may be empty
+  std::vector<ReportSlider> variations;
+  std::string variations_note{};  // what is missing there, and why; may be empty
 };
 
 /// The page. All text of the report is data in it, none is markup.

@@ -199,7 +199,8 @@ void make_printable(Json& json) {
   for (Json& part : json) make_printable(part);
 }
 
-/// Within a script element: no "<" may stand in it, for "</script" would end it.
+/// Within a script element: no "<" may stand in it, for "</script" would end it. Variations have
+/// the keys `what_if` and `what_if_note`, as the format was published.
 std::string data_of(const Report& report) {
   Json json{{"version", 1},
             {"title", report.title},
@@ -209,9 +210,9 @@ std::string data_of(const Report& report) {
             {"assumptions", report.assumptions},
             {"kinds", kinds_json()},
             {"what_if", Json::array()},
-            {"what_if_note", report.what_if_note},
+            {"what_if_note", report.variations_note},
             {"frames", Json::array()}};
-  for (const ReportSlider& question : report.what_if) {
+  for (const ReportSlider& question : report.variations) {
     json["what_if"].push_back({{"name", question.name},
                                {"asked", question.asked},
                                {"list", question.list},
@@ -237,7 +238,7 @@ void check(const Report& report) {
       TANDEM_CHECK(row.size() == frame.table.columns.size(), row.size());
     }
   }
-  for (const ReportSlider& question : report.what_if) {
+  for (const ReportSlider& question : report.variations) {
     bool asked_for = false;
     for (const std::size_t frame : question.frames) {
       TANDEM_CHECK(frame < report.frames.size(), frame);

@@ -27,7 +27,7 @@ class ReplayCommand : public CommandLine {
   }
 };
 
-double what_if(const Json& result, const std::string& name) {
+double varied_phase(const Json& result, const std::string& name) {
   for (const Json& row : result["what_if"]) {
     if (row["name"] == name) return row["phase_s"];
   }
@@ -51,13 +51,13 @@ TEST_F(ReplayCommand, NamesTheSlowRankAndWhatItCosts) {
   EXPECT_DOUBLE_EQ(result["steps"][1]["measured_s"], slow);
   const double shared_out = std::chrono::duration<double>(two_stages_phase(kAThirdSlow)).count();
   EXPECT_DOUBLE_EQ(result["steps"][1]["what_if_s"]["no stragglers"], shared_out);
-  EXPECT_DOUBLE_EQ(what_if(result, "as replayed"), slow);
-  EXPECT_DOUBLE_EQ(what_if(result, "no stragglers"), shared_out);
-  EXPECT_DOUBLE_EQ(what_if(result, "without stage 1"), 0.093);
-  EXPECT_DOUBLE_EQ(what_if(result, "without rank 1/1"), 0.093);
-  EXPECT_DOUBLE_EQ(what_if(result, "without replica 1"), 0.093);
-  EXPECT_DOUBLE_EQ(what_if(result, "without rank 0/1"), slow);
-  EXPECT_DOUBLE_EQ(what_if(result, "without stage:1,replica:0"), 0.093);
+  EXPECT_DOUBLE_EQ(varied_phase(result, "as replayed"), slow);
+  EXPECT_DOUBLE_EQ(varied_phase(result, "no stragglers"), shared_out);
+  EXPECT_DOUBLE_EQ(varied_phase(result, "without stage 1"), 0.093);
+  EXPECT_DOUBLE_EQ(varied_phase(result, "without rank 1/1"), 0.093);
+  EXPECT_DOUBLE_EQ(varied_phase(result, "without replica 1"), 0.093);
+  EXPECT_DOUBLE_EQ(varied_phase(result, "without rank 0/1"), slow);
+  EXPECT_DOUBLE_EQ(varied_phase(result, "without stage:1,replica:0"), 0.093);
 }
 
 TEST_F(ReplayCommand, PrintsTablesForPeople) {
@@ -111,7 +111,7 @@ TEST_F(ReplayCommand, ReadsTheTracesOfPytorchsRanks) {
   EXPECT_DOUBLE_EQ(result["steps"][0]["whole_s"], 0.4);
   EXPECT_DOUBLE_EQ(result["steps"][1]["replayed_s"], 0.152);
   EXPECT_TRUE(result["steps"][1]["whole_s"].is_null());
-  EXPECT_DOUBLE_EQ(what_if(result, "no stragglers"), 0.122);  // 11 + 2 · (15 + 30) + 1 + 20
+  EXPECT_DOUBLE_EQ(varied_phase(result, "no stragglers"), 0.122);  // 11 + 2 · (15 + 30) + 1 + 20
   EXPECT_THAT(tandem("replay r0.json r1.json").out,
               StartsWith("r0.json and 1 more: 2 stages x 1 replicas"));
   expect_refused("replay r0.json r0.json", 3, "r0.json: ");
@@ -233,7 +233,7 @@ TEST_F(ProductionTimeline, IsReplayedToAHundredthOfAPercent) {
   EXPECT_LT(result["mean_error_without_pauses_percent"], 0.01);
 }
 
-/// What the phase is without the meetings of its ranks, and without transfers: the checks above
+/// What the phase is if ranks do not wait for one another, and without transfers: the checks above
 /// would see it.
 TEST_F(ProductionTimeline, NeedsItsTransfersAsTheyWere) {
   EXPECT_NEAR(replay({"--transfers", "overlapped"})["result"]["mean_error_percent"], 0.118, 0.01);
@@ -249,10 +249,10 @@ TEST_F(ProductionTimeline, ItsSlowStageIsFound) {
 /// Computed apart from this code.
 TEST_F(ProductionTimeline, ItsVariationsAreRight) {
   const Json result = replay({"--transfers", "none"})["result"];
-  EXPECT_NEAR(what_if(result, "as replayed"), 2.0081636, 1e-6);
-  EXPECT_NEAR(what_if(result, "no stragglers"), 2.0078502, 1e-6);
-  EXPECT_NEAR(what_if(result, "balanced"), 1.7122660, 1e-6);
-  EXPECT_NEAR(what_if(result, "without stage 3"), 1.4803918, 1e-6);
+  EXPECT_NEAR(varied_phase(result, "as replayed"), 2.0081636, 1e-6);
+  EXPECT_NEAR(varied_phase(result, "no stragglers"), 2.0078502, 1e-6);
+  EXPECT_NEAR(varied_phase(result, "balanced"), 1.7122660, 1e-6);
+  EXPECT_NEAR(varied_phase(result, "without stage 3"), 1.4803918, 1e-6);
 }
 
 }  // namespace

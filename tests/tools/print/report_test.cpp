@@ -1,4 +1,4 @@
-// simulate --report: what is in the page is what --json says, and each what-if is a simulation.
+// simulate --report: what is in the page is what --json says, and each variation is a simulation.
 
 #include <algorithm>
 #include <cstdlib>
@@ -36,7 +36,7 @@ class ReportFile : public CommandLine {
     return all;
   }
 
-  /// Frame of a what-if's position, by their names; null where there is none.
+  /// Frame of a variation's position, by their names; null where there is none.
   static Json frame(const Json& data, const std::string& question, const std::string& label) {
     for (const Json& asked : data["what_if"]) {
       if (asked["name"] != question) continue;
@@ -83,7 +83,7 @@ TEST_F(ReportFile, SaysTheCommandThatMadeIt) {
               HasSubstr(R"(--forward '1 ms' --backward 1ms --report 'it'\\''s)"));
 }
 
-TEST_F(ReportFile, EachWhatIfIsASimulation) {
+TEST_F(ReportFile, EachVariationIsASimulation) {
   const Json data = page(kRun);
   const auto simulated = [&](const std::string& line) {
     return json_of(line + " --json")["result"]["makespan_s"].get<double>();
@@ -101,7 +101,7 @@ TEST_F(ReportFile, EachWhatIfIsASimulation) {
   EXPECT_TRUE(frame(data, "Schedule", "no-such").is_null());
 }
 
-TEST_F(ReportFile, OfTransfersThatTakeNoTimeAsksWhatIfTheyDid) {
+TEST_F(ReportFile, OfTransfersThatTakeNoTimeHasSomeThatDo) {
   const std::string line = with(kRun, "--transfer 100us ", "");
   const Json data = page(line);
   EXPECT_EQ(makespan(frame(data, "A transfer takes, of a forward", "10 %")),
@@ -167,7 +167,7 @@ TEST_F(ReportFile, ItsCardsHaveTheMeanIdleTimeAndTheUseOfTheHardware) {
   EXPECT_NEAR(facts.at("MFU, of peak"), 0.370, 0.001);  // as the README's output has it
 }
 
-TEST_F(ReportFile, OfManyBoxesLeavesWhatIfsOut) {
+TEST_F(ReportFile, OfManyBoxesLeavesVariationsOut) {
   const Json data =
       page("simulate --schedule 1f1b --devices 4 --microbatches 1500 --forward 1ms --backward 2ms");
   std::size_t boxes = 0;

@@ -45,7 +45,7 @@ Report report_of(const Program& program, std::int64_t batches = 2, std::string t
           .tool = title,
           .assumptions = {title},
           .frames = {frame, frame},
-          .what_if = {{.name = title, .asked = title, .frames = {0, 1}}}};
+          .variations = {{.name = title, .asked = title, .frames = {0, 1}}}};
 }
 
 /// What the page's script reads.
@@ -228,9 +228,9 @@ TEST(Report, AppearsWholeOrNotAtAll) {
   }
 }
 
-TEST(ReportDeath, WhatIfsHoldTheRunAskedFor) {
+TEST(ReportDeath, VariationsHoldTheRunAskedFor) {
   Report report = report_of(tiny_1f1b(2, 2), 1);
-  report.what_if[0].frames = {1};
+  report.variations[0].frames = {1};
   EXPECT_DEATH(report_page(report), "asked_for");
 }
 

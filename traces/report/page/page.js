@@ -196,7 +196,7 @@ function show(position) {
   draw();
 }
 
-// ---- What if ----
+// ---- Variations: what_if in the data ----
 
 /// One row of a list for each position.
 function makeList(question, i, box) {
@@ -227,7 +227,7 @@ function makeSlider(question, i, box) {
   return { input, asked, set, at: () => Number(input.value) };
 }
 
-function makeWhatIfs() {
+function makeVariations() {
   const questions = report.what_if.map((question, i) => {
     const box = make("div", undefined, element("sliders"));
     box.className = "slider";
@@ -312,7 +312,7 @@ function begin() {
   document.documentElement.dataset.frames = report.frames.length;
   timeline.show.links = report.frames[0].devices <= 8;
   timeline.show.overview = !timeline.show.links;
-  makeWhatIfs();
+  makeVariations();
   listen();
   show(0);
 }
