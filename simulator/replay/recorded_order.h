@@ -34,7 +34,7 @@ struct RecordedOrder {
 
 /// Microbatches are told by the recorder's numbers where all stages have the same, else by the
 /// order on each stage. A backward is whole, or an input gradient with a weight gradient after it.
-/// Throws InputError when it is no whole pass of a pipeline. REQUIRES: as observe() of
+/// Throws InputError when it is no whole pass of a pipeline. REQUIRES: as recorded_program() of
 /// recorded_program.h.
 RecordedOrder order_of(const RecordedPass& pass, const Placement& placement);
 

@@ -58,15 +58,15 @@ struct BlockingWait {
   friend auto operator<=>(const BlockingWait&, const BlockingWait&) = default;
 };
 
-class Observer {
+class RecordedProgramBuilder {
  public:
-  Observer(const RecordedPass& pass, const Placement& placement)
+  RecordedProgramBuilder(const RecordedPass& pass, const Placement& placement)
       : pass_(pass),
         devices_(pass.devices.size()),
         stages_(placement.replicas()),
         order_(order_of(pass, placement)) {}
 
-  RecordedProgram observe(const ReplayModel& model) {
+  RecordedProgram build(const ReplayModel& model) {
     RecordedTransfers wanted = model.transfers;
     const Program lowered = lower(order_.schedule, TransferLanes::ideal);
     index_instructions(lowered);
@@ -84,7 +84,7 @@ class Observer {
       extra.clear();
       order = topological(lowered, extra);
     }
-    RecordedProgram observed{.schedule = order_.schedule,
+    RecordedProgram recorded{.schedule = order_.schedule,
                              .program = reordered(lowered, *order, extra),
                              .costs = CostTable(lowered.size()),
                              .transfers = wanted,
@@ -94,12 +94,12 @@ class Observer {
     std::vector<Number> place(order->size());
     for (Number i = 0; i < order->size(); ++i) place[(*order)[i]] = i;
     const bool pauses = model.pauses && wanted == RecordedTransfers::blocking;
-    for (const std::vector<SeenOp>& ops : seen) add_times(ops, place, pauses, observed);
-    std::vector<Span>& spans = observed.measured.spans;
+    for (const std::vector<SeenOp>& ops : seen) add_times(ops, place, pauses, recorded);
+    std::vector<Span>& spans = recorded.measured.spans;
     std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
       return std::tie(a.start, a.instruction) < std::tie(b.start, b.instruction);
     });
-    return observed;
+    return recorded;
   }
 
  private:
@@ -350,7 +350,7 @@ class Observer {
   }
 
   void add_times(const std::vector<SeenOp>& ops, const std::vector<Number>& place, bool pauses,
-                 RecordedProgram& observed) const {
+                 RecordedProgram& recorded) const {
     std::optional<Duration> before;  // the end of what the device did last
     for (const SeenOp& op : ops) {
       Duration begun = op.start;
@@ -359,11 +359,11 @@ class Observer {
       before = op.end;
       if (op.transfer && !op.receives) continue;
       const Number number = place[op.instruction];
-      if (!op.transfer || observed.transfers != RecordedTransfers::none) {
-        observed.costs[id_at<CostId>(number)] = op.end - begun;
+      if (!op.transfer || recorded.transfers != RecordedTransfers::none) {
+        recorded.costs[id_at<CostId>(number)] = op.end - begun;
       }
       // A rank whose clock is behind would begin before the pass does.
-      observed.measured.spans.push_back({id_at<InstructionId>(number), 0,
+      recorded.measured.spans.push_back({id_at<InstructionId>(number), 0,
                                          std::max(Duration{}, op.start - start_),
                                          std::max(Duration{}, op.end - start_)});
     }
@@ -379,9 +379,9 @@ class Observer {
 
 }  // namespace
 
-RecordedProgram observe(const RecordedPass& pass, const Placement& placement,
-                        const ReplayModel& model) {
-  return Observer(pass, placement).observe(model);
+RecordedProgram recorded_program(const RecordedPass& pass, const Placement& placement,
+                                 const ReplayModel& model) {
+  return RecordedProgramBuilder(pass, placement).build(model);
 }
 
 Duration replayed_length(const Program& program, const CostTable& costs, Timeline* recorder) {

@@ -46,8 +46,8 @@ struct RecordedProgram {
 /// them where some were not recorded, and overlapped where their order can't be that of blocking
 /// ones. Throws InputError when it is no whole pass of a pipeline. REQUIRES: `placement` gives each
 /// device of the pass as many stages, more than any chunk of its ops.
-RecordedProgram observe(const RecordedPass& pass, const Placement& placement,
-                        const ReplayModel& model);
+RecordedProgram recorded_program(const RecordedPass& pass, const Placement& placement,
+                                 const ReplayModel& model);
 
 /// From the start of the first computation to the end of the last. `recorder` may be null.
 Duration replayed_length(const Program& program, const CostTable& costs,

@@ -49,12 +49,12 @@ Replay::Replay(const Recording& recording, std::optional<RecordedTransfers> tran
   const ReplayModel model{.transfers = transfers_, .pauses = pauses};
   std::vector<std::string> reasons;
   std::size_t changed = 0;
-  for (const RecordedPass& recorded : recording.passes) {
+  for (const RecordedPass& pass : recording.passes) {
     try {
-      RecordedProgram observed = observe(recorded, placement, model);
-      const Duration replayed = replayed_length(observed.program, observed.costs);
-      changed += observed.transfers != transfers_ ? 1u : 0u;
-      passes_.push_back({recorded.step, recorded.replica, std::move(observed), replayed});
+      RecordedProgram recorded = recorded_program(pass, placement, model);
+      const Duration replayed = replayed_length(recorded.program, recorded.costs);
+      changed += recorded.transfers != transfers_ ? 1u : 0u;
+      passes_.push_back({pass.step, pass.replica, std::move(recorded), replayed});
     } catch (const Error& error) {
       reasons.emplace_back(error.what());
     }
@@ -78,7 +78,7 @@ Replay::Replay(const Recording& recording, std::optional<RecordedTransfers> tran
 }
 
 void Replay::measure_usual() {
-  const Placement& placement = passes_.front().observed.program.placement();
+  const Placement& placement = passes_.front().recorded.program.placement();
   using Samples = std::map<std::int64_t, std::vector<Duration>>;  // of transfers, by replica
   std::array<Table<ReplicaId, Samples>, kOpKinds> samples;
   for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
@@ -87,9 +87,9 @@ void Replay::measure_usual() {
     on_device_[kind].resize(placement.devices);
   }
   for (const Pass& pass : passes_) {
-    for (const Instruction& instruction : pass.observed.program.instructions()) {
+    for (const Instruction& instruction : pass.recorded.program.instructions()) {
       const Op& op = instruction.op;
-      const Duration time = pass.observed.costs[instruction.cost];
+      const Duration time = pass.recorded.costs[instruction.cost];
       Usual& known = usual_[index(op.kind)][op.replica];
       known.of_replica[pass.replica].add({time, 1});
       known.all.add({time, 1});
@@ -120,16 +120,16 @@ void Replay::measure_content() {
   };
   std::map<std::pair<std::size_t, std::int64_t>, Factors> of_replica;  // by kind, replica
   for (Pass& pass : passes_) {
-    const auto microbatches = static_cast<std::size_t>(pass.observed.program.microbatches());
+    const auto microbatches = static_cast<std::size_t>(pass.recorded.program.microbatches());
     std::array<std::vector<std::vector<double>>, kOpKinds> ratios;
-    for (const Instruction& instruction : pass.observed.program.instructions()) {
+    for (const Instruction& instruction : pass.recorded.program.instructions()) {
       const Op& op = instruction.op;
       const Duration mean = usual_[index(op.kind)][op.replica].of_replica.at(pass.replica).mean();
       if (!is_useful(op.kind) || mean == Duration{}) continue;
       auto& of_kind = ratios[index(op.kind)];
       of_kind.resize(microbatches);
       of_kind[static_cast<std::size_t>(op.microbatch)].push_back(
-          to_seconds(pass.observed.costs[instruction.cost]) / to_seconds(mean));
+          to_seconds(pass.recorded.costs[instruction.cost]) / to_seconds(mean));
     }
     for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
       for (const std::vector<double>& of_stages : ratios[kind]) {
@@ -176,9 +176,9 @@ Duration Replay::usual_elsewhere(OpKind kind, std::optional<DeviceId> except) co
 }
 
 Duration Replay::cost(const Pass& pass, InstructionId id, const ReplayVariation& variation) const {
-  const Instruction& instruction = pass.observed.program[id];
+  const Instruction& instruction = pass.recorded.program[id];
   const Op& op = instruction.op;
-  const Duration measured = pass.observed.costs[instruction.cost];
+  const Duration measured = pass.recorded.costs[instruction.cost];
   using Durations = ReplayVariation::Durations;
   if (!is_compute(op.kind)) {
     const bool usually = is_transfer(op.kind) && variation.durations != Durations::measured;
@@ -188,7 +188,7 @@ Duration Replay::cost(const Pass& pass, InstructionId id, const ReplayVariation&
   const double factor = content.empty() ? 1.0 : content[static_cast<std::size_t>(op.microbatch)];
   if (variation.durations == Durations::usual) return scaled(usual(op.kind, op.replica), factor);
   if (variation.durations == Durations::balanced) return scaled(usual_elsewhere(op.kind), factor);
-  const DeviceId device = pass.observed.program.placement().device[op.replica];
+  const DeviceId device = pass.recorded.program.placement().device[op.replica];
   for (const Straggler& straggler : variation.without) {
     if (straggler.device && *straggler.device != device) continue;
     if (straggler.replica && *straggler.replica != pass.replica) continue;
@@ -201,7 +201,7 @@ Duration Replay::cost(const Pass& pass, InstructionId id, const ReplayVariation&
 }
 
 CostTable Replay::costs(std::size_t pass, const ReplayVariation& variation) const {
-  const Program& program = passes_[pass].observed.program;
+  const Program& program = passes_[pass].recorded.program;
   CostTable costs(program.size());
   for (const InstructionId id : program.order()) {
     costs[program[id].cost] = cost(passes_[pass], id, variation);
@@ -217,7 +217,7 @@ std::vector<Duration> Replay::phases_by(const Length& length) const {
     Duration start = Duration::max(), end = Duration::min();
     std::size_t pass = first;
     for (; pass < passes_.size() && passes_[pass].step == passes_[first].step; ++pass) {
-      const Duration began = passes_[pass].observed.start;
+      const Duration began = passes_[pass].recorded.start;
       start = std::min(start, began);
       end = std::max(end, began + length(pass));
     }
@@ -237,13 +237,13 @@ std::vector<Duration> Replay::phases(const ReplayVariation& variation) const {
   };
   return phases_by([&](std::size_t pass) {
     if (!touches(passes_[pass])) return passes_[pass].replayed;
-    return replayed_length(passes_[pass].observed.program, costs(pass, variation));
+    return replayed_length(passes_[pass].recorded.program, costs(pass, variation));
   });
 }
 
 std::vector<ReplayedStep> Replay::steps() const {
   const std::vector<Duration> measured =
-      phases_by([&](std::size_t pass) { return passes_[pass].observed.length; });
+      phases_by([&](std::size_t pass) { return passes_[pass].recorded.length; });
   const std::vector<Duration> replayed = phases({});
   std::vector<ReplayedStep> steps;
   for (const Pass& pass : passes_) {

@@ -64,7 +64,7 @@ class Replay {
   std::size_t passes() const { return passes_.size(); }
   std::int64_t step_of(std::size_t pass) const { return passes_[pass].step; }
   std::int64_t replica_of(std::size_t pass) const { return passes_[pass].replica; }
-  const RecordedProgram& pass(std::size_t pass) const { return passes_[pass].observed; }
+  const RecordedProgram& pass(std::size_t pass) const { return passes_[pass].recorded; }
   CostTable costs(std::size_t pass, const ReplayVariation& variation) const;
 
   /// What an op usually takes, with or without one replica (of a computation). Where that is the
@@ -84,7 +84,7 @@ class Replay {
  private:
   struct Pass {
     std::int64_t step = 0, replica = 0;
-    RecordedProgram observed;
+    RecordedProgram recorded;
     Duration replayed{};  // as measured
     std::array<std::vector<double>, kOpKinds> content = {};  // of each microbatch: a factor
   };

@@ -82,14 +82,14 @@ std::vector<Straggler> parse_stragglers(std::string_view list, const Recording& 
 /// One step of one replica: measured, replayed, and each variation.
 void write_trace(const std::string& path, const Replay& replay, const ReplayReport& report,
                  std::size_t pass) {
-  const RecordedProgram& observed = replay.pass(pass);
+  const RecordedProgram& recorded = replay.pass(pass);
   std::vector<Timeline> timelines(report.ideal.size());
-  std::vector<TraceRun> runs{{.timeline = &observed.measured, .label = "measured", .memory = {}}};
+  std::vector<TraceRun> runs{{.timeline = &recorded.measured, .label = "measured", .memory = {}}};
   for (std::size_t i = 0; i < report.ideal.size(); ++i) {
-    replayed_length(observed.program, replay.costs(pass, report.ideal[i].variation), &timelines[i]);
+    replayed_length(recorded.program, replay.costs(pass, report.ideal[i].variation), &timelines[i]);
     runs.push_back({.timeline = &timelines[i], .label = report.ideal[i].name, .memory = {}});
   }
-  write_chrome_trace(path, observed.program, runs,
+  write_chrome_trace(path, recorded.program, runs,
                      {.tool = tool_name(),
                       .about = {{"pass", fmt::format("step {}, replica {}", replay.step_of(pass),
                                                      replay.replica_of(pass))}}});

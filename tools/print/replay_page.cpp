@@ -49,24 +49,24 @@ ReportFrame frame_of(std::string label, const Program& program, const Timeline& 
 
 void write_replay_page(const std::string& path, const std::string& command, const Replay& replay,
                        const ReplayReport& report, std::size_t pass) {
-  const RecordedProgram& observed = replay.pass(pass);
+  const RecordedProgram& recorded = replay.pass(pass);
   Report page{
       .title = fmt::format("step {}, replica {}", replay.step_of(pass), replay.replica_of(pass)),
-      .summary = fmt::format("a recorded pipeline; {} transfers", name(observed.transfers)),
+      .summary = fmt::format("a recorded pipeline; {} transfers", name(recorded.transfers)),
       .command = command,
       .tool = tool_name(),
       .assumptions = {},
       .frames = {},
       .variations = {}};
-  page.frames.push_back(frame_of("measured", observed.program, observed.measured, {}));
+  page.frames.push_back(frame_of("measured", recorded.program, recorded.measured, {}));
   ReportSlider slider{.name = "Time of the step", .asked = "measured", .frames = {0}};
   for (const VariationAnswer& answer : report.ideal) {
     Timeline timeline;
     const Duration length =
-        replayed_length(observed.program, replay.costs(pass, answer.variation), &timeline);
+        replayed_length(recorded.program, replay.costs(pass, answer.variation), &timeline);
     slider.frames.push_back(page.frames.size());
-    page.frames.push_back(frame_of(answer.name, observed.program, timeline,
-                                   critical_spans(observed.program, timeline, length)));
+    page.frames.push_back(frame_of(answer.name, recorded.program, timeline,
+                                   critical_spans(recorded.program, timeline, length)));
   }
   page.variations.push_back(std::move(slider));
   write_report(path, page);
