@@ -105,7 +105,7 @@ class Printer {
     if (!counts_up(placement_.device) || placement_.replicas() != placement_.devices) {
       print_list("stages", placement_.device);
     }
-    if (!counts_up(placement_.stage)) print_list("parts", placement_.stage);
+    if (!counts_up(placement_.stage)) print_list("replicas", placement_.stage);
     print_edges();
     for (const std::vector<StageId>& group : placement_.tied) {
       for (const StageId stage : group) {

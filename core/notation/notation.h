@@ -12,7 +12,7 @@
 //            | "width" N                            replicas of the pipeline; 1
 //            | "staleness" N                        of all ops that read weights (f r b i); 0
 //            | "stages" DEVICE { DEVICE }           of each replica; one on each device, in order
-//            | "parts" STAGE { STAGE }              of each replica; replica r is of stage r
+//            | "replicas" STAGE { STAGE }           the stage of each; replica r is of stage r
 //            | "edges" ( "none" | REPLICA ">" REPLICA { … } )
 //                                                   ascending; 0>1 1>2 …, a chain
 //            | "tied" STAGE "+" STAGE { "+" STAGE } that share parameters, ascending; no others

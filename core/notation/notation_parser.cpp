@@ -68,7 +68,7 @@ class HeaderParser {
       placement.device.push_back(id_at<DeviceId>(d));
     }
     const std::size_t replicas = placement.replicas();
-    for (std::size_t s = 0; !given("parts") && s < replicas; ++s) {
+    for (std::size_t s = 0; !given("replicas") && s < replicas; ++s) {
       placement.stage.push_back(id_at<StageId>(s));
     }
     for (std::size_t s = 1; !given("edges") && s < replicas; ++s) {
@@ -87,8 +87,9 @@ class HeaderParser {
 
  private:
   static constexpr std::array<std::string_view, 9> kKeys{"devices",   "microbatches", "width",
-                                                         "staleness", "stages",       "parts",
+                                                         "staleness", "stages",       "replicas",
                                                          "edges",     "tied",         "partners"};
+  static constexpr std::string_view kOlderReplicas = "parts";  // what older files call "replicas"
 
   static std::size_t row(std::string_view key) {
     return static_cast<std::size_t>(std::find(kKeys.begin(), kKeys.end(), key) - kKeys.begin());
@@ -133,7 +134,7 @@ class HeaderParser {
 
   void read_field() {
     const std::string_view key = in_.next_word();
-    const std::size_t field = row(key);
+    const std::size_t field = row(key == kOlderReplicas ? "replicas" : key);
     if (field == kKeys.size()) {
       in_.fail(key, fmt::format("unknown field \"{}\"{}", key,
                                 did_you_mean(key, {kKeys.begin(), kKeys.end()})));
@@ -166,7 +167,8 @@ class HeaderParser {
         if (schedule_.placement.replicas() == kMostNotationStages)
           in_.fail(word, "more than 65535 stages");
         schedule_.placement.device.push_back(id_at<DeviceId>(device));
-      } else if (key == "parts") {
+      } else if (key == "replicas" || key == kOlderReplicas) {
+        replicas_key_ = key;
         schedule_.placement.stage.push_back(
             id_at<StageId>(in_.number(word, "a stage", 0, kMostNotationStages - 1)));
         stage_words_.push_back(in_.place_of(word));
@@ -222,8 +224,9 @@ class HeaderParser {
   void check_stages() {
     const Placement& placement = schedule_.placement;
     if (placement.stage.size() != placement.replicas()) {
-      std::string message = fmt::format("\"parts\" lists {} stages for {} replicas",
-                                        placement.stage.size(), placement.replicas());
+      std::string message =
+          fmt::format("\"{}\": expected the stages of {} replicas, found {}", replicas_key_,
+                      placement.replicas(), placement.stage.size());
       return stage_words_.empty() ? in_.complain_about_text(std::move(message))
                                   : in_.complain(stage_words_.back(), std::move(message));
     }
@@ -283,6 +286,7 @@ class HeaderParser {
   std::array<bool, kKeys.size()> given_{};
   std::uint32_t devices_ = 0;
   std::uint16_t staleness_ = 0;
+  std::string_view replicas_key_ = "replicas";  // as the text has it
   std::vector<WordPlace> stage_words_, edge_words_, tied_words_;
 };
 

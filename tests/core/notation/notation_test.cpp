@@ -46,7 +46,7 @@ TEST(Notation, SaysWhereStagesAre) {
   request.replicas = {2, 1, 1};
   EXPECT_EQ(print_schedule(make_schedule(find_schedule("pipedream"), request)),
             "# pipedream  devices 4  microbatches 2\n"
-            "# parts 0 0 1 2\n"
+            "# replicas 0 0 1 2\n"
             "# edges 0>2 1>2 2>3\n"
             "0 ~2 | f4 b0 R U\n"
             "1 ~2 | f5 b1 R U\n"
@@ -80,6 +80,19 @@ TEST(Notation, ReadsWhatPeopleWrite) {
                              {OpKind::reduce_tied, 0, kSecond, 3, 4, 0},
                              {OpKind::reduce_gradient, 0, kSecond, 3, 4, 0},
                              {OpKind::update, 0, kSecond, 3, 1, 5}}));
+}
+
+TEST(Notation, ReadsThePartsOfOlderFilesAsReplicas) {
+  const std::string header = "# s  devices 2  microbatches 1\n# stages 0 1 1 0\n",
+                    rest =
+                        "# edges 0>1 2>3\n"
+                        "0 | 0f0 3f0 3b0 0b0 0U 3U\n"
+                        "1 | 1f0 2f0 2b0 1b0 1U 2U\n",
+                    today = header + "# replicas 0 1 0 1\n" + rest;
+  const Schedule schedule = parse_schedule(today, "s");
+  EXPECT_EQ(schedule.placement.stage[ReplicaId{2}], StageId{0});
+  EXPECT_EQ(parse_schedule(header + "# parts 0 1 0 1\n" + rest, "s"), schedule);
+  EXPECT_EQ(print_schedule(schedule), today);
 }
 
 TEST(Notation, BringsBackEverySchedule) {
@@ -229,14 +242,22 @@ TEST(Notation, PointsAtBadPlacements) {
             "s:2:12: error: a device must be 0 to 1, found 2\n"
             "# stages 0 2\n"
             "           ^");
+  EXPECT_EQ(notation_error(header + "# replicas 0"),
+            "s:2:12: error: \"replicas\": expected the stages of 2 replicas, found 1\n"
+            "# replicas 0\n"
+            "           ^");
   EXPECT_EQ(notation_error(header + "# parts 0"),
-            "s:2:9: error: \"parts\" lists 1 stages for 2 replicas\n"
+            "s:2:9: error: \"parts\": expected the stages of 2 replicas, found 1\n"
             "# parts 0\n"
             "        ^");
-  EXPECT_EQ(notation_error(header + "# parts 0 2"),
-            "s:2:11: error: stage 1 has no replica\n"
-            "# parts 0 2\n"
-            "          ^");
+  EXPECT_EQ(notation_error(header + "# replicas 0 2"),
+            "s:2:14: error: stage 1 has no replica\n"
+            "# replicas 0 2\n"
+            "             ^");
+  EXPECT_EQ(notation_error(header + "# replicas 0 0\n# parts 0 0"),
+            "s:3:3: error: \"parts\" is given twice\n"
+            "# parts 0 0\n"
+            "  ^~~~~");
   EXPECT_EQ(notation_error(header + "# edges 0>1 0>1"),
             "s:2:13: error: edges must ascend\n"
             "# edges 0>1 0>1\n"

@@ -166,7 +166,7 @@ TEST_F(ScheduleCommand, TakesTheOptionsOfTheFamily) {
             "# stages 0 0 0 0\n"
             "0 | 0f0 1f0 2f0 3f0 3b0 2b0 1b0 0b0 0U 1U 2U 3U\n");
   EXPECT_THAT(tandem("schedule chimera --devices 4 --microbatches 4 --directions 4").out,
-              HasSubstr("# parts 0 1 2 3 0 1 2 3 0 1 2 3 0 1 2 3\n"));
+              HasSubstr("# replicas 0 1 2 3 0 1 2 3 0 1 2 3 0 1 2 3\n"));
   EXPECT_EQ(tandem("schedule interleaved --devices 2 --microbatches 2").out,
             "# interleaved  devices 2  microbatches 2\n"
             "# stages 0 1 0 1\n"

@@ -66,7 +66,7 @@ TEST_F(Train, TrainsAScheduleOfOnesOwn) {
 /// Plans of several copies of the model are written by hand.
 TEST_F(Train, TrainsAScheduleOfOnesOwnInBothDirections) {
   write("mine.schedule",
-        "# mine  devices 2  microbatches 4\n# stages 0 1 1 0\n# parts 0 1 0 1\n# edges 0>1 2>3\n"
+        "# mine  devices 2  microbatches 4\n# stages 0 1 1 0\n# replicas 0 1 0 1\n# edges 0>1 2>3\n"
         "0 | 0f0 0f1 3f2 3b2 3f3 3b3 0b0 0b1 0U 3U\n"
         "1 | 2f2 2f3 1f0 1b0 1f1 1b1 2b2 2b3 1U 2U\n");
   write_plan(with(plan_text(), R"("schedule": "2bw")",
