@@ -32,13 +32,13 @@ constexpr std::int64_t kCatalogFileVersion = 1;
 /// A figure without its source is no figure.
 void check_sources(const Catalog& catalog, const JsonReader& root) {
   for (const DeviceSpec& device : catalog.devices) {
-    if (device.source.empty()) root.complain(fmt::format("device {} has no source", device.name));
+    if (device.source.empty()) root.diagnose(fmt::format("device {} has no source", device.name));
   }
   for (const GroupSpec& node : catalog.nodes) {
-    if (node.source.empty()) root.complain(fmt::format("node {} has no source", node.name));
+    if (node.source.empty()) root.diagnose(fmt::format("node {} has no source", node.name));
   }
   for (const CatalogModel& row : catalog.models) {
-    if (row.source.empty()) root.complain(fmt::format("model {} has no source", row.model.name));
+    if (row.source.empty()) root.diagnose(fmt::format("model {} has no source", row.model.name));
   }
 }
 

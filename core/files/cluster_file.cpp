@@ -20,11 +20,11 @@ constexpr std::size_t kLongestName = 64;  // of many links each has several name
 constexpr std::size_t kMostNames = 4096;  // names are compared with one another
 constexpr std::size_t kMostGroupLinks = 65'536;
 
-/// The elements; complains of more than `most`, and reads none.
+/// The elements; diagnoses more than `most`, and reads none.
 std::vector<JsonReader> bounded(const JsonReader& reader, std::size_t most) {
   std::vector<JsonReader> all = reader.array();
   if (all.size() <= most) return all;
-  reader.complain(fmt::format("{} entries: expected at most {}", all.size(), most));
+  reader.diagnose(fmt::format("{} entries: expected at most {}", all.size(), most));
   return {};
 }
 
@@ -46,7 +46,7 @@ std::string new_name(const JsonReader& reader, const Rows& rows) {
     reader.expected(
         fmt::format("a name of at most {} bytes, without brackets and spaces", kLongestName));
   } else if (find_name(rows, name)) {
-    reader.complain(fmt::format("a second \"{}\"", name));
+    reader.diagnose(fmt::format("a second \"{}\"", name));
   }
   return name;
 }
@@ -66,7 +66,7 @@ DeviceSpec read_device(const JsonReader& reader, const std::vector<DeviceSpec>& 
     device.flops_per_s[format] = peak.number(kLeastRate);
     computes = true;
   }
-  if (!computes) reader.complain("expected a peak, such as \"fp16_flops_per_s\", found none");
+  if (!computes) reader.diagnose("expected a peak, such as \"fp16_flops_per_s\", found none");
   device.memory_bytes = reader["memory_bytes"].bytes();
   device.memory_bytes_per_s = reader["memory_bytes_per_s"].number(kLeastRate);
   if (reader.has("source")) device.source = reader["source"].string();
@@ -99,7 +99,7 @@ MemberRef read_ref(const JsonReader& reader, const std::vector<ClusterMember>& m
   const std::string member = text.substr(0, bracket);
   const auto found = find_name(members, member);
   if (!found) {
-    reader.complain(
+    reader.diagnose(
         fmt::format("no member \"{}\"{}", member, did_you_mean(member, names_of(members))));
     return ref;
   }
@@ -172,7 +172,7 @@ class GroupReader {
       for (const Row& one : rows) names.push_back(one.name);
     }
     if (reader.kind() == JsonKind::string)
-      reader.complain(fmt::format("no {} \"{}\"{}", what, name, did_you_mean(name, names)));
+      reader.diagnose(fmt::format("no {} \"{}\"{}", what, name, did_you_mean(name, names)));
     return std::nullopt;
   }
 
@@ -287,13 +287,13 @@ ClusterSpec parse_cluster(const std::string& file, std::string text) {
     const auto found = find_name(spec.groups, name);
     if (found) spec.root = *found;
     if (!found && outermost.kind() == JsonKind::string)
-      outermost.complain(fmt::format("no group \"{}\"", name));
+      outermost.diagnose(fmt::format("no group \"{}\"", name));
   }
   json.finish();
   if (const auto problem = problem_of(spec)) {
     const bool own = problem->group < groups.size();
     (own ? groups[problem->group] : root)
-        .complain(
+        .diagnose(
             fmt::format("group \"{}\" {}", spec.groups[problem->group].name, problem->message));
     json.finish();
   }

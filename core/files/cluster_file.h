@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-/// Complains of names that are there twice.
+/// Diagnoses names that are there twice.
 std::vector<DeviceSpec> read_devices(const JsonReader& devices);
 
 enum class UseCatalog : bool { no, yes };

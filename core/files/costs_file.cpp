@@ -30,7 +30,7 @@ void read_backward(const JsonReader& reader, StageCostRow& costs) {
     std::string found = "none of them";
     if (!input.absent()) found = "only \"backward_input_ns\" of the halves";
     if (!weight.absent()) found = "only \"backward_weight_ns\" of the halves";
-    reader.complain(
+    reader.diagnose(
         "expected \"backward_ns\", or both \"backward_input_ns\" and "
         "\"backward_weight_ns\", found " +
         found);
@@ -42,7 +42,7 @@ void read_backward(const JsonReader& reader, StageCostRow& costs) {
   if (!whole.absent()) return;
   costs.backward = costs.backward_input + costs.backward_weight;
   if (costs.backward > kLongestDuration) {
-    weight.complain("backward_input_ns and backward_weight_ns add up to more than a day");
+    weight.diagnose("backward_input_ns and backward_weight_ns add up to more than a day");
   }
 }
 
@@ -53,7 +53,7 @@ void read_memory(const JsonReader& reader, StageCostRow& costs) {
   if (weight_gradient.absent()) return;
   costs.weight_gradient = weight_gradient.bytes();
   if (!costs.activation) {
-    weight_gradient.complain("expected \"activation_bytes\" too, of which these are a part");
+    weight_gradient.diagnose("expected \"activation_bytes\" too, of which these are a part");
   } else if (*costs.weight_gradient > *costs.activation) {
     weight_gradient.expected(fmt::format("at most activation_bytes, {}", *costs.activation));
   }

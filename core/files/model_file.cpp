@@ -76,7 +76,7 @@ void read_shape(const JsonReader& reader, ModelSpec& model) {
     if (reader.has(key)) shape.*flag = reader[key].boolean();
   }
   if (reader.diagnostics() > 0) return;
-  if (const std::string fault = shape_fault(model); !fault.empty()) reader.complain(fault);
+  if (const std::string fault = shape_fault(model); !fault.empty()) reader.diagnose(fault);
 }
 
 nlohmann::ordered_json shape_json(const TransformerShape& shape) {
@@ -150,7 +150,7 @@ ModelSpec read_model_object(const JsonReader& reader) {
   if (model.architecture == Architecture::transformer) {
     read_shape(reader["shape"], model);
   } else if (reader.has("shape")) {
-    reader["shape"].complain("only \"architecture\": \"transformer\" has a shape");
+    reader["shape"].diagnose("only \"architecture\": \"transformer\" has a shape");
   }
   return model;
 }
@@ -158,7 +158,7 @@ ModelSpec read_model_object(const JsonReader& reader) {
 ModelSpec read_trainable_model(const JsonReader& reader) {
   ModelSpec model = read_model_object(reader);
   if (model.architecture == Architecture::transformer) {
-    reader["architecture"].complain(
+    reader["architecture"].diagnose(
         "a transformer built unlike GPT-2 is priced on a cluster, not measured or trained: "
         "expected \"gpt2\" or \"linear\"");
   }

@@ -19,9 +19,9 @@ inline constexpr std::int32_t kWidestExperts = 16 * kWidest;  // of a layer, tog
 inline constexpr std::int32_t kLongestSequence = 1'048'576;
 inline constexpr std::int32_t kLargestVocabulary = 16'777'216;
 
-/// Complains to the reader's file; the model returned is sound if there was no diagnostic.
+/// Diagnostics go to the reader's file; the model returned is sound if there was no diagnostic.
 ModelSpec read_model_object(const JsonReader& reader);
-/// The same of what plans and profiles are about: complains of a model that can only be priced.
+/// The same of what plans and profiles are about: diagnoses a model that can only be priced.
 ModelSpec read_trainable_model(const JsonReader& reader);
 /// What is wrong with the numbers of heads and experts in model.shape; empty: nothing.
 std::string shape_fault(const ModelSpec& model);

@@ -64,7 +64,7 @@ void check_cover(const JsonReader& reader, const Plan& plan) {
   const std::vector<JsonReader> rows = reader.array();
   const std::size_t stages = stage_count(plan);
   if (stages > static_cast<std::size_t>(layers)) {
-    reader.complain(fmt::format("more stages than layers: {} stages for the model's {} layers",
+    reader.diagnose(fmt::format("more stages than layers: {} stages for the model's {} layers",
                                 stages, layers));
     return;
   }
@@ -72,7 +72,7 @@ void check_cover(const JsonReader& reader, const Plan& plan) {
     const char* why = !plan.request.replicas.empty()  ? "for each entry of the replicas"
                       : stages > plan.request.devices ? "for each chunk of each device"
                                                       : "for each device of the depth";
-    reader.complain(fmt::format("expected {} stages, one {}, found {}", stages, why, rows.size()));
+    reader.diagnose(fmt::format("expected {} stages, one {}, found {}", stages, why, rows.size()));
     return;
   }
   std::int32_t begin = 0;
@@ -80,7 +80,7 @@ void check_cover(const JsonReader& reader, const Plan& plan) {
     const LayerRange range = plan.stages[i];
     const std::string fault = stage_fault(range, begin, i + 1 == rows.size(), layers);
     if (!fault.empty()) {
-      rows[i].complain(fmt::format("expected {}, found {}", fault, range_text(range)));
+      rows[i].diagnose(fmt::format("expected {}, found {}", fault, range_text(range)));
     }
     begin = range.last;
   }
@@ -150,7 +150,7 @@ void read_cut(const JsonReader& root, Plan& plan) {
   plan.predicted = read_prediction(root["predicted"]);
   const std::size_t peaks = plan.predicted.peak_bytes.size();
   if (sound && root.diagnostics() == before_prediction && peaks != plan.request.devices) {
-    root["predicted"]["peak_bytes"].complain(fmt::format(
+    root["predicted"]["peak_bytes"].diagnose(fmt::format(
         "expected {} numbers, one for each device, found {}", plan.request.devices, peaks));
   }
 }
@@ -161,7 +161,7 @@ void check_size(const JsonReader& root, const Plan& plan) {
   constexpr double kNumbersPerChannel = 16.0;
   const double held = tokens * (kNumbersPerChannel * model.width * model.blocks + model.vocabulary);
   if (held > kMostActivations) {
-    root["microbatch_size"].complain(
+    root["microbatch_size"].diagnose(
         fmt::format("a batch of {} microbatches of this size would hold {:.1g} numbers of "
                     "activations; expected at most {:.1g}",
                     plan.request.microbatches, held, kMostActivations));

@@ -73,7 +73,7 @@ TransferCost read_transfer(const JsonReader& reader) {
   return cost;
 }
 
-/// Complains of each row whose key an earlier row has.
+/// Diagnoses each row whose key an earlier row has.
 template <class Row, class KeyOf>
 void check_distinct(const std::vector<JsonReader>& readers, const std::vector<Row>& rows,
                     KeyOf key_of, const std::string& what) {
@@ -84,7 +84,7 @@ void check_distinct(const std::vector<JsonReader>& readers, const std::vector<Ro
   });
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (key_of(rows[order[i]]) != key_of(rows[order[i - 1]])) continue;
-    readers[order[i]].complain(
+    readers[order[i]].diagnose(
         fmt::format("expected one entry for each {}, found a second one; "
                     "the first is entry {}",
                     what, order[i - 1]));
@@ -104,7 +104,7 @@ TensorProfiles read_layers(const JsonReader& reader, bool model_sound, const Pro
   std::set<std::int32_t> degrees;
   for (const LayerRow& row : rows) degrees.insert(row.tensor);
   if (degrees.size() > kMostDegrees)
-    reader.complain(
+    reader.diagnose(
         fmt::format("expected at most {} tensor degrees, found {}", kMostDegrees, degrees.size()));
   if (reader.diagnostics() != before) return profiles;
   for (const LayerRow& row : rows)
@@ -122,7 +122,7 @@ TensorProfiles read_layers(const JsonReader& reader, bool model_sound, const Pro
   for (const auto& [tensor, at] : profiles) {
     for (const LayerKind kind : needed) {
       if (std::ranges::find(at.layers, kind, &LayerCost::kind) != at.layers.end()) continue;
-      reader.complain(fmt::format("no entry of kind \"{}\"{}, which the model has", name(kind),
+      reader.diagnose(fmt::format("no entry of kind \"{}\"{}, which the model has", name(kind),
                                   profiles.size() == 1 && tensor == 1
                                       ? std::string()
                                       : fmt::format(" at tensor degree {}", tensor)));

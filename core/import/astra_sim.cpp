@@ -57,7 +57,7 @@ class Network {
   Network(std::string_view text, std::string_view file) : in_(text, file) {
     in_.each_line([this] { read_line(); });
     for (std::size_t key = 0; key < kKeys.size(); ++key) {
-      if (!lists_[key]) in_.complain_about_text(fmt::format("no {}", kKeys[key]));
+      if (!lists_[key]) in_.diagnose_whole_text(fmt::format("no {}", kKeys[key]));
     }
     in_.finish();
     read_dimensions();
@@ -118,11 +118,11 @@ class Network {
     const std::size_t count = lists_[0]->items.size();
     for (std::size_t key = 1; key < kKeys.size(); ++key) {
       if (lists_[key]->items.size() == count) continue;
-      in_.complain(lists_[key]->key, fmt::format("{} has {} entries, topology {}", kKeys[key],
+      in_.diagnose(lists_[key]->key, fmt::format("{} has {} entries, topology {}", kKeys[key],
                                                  lists_[key]->items.size(), count));
     }
     if (count > kMostDimensions) {
-      in_.complain(lists_[0]->key,
+      in_.diagnose(lists_[0]->key,
                    fmt::format("{} dimensions: expected at most {}", count, kMostDimensions));
     }
     in_.finish();
@@ -137,7 +137,7 @@ class Network {
       dimension.npus = static_cast<std::int32_t>(number<std::int64_t>(npus, 2, most));
       all *= dimension.npus;
       if (all > static_cast<double>(kMostClusterDevices)) {
-        in_.complain(npus, fmt::format("more than {} NPUs in all", kMostClusterDevices));
+        in_.diagnose(npus, fmt::format("more than {} NPUs in all", kMostClusterDevices));
         all = 1;
       }
       dimension.link = {
@@ -154,7 +154,7 @@ class Network {
       if (name == item.word) return block;
       names.emplace_back(name);
     }
-    in_.complain(item, fmt::format("expected Ring, FullyConnected or Switch, found \"{}\"{}",
+    in_.diagnose(item, fmt::format("expected Ring, FullyConnected or Switch, found \"{}\"{}",
                                    shown(item.word), did_you_mean(item.word, names)));
     return TopologyBlock::ring;
   }
@@ -163,7 +163,7 @@ class Network {
   Number number(const WordPlace& item, Number least, Number most) {
     const auto value = number_in<Number>(item.word);
     if (value && *value >= least && *value <= most) return *value;
-    in_.complain(item, fmt::format("expected {} from {} to {}, found \"{}\"",
+    in_.diagnose(item, fmt::format("expected {} from {} to {}, found \"{}\"",
                                    std::is_integral_v<Number> ? "an integer" : "a number", least,
                                    most, shown(item.word)));
     return least;

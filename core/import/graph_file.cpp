@@ -34,7 +34,7 @@ class GraphParser {
       in_.line().front() == '\t' ? read_edge(line) : read_layer(line);
     });
     if (layers_.empty())
-      in_.complain_about_text("no layers: expected lines such as \"node1 -- …\"");
+      in_.diagnose_whole_text("no layers: expected lines such as \"node1 -- …\"");
     in_.finish();
   }
 
@@ -44,7 +44,7 @@ class GraphParser {
     std::vector<std::size_t> stuck;
     LayerGraph graph = sorted_graph(std::move(layers_), joined_, stuck);
     for (const std::size_t layer : stuck) {
-      in_.complain(places_[layer], fmt::format("{} feeds itself, or is fed by what does: a cycle",
+      in_.diagnose(places_[layer], fmt::format("{} feeds itself, or is fed by what does: a cycle",
                                                shown(places_[layer].word)));
     }
     in_.finish();
@@ -137,7 +137,7 @@ class GraphParser {
         const auto layer = known_.find(place.word);
         known = known && layer != known_.end();
         if (layer == known_.end())
-          in_.complain(place, fmt::format("no layer {}", shown(place.word)));
+          in_.diagnose(place, fmt::format("no layer {}", shown(place.word)));
         else
           ends[end] = layer->second;
       }

@@ -165,7 +165,7 @@ Source source_of(const JsonReader& root) {
   return source;
 }
 
-void complain_of_refused(const Source& source, const Refusal& refusal) {
+void diagnose_refused(const Source& source, const Refusal& refusal) {
   const std::size_t before = source.whole.diagnostics();
   const auto count = counted_parameters(source.text, source.type);
   if (source.whole.diagnostics() > before) return;
@@ -175,7 +175,7 @@ void complain_of_refused(const Source& source, const Refusal& refusal) {
     if (count->active < count->all)
       counted += fmt::format(", {:.0f} of them active for a token", count->active);
   }
-  source.named["model_type"].complain(
+  source.named["model_type"].diagnose(
       fmt::format("model type \"{}\" has {}: there are no analytic costs of that{}", source.type,
                   refusal.reason, counted));
 }
@@ -191,7 +191,7 @@ const Family* llama_like(const JsonReader& text) {
   return has_keys && !has_experts ? family_named("llama") : nullptr;
 }
 
-/// Null where there is none, which is complained of.
+/// Null where there is none, which is diagnosed.
 const Family* family_of(const Source& source, const std::string& class_name,
                         std::vector<std::string>& notes) {
   if (source.type.empty()) {
@@ -199,7 +199,7 @@ const Family* family_of(const Source& source, const std::string& class_name,
       if (is_class_of(class_name, family)) return &family;
     }
     if (!source.whole.has("architectures")) {
-      source.whole.complain("\"model_type\" is missing: it names the family of a config.json",
+      source.whole.diagnose("\"model_type\" is missing: it names the family of a config.json",
                             "such as \"model_type\": \"llama\"");
       return nullptr;
     }
@@ -210,7 +210,7 @@ const Family* family_of(const Source& source, const std::string& class_name,
   if (const Family* family = family_named(source.type)) return family;
   const JsonReader type = source.named["model_type"];
   if (const Refusal* refusal = refusal_named(source.type)) {
-    complain_of_refused(source, *refusal);
+    diagnose_refused(source, *refusal);
     return nullptr;
   }
   if (const Family* llama = llama_like(source.text)) {
@@ -222,16 +222,16 @@ const Family* family_of(const Source& source, const std::string& class_name,
   }
   std::vector<std::string> known;
   for (const Family& family : kFamilies) known.emplace_back(family.type);
-  type.complain(
+  type.diagnose(
       fmt::format("unknown model type \"{}\"{}", source.type, did_you_mean(source.type, known)),
       fmt::format("known are {}", fmt::join(known, ", ")));
   return nullptr;
 }
 
-/// Complains where a flag that changes the layers is not as the layers here are.
+/// Diagnoses a flag that changes the layers and is not as the layers here are.
 void only(const JsonReader& root, std::string_view key, bool usual, std::string_view what) {
   if (flag_or(root, key, usual) != usual)
-    root[key].complain(fmt::format("{} has no analytic costs", what));
+    root[key].diagnose(fmt::format("{} has no analytic costs", what));
 }
 
 void read_bert(const JsonReader& root, const std::string& class_name, ModelSpec& model) {
@@ -249,7 +249,7 @@ void read_opt(const JsonReader& root, ModelSpec& model) {
   only(root, "do_layer_norm_before", true, "a norm behind each layer of OPT");
   const JsonReader narrow = root.optional("word_embed_proj_dim");
   if (is_given(narrow) && narrow.integer<std::int32_t>(1, kWidest) != model.width)
-    narrow.complain("an embedding of another width than the layers has no analytic costs");
+    narrow.diagnose("an embedding of another width than the layers has no analytic costs");
 }
 
 /// Of layers that all have experts.
@@ -259,10 +259,10 @@ void read_experts(const JsonReader& root, TransformerShape& shape) {
   shape.experts_per_token =
       count_or(root, "num_experts_per_tok", shape.experts_per_token, kMostExperts);
   if (count_or(root, "decoder_sparse_step", 1, kMostBlocks) != 1)
-    root["decoder_sparse_step"].complain("layers of experts beside others have no analytic costs");
+    root["decoder_sparse_step"].diagnose("layers of experts beside others have no analytic costs");
   const JsonReader dense = root.optional("mlp_only_layers");
   if (is_given(dense) && !dense.array().empty())
-    dense.complain("layers of experts beside others have no analytic costs");
+    dense.diagnose("layers of experts beside others have no analytic costs");
 }
 
 /// What only some families have.
@@ -308,7 +308,7 @@ void read_widths(const JsonReader& root, const Family& family, ModelSpec& model)
   if (shape.head_width > 0) return;
   shape.head_width = std::max(1, model.width / model.heads);
   if (root.diagnostics() == 0 && model.width % model.heads != 0) {
-    root.complain(
+    root.diagnose(
         fmt::format("{} heads: expected a divisor of the width {}", model.heads, model.width));
   }
 }
@@ -339,7 +339,7 @@ ModelSpec read_config(const JsonReader& root, std::vector<std::string>& notes) {
   if (is_given(root.optional("text_config")) || is_given(root.optional("vision_config")))
     notes.emplace_back("only the language model is read: its vision and audio parts are left out");
   if (root.diagnostics() > 0) return model;
-  if (const std::string fault = shape_fault(model); !fault.empty()) root.complain(fault);
+  if (const std::string fault = shape_fault(model); !fault.empty()) root.diagnose(fault);
   return root.diagnostics() == 0 ? as_plain_as_it_is(std::move(model)) : model;
 }
 

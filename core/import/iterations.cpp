@@ -79,8 +79,8 @@ class IterationsParser {
       in_.each_line([this] {
         if (!trimmed(in_.line()).empty()) rows_.push_back(read_row());
       });
-      if (rows_.empty() && !in_.has_complained())
-        in_.complain_about_text("no rows: expected at least one under the column names");
+      if (rows_.empty() && !in_.has_diagnostic())
+        in_.diagnose_whole_text("no rows: expected at least one under the column names");
     }
     in_.finish();
     return std::move(rows_);
@@ -89,18 +89,18 @@ class IterationsParser {
  private:
   bool read_names() {
     if (!in_.next_line()) {
-      in_.complain_about_text("no column names");
+      in_.diagnose_whole_text("no column names");
       return false;
     }
     for (const std::string_view cell : cells_of(in_.line())) read_name(cell);
     for (const ColumnName& one : kColumnNames) {
       if (one.required && !place_.contains(one.column))
-        in_.complain(
+        in_.diagnose(
             in_.line(),
             fmt::format("no column {}{}", one.name,
                         one.of_vtrain.empty() ? "" : fmt::format(" (\"{}\")", one.of_vtrain)));
     }
-    return !in_.has_complained();
+    return !in_.has_diagnostic();
   }
 
   void read_name(std::string_view cell) {
@@ -109,9 +109,9 @@ class IterationsParser {
           return cell == one.name || (!one.of_vtrain.empty() && cell == one.of_vtrain);
         });
     if (known == kColumnNames.end()) {
-      in_.complain(cell, fmt::format("unknown column \"{}\"", cell));
+      in_.diagnose(cell, fmt::format("unknown column \"{}\"", cell));
     } else if (!place_.try_emplace(known->column, columns_).second) {
-      in_.complain(cell, fmt::format("column {} a second time", known->name));
+      in_.diagnose(cell, fmt::format("column {} a second time", known->name));
     }
     ++columns_;
   }

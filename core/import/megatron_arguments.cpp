@@ -82,7 +82,7 @@ class Arguments {
       if (in_.rest().starts_with('#')) continue;
       for (std::string_view word = next_word(); !word.empty(); word = next_word()) read(word);
     }
-    if (waiting_) complain_of_value();
+    if (waiting_) diagnose_missing_value();
   }
 
   ModelSpec model() {
@@ -97,11 +97,11 @@ class Arguments {
     model.shape = shape(model);
     for (const char* absent : {"num-experts", "multi-latent-attention"}) {
       if (has(absent))
-        in_.complain(given_.at(absent), fmt::format("--{} has no analytic costs", absent));
+        in_.diagnose(given_.at(absent), fmt::format("--{} has no analytic costs", absent));
     }
     in_.finish();
     if (const std::string fault = shape_fault(model); !fault.empty())
-      in_.complain(given_.at("num-attention-heads"), fault);
+      in_.diagnose(given_.at("num-attention-heads"), fault);
     in_.finish();
     return as_plain_as_it_is(std::move(model));
   }
@@ -135,7 +135,7 @@ class Arguments {
 
   void read(std::string_view word) {
     const bool option = word.starts_with("--");
-    if (waiting_ && option) complain_of_value();
+    if (waiting_ && option) diagnose_missing_value();
     if (waiting_) {
       keep(*std::exchange(waiting_, std::nullopt), word);
       return;
@@ -197,8 +197,8 @@ class Arguments {
     given_.insert_or_assign(name, in_.place_of(value));
   }
 
-  void complain_of_value() {
-    in_.complain(at_, fmt::format("--{} has no value", *waiting_));
+  void diagnose_missing_value() {
+    in_.diagnose(at_, fmt::format("--{} has no value", *waiting_));
     waiting_.reset();
   }
 
@@ -214,12 +214,12 @@ class Arguments {
   std::int32_t number(std::string_view name, std::int32_t most,
                       std::optional<std::int32_t> otherwise = {}) {
     if (!has(name)) {
-      if (!otherwise) in_.complain_about_text(fmt::format("no --{}", name));
+      if (!otherwise) in_.diagnose_whole_text(fmt::format("no --{}", name));
       return otherwise.value_or(1);
     }
     const WordPlace& place = given_.at(name);
     if (const std::optional<std::int32_t> value = integer(place.word, most)) return *value;
-    in_.complain(place, fmt::format("--{}: expected an integer from 1 to {}, found \"{}\"", name,
+    in_.diagnose(place, fmt::format("--{}: expected an integer from 1 to {}, found \"{}\"", name,
                                     most, shown(place.word)));
     return 1;
   }

@@ -63,12 +63,12 @@ class NcclTestsParser {
 
   NcclTestsLog log() {
     if (hosts_.empty())
-      in_.complain_about_text(
+      in_.diagnose_whole_text(
           R"(no devices: expected lines such as "#  Rank  0 … on HOST device")");
     if (log_.rows.empty())
-      in_.complain_about_text(
+      in_.diagnose_whole_text(
           "no measurements: expected lines of size, count, type, redop and times");
-    if (!ended_) in_.complain_about_text(R"(cut off: it does not end with "# Avg bus bandwidth")");
+    if (!ended_) in_.diagnose_whole_text(R"(cut off: it does not end with "# Avg bus bandwidth")");
     in_.finish();
     return std::move(log_);
   }

@@ -86,13 +86,13 @@ class System {
     parse();
     const pugi::xml_node root = document_.document_element();
     if (std::string_view(root.name()) != "system") {
-      complain(root, fmt::format("expected <system>, found <{}>", shown(root.name())));
+      diagnose(root, fmt::format("expected <system>, found <{}>", shown(root.name())));
     } else {
       for (const pugi::xml_node child : elements(root, {"cpu"})) read_cpu(child);
       if (cpus_.empty())
-        complain(root, "no <cpu>");
+        diagnose(root, "no <cpu>");
       else if (gpus_.empty())
-        complain(root, "no <gpu>");
+        diagnose(root, "no <gpu>");
     }
     finish();
     place_gpus();
@@ -110,23 +110,23 @@ class System {
         document_.load_buffer(text_.data(), text_.size(), pugi::parse_default, pugi::encoding_utf8);
     if (!result) {
       const auto at = static_cast<std::size_t>(std::max<std::ptrdiff_t>(result.offset, 0));
-      complain_at({at, at + 1}, result.description());
+      diagnose_at({at, at + 1}, result.description());
       finish();
     }
   }
 
   // ---- Diagnostics ----
 
-  void complain_at(TextRange range, std::string message) {
+  void diagnose_at(TextRange range, std::string message) {
     if (diagnostics_.size() == kMostXmlDiagnostics) return;
     SourcePlace place = place_of(text_, range);
     place.file = file_;
     diagnostics_.push_back({std::move(message), std::move(place), {}});
   }
 
-  void complain(pugi::xml_node node, std::string message) {
+  void diagnose(pugi::xml_node node, std::string message) {
     const auto at = static_cast<std::size_t>(std::max<std::ptrdiff_t>(node.offset_debug(), 0));
-    complain_at({at, at + std::strlen(node.name())}, std::move(message));
+    diagnose_at({at, at + std::strlen(node.name())}, std::move(message));
   }
 
   void finish() {
@@ -135,7 +135,7 @@ class System {
 
   // ---- Elements and attributes ----
 
-  /// The elements in one, complaining of any that is neither among `known` nor passed over.
+  /// The elements in one, diagnosing any that is neither among `known` nor passed over.
   std::vector<pugi::xml_node> elements(pugi::xml_node parent,
                                        const std::vector<std::string>& known) {
     std::vector<pugi::xml_node> found;
@@ -145,18 +145,18 @@ class System {
       if (std::find(known.begin(), known.end(), name) != known.end()) {
         if (++nodes_ <= kMostNodes) found.push_back(child);
       } else if (std::find(kPassedOver.begin(), kPassedOver.end(), name) == kPassedOver.end()) {
-        complain(child, fmt::format("<{}> in <{}> is not known{}", shown(name), parent.name(),
+        diagnose(child, fmt::format("<{}> in <{}> is not known{}", shown(name), parent.name(),
                                     did_you_mean(name, known)));
       }
     }
-    if (nodes_ > kMostNodes) complain(parent, fmt::format("more than {} elements", kMostNodes));
+    if (nodes_ > kMostNodes) diagnose(parent, fmt::format("more than {} elements", kMostNodes));
     return found;
   }
 
-  /// Complains where it is missing.
+  /// Diagnoses one that is missing.
   std::string_view text_of(pugi::xml_node node, const char* key) {
     const pugi::xml_attribute value = node.attribute(key);
-    if (!value) complain(node, fmt::format("<{}> has no {}", node.name(), key));
+    if (!value) diagnose(node, fmt::format("<{}> has no {}", node.name(), key));
     return value.value();
   }
 
@@ -166,7 +166,7 @@ class System {
     const auto value = number_in<std::int64_t>(text);
     if (value && *value >= least && *value <= most) return *value;
     if (node.attribute(key))
-      complain(node, fmt::format("{}=\"{}\": expected {} to {}", key, shown(text), least, most));
+      diagnose(node, fmt::format("{}=\"{}\": expected {} to {}", key, shown(text), least, most));
     return least;
   }
 
@@ -181,7 +181,7 @@ class System {
       const auto known = std::find_if(kLanes.begin(), kLanes.end(),
                                       [&](const auto& row) { return given == row.first; });
       if (known == kLanes.end()) {
-        complain(node, fmt::format("link_speed=\"{}\": expected 2.5, 5, 8, 16, 32 or 64 GT/s",
+        diagnose(node, fmt::format("link_speed=\"{}\": expected 2.5, 5, 8, 16, 32 or 64 GT/s",
                                    shown(node.attribute("link_speed").value())));
       } else {
         lane = known->second;
@@ -195,9 +195,9 @@ class System {
 
   void read_cpu(pugi::xml_node node) {
     if (cpus_.size() == kMostCpus)
-      return complain(node, fmt::format("more than {} CPUs", kMostCpus));
+      return diagnose(node, fmt::format("more than {} CPUs", kMostCpus));
     const std::string host = node.attribute("host_hash").value();
-    if (!cpus_.empty() && host != host_) return complain(node, "a CPU of another host");
+    if (!cpus_.empty() && host != host_) return diagnose(node, "a CPU of another host");
     host_ = host;
     const Cpu cpu{builder_.add("cpu"), socket_rate(node)};
     for (const Cpu& other : cpus_) {
@@ -234,17 +234,17 @@ class System {
   void read_pci(pugi::xml_node node, NodeBuilder::Vertex above, NodeBuilder::Vertex cpu,
                 std::size_t depth) {
     if (depth > kDeepest)
-      return complain(node, fmt::format("PCI devices in one another, more than {} deep", kDeepest));
+      return diagnose(node, fmt::format("PCI devices in one another, more than {} deep", kDeepest));
     const std::string bus = lower_case(text_of(node, "busid"));
     if (!buses_.insert(bus).second)
-      return complain(node, fmt::format("a second device {}", shown(bus)));
+      return diagnose(node, fmt::format("a second device {}", shown(bus)));
     const double rate = pci_rate(node);
     const std::vector<pugi::xml_node> inner = elements(node, {"pci", "gpu", "nic"});
     const auto count = [&](std::string_view name) {
       return std::count_if(inner.begin(), inner.end(),
                            [&](const auto& one) { return one.name() == name; });
     };
-    if (count("gpu") > 1) return complain(node, "a GPU in several parts");
+    if (count("gpu") > 1) return diagnose(node, "a GPU in several parts");
     NodeBuilder::Vertex here = above;
     if (count("pci") > 0) {
       here = builder_.add("pcie");
@@ -281,7 +281,7 @@ class System {
       } else if (kind.starts_with("0x03")) {
         gpu.direct.push_back({link, lower_case(text_of(link, "target")), count});
       } else if (link.attribute("tclass")) {
-        complain(link, fmt::format("tclass=\"{}\": expected 0x068000, a switch, 0x03…, a GPU, or "
+        diagnose(link, fmt::format("tclass=\"{}\": expected 0x068000, a switch, 0x03…, a GPU, or "
                                    "0x068001, a CPU",
                                    shown(kind)));
       }
@@ -321,7 +321,7 @@ class System {
     for (std::size_t i = 0; i < gpus_.size(); ++i) {
       const Gpu& gpu = gpus_[i];
       if (i > 0 && gpus_[i - 1].number == gpu.number)
-        complain(gpu.node, fmt::format("a second GPU with dev=\"{}\"", gpu.number));
+        diagnose(gpu.node, fmt::format("a second GPU with dev=\"{}\"", gpu.number));
       by_bus[gpu.bus] = i;
       const DeviceSpec& device = device_of(gpu);
       if (&device != before) ++runs;
@@ -335,7 +335,7 @@ class System {
       const DeviceSpec& device = device_of(gpus_[i]);
       const GpuLinks* links = gpu_links(device.name);
       if (links == nullptr) {
-        complain(gpus_[i].node, fmt::format("a {} is no GPU that NCCL shows so", device.name));
+        diagnose(gpus_[i].node, fmt::format("a {} is no GPU that NCCL shows so", device.name));
         continue;
       }
       add_nvlinks(i, vertices, by_bus, *links);
@@ -346,7 +346,7 @@ class System {
                    const std::map<std::string, std::size_t>& by_bus, const GpuLinks& links) {
     const Gpu& gpu = gpus_[i];
     if (gpu.capability && *gpu.capability != links.capability) {
-      complain(gpu.node, fmt::format("sm=\"{}\": a {} is {}", *gpu.capability, links.device,
+      diagnose(gpu.node, fmt::format("sm=\"{}\": a {} is {}", *gpu.capability, links.device,
                                      links.capability));
     }
     std::int64_t all = std::int64_t{gpu.to_switch} + gpu.to_cpu;
@@ -355,14 +355,14 @@ class System {
       all += one.count;
       const auto target = by_bus.find(one.target);
       if (target == by_bus.end() || target->second == i) {
-        complain(one.node,
+        diagnose(one.node,
                  fmt::format("target=\"{}\": expected another GPU's busid", shown(one.target)));
       } else {
         to[target->second] += one.count;
       }
     }
     if (all > links.nvlinks) {
-      return complain(gpu.node,
+      return diagnose(gpu.node,
                       fmt::format("{} NVLinks: a {} has {}", all, links.device, links.nvlinks));
     }
     if (gpu.to_switch > 0) {
@@ -373,7 +373,7 @@ class System {
       builder_.join(vertices[i], gpu.cpu, nvlinks(links, gpu.to_cpu, kPcieLatency));
     for (const auto& [other, count] : to) {
       if (links_to(other, gpu.bus) != count) {
-        complain(gpu.node, fmt::format("{} NVLinks to {}, but {} back", count,
+        diagnose(gpu.node, fmt::format("{} NVLinks to {}, but {} back", count,
                                        shown(gpus_[other].bus), links_to(other, gpu.bus)));
       } else if (other > i) {
         builder_.join(vertices[i], vertices[other], nvlinks(links, count, kNvLinkLatency));

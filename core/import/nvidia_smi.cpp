@@ -76,7 +76,7 @@ class LinkTable {
   LinkTable(std::string_view text, std::string_view file) : in_(text, file) {
     in_.each_line([this] { read_line(); });
     if (columns_.empty()) {
-      in_.complain_about_text("no line of names, such as \"GPU0 GPU1\", that begins the table");
+      in_.diagnose_whole_text("no line of names, such as \"GPU0 GPU1\", that begins the table");
     } else {
       check();
     }
@@ -93,8 +93,8 @@ class LinkTable {
   }
   const std::vector<std::pair<WordPlace, std::string_view>>& names() const { return names_; }
 
-  void complain(const WordPlace& at, std::string message) { in_.complain(at, std::move(message)); }
-  /// Throws what was complained of.
+  void diagnose(const WordPlace& at, std::string message) { in_.diagnose(at, std::move(message)); }
+  /// Throws what was diagnosed.
   void finish() { in_.finish(); }
 
  private:
@@ -127,7 +127,7 @@ class LinkTable {
       }
       const bool again = std::any_of(columns_.begin(), columns_.end(),
                                      [&](const WordPlace& one) { return one.word == word; });
-      if (again) in_.complain(word, fmt::format("a second column {}", word));
+      if (again) in_.diagnose(word, fmt::format("a second column {}", word));
       columns_.push_back(in_.place_of(word));
       rows_.emplace_back();
     }
@@ -172,10 +172,10 @@ class LinkTable {
     for (std::size_t row = 0; row < size(); ++row) {
       if (rows_[row].empty()) {
         if (gpu(row))
-          complain(columns_[row], fmt::format("no row {}: the table is cut off", name(row)));
+          diagnose(columns_[row], fmt::format("no row {}: the table is cut off", name(row)));
         continue;
       }
-      if (!in_.has_complained()) check_row(row);
+      if (!in_.has_diagnostic()) check_row(row);
     }
   }
 
@@ -183,16 +183,16 @@ class LinkTable {
     for (std::size_t column = 0; column < size(); ++column) {
       const Cell& here = rows_[row][column];
       if ((here.way == Way::itself) != (row == column)) {
-        complain(here.place, row == column ? "expected X, of a row's own column"
+        diagnose(here.place, row == column ? "expected X, of a row's own column"
                                            : "X is for a row's own column");
       } else if (here.way == Way::nvlink && !(gpu(row) && gpu(column))) {
-        complain(here.place, fmt::format("NVLinks between {} and {}: only GPUs have them",
+        diagnose(here.place, fmt::format("NVLinks between {} and {}: only GPUs have them",
                                          name(row), name(column)));
       }
       if (column >= row || rows_[column].empty()) continue;
       const Cell& back = rows_[column][row];
       if (back.way == here.way && back.nvlinks == here.nvlinks) continue;
-      complain(here.place,
+      diagnose(here.place,
                fmt::format("{} reaches {} by {}, but {} reaches {} by {}", name(row), name(column),
                            here.place.word, name(column), name(row), back.place.word));
     }
@@ -211,10 +211,10 @@ const DeviceSpec& device_of(LinkTable& table, const std::string& file, const Dev
   const std::string_view first = table.names().front().second;
   for (const auto& [place, name] : table.names()) {
     if (gpu_of_driver(name) == nullptr)
-      table.complain(
+      table.diagnose(
           place, fmt::format("the catalogue has no \"{}\": name a device with --gpu", shown(name)));
     else if (name != first)
-      table.complain(place, fmt::format("GPUs of several kinds, \"{}\" and \"{}\"", shown(first),
+      table.diagnose(place, fmt::format("GPUs of several kinds, \"{}\" and \"{}\"", shown(first),
                                         shown(name)));
   }
   table.finish();
@@ -289,7 +289,7 @@ class NodeOfTable {
       const Cell& one = cell(a, b);
       all += one.nvlinks;
       if (one.nvlinks > 0 && all > gpu_.nvlinks) {
-        return table_.complain(
+        return table_.diagnose(
             one.place, fmt::format("{} NVLinks of {} up to here: a {} has {}", all, table_.name(a),
                                    gpu_.device, gpu_.nvlinks));
       }
@@ -330,7 +330,7 @@ class NodeOfTable {
       for (std::size_t b = 0; b < a; ++b) {
         if (set[a] != set[b] || level(a, b) <= at || level(a, b) == kUnknownLevel) continue;
         const Cell& one = *known(a, b);
-        table_.complain(one.place, fmt::format("{} reaches {} by {}, but others by less",
+        table_.diagnose(one.place, fmt::format("{} reaches {} by {}, but others by less",
                                                table_.name(a), table_.name(b), one.place.word));
       }
     }

@@ -57,7 +57,7 @@ PiperCost read_cost(const JsonReader& reader) {
     if (id == kRecomputed) recomputed = entry;
   }
   if (!plain || !recomputed) {
-    reader.complain(fmt::format(
+    reader.diagnose(fmt::format(
         "expected entries \"{}\" and \"{}\": their difference is the time of a layer's forward",
         kPlain, kRecomputed));
     return cost;
@@ -79,7 +79,7 @@ std::map<std::int32_t, PiperCost> read_costs(const JsonReader& reader) {
   for (const auto& [key, value] : reader.members()) {
     const std::int32_t degree = number_in<std::int32_t>(key).value_or(0);
     if (degree < 1 || degree > kMostDegree) {
-      value.complain(fmt::format("expected tensor degrees from 1 to {} as keys", kMostDegree));
+      value.diagnose(fmt::format("expected tensor degrees from 1 to {} as keys", kMostDegree));
       continue;
     }
     costs.emplace(degree, read_cost(value));
@@ -103,7 +103,7 @@ class PiperParser {
     std::vector<std::size_t> stuck;
     PiperGraph result{.graph = sorted_graph(layers_, edges_, stuck), .interpolated = interpolated_};
     for (const std::size_t layer : stuck)
-      nodes_[layer].complain("feeds itself, or is fed by what does: a cycle");
+      nodes_[layer].diagnose("feeds itself, or is fed by what does: a cycle");
     json_.finish();
     return result;
   }
@@ -112,7 +112,7 @@ class PiperParser {
   void read_nodes(const JsonReader& reader) {
     nodes_ = reader.array();
     if (!reader.absent() && (nodes_.empty() || nodes_.size() > kMostPiperLayers)) {
-      reader.complain(
+      reader.diagnose(
           fmt::format("expected 1 to {} nodes, found {}", kMostPiperLayers, nodes_.size()));
       nodes_.clear();
     }
@@ -121,7 +121,7 @@ class PiperParser {
       if (!node.any_object()) continue;
       const JsonReader id = node["id"];
       const auto number = id.integer<std::int64_t>(0, std::numeric_limits<std::int32_t>::max());
-      if (!known_.emplace(number, layers_.size() - 1).second) id.complain("a second such id");
+      if (!known_.emplace(number, layers_.size() - 1).second) id.diagnose("a second such id");
       layers_.back().name = fmt::format("node {}", number);
       layers_.back().what = node["name"].line();
       const JsonReader degrees = node["TMPCs"];
@@ -131,7 +131,7 @@ class PiperParser {
     }
   }
 
-  /// Empty: it's beyond those measured, which is complained of.
+  /// Empty: it's beyond those measured, which is diagnosed.
   std::optional<TensorDegrees> degrees_of(const ProfiledLayer& layer, const JsonReader& reader,
                                           const std::map<std::int32_t, PiperCost>& costs) const {
     std::vector<std::int32_t> measured;
@@ -139,7 +139,7 @@ class PiperParser {
     try {
       return degrees_around(measured, tensor_, layer.name);
     } catch (const InputError& error) {
-      reader.complain(error.what());
+      reader.diagnose(error.what());
       return std::nullopt;
     }
   }
@@ -166,7 +166,7 @@ class PiperParser {
     const auto number = id.integer<std::int64_t>(0, std::numeric_limits<std::int32_t>::max());
     const auto found = known_.find(number);
     if (found != known_.end()) return found->second;
-    id.complain(fmt::format("no node has id {}", number));
+    id.diagnose(fmt::format("no node has id {}", number));
     return std::nullopt;
   }
 

@@ -241,12 +241,12 @@ class SpecCheck {
     if (problem_) return problem_;
     const Totals& all = *totals_[spec_.root];
     if (all.devices == 0) {
-      complain(spec_.root, "holds no device");
+      diagnose(spec_.root, "holds no device");
     } else if (all.devices > kMostClusterDevices) {
-      complain(spec_.root, fmt::format("{:.6g} devices: expected at most {}", all.devices,
+      diagnose(spec_.root, fmt::format("{:.6g} devices: expected at most {}", all.devices,
                                        kMostClusterDevices));
     } else if (std::max({all.vertices, all.links, all.groups}) > kMostClusterVertices) {
-      complain(spec_.root,
+      diagnose(spec_.root,
                fmt::format("{:.6g} devices and switches, {:.6g} links, {:.6g} groups: expected at "
                            "most {}",
                            all.vertices, all.links, all.groups, kMostClusterVertices));
@@ -255,12 +255,12 @@ class SpecCheck {
   }
 
  private:
-  void complain(std::size_t group, std::string message) {
+  void diagnose(std::size_t group, std::string message) {
     if (!problem_) problem_ = ClusterProblem{group, std::move(message)};
   }
 
-  void complain_of_depth(std::size_t group) {
-    complain(group, fmt::format("holds groups in one another, more than {} deep", kDeepestGroup));
+  void diagnose_depth(std::size_t group) {
+    diagnose(group, fmt::format("holds groups in one another, more than {} deep", kDeepestGroup));
   }
 
   void check(std::size_t group) {
@@ -269,9 +269,9 @@ class SpecCheck {
     if (again != inside_.end()) {
       std::string way;
       for (auto at = again; at != inside_.end(); ++at) way += spec_.groups[*at].name + " > ";
-      return complain(group, fmt::format("holds itself: {}{}", way, spec_.groups[group].name));
+      return diagnose(group, fmt::format("holds itself: {}{}", way, spec_.groups[group].name));
     }
-    if (inside_.size() == kDeepestGroup) return complain_of_depth(inside_.front());
+    if (inside_.size() == kDeepestGroup) return diagnose_depth(inside_.front());
     inside_.push_back(group);
     Totals totals;
     totals.groups = 1;
@@ -286,7 +286,7 @@ class SpecCheck {
       totals.groups += one.groups * member.count;
       totals.depth = std::max(totals.depth, one.depth);
     }
-    if (++totals.depth > kDeepestGroup) return complain_of_depth(group);
+    if (++totals.depth > kDeepestGroup) return diagnose_depth(group);
     for (const JointSpec& joint : spec_.groups[group].joints) totals.links += links(group, joint);
     if (const auto port = spec_.groups[group].port) totals.ports = ends(group, {.member = *port});
     totals_[group] = totals;
@@ -305,16 +305,16 @@ class SpecCheck {
     const auto named = [&](const MemberRef& ref) { return spec.members[ref.member].name; };
     for (const MemberRef& ref : {joint.from, joint.to}) {
       if (ends(group, ref) > 0) continue;
-      complain(group, fmt::format("a link to \"{}\", whose group \"{}\" has no port", named(ref),
+      diagnose(group, fmt::format("a link to \"{}\", whose group \"{}\" has no port", named(ref),
                                   spec_.groups[*spec.members[ref.member].group].name));
       return 0;
     }
     const double from = ends(group, joint.from), to = ends(group, joint.to);
     const bool overlap = !joint.from.which || !joint.to.which || joint.from.which == joint.to.which;
     if (joint.from.member == joint.to.member && overlap) {
-      complain(group, fmt::format("a link between \"{}\" and itself", named(joint.from)));
+      diagnose(group, fmt::format("a link between \"{}\" and itself", named(joint.from)));
     } else if (std::fmod(std::max(from, to), std::min(from, to)) != 0) {
-      complain(group, fmt::format("links between {:.6g} of \"{}\" and {:.6g} of \"{}\" do not come "
+      diagnose(group, fmt::format("links between {:.6g} of \"{}\" and {:.6g} of \"{}\" do not come "
                                   "out even",
                                   from, named(joint.from), to, named(joint.to)));
     }

@@ -52,15 +52,15 @@ class HeaderParser {
     while (!in_.at_end()) read_field();
   }
 
-  /// Fills in what was left out, and complains about what does not fit together.
+  /// Fills in what was left out, and diagnoses what does not fit together.
   void finish() {
-    if (!named_) in_.complain_about_text("no header line `# NAME devices N microbatches M`");
+    if (!named_) in_.diagnose_whole_text("no header line `# NAME devices N microbatches M`");
     for (const std::string_view needed : {"devices", "microbatches"}) {
       if (named_ && !given(needed)) {
-        in_.complain_about_text(fmt::format("the header lacks \"{}\"", needed));
+        in_.diagnose_whole_text(fmt::format("the header lacks \"{}\"", needed));
       }
     }
-    if (in_.has_complained()) return;
+    if (in_.has_diagnostic()) return;
     Placement& placement = schedule_.placement;
     placement.devices = static_cast<std::uint16_t>(devices_);
     schedule_.order.resize(devices_);
@@ -79,7 +79,7 @@ class HeaderParser {
     check_tied();
     const std::size_t partners = placement.partner.size();
     if (given("partners") && partners != devices_) {
-      in_.complain_about_text(fmt::format("{} partners for {} devices", partners, devices_));
+      in_.diagnose_whole_text(fmt::format("{} partners for {} devices", partners, devices_));
     }
   }
 
@@ -227,14 +227,14 @@ class HeaderParser {
       std::string message =
           fmt::format("\"{}\": expected the stages of {} replicas, found {}", replicas_key_,
                       placement.replicas(), placement.stage.size());
-      return stage_words_.empty() ? in_.complain_about_text(std::move(message))
-                                  : in_.complain(stage_words_.back(), std::move(message));
+      return stage_words_.empty() ? in_.diagnose_whole_text(std::move(message))
+                                  : in_.diagnose(stage_words_.back(), std::move(message));
     }
     std::vector<bool> has_replica(placement.stages(), false);
     for (const StageId stage : placement.stage) has_replica[index(stage)] = true;
     const auto lacking = std::find(has_replica.begin(), has_replica.end(), false);
     if (lacking == has_replica.end()) return;
-    in_.complain(stage_words_.back(),
+    in_.diagnose(stage_words_.back(),
                  fmt::format("stage {} has no replica", lacking - has_replica.begin()));
   }
 
@@ -249,7 +249,7 @@ class HeaderParser {
         next[from].push_back(to);
         ++incoming[to];
       } else {
-        in_.complain(edge_words_[i], fmt::format("stage {} does not exist: there are {}",
+        in_.diagnose(edge_words_[i], fmt::format("stage {} does not exist: there are {}",
                                                  std::max(from, to), replicas));
       }
     }
@@ -261,7 +261,7 @@ class HeaderParser {
         if (--incoming[to] == 0) ready.push_back(to);
       }
     }
-    if (ready.size() < replicas) in_.complain(edge_words_.back(), "the edges form a cycle");
+    if (ready.size() < replicas) in_.diagnose(edge_words_.back(), "the edges form a cycle");
   }
 
   void check_tied() {
@@ -270,9 +270,9 @@ class HeaderParser {
     for (std::size_t i = 0; i < tied_words_.size(); ++i) {
       for (const StageId stage : schedule_.placement.tied[i]) {
         if (index(stage) >= stages) {
-          in_.complain(tied_words_[i], fmt::format("stage {} does not exist", index(stage)));
+          in_.diagnose(tied_words_[i], fmt::format("stage {} does not exist", index(stage)));
         } else if (taken[index(stage)]) {
-          in_.complain(tied_words_[i], fmt::format("stage {} is tied already", index(stage)));
+          in_.diagnose(tied_words_[i], fmt::format("stage {} is tied already", index(stage)));
         } else {
           taken[index(stage)] = true;
         }
@@ -330,7 +330,7 @@ class OrderParser {
   void finish() {
     const auto lacking = std::find(given_.begin(), given_.end(), false);
     if (lacking == given_.end()) return;
-    in_.complain_about_text(fmt::format("device {} has no line", lacking - given_.begin()));
+    in_.diagnose_whole_text(fmt::format("device {} has no line", lacking - given_.begin()));
   }
 
  private:

@@ -73,7 +73,7 @@ std::string_view WordReader::take_digits(std::string_view& word) {
   return digits;
 }
 
-void WordReader::complain(std::string_view at, std::string message, std::string hint) {
+void WordReader::diagnose(std::string_view at, std::string message, std::string hint) {
   if (diagnostics_.size() == kMostDiagnostics) {
     given_up_ = true;
     return;
@@ -88,15 +88,15 @@ void WordReader::complain(std::string_view at, std::string message, std::string 
   diagnostics_.push_back({std::move(message), std::move(place), std::move(hint)});
 }
 
-void WordReader::complain(const WordPlace& at, std::string message) {
+void WordReader::diagnose(const WordPlace& at, std::string message) {
   const std::string_view line = std::exchange(line_, at.line);
   const std::uint32_t line_number = std::exchange(line_number_, at.line_number);
-  complain(at.word, std::move(message));
+  diagnose(at.word, std::move(message));
   line_ = line;
   line_number_ = line_number;
 }
 
-void WordReader::complain_about_text(std::string message) {
+void WordReader::diagnose_whole_text(std::string message) {
   if (diagnostics_.size() == kMostDiagnostics) return;
   SourcePlace place;
   place.file = file_;
@@ -104,11 +104,11 @@ void WordReader::complain_about_text(std::string message) {
 }
 
 void WordReader::finish() {
-  if (has_complained()) throw InputError(std::move(diagnostics_));
+  if (has_diagnostic()) throw InputError(std::move(diagnostics_));
 }
 
 void WordReader::fail(std::string_view at, std::string message, std::string hint) {
-  complain(at, std::move(message), std::move(hint));
+  diagnose(at, std::move(message), std::move(hint));
   throw BadWord{};
 }
 

@@ -45,16 +45,16 @@ class WordReader {
   /// The digits that `word` starts with, taken off it.
   static std::string_view take_digits(std::string_view& word);
 
-  /// Complains about `at`, a part of the line. Beyond 100 diagnostics the text is given up.
-  void complain(std::string_view at, std::string message, std::string hint = "");
-  void complain(const WordPlace& at, std::string message);
-  void complain_about_text(std::string message);
-  /// Complains and throws BadWord.
+  /// Diagnoses `at`, a part of the line. Beyond 100 diagnostics the text is given up.
+  void diagnose(std::string_view at, std::string message, std::string hint = "");
+  void diagnose(const WordPlace& at, std::string message);
+  void diagnose_whole_text(std::string message);
+  /// Diagnoses and throws BadWord.
   [[noreturn]] void fail(std::string_view at, std::string message, std::string hint = "");
   WordPlace place_of(std::string_view word) const { return {word, line_, line_number_}; }
   bool given_up() const { return given_up_; }
-  bool has_complained() const { return !diagnostics_.empty(); }
-  /// Throws InputError with what was complained of, if anything was.
+  bool has_diagnostic() const { return !diagnostics_.empty(); }
+  /// Throws InputError with the diagnostics, if there are any.
   void finish();
 
   /// Calls `read` at each line that is left; goes on with the next one after a BadWord.

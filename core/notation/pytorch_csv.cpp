@@ -55,11 +55,11 @@ class PyTorchCsvParser {
 
   Schedule parse(std::string_view name) {
     if (rows_.empty())
-      in_.complain_about_text(
+      in_.diagnose_whole_text(
           "no actions: expected PyTorch's cells such as 0F0,0B0, or, in tandem's notation, the "
           "line `# NAME devices N microbatches M` first");
     if (rows_.size() > kMostRanks)
-      in_.complain_about_text(fmt::format("{} ranks: at most {}", rows_.size(), kMostRanks));
+      in_.diagnose_whole_text(fmt::format("{} ranks: at most {}", rows_.size(), kMostRanks));
     in_.finish();
     for (std::size_t rank = 0; rank < rows_.size(); ++rank) {
       for (const Action& action : rows_[rank]) place(rank, action);
@@ -130,11 +130,11 @@ class PyTorchCsvParser {
   void place(std::size_t rank, const Action& action) {
     const auto [stage, first] = stages_.emplace(action.stage, Home{rank, action.place});
     if (!first && stage->second.rank != rank) {
-      in_.complain(action.place, fmt::format("stage {} is on rank {} already: a stage has one rank",
+      in_.diagnose(action.place, fmt::format("stage {} is on rank {} already: a stage has one rank",
                                              action.stage, stage->second.rank));
     }
     if (!actions_.emplace(Key{action.stage, action.microbatch, action.kind}, action.place).second) {
-      in_.complain(action.place, fmt::format("the {} of microbatch {} on stage {} is there twice",
+      in_.diagnose(action.place, fmt::format("the {} of microbatch {} on stage {} is there twice",
                                              name(action.kind), action.microbatch, action.stage));
     }
     microbatches_ = std::max(microbatches_, action.microbatch + 1);
@@ -144,13 +144,13 @@ class PyTorchCsvParser {
     std::uint32_t next = 0;
     for (const auto& [stage, home] : stages_) {
       if (stage != next) {
-        return in_.complain(home.place,
+        return in_.diagnose(home.place,
                             fmt::format("there is a stage {}, and no stage {}", stage, next));
       }
       ++next;
     }
     for (std::size_t rank = 0; rank < rows_.size(); ++rank) {
-      if (rows_[rank].empty()) in_.complain_about_text(fmt::format("rank {} has no action", rank));
+      if (rows_[rank].empty()) in_.diagnose_whole_text(fmt::format("rank {} has no action", rank));
     }
   }
 
@@ -175,7 +175,7 @@ class PyTorchCsvParser {
     for (const auto& [stage, home] : stages_) {
       for (std::uint32_t i = 0; i < microbatches_ && !in_.given_up(); ++i) {
         const auto lacks = [&, number = stage](std::string_view what) {
-          in_.complain(home.place,
+          in_.diagnose(home.place,
                        fmt::format("stage {} lacks the {} of microbatch {}", number, what, i));
         };
         if (!has(stage, i, OpKind::forward)) lacks("forward");
@@ -186,7 +186,7 @@ class PyTorchCsvParser {
           lacks("weight gradient (W)");
         }
         if (whole && input) {
-          in_.complain(
+          in_.diagnose(
               actions_.at({stage, i, OpKind::backward_input}),
               fmt::format("microbatch {} has a whole backward on stage {} already", i, stage));
         }

@@ -47,7 +47,7 @@ bool JsonFile::full() const { return diagnostics_.size() >= kListedDiagnostics; 
 
 JsonReader JsonFile::root() { return {*this, 0}; }
 
-void JsonFile::complain(std::size_t node, std::string message, std::string hint) {
+void JsonFile::diagnose(std::size_t node, std::string message, std::string hint) {
   if (full()) {
     ++unlisted_;
     return;
@@ -82,13 +82,13 @@ JsonKind JsonReader::kind() const {
   return absent() ? JsonKind::null : file_->document()[node_].kind;
 }
 
-void JsonReader::complain(std::string message, std::string hint) const {
-  if (!absent()) file_->complain(node_, std::move(message), std::move(hint));
+void JsonReader::diagnose(std::string message, std::string hint) const {
+  if (!absent()) file_->diagnose(node_, std::move(message), std::move(hint));
 }
 
 void JsonReader::expected(const std::string& what, std::string hint) const {
   if (absent()) return;
-  complain(fmt::format("expected {}, found {}", what, show(file_->document(), node_)),
+  diagnose(fmt::format("expected {}, found {}", what, show(file_->document(), node_)),
            std::move(hint));
 }
 
@@ -134,7 +134,7 @@ void JsonReader::check_keys(const std::vector<std::string>* known) const {
       message = fmt::format("unknown key {}{}", shorten(document.source(node), kShownValue),
                             did_you_mean(key, *known));
     }
-    file_->complain(node, std::move(message));
+    file_->diagnose(node, std::move(message));
   }
 }
 
@@ -150,7 +150,7 @@ JsonReader JsonReader::optional(std::string_view key) const {
 
 JsonReader JsonReader::operator[](std::string_view key) const {
   const JsonReader value = optional(key);
-  if (value.absent()) complain(fmt::format("missing key \"{}\"", key));
+  if (value.absent()) diagnose(fmt::format("missing key \"{}\"", key));
   return value;
 }
 
@@ -242,7 +242,7 @@ std::size_t JsonReader::choice(const std::vector<std::string>& names) const {
   const std::string word = file_->document().string(node_);
   const auto found = std::find(names.begin(), names.end(), word);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-  complain(fmt::format("expected {}, found {}{}", listed, show(file_->document(), node_),
+  diagnose(fmt::format("expected {}, found {}{}", listed, show(file_->document(), node_),
                        did_you_mean(word, names)));
   return 0;
 }
@@ -252,7 +252,7 @@ void read_version(const JsonReader& root, std::int64_t known) {
   if (version.absent()) return;
   const std::int64_t found = version.integer(1, std::numeric_limits<std::int32_t>::max());
   if (found > known) {
-    version.complain(fmt::format("expected version {}, found {}", known, found),
+    version.diagnose(fmt::format("expected version {}, found {}", known, found),
                      "written by a newer tandem");
   }
 }

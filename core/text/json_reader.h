@@ -10,8 +10,8 @@
 //   }
 //   file.finish();  // throws InputError with all that was wrong
 //
-// A getter that can't give what it was asked for complains and returns a value of its range, so
-// that reading goes on to the next mistake; what was read is used only after finish().
+// A getter that can't give what it was asked for diagnoses that and returns a value of its range,
+// so that reading goes on to the next mistake; what was read is used only after finish().
 
 #include <array>
 #include <cstddef>
@@ -47,7 +47,7 @@ class JsonFile {
   /// So many diagnostics that further ones are only counted.
   bool full() const;
   /// About a node; reported in the order of the text.
-  void complain(std::size_t node, std::string message, std::string hint = {});
+  void diagnose(std::size_t node, std::string message, std::string hint = {});
   /// Throws InputError with the diagnostics, if there are any; of very many the first, and their
   /// number.
   void finish() const;
@@ -69,8 +69,8 @@ inline constexpr Duration kLongestDuration = std::chrono::hours(24);
 /// The least rate of bytes or operations a second in a file.
 inline constexpr double kLeastRate = 1.0;
 
-/// A cheap copyable cursor. That of a missing key is absent: its getters give values and complain
-/// no more. REQUIRES: outlived by its JsonFile.
+/// A cheap copyable cursor. That of a missing key is absent: its getters give values and diagnose
+/// nothing. REQUIRES: outlived by its JsonFile.
 class JsonReader {
  public:
   JsonReader() = default;
@@ -79,7 +79,7 @@ class JsonReader {
   bool absent() const { return file_ == nullptr; }
   JsonKind kind() const;
 
-  /// Complains of what isn't an object, of keys that are not among `keys` (unless they start with
+  /// Diagnoses what isn't an object, keys that are not among `keys` (unless they start with
   /// "x-"), and of keys that are there twice. True for an object, however faulty.
   bool object(std::span<const std::string_view> keys) const;
   bool object(std::initializer_list<std::string_view> keys) const {
@@ -87,12 +87,12 @@ class JsonReader {
   }
   /// The same of others' formats, where any key may stand.
   bool any_object() const;
-  /// The value of a key. Complains where it's missing, and returns an absent reader.
+  /// The value of a key. Diagnoses that it's missing, and returns an absent reader.
   JsonReader operator[](std::string_view key) const;
   /// The value of a key, or an absent reader.
   JsonReader optional(std::string_view key) const;
   bool has(std::string_view key) const { return !optional(key).absent(); }
-  /// The elements; complains of what isn't an array.
+  /// The elements; diagnoses what isn't an array.
   std::vector<JsonReader> array() const;
   /// The keys of an object and their values, in order; none of what isn't one.
   std::vector<std::pair<std::string, JsonReader>> members() const;
@@ -126,8 +126,8 @@ class JsonReader {
   /// How many things were wrong with the file so far: a check of several values is worth making
   /// only when reading them has not changed it.
   std::size_t diagnostics() const { return absent() ? 0 : file_->diagnostics(); }
-  /// Complains about this value: what was expected, what was found.
-  void complain(std::string message, std::string hint = {}) const;
+  /// Diagnoses this value: what was expected, what was found.
+  void diagnose(std::string message, std::string hint = {}) const;
   /// "expected <what>, found <this value>".
   void expected(const std::string& what, std::string hint = {}) const;
 
@@ -142,7 +142,7 @@ class JsonReader {
   std::size_t node_ = 0;
 };
 
-/// Complains unless key "version" is `known`.
+/// Diagnoses a file unless key "version" is `known`.
 void read_version(const JsonReader& root, std::int64_t known);
 
 }  // namespace tandem

@@ -19,12 +19,12 @@ class Checker {
     for (const Network::LinkId link : ids(network_.links)) {
       const double rate = network_.links[link].bytes_per_second;
       if (std::isfinite(rate) && rate > 0.0) continue;
-      complain("link \"{}\" carries {} bytes per second, so what crosses it would never arrive",
+      diagnose("link \"{}\" carries {} bytes per second, so what crosses it would never arrive",
                network_.links[link].name, rate);
     }
     const std::size_t keys = program_.cost_keys().size();
     if (!network_.flows.empty() && network_.flows.size() != keys) {
-      complain("{} rows of flows for {} cost keys", network_.flows.size(), keys);
+      diagnose("{} rows of flows for {} cost keys", network_.flows.size(), keys);
     } else {
       for (const CostId key : ids(network_.flows)) check(key);
     }
@@ -35,7 +35,7 @@ class Checker {
 
  private:
   template <class... Values>
-  void complain(fmt::format_string<Values...> text, Values&&... values) {
+  void diagnose(fmt::format_string<Values...> text, Values&&... values) {
     diagnostics_.push_back({.message = fmt::format(text, std::forward<Values>(values)...)});
   }
 
@@ -49,23 +49,23 @@ class Checker {
     const CostKey& key = program_.cost_keys()[id];
     const std::vector<Network::Flow>& flows = network_.flows[id];
     const std::string of = place_of(id);
-    if (!flows.empty() && on_compute_lane(key.kind)) complain("{} has a flow: it computes", of);
+    if (!flows.empty() && on_compute_lane(key.kind)) diagnose("{} has a flow: it computes", of);
     for (const Network::Flow& flow : flows) {
-      if (flow.bytes < 0) complain("{}: a flow of {} bytes", of, flow.bytes);
-      if (flow.latency < Duration{}) complain("{}: a latency of {} ns", of, flow.latency.count());
+      if (flow.bytes < 0) diagnose("{}: a flow of {} bytes", of, flow.bytes);
+      if (flow.latency < Duration{}) diagnose("{}: a latency of {} ns", of, flow.latency.count());
       if (!(flow.bytes_per_second > 0.0)) {
-        complain("{}: at most {} bytes per second, so it would never arrive", of,
+        diagnose("{}: at most {} bytes per second, so it would never arrive", of,
                  flow.bytes_per_second);
       }
       if (!(std::isfinite(flow.weight) && flow.weight > 0.0)) {
-        complain("{}: a share of weight {}", of, flow.weight);
+        diagnose("{}: a share of weight {}", of, flow.weight);
       }
       for (const Network::LinkId link : flow.links) {
         if (index(link) < network_.links.size()) continue;
-        complain("{} crosses link {} of {}", of, index(link), network_.links.size());
+        diagnose("{} crosses link {} of {}", of, index(link), network_.links.size());
       }
       if (flow.bytes > 0 && flow.links.empty() && !std::isfinite(flow.bytes_per_second)) {
-        complain("{} crosses no link, and has no rate of its own", of);
+        diagnose("{} crosses no link, and has no rate of its own", of);
       }
     }
   }
@@ -78,7 +78,7 @@ class Checker {
         if (flow.bytes == 0) continue;
         const double rate = unshared_rate(network_, flow);
         if (static_cast<double>(flow.bytes) / rate * 1e9 < kLongest) continue;
-        complain("{}: {} bytes at {} bytes per second take longer than 30 years", place_of(id),
+        diagnose("{}: {} bytes at {} bytes per second take longer than 30 years", place_of(id),
                  flow.bytes, rate);
       }
     }
@@ -88,11 +88,11 @@ class Checker {
     const Table<DeviceId, double>& slowdowns = network_.compute_slowdown;
     const std::size_t devices = program_.placement().devices;
     if (!slowdowns.empty() && slowdowns.size() != devices) {
-      complain("{} slowdowns of compute for {} devices", slowdowns.size(), devices);
+      diagnose("{} slowdowns of compute for {} devices", slowdowns.size(), devices);
     }
     for (const DeviceId device : ids(slowdowns)) {
       if (std::isfinite(slowdowns[device]) && slowdowns[device] >= 1.0) continue;
-      complain("device {}: a slowdown of compute of {}, not 1 or more", index(device),
+      diagnose("device {}: a slowdown of compute of {}, not 1 or more", index(device),
                slowdowns[device]);
     }
   }

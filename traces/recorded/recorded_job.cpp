@@ -33,7 +33,7 @@ class JobParser {
     text = trimmed(text.substr(0, text.find('#')));
     if (text.empty()) return;
     const std::size_t colon = text.find(':');
-    if (colon == std::string_view::npos) return complain(number, "expected `key: value`");
+    if (colon == std::string_view::npos) return diagnose(number, "expected `key: value`");
     const std::string key(trimmed(text.substr(0, colon)));
     const std::string_view value = trimmed(text.substr(colon + 1));
     const auto known =
@@ -41,20 +41,20 @@ class JobParser {
     if (known == keys_.end()) {
       std::vector<std::string> names;
       for (const auto& [other, place] : keys_) names.emplace_back(other);
-      return complain(number, fmt::format("unknown key \"{}\"{}", key, did_you_mean(key, names)));
+      return diagnose(number, fmt::format("unknown key \"{}\"{}", key, did_you_mean(key, names)));
     }
-    if (!seen_.insert(key).second) return complain(number, fmt::format("{} is there twice", key));
+    if (!seen_.insert(key).second) return diagnose(number, fmt::format("{} is there twice", key));
     if (!key.ends_with("_size")) return;
     const auto size = size_in(value);
     if (!size) {
-      return complain(number, fmt::format("{}: expected an integer from 1 to a billion", key));
+      return diagnose(number, fmt::format("{}: expected an integer from 1 to a billion", key));
     }
     if (known->second != nullptr) *known->second = *size;
     if (key == "world_size") world_size_line_ = number;
   }
 
   RecordedJob finish() {
-    if (seen_.empty() && diagnostics_.empty()) complain(1, "expected lines of `key: value`");
+    if (seen_.empty() && diagnostics_.empty()) diagnose(1, "expected lines of `key: value`");
     if (diagnostics_.empty()) check_world_size();
     if (!diagnostics_.empty()) throw InputError(std::move(diagnostics_));
     return job_;
@@ -73,12 +73,12 @@ class JobParser {
       ranks = std::min(ranks, kMostRanks) * *degree;  // each at most a billion
     }
     if (ranks == *job_.world_size) return;
-    complain(world_size_line_,
+    diagnose(world_size_line_,
              fmt::format("world_size is {}, which is not dp_size · dsp_size · pp_size · tp_size",
                          *job_.world_size));
   }
 
-  void complain(std::uint32_t line, std::string message) {
+  void diagnose(std::uint32_t line, std::string message) {
     if (diagnostics_.size() >= kMostDiagnostics) return;
     diagnostics_.push_back(
         {.message = std::move(message), .place = {.file = name_, .line = line, .column = 1}});

@@ -236,7 +236,7 @@ class RecordingReader {
       const auto title = threads_.find(row.thread);
       if (title == threads_.end()) {
         if (nameless.insert(row.thread).second && !diagnostics_.full()) {
-          complain_of(row, "its thread has no name such as \"PP rank 0, TP rank 0, compute\"");
+          diagnose_row(row, "its thread has no name such as \"PP rank 0, TP rank 0, compute\"");
         }
         continue;
       }
@@ -267,7 +267,7 @@ class RecordingReader {
     }
   }
 
-  void complain_of(const Row& row, const std::string& message) {
+  void diagnose_row(const Row& row, const std::string& message) {
     const json nothing;
     try {
       TraceCursor(name_, "/traceEvents", row.position, nothing).fail(message);

@@ -176,7 +176,7 @@ enum class Colour : std::uint8_t { red, green, blue };
 constexpr std::array<std::pair<std::string_view, Colour>, 3> kColours{
     {{"red", Colour::red}, {"green", Colour::green}, {"blue", Colour::blue}}};
 
-/// What `read` complains of when it is given the value `text`.
+/// What `read` diagnoses when it is given the value `text`.
 template <class Read>
 std::string diagnostic(const std::string& text, Read read) {
   JsonFile file("f.json", "{\"k\": " + text + "}");
