@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-/// Null: a schedule of one's own, or a name that is none.
+/// Null: a user schedule, or a name that is none.
 static const ScheduleTraits* traits_of(const Plan& plan) {
   if (!plan.schedule_file.empty()) return nullptr;
   const auto rows = schedules();

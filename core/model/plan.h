@@ -24,7 +24,7 @@ struct Prediction {
 struct Plan {
   ModelSpec model = {};
   std::string schedule = {};
-  /// Where `schedule` is the name of one of one's own: its file, relative to the plan's, and what
+  /// Where `schedule` is the name of a user schedule: its file, relative to the plan's, and what
   /// that says (null until it is read). Else empty.
   std::string schedule_file = {};
   std::shared_ptr<const Schedule> user_schedule = {};
@@ -48,7 +48,7 @@ constexpr std::optional<std::int64_t> even_microbatches(std::int64_t samples, st
 }
 
 /// Ranges that `stages` holds: one for each chunk of each device, or for each entry of the
-/// replicas, or for each stage of one's own schedule.
+/// replicas, or for each stage of a user schedule.
 std::size_t stage_count(const Plan& plan);
 
 /// Devices that sum the gradients of each stage: its replicas in all pipelines.
@@ -57,8 +57,9 @@ std::vector<std::int32_t> summing_devices(const Plan& plan);
 /// The request that makes the plan's schedule.
 ScheduleRequest schedule_request(const Plan& plan);
 
-/// The plan's schedule, a registered one or one's own. Throws UsageError for an unknown name and
-/// InputError with the reason when the schedule can't serve the plan. REQUIRES: one's own is read.
+/// The plan's schedule, a registered one or a user schedule. Throws UsageError for an unknown name
+/// and InputError with the reason when the schedule can't serve the plan. REQUIRES: a user schedule
+/// is read.
 Schedule make_schedule(const Plan& plan);
 
 /// What its updates use. Throws and REQUIRES as make_schedule() does.

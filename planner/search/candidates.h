@@ -32,7 +32,8 @@ struct PlanRequest {
   std::optional<Bytes> memory;         // of each device; empty: no limit
   std::vector<std::string> schedules;  // names or aliases; empty: all that can be trained and stash
                                        // no weights
-  /// One's own instead of those, read from `schedule_file`: its devices, microbatches and width.
+  /// A user schedule instead of those, read from `schedule_file`: its devices, microbatches and
+  /// width.
   std::shared_ptr<const Schedule> user_schedule;
   std::string schedule_file;
   bool vanilla_only = false;  // no delayed weights

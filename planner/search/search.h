@@ -28,7 +28,7 @@ struct Period {
 struct Candidate {
   Plan plan;  // complete but for the path of the profile
   WeightSemantics weights = WeightSemantics::vanilla;
-  std::ptrdiff_t row = 0;  // of the registry; one's own: 0
+  std::ptrdiff_t row = 0;  // of the registry; a user schedule: 0
   Period period;
   Duration slowest{};         // compute of the busiest device for one batch: no period is shorter
   DeviceId slowest_device{};  // the first such

@@ -48,7 +48,7 @@ OptimizerKind optimizer_of(const Options& options, const Profile& profile) {
   return OptimizerKind::adamw;
 }
 
-/// Reads and checks the user's own schedule, which says how many devices there are.
+/// Reads and checks the user schedule, which says how many devices there are.
 void take_user_schedule(const Options& options, PlanRequest& request) {
   refuse_given(options, {"schedule", "devices"}, "--{} is not taken: the schedule file sets it");
   request.schedule_file = options.text("schedule-file");

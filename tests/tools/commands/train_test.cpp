@@ -44,7 +44,7 @@ TEST_F(Train, RecomputesSelectivelyToTheSameBitsInLessMemory) {
   }
 }
 
-TEST_F(Train, TrainsAScheduleOfOnesOwn) {
+TEST_F(Train, TrainsAUserSchedule) {
   const std::string plan = "plan --profile profile.json --global-batch 4 --output own.json ";
   write("mine.schedule",
         "# mine  devices 2  microbatches 4\n"
@@ -64,7 +64,7 @@ TEST_F(Train, TrainsAScheduleOfOnesOwn) {
 }
 
 /// Plans of several copies of the model are written by hand.
-TEST_F(Train, TrainsAScheduleOfOnesOwnInBothDirections) {
+TEST_F(Train, TrainsAUserScheduleInBothDirections) {
   write("mine.schedule",
         "# mine  devices 2  microbatches 4\n# stages 0 1 1 0\n# replicas 0 1 0 1\n# edges 0>1 2>3\n"
         "0 | 0f0 0f1 3f2 3b2 3f3 3b3 0b0 0b1 0U 3U\n"
@@ -75,7 +75,7 @@ TEST_F(Train, TrainsAScheduleOfOnesOwnInBothDirections) {
     json_of(std::string("train plan.json --steps 3 --json --verify") + options);
 }
 
-TEST_F(Train, RefusesAScheduleOfOnesOwnThatIsWrongOrOfAnotherShape) {
+TEST_F(Train, RefusesAUserScheduleThatIsWrongOrOfAnotherShape) {
   const std::string plan =
       "plan --profile profile.json --global-batch 4 --output own.json --schedule-file ";
   const std::string right =
