@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/text/count_text.h"
 #include "traces/compare.h"
 
 namespace tandem {
@@ -112,8 +113,7 @@ std::string worst_table(const Comparison& comparison) {
 
 std::string unmatched(const TimelineRecords& records, const std::string& where) {
   if (records.empty()) return "";
-  std::string text = fmt::format("\nonly in the {}: {} {}\n", where, records.size(),
-                                 records.size() == 1 ? "op" : "ops");
+  std::string text = fmt::format("\nonly in the {}: {}\n", where, counted(records.size(), "op"));
   for (std::size_t i = 0; i < std::min(records.size(), kUnmatchedShown); ++i) {
     text += "  " + describe(records[i]) + "\n";
   }
