@@ -1,5 +1,5 @@
 #pragma once
-// What a simulated run comes to: time, bubbles and use of each device.
+// The result of a simulated run: time, bubbles and use of each device.
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-/// What one device did in the whole run.
+/// One device's use in the whole run.
 struct DeviceUse {
   Duration busy{};                   // compute lane occupied
   Duration bubble{};                 // makespan − busy

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/text/count_text.h"
 #include "traces/compare.h"
 
 namespace tandem {
@@ -112,8 +113,7 @@ std::string worst_table(const Comparison& comparison) {
 
 std::string unmatched(const TimelineRecords& records, const std::string& where) {
   if (records.empty()) return "";
-  std::string text = fmt::format("\nonly in the {}: {} {}\n", where, records.size(),
-                                 records.size() == 1 ? "op" : "ops");
+  std::string text = fmt::format("\nonly in the {}: {}\n", where, counted(records.size(), "op"));
   for (std::size_t i = 0; i < std::min(records.size(), kUnmatchedShown); ++i) {
     text += "  " + describe(records[i]) + "\n";
   }
@@ -125,7 +125,8 @@ std::string unmatched(const TimelineRecords& records, const std::string& where) 
 
 std::string print_comparison(const Comparison& comparison) {
   std::string text = whole_table(comparison);
-  text += fmt::format("{} ops on both sides, {} batches\n", comparison.matched, comparison.batches);
+  text += fmt::format("{} on both sides, {}\n", counted(comparison.matched, "op"),
+                      counted(comparison.batches, "batch"));
   if (!comparison.devices.empty()) text += "\n" + device_table(comparison);
   if (!comparison.kinds.empty()) text += "\n" + kind_table(comparison);
   if (!comparison.worst.empty()) text += "\n" + worst_table(comparison);

@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// With which code `tandem` exits; what a library's caller tells the errors apart by.
+/// The exit code of `tandem`; callers of the library tell errors apart by it.
 enum class ExitCode : int {
   done = 0,
   failed = 1,

@@ -106,7 +106,7 @@ std::string shape_fault(const ModelSpec& model) {
                        shape.head_width, kWidest);
   }
   if (shape.positions > 0 && model.sequence > shape.positions) {
-    return fmt::format("a sequence of {} tokens, for which {} learned positions are too few",
+    return fmt::format("a sequence of {} tokens is longer than the {} learned positions",
                        model.sequence, shape.positions);
   }
   if (shape.experts_per_token > shape.experts ||

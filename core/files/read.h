@@ -26,7 +26,7 @@ ClusterSpec read_cluster(const std::string& path);
 ClusterSpec parse_cluster(const std::string& file, std::string text);
 std::string cluster_text(const ClusterSpec& cluster);
 
-/// Whether the schedule exists and serves the request is the caller's question.
+/// The caller checks that the schedule exists and serves the request.
 Plan read_plan(const std::string& path);
 Plan parse_plan(const std::string& file, std::string text);
 /// REQUIRES: finite predictions.

@@ -28,6 +28,7 @@
 #include "core/import/topology_parts.h"
 #include "core/model/catalog.h"
 #include "core/notation/notation_words.h"
+#include "core/text/count_text.h"
 #include "core/text/csv.h"
 #include "core/text/json_document.h"
 
@@ -118,8 +119,9 @@ class Network {
     const std::size_t count = lists_[0]->items.size();
     for (std::size_t key = 1; key < kKeys.size(); ++key) {
       if (lists_[key]->items.size() == count) continue;
-      in_.diagnose(lists_[key]->key, fmt::format("{} has {} entries, topology {}", kKeys[key],
-                                                 lists_[key]->items.size(), count));
+      in_.diagnose(lists_[key]->key,
+                   fmt::format("{} has {}, topology {}", kKeys[key],
+                               counted(lists_[key]->items.size(), "entry"), count));
     }
     if (count > kMostDimensions) {
       in_.diagnose(lists_[0]->key,

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-/// What a transfer occupies while it runs.
+/// The lanes that a transfer occupies while it runs.
 enum class TransferLanes : std::uint8_t {
   shared,  // a transfer occupies a link lane on both devices
   ideal,   // a transfer holds no lane: only time passes, as the published evaluations assume

@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-/// What a slot holds, for one stage. A slot is one of a ring: the q-th use takes slot q mod the
-/// count.
+/// The things that a slot may hold for one stage. Slots form a ring: the q-th use takes slot
+/// q mod the count.
 enum class SlotKind : std::uint8_t {
   weights,    // one version; slot of version v: v mod count
   gradients,  // sum over the microbatches of one update; first weight gradient … update
@@ -39,8 +39,8 @@ std::string_view name(SlotKind kind);
 /// Slots of each kind for one stage.
 struct StageSlots {
   std::array<std::int32_t, kSlotKinds> counts{};
-  /// Of a stage that recomputes: a forward may run while a stash is held, so that what it would
-  /// stash goes to the workspace. Else it borrows the slot that its recomputation will take.
+  /// True where a stage recomputes and a forward may run while a stash is held: the forward then
+  /// writes its activations to the workspace. Else it borrows its recomputation's slot.
   bool forwards_in_workspace = false;
   std::int32_t& operator[](SlotKind kind) { return counts[index(kind)]; }
   std::int32_t operator[](SlotKind kind) const { return counts[index(kind)]; }
@@ -56,7 +56,7 @@ class MicrobatchSequence {
   std::int64_t operator()(ReplicaId replica, std::int64_t microbatch) const {
     return all_[replica].place(microbatch);
   }
-  /// Whether the microbatch's stash is evicted.
+  /// True where the microbatch's stash is evicted.
   bool evicts(ReplicaId replica, std::int64_t microbatch) const {
     return !evicted_.empty() && evicted_[replica].has(microbatch);
   }
@@ -91,8 +91,8 @@ class MicrobatchSequence {
 /// REQUIRES: the program's order is topological (lower() sees to it).
 SlotCounts count_slots(const Program& program);
 
-/// What a stage holds for one microbatch: `all` from its forward, `after_input` of it once its
-/// input-gradient is done, nothing after its weight gradient.
+/// The share of an activation that a stage holds for one microbatch: `all` from its forward,
+/// `after_input` once its input gradient is done, nothing after its weight gradient.
 struct HeldActivation {
   double all = 1.0, after_input = 1.0;
 };
@@ -120,7 +120,7 @@ struct StageBytes {
   Bytes operator[](SlotKind kind) const { return slot[index(kind)]; }
 };
 
-/// What a stage with these slots needs of the workspace that its device's stages share.
+/// Bytes that a stage with these slots needs in the workspace that its device's stages share.
 Bytes workspace_of(const StageSlots& slots, const StageBytes& bytes);
 
 /// Bytes of a device by class.
@@ -135,8 +135,8 @@ struct MemoryByClass {
   friend bool operator==(const MemoryByClass&, const MemoryByClass&) = default;
 };
 
-/// What each device needs for a run of any length: `slots` as count_slots() finds them, `bytes` of
-/// one slot of each kind; both have a row for each replica.
+/// Bytes that each device needs for a run of any length: `slots` as count_slots() finds them,
+/// `bytes` of one slot of each kind; both have a row for each replica.
 Table<DeviceId, MemoryByClass> memory_by_class(const Program& program, const SlotCounts& slots,
                                                const Table<ReplicaId, StageBytes>& bytes);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What numbers are stored as while a model is trained, and what its stages take by that.
+// The type that numbers are stored in while a model is trained, and the bytes that follow from it.
 
 #include <cstdint>
 #include <string_view>
@@ -10,9 +10,9 @@
 
 namespace tandem {
 
-/// Of activations and of the weights that products read. With bf16 the weights that are trained are
-/// one float copy more, a part of the optimizer's state; gradients of weights, that state,
-/// statistics of norms, sums of softmaxes and tokens are float all the same.
+/// The type of activations and of the weights that products read. With bf16 the optimizer's state
+/// holds a float copy of the weights, which is trained. Gradients of weights, the optimizer's
+/// state, statistics of norms, sums of softmaxes and tokens are float either way.
 enum class Storage : std::uint8_t { f32, bf16 };
 
 std::string_view name(Storage storage);

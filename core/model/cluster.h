@@ -37,7 +37,8 @@ struct DeviceSpec {
   friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
 };
 
-/// `count` devices, groups or switches of one kind. What is neither device nor group is a switch.
+/// `count` devices, groups or switches of one kind. A member that is neither device nor group is a
+/// switch.
 struct ClusterMember {
   std::string name;
   std::optional<std::size_t> device = {};  // of ClusterSpec::devices
@@ -91,7 +92,7 @@ inline constexpr std::size_t kMostClusterDevices = 16'384;
 /// Devices and switches; links; groups.
 inline constexpr std::size_t kMostClusterVertices = 1 << 18;
 
-/// What keeps a spec from being a cluster, and in which group.
+/// The reason why a spec is no cluster, and the group where it lies.
 struct ClusterProblem {
   std::size_t group = 0;
   std::string message;
@@ -134,8 +135,8 @@ class Cluster {
 
   /// The way from one device to another within the innermost group that has one, through no other
   /// device: up from the one and down to the other, and only where that leads nowhere through
-  /// groups that hold neither. Of these the one whose slowest link is fastest; then that of fewest
-  /// links, least latency, first links.
+  /// groups that hold neither. It takes the one whose slowest link is fastest; then the
+  /// one of fewest links, least latency, first links.
   Route route(DeviceId from, DeviceId to) const;
 
  private:

@@ -60,10 +60,10 @@ bool has_tied_ends(const ModelSpec& model) {
 
 void check_trainable(const ModelSpec& model) {
   if (model.architecture != Architecture::transformer) return;
-  throw InputError(
-      fmt::format("model {}: a transformer built unlike GPT-2 is priced on a cluster; the layers "
-                  "that can be measured and trained are GPT-2's and linear ones",
-                  model.name));
+  throw InputError(fmt::format(
+      "model {}: only GPT-2 and linear models can be measured and trained; this one can be "
+      "simulated on a cluster",
+      model.name));
 }
 
 LayerParameters layer_parameters(const ModelSpec& model, LayerKind kind) {

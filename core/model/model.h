@@ -72,7 +72,7 @@ struct ModelSpec {
 /// That of a transformer; GPT-2's too. REQUIRES: the model is one.
 TransformerShape shape_of(const ModelSpec& model);
 
-/// Whether embedding and head hold one table, whose gradients are summed.
+/// True where embedding and head hold one table, whose gradients are summed.
 bool has_tied_ends(const ModelSpec& model);
 
 /// Throws InputError where the executor has no layers for the model.
@@ -101,7 +101,7 @@ std::int64_t parameters_of(const ModelSpec& model, LayerKind kind);
 
 /// Parameters of the whole model, tied ones once: what a model card says.
 std::int64_t parameter_count(const ModelSpec& model);
-/// Of them those that compute for one token: without the experts that it does not take.
+/// The parameters that compute for one token: without the experts that it does not take.
 std::int64_t active_parameter_count(const ModelSpec& model);
 
 enum class OptimizerKind : std::uint8_t { sgd, momentum, adamw };
@@ -128,7 +128,7 @@ struct TransferCost {
   Duration time{};
 };
 
-/// What `tandem profile` measured on one machine.
+/// Times that `tandem profile` measured on one machine.
 struct Profile {
   std::string machine, date, command, backend;
   ModelSpec model;

@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// What the planner promised; compare checks it against reality.
+/// The planner's prediction; `tandem compare` checks it against a real run.
 struct Prediction {
   double period_s = 0.0;
   double samples_per_s = 0.0;
@@ -28,8 +28,8 @@ struct Plan {
   /// that says (null until it is read). Else empty.
   std::string schedule_file = {};
   std::shared_ptr<const Schedule> user_schedule = {};
-  /// What the schedule is asked for; its costs make an automatic schedule's order again. Whether
-  /// embeddings are tied stands in the model: schedule_request().
+  /// The schedule's options; their costs make an automatic schedule's order again. The model says
+  /// if embeddings are tied: schedule_request().
   ScheduleRequest request = {};
   std::int32_t microbatch_size = 1;
   OptimizerKind optimizer = OptimizerKind::adamw;
@@ -62,7 +62,7 @@ ScheduleRequest schedule_request(const Plan& plan);
 /// is read.
 Schedule make_schedule(const Plan& plan);
 
-/// What its updates use. Throws and REQUIRES as make_schedule() does.
+/// The weights that its updates use. Throws and REQUIRES as make_schedule() does.
 WeightSemantics weight_semantics(const Plan& plan);
 
 }  // namespace tandem

@@ -134,7 +134,7 @@ class PyTorchCsvParser {
                                              action.stage, stage->second.rank));
     }
     if (!actions_.emplace(Key{action.stage, action.microbatch, action.kind}, action.place).second) {
-      in_.diagnose(action.place, fmt::format("the {} of microbatch {} on stage {} is there twice",
+      in_.diagnose(action.place, fmt::format("the {} of microbatch {} on stage {} is given twice",
                                              name(action.kind), action.microbatch, action.stage));
     }
     microbatches_ = std::max(microbatches_, action.microbatch + 1);

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-/// What each op takes, nanoseconds: a row for each of Program::cost_keys().
+/// The time of each op, in nanoseconds: a row for each of Program::cost_keys().
 using CostTable = Table<CostId, Duration>;
 
 /// Called once a key, never in a hot loop. Results are non-negative (checked).

@@ -56,15 +56,15 @@ struct Instruction {
 };
 static_assert(sizeof(Instruction) == 28);
 
-/// What a program wants priced: tens of keys, not millions.
+/// Ops that cost the same share a key, by which they are priced: tens of keys, not millions.
 struct CostKey {
   OpKind kind{};
   std::uint16_t width = 1;  // in reduce_gradient only: replicas of the whole pipeline; else 1
   std::uint16_t span = 1;   // in backward_weight only: microbatches done as one; else 1
   bool overlapped = false;  // a member of a group (Op::group): its share of what that takes
   ReplicaId replica{};      // of a transfer: the sender's
-  // Both the replica's device, but of a transfer: from where, to where. Of a stash's, there and
-  // back, the replica's device and its partner.
+  // Both are the replica's device, except for transfers: a transfer goes from source to target,
+  // and a stash moves, there or back, between the replica's device and its partner.
   DeviceId source{}, target{};
   friend auto operator<=>(const CostKey&, const CostKey&) = default;
 };
@@ -100,7 +100,7 @@ struct ProgramParts {
 class Program {
  public:
   /// REQUIRES: every id in `parts` names an existing row, and the pools hold every range (checked,
-  /// aborts). Whether the program is *right* is verify()'s question (core/verify/verify.h).
+  /// aborts). verify() says if the program is *right* (core/verify/verify.h).
   explicit Program(ProgramParts parts);
 
   const std::string& schedule() const { return parts_.schedule; }

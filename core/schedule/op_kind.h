@@ -1,6 +1,6 @@
 #pragma once
-// OpKind and the row of each kind: its names, how it moves, what prices it, how it looks. What a
-// kind means is known to lowering, verification, slots and the device's machine alone.
+// OpKind and the row of each kind: its names, how it moves, what prices it, how it looks.
+// Only lowering, verification, slots and the device's machine know what a kind means.
 
 #include <array>
 #include <cstdint>
@@ -45,7 +45,7 @@ enum class Flow : std::uint8_t {
   with_partner,   // between a device and its partner
 };
 
-/// What a kind's time is: for those of the compute lane one of its stage's times, in their order.
+/// The price of a kind: on the compute lane, one of its stage's times, in their order.
 enum class Price : std::uint8_t {
   forward,
   recompute,
@@ -304,7 +304,7 @@ inline constexpr KindSet kComputeLane([](Row row) {
 
 /// Moves a stash between a device and its partner. The device does both: it sends, and it fetches.
 constexpr bool moves_stash(OpKind kind) { return kinds::kStashMoves.has(kind); }
-/// Of the transfers: to the device of its stage, not from it.
+/// True for transfers towards the stage's device.
 constexpr bool fetches(OpKind kind) { return kinds::kFetches.has(kind); }
 /// Takes a link between two devices.
 constexpr bool is_transfer(OpKind kind) { return kinds::kTransfers.has(kind); }

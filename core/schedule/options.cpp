@@ -38,7 +38,7 @@ const std::array kOptionRows{
                    .otherwise = 2},
     ScheduleOption{.flag = "waves",
                    .argument = "W",
-                   .help = "waves, each down the devices and back up (default 1)",
+                   .help = "passes down the devices and back (default 1)",
                    .member = &Request::chunks,
                    .least = 1,
                    .most = kMostDevices / 2,
@@ -46,9 +46,8 @@ const std::array kOptionRows{
                    .otherwise = 2},
     ScheduleOption{.flag = "group",
                    .argument = "G",
-                   .help = "microbatches in a row, of a chunk (default: the fewest that work, P "
-                           "where M is a multiple of it), or until the pipeline is drained "
-                           "(gpipe; default: M)",
+                   .help = "microbatches that run in a row on one chunk (default: the fewest that "
+                           "work); for gpipe: microbatches before the pipeline drains (default M)",
                    .member = &Request::group,
                    .key = "group",
                    .least = 0,
@@ -68,7 +67,7 @@ const std::array kOptionRows{
                    .key = "replicas"},
     ScheduleOption{.flag = "directions",
                    .argument = "K",
-                   .help = "pipelines, half of them each way (default 2)",
+                   .help = "pipelines; half run in each direction (default 2)",
                    .member = &Request::directions,
                    .key = "directions",
                    .least = 1,
@@ -92,8 +91,8 @@ const std::array kOptionRows{
                    .most = kMostSearched},
     ScheduleOption{.flag = "orders",
                    .argument = "N",
-                   .help = "how many orders to try at most (default: about a second's; more than "
-                           "a million ops end after 5 s)",
+                   .help = "orders to try (default: as many as take a second; with more than a "
+                           "million ops, 5 s)",
                    .member = &Request::orders,
                    .least = 0,
                    .most = kMostSearched},
@@ -117,8 +116,9 @@ const std::array kOptionRows{
                    .of_all = true},
     ScheduleOption{.flag = "post-validation",
                    .argument = "",
-                   .help = "updates do not wait for the norm: each is validated in the next "
-                           "batch's warm-up, and rolled back where it was wrong",
+                   .help =
+                       "update before the norm is known; check in the next batch, and roll back "
+                       "where clipping was needed",
                    .member = &Request::post_validation,
                    .key = "post_validation",
                    .of_all = true},

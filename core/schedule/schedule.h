@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-/// What backward computes again instead of having it kept.
+/// The activations that backward computes again, so that they need not be kept.
 enum class Recompute : std::uint8_t {
   none,
   selective,  // inside the layers: what is cheap to make again. The program is that of none
@@ -39,8 +39,8 @@ struct Schedule {
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-/// What a microbatch takes on one stage, and what of its activation is left between the gradients
-/// of the input and of the weights; by default one unit of time each, and all.
+/// The times of a microbatch on one stage, and the share of its activation that is kept between the
+/// gradients of the input and of the weights; by default one unit of time each, and all of it.
 struct StageOrderCosts {
   Duration forward{1}, backward_input{1}, backward_weight{1};
   double kept = 1.0;  // 0 … 1
@@ -48,7 +48,7 @@ struct StageOrderCosts {
   friend bool operator==(const StageOrderCosts&, const StageOrderCosts&) = default;
 };
 
-/// What automatic schedules order by.
+/// The costs that automatic schedules order by.
 struct OrderCosts {
   Table<StageId, StageOrderCosts> stages;
   Duration transfer{};               // over each edge between devices
@@ -61,7 +61,7 @@ struct OrderCosts {
   friend bool operator==(const OrderCosts&, const OrderCosts&) = default;
 };
 
-/// What a schedule is asked for. What only some schedules take has a row in
+/// The options of a schedule. Those that only some schedules take have a row in
 /// core/schedule/options.h.
 struct ScheduleRequest {
   std::uint16_t devices = 1;

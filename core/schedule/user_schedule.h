@@ -14,7 +14,7 @@ namespace tandem {
 /// InputError where the text contradicts the request.
 Schedule completed(Schedule schedule, const ScheduleRequest& request);
 
-/// Whether it recomputes forwards by ops of its own.
+/// True where it recomputes forwards by ops of its own.
 bool recomputes(const Schedule& schedule);
 
 /// By the staleness of its ops. REQUIRES: verify() has nothing against its program.

@@ -20,4 +20,15 @@ std::string print_count(std::int64_t count) {
   return fmt::format("{}", count);
 }
 
+std::string counted(std::int64_t count, std::string_view noun) {
+  if (count == 1) return fmt::format("1 {}", noun);
+  const bool hisses = noun.ends_with("ch") || noun.ends_with("sh") || noun.ends_with('s');
+  if (hisses) return fmt::format("{} {}es", count, noun);
+  if (noun.ends_with("ry")) {
+    noun.remove_suffix(1);
+    return fmt::format("{} {}ies", count, noun);
+  }
+  return fmt::format("{} {}s", count, noun);
+}
+
 }  // namespace tandem

@@ -8,6 +8,7 @@
 #include "core/base/check.h"
 #include "core/model/catalog.h"
 #include "core/schedule/shape_error.h"
+#include "core/text/count_text.h"
 #include "simulator/cost/measured_layers.h"
 
 namespace tandem {
@@ -31,10 +32,10 @@ void set_shape(const ClusterRequest& request, Plan& plan) {
   const std::int64_t width =
       request.width.value_or(std::max<std::int64_t>(1, devices / depth / tensor));
   if (width * depth * tensor > devices) {
-    throw ShapeError(fmt::format("{} pipeline{} of {} stage{} take{} {} devices: cluster {} has {}",
-                                 width, width == 1 ? "" : "s", depth, depth == 1 ? "" : "s",
-                                 width == 1 ? "s" : "", width * depth * tensor, cluster.name(),
-                                 devices));
+    throw ShapeError(fmt::format("{} of {} take{} {}: cluster {} has {}",
+                                 counted(width, "pipeline"), counted(depth, "stage"),
+                                 width == 1 ? "s" : "", counted(width * depth * tensor, "device"),
+                                 cluster.name(), devices));
   }
   plan.request.width = static_cast<std::uint16_t>(width);
   plan.request.devices = *request.depth;

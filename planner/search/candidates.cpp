@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/schedule/options.h"
 #include "core/schedule/user_schedule.h"
+#include "core/text/count_text.h"
 
 namespace tandem {
 
@@ -285,7 +286,7 @@ Plan plan_of(const PlanRequest& request, const Shape& shape, std::int32_t extra_
 
 std::string describe(const Plan& plan) {
   const std::size_t stages = stage_count(plan);
-  std::string text = fmt::format("{}, {} stage{}", plan.schedule, stages, stages == 1 ? "" : "s");
+  std::string text = fmt::format("{}, {}", plan.schedule, counted(stages, "stage"));
   if (stages != plan.request.devices) text += fmt::format(" on {} devices", plan.request.devices);
   if (plan.request.width > 1) text += fmt::format(", width {}", plan.request.width);
   text += fmt::format(", microbatches {} x {}", plan.microbatch_size, plan.request.microbatches);

@@ -21,7 +21,7 @@ inline constexpr std::int32_t kMostPlannedLayers = 2048;
 inline constexpr std::uint16_t kMostPlannedDevices = 256;
 /// Stages × microbatches of a program that is simulated.
 inline constexpr std::int64_t kMostPlannedCells = 262'144;
-/// Of a batch, in each pipeline.
+/// Microbatches of a batch, per pipeline.
 inline constexpr std::int32_t kMostPlannedMicrobatches = 65'535;
 
 struct PlanRequest {

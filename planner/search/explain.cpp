@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/check.h"
+#include "core/text/count_text.h"
 
 namespace tandem {
 
@@ -64,9 +65,8 @@ std::vector<std::string> explain_choice(const PlanRequest& request, const PlanRe
   const Candidate& best = result.ranked.front();
   std::vector<std::string> lines;
   lines.push_back(fmt::format(
-      "Chosen: {}: {:.1f} samples/s, {} a batch; its slowest device, {}, computes {} of "
-      "it and waits "
-      "{:.1f} %.",
+      "Chosen: {}: {:.1f} samples/s, {} a batch; device {}, the slowest, computes {} of that and "
+      "waits {:.1f} %.",
       describe(best.plan), best.plan.predicted.samples_per_s,
       print_duration(as_duration(best.period.seconds())), index(best.slowest_device),
       print_duration(best.slowest), 100.0 * best.bubble()));
@@ -114,8 +114,8 @@ std::string explain_infeasible(const PlanRequest& request, const PlanResult& res
                        within(request), of.count, of.nearest.what, explain(*of.nearest.miss));
   }
   std::string text =
-      fmt::format("no plan for {} device{} and a global batch of {} samples", request.devices,
-                  request.devices == 1 ? "" : "s", request.global_batch);
+      fmt::format("no plan for {} and a global batch of {}", counted(request.devices, "device"),
+                  counted(request.global_batch, "sample"));
   for (const RejectedGroup& of : groups) {
     text += fmt::format("{} {}: {}", text.find(':') == std::string::npos ? ":" : ";",
                         of.nearest.what, of.nearest.reason);

@@ -67,8 +67,8 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
 /// The same for all that a plan says.
 StageCosts costs_from_profile(const Profile& profile, const Plan& plan);
 
-/// What an automatic schedule orders by. A full recomputation counts with the gradient of the
-/// input, which it stands before.
+/// The costs that an automatic schedule orders by. A full recomputation counts with the gradient of
+/// the input, before which it runs.
 OrderCosts order_costs(const StageCosts& costs, Recompute recompute);
 
 /// For price(). REQUIRES: `costs` has a row for each stage of `placement`.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/lower/lower.h"
@@ -18,6 +19,8 @@
 
 namespace tandem::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 struct Size {
   int devices, microbatches;
@@ -204,10 +207,9 @@ TEST(OrderSearch, RefusesCapsOfOtherDevices) {
   const ScheduleTraits& row = find_schedule("search");
   ScheduleRequest request{
       .devices = 3, .microbatches = 4, .replicas = {}, .activation_caps = {2.0, 2.0}};
-  EXPECT_EQ(reason_against(row, request),
-            "search takes one activation cap, or one for each of 3 devices: found 2");
+  EXPECT_THAT(reason_against(row, request).value_or(""), HasSubstr("3 devices: found 2"));
   request.activation_caps = {2.0, 2.0, 0.5};
-  EXPECT_EQ(reason_against(row, request), "an activation cap must be at least 1, found 0.5");
+  EXPECT_THAT(reason_against(row, request).value_or(""), HasSubstr("found 0.5"));
   request.activation_caps = {2.0, 2.0, 1.0};
   EXPECT_EQ(reason_against(row, request), std::nullopt);
 }

@@ -19,6 +19,7 @@
 namespace tandem::testing {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 /// A schedule ordered by the costs that it is simulated at.
@@ -216,7 +217,7 @@ TEST(ZeroBubbleAuto, RefusesACapBelowOneActivationAndCostsOfOtherStages) {
   const ScheduleTraits& traits = find_schedule("zb-auto");
   ScheduleRequest request = pipeline("zb-auto", 3, 4).request;
   request.activation_caps = {0.5};
-  EXPECT_EQ(reason_against(traits, request), "an activation cap must be at least 1, found 0.5");
+  EXPECT_THAT(reason_against(traits, request).value_or(""), HasSubstr("found 0.5"));
   request.activation_caps = {1.0};
   EXPECT_EQ(reason_against(traits, request), std::nullopt);
   request.costs = uneven_costs(2);

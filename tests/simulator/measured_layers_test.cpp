@@ -92,9 +92,7 @@ TEST(MeasuredLayers, BetweenNeighboursOnlyTheseCount) {
 
 TEST(MeasuredLayers, AreNotKnownBeyondWhatWasMeasured) {
   const TensorProfiles from = profiles({2, 8}, {2, 4});
-  EXPECT_EQ(
-      error_of([&] { mlp_at(from, 2, 16); }),
-      "the profile has tensor degrees 2, 8, not 16: only degrees between them are interpolated");
+  EXPECT_THAT(error_of([&] { mlp_at(from, 2, 16); }), HasSubstr("tensor degrees 2, 8, not 16"));
   EXPECT_THAT(error_of([&] { mlp_at(from, 2, 1); }), HasSubstr("tensor degrees 2, 8, not 1"));
   EXPECT_EQ(error_of([&] { mlp_at(from, 8, 4); }),
             "the profile has no layer \"embedding\" at microbatch size 8, nor below and above it, "

@@ -89,7 +89,7 @@ TEST_F(Collectives, PriceSumsOnACluster) {
   EXPECT_LT(rate(" --link-fraction 0.1"), rate(""));
   const Json assumptions = json_of(names + " --collectives slow.json")["assumptions"];
   EXPECT_EQ(assumptions["collectives"]["between_nodes_bytes_per_s"], 1e9);
-  EXPECT_THAT(assumptions["notes"].dump(), HasSubstr("measured constants"));
+  EXPECT_NE(assumptions["notes"], json_of(names)["assumptions"]["notes"]);
 }
 
 TEST_F(Collectives, LogsOfOneMachinePriceItsSumsAndNoOthers) {

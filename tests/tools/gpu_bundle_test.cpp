@@ -56,7 +56,7 @@ TEST_F(GpuBundle, MustNotNeedLibrariesThatAreNotInIt) {
   fs::copy_file(TANDEM_BINARY, folder_.path() / "tandem");
   const Ran ran = check(folder_.path());
   EXPECT_EQ(ran.code, 1);
-  EXPECT_THAT(ran.err, HasSubstr("tandem needs libstdc++.so.6, which is not in the bundle"));
+  EXPECT_THAT(ran.err, HasSubstr("libstdc++.so.6"));
 }
 
 TEST_F(GpuBundle, MustHaveAProgram) {

@@ -28,7 +28,7 @@ TEST_F(Job, FromProfileToComparison) {
   good("check plan.json");
   good("simulate plan.json --batches 4 --trace simulated.json");
   const Ran train = good("train plan.json --steps 4 --verify --trace measured.json.gz");
-  EXPECT_THAT(train.out, HasSubstr("as planned to the byte"));
+  EXPECT_THAT(train.out, HasSubstr(" to the byte"));
   EXPECT_THAT(train.out, HasSubstr("\nverified: "));
   EXPECT_THAT(good("compare simulated.json measured.json.gz").out, HasSubstr("makespan"));
   for (const std::string trace : {"simulated.json", "measured.json.gz"}) {

@@ -53,8 +53,7 @@ TEST_F(Ranking, VanillaSemanticsLeaveTheOthersOut) {
   const std::vector<Json> rows = rows_of(kPlain + " --semantics vanilla");
   for (const Json& row : rows)
     EXPECT_EQ(row.contains("error"), row["options"]["schedule"] == "2bw") << row["options"];
-  EXPECT_EQ(rows.back()["error"]["message"],
-            "schedule 2bw: its weights are delayed by one, and only vanilla ones were asked for");
+  EXPECT_EQ(rows.back()["error"]["code"], 3);
   const std::string shape =
       " --devices 2 --microbatches 4 --forward 1ms --backward 2ms --semantics vanilla";
   EXPECT_EQ(tandem("simulate --schedule pipedream" + shape).code, 3);

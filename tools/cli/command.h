@@ -9,13 +9,13 @@
 namespace tandem::tools {
 
 inline constexpr std::string_view kAbout =
-    "One program, simulated and trained for real: pipeline-parallel training of deep networks.";
+    "Plans, simulates and trains deep networks with pipeline parallelism.";
 
 struct Command {
   std::string_view name;  // two words: the second is for the first to run ("sweep merge")
   std::string_view summary;
-  int (*run)(const Options&);    // null: named in the contract, not in this version
-  Options (*options)();          // what it declares, nothing parsed
+  int (*run)(const Options&);  // null: named in the contract, not in this version
+  Options (*options)();        // what it declares, nothing parsed
 
   bool has_own_name() const { return name.find(' ') == std::string_view::npos; }
 };

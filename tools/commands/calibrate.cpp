@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/files/calibration_file.h"
 #include "core/import/iterations.h"
+#include "core/text/count_text.h"
 #include "core/text/files.h"
 #include "simulator/cost/calibration_fit.h"
 #include "tools/cli/file_roles.h"
@@ -100,9 +101,9 @@ CalibrationReport report_of(const Options& options) {
                            .pipelines = {}};
   const std::size_t count = report.measured.size();
   if (count < 2 * kLeastRows) {
-    throw InputError(
-        fmt::format("{}: {} rows: expected at least {}, half of them to fit {} constants",
-                    options.words()[0], count, 2 * kLeastRows, kCalibrationConstants.size()));
+    throw InputError(fmt::format("{}: {}: expected at least {}, half of them to fit {} constants",
+                                 options.words()[0], counted(count, "row"), 2 * kLeastRows,
+                                 kCalibrationConstants.size()));
   }
   AnalyticAssumptions assumptions;
   assumptions.format = report.fitted.format = format_of(options, cluster);
@@ -119,7 +120,7 @@ CalibrationReport report_of(const Options& options) {
   const Rows flat = rows_where(report.measured, [](const auto& one) { return one.depth == 1; });
   Rows deep = rows_where(report.measured, [](const auto& one) { return one.depth > 1; });
   if (flat.size() >= kLeastRows && !deep.empty())
-    report.pipelines = held_out("those with pipelines", model, report, flat, std::move(deep));
+    report.pipelines = held_out("rows with pipelines", model, report, flat, std::move(deep));
   return report;
 }
 
@@ -165,7 +166,7 @@ double worst(const std::vector<double>& errors) {
 
 void print_group(const std::string& name, const std::vector<double>& errors,
                  const std::vector<double>& naive) {
-  fmt::print("{:<44}{:>6}{:>8.1f}{:>+8.1f}{:>+8.1f}{:>10.1f}\n", name, errors.size(),
+  fmt::print("{:<50}{:>6}{:>8.1f}{:>+8.1f}{:>+8.1f}{:>11.1f}\n", name, errors.size(),
              100.0 * mean_absolute(errors), 100.0 * mean(errors), 100.0 * worst(errors),
              100.0 * mean_absolute(naive));
 }
@@ -178,17 +179,20 @@ void print_report(const Options& options, const CalibrationReport& report) {
     fmt::print("{:<18}{:>12.4g}  {}\n", one.key, fitted.constants.*one.member, one.meaning);
   fmt::print("fitted to all rows: mean of absolute errors {:.1f} %\n\n",
              100.0 * mean_absolute(report.errors));
-  fmt::print("{:<44}{:>6}{:>8}{:>8}{:>8}{:>10}\n", "error of rows that the fit did not see, %",
-             "rows", "mean", "bias", "worst", "naive");
+  fmt::print("{:<50}{:>6}{:>8}{:>8}{:>8}{:>11}\n", "error of rows that the fit did not see, %",
+             "rows", "mean", "bias", "worst", "naive fit");
   const auto line = [](const Held& held) {
-    print_group(fmt::format("{}, by {} others", held.rows_are, held.fitted_to), held.errors,
-                held.naive);
+    print_group(fmt::format("{}, fitted to the other {} rows", held.rows_are, held.fitted_to),
+                held.errors, held.naive);
   };
   line(report.halves);
   for (const Group& group : groups_of(report)) print_group(group.name, group.errors, group.naive);
   if (report.pipelines) line(*report.pipelines);
-  fmt::print("{:<44}{:>6}{:>8.1f}\n", "control: one half, its times shuffled",
+  fmt::print("{:<50}{:>6}{:>8.1f}\n", "control: one half, its times shuffled",
              report.measured.size() / 2, 100.0 * report.shuffled);
+  fmt::print(
+      "naive fit: a least-squares sum of eight terms, such as a stage's flops, that knows no "
+      "schedule\n");
 }
 
 Json held_json(const Held& held) {

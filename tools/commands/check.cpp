@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/text/count_text.h"
 #include "core/verify/verify.h"
 #include "planner/search/candidates.h"
 #include "planner/search/stage_memory.h"
@@ -63,8 +64,9 @@ void check_program(const Subject& subject) {
   const std::vector<Violation> violations =
       verify(subject.program(), count_slots(subject.program()));
   if (violations.empty()) return;
-  std::string text = fmt::format("{}: the program of {} is wrong: {} violations", subject.name,
-                                 subject.prepared.plan->schedule, violations.size());
+  std::string text =
+      fmt::format("{}: the program of {} is wrong: {}", subject.name,
+                  subject.prepared.plan->schedule, counted(violations.size(), "violation"));
   for (std::size_t i = 0; i < std::min(violations.size(), kMostShownViolations); ++i) {
     text += fmt::format("\n  {}: {}", name(violations[i].kind), violations[i].message);
   }
@@ -78,8 +80,9 @@ std::vector<std::string> check_warnings(const Subject& subject) {
   for (const MemoryByClass& of : subject.memory()) totals.push_back(of.total());
   if (!predicted.empty() && predicted != totals) {
     warnings.emplace_back(
-        "the plan's peak_bytes differ from these: the plan was edited, or made for another "
-        "--storage or by another version");
+        fmt::format("{} expects other peak memory than this check counts: it was edited, or made "
+                    "for another --storage or version",
+                    subject.name));
   }
   return warnings;
 }
@@ -165,11 +168,7 @@ void print_text(const Subject& subject) {
   print_memory(subject.prepared.scenario);
   fmt::print("\nFullest: device {}, {}; most of it {}, {}.\n", index(fullest),
              print_bytes(memory[fullest].total()), largest.name, print_bytes(largest.bytes));
-  if (cluster) {
-    fmt::print("\nAssumed, not measured:\n");
-    for (const std::string& line : assumption_lines(subject.request, *cluster))
-      fmt::print("  {}\n", line);
-  }
+  if (cluster) print_assumptions(subject.request, *cluster);
   for (const std::string& warning : check_warnings(subject))
     fmt::print(stderr, "warning: {}\n", warning);
 }

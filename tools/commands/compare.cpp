@@ -98,8 +98,9 @@ std::optional<std::string> miss(const Comparison& comparison, double most) {
 }  // namespace
 
 Options options_of_compare() {
-  Options options("compare", "SIMULATED MEASURED [options]",
-                  "The error of a prediction: whole, per device, per op kind, per op.");
+  Options options(
+      "compare", "SIMULATED MEASURED [options]",
+      "Compares a simulated timeline with a measured one: whole run, devices, op kinds, ops.");
   options.words("SIMULATED and MEASURED", 2, 2);
   options.value("warm-up", "N", "batches left out of the step time (default 1)")
       .value("worst", "N", "single ops listed (default 10)")

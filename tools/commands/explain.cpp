@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/text/count_text.h"
 #include "simulator/analysis/binding_graph.h"
 #include "simulator/analysis/idle.h"
 #include "tools/cli/options.h"
@@ -56,9 +57,9 @@ double percent(Duration part, Duration whole) {
 void print_text(const Program& program, DeviceId device, const SimulationResult& result,
                 const std::vector<Bubble>& bubbles) {
   const Duration idle = total(bubbles);
-  fmt::print("device {} of {} is idle for {} of {} ({:.1f} %), in {} bubble{}\n", index(device),
+  fmt::print("device {} of {} is idle for {} of {} ({:.1f} %), in {}\n", index(device),
              program.schedule(), print_duration(idle), print_duration(result.makespan),
-             percent(idle, result.makespan), bubbles.size(), bubbles.size() == 1 ? "" : "s");
+             percent(idle, result.makespan), counted(bubbles.size(), "bubble"));
   if (bubbles.empty()) return;
   fmt::print("\n{:>11} {:>8} {:>8}  {}\n", "time", "of idle", "bubbles", "waited for");
   for (const Cause& cause : causes_of(program, bubbles)) {
@@ -122,7 +123,7 @@ Options options_of_explain() {
   Options options("explain", "idle [PLAN] --device D [options of simulate]",
                   "Says what each bubble of a device waited for, up to the cause.");
   add_scenario_options(options);
-  options.value("device", "D", "the device").words("PLAN", 0, 2).first_word({"idle"});
+  options.value("device", "D", "the device to explain").words("PLAN", 0, 2).first_word({"idle"});
   return options;
 }
 

@@ -16,6 +16,7 @@
 #include "core/import/models.h"
 #include "core/lower/lower.h"
 #include "core/schedule/user_schedule.h"
+#include "core/text/count_text.h"
 #include "core/text/files.h"
 #include "planner/search/explain.h"
 #include "planner/search/search.h"
@@ -120,9 +121,9 @@ std::vector<std::string> plan_warnings(const PlanRequest& request, const Plan& p
   const int devices = plan.request.devices * plan.request.width;
   if (devices != profile.busy_devices) {
     warnings.push_back(
-        fmt::format("the profile was measured with {} device{} computing at once, and the plan "
-                    "uses {}: if they share cores or memory, measure with as many",
-                    profile.busy_devices, profile.busy_devices == 1 ? "" : "s", devices));
+        fmt::format("the profile was measured with {} computing at once, and the plan uses {}: if "
+                    "they share cores or memory, measure with as many",
+                    counted(profile.busy_devices, "device"), devices));
   }
   for (std::string& warning : storage_warnings(request.storage))
     warnings.push_back(std::move(warning));
@@ -204,10 +205,11 @@ void print_ranking(const PlanResult& result) {
   }
   fmt::print(
       "Period: mean time of a batch in an endless run. Slowest: how long the busiest device "
-      "computes in it; it waits\nthe rest. Peak: bytes of the fullest device.\n");
-  if (rank < ranked.size())
-    fmt::print("{} more {} the plan of a row above under another name: = joins the names.\n",
-               ranked.size() - rank, ranked.size() - rank == 1 ? "is" : "are");
+      "computes in it;\nthe rest of the period it waits. Peak: bytes of the fullest device.\n");
+  if (const std::size_t more = ranked.size() - rank; more > 0) {
+    fmt::print("{} the same plan by another name (joined by =).\n",
+               more == 1 ? "1 more row is" : fmt::format("{} more rows are", more));
+  }
 }
 
 void print_rejections(const PlanResult& result) {
@@ -218,10 +220,11 @@ void print_rejections(const PlanResult& result) {
                of.cause == RejectCause::memory ? "nearest" : "first", of.nearest.what,
                of.nearest.reason);
   }
-  fmt::print("\n{} shapes of a plan, {} programs simulated", result.shapes, result.simulated);
+  fmt::print("\n{} of a plan, {} simulated", counted(result.shapes, "shape"),
+             counted(result.simulated, "program"));
   if (result.pruned > 0) {
-    fmt::print("; {} shapes left out: their slowest device alone is slower than rank {}",
-               result.pruned, result.ranked.size());
+    fmt::print("; {} left out: their slowest device alone is slower than rank {}",
+               counted(result.pruned, "shape"), result.ranked.size());
   }
   fmt::print(".\n");
 }

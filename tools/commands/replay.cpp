@@ -137,9 +137,10 @@ Options options_of_replay() {
   options
       .input("meta", "FILE", "the job's settings (key: value lines), checked against the timeline")
       .value("transfers", "HOW",
-             "as-seen|blocking|overlapped|none: how transfers pass (default as-seen)")
-      .value("without", "LIST",
-             "also simulate these as fast as the others: stage:S, replica:R, rank:S/R, ...")
+             "as-seen|blocking|overlapped|none: how transfers wait (default as-seen)")
+      .value(
+          "without", "LIST",
+          "also simulate as if these were as fast as the others: stage:S, replica:R, rank:S/R, ...")
       .output("trace", "FILE",
               "write a step as a Chrome trace: measured, replayed, and without stragglers")
       .output("report", "FILE",

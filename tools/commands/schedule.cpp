@@ -21,6 +21,7 @@
 #include "tools/cli/json_stream.h"
 #include "tools/cli/safe_output.h"
 #include "tools/cli/terminal.h"
+#include "tools/cli/wrapped_text.h"
 #include "tools/commands/command.h"
 #include "tools/options/cost_options.h"
 #include "tools/options/scenario_options.h"
@@ -32,6 +33,13 @@ namespace tandem::tools {
 
 namespace {
 
+constexpr std::string_view kLegend =
+    "Bubble: idle time of a batch beyond m(F+B), with equal stages and no latency. Span: the "
+    "bubble, not counting a device's wait for its first op. Activations: peak of microbatches on "
+    "device d of p. F: forward, B: whole backward, I and W: its halves for the input and the "
+    "weights; each is the time of all stages that a device holds. m: microbatches of a batch; v: "
+    "chunks of a device; g: group. All take --width, --recompute and --clip.";
+
 int list_schedules(bool json) {
   if (!json) {
     fmt::print("{:<20} {:<15} {:<23} {:<31} {}\n", "name", "weights", "bubble", "activations",
@@ -42,15 +50,7 @@ int list_schedules(bool json) {
       fmt::print("  {} ({})\n", row.summary, row.source);
       if (!row.options.empty()) fmt::print("  options: --{}\n", fmt::join(row.options, ", --"));
     }
-    fmt::print(
-        "\nBubble: idle time of a batch beyond m(F+B), equal stages, no latency. Activations: peak "
-        "of microbatches on\n"
-        "device d of p. F: forward, B: whole backward, I and W: its halves for the input and the "
-        "weights, of all that a\n"
-        "device holds; m: microbatches of a batch; v: chunks of a device; g: group. Span: without "
-        "a "
-        "device's wait for its\n"
-        "first op. All take --width, --recompute and --clip.\n");
+    fmt::print("\n{}\n", wrapped(kLegend, text_columns()));
     return 0;
   }
   Json rows = Json::array();
@@ -146,7 +146,7 @@ Options options_of_schedule() {
   add_schedule_options(options);
   add_cost_options(options);
   options.value("format", "F", "text|picture|json|pytorch-csv|dot (default text)")
-      .flag("list", "the registry as a table")
+      .flag("list", "list all schedules")
       .words("NAME", 0, 1)
       .first_word(schedule_names());
   return options;

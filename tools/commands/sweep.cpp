@@ -93,7 +93,7 @@ class Sweep {
                                 shard_.number, shard_.of));
       if (seen[line.row.index])
         reject_line(path_, line.number,
-                    fmt::format("configuration {} is there twice", line.row.index));
+                    fmt::format("configuration {} is given twice", line.row.index));
       seen[line.row.index] = true;
       if (json_) fmt::print("{}", line.text);
       rows_.push_back(line.row);
@@ -165,8 +165,9 @@ class Sweep {
 Options options_of_sweep() {
   Options options(
       "sweep", "[PLAN ...] [options]  |  merge FILE ... [options]",
-      "Simulates every combination of values. Any option of simulate takes several:\nA,B,C; "
-      "'A,B;C' where they have commas themselves; 1..4, 2..8+2, 1..64*2; a flag =yes,no.",
+      "Simulates every combination of values. Any option of simulate takes several values: A,B,C; "
+      "a range 1..4, 2..8+2 (step 2) or 1..64*2 (doubling); 'A,B;C' for values with commas; "
+      "=yes,no for a flag.",
       "print JSON Lines on stdout, one object a configuration");
   options.group("Work")
       .value("threads", "N", "threads that compute (default: as many as cores)")

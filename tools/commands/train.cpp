@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "core/files/read.h"
+#include "core/text/count_text.h"
 #include "executor/cpu/kernels.h"
 #include "executor/stage/reference.h"
 #include "executor/stage/reference_stages.h"
@@ -320,9 +321,9 @@ int finish(const Training& training, const Options& options, const ProgressRepor
                  {{"weights", name(weight_semantics(plan))}}, std::move(result));
     return 0;
   }
-  fmt::print("{} step{} in {}, {:.0f} tokens/s; loss {:.4f} -> {:.4f}; median step {:.2f} ms",
-             training.steps, training.steps == 1 ? "" : "s", print_duration(steps.elapsed()),
-             steps.tokens_per_s(), steps.losses().front(), steps.losses().back(), step_s * 1e3);
+  fmt::print("{} in {}, {:.0f} tokens/s; loss {:.4f} -> {:.4f}; median step {:.2f} ms",
+             counted(training.steps, "step"), print_duration(steps.elapsed()), steps.tokens_per_s(),
+             steps.losses().front(), steps.losses().back(), step_s * 1e3);
   if (predicted_s > 0) {
     fmt::print(", predicted {:.2f} ms: {:+.1f} %", predicted_s * 1e3,
                100.0 * (predicted_s / step_s - 1.0));
@@ -351,7 +352,7 @@ Options options_of_train() {
              "text to train on, as bytes, or token file (.bin; default: the shipped text)")
       .value("watchdog", "TIME",
              "end a run in which no device makes progress for this long (default 30s)")
-      .value("on-nan", "WHAT", "stop|skip: what to do with a gradient that is not finite");
+      .value("on-nan", "ACTION", "stop|skip an update whose gradient is not finite");
   options.group("Updates");
   add_optimizer_options(options);
   add_clip_option(options);

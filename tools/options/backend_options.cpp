@@ -13,7 +13,7 @@ namespace tandem::tools {
 
 namespace {
 
-/// Of a backend; the first is its default.
+/// A backend's transports; the first is its default.
 std::vector<std::string> transports_of(std::string_view backend) {
   std::vector<std::string> names;
   for (const TransportTraits& transport : transports()) {
@@ -32,13 +32,12 @@ std::string transport_of(const Options& options) {
   return options.choice("transport", names);
 }
 
-/// "threads (cpu); peer, nccl (cuda)", "--transport threads is for --backend cpu, peer|nccl for
-/// cuda": each backend's part of it.
-std::string by_backend(std::string_view between, const auto& write) {
+/// "threads (cpu); peer, nccl (cuda)".
+std::string transports_by_backend() {
   std::string text;
   for (const BackendTraits& backend : backends()) {
-    text += text.empty() ? "" : between;
-    text += write(backend, transports_of(backend.name));
+    text += fmt::format("{}{} ({})", text.empty() ? "" : "; ",
+                        fmt::join(transports_of(backend.name), ", "), backend.name);
   }
   return text;
 }
@@ -61,9 +60,7 @@ void add_storage_option(Options& options) {
 
 void add_backend_options(Options& options) {
   add_backend_option(options);
-  options.value("transport", "NAME", by_backend("; ", [](const auto& backend, const auto& names) {
-                  return fmt::format("{} ({})", fmt::join(names, ", "), backend.name);
-                }));
+  options.value("transport", "NAME", transports_by_backend());
   add_storage_option(options);
 }
 
@@ -87,11 +84,7 @@ void check_backend(const Options& options) {
   if (transport.backend.empty())
     refuse_run(fmt::format("--transport {} is not in this version", transport.name));
   if (options.has("transport") && transport.backend != backend.name)
-    refuse_run("--transport " + by_backend(", ", [](const auto& of, const auto& names) {
-                 const bool first = of.name == backends().front().name;
-                 return fmt::format("{} {}for {}{}", fmt::join(names, "|"), first ? "is " : "",
-                                    first ? "--backend " : "", of.name);
-               }));
+    refuse_run(fmt::format("--transport {} needs --backend {}", transport.name, transport.backend));
   if (!backend.offers(storage))
     refuse_run(fmt::format("--storage {} is for --backend {}", name(storage),
                            backend_offering(storage).name));
@@ -108,9 +101,10 @@ void check_backend(const Options& options) {
 
 void add_kernel_options(Options& options) {
   options
-      .value("kernels", "NAME",
-             "auto|portable|onednn: what computes products of matrices on the CPU (default: the "
-             "environment's TANDEM_KERNELS, or auto)")
+      .value(
+          "kernels", "NAME",
+          "auto|portable|onednn: library for matrix products on the CPU (default: TANDEM_KERNELS "
+          "of the environment, or auto)")
       .value("products", "TYPE",
              "f32|bf16: how the factors of products are rounded; sums and weights are f32 (default "
              "f32)");

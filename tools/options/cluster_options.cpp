@@ -35,7 +35,6 @@ constexpr std::int64_t kMostSamples = 1'000'000;
 constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevices);
 constexpr double kLeastFraction = 0.001;
 
-
 bool is_file(const std::string& name) {
   std::error_code unreadable;
   return name.find('/') != std::string::npos || name.ends_with(".json") ||
@@ -165,8 +164,8 @@ void check_options(const Options& options) {
                "--{} is not for a model on a cluster");
   if (options.has("collectives") && options.has("contention"))
     refuse(options,
-           "--contention and --collectives exclude each other: measured constants know no shared "
-           "links");
+           "--contention and --collectives exclude each other: measured constants do not model "
+           "shared links");
   if (options.has("profile")) {
     refuse_given(options, {"calibration", "product-fraction"},
                  "--{} is not taken: --profile has the measured times of layers");
@@ -178,8 +177,8 @@ void check_options(const Options& options) {
       refuse(options, "--calibration and --collectives exclude each other: both price sums");
     if (options.has("contention"))
       refuse(options,
-             "--contention and --calibration exclude each other: fitted constants know no shared "
-             "links");
+             "--contention and --calibration exclude each other: fitted constants do not model "
+             "shared links");
   }
   if (options.has("microbatches") && options.has("global-batch"))
     refuse(options, "give --microbatches or --global-batch, not both");
@@ -249,29 +248,28 @@ void add_cluster_options(Options& options) {
       .value("attention", "KIND", "plain|flash (default: flash with bf16)")
       .value("optimizer", "KIND", "on a cluster: adamw|momentum|sgd (default adamw)")
       .value("zero", "0|1",
-             "on a cluster: 1: replicas share out the optimizer's state (ZeRO-1; default 0)")
+             "on a cluster: 1: replicas shard the optimizer's state (ZeRO-1; default 0)")
       .value("device-order", "KIND",
-             "replicas-first|stages-first: what stands on neighbouring devices (default "
-             "replicas-first)")
-      .value("cut", "KIND",
-             "on a cluster: balanced: the busiest stage computes as little as can be (default); "
-             "even: as many blocks in each stage")
+             "replicas-first|stages-first: neighbouring devices hold replicas of a stage "
+             "(default), or successive stages")
+      .value("cut", "balanced|even",
+             "on a cluster: balanced: minimise the busiest stage's compute (default); even: equal "
+             "numbers of blocks")
       .value("transfers", "KIND",
-             "overlapped|blocking: whether devices compute while they send or receive (default "
-             "overlapped)")
+             "overlapped|blocking: devices compute while they send or receive (default), or they "
+             "don't")
       .group("Assumptions on a cluster")
       .value("product-fraction", "X",
              "fraction of a device's peak that products (GEMM) achieve (default 0.65)")
       .value("memory-fraction", "X", "fraction of its memory's rate that is achieved (default 0.8)")
       .value("link-fraction", "X", "fraction of a link's rate that is achieved (default 0.8)")
       .input("collectives", "FILE",
-             "on a cluster: price sums (all-reduce) by the constants of tandem import --from "
-             "nccl-tests")
+             "on a cluster: measured all-reduce times, from tandem import --from nccl-tests")
       .input(
           "calibration", "FILE",
           "on a cluster: price ops by the constants of tandem calibrate, instead of the fractions")
       .input("profile", "FILE",
-             "measured times of layers: of a plan, instead of its own profile's; on a cluster, at "
+             "measured layer times; with a plan they replace its profile, on a cluster they need "
              "the degree of --tensor");
 }
 

@@ -40,15 +40,12 @@ void add_cost_options(Options& options) {
   options.group("Plain costs, the same for every stage");
   for (const PlainTimeRow& row : kPlainTimeRows)
     options.value(std::string(row.flag), "T", std::string(row.help));
-  options
-      .value(
-          "costs-per", "WHAT",
-          "stage|device: whether the times above are for each stage or each device (default stage)")
+  options.value("costs-per", "UNIT", "stage|device: unit of the times above (default stage)")
       .input("costs", "FILE", "times for each stage, from a file")
       .value("activation-bytes", "A",
              "bytes that a stage holds for one microbatch from forward to backward")
       .value("weight-gradient-bytes", "G",
-             "the part of it that stays from input- to weight-gradient (default A)");
+             "bytes of it kept between the input and weight gradients (default A)");
 }
 
 std::vector<std::string> cost_flags() {

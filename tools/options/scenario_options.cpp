@@ -115,7 +115,7 @@ void check_sources(const Options& options, bool on_cluster) {
   }
   if (options.has("compute-slowdown") && !options.has("contention")) {
     refuse(options,
-           "--compute-slowdown needs --contention: without it nobody follows which ops overlap");
+           "--compute-slowdown needs --contention: only --contention follows which ops overlap");
   }
   if (options.has("storage") && options.words().empty())
     refuse(options, "--storage is for a PLAN: a --model on a --cluster has its --dtype");
@@ -214,7 +214,8 @@ void add_scenario_options(Options& options) {
   add_cost_options(options);
   options.group("Run")
       .value("link-rate", "RATE", "for a plan: rate of the links between devices, such as 1Gb/s")
-      .value("lanes", "KIND", "shared|ideal: whether a transfer occupies a link (default shared)")
+      .value("lanes", "shared|ideal",
+             "shared: a transfer occupies its link (default); ideal: it only delays")
       .value("microbatch-size", "B", "samples of a microbatch (default 1)")
       .value("batches", "N", "length of the run (default 1)")
       .value("memory", "SIZE", "capacity of each device, such as 16GiB");
@@ -223,10 +224,10 @@ void add_scenario_options(Options& options) {
   add_cluster_options(options);
   add_perturbation_options(options);
   options.flag("contention",
-               "on a cluster: transfers and sums share links at max-min fair rates, through time");
+               "on a cluster: transfers and all-reduce share links by max-min fair rates");
   options.value("compute-slowdown", "F",
-                "with --contention: a device computes F times as long while a transfer or a sum "
-                "of its own is under way (default 1)");
+                "with --contention: a device computes F times as long while it sends, receives or "
+                "sums (default 1)");
 }
 
 std::int64_t batches_of(const Options& options, std::int64_t most) {

@@ -26,15 +26,15 @@ void add_report_options(Options& options) {
              fmt::format("{}: the order of the table (default throughput)",
                          fmt::join(metric_names(), ", ")))
       .value("top", "N", "rows of the table (default 20)")
-      .output("csv", "FILE", "write all rows as a table with commas")
+      .output("csv", "FILE", "write all rows as CSV")
       .output("json-lines", "FILE", "write all rows, one JSON object a line")
       .flag("picture",
             "draw the ranked figure against memory, or with --over its best for each value of an "
             "option")
       .output("svg", "FILE", "write that picture as SVG")
-      .value("over", "OPTION", "of the picture: the option whose values go from left to right")
+      .value("over", "OPTION", "the picture's horizontal axis: an option")
       .value("by", "OPTION",
-             "of the picture: the option whose values have a colour each (default: the first that "
+             "one colour per value of this option in the picture (default: the first option that "
              "is left)");
 }
 

@@ -129,7 +129,7 @@ std::vector<std::string> values_of_list(const std::string& option, const std::st
   }
   std::set<std::string_view> seen;
   for (const std::string& value : values) {
-    if (!seen.insert(value).second) refuse(option, fmt::format("{} is there twice", value));
+    if (!seen.insert(value).second) refuse(option, fmt::format("{} is given twice", value));
   }
   return values;
 }

@@ -8,6 +8,8 @@
 
 #include "core/files/collectives_file.h"
 #include "core/text/count_text.h"
+#include "tools/cli/terminal.h"
+#include "tools/cli/wrapped_text.h"
 #include "tools/print/words.h"
 
 namespace tandem::tools {
@@ -29,10 +31,9 @@ std::string cluster_summary(const ClusterSetup& setup) {
       std::int64_t{plan.request.width} * plan.request.microbatches * plan.microbatch_size,
       plan.request.width, plan.request.microbatches, plan.microbatch_size);
   if (setup.tried.size() > 1) {
-    text += fmt::format(
-        "; {} {} shapes that use all devices",
-        setup.tried.front().fits ? "the fastest that fits of" : "none fits, the nearest of",
-        setup.tried.size());
+    const std::string shapes = fmt::format("{} shapes that use all devices", setup.tried.size());
+    text += setup.tried.front().fits ? "; the fastest that fits of " + shapes
+                                     : "; none of " + shapes + " fits; this one is nearest";
   }
   return text;
 }
@@ -98,8 +99,9 @@ static std::string rates_line(const AnalyticAssumptions& assumptions,
   if (assumptions.measured) {
     const Profile& profile = assumptions.measured->begin()->second;
     return fmt::format(
-        "layers as measured on {}, {}, with the sums of those that share them; memory at {:.4g} %, "
-        "links at {:.4g} %",
+        "layers as measured on {}, {}, including sums between devices that share a layer; memory "
+        "at "
+        "{:.4g} %, links at {:.4g} %",
         profile.machine, profile.date, 100 * assumptions.memory_fraction,
         100 * assumptions.link_fraction);
   }
@@ -109,7 +111,7 @@ static std::string rates_line(const AnalyticAssumptions& assumptions,
       name(assumptions.format), 100 * assumptions.product_fraction,
       100 * assumptions.memory_fraction, 100 * assumptions.link_fraction,
       name(assumptions.attention));
-  if (!calibration) return rates + "; nothing for launches, hosts and data";
+  if (!calibration) return rates + "; launches, hosts and data cost nothing";
   return fmt::format(
       "{}; {:.3g} us of the host for a kernel: constants fitted to iterations on {} "
       "in {}, {} attention",
@@ -133,21 +135,20 @@ std::vector<std::string> assumption_lines(const ScenarioRequest& request,
                   describe(assumptions.reserve)),
       fmt::format("devices {}; {}", name(asked.order),
                   request.contention
-                      ? "transfers and the rings of gradients (all-reduce) share links at "
-                        "max-min fair rates while they "
-                        "last, all pipelines in step"
+                      ? "transfers and all-reduce share links fairly (max-min); all pipelines run "
+                        "in step"
                   : assumptions.collectives
-                      ? "transfers of all pipelines at once share the links they cross; sums "
-                        "(all-reduce) by "
-                        "measured constants, each device with its part of its node's way out"
-                      : "transfers of all pipelines at once, and the rings of gradients "
-                        "(all-reduce) of all stages at once, share the links they cross; nothing "
-                        "else does")};
+                      ? "transfers of all pipelines share links with one another; all-reduce takes "
+                        "its measured times, and each device has an equal share of its node's link "
+                        "to other nodes"
+                      : "transfers of all pipelines share links with one another, and so do the "
+                        "all-reduces of all stages; no other traffic shares")};
   if (request.compute_slowdown > 1.0) {
-    lines.push_back(fmt::format(
-        "a device computes {:.4g} times as long while a transfer or a sum of its own is under way, "
-        "its latency included; moving data is not slowed",
-        request.compute_slowdown));
+    lines.push_back(
+        fmt::format("a device computes {:.4g} times as long while it sends, receives or sums, "
+                    "latency included; "
+                    "moving data is not slowed",
+                    request.compute_slowdown));
   }
   if (!asked.sequence_note.empty()) lines.push_back(asked.sequence_note);
   if (setup.made.plan.model.shape.experts > 0) {
@@ -156,20 +157,27 @@ std::vector<std::string> assumption_lines(const ScenarioRequest& request,
         "expert parallelism");
   }
   if (asked.cut == StageCut::even)
-    lines.emplace_back("as many blocks in each stage, the head with the last");
+    lines.emplace_back("every stage has equally many blocks; the last also has the head");
   if (asked.blocking_transfers)
     lines.emplace_back("a device that sends or receives does not compute meanwhile");
   if (assumptions.sharded_optimizer) {
     lines.emplace_back(
-        "replicas share out the optimizer's state: they scatter gradients and gather updated "
-        "weights, which overlaps with nothing");
+        "replicas shard the optimizer's state: they scatter gradients and gather updated weights; "
+        "nothing overlaps with that");
   }
   if (assumptions.tensor > 1) {
     lines.push_back(
-        fmt::format("{} devices share each layer; its sums, one each way, overlap with nothing",
+        fmt::format("{} devices share each layer and sum its results, once each way; nothing "
+                    "overlaps with those sums",
                     assumptions.tensor));
   }
   return lines;
+}
+
+void print_assumptions(const ScenarioRequest& request, const ClusterSetup& setup) {
+  fmt::print("\nAssumed, not measured:\n");
+  for (const std::string& line : assumption_lines(request, setup))
+    fmt::print("  {}\n", wrapped(line, text_columns(), 4));
 }
 
 }  // namespace tandem::tools

@@ -22,5 +22,7 @@ Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& set
 /// The same for people, a line each.
 std::vector<std::string> assumption_lines(const ScenarioRequest& request,
                                           const ClusterSetup& setup);
+/// Below a heading, as wide as the terminal.
+void print_assumptions(const ScenarioRequest& request, const ClusterSetup& setup);
 
 }  // namespace tandem::tools

@@ -120,7 +120,7 @@ std::vector<std::string> near_fits(const ClusterSetup& setup) {
   OptionsOf options(setup, node);
   std::vector<std::string> lines;
   for (const NearFit& fit : nearest_fits(request, setup.cluster(), of_nodes)) {
-    lines.push_back(fmt::format("{} ({} on the fullest device, {})", options.text(fit),
+    lines.push_back(fmt::format("{} ({} on device {}, the fullest)", options.text(fit),
                                 print_bytes(fit.peak_bytes), index(fit.fullest)));
   }
   return lines;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/schedule/schedule.h"
+#include "core/text/count_text.h"
 
 namespace tandem::tools {
 
@@ -238,10 +239,11 @@ ReplayReport make_replay_report(const Replay& replay, const Replay& plain,
 
 void print_replay_report(const std::string& title, const Replay& replay, const Recording& recording,
                          const ReplayReport& report) {
-  fmt::print("{}: {} stages x {} replicas{}, {} steps of {} microbatches, {}; {} transfers\n\n",
-             title, replay.pass(0).program.placement().replicas(), recording.replicas.size(),
+  fmt::print("{}: {} x {}{}, {} of {}, {}; {} transfers\n\n", title,
+             counted(replay.pass(0).program.placement().replicas(), "stage"),
+             counted(recording.replicas.size(), "replica"),
              recording.ranks > 1 ? fmt::format(" of {} ranks a stage", recording.ranks) : "",
-             report.steps.size(), report.microbatches,
+             counted(report.steps.size(), "step"), counted(report.microbatches, "microbatch"),
              report.order.empty() ? "in an order of their own" : "in the order of " + report.order,
              name(replay.transfers()));
   print_steps(report);
@@ -253,8 +255,8 @@ void print_replay_report(const std::string& title, const Replay& replay, const R
   constexpr double kNoticeableContent = 0.005;
   if (const double variation = replay.content_variation(); variation > kNoticeableContent) {
     fmt::print(
-        "microbatches differ by {:.1f} % (standard deviation) on all stages alike: by their "
-        "content, which no variation removes\n",
+        "microbatches differ by {:.1f} % (standard deviation) on all stages alike, because of "
+        "their content; no variation removes that\n",
         100 * variation);
   }
   fmt::print("\n");

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/text/count_text.h"
 
 namespace tandem::tools {
 
@@ -24,8 +25,9 @@ std::string search_text(const OrderSearch& search) {
               ? "proved: no order of these stages takes less\n"
               : fmt::format("proved: no order of these stages takes less than {}, {:.2f} % below\n",
                             print_duration(found.bound), 100.0 * found.gap());
-  text += fmt::format("{} orders tried in {:.2f} s, seed {}{}\n", found.orders, search.seconds,
-                      search.seed, found.stopped ? "; stopped, the best so far" : "");
+  text +=
+      fmt::format("{} tried in {:.2f} s, seed {}{}\n", counted(found.orders, "order"),
+                  search.seconds, search.seed, found.stopped ? "; stopped, the best so far" : "");
   return text;
 }
 
@@ -53,8 +55,8 @@ Json search_json(const OrderSearch& search) {
 
 int search_exit_code(const OrderSearch& search) {
   if (!search.interrupted) return static_cast<int>(ExitCode::done);
-  fmt::print(stderr, "error: interrupted after {} orders: this is the best so far\n",
-             search.found.orders);
+  fmt::print(stderr, "error: interrupted after {}: this is the best so far\n",
+             counted(search.found.orders, "order"));
   return static_cast<int>(ExitCode::interrupted);
 }
 

@@ -19,11 +19,12 @@ double percent(const CriticalTime& time, double whole_s) {
 
 std::string next_text(const Bottlenecks& all) {
   if (all.order.size() > 1 && limits_all_paths(all.order[1])) {
-    return fmt::format("{}, {:.3f} %", name(all.order[1].resource),
+    return fmt::format("next: {}: {:.3f} %", name(all.order[1].resource),
                        percent(all.order[1].least, all.whole_s));
   }
-  if (!all.next) return "none";
-  return fmt::format("{}, once the first takes {:.1f} % less", name(all.next->resource),
+  if (!all.next) return "next: none";
+  return fmt::format("next bottleneck: {}, once {} takes {:.1f} % less time",
+                     name(all.next->resource), name(all.order.front().resource),
                      100.0 * all.next->from);
 }
 
@@ -31,7 +32,7 @@ std::string signed_percent_column(double value) {
   return value == 0.0 ? fmt::format("{:>9} %", 0) : fmt::format("{:>+9.3f} %", value);
 }
 
-/// What 1 % faster gains, and 1 % slower loses.
+/// The gain of 1 % faster, and the loss of 1 % slower.
 std::string text_of(const CriticalShare& row, double whole_s) {
   return signed_percent_column(-percent(row.least, whole_s)) + " " +
          signed_percent_column(percent(row.most, whole_s));
@@ -95,23 +96,21 @@ Json kinds_json(const LayerGains& gains) {
 }  // namespace
 
 void print_bottlenecks(const Bottlenecks& all) {
-  const char* const of = all.endless ? "the endless run" : "this run";
+  const char* const whole = all.endless ? "a batch" : "the run";
   const std::vector<Sensitivity>& rows = all.order;
-  if (rows.empty()) return fmt::print("\nno bottleneck: {} takes no time\n", of);
+  if (rows.empty()) return fmt::print("\nno bottleneck: {} takes no time\n", whole);
   if (limits_all_paths(rows.front())) {
-    return fmt::print(
-        "\nbottleneck of {}: {}: 1 % faster there shortens it by {:.3f} %\nnext: {}\n", of,
-        name(rows.front().resource), percent(rows.front().least, all.whole_s), next_text(all));
+    return fmt::print("\nbottleneck: {}: 1 % faster there shortens {} by {:.3f} %\n{}\n",
+                      name(rows.front().resource), whole, percent(rows.front().least, all.whole_s),
+                      next_text(all));
   }
   constexpr std::size_t kMostNamed = 4;
   std::string names;
   for (std::size_t i = 0; i < rows.size() && i < kMostNamed; ++i)
     names += fmt::format("{}{}", i == 0 ? "" : ", ", name(rows[i].resource));
   if (rows.size() > kMostNamed) names += fmt::format(" and {} more", rows.size() - kMostNamed);
-  fmt::print(
-      "\nno single bottleneck of {}: no device, link or sum is on all of its critical paths; these "
-      "are on some: {}\n",
-      of, names);
+  fmt::print("\nno single bottleneck: several critical paths are equally long; they use {}\n",
+             names);
 }
 
 Json bottlenecks_json(const Bottlenecks& all) {
@@ -127,8 +126,8 @@ Json bottlenecks_json(const Bottlenecks& all) {
 
 void print_sensitivity(const Sensitivities& all, const SimulationResult& result) {
   print_bottlenecks(all.bottlenecks);
-  fmt::print("\n{:<28} {:<23}  {}\n{:<28} {:>11} {:>11}  {:>11} {:>11}\n", "1 % of",
-             all.period ? "a batch, endless" : "", "this run", "", all.period ? "faster" : "",
+  fmt::print("\n{:<28} {:<23}  {}\n{:<28} {:>11} {:>11}  {:>11} {:>11}\n", "1 % faster or slower",
+             all.period ? "batch (endless run)" : "", "this run", "", all.period ? "faster" : "",
              all.period ? "slower" : "", "faster", "slower");
   std::size_t left_out = 0;
   for (std::size_t i = 0; i < all.makespan.size(); ++i) {
@@ -136,7 +135,9 @@ void print_sensitivity(const Sensitivities& all, const SimulationResult& result)
     const Sensitivity* const batch = all.period ? &(*all.period)[i] : nullptr;
     if (!print_row(name(run.resource), batch, run, result)) ++left_out;
   }
-  if (left_out > 0) fmt::print("{} more are on no critical path\n", left_out);
+  if (left_out > 0) {
+    fmt::print("{} more {} on no critical path\n", left_out, left_out == 1 ? "is" : "are");
+  }
   if (all.layers) print_layers(*all.layers, result);
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/text/count_text.h"
 #include "planner/search/stage_memory.h"
 #include "tools/print/cluster_summary.h"
 #include "tools/print/search_report.h"
@@ -131,8 +132,8 @@ void print_summary(const ScenarioRequest& request, const PreparedScenario& prepa
   const Scenario& scenario = prepared.scenario;
   const Program& program = scenario.program;
   if (prepared.cluster) fmt::print("{}\n\n", cluster_summary(*prepared.cluster));
-  fmt::print("{}: {} batch{} of {} microbatches in {}; {}\n", program.schedule(), batches,
-             batches == 1 ? "" : "es", program.microbatches(), print_duration(result.makespan),
+  fmt::print("{}: {} of {} in {}; {}\n", program.schedule(), counted(batches, "batch"),
+             counted(program.microbatches(), "microbatch"), print_duration(result.makespan),
              bubble_text(bubble_rate(result)));
   fmt::print("endless run (steady state): {} a batch, {:.4g} samples/s, from batch {} on{}\n",
              print_duration(result.cycle / result.cycle_batches), samples_per_s(scenario, result),
@@ -153,11 +154,7 @@ void print_summary(const ScenarioRequest& request, const PreparedScenario& prepa
   }
   if (scenario.memory) print_memory(scenario);
   if (prepared.search) fmt::print("\n{}", search_text(*prepared.search));
-  if (prepared.cluster) {
-    fmt::print("\nAssumed, not measured:\n");
-    for (const std::string& line : assumption_lines(request, *prepared.cluster))
-      fmt::print("  {}\n", line);
-  }
+  if (prepared.cluster) print_assumptions(request, *prepared.cluster);
   for (const std::string& warning : warnings_of(request, prepared, result))
     fmt::print(stderr, "warning: {}\n", warning);
 }

@@ -47,7 +47,7 @@ std::vector<std::string> storage_warnings(Storage storage) {
 }
 
 std::string reserve_line(const Reserve& reserve) {
-  return fmt::format("fits: {} stays in reserve for the driver, libraries and gaps (--reserve)\n",
+  return fmt::format("\"fits\" keeps {} free for driver, libraries and gaps (--reserve)\n",
                      describe(reserve));
 }
 

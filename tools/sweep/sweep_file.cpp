@@ -40,7 +40,7 @@ void check_numbers(const std::string& path, std::int64_t number, const Json& lin
   const Json& version = line.at("schema_version");
   if (version != 1)
     reject_line(path, number,
-                fmt::format("of schema version {}: this tandem reads 1", version.dump()));
+                fmt::format("schema version {}: this version reads 1", version.dump()));
   for (const char* key : {"configurations", "index"}) {
     if (!line.at(key).is_number_unsigned())
       reject_line(path, number, fmt::format("{}: expected a whole number", key));

@@ -13,6 +13,7 @@
 
 #include "core/base/utf8.h"
 #include "core/memory/reserve.h"
+#include "core/text/count_text.h"
 #include "tools/cli/json_output.h"
 #include "tools/print/words.h"
 #include "tools/sweep/sweep_report.h"
@@ -249,15 +250,13 @@ std::string summary(const SweepIdentity& sweep, const std::vector<SweepRow>& row
     ++impossible;
     if (first == nullptr || row.index < first->index) first = &row;
   }
-  const std::string all = rows.size() == sweep.configurations
-                              ? std::to_string(rows.size())
-                              : fmt::format("{} of {}", rows.size(), sweep.configurations);
-  std::string text =
-      fmt::format("{} configuration{}: {} simulated{}, {} refused", all, all == "1" ? "" : "s",
-                  simulated, fitting(rows), rows.size() - simulated - impossible);
+  std::string all = counted(sweep.configurations, "configuration");
+  if (rows.size() != sweep.configurations) all = fmt::format("{} of {}", rows.size(), all);
+  std::string text = fmt::format("{}: {} simulated{}, {} refused", all, simulated, fitting(rows),
+                                 rows.size() - simulated - impossible);
   if (impossible > 0)
-    text += fmt::format(", {} impossible shape{} (such as {})", impossible,
-                        impossible == 1 ? "" : "s", reason_of(*first));
+    text += fmt::format(", {} (such as {})", counted(impossible, "impossible shape"),
+                        reason_of(*first));
   text += "\n";
   if (twins.folded() > 0) {
     text += fmt::format(
@@ -293,7 +292,7 @@ std::string sweep_table(const SweepIdentity& sweep, const std::vector<SweepRow>&
   std::erase_if(order,
                 [&](std::size_t at) { return !rows[at].simulated() || !twins.is_first(at); });
   if (!order.empty() && std::isnan(rows[order.front()].metrics[metric]))
-    text += fmt::format("no configuration has a {}: they are listed in their order\n",
+    text += fmt::format("no configuration has a {} figure: rows keep their order\n",
                         sweep_metrics()[metric].name);
   const std::vector<std::size_t> all = order;
   order.resize(std::min(top, all.size()));
@@ -303,12 +302,12 @@ std::string sweep_table(const SweepIdentity& sweep, const std::vector<SweepRow>&
   text += weight_notes(rows, order);
   text += refusals(sweep, rows);
   if (order.empty()) return text;
-  text += fmt::format("\nthe first one: {}\n", printable_line(rows[order.front()].command));
+  text += fmt::format("\nto run row 1: {}\n", printable_line(rows[order.front()].command));
   const auto vanilla =
       std::find_if(all.begin(), all.end(), [&](std::size_t at) { return is_vanilla(rows[at]); });
   if (vanilla != all.begin() && vanilla != all.end())
-    text += fmt::format("the first with vanilla weights, number {}: {}\n",
-                        vanilla - all.begin() + 1, printable_line(rows[*vanilla].command));
+    text += fmt::format("to run the first vanilla row, {}: {}\n", vanilla - all.begin() + 1,
+                        printable_line(rows[*vanilla].command));
   return text;
 }
 

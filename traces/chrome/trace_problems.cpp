@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "core/text/count_text.h"
+
 namespace tandem {
 
 void TraceProblems::error(std::int64_t event, std::string message) {
@@ -64,12 +66,13 @@ std::string print_trace_check(const TraceCheck& check, const std::string& name) 
       check.errors + check.warnings - static_cast<std::int64_t>(check.problems.size());
   if (hidden > 0) text += fmt::format("{}: and {} more\n", name, hidden);
   const TraceSummary& all = check.summary;
-  text += fmt::format("{}: {} events: {} slices on {} lanes of {} processes, {} flows, ", name,
-                      all.events, all.slices, all.lanes, all.processes, all.flows);
-  text += fmt::format("{} counter samples on {} tracks; spans {}\n", all.counters, all.tracks,
-                      print_duration(all.last - all.first));
-  text += check.good() ? "good" : fmt::format("{} errors", check.errors);
-  if (check.warnings > 0) text += fmt::format(", {} warnings", check.warnings);
+  text += fmt::format("{}: {}: {} on {} of {}, {}, ", name, counted(all.events, "event"),
+                      counted(all.slices, "slice"), counted(all.lanes, "lane"),
+                      counted(all.processes, "process"), counted(all.flows, "flow"));
+  text += fmt::format("{} on {}; spans {}\n", counted(all.counters, "counter sample"),
+                      counted(all.tracks, "track"), print_duration(all.last - all.first));
+  text += check.good() ? "good" : counted(check.errors, "error");
+  if (check.warnings > 0) text += ", " + counted(check.warnings, "warning");
   return text + "\n";
 }
 

@@ -43,7 +43,7 @@ class JobParser {
       for (const auto& [other, place] : keys_) names.emplace_back(other);
       return diagnose(number, fmt::format("unknown key \"{}\"{}", key, did_you_mean(key, names)));
     }
-    if (!seen_.insert(key).second) return diagnose(number, fmt::format("{} is there twice", key));
+    if (!seen_.insert(key).second) return diagnose(number, fmt::format("{} is given twice", key));
     if (!key.ends_with("_size")) return;
     const auto size = size_in(value);
     if (!size) {

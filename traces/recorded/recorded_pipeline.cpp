@@ -380,8 +380,8 @@ class RecordingReader {
 
   void warn() {
     if (partial_ > 0) {
-      recording_.warnings.push_back(
-          fmt::format("{} steps of replicas are left out: not all stages are in them", partial_));
+      recording_.warnings.push_back(fmt::format(
+          "steps of replicas left out, because stages are missing in them: {}", partial_));
     }
     if (left_out_ > 0) {
       recording_.warnings.push_back(

@@ -17,6 +17,7 @@
 namespace tandem {
 namespace {
 
+using ::testing::AllOf;
 using testing::error_of;
 using ::testing::HasSubstr;
 using testing::with;
@@ -109,9 +110,7 @@ TEST(HuggingFace, GptTwoIsTheModelThatTrains) {
   const ModelSpec narrow = model_of(R"({"model_type": "gpt2", "n_inner": 1000})");
   EXPECT_EQ(narrow.architecture, Architecture::transformer);
   EXPECT_EQ(narrow.shape.mlp_width, 1000);
-  EXPECT_EQ(error_of([&] { check_trainable(narrow); }),
-            "model gpt2: a transformer built unlike GPT-2 is priced on a cluster; the layers that "
-            "can be measured and trained are GPT-2's and linear ones");
+  EXPECT_THAT(error_of([&] { check_trainable(narrow); }), HasSubstr("model gpt2: "));
 }
 
 TEST(HuggingFace, BiasesAreCounted) {
@@ -178,8 +177,7 @@ TEST(HuggingFace, LearnedPositionsAreEnoughForTheSequence) {
   model.sequence = model.shape.positions;
   EXPECT_EQ(shape_fault(model), "");
   ++model.sequence;
-  EXPECT_EQ(shape_fault(model),
-            "a sequence of 2051 tokens, for which 2050 learned positions are too few");
+  EXPECT_THAT(shape_fault(model), AllOf(HasSubstr("2051 tokens"), HasSubstr("2050 learned")));
 }
 
 TEST(HuggingFace, WhatIsRefusedIsCountedAllTheSame) {

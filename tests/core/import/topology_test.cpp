@@ -308,7 +308,7 @@ TEST(AstraSim, DimensionsLieInOneAnother) {
 TEST(AstraSim, FilesAreChecked) {
   const char* gpu = "L4-24GB";
   EXPECT_EQ(topology_error(fuzz_input("astra_sim/wrong_count.yml"), gpu),
-            "dir/f:2:1: error: npus_count has 1 entries, topology 2\n"
+            "dir/f:2:1: error: npus_count has 1 entry, topology 2\n"
             "npus_count: [ 4 ]\n"
             "^~~~~~~~~~");
   const std::string text = fuzz_input("astra_sim/ring_ring.yml");

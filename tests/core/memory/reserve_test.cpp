@@ -41,6 +41,11 @@ TEST(Count, HasFourDigits) {
   EXPECT_EQ(print_count(124'439'808), "124.4 M");
   EXPECT_EQ(print_count(174'591'683'584), "174.6 B");
   EXPECT_EQ(print_count(1'008'000'000'000), "1.008 T");
+  EXPECT_EQ(counted(1, "batch"), "1 batch");
+  EXPECT_EQ(counted(2, "batch"), "2 batches");
+  EXPECT_EQ(counted(3, "process"), "3 processes");
+  EXPECT_EQ(counted(0, "entry"), "0 entries");
+  EXPECT_EQ(counted(1000, "step"), "1000 steps");
   EXPECT_EQ(print_count(std::numeric_limits<std::int64_t>::max()), "9.223e+06 T");
 }
 

@@ -134,7 +134,7 @@ TEST(PytorchCsv, DiagnosticsPointAtTheCell) {
   EXPECT_THAT(csv_error("0F0,0B0\n0F1,0B1\n"),
               HasSubstr("a.csv:2:1: error: stage 0 is on rank 0 already: a stage has one rank"));
   EXPECT_THAT(csv_error("0F0,0B0,0F0\n"),
-              HasSubstr("a.csv:1:9: error: the forward of microbatch 0 on stage 0 is there twice"));
+              HasSubstr("a.csv:1:9: error: the forward of microbatch 0 on stage 0 is given twice"));
   EXPECT_THAT(csv_error("0F0,0B0\n2F0,2B0\n"),
               HasSubstr("a.csv:2:1: error: there is a stage 2, and no stage 1"));
   EXPECT_THAT(csv_error("0F0,0F1,0B0\n"), HasSubstr("stage 0 lacks the backward of microbatch 1"));

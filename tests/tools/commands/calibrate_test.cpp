@@ -48,7 +48,7 @@ TEST_F(Calibrate, ConstantsPriceAModelOnACluster) {
   EXPECT_EQ(stated["calibration"]["constants"]["launch_s"], 1e-3);
   EXPECT_EQ(stated["dtype"], "fp16");
   EXPECT_EQ(stated["attention"], "plain");
-  EXPECT_THAT(stated["notes"].dump(), HasSubstr("constants fitted to iterations on card"));
+  EXPECT_THAT(stated["notes"].dump(), HasSubstr(" on card in fp16"));
   EXPECT_EQ(json_of(line + " --json --calibration slow.json --dtype bf16")["assumptions"]["dtype"],
             "bf16");
   const std::string check = "check --model gpt2 --cluster DGX-A100 --schedule 1f1b --depth 2";

@@ -93,7 +93,7 @@ TEST_F(ReplayCommand, TensorRanksAreReplayedTogether) {
   write("one.json", timeline_text(recording(kSlowFirst)));
   EXPECT_DOUBLE_EQ(json_of("replay one.json --json")["result"]["steps"][0]["measured_s"], first);
   EXPECT_THAT(tandem("replay ranks.json").out,
-              StartsWith("ranks.json: 2 stages x 1 replicas of 2 ranks "));
+              StartsWith("ranks.json: 2 stages x 1 replica of 2 ranks "));
 }
 
 TEST_F(ReplayCommand, ReadsTheTracesOfPytorchsRanks) {
@@ -113,7 +113,7 @@ TEST_F(ReplayCommand, ReadsTheTracesOfPytorchsRanks) {
   EXPECT_TRUE(result["steps"][1]["whole_s"].is_null());
   EXPECT_DOUBLE_EQ(varied_phase(result, "no stragglers"), 0.122);  // 11 + 2 · (15 + 30) + 1 + 20
   EXPECT_THAT(tandem("replay r0.json r1.json").out,
-              StartsWith("r0.json and 1 more: 2 stages x 1 replicas"));
+              StartsWith("r0.json and 1 more: 2 stages x 1 replica,"));
   expect_refused("replay r0.json r0.json", 3, "r0.json: ");
 }
 

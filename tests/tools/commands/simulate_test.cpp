@@ -86,7 +86,7 @@ TEST_F(Simulate, NamesTheBottleneckAndTheNextOne) {
   EXPECT_NEAR(all["next_once_less"].get<double>(), 0.5, 2e-3);
   // As --sensitivity says, which says it once.
   const std::string both = tandem(slow + " --sensitivity").out;
-  EXPECT_EQ(both.find("bottleneck of"), both.rfind("bottleneck of"));
+  EXPECT_EQ(both.find("\nbottleneck"), both.rfind("\nbottleneck"));
   const Json whole = result_of(slow + " --sensitivity");
   EXPECT_EQ(whole["bottlenecks"], all);
   for (const char* key : {"bottleneck", "next", "next_once_less"})

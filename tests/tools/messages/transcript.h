@@ -1,9 +1,9 @@
 #pragma once
 // Golden files of messages, each a session at a terminal:
 //
-//   # A stage leaves a layer out                 a title begins a folder of its own:
-//   tests/tools/files file more.txt                                a file; its lines are indented
-//   by two spaces
+// clang-format off
+//   # A stage leaves a layer out                 a title begins a folder of its own: tests/tools/files
+//   file more.txt                                a file; its lines are indented by two spaces
 //     one line
 //   copy tests/fuzz/corpus/nccl_xml/cut cut.xml  a file of the sources
 //   edit plan.json: [3, 6]] => [4, 6]]           the first such part of a file replaced
@@ -11,6 +11,7 @@
 //   $ tandem check plan.json > checked.txt       quotes and > as in a shell; /dev/null drops stdout
 //   plan.json:12:20: error: ...                  stderr, then stdout behind a line [stdout]
 //   [exit 3]
+// clang-format on
 
 #include <filesystem>
 #include <string>

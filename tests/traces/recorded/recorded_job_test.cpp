@@ -39,7 +39,7 @@ TEST(RecordedJob, IsRefusedWhereItIsWrong) {
   EXPECT_EQ(job_error("\xef\xbb\xbfpp_sise: 4"),
             "m.yaml:1:1: error: unknown key \"pp_sise\"; did you mean \"pp_size\"?");
   EXPECT_EQ(job_error("pp_size 4"), "m.yaml:1:1: error: expected `key: value`");
-  EXPECT_EQ(job_error("pp_size: 4\npp_size: 4"), "m.yaml:2:1: error: pp_size is there twice");
+  EXPECT_EQ(job_error("pp_size: 4\npp_size: 4"), "m.yaml:2:1: error: pp_size is given twice");
   EXPECT_EQ(job_error("dp_size: 2\npp_size: 4\nworld_size: 16\ntp_size: 4"),
             "m.yaml:3:1: error: world_size is 16, which is not dp_size · dsp_size · pp_size · "
             "tp_size");
