@@ -1,5 +1,6 @@
 // tandem profile: measures layer and link costs on this machine, and writes a profile.
 
+#include "core/text/output_place.h"
 #include "executor/profile/profile.h"
 
 #include <algorithm>
@@ -14,7 +15,6 @@
 #include "core/text/count_text.h"
 #include "core/text/files.h"
 #include "executor/backends.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"

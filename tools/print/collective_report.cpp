@@ -12,8 +12,8 @@
 #include "core/files/collectives_file.h"
 #include "core/import/nccl_tests.h"
 #include "core/text/files.h"
+#include "core/text/output_place.h"
 #include "simulator/cost/collective_fit.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
 
 namespace tandem::tools {

@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/text/output_place.h"
 #include "planner/study/variations.h"
 #include "simulator/analysis/critical_graph.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/machine.h"
 #include "tools/print/cluster_summary.h"
