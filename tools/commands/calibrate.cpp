@@ -215,7 +215,7 @@ void print_json(const Options& options, const CalibrationReport& report) {
                 {"cluster", options.text("cluster")},
                 {"seed", options.integer("seed", 0, 1'000'000'000, 1)}},
                Json::object(),
-               {{"calibration", Json::parse(calibration_text(report.fitted))},
+               {{"calibration", calibration_json(report.fitted)},
                 {"mean_error", mean_absolute(report.errors)},
                 {"halves", std::move(halves)},
                 {"pipelines", report.pipelines ? held_json(*report.pipelines) : Json(nullptr)}});

@@ -156,7 +156,7 @@ void print_json(const Measured& all, const CollectiveReport& report,
                     {"relative_error", report.errors[i]}});
   }
   print_result("import", {{"from", "nccl-tests"}, {"files", logs}}, Json::object(),
-               {{"constants", Json::parse(collectives_text(report.constants))},
+               {{"constants", collectives_json(report.constants)},
                 {"mean_error", report.mean},
                 {"worst_error", report.errors[report.worst]},
                 {"in_place_mean_error", json_of(report.in_place)},
