@@ -58,15 +58,19 @@ CalibrationFile read_calibration(const std::string& path) {
   return parse_calibration(path, read_file(path, kLargestJson));
 }
 
-std::string calibration_text(const CalibrationFile& calibration) {
+Json calibration_json(const CalibrationFile& calibration) {
   Json constants = Json::object();
   for (const CalibrationConstant& constant : kCalibrationConstants)
     constants[std::string(constant.key)] = calibration.constants.*constant.member;
-  return json_text(Json{{"version", kCalibrationFileVersion},
-                        {"device", calibration.device},
-                        {"dtype", name(calibration.format)},
-                        {"attention", name(calibration.attention)},
-                        {"constants", std::move(constants)}});
+  return {{"version", kCalibrationFileVersion},
+          {"device", calibration.device},
+          {"dtype", name(calibration.format)},
+          {"attention", name(calibration.attention)},
+          {"constants", std::move(constants)}};
+}
+
+std::string calibration_text(const CalibrationFile& calibration) {
+  return json_text(calibration_json(calibration));
 }
 
 }  // namespace tandem

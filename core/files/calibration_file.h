@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "core/model/calibration.h"
 #include "core/model/cluster.h"
 
@@ -18,6 +20,7 @@ struct CalibrationFile {
 
 CalibrationFile read_calibration(const std::string& path);
 CalibrationFile parse_calibration(const std::string& file, std::string text);
+nlohmann::ordered_json calibration_json(const CalibrationFile& calibration);
 std::string calibration_text(const CalibrationFile& calibration);
 
 }  // namespace tandem

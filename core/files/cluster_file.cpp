@@ -161,7 +161,7 @@ class GroupReader {
   /// Among `own`, else among the catalogue's, of which `add` puts one into the spec.
   template <class Row>
   std::optional<std::size_t> look_up(const JsonReader& reader, std::string_view what,
-                                     const std::vector<Row>& own, std::vector<Row> Catalog::* known,
+                                     const std::vector<Row>& own, std::vector<Row> Catalog::*known,
                                      std::size_t (*add)(ClusterSpec&, const Row&)) {
     const std::string name = reader.string();
     if (const auto found = find_name(own, name)) return found;
@@ -209,12 +209,12 @@ Json link_json(const LinkSpec& link) {
           {"latency_ns", link.latency.count()}};
 }
 
+}  // namespace
+
 std::string text_of(const GroupSpec& group, const MemberRef& ref) {
   const std::string& member = group.members[ref.member].name;
   return ref.which ? fmt::format("{}[{}]", member, *ref.which) : member;
 }
-
-}  // namespace
 
 Json device_json(const DeviceSpec& device) {
   Json json{{"name", device.name}};
@@ -300,17 +300,18 @@ ClusterSpec parse_cluster(const std::string& file, std::string text) {
   return spec;
 }
 
-std::string cluster_text(const ClusterSpec& cluster) {
+Json cluster_json(const ClusterSpec& cluster) {
   Json devices = Json::array(), groups = Json::array();
   for (const DeviceSpec& device : cluster.devices) devices.push_back(device_json(device));
   for (const GroupSpec& group : cluster.groups) groups.push_back(group_json(group, cluster));
-  const Json json{{"version", kClusterFileVersion},
-                  {"name", cluster.name},
-                  {"devices", std::move(devices)},
-                  {"groups", std::move(groups)},
-                  {"root", cluster.groups[cluster.root].name}};
-  return json_text(json);
+  return {{"version", kClusterFileVersion},
+          {"name", cluster.name},
+          {"devices", std::move(devices)},
+          {"groups", std::move(groups)},
+          {"root", cluster.groups[cluster.root].name}};
 }
+
+std::string cluster_text(const ClusterSpec& cluster) { return json_text(cluster_json(cluster)); }
 
 ClusterSpec read_cluster(const std::string& path) {
   return parse_cluster(path, read_file(path, kLargestJson));

@@ -43,7 +43,7 @@ CollectiveConstants read_collectives(const std::string& path) {
   return parse_collectives(path, read_file(path, kLargestJson));
 }
 
-std::string collectives_text(const CollectiveConstants& constants) {
+Json collectives_json(const CollectiveConstants& constants) {
   Json json{{"version", kCollectivesFileVersion},
             {"launch_s", constants.launch_s},
             {"node_hop_s", constants.node_hop_s},
@@ -55,7 +55,11 @@ std::string collectives_text(const CollectiveConstants& constants) {
     json.erase("node_hop_s");
     json.erase("between_nodes_bytes_per_s");
   }
-  return json_text(json);
+  return json;
+}
+
+std::string collectives_text(const CollectiveConstants& constants) {
+  return json_text(collectives_json(constants));
 }
 
 }  // namespace tandem

@@ -1,3 +1,5 @@
+#include "core/files/costs_file.h"
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -6,7 +8,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/files/read.h"
 #include "core/text/files.h"
 #include "core/text/json_reader.h"
 #include "core/text/json_text.h"
@@ -122,7 +123,7 @@ StageCostFile read_costs(const std::string& path) {
   return parse_costs(path, read_file(path, kLargestJson));
 }
 
-std::string costs_text(const StageCostFile& costs) {
+Json costs_json(const StageCostFile& costs) {
   Json stages = Json::array();
   for (const StageCostRow& stage : costs.stages) stages.push_back(stage_json(stage));
   Json json = {{"version", kCostsFileVersion}, {"stages", std::move(stages)}};
@@ -133,7 +134,9 @@ std::string costs_text(const StageCostFile& costs) {
   }
   json["reduce_ns"] = costs.reduce.count();
   json["norm_ns"] = costs.norm.count();
-  return json_text(json);
+  return json;
 }
+
+std::string costs_text(const StageCostFile& costs) { return json_text(costs_json(costs)); }
 
 }  // namespace tandem

@@ -38,10 +38,6 @@ constexpr std::array<std::pair<std::string_view, bool TransformerShape::*>, 13> 
      {"pooler", &TransformerShape::pooler},
      {"sentence_head", &TransformerShape::sentence_head}}};
 
-std::string_view architecture_name(Architecture architecture) {
-  return kArchitectures[static_cast<std::size_t>(architecture)].first;
-}
-
 void read_width_and_heads(const JsonReader& reader, ModelSpec& model) {
   const std::size_t before = reader.diagnostics();
   model.width = reader["width"].integer<std::int32_t>(1, kWidest);
@@ -79,21 +75,11 @@ void read_shape(const JsonReader& reader, ModelSpec& model) {
   if (const std::string fault = shape_fault(model); !fault.empty()) reader.diagnose(fault);
 }
 
-nlohmann::ordered_json shape_json(const TransformerShape& shape) {
-  nlohmann::ordered_json json{{"key_value_heads", shape.key_value_heads},
-                              {"head_width", shape.head_width},
-                              {"mlp_width", shape.mlp_width},
-                              {"positions", shape.positions},
-                              {"segments", shape.segments}};
-  if (shape.experts > 0) {
-    json["experts"] = shape.experts;
-    json["experts_per_token"] = shape.experts_per_token;
-  }
-  for (const auto& [key, flag] : kShapeFlags) json[std::string(key)] = shape.*flag;
-  return json;
-}
-
 }  // namespace
+
+std::string_view name(Architecture architecture) {
+  return kArchitectures[static_cast<std::size_t>(architecture)].first;
+}
 
 std::string shape_fault(const ModelSpec& model) {
   const TransformerShape& shape = model.shape;
@@ -165,10 +151,24 @@ ModelSpec read_trainable_model(const JsonReader& reader) {
   return model;
 }
 
+nlohmann::ordered_json shape_json(const TransformerShape& shape) {
+  nlohmann::ordered_json json{{"key_value_heads", shape.key_value_heads},
+                              {"head_width", shape.head_width},
+                              {"mlp_width", shape.mlp_width},
+                              {"positions", shape.positions},
+                              {"segments", shape.segments}};
+  if (shape.experts > 0) {
+    json["experts"] = shape.experts;
+    json["experts_per_token"] = shape.experts_per_token;
+  }
+  for (const auto& [key, flag] : kShapeFlags) json[std::string(key)] = shape.*flag;
+  return json;
+}
+
 nlohmann::ordered_json model_json(const ModelSpec& model) {
   nlohmann::ordered_json json{{"version", kModelFileVersion},
                               {"name", model.name},
-                              {"architecture", architecture_name(model.architecture)},
+                              {"architecture", name(model.architecture)},
                               {"blocks", model.blocks},
                               {"width", model.width},
                               {"heads", model.heads},

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -28,6 +29,8 @@ std::string shape_fault(const ModelSpec& model);
 /// Architecture::gpt2 of a transformer that is shaped as that is. REQUIRES: shape_fault() is empty.
 ModelSpec as_plain_as_it_is(ModelSpec model);
 nlohmann::ordered_json model_json(const ModelSpec& model);
+nlohmann::ordered_json shape_json(const TransformerShape& shape);
+std::string_view name(Architecture architecture);
 
 OptimizerKind read_optimizer(const JsonReader& reader);
 

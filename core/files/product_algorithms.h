@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "core/model/model.h"
 
 namespace tandem {
@@ -25,6 +27,8 @@ std::vector<ProductAlgorithm> read_product_algorithms(const std::string& path);
 std::vector<ProductAlgorithm> parse_product_algorithms(const std::string& file, std::string text);
 
 /// profile.json, with them.
+nlohmann::ordered_json profile_json(const Profile& profile,
+                                    const std::vector<ProductAlgorithm>& algorithms = {});
 std::string profile_text(const Profile& profile,
                          const std::vector<ProductAlgorithm>& algorithms = {});
 

@@ -228,7 +228,7 @@ std::vector<ProductAlgorithm> read_product_algorithms(const std::string& path) {
   return parse_product_algorithms(path, read_file(path, kLargestJson));
 }
 
-std::string profile_text(const Profile& profile, const std::vector<ProductAlgorithm>& algorithms) {
+Json profile_json(const Profile& profile, const std::vector<ProductAlgorithm>& algorithms) {
   Json layers = Json::array();
   for (const LayerCost& cost : profile.layers) {
     layers.push_back({{"kind", name(cost.kind)},
@@ -264,7 +264,11 @@ std::string profile_text(const Profile& profile, const std::vector<ProductAlgori
                                 {"first_time_ns", each.first_time.count()},
                                 {"measured", each.measured}});
   }
-  return json_text(json);
+  return json;
+}
+
+std::string profile_text(const Profile& profile, const std::vector<ProductAlgorithm>& algorithms) {
+  return json_text(profile_json(profile, algorithms));
 }
 
 }  // namespace tandem

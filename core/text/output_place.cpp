@@ -63,8 +63,26 @@ int open_as_it_stands(const OutputPlace& place) {
   return open_file(place.path, O_WRONLY | O_APPEND);
 }
 
+void check_can_write(const std::string& path) {
+  const OutputPlace place = output_place(path);
+  if (place.descriptor >= 0) return;  // it is open, whoever may open it anew
+  struct stat status {};
+  if (::stat(place.path.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) fail_writing(path, EISDIR);
+    if (::access(place.path.c_str(), W_OK) != 0) fail_writing(path, errno);
+    if (place.as_it_stands) return;
+  }
+  // The file is made beside and renamed.
+  const fs::path parent = fs::path(place.path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  if (::stat(folder.c_str(), &status) != 0) fail_writing(path, errno);
+  if (!S_ISDIR(status.st_mode)) fail_writing(path, ENOTDIR);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) fail_writing(path, errno);
+}
+
 bool same_file(const std::string& one, const std::string& other) {
-  struct stat first{}, second{};
+  struct stat first {
+  }, second{};
   const bool is_first = ::stat(one.c_str(), &first) == 0;
   const bool is_second = ::stat(other.c_str(), &second) == 0;
   if (is_first != is_second) return false;

@@ -21,6 +21,11 @@ OutputPlace output_place(const std::string& path);
 /// end. Returns the descriptor, or -1 with errno.
 int open_as_it_stands(const OutputPlace& place);
 
+/// Throws DeviceError with the reason when a file at `path` can't be written; changes nothing. A
+/// disk may still be full, or fill up. For outputs of long work: nobody trains for an hour to learn
+/// that a folder does not exist.
+void check_can_write(const std::string& path);
+
 /// Whether two paths are one file, by whatever names and links: what is written to one is read from
 /// the other. Of devices and pipes no two are.
 bool same_file(const std::string& one, const std::string& other);

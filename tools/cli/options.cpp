@@ -176,7 +176,7 @@ void Options::parse(const Arguments& arguments) {
   store(joined(arguments));
   if (values_.count("help") == 0) {
     check_words();
-    return check_files_differ(*this);
+    return check_files_differ(*this, outputs());
   }
   fmt::print("{}", help());
   throw HelpShown{};

@@ -44,9 +44,9 @@ class Options {
   enum class Use { other, input, output };
   /// An option as it was declared.
   struct Row {
-    std::string name, argument;  // a flag has no argument
-    Use use = Use::other;        // an input or an output names a file
-    bool list = false;           // may have several values, a flag yes and no
+    std::string name, argument;                     // a flag has no argument
+    Use use = Use::other;                           // an input or an output names a file
+    bool list = false;                              // may have several values, a flag yes and no
     std::string letter = {};                        // ",h": -h stands for it
     std::string shown = {}, help = {}, group = {};  // for people
   };
@@ -77,8 +77,6 @@ class Options {
   /// Throws UsageError, also where a file would be both read and replaced, or HelpShown.
   void parse(const Arguments& arguments);
 
-  /// As if the command line gave `path`. REQUIRES: it is an output.
-  void set_output(const std::string& name, std::string path) { values_[name] = std::move(path); }
   /// The same options where the command line of `command` has these values and words instead.
   Options with_values(std::string command, std::map<std::string, std::string> values,
                       std::vector<std::string> words) const;

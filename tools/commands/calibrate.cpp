@@ -18,8 +18,8 @@
 #include "core/import/iterations.h"
 #include "core/text/count_text.h"
 #include "core/text/files.h"
+#include "core/text/output_place.h"
 #include "simulator/cost/calibration_fit.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
@@ -219,7 +219,7 @@ void print_json(const Options& options, const CalibrationReport& report) {
                 {"cluster", options.text("cluster")},
                 {"seed", options.integer("seed", 0, 1'000'000'000, 1)}},
                Json::object(),
-               {{"calibration", Json::parse(calibration_text(report.fitted))},
+               {{"calibration", calibration_json(report.fitted)},
                 {"mean_error", mean_absolute(report.errors)},
                 {"halves", std::move(halves)},
                 {"pipelines", report.pipelines ? held_json(*report.pipelines) : Json(nullptr)}});

@@ -117,39 +117,39 @@ void print_figures(const DeviceSpec& device) {
              print_rate(device.memory_bytes_per_s), device.source);
 }
 
-/// "18 NVLinks, 450 GB/s one way, latency 1.7 us", of a link as a cluster file has it.
-std::string print_link(const Json& link) {
-  return fmt::format("{}, {} one way, latency {:g} us", link["name"].get<std::string>(),
-                     print_rate(link["bytes_per_s_one_way"]),
-                     link["latency_ns"].get<double>() / 1e3);
+/// "18 NVLinks, 450 GB/s one way, latency 1.7 us".
+std::string print_link(const LinkSpec& link) {
+  return fmt::format("{}, {} one way, latency {:g} us", link.name, print_rate(link.bytes_per_s),
+                     static_cast<double>(link.latency.count()) / 1e3);
 }
 
 void print_figures(const GroupSpec& node) {
-  const Json json = as_json(node);
   fmt::print("node: {}\nmembers:\n", node.name);
-  for (const Json& member : json["members"]) {
-    fmt::print(
-        "  {} x {}{}\n", member["count"].get<int>(), member["name"].get<std::string>(),
-        member.contains("device") ? fmt::format(" ({})", member["device"].get<std::string>()) : "");
+  for (const ClusterMember& member : node.members) {
+    fmt::print("  {} x {}{}\n", member.count, member.name,
+               member.device ? fmt::format(" ({})", catalog().devices[*member.device].name) : "");
   }
   fmt::print("links:\n");
-  for (const Json& link : json["links"]) {
-    fmt::print("  {} - {}: {}\n", link["between"][0].get<std::string>(),
-               link["between"][1].get<std::string>(), print_link(link));
+  for (const JointSpec& joint : node.joints) {
+    fmt::print("  {} - {}: {}\n", text_of(node, joint.from), text_of(node, joint.to),
+               print_link(joint.link));
   }
-  if (json.contains("network")) {
-    fmt::print("network, of each {}: {}\n", json["port"].get<std::string>(),
-               print_link(json["network"]));
-  }
+  if (node.network)
+    fmt::print("network, of each {}: {}\n", node.members[*node.port].name,
+               print_link(*node.network));
   fmt::print("source: {}\n", node.source);
 }
 
 void print_figures(const CatalogModel& row) {
-  const Json json = as_json(row);
-  for (const auto& item : json.items()) {
-    const Json& value = item.value();
-    fmt::print("{}: {}\n", item.key(), value.is_string() ? value.get<std::string>() : value.dump());
-  }
+  const ModelSpec& model = row.model;
+  fmt::print(
+      "name: {}\nparameters: {}\narchitecture: {}\nblocks: {}\nwidth: {}\nheads: {}\nsequence: "
+      "{}\nvocabulary: {}\ntied: {}\n",
+      model.name, parameter_count(model), name(model.architecture), model.blocks, model.width,
+      model.heads, model.sequence, model.vocabulary, model.tied);
+  if (model.architecture == Architecture::transformer)
+    fmt::print("shape: {}\n", shape_json(model.shape).dump());
+  fmt::print("source: {}\n", row.source);
 }
 
 const char* kind_of(const DeviceSpec&) { return "device"; }

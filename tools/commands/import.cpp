@@ -11,15 +11,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/files/read.h"
+#include "core/files/cluster_file.h"
+#include "core/files/costs_file.h"
+#include "core/files/model_file.h"
 #include "core/import/importers.h"
 #include "core/notation/notation.h"
 #include "core/text/count_text.h"
 #include "core/text/files.h"
 #include "core/text/json_document.h"
+#include "core/text/json_text.h"
+#include "core/text/output_place.h"
 #include "planner/search/partition.h"
 #include "planner/study/schedule_file.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
@@ -33,7 +36,7 @@ namespace {
 constexpr int kMostImportedFiles = 1000;
 constexpr std::int64_t kMostStages = 1024;
 
-std::string import_model(const std::string& path) {
+Json import_model(const std::string& path) {
   const ModelSpec model = model_at(path);
   const std::int64_t all = parameter_count(model), active = active_parameter_count(model);
   fmt::print(
@@ -41,7 +44,7 @@ std::string import_model(const std::string& path) {
       active < all ? fmt::format(", {} of them active for a token", print_count(active)) : "");
   if (const std::string note = long_sequence_note(model, path); !note.empty())
     fmt::print(stderr, "{}\n", note);
-  return model_text(model);
+  return model_json(model);
 }
 
 /// What a format says of a run beside its model: said, for a model file has no place for it.
@@ -70,7 +73,7 @@ LayerGraph graph_of(ReadGraph read, const std::string& path, const Options& opti
 }
 
 /// Stages of layers in a row whose busiest one computes least.
-std::string import_graph(const LayerGraph& graph, const std::string& path, const Options& options) {
+Json import_graph(const LayerGraph& graph, const std::string& path, const Options& options) {
   const auto layers = static_cast<std::int32_t>(graph.layers.size());
   const auto depth = static_cast<std::int32_t>(options.integer("stages", 1, kMostStages, 1));
   std::vector<std::int64_t> before{0};
@@ -84,7 +87,7 @@ std::string import_graph(const LayerGraph& graph, const std::string& path, const
   if (!stages) {
     throw InputError(fmt::format("{}: {} layers can't be cut into {} stages", path, layers, depth));
   }
-  return costs_text(stage_costs_of(graph, *stages, options.rate("link-rate").value_or(0.0)));
+  return costs_json(stage_costs_of(graph, *stages, options.rate("link-rate").value_or(0.0)));
 }
 
 /// "pipedream and piper": the importers that are so.
@@ -114,18 +117,29 @@ void refuse_options(const Options& options, const Importer& from) {
   if (!from.gives<ReadCluster>()) refuse("gpu", "clusters");
 }
 
-std::string imported(const Importer& from, const std::string& path, const Options& options) {
+struct Imported {
+  Json content;      // a schedule's text, or a JSON object
+  std::string text;  // of the file
+};
+
+Imported as_file(Json json) {
+  std::string text = json_text(json);
+  return {std::move(json), std::move(text)};
+}
+
+Imported imported(const Importer& from, const std::string& path, const Options& options) {
   if (const auto* read = std::get_if<ReadCluster>(&from.read))
-    return cluster_text((*read)(path, read_file(path, kLargestJson), named_gpu(options)));
+    return as_file(cluster_json((*read)(path, read_file(path, kLargestJson), named_gpu(options))));
   if (const auto* read = std::get_if<ReadGraph>(&from.read)) {
     if (!options.has("stages")) throw UsageError("tandem import: --stages is missing");
-    return import_graph(graph_of(*read, path, options), path, options);
+    return as_file(import_graph(graph_of(*read, path, options), path, options));
   }
   if (from.gives<ReadModel>()) {
     describe_run(from, path);
-    return import_model(path);
+    return as_file(import_model(path));
   }
-  return print_schedule(read_schedule_as(from, path));
+  const std::string text = print_schedule(read_schedule_as(from, path));
+  return {text, text};
 }
 
 }  // namespace
@@ -163,12 +177,11 @@ int run_import(const Options& options) {
     throw UsageError(fmt::format("tandem import: {} is read from one FILE", from.name));
   if (options.has("output")) check_can_write(options.text("output"));
   refuse_options(options, from);
-  const std::string text = imported(from, options.words()[0], options);
+  const auto [content, text] = imported(from, options.words()[0], options);
   if (options.has("output")) write_file(options.text("output"), text);
   if (options.has("json")) {
-    const bool is_json = !from.gives<ReadSchedule>();
     print_result("import", {{"from", from.name}, {"files", options.words()}}, Json::object(),
-                 {{"content", is_json ? Json::parse(text) : Json(text)}});
+                 {{"content", content}});
   } else if (!options.has("output")) {
     fmt::print("{}", text);
   }

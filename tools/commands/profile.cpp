@@ -13,8 +13,8 @@
 #include "core/memory/storage.h"
 #include "core/text/count_text.h"
 #include "core/text/files.h"
+#include "core/text/output_place.h"
 #include "executor/backends.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
@@ -198,7 +198,7 @@ int run_profile(const Options& options) {
   write_file(options.text("output"), profile_text(profile, algorithms));
   if (options.has("json")) {
     print_result("profile", {{"model", profile.model.name}, {"output", options.text("output")}},
-                 Json::object(), Json::parse(profile_text(profile, algorithms)));
+                 Json::object(), profile_json(profile, algorithms));
   } else {
     print_table(profile);
     if (disturbed > 0) {

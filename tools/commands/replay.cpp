@@ -16,7 +16,7 @@
 
 #include "core/base/ascii.h"
 #include "core/text/files.h"
-#include "tools/cli/file_roles.h"
+#include "core/text/output_place.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/options.h"

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/cli/file_roles.h"
+#include "core/text/output_place.h"
 #include "tools/cli/for_each.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/machine.h"

@@ -37,15 +37,16 @@ constexpr int kMostPlans = 10'000;
 
 class Sweep {
  public:
-  explicit Sweep(const Options& options)
+  Sweep(const Options& options, const Shard& shard)
       : space_(options),
-        shard_(shard_of(options)),
-        report_(report_request(options)),
+        shard_(shard),
+        report_(report_request(options, shard_path(options, "csv", shard),
+                               shard_path(options, "svg", shard))),
         json_(options.has("json")),
         threads_(static_cast<int>(
             options.integer("threads", 1, kMostSweepThreads,
                             std::max<std::int64_t>(1, std::thread::hardware_concurrency())))),
-        path_(options.text(options.has("resume") ? "resume" : "json-lines")) {
+        path_(shard_path(options, options.has("resume") ? "resume" : "json-lines", shard)) {
     if (options.has("resume") && options.has("json-lines"))
       throw UsageError(
           "tandem sweep: --json-lines is not taken: --resume FILE adds its rows to FILE");
@@ -110,18 +111,19 @@ class Sweep {
     const InterruptGuard interrupt(OnInterrupt::ends_at_next_step);
     const Activity progress("sweep");
     const SearchWatch watch = search_watch(interrupt.token());
-    const std::function<ComputedRow(std::size_t)> make = [&](std::size_t place) {
+    const auto make = [&](std::size_t place) {
+      if (interrupt.token().stop_requested()) throw Interrupted("interrupted");
       const std::size_t index = which_[place];
       return computed_row(space_.identity(), index, space_.configuration(index),
                           sweep_outcome([&] { return space_.run(index); }, watch));
     };
-    const std::function<void(ComputedRow)> keep = [&](ComputedRow computed) {
+    const auto keep = [&](ComputedRow computed) {
       if (file_) file_->write(computed.line);
       if (json_) fmt::print("{}", computed.line);
       take(std::move(computed.row));
       progress.say([&] { return progress_text(); });
     };
-    OrderedWork<ComputedRow>(which_.size(), interrupt.token(), make, keep).run(threads_);
+    work_in_order(threads_, which_.size(), make, keep);
     return computed_ == which_.size();
   }
 
@@ -182,11 +184,11 @@ Options options_of_sweep() {
   return options;
 }
 
-int run_sweep(const Options& given) {
-  Options options = given;
-  name_shard_in_outputs(options);
+int run_sweep(const Options& options) {
+  const Shard shard = shard_of(options);
+  check_files_differ(options, shard_outputs(options, shard));
   keep_freed_memory();
-  return Sweep(options).run();
+  return Sweep(options, shard).run();
 }
 
 }  // namespace tandem::tools

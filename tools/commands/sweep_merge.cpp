@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "tools/cli/file_roles.h"
+#include "core/text/output_place.h"
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"
 #include "tools/options/sweep_report_options.h"
@@ -128,7 +128,7 @@ Options options_of_sweep_merge() {
 }
 
 int run_sweep_merge(const Options& options) {
-  const SweepReport report(report_request(options));
+  const SweepReport report(report_request(options, options.text("csv"), options.text("svg")));
   const std::string path = options.text("json-lines");
   if (!path.empty()) check_can_write(path);
   const Merge merge(options.words());

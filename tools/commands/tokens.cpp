@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "tools/cli/file_roles.h"
+#include "core/text/output_place.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/options.h"
 #include "tools/commands/command.h"

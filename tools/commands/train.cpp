@@ -15,12 +15,12 @@
 
 #include "core/files/read.h"
 #include "core/text/count_text.h"
+#include "core/text/output_place.h"
 #include "executor/cpu/kernels.h"
 #include "executor/stage/reference.h"
 #include "executor/stage/reference_stages.h"
 #include "planner/study/prepared_plan.h"
 #include "simulator/simulate.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"

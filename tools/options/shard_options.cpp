@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "core/base/ascii.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/split.h"
 
 namespace tandem::tools {
@@ -79,20 +78,6 @@ Shard of_mpi() {
 
 bool of_environment(const std::string& text) { return text == "slurm" || text == "mpi"; }
 
-/// The path of --NAME with the number for each {shard}.
-std::string shard_path(const Options& options, const std::string& name, const Shard& shard) {
-  std::string path = options.text(name);
-  if (of_environment(options.text("shard")) && path.find(kPlace) == std::string::npos) {
-    throw UsageError(
-        fmt::format("tandem sweep: --{}: all shards would write \"{}\": name the shard in it, such "
-                    "as rows-{}.jsonl",
-                    name, path, kPlace));
-  }
-  for (std::size_t at = path.find(kPlace); at != std::string::npos; at = path.find(kPlace))
-    path.replace(at, kPlace.size(), std::to_string(shard.number));
-  return path;
-}
-
 }  // namespace
 
 Shard shard_of(const Options& options) {
@@ -111,13 +96,24 @@ Shard shard_of(const Options& options) {
   return {static_cast<std::size_t>(*number), static_cast<std::size_t>(*of)};
 }
 
-void name_shard_in_outputs(Options& options) {
-  const Shard shard = shard_of(options);
-  for (const NamedFile& file : options.outputs()) {
-    const std::string name = file.title.substr(2);
-    options.set_output(name, shard_path(options, name, shard));
+std::string shard_path(const Options& options, const std::string& name, const Shard& shard) {
+  std::string path = options.text(name);
+  if (options.has(name) && of_environment(options.text("shard")) &&
+      path.find(kPlace) == std::string::npos) {
+    throw UsageError(
+        fmt::format("tandem sweep: --{}: all shards would write \"{}\": name the shard in it, such "
+                    "as rows-{}.jsonl",
+                    name, path, kPlace));
   }
-  check_files_differ(options);
+  for (std::size_t at = path.find(kPlace); at != std::string::npos; at = path.find(kPlace))
+    path.replace(at, kPlace.size(), std::to_string(shard.number));
+  return path;
+}
+
+std::vector<NamedFile> shard_outputs(const Options& options, const Shard& shard) {
+  std::vector<NamedFile> files = options.outputs();
+  for (NamedFile& file : files) file.path = shard_path(options, file.title.substr(2), shard);
+  return files;
 }
 
 }  // namespace tandem::tools

@@ -2,6 +2,8 @@
 // A part of a sweep for each of many processes, on one machine or on many.
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "tools/cli/options.h"
 
@@ -17,9 +19,10 @@ struct Shard {
 /// Throws UsageError, and AbsentError where the environment says nothing of it.
 Shard shard_of(const Options& options);
 
-/// Puts this shard's number for each {shard} in the paths of files that are written. Throws
-/// UsageError where all processes of one command line would write the same file, or one that is
-/// read.
-void name_shard_in_outputs(Options& options);
+/// The path of --NAME, which is written, with the shard's number for each {shard}; empty: not
+/// given. Throws UsageError where all processes of one command line would write the same file.
+std::string shard_path(const Options& options, const std::string& name, const Shard& shard);
+/// All outputs with such paths.
+std::vector<NamedFile> shard_outputs(const Options& options, const Shard& shard);
 
 }  // namespace tandem::tools

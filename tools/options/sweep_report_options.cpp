@@ -1,12 +1,13 @@
 #include "tools/options/sweep_report_options.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/cli/file_roles.h"
+#include "core/text/output_place.h"
 
 namespace tandem::tools {
 
@@ -38,14 +39,14 @@ void add_report_options(Options& options) {
              "is left)");
 }
 
-SweepReportRequest report_request(const Options& options) {
+SweepReportRequest report_request(const Options& options, std::string csv, std::string svg) {
   SweepReportRequest request{
       .metric = sweep_metric(options.choice("rank", metric_names())),
       .top = static_cast<std::size_t>(options.integer("top", 0, 1'000'000, 20)),
       .table = !options.has("json"),
       .picture = options.has("picture"),
-      .csv = options.text("csv"),
-      .svg = options.text("svg"),
+      .csv = std::move(csv),
+      .svg = std::move(svg),
       .over = options.text("over"),
       .by = options.text("by")};
   for (const std::string& path : {request.csv, request.svg}) {

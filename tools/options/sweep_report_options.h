@@ -1,6 +1,8 @@
 #pragma once
 // What is made of the rows of a sweep, run or merged.
 
+#include <string>
+
 #include "tools/cli/options.h"
 #include "tools/sweep/sweep_report.h"
 
@@ -8,7 +10,8 @@ namespace tandem::tools {
 
 void add_report_options(Options& options);
 
-/// Throws UsageError, and DeviceError where a file can't be written.
-SweepReportRequest report_request(const Options& options);
+/// `csv`, `svg`: where they are written; empty: nowhere. Throws UsageError, and DeviceError where a
+/// file can't be written.
+SweepReportRequest report_request(const Options& options, std::string csv, std::string svg);
 
 }  // namespace tandem::tools

@@ -69,7 +69,7 @@ Json cluster_config(const ClusterSetup& setup) {
           {"shapes", std::move(shapes)}};
 }
 
-Json profile_json(const Profile& profile) {
+Json origin_json(const Profile& profile) {
   return {{"machine", profile.machine}, {"date", profile.date}, {"command", profile.command}};
 }
 
@@ -87,10 +87,9 @@ Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& set
             {"device_order", name(setup.request.order)},
             {"cut", setup.request.cut == StageCut::even ? "even" : "balanced"},
             {"notes", assumption_lines(request, setup)}};
-  if (assumptions.collectives)
-    json["collectives"] = Json::parse(collectives_text(*assumptions.collectives));
-  if (calibration) json["calibration"] = Json::parse(calibration_text(*calibration));
-  if (assumptions.measured) json["profile"] = profile_json(assumptions.measured->begin()->second);
+  if (assumptions.collectives) json["collectives"] = collectives_json(*assumptions.collectives);
+  if (calibration) json["calibration"] = calibration_json(*calibration);
+  if (assumptions.measured) json["profile"] = origin_json(assumptions.measured->begin()->second);
   return json;
 }
 

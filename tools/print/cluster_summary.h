@@ -15,7 +15,7 @@ std::string cluster_summary(const ClusterSetup& setup);
 Json cluster_config(const ClusterSetup& setup);
 
 /// Where and when it was measured.
-Json profile_json(const Profile& profile);
+Json origin_json(const Profile& profile);
 
 /// What is assumed. `request`: of the simulation.
 Json cluster_assumptions(const ScenarioRequest& request, const ClusterSetup& setup);

@@ -12,8 +12,8 @@
 #include "core/files/collectives_file.h"
 #include "core/import/nccl_tests.h"
 #include "core/text/files.h"
+#include "core/text/output_place.h"
 #include "simulator/cost/collective_fit.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/json_output.h"
 
 namespace tandem::tools {
@@ -156,7 +156,7 @@ void print_json(const Measured& all, const CollectiveReport& report,
                     {"relative_error", report.errors[i]}});
   }
   print_result("import", {{"from", "nccl-tests"}, {"files", logs}}, Json::object(),
-               {{"constants", Json::parse(collectives_text(report.constants))},
+               {{"constants", collectives_json(report.constants)},
                 {"mean_error", report.mean},
                 {"worst_error", report.errors[report.worst]},
                 {"in_place_mean_error", json_of(report.in_place)},

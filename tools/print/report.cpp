@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/text/output_place.h"
 #include "planner/study/variations.h"
 #include "simulator/analysis/critical_graph.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/machine.h"
 #include "tools/print/cluster_summary.h"
@@ -158,20 +158,23 @@ std::string title_of(const Scenario& scenario) {
                      program.placement().devices, program.microbatches());
 }
 
+constexpr auto kReplace = Json::error_handler_t::replace;
+
 /// What the results say, and what they rest on.
 std::vector<std::string> assumptions_of(const ScenarioRequest& request,
                                         const PreparedScenario& prepared,
                                         const SimulationResult& result) {
   std::vector<std::string> lines;
   if (prepared.cluster) lines = assumption_lines(request, *prepared.cluster);
-  const Json assumptions = assumptions_json(request, prepared);
-  for (const auto& [key, value] : assumptions.items()) {
-    if (prepared.cluster && key != "lanes" && key != "contention")
-      continue;  // said above, in words
-    const std::string text = value.is_string()
-                                 ? value.get<std::string>()
-                                 : value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    lines.push_back(fmt::format("{}: {}", key, text));
+  const auto add = [&](std::string_view key, const Json& json) {
+    lines.push_back(fmt::format("{}: {}", key, json.dump(-1, ' ', false, kReplace)));
+  };
+  if (prepared.profile) add("profile", origin_json(*prepared.profile));
+  if (!prepared.cluster && prepared.scenario.capacity)
+    add("reserve", reserve_json(prepared.scenario.reserve));
+  for (const auto& [key, text] : run_assumptions(request, prepared)) {
+    // The lines above say it of a cluster.
+    if (!prepared.cluster || key != "transfers") lines.push_back(fmt::format("{}: {}", key, text));
   }
   for (const std::string& warning : warnings_of(request, prepared, result))
     lines.push_back("warning: " + warning);

@@ -61,25 +61,33 @@ Json config_json(const ScenarioRequest& request, const PreparedScenario& prepare
       std::visit([&](const auto& source) { return source_json(source, prepared); }, request.source);
   if (request.contention) json["compute_slowdown"] = request.compute_slowdown;
   json["semantics"] = name(prepared.scenario.weights);
-  for (const Perturbation& one : request.perturbations) {
-    Json& text = json[std::string(traits(one.kind).key)];
-    text = (text.is_null() ? std::string() : text.get<std::string>() + ",") + text_of(one);
+  for (const PerturbationTraits& kind : kPerturbations) {
+    std::string text;
+    for (const Perturbation& one : request.perturbations) {
+      if (one.kind == kind.kind) text += (text.empty() ? "" : ",") + text_of(one);
+    }
+    if (!text.empty()) json[std::string(kind.key)] = text;
   }
   return json;
+}
+
+std::array<Assumption, 3> run_assumptions(const ScenarioRequest& request,
+                                          const PreparedScenario& prepared) {
+  return {{{"lanes", request.lanes == TransferLanes::ideal ? "ideal" : "shared"},
+           {"transfers", request.blocking_transfers ? "blocking" : "overlapped"},
+           {"contention", request.contention
+                              ? "max-min fair shares of every link, all pipelines in step"
+                          : prepared.cluster ? "replicas share links; nothing else does"
+                                             : "none: no two lanes share a link"}}};
 }
 
 Json assumptions_json(const ScenarioRequest& request, const PreparedScenario& prepared) {
   Json json = Json::object();
   if (prepared.cluster) json = cluster_assumptions(request, *prepared.cluster);
-  if (prepared.profile) json["profile"] = profile_json(*prepared.profile);
+  if (prepared.profile) json["profile"] = origin_json(*prepared.profile);
   if (!prepared.cluster && prepared.scenario.capacity)
     json["reserve"] = reserve_json(prepared.scenario.reserve);
-  json["lanes"] = request.lanes == TransferLanes::ideal ? "ideal" : "shared";
-  json["transfers"] = request.blocking_transfers ? "blocking" : "overlapped";
-  json["contention"] = request.contention ? "max-min fair shares of every link, all pipelines in "
-                                            "step"
-                       : prepared.cluster ? "replicas share links; nothing else does"
-                                          : "none: no two lanes share a link";
+  for (const auto& [key, text] : run_assumptions(request, prepared)) json[std::string(key)] = text;
   return json;
 }
 

@@ -2,87 +2,37 @@
 // Independent pieces of work on several threads, their results handed over in order.
 
 #include <cstddef>
-#include <exception>
-#include <functional>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <stop_token>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "core/base/error.h"
+#include "tools/cli/for_each.h"
 
 namespace tandem::tools {
 
-template <class Result>
-class OrderedWork {
- public:
-  using Make = std::function<Result(std::size_t)>;
-  using Take = std::function<void(Result)>;
-
-  /// `make` is called for 0 to `count` - 1, on whatever thread; `take` in their order, one at a
-  /// time. Both outlive it.
-  OrderedWork(std::size_t count, std::stop_token stop, const Make& make, const Take& take)
-      : count_(count), stop_(std::move(stop)), make_(make), take_(take) {}
-
-  /// After a stop, or where `make` throws Interrupted, those begun are finished and handed over.
-  /// Throws what else is thrown first.
-  void run(int threads) {
-    {
-      std::vector<std::jthread> others;
-      for (int i = 0; i < threads; ++i) others.emplace_back([this] { work(); });
-    }
-    if (failure_ != nullptr) std::rethrow_exception(failure_);
-    for (auto& [place, result] : waiting_) take_(std::move(result));
-  }
-
- private:
-  /// What each thread does.
-  void work() {
-    while (const auto place = begin()) {
-      try {
-        finish(*place, make_(*place));
-      } catch (const Interrupted&) {
-        const std::scoped_lock lock(mutex_);
-        ended_ = true;
-      } catch (...) {
-        const std::scoped_lock lock(mutex_);
-        ended_ = true;
-        if (failure_ == nullptr) failure_ = std::current_exception();
+/// Calls `make` for 0 to `count` - 1, on whatever thread, and `take` with what it returns, in their
+/// order and one at a time. Where `make` throws Interrupted, those begun are finished and handed
+/// over. Throws what else is thrown first.
+template <class Make, class Take>
+void work_in_order(int threads, std::size_t count, const Make& make, const Take& take) {
+  std::mutex mutex;
+  std::size_t taken = 0;
+  std::map<std::size_t, decltype(make(count))> waiting;  // for those before them
+  try {
+    for_each_on(threads, count, [&](std::size_t place) {
+      auto result = make(place);
+      const std::scoped_lock lock(mutex);
+      waiting.emplace(place, std::move(result));
+      while (!waiting.empty() && waiting.begin()->first == taken) {
+        auto first = waiting.extract(waiting.begin());
+        take(std::move(first.mapped()));
+        ++taken;  // not where that failed: nothing is to follow
       }
-    }
+    });
+  } catch (const Interrupted&) {
   }
-
-  /// Which one is next; empty: none.
-  std::optional<std::size_t> begin() {
-    const std::scoped_lock lock(mutex_);
-    if (ended_ || stop_.stop_requested() || begun_ == count_) return std::nullopt;
-    return begun_++;
-  }
-
-  void finish(std::size_t place, Result result) {
-    const std::scoped_lock lock(mutex_);
-    if (failure_ != nullptr) return;
-    waiting_.emplace(place, std::move(result));
-    while (!waiting_.empty() && waiting_.begin()->first == taken_) {
-      ++taken_;
-      auto first = waiting_.extract(waiting_.begin());
-      take_(std::move(first.mapped()));
-    }
-  }
-
-  const std::size_t count_;
-  const std::stop_token stop_;
-  const Make& make_;
-  const Take& take_;
-
-  std::mutex mutex_;
-  std::size_t begun_ = 0, taken_ = 0;
-  std::map<std::size_t, Result> waiting_;  // for those before them
-  bool ended_ = false;
-  std::exception_ptr failure_;
-};
+  for (auto& [place, result] : waiting) take(std::move(result));
+}
 
 }  // namespace tandem::tools

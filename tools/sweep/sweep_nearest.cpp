@@ -40,7 +40,7 @@ std::string nearest_misses(const SweepIdentity& sweep, const std::vector<SweepRo
     const std::string place = place_of(sweep, row);
     text +=
         fmt::format("{}: {} on the fullest device\n", place.empty() ? "the configuration" : place,
-                    sweep_metrics()[memory].print(row.metrics[memory]));
+                    sweep_column(memory).print(row.metrics[memory]));
     const std::vector<std::string> fits = nearest(request(row.index));
     for (const std::string& line : fits) text += "  " + line + "\n";
     if (fits.empty()) text += "  nothing similar fits\n";

@@ -18,10 +18,8 @@ namespace tandem::tools {
 
 namespace {
 
-const SweepMetric& metric_at(std::size_t metric) { return sweep_metrics()[metric]; }
-
 double scaled(const SweepRow& row, std::size_t metric) {
-  return row.metrics[metric] * metric_at(metric).scale;
+  return row.metrics[metric] * sweep_column(metric).scale;
 }
 
 std::string value_of(const SweepRow& row, std::size_t axis) {
@@ -56,8 +54,8 @@ std::string note_of(const SweepIdentity& sweep, const SweepRow& row,
   if (row.weights && !note.empty()) note += weights_mark(*row.weights);
   std::string figures;
   for (const std::size_t metric : metrics) {
-    figures += fmt::format("{}{} {}", figures.empty() ? "" : ", ", metric_at(metric).title,
-                           metric_at(metric).print(row.metrics[metric]));
+    figures += fmt::format("{}{} {}", figures.empty() ? "" : ", ", sweep_column(metric).title,
+                           sweep_column(metric).print(row.metrics[metric]));
   }
   return printable_line(note.empty() ? figures : note + ": " + figures);
 }
@@ -85,7 +83,7 @@ std::vector<PlotSeries> series_of(const std::vector<SweepRow>& rows,
 /// memory.
 std::vector<const SweepRow*> frontier(const std::vector<SweepRow>& rows, std::size_t metric,
                                       std::size_t memory) {
-  const bool more = metric_at(metric).more_is_better;
+  const bool more = sweep_metrics()[metric].more_is_better;
   std::vector<const SweepRow*> order, best;
   for (const SweepRow& row : rows) {
     if (row.works() && !std::isnan(row.metrics[metric]) && !std::isnan(row.metrics[memory]))
@@ -144,9 +142,9 @@ double memory_shown(const std::vector<SweepRow>& rows, std::size_t memory) {
 
 /// Lines at what devices have, and words of what lies beyond the edge.
 void add_limits(const std::vector<SweepRow>& rows, std::size_t memory, double shown, Plot& plot) {
-  const SweepMetric& metric = metric_at(memory);
+  const SweepColumn& metric = sweep_column(memory);
   std::set<double> capacities;
-  if (metric.name == "memory") {
+  if (memory == sweep_metric("memory")) {
     for (const SweepRow& row : rows) capacities.insert(row.capacity.value_or(0.0));
     capacities.erase(0.0);
   }
@@ -181,11 +179,11 @@ Plot frontier_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows
   const double shown = memory_shown(rows, memory);
   Plot plot{.title = fmt::format("{}{} by memory; no configuration is better than a numbered one "
                                  "in both",
-                                 subject_of(rows), metric_at(metric).title),
-            .x_title = std::string(metric_at(memory).axis),
-            .y_title = std::string(metric_at(metric).axis),
+                                 subject_of(rows), sweep_column(metric).title),
+            .x_title = std::string(sweep_column(memory).axis),
+            .y_title = std::string(sweep_column(metric).axis),
             .series = series_of(rows, names, by),
-            .x_end = shown * metric_at(memory).scale,
+            .x_end = shown * sweep_column(memory).scale,
             .hollow = "does not fit"};
   for (const SweepRow& row : rows) {
     const double x = scaled(row, memory), y = scaled(row, metric);
@@ -210,9 +208,9 @@ Plot lines_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows, s
                 std::size_t over, std::optional<std::size_t> by) {
   const std::vector<std::string> names = values_on(rows, by), places = values_on(rows, over);
   Plot plot{.title = fmt::format("{}{} by {}, the best of what fits", subject_of(rows),
-                                 metric_at(metric).title, sweep.axes[over]),
+                                 sweep_column(metric).title, sweep.axes[over]),
             .x_title = sweep.axes[over],
-            .y_title = std::string(metric_at(metric).axis),
+            .y_title = std::string(sweep_column(metric).axis),
             .places = places,
             .series = series_of(rows, names, by),
             .joined = true};

@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
-#include "tools/cli/file_roles.h"
 #include "tools/cli/terminal.h"
 #include "tools/sweep/sweep_picture.h"
 #include "traces/chrome/atomic_file.h"

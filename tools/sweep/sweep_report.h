@@ -36,10 +36,6 @@ class SweepReport {
   SweepReportRequest request_;
 };
 
-/// Those that work, by their metric, the best first; then those that do not fit; then those that
-/// can't be simulated. Of equal ones the first configuration first.
-std::vector<std::size_t> ranking(const std::vector<SweepRow>& rows, std::size_t metric);
-
 /// For people: the first `top` of the ranking, and why others are not in it.
 std::string sweep_table(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
                         std::size_t metric, std::size_t top);

@@ -51,52 +51,19 @@ std::string bytes(double value) {
 
 constexpr double kGibibyte = 1 << 30;
 
-constexpr SweepMetric kMetrics[] = {
-    {"throughput", "samples/s", "throughput_samples_per_s", "samples/s", 1.0, true,
-     [](const SweepFigures& row) { return row.samples_per_s; }, plain},
-    {"per-device", "samples/s a device", "throughput_samples_per_s_per_device",
-     "samples/s a device", 1.0, true,
-     [](const SweepFigures& row) { return row.samples_per_s / row.devices; }, plain},
-    {"tokens", "tokens/s", "tokens_per_s", "tokens/s", 1.0, true,
-     [](const SweepFigures& row) { return row.tokens_per_s; }, plain},
-    {"flops", "TFLOP/s a device", "flops_per_s_per_device", "TFLOP/s a device", 1e-12, true,
-     [](const SweepFigures& row) { return row.flops_per_s_per_device; },
+/// Of the metrics of planner/study/sweep.h, in their order.
+constexpr SweepColumn kColumns[] = {
+    {"samples/s", "throughput_samples_per_s", "samples/s", 1.0, plain},
+    {"samples/s a device", "throughput_samples_per_s_per_device", "samples/s a device", 1.0, plain},
+    {"tokens/s", "tokens_per_s", "tokens/s", 1.0, plain},
+    {"TFLOP/s a device", "flops_per_s_per_device", "TFLOP/s a device", 1e-12,
      [](double value) { return plain(value / 1e12); }},
-    {"period", "a batch", "period_s", "seconds a batch", 1.0, false,
-     [](const SweepFigures& row) { return row.period_s; }, seconds_text},
-    {"makespan", "the run", "makespan_s", "seconds of the run", 1.0, false,
-     [](const SweepFigures& row) { return row.makespan_s; }, seconds_text},
-    // That of the first batches would set schedules back that never drain.
-    {"bubble", "bubble", "bubble_of_period", "bubble of the endless run (%)", 100.0, false,
-     [](const SweepFigures& row) {
-       return row.period_s == 0.0 ? 0.0 : 1.0 - row.ideal_s_a_batch / row.period_s;
-     },
-     print_percent},
-    {"memory", "memory", "peak_bytes", "memory of the fullest device (GiB)", 1.0 / kGibibyte, false,
-     [](const SweepFigures& row) { return row.peak_bytes; }, bytes},
-    {"activations", "activations", "peak_activations", "activations of the fullest device", 1.0,
-     false, [](const SweepFigures& row) { return row.peak_activations; }, plain},
+    {"a batch", "period_s", "seconds a batch", 1.0, seconds_text},
+    {"the run", "makespan_s", "seconds of the run", 1.0, seconds_text},
+    {"bubble", "bubble_of_period", "bubble of the endless run (%)", 100.0, print_percent},
+    {"memory", "peak_bytes", "memory of the fullest device (GiB)", 1.0 / kGibibyte, bytes},
+    {"activations", "peak_activations", "activations of the fullest device", 1.0, plain},
 };
-
-std::vector<double> metrics_of(const SweepFigures& figures) {
-  std::vector<double> metrics;
-  for (const SweepMetric& metric : kMetrics) metrics.push_back(metric.of(figures));
-  return metrics;
-}
-
-SweepFigures figures_of(const Json& line) {
-  const Json &result = line.at("result"), &config = line.at("config");
-  const double used = number(config, "devices_used");
-  return {.samples_per_s = number(result, "throughput_samples_per_s"),
-          .tokens_per_s = number(result, "tokens_per_s"),
-          .flops_per_s_per_device = number(result, "flops_per_s_per_device"),
-          .devices = std::isnan(used) ? number(config, "devices") * number(config, "width") : used,
-          .period_s = number(result, "period_s"),
-          .makespan_s = number(result, "makespan_s"),
-          .ideal_s_a_batch = number(result, "ideal_s") / number(config, "batches"),
-          .peak_bytes = most(result, "peak_bytes"),
-          .peak_activations = most(result, "peak_activations")};
-}
 
 Json answer_json(const SweepAnswer& answer) {
   const auto& [run, prepared, result, healthy] = answer;
@@ -171,65 +138,93 @@ std::string axis_value(const SweptOption* one) {
   return one->value ? *one->value : one->on ? "yes" : "no";
 }
 
-/// The capacity of the device that fills most of its own.
-std::optional<double> capacity_of(const Json& result) {
-  std::optional<double> found;
+/// Rows of one schedule, shape and batch whose results agree in every figure of every device are
+/// one plan, whatever options made it. A search may find other orders as good: each is its own.
+/// `made`: what made it beside its shape.
+std::uint64_t plan_of(const Json& line, const SweepShape& shape, const std::string& made) {
+  const Json& result = line.at("result");
+  if (result.contains("search")) return hash_of_text(line_of(line.at("options")));
+  return hash_of_text(
+      fmt::format("{} {} {} {} {}", made, shape.tensor, shape.depth, shape.width, line_of(result)));
+}
+
+std::string made_of(const PreparedScenario& prepared) {
+  const std::optional<Plan>& plan = prepared.plan;
+  return fmt::format("{} {} {} {} {} {}", plan ? plan->model.name : "",
+                     prepared.cluster ? prepared.cluster->cluster().name() : "",
+                     plan ? plan->schedule : prepared.scenario.schedule.name,
+                     prepared.request.chunks, prepared.scenario.microbatch_size,
+                     prepared.request.microbatches);
+}
+
+std::string stored_make(const Json& config) {
+  const auto count = [&](const char* key) { return config.value(key, std::int64_t{0}); };
+  return fmt::format("{} {} {} {} {} {}", config.value("model", ""), config.value("cluster", ""),
+                     config.value("schedule", ""), count("chunks"), count("microbatch_size"),
+                     count("microbatches"));
+}
+
+SweepFigures stored_figures(const Json& line) {
+  const Json &result = line.at("result"), &config = line.at("config");
+  const double used = number(config, "devices_used");
+  return {.samples_per_s = number(result, "throughput_samples_per_s"),
+          .tokens_per_s = number(result, "tokens_per_s"),
+          .flops_per_s_per_device = number(result, "flops_per_s_per_device"),
+          .devices = std::isnan(used) ? number(config, "devices") * number(config, "width") : used,
+          .period_s = number(result, "period_s"),
+          .makespan_s = number(result, "makespan_s"),
+          .ideal_s_a_batch = number(result, "ideal_s") / number(config, "batches"),
+          .peak_bytes = most(result, "peak_bytes"),
+          .peak_activations = most(result, "peak_activations")};
+}
+
+/// Whether all devices fit, and what the fullest one has.
+void read_fit(const Json& result, SweptRow& row) {
   double fullest = 0.0;
+  bool all = true, known = true;
   for (const Json& device : result.at("devices")) {
+    const Json& fits = device.at("fits");
+    known = known && !fits.is_null();
+    all = all && known && fits.get<bool>();
     const double bytes = number(device, "capacity_bytes"),
                  share = number(device, "peak_bytes") / bytes;
     if (!(share > fullest)) continue;
     fullest = share;
-    found = bytes;
+    row.capacity = bytes;
   }
-  return found;
+  if (known) row.fits = all;
 }
 
-std::optional<bool> fits_of(const Json& result) {
-  bool all = true;
-  for (const Json& device : result.at("devices")) {
-    if (device.at("fits").is_null()) return std::nullopt;
-    all = all && device.at("fits").get<bool>();
-  }
-  return all;
-}
-
-Shape shape_of(const Json& config) {
-  return {.tensor = config.value("tensor", std::int64_t{0}),
-          .depth = config.value("devices", std::int64_t{0}),
-          .width = config.value("width", std::int64_t{0})};
-}
-
-std::string reserve_of(const Json& assumptions) {
+std::string stored_reserve(const Json& assumptions) {
   const auto reserve = assumptions.find("reserve");
   if (reserve == assumptions.end()) return {};
   return describe(Reserve{.share = reserve->at("share").get<double>(),
                           .bytes = reserve->at("bytes").get<Bytes>()});
 }
 
-std::string refusal_of(const std::string& message) { return message.empty() ? "refused" : message; }
+void read_answer(const Json& line, SweepRow& row) {
+  const Json& config = line.at("config");
+  row.set_metrics(stored_figures(line));
+  read_fit(line.at("result"), row);
+  row.shape = {.tensor = config.value("tensor", std::int64_t{0}),
+               .depth = config.value("devices", std::int64_t{0}),
+               .width = config.value("width", std::int64_t{0})};
+  row.weights = semantics_named(config.value("semantics", ""));
+  if (row.fits) row.reserve = stored_reserve(line.at("assumptions"));
+  row.plan = plan_of(line, row.shape, stored_make(config));
+}
 
-/// Rows of one schedule, shape and batch whose results agree in every figure of every device are
-/// one plan, whatever options made it. A search may find other orders as good: each is its own.
-std::uint64_t plan_of(const Json& line) {
-  const Json& result = line.at("result");
-  if (result.contains("search")) return hash_of_text(line_of(line.at("options")));
-  Json plan = Json::array({result});
-  for (const char* key : {"model", "cluster", "schedule", "tensor", "devices", "width", "chunks",
-                          "microbatch_size", "microbatches"})
-    plan.push_back(line.at("config").value(key, Json()));
-  return hash_of_text(line_of(plan));
+/// What its options say.
+void name_row(const SweepIdentity& sweep, const Configuration& configuration, SweepRow& row) {
+  row.command = command_of(configuration);
+  row.subject = subject_of(configuration);
+  for (const std::string& axis : sweep.axes)
+    row.values.push_back(axis_value(find(configuration, axis)));
 }
 
 }  // namespace
 
-std::span<const SweepMetric> sweep_metrics() { return kMetrics; }
-
-std::size_t sweep_metric(std::string_view name) {
-  const auto found = std::find_if(std::begin(kMetrics), std::end(kMetrics),
-                                  [&](const SweepMetric& metric) { return metric.name == name; });
-  return static_cast<std::size_t>(found - std::begin(kMetrics));
-}
+const SweepColumn& sweep_column(std::size_t metric) { return kColumns[metric]; }
 
 ComputedRow computed_row(const SweepIdentity& sweep, std::size_t index,
                          const Configuration& configuration, const SweepOutcome& outcome) {
@@ -244,8 +239,15 @@ ComputedRow computed_row(const SweepIdentity& sweep, std::size_t index,
             {"axes", std::move(axes)},
             {"options", std::move(options)}};
   line.update(outcome_json(outcome));
-  SweepRow row = row_of(line);
-  if (!row.simulated()) row.refusal = refusal_of(outcome.failure.message);  // with its place
+  SweepRow row{swept_row(index, outcome)};
+  name_row(sweep, configuration, row);
+  if (const auto& answer = outcome.answer) {
+    if (row.fits) row.reserve = describe(answer->prepared.scenario.reserve);
+    row.plan = plan_of(line, row.shape, made_of(answer->prepared));
+  } else {
+    row.code = static_cast<int>(outcome.failure.code);
+    row.impossible = outcome.failure.impossible_shape;
+  }
   return {std::move(row), line_of(line)};
 }
 
@@ -258,27 +260,18 @@ SweepIdentity identity_of(const Json& line) {
 }
 
 SweepRow row_of(const Json& line) {
-  const Configuration configuration = configuration_of(line.at("options"));
-  SweepRow row{.index = line.at("index").get<std::size_t>(),
-               .command = command_of(configuration),
-               .subject = subject_of(configuration),
-               .metrics = std::vector<double>(std::size(kMetrics), kUnknown)};
-  for (const std::string& axis : identity_of(line).axes)
-    row.values.push_back(axis_value(find(configuration, axis)));
-  if (const auto error = line.find("error"); error != line.end()) {
-    row.refusal = refusal_of(error->at("message").get<std::string>());
-    row.code = error->at("code").get<int>();
-    row.impossible = line.value("impossible_shape", false);
+  SweepRow row{{.index = line.at("index").get<std::size_t>(),
+                .metrics = std::vector<double>(sweep_metrics().size(), kUnknown)}};
+  name_row(identity_of(line), configuration_of(line.at("options")), row);
+  const auto error = line.find("error");
+  if (error == line.end()) {
+    read_answer(line, row);
     return row;
   }
-  const Json& result = line.at("result");
-  row.metrics = metrics_of(figures_of(line));
-  row.fits = fits_of(result);
-  row.capacity = capacity_of(result);
-  row.shape = shape_of(line.at("config"));
-  row.weights = semantics_named(line.at("config").value("semantics", ""));
-  if (row.fits) row.reserve = reserve_of(line.at("assumptions"));
-  row.plan = plan_of(line);
+  const auto message = error->at("message").get<std::string>();
+  row.refusal = message.empty() ? "refused" : message;
+  row.code = error->at("code").get<int>();
+  row.impossible = line.value("impossible_shape", false);
   return row;
 }
 

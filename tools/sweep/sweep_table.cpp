@@ -120,7 +120,7 @@ Column shape_column(const std::vector<SweepRow>& rows, const std::vector<std::si
                                   [&](std::size_t at) { return rows[at].shape.tensor > 0; });
   Column column{tensor ? "tensor x depth x width" : "depth x width", true};
   for (const std::size_t at : order) {
-    const Shape& shape = rows[at].shape;
+    const SweepShape& shape = rows[at].shape;
     std::string cell = fmt::format("{} x {}", shape.depth, shape.width);
     if (tensor) cell = fmt::format("{} x {}", std::max<std::int64_t>(1, shape.tensor), cell);
     column.cells.push_back(shape.depth == 0 ? "" : cell);
@@ -153,9 +153,9 @@ std::vector<Column> columns_of(const SweepIdentity& sweep, const std::vector<Swe
       return std::string(short_name(rows[at].weights.value_or(WeightSemantics::vanilla)));
     });
   for (const std::size_t one : shown_metrics(rows, metric)) {
-    add({std::string(sweep_metrics()[one].title)}, [&](std::size_t at) {
+    add({std::string(sweep_column(one).title)}, [&](std::size_t at) {
       const double value = rows[at].metrics[one];
-      return std::isnan(value) ? std::string() : sweep_metrics()[one].print(value);
+      return std::isnan(value) ? std::string() : sweep_column(one).print(value);
     });
   }
   if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& row) { return row.fits; })) {
@@ -269,21 +269,6 @@ std::string summary(const SweepIdentity& sweep, const std::vector<SweepRow>& row
 
 }  // namespace
 
-std::vector<std::size_t> ranking(const std::vector<SweepRow>& rows, std::size_t metric) {
-  std::vector<std::size_t> order(rows.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto group = [&](const SweepRow& row) { return row.works() ? 0 : row.simulated() ? 1 : 2; };
-  std::sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
-    const SweepRow &a = rows[left], &b = rows[right];
-    if (group(a) != group(b)) return group(a) < group(b);
-    const double x = a.metrics[metric], y = b.metrics[metric];
-    if (std::isnan(x) != std::isnan(y)) return std::isnan(y);
-    if (!std::isnan(x) && x != y) return (x > y) == sweep_metrics()[metric].more_is_better;
-    return a.index < b.index;
-  });
-  return order;
-}
-
 std::string sweep_table(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
                         std::size_t metric, std::size_t top) {
   const SweepTwins twins(rows);
@@ -316,7 +301,8 @@ std::string sweep_csv(const SweepIdentity& sweep, const std::vector<SweepRow>& r
   const SweepTwins twins(rows);
   std::string text = "index,rank";
   for (const std::string& axis : sweep.axes) text += "," + csv_cell(axis);
-  for (const SweepMetric& one : sweep_metrics()) text += fmt::format(",{}", one.key);
+  for (std::size_t one = 0; one < sweep_metrics().size(); ++one)
+    text += fmt::format(",{}", sweep_column(one).key);
   text += ",fits,refused";
   const auto is_axis = [&](const char* name) {
     return std::find(sweep.axes.begin(), sweep.axes.end(), name) != sweep.axes.end();
