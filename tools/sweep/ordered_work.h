@@ -8,11 +8,10 @@
 #include <mutex>
 #include <optional>
 #include <stop_token>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "core/base/error.h"
+#include "tools/cli/threads.h"
 
 namespace tandem::tools {
 
@@ -30,10 +29,7 @@ class OrderedWork {
   /// After a stop, or where `make` throws Interrupted, those begun are finished and handed over.
   /// Throws what else is thrown first.
   void run(int threads) {
-    {
-      std::vector<std::jthread> others;
-      for (int i = 0; i < threads; ++i) others.emplace_back([this] { work(); });
-    }
+    on_threads(threads, [this] { work(); }, [this] { end(); });
     if (failure_ != nullptr) std::rethrow_exception(failure_);
     for (auto& [place, result] : waiting_) take_(std::move(result));
   }
@@ -45,14 +41,19 @@ class OrderedWork {
       try {
         finish(*place, make_(*place));
       } catch (const Interrupted&) {
-        const std::scoped_lock lock(mutex_);
-        ended_ = true;
+        end();
       } catch (...) {
         const std::scoped_lock lock(mutex_);
         ended_ = true;
         if (failure_ == nullptr) failure_ = std::current_exception();
       }
     }
+  }
+
+  /// No more is begun.
+  void end() {
+    const std::scoped_lock lock(mutex_);
+    ended_ = true;
   }
 
   /// Which one is next; empty: none.
