@@ -122,6 +122,7 @@ class Sweep {
       progress.say([&] { return progress_text(); });
     };
     OrderedWork<ComputedRow>(which_.size(), interrupt.token(), make, keep).run(threads_);
+    if (file_) file_->write("");  // no row is a result, too
     return computed_ == which_.size();
   }
 
