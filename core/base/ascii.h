@@ -2,6 +2,7 @@
 // Characters of ASCII, whatever the locale; all others are left as they are.
 
 #include <charconv>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,11 @@ constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 constexpr char lower_case(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+/// Where text that is to stay on its line leaves it: its first U+0000 or line break; npos: nowhere.
+constexpr std::size_t end_of_line(std::string_view text) {
+  return text.find_first_of(std::string_view("\0\n\r", 3));
 }
 
 inline std::string lower_case(std::string_view text) {

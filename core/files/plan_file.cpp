@@ -181,7 +181,7 @@ Plan read_plan_object(const JsonReader& root) {
   }
   read_version(root, kPlanFileVersion);
   plan.schedule = root["schedule"].line();
-  if (root.has("schedule_file")) plan.schedule_file = root["schedule_file"].string();
+  if (root.has("schedule_file")) plan.schedule_file = root["schedule_file"].line();
   read_cut(root, plan);
   plan.microbatch_size = root["microbatch_size"].integer<std::int32_t>(1, kMostPlanMicrobatches);
   plan.request.microbatches = root["microbatches"].integer<std::int32_t>(1, kMostPlanMicrobatches);

@@ -23,7 +23,8 @@
 // LETTER is that of the op's kind (core/schedule/op.h): f r b i w T R N U E L. REPLICA may go where
 // its device has one. What T, R, N and U leave out is the whole batch: offset m − 1, span m.
 // The other letters need an offset; their span is 1. A NAME with blanks or quotes stands in double
-// quotes, with \" \\ and \xHH inside. Lists run to the end of their line.
+// quotes, with \" \\ and \xHH inside; it has no line breaks and no U+0000. Lists run to the end of
+// their line.
 //
 // Bounds: 4096 devices, 65535 stages, 2^20 microbatches, offsets below 2^24.
 

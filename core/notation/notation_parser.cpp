@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/notation/notation.h"
 #include "core/notation/notation_words.h"
@@ -102,7 +103,16 @@ class HeaderParser {
     if (word.find_first_of("\"\\") != std::string_view::npos) {
       in_.fail(word, "a name with quotes or backslashes stands in double quotes");
     }
-    return std::string(word);
+    std::string name;
+    for (const char& byte : word) add(name, byte, {&byte, 1});
+    return name;
+  }
+
+  /// A byte, written as `at`. Names stand within a line wherever they are written, as in plans.
+  void add(std::string& name, char byte, std::string_view at) {
+    if (end_of_line({&byte, 1}) != std::string_view::npos)
+      in_.fail(at, "expected a name without line breaks and U+0000");
+    name += byte;
   }
 
   std::string quoted_name() {
@@ -111,7 +121,7 @@ class HeaderParser {
     std::size_t at = 1;
     for (; at < text.size() && text[at] != '"'; ++at) {
       if (text[at] != '\\') {
-        name += text[at];
+        add(name, text[at], text.substr(at, 1));
         continue;
       }
       const std::string_view escape = text.substr(at, 4);
@@ -121,7 +131,7 @@ class HeaderParser {
         at += 1;
       } else if (escape.size() == 4 && escape[1] == 'x' &&
                  std::from_chars(&escape[2], &escape[2] + 2, byte, 16).ptr == &escape[2] + 2) {
-        name += static_cast<char>(byte);
+        add(name, static_cast<char>(byte), escape);
         at += 3;
       } else {
         in_.fail(escape.substr(0, 2), "expected \\\", \\\\ or \\xHH");

@@ -32,6 +32,9 @@ bool WordReader::next_line() {
   next_ = end + 1;
   at_ = 0;
   ++line_number_;
+  // Also where nobody reads on: what follows it is easily overlooked.
+  const std::size_t nul = line_.find('\0');
+  if (nul < line_.size()) diagnose(line_.substr(nul, 1), "expected text, found a NUL byte");
   return true;
 }
 

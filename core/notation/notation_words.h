@@ -27,7 +27,7 @@ class WordReader {
   /// A byte order mark at the beginning is none of the text.
   WordReader(std::string_view text, std::string_view file);
 
-  /// Goes to the next line; false: there is none.
+  /// Goes to the next line, and diagnoses a NUL byte in it; false: there is none.
   bool next_line();
   std::string_view line() const { return line_; }
   /// At the end of the line but for blanks, which it skips.

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/notation/notation_words.h"
 #include "core/schedules/common.h"
@@ -58,6 +59,8 @@ class PyTorchCsvParser {
       in_.diagnose_whole_text(
           "no actions: expected PyTorch's cells such as 0F0,0B0, or, in tandem's notation, the "
           "line `# NAME devices N microbatches M` first");
+    if (end_of_line(name) != std::string_view::npos)
+      in_.diagnose_text("the file gives the schedule its name: expected one of one line");
     if (rows_.size() > kMostRanks)
       in_.diagnose_whole_text(fmt::format("{} ranks: at most {}", rows_.size(), kMostRanks));
     in_.finish();

@@ -131,6 +131,9 @@ struct ScheduleTraits {
   bool caps_each_device = false;
   /// Some stashes go to other devices and come back.
   bool evicts = false;
+  /// How long it takes to find the order, in times that a stage's ops of one microbatch take to be
+  /// made, about; null: as long as to make it.
+  std::int64_t (*effort)(const ScheduleRequest&) = nullptr;
   /// Its own reason against a request; null: it has none.
   std::optional<std::string> (*reject)(const ScheduleRequest&) = nullptr;
   Schedule (*make)(const ScheduleRequest&);

@@ -1,6 +1,7 @@
 #pragma once
 // The generators, one file each; the registry that lists them is all.cpp.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,9 +36,11 @@ Schedule make_v_min(const ScheduleRequest& request);
 Schedule make_v_half(const ScheduleRequest& request);
 Schedule make_v_zero_bubble(const ScheduleRequest& request);
 std::optional<std::string> reject_v_adaptive(const ScheduleRequest& request);
+std::int64_t effort_of_v_adaptive(const ScheduleRequest& request);
 Schedule make_v_adaptive(const ScheduleRequest& request);
 
 /// core/schedules/search/order_search.h
+std::int64_t effort_of_search(const ScheduleRequest& request);
 Schedule make_search(const ScheduleRequest& request);
 
 Schedule make_two_stage_naive(const ScheduleRequest& request);

@@ -56,6 +56,7 @@ Rows v_rows() {
        .activations = "the cap at most",
        .options = {"activation-cap"},
        .orders_by_costs = true,
+       .effort = effort_of_v_adaptive,
        .reject = reject_v_adaptive,
        .make = make_v_adaptive},
   };
@@ -73,6 +74,7 @@ Rows search_rows() {
        .options = {"activation-cap", "seed", "orders", "time-limit"},
        .orders_by_costs = true,
        .caps_each_device = true,
+       .effort = effort_of_search,
        .make = make_search},
   };
 }

@@ -154,6 +154,12 @@ std::optional<std::string> reject_v_adaptive(const ScheduleRequest& request) {
       least / 2.0, request.devices, request.activation_caps.front());
 }
 
+/// As measured: of each building block as many devices as it may bend at.
+std::int64_t effort_of_v_adaptive(const ScheduleRequest& request) {
+  constexpr std::int64_t kOfABend = 1024;
+  return kOfABend * request.devices * request.devices;
+}
+
 Schedule make_v_adaptive(const ScheduleRequest& request) {
   constexpr int kTried = 3;  // of a shape: those that fill the cap wait least
   struct Choice {

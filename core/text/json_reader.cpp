@@ -220,7 +220,9 @@ std::string JsonReader::string() const {
 
 std::string JsonReader::line() const {
   std::string text = string();
-  if (text.find_first_of("\n\r") != std::string::npos) expected("a string without line breaks");
+  const std::size_t end = end_of_line(text);
+  // string() has diagnosed U+0000.
+  if (end != std::string::npos && text[end] != '\0') expected("a string without line breaks");
   return text;
 }
 

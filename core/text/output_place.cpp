@@ -104,12 +104,9 @@ GrowingFile::GrowingFile(std::string path) : path_(std::move(path)) {
 
 GrowingFile::~GrowingFile() { ::close(descriptor_); }
 
-void GrowingFile::keep(std::int64_t bytes) {
-  if (as_it_stands_) return;
-  if (::ftruncate(descriptor_, bytes) != 0) fail_writing(path_, errno);
-}
-
 void GrowingFile::write(std::string_view text) {
+  if (kept_ && !as_it_stands_ && ::ftruncate(descriptor_, *kept_) != 0) fail_writing(path_, errno);
+  kept_.reset();
   const int error = write_all(descriptor_, text);
   if (error != 0) fail_writing(path_, error);
 }

@@ -2,6 +2,7 @@
 // Where written bytes go: files that another may replace, and what only takes them as it stands.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -41,14 +42,16 @@ class GrowingFile {
   GrowingFile(const GrowingFile&) = delete;
   GrowingFile& operator=(const GrowingFile&) = delete;
 
-  /// Cuts off what is behind the first `bytes`, of a file that isn't written to as it stands.
-  void keep(std::int64_t bytes);
+  /// The next write() cuts off what is behind the first `bytes`, of a file that isn't written to as
+  /// it stands: what ends before it has written anything leaves the file as it was.
+  void keep(std::int64_t bytes) { kept_ = bytes; }
   void write(std::string_view text);
 
  private:
   std::string path_;
   bool as_it_stands_ = false;
   int descriptor_ = -1;
+  std::optional<std::int64_t> kept_;  // empty: all
 };
 
 }  // namespace tandem

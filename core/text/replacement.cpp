@@ -41,7 +41,7 @@ Replacement::Replacement(std::string path) : path_(std::move(path)), place_(outp
 }
 
 void Replacement::open_beside() {
-  struct stat target {};
+  struct stat target{};
   const bool exists = ::stat(place_.path.c_str(), &target) == 0;
   if (exists && S_ISDIR(target.st_mode)) fail_writing(path_, EISDIR);
   for (int tries = 0; !file_.valid(); ++tries) {
@@ -76,6 +76,16 @@ void Replacement::commit() {
   if (!beside) return;
   if (::rename(temporary_->path().c_str(), place_.path.c_str()) != 0) fail_writing(path_, errno);
   temporary_->forget();
+  sync_folder();
+}
+
+/// So that the new name outlives a loss of power. Where a file system knows nothing of it, the file
+/// is there all the same.
+void Replacement::sync_folder() const {
+  const std::filesystem::path folder = std::filesystem::path(place_.path).parent_path();
+  const Descriptor opened(
+      open_file(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY));
+  if (opened.valid()) ::fsync(opened.value());
 }
 
 }  // namespace tandem

@@ -31,6 +31,7 @@ class Replacement {
  private:
   void open_beside();
   void keep_owner_and_mode(const struct stat& target) const;
+  void sync_folder() const;
 
   std::string path_;
   OutputPlace place_;

@@ -171,6 +171,16 @@ CutPlan cut_plan(Plan plan, const ClusterLayout& layout, const AnalyticAssumptio
   return {std::move(plan), std::move(schedule), std::move(program), std::move(slots)};
 }
 
+/// Where the schedule orders its ops by their costs, does so. Returns whether.
+bool order_by_costs(CutPlan& made, const StageCosts& costs) {
+  if (!find_schedule(made.plan.schedule).orders_by_costs) return false;
+  made.plan.request.costs = order_costs(costs, made.plan.request.recompute);
+  made.schedule = make_schedule(made.plan);
+  made.program = lower(made.schedule);
+  made.slots = count_slots(made.program);
+  return true;
+}
+
 Table<ReplicaId, StageBytes> bytes_of_replicas(const CutPlan& cut,
                                                const AnalyticAssumptions& assumptions) {
   const Plan& plan = cut.plan;
@@ -216,26 +226,20 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
     return cluster_costs(made.plan, made.schedule.placement, layout, assumptions);
   };
   StageCosts costs = costs_of();
-  if (find_schedule(made.plan.schedule).orders_by_costs) {
-    made.plan.request.costs = order_costs(costs, made.plan.request.recompute);
-    made.schedule = make_schedule(made.plan);
-    made.program = lower(made.schedule);
-    made.slots = count_slots(made.program);
-    costs = costs_of();
-  }
+  if (order_by_costs(made, costs)) costs = costs_of();
   Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(made, assumptions);
   Table<DeviceId, MemoryByClass> memory = memory_by_class(made.program, made.slots, bytes);
-  return {std::move(made.plan), std::move(made.schedule), std::move(made.program), std::move(costs),
-          std::move(bytes), std::move(memory), capacity_of(layout), usable_of(layout, assumptions)};
+  return {std::move(made.plan),    std::move(made.schedule),
+          std::move(made.program), std::move(costs),
+          std::move(bytes),        std::move(memory),
+          capacity_of(layout),     usable_of(layout, assumptions)};
 }
 
 ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,
                                 const AnalyticAssumptions& assumptions, StageCut cut) {
-  if (find_schedule(plan.schedule).orders_by_costs) {
-    ClusterPlan made = plan_on_cluster(plan, layout, assumptions, cut);
-    return {std::move(made.memory), std::move(made.usable)};
-  }
-  const CutPlan made = cut_plan(plan, layout, assumptions, cut);
+  CutPlan made = cut_plan(plan, layout, assumptions, cut);
+  if (find_schedule(plan.schedule).orders_by_costs)
+    order_by_costs(made, cluster_costs(made.plan, made.schedule.placement, layout, assumptions));
   return {memory_by_class(made.program, made.slots, bytes_of_replicas(made, assumptions)),
           usable_of(layout, assumptions)};
 }

@@ -16,6 +16,20 @@ constexpr std::size_t kMostChanges = 3, kMostListed = 6, kEnough = 4;
 /// Of all plans tried: their stages × microbatches, and what else a plan takes in such.
 constexpr std::int64_t kMostTriedCells = 1 << 20, kCellsOfAPlan = 2048;
 
+/// To find an order, where it is not just written down.
+std::int64_t effort_of(const Plan& plan) {
+  const ScheduleTraits& traits = find_schedule(plan.schedule);
+  return traits.effort == nullptr ? 0 : traits.effort(plan.request);
+}
+
+/// Where ops are ordered by costs, all devices are priced.
+std::int64_t cells_of(const FitDraft& draft) {
+  const Plan& plan = draft.request.plan;
+  const auto priced = static_cast<std::int64_t>(draft.devices);
+  return kCellsOfAPlan + static_cast<std::int64_t>(stage_count(plan)) * plan.request.microbatches +
+         (find_schedule(plan.schedule).orders_by_costs ? priced : 0);
+}
+
 /// Of each kind how far it is changed: 0 not at all.
 using Strengths = std::array<std::size_t, kFitChanges>;
 
@@ -55,6 +69,13 @@ class FitSearch {
     bool fits = false;
   };
 
+  /// False: that is more than is left. One that is dear leaves others their turn.
+  bool spend(std::int64_t cells) {
+    if (cells_ + cells > kMostTriedCells) return false;
+    cells_ += cells;
+    return true;
+  }
+
   /// What the changes make; empty where they make nothing that runs.
   std::optional<Found> made(const Strengths& strengths) {
     progress_.step();
@@ -64,11 +85,10 @@ class FitSearch {
       if (strengths[kind] > 0) problem_.steps[kind][strengths[kind] - 1](draft);
     }
     try {
+      const bool free = count(strengths) == 0;  // it is to be known, whatever that takes
+      if (!free && !spend(effort_of(draft.request.plan))) return std::nullopt;
       if (!problem_.shape(draft)) return std::nullopt;
-      const Plan& plan = draft.request.plan;
-      cells_ +=
-          kCellsOfAPlan + static_cast<std::int64_t>(stage_count(plan)) * plan.request.microbatches;
-      if (cells_ > kMostTriedCells) return std::nullopt;
+      if (!free && !spend(cells_of(draft))) return std::nullopt;
       const Fullest fullest = problem_.judge(draft.request);
       Found found{strengths,
                   {.request = std::move(draft.request),
@@ -113,7 +133,7 @@ class FitSearch {
   }
 
   void consider(const Strengths& strengths) {
-    if (cells_ > kMostTriedCells) return;
+    if (cells_ + kCellsOfAPlan > kMostTriedCells) return;
     const bool more_than_enough = std::ranges::any_of(found_, [&](const Found& one) {
       return std::ranges::equal(one.strengths, strengths, std::less_equal{});
     });

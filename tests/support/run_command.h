@@ -30,16 +30,17 @@ struct Ran {
   std::string out, err;
   bool timed_out = false;
   std::int64_t peak_bytes = 0;  // of resident memory
+  double processor_s = 0;       // in it and in the system, on all cores
 };
 
 struct RunOptions {
   std::filesystem::path folder;               // to run in; empty: this one
   std::chrono::milliseconds timeout{60'000};  // then it is killed
   std::string out_to, err_to;  // a file to write to instead of capturing; "-": closed
-  /// Asked again and again, with what was printed so far; from the first true on, SIGINT is sent
+  /// Asked again and again, with what was printed so far; from the first true on, `signal` is sent
   /// `interrupts` times, a pause between.
   std::function<bool(const Ran& so_far)> interrupt_when;
-  int interrupts = 1;
+  int interrupts = 1, signal = SIGINT;
 };
 
 /// A folder that is gone, with what is in it, at the end of its scope.
@@ -134,10 +135,15 @@ class Child {
     drain();
     ran_.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     ran_.peak_bytes = std::int64_t{usage.ru_maxrss} * 1024;
+    ran_.processor_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
     return std::move(ran_);
   }
 
  private:
+  static double seconds(const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  }
+
   /// Some milliseconds, or less when something is printed.
   void pass() {
     constexpr int kMilliseconds = 5;
@@ -152,7 +158,7 @@ class Child {
     constexpr std::chrono::milliseconds kPause{300};
     if (interrupts_ == options_.interrupts || !options_.interrupt_when) return;
     if (interrupts_ == 0 ? !options_.interrupt_when(ran_) : Clock::now() < next_) return;
-    ::kill(id_, SIGINT);
+    ::kill(id_, options_.signal);
     ++interrupts_;
     next_ = Clock::now() + kPause;
   }

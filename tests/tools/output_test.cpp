@@ -143,6 +143,31 @@ TEST_F(Output, WhatWasThereStaysWhenWritingFails) {
   EXPECT_EQ(read("plan.json"), before);
 }
 
+/// Two at once, each of whose traces takes several writes. The control: alone, each writes its own.
+TEST_F(Output, OfTwoProcessesOneFileIsWhole) {
+  const std::string line = "simulate --schedule 1f1b --devices 8 --microbatches 64 --forward 1ms ";
+  const std::vector<std::string> lines{line + "--backward 2ms --trace ",
+                                       line + "--backward 3ms --trace "};
+  std::vector<std::string> alone;
+  for (const std::string& one : lines) {
+    EXPECT_EQ(tandem(one + "trace.json").code, 0);
+    alone.push_back(read("trace.json"));
+  }
+  EXPECT_NE(alone[0], alone[1]);
+  std::filesystem::remove(folder() / "trace.json");
+  const std::string both =
+      fmt::format("{0} {1}trace.json & one=$!; {0} {2}trace.json & wait $one && wait $!",
+                  TANDEM_BINARY, lines[0], lines[1]);
+  RunOptions options;
+  options.folder = folder();
+  for (int round = 0; round < 10; ++round) {
+    EXPECT_EQ(run_command({"/bin/sh", "-c", both}, options).code, 0);
+    EXPECT_THAT(read("trace.json"), ::testing::AnyOf(alone[0], alone[1])) << "it is cut or mixed";
+    std::filesystem::remove(folder() / "trace.json");
+    EXPECT_EQ(files(), (Strings{"model.json", "plan.json", "profile.json"})) << "nothing beside it";
+  }
+}
+
 TEST_F(Output, NamesMayBeAnyBytes) {
   const Ran ran = tandem({"simulate", "plan.json", "--trace", "\xff.json", "--json"});
   EXPECT_EQ(ran.code, 0) << ran.err;

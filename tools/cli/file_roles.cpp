@@ -36,6 +36,7 @@ std::vector<NamedFile> files_named_by_plan(const std::string& path) {
   return files;
 }
 
+/// Those that are there: where a name may be one of the catalogue, no file need be.
 std::vector<NamedFile> inputs_of(const Options& options) {
   std::vector<NamedFile> inputs = options.inputs();
   std::vector<NamedFile> named;
@@ -44,6 +45,10 @@ std::vector<NamedFile> inputs_of(const Options& options) {
     for (NamedFile& file : files_named_by_plan(input.path)) named.push_back(std::move(file));
   }
   inputs.insert(inputs.end(), named.begin(), named.end());
+  std::erase_if(inputs, [](const NamedFile& input) {
+    struct stat ignored{};
+    return ::stat(input.path.c_str(), &ignored) != 0;
+  });
   return inputs;
 }
 

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <thread>
-#include <vector>
+
+#include "tools/cli/threads.h"
 
 namespace tandem::tools {
 
@@ -21,10 +21,7 @@ void for_each_on(int threads, std::size_t count, const std::function<void(std::s
       if (failure == nullptr) failure = std::current_exception();
     }
   };
-  std::vector<std::jthread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(all);
-  all();
-  others.clear();  // joins them
+  on_threads(threads, all, [&] { next = count; });
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 

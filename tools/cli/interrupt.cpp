@@ -39,7 +39,7 @@ sigset_t interrupts() {
   sigemptyset(&set);
   sigaddset(&set, wake_up());
   for (const int signal : {SIGINT, SIGTERM}) {
-    struct sigaction now {};
+    struct sigaction now{};
     const bool ignored = sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
     if (!ignored) sigaddset(&set, signal);
   }
@@ -60,16 +60,25 @@ void write_all(int stream, std::initializer_list<std::string_view> texts) {
   }
 }
 
-/// Only what is safe in a signal's handler.
-void end_without_file(int) {
+bool stdout_wants_json = false;
+std::terminate_handler terminate_before = nullptr;
+
+/// As report_failure(), of a message without quotes. Takes no memory, and is safe in a signal's
+/// handler.
+[[noreturn]] void end_failed(std::string_view message) {
   remove_temporaries();
-  write_all(STDERR_FILENO,
-            {"error: a file became shorter while it was read, or its disk failed (SIGBUS)\n"});
+  write_all(STDERR_FILENO, {"error: ", message, "\n"});
+  if (stdout_wants_json) {
+    write_all(STDOUT_FILENO, {R"({"error": {"code": 1, "message": ")", message,
+                              R"(", "pointer": "", "file": "", "line": 0, "column": 0}})", "\n"});
+  }
   ::_exit(static_cast<int>(ExitCode::failed));
 }
 
-bool stdout_wants_json = false;
-std::terminate_handler terminate_before = nullptr;
+/// Only what is safe in a signal's handler.
+void end_without_file(int) {
+  end_failed("a file became shorter while it was read, or its disk failed (SIGBUS)");
+}
 
 /// Takes no memory. What else ends here is a fault of ours, which aborts.
 [[noreturn]] void end_without_memory() {
@@ -77,13 +86,7 @@ std::terminate_handler terminate_before = nullptr;
     if (const std::exception_ptr failure = std::current_exception())
       std::rethrow_exception(failure);
   } catch (const std::bad_alloc&) {
-    remove_temporaries();
-    write_all(STDERR_FILENO, {"error: ", out_of_memory(), "\n"});
-    if (stdout_wants_json) {
-      write_all(STDOUT_FILENO, {R"({"error": {"code": 1, "message": ")", out_of_memory(),
-                                R"(", "pointer": "", "file": "", "line": 0, "column": 0}})", "\n"});
-    }
-    ::_exit(static_cast<int>(ExitCode::failed));
+    end_failed(out_of_memory());
   } catch (...) {
     terminate_before();
   }
@@ -94,7 +97,7 @@ std::terminate_handler terminate_before = nullptr;
 
 void remove_temporaries_when_killed() {
   for (const int signal : {SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXCPU, SIGXFSZ}) {
-    struct sigaction now {};
+    struct sigaction now{};
     if (sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
     now.sa_handler = end_tidily;
     sigaction(signal, &now, nullptr);
@@ -102,7 +105,7 @@ void remove_temporaries_when_killed() {
 }
 
 void explain_lost_mappings() {
-  struct sigaction now {};
+  struct sigaction now{};
   if (sigaction(SIGBUS, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
   now.sa_handler = end_without_file;
   sigaction(SIGBUS, &now, nullptr);
@@ -123,9 +126,14 @@ class Watch::Work {
       : signals_(interrupts()),
         line_(std::move(command), shown),
         under_way_([this] { line_.clear(); }) {
-    listen_to_progress(&under_way_);
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-    thread_ = std::thread([this] { run(); });
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (...) {
+      pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+      throw;
+    }
+    listen_to_progress(&under_way_);
   }
   ~Work() {
     ended_ = true;

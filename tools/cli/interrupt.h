@@ -15,13 +15,13 @@ namespace tandem::tools {
 /// (core/text/temporaries.h). What whoever started us wants ignored stays ignored.
 void remove_temporaries_when_killed();
 
-/// From now on a file that becomes shorter while it is mapped ends the process with a message and
-/// exit code 1.
-void explain_lost_mappings();
-
 /// From now on memory that runs out where nobody can be told, as in a destructor, ends the process
 /// with the message and exit code of any other place. `arguments`: whether one is --json.
 void explain_lost_memory(std::span<char* const> arguments);
+
+/// From now on a file that becomes shorter while it is mapped ends the process with a message and
+/// exit code 1. REQUIRES: after explain_lost_memory(), which knows of --json.
+void explain_lost_mappings();
 
 /// One for the process, made before any other thread, which inherits its signal mask. SIGINT and
 /// SIGTERM no longer kill: the first one makes keep_going() throw (core/base/progress.h); where

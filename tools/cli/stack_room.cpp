@@ -1,5 +1,6 @@
 #include "tools/cli/stack_room.h"
 
+#include <csignal>
 #include <cstddef>
 #include <system_error>
 #include <thread>
@@ -35,11 +36,20 @@ int with_stack_room(const std::function<int()>& command) {
   if (::getrlimit(RLIMIT_STACK, &stack) != 0 || !is_small(stack)) return command();
   enlarge_default_stack();
   int code = 0;
+  // This thread only waits. A signal that it took would kill before the command hears of it.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    std::thread([&] { code = command(); }).join();
+    std::thread([&] {
+      ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      code = command();
+    }).join();
   } catch (const std::system_error&) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return command();  // no memory for a larger one: then on what there is
   }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return code;
 }
 

@@ -12,6 +12,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/ascii.h"
+#include "core/base/utf8.h"
 #include "core/files/read.h"
 #include "core/import/models.h"
 #include "core/lower/lower.h"
@@ -54,7 +56,11 @@ void take_user_schedule(const Options& options, PlanRequest& request) {
   refuse_given(options, {"schedule", "devices"}, "--{} is not taken: the schedule file sets it");
   request.schedule_file = options.text("schedule-file");
   Schedule own = read_schedule(request.schedule_file);
-  request.devices = static_cast<std::uint16_t>(own.placement.devices * own.width);
+  const std::int64_t devices = std::int64_t{own.placement.devices} * own.width;
+  if (devices > kMostPlannedDevices)
+    throw InputError(fmt::format("{}: {} devices; the planner takes 1 to {}", request.schedule_file,
+                                 devices, kMostPlannedDevices));
+  request.devices = static_cast<std::uint16_t>(devices);
   request.user_schedule = std::make_shared<const Schedule>(std::move(own));
 }
 
@@ -130,14 +136,31 @@ std::vector<std::string> plan_warnings(const PlanRequest& request, const Plan& p
   return warnings;
 }
 
-/// The path of the profile as seen from the folder of the plan's file.
-std::string path_from(const std::string& profile, const std::string& output) {
+/// A file as seen from the folder of another.
+std::string path_from(const std::string& file, const std::string& output) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path folder = fs::weakly_canonical(fs::absolute(output, error).parent_path(), error);
-  const fs::path target = fs::weakly_canonical(fs::absolute(profile, error), error);
+  const fs::path target = fs::weakly_canonical(fs::absolute(file, error), error);
   const fs::path relative = target.lexically_relative(folder);
   return relative.empty() ? target.generic_string() : relative.generic_string();
+}
+
+/// The path of an option's file as the plan names it; empty: no plan is written, or the option is
+/// not given.
+std::string path_in_plan(const Options& options, const char* option) {
+  if (!options.has("output") || !options.has(option)) return {};
+  std::string path = path_from(options.text(option), options.text("output"));
+  if (end_of_line(path) != std::string::npos || first_invalid_utf8(path) != path.size())
+    options.reject(option, "a path that a plan can name, a line of UTF-8");
+  return path;
+}
+
+/// Nothing is written that no command would read.
+void write_plan(const std::string& output, const Plan& plan) {
+  const std::string text = plan_text(plan);
+  parse_plan(output, text);
+  write_file(output, text);
 }
 
 /// How many layers each stage gets: "5+4+4+5".
@@ -340,16 +363,16 @@ Options options_of_plan() {
 int run_plan(const Options& options) {
   keep_freed_memory();
   const PlanRequest request = request_of(options);
-  if (options.has("output")) check_can_write(options.text("output"));
+  const std::string output = options.text("output");
+  if (!output.empty()) check_can_write(output);
+  const std::string profile = path_in_plan(options, "profile"),
+                    schedule_file = path_in_plan(options, "schedule-file");
   const PlanResult result = find_plans(request);
   if (result.ranked.empty()) throw InfeasibleError(explain_infeasible(request, result));
   Plan best = result.ranked.front().plan;
-  if (options.has("output")) {
-    best.profile = path_from(options.text("profile"), options.text("output"));
-    if (options.has("schedule-file"))
-      best.schedule_file = path_from(options.text("schedule-file"), options.text("output"));
-    write_file(options.text("output"), plan_text(best));
-  }
+  best.profile = profile;
+  best.schedule_file = schedule_file;
+  if (!output.empty()) write_plan(output, best);
   const std::vector<std::string> warnings = plan_warnings(request, best);
   if (options.has("json")) {
     print_result("plan", config_of(options, request),
@@ -361,7 +384,7 @@ int run_plan(const Options& options) {
   fmt::print("\n");
   for (const std::string& line : explain_choice(request, result)) fmt::print("{}\n", line);
   print_rejections(result);
-  if (options.has("output")) fmt::print("Wrote {}.\n", options.text("output"));
+  if (!output.empty()) fmt::print("Wrote {}.\n", output);
   for (const std::string& warning : warnings) fmt::print(stderr, "warning: {}\n", warning);
   return 0;
 }

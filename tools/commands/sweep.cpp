@@ -124,6 +124,7 @@ class Sweep {
       progress.say([&] { return progress_text(); });
     };
     work_in_order(threads_, which_.size(), make, keep);
+    if (file_) file_->write("");  // no row is a result, too
     return computed_ == which_.size();
   }
 

@@ -29,6 +29,7 @@
 #include "tools/cli/processor_use.h"
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
+#include "tools/commands/training_need.h"
 #include "tools/options/backend_options.h"
 #include "tools/options/held_out_loss.h"
 #include "tools/options/optimizer_options.h"
@@ -196,18 +197,19 @@ void compare_with_reference(const Training& training, const std::vector<double>&
     throw DifferenceError("the program trained tensors that the reference does not have");
 }
 
-/// Of the simulated timeline of the same run; null: it is not asked for. Made before the first
-/// step, which a profile that can't serve is told of.
-std::optional<CostTable> prices_of(const Training& training, const Options& options) {
+/// The simulated timeline of the same run; null: it is not asked for. Made before the first step,
+/// so that a profile that can't serve is told of then.
+std::optional<Timeline> prediction_of(const Training& training, const Options& options) {
   if (!options.has("with-prediction")) return std::nullopt;
   const Plan& plan = training.prepared.plan;
   const Program& program = training.prepared.program;
   const Profile profile = read_profile(profile_path_of(options.words()[0], plan));
   const StageCosts costs = costs_of(plan, profile, training.link_rate);
-  return price(program, cost_model(program.placement(), costs));
+  const CostTable prices = price(program, cost_model(program.placement(), costs));
+  return simulate(program, prices, {.batches = training.steps, .record = true}).timeline;
 }
 
-void write_trace(const Training& training, const std::optional<CostTable>& prices,
+void write_trace(const Training& training, const std::optional<Timeline>& prediction,
                  const Options& options, const TrainingReport<float>& report) {
   const PreparedPlan& prepared = training.prepared;
   TraceMemory memory{.devices = planned_memory(prepared),
@@ -225,12 +227,8 @@ void write_trace(const Training& training, const std::optional<CostTable>& price
          .label = pipeline == 0 ? std::string() : fmt::format("measured, pipeline {}", pipeline),
          .memory = memory});
   }
-  std::optional<Timeline> predicted;
-  if (prices) {
-    predicted =
-        *simulate(prepared.program, *prices, {.batches = training.steps, .record = true}).timeline;
-    runs.push_back({.timeline = &*predicted, .label = {}, .memory = std::move(memory)});
-  }
+  if (prediction)
+    runs.push_back({.timeline = &*prediction, .label = {}, .memory = std::move(memory)});
   write_chrome_trace(
       options.text("trace"), prepared.program, runs,
       {.tool = tool_name(), .about = {{"plan", options.words()[0]}, {"machine", machine_name()}}});
@@ -254,13 +252,24 @@ GradientGuard guard_of(const Options& options) {
   return guard;
 }
 
-void check_memory(const PreparedPlan& prepared) {
+void check_memory(const PreparedPlan& prepared, std::int64_t steps, const Options& options) {
   constexpr const char* kWhat = "training this plan";
-  Bytes needed = 0;
-  for (const MemoryByClass& device : planned_memory(prepared))
-    needed += device.total() * prepared.plan.request.width;
+  const bool alone = options.has("reference"), both = options.has("verify");
+  const Bytes needed = training_need(prepared, {.steps = steps,
+                                                .pipelines = backend_of(options).on_host && !alone,
+                                                .reference = alone || both,
+                                                .hashes = both,
+                                                .timelines = options.has("trace"),
+                                                .predicted = options.has("with-prediction")});
   check_fits_memory(needed, kWhat);
   tell_memory(needed, kWhat);
+}
+
+void check_trace_size(const PreparedPlan& prepared, std::int64_t steps, const Options& options) {
+  const auto ops = static_cast<double>(prepared.program.size());
+  if (!options.has("trace") || ops * static_cast<double>(steps) <= kMostTracedOps) return;
+  throw InputError(
+      fmt::format("a trace of {} steps is too large: at most {:.0f}", steps, kMostTracedOps / ops));
 }
 
 Training prepare(const Options& options) {
@@ -272,17 +281,13 @@ Training prepare(const Options& options) {
   const Plan& plan = prepared.plan;
   const auto seed = static_cast<std::uint64_t>(
       options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
-  if (backend_of(options).on_host) check_memory(prepared);
+  const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
+  check_trace_size(prepared, steps, options);
+  check_memory(prepared, steps, options);
   Data data(
       plan.model, plan.microbatch_size, seed,
       options.has("data") ? Tokens::of_file(options.text("data")) : shipped_training_tokens());
-  const std::int64_t steps = options.integer("steps", 1, 100'000'000, 20);
   const OptimizerConfig optimizer = optimizer_config(options, plan.optimizer, steps);
-  const double ops = static_cast<double>(prepared.program.size()) * static_cast<double>(steps);
-  if (options.has("trace") && ops > kMostTracedOps) {
-    throw InputError(fmt::format("a trace of {} steps is too large: at most {:.0f}", steps,
-                                 kMostTracedOps / static_cast<double>(prepared.program.size())));
-  }
   auto held_out = HeldOutEvaluation::from(options, plan);
   return {.prepared = std::move(prepared),
           .optimizer = optimizer,
@@ -385,7 +390,7 @@ int run_train(const Options& options) {
   if (options.has("trace")) check_can_write(options.text("trace"));
   choose_kernels(options, backend_of(options).on_host || options.has("reference"));
   const Training training = prepare(options);
-  const std::optional<CostTable> prices = prices_of(training, options);
+  const std::optional<Timeline> prediction = prediction_of(training, options);
   const InterruptGuard interrupt(OnInterrupt::ends_by_itself);
   ProgressReport steps(training.prepared.plan,
                        {.steps = training.steps,
@@ -403,7 +408,7 @@ int run_train(const Options& options) {
       train_pipeline(*trainer, training, options, steps, options.has("verify") ? &history : nullptr,
                      interrupt.token());
   steps.close();
-  if (options.has("trace")) write_trace(training, prices, options, report);
+  if (options.has("trace")) write_trace(training, prediction, options, report);
   if (report.interrupted)
     throw Interrupted(fmt::format("interrupted after {} steps", steps.losses().size()));
   if (options.has("verify"))

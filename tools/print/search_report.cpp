@@ -12,7 +12,8 @@ std::string search_text(const OrderSearch& search) {
   const SearchedOrder& found = search.found;
   std::string text = fmt::format("search: {}", print_duration(found.makespan));
   if (found.named.empty()) {
-    text += "; no named schedule of one stage a device keeps the cap\n";
+    text += found.stopped ? "; there was no time for a named schedule that keeps the cap\n"
+                          : "; no named schedule of one stage a device keeps the cap\n";
   } else if (found.is_named()) {
     text += fmt::format(", as fast as {}, the fastest named schedule of one stage a device\n",
                         found.named);

@@ -30,6 +30,8 @@ class JobParser {
   explicit JobParser(const std::string& name) : name_(name) {}
 
   void line(std::uint32_t number, std::string_view text) {
+    if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
+      return diagnose(number, "expected text, found a NUL byte", at);
     text = trimmed(text.substr(0, text.find('#')));
     if (text.empty()) return;
     const std::size_t colon = text.find(':');
@@ -78,10 +80,11 @@ class JobParser {
                          *job_.world_size));
   }
 
-  void diagnose(std::uint32_t line, std::string message) {
+  void diagnose(std::uint32_t line, std::string message, std::size_t byte = 0) {
     if (diagnostics_.size() >= kMostDiagnostics) return;
+    const auto column = static_cast<std::uint32_t>(byte) + 1;
     diagnostics_.push_back(
-        {.message = std::move(message), .place = {.file = name_, .line = line, .column = 1}});
+        {.message = std::move(message), .place = {.file = name_, .line = line, .column = column}});
   }
 
   const std::string& name_;

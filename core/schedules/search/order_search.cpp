@@ -59,13 +59,26 @@ void add_named_orders(const OrderProblem& problem, const ScheduleRequest& reques
         row.replicas_per_device != 1 || row.replicas_per_stage != 1)
       continue;
     for (const ScheduleRequest& one : requests_for(row, request)) {
-      if (!all.empty()) keep_going();  // one there is, however soon it is to end
+      keep_going();  // of many microbatches each takes a while
       if (reason_against(row, one)) continue;
       const std::optional<Words> words = words_of(row.make(one));
       if (!words || !keeps_cap(problem, *words)) continue;
       all.push_back({std::string(row.name), {*words, clock.makespan(*words)}});
     }
   }
+}
+
+/// The same with whole backwards as halves, which send their gradients earlier. False: stopped.
+bool better_by_halves(const OrderProblem& problem, const std::vector<NamedOrder>& all,
+                      const SearchControl& control, FoundOrder& best) {
+  OrderClock clock(problem);
+  for (const NamedOrder& one : all) {
+    if (control.stop && control.stop()) return false;
+    Words halves = split(one.order.words);
+    const std::int64_t makespan = clock.makespan(halves);
+    if (makespan < best.makespan) best = {std::move(halves), makespan};
+  }
+  return true;
 }
 
 /// No order takes less than the busiest device computes.
@@ -170,25 +183,26 @@ SearchedOrder search_order(const ScheduleRequest& request, const SearchControl& 
     result.named = one.name;
     result.named_makespan = Duration(named->makespan);
   }
-  OrderClock clock(problem);
-  for (const NamedOrder& one : all) {
-    Words halves = split(one.order.words);
-    const std::int64_t makespan = clock.makespan(halves);
-    if (makespan < best.makespan) best = {std::move(halves), makespan};
-  }
+  result.stopped = result.stopped || !better_by_halves(problem, all, control, best);
   SearchMeter meter(orders_of(request, ops_of(problem)), looks_between_questions(problem), control);
   const std::int64_t least = bound ? bound->of_all() : longest_work(problem);
   meter.now.best = Duration(best.makespan);
   meter.now.bound = Duration(least);
-  const bool proved =
-      bound ? better(problem, request, *bound, meter, best) : best.makespan == least;
-  if (named != nullptr && named->makespan == best.makespan) best = *named;
+  const bool proved = bound && !result.stopped ? better(problem, request, *bound, meter, best)
+                                               : best.makespan == least;
+  if (named != nullptr && named->makespan <= best.makespan) best = *named;
   result.schedule = schedule_of("search", request, best.words);
   result.makespan = Duration(best.makespan);
   result.bound = proved ? result.makespan : Duration(least);
   result.orders = meter.now.orders;
   result.stopped = result.stopped || meter.stopped();
   return result;
+}
+
+std::int64_t effort_of_search(const ScheduleRequest& request) {
+  constexpr std::int64_t kOpsInTheTime = 200;
+  const std::int64_t ops = std::int64_t{kLetters} * request.devices * request.microbatches;
+  return orders_of(request, static_cast<std::size_t>(ops)) * ops / kOpsInTheTime;
 }
 
 Schedule make_search(const ScheduleRequest& request) { return search_order(request).schedule; }

@@ -14,7 +14,7 @@ struct SearchedOrder {
   Schedule schedule;
   Duration makespan{};
   Duration bound{};   // no order of these stages takes less
-  std::string named;  // the fastest named schedule that keeps the cap; empty: none does
+  std::string named;  // the fastest named schedule that keeps the cap; empty: none that was tried
   Duration named_makespan{};
   std::int64_t orders = 0;  // looked at, whole or begun
   bool stopped = false;     // by the control, before the effort was spent

@@ -126,6 +126,13 @@ TEST(NvidiaSmi, PcieIsATree) {
   EXPECT_EQ(cluster_of(fuzz_input("nvidia_smi/one"), "T4-16GB").size(), 1u);
 }
 
+/// What nobody reads is text, too.
+TEST(NvidiaSmi, ANulIsRefusedWhereItStands) {
+  const std::string good = fuzz_input("nvidia_smi/h100"), nul(1, '\0');
+  spec_of(good + "Legend: X\n");
+  EXPECT_THAT(topology_error("Legend: " + nul + "\n" + good), StartsWith("dir/f:1:9: error: "));
+}
+
 TEST(NvidiaSmi, ADeviceMustBeNamed) {
   EXPECT_EQ(error_of<UsageError>([] { spec_of(fuzz_input("nvidia_smi/v100")); }),
             "dir/f: nvidia-smi topo -m names no GPU: name the device with --gpu, such as --gpu "

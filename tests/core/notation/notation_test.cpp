@@ -8,14 +8,18 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/ascii.h"
 #include "core/schedule/schedule.h"
 #include "tests/core/error_of.h"
 #include "tests/support/pipelines.h"
 
 namespace tandem::testing {
 namespace {
+
+using ::testing::StartsWith;
 
 Schedule round_trip(const Schedule& schedule) {
   return parse_schedule(print_schedule(schedule), "printed");
@@ -125,7 +129,10 @@ TEST(Notation, BringsBackEverySchedule) {
 Schedule random_schedule(std::mt19937_64& random) {
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   Schedule schedule;
-  for (std::size_t n = below(6); n > 0; --n) schedule.name += static_cast<char>(1 + below(255));
+  for (std::size_t n = below(6); n > 0; --n) {
+    const auto byte = static_cast<char>(1 + below(255));
+    schedule.name += end_of_line({&byte, 1}) == std::string_view::npos ? byte : ' ';
+  }
   schedule.microbatches = static_cast<std::int32_t>(1 + below(below(4) == 0 ? 1 << 20 : 9));
   schedule.width = static_cast<std::uint16_t>(1 + below(3));
   Placement& placement = schedule.placement;
@@ -234,6 +241,16 @@ TEST(Notation, PointsAtBadHeaders) {
             "  ^~~~~~~~~~~~\n"
             "s: error: the header lacks \"devices\"\n"
             "s: error: the header lacks \"microbatches\"");
+}
+
+TEST(Notation, PointsAtBytesThatNoNameHas) {
+  const std::string nul(1, '\0'), rest = " devices 1 microbatches 1\n0 | f0 b0 U\n";
+  EXPECT_THAT(notation_error("# \"a\\x0a\"" + rest), StartsWith("s:1:5: error: "));
+  EXPECT_THAT(notation_error("# \"a\\x00\"" + rest), StartsWith("s:1:5: error: "));
+  EXPECT_THAT(notation_error("# \"a\rb\"" + rest), StartsWith("s:1:5: error: "));
+  EXPECT_THAT(notation_error("# a" + nul + "b" + rest), StartsWith("s:1:4: error: "));
+  EXPECT_THAT(notation_error("# a" + rest + nul), StartsWith("s:3:1: error: "));
+  EXPECT_EQ(notation_error("# \"a\\x09\"" + rest), "") << "the control";
 }
 
 TEST(Notation, PointsAtBadPlacements) {

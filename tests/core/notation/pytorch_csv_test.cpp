@@ -29,6 +29,11 @@ std::string csv_error(const std::string& text) {
   return error_of([&] { parse_pytorch_csv(text, "a.csv"); });
 }
 
+TEST(CsvsName, IsOfOneLine) {
+  EXPECT_NE(error_of([] { parse_pytorch_csv("0F0,0B0\n", "a\nb.csv"); }), "");
+  EXPECT_EQ(parse_pytorch_csv("0F0,0B0\n", "in\nit/a b.csv").name, "a b") << "the control";
+}
+
 /// All but updates, which the format has no word for.
 Table<DeviceId, std::vector<Op>> work_of(Schedule schedule) {
   for (std::vector<Op>& order : schedule.order)

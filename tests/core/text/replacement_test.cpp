@@ -93,7 +93,7 @@ TEST_F(Replaced, EachWriterHasAFileOfItsOwnAndTheLastWholeOneStays) {
 TEST_F(Replaced, IsOnTheDiskBeforeItHasItsName) {
   disk_calls.clear();
   write_file(path("a"), "whole");
-  EXPECT_EQ(disk_calls, (Strings{"fsync", "rename"}));
+  EXPECT_EQ(disk_calls, (Strings{"fsync", "rename", "fsync"})) << "the file, its name, and that";
   disk_calls.clear();
   write_file("/dev/null", "the control: no name is given");
   EXPECT_EQ(disk_calls, Strings{});

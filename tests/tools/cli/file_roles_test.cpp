@@ -1,6 +1,12 @@
 // No command replaces a file that it reads, by whatever name, nor writes two outputs to one file.
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
+#include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +33,7 @@ const std::vector<Line>& lines() {
                                   "sums.json",  "profile.json", "costs.json"};
   static const Strings of_plan{"plan.json", "profile.json"};
   static const std::vector<Line> all{
+      {"man --output", {}},
       {"simulate plan.json --trace", of_plan},
       {"simulate plan.json --report", of_plan},
       {"simulate" + cluster + " --trace", of_cluster},
@@ -51,7 +58,8 @@ const std::vector<Line>& lines() {
       {"sweep" + cluster + ",b.json --json-lines", of_cluster},
       {"sweep --costs costs.json,b.json --csv", {"costs.json", "b.json"}},
       {"sweep merge a.jsonl b.jsonl --json-lines", {"a.jsonl", "b.jsonl"}},
-      {"sweep merge a.jsonl b.jsonl --csv", {"a.jsonl", "b.jsonl"}}};
+      {"sweep merge a.jsonl b.jsonl --csv", {"a.jsonl", "b.jsonl"}},
+      {"sweep merge a.jsonl b.jsonl --svg", {"a.jsonl", "b.jsonl"}}};
   return all;
 }
 
@@ -75,6 +83,62 @@ class FileRoles : public SweepCommand {
     return contents;
   }
 };
+
+/// The names of the options that are declared as outputs somewhere in tools/.
+std::set<std::string> output_names() {
+  static const std::regex declared("output\\(\\s*\"([a-z-]+)\"");
+  std::set<std::string> names;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(source_folder() / "tools")) {
+    if (entry.path().extension() != ".cpp") continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    for (std::sregex_iterator found(text.begin(), text.end(), declared), end; found != end; ++found)
+      names.insert((*found)[1]);
+  }
+  return names;
+}
+
+/// A new output has its line above: of each command, by its manual page.
+TEST_F(FileRoles, EveryOutputOfEveryCommandHasALine) {
+  const std::set<std::string> names = output_names();
+  EXPECT_TRUE(names.contains("trace") && names.contains("json-lines"));
+  EXPECT_FALSE(names.contains("model")) << "the control: that is an input";
+  std::set<std::string> there, covered;
+  const Json pages = Json::parse(tandem("man --output folder --json").out)["result"]["pages"];
+  for (const Json& page : pages) {
+    const std::string file = page["file"], text = page["text"];
+    std::string command = file.substr(0, file.size() - 2);
+    if (command == "tandem") continue;
+    std::ranges::replace(command, '-', ' ');
+    for (const std::string& name : names) {
+      std::string option = name;
+      for (std::size_t at = 0; (at = option.find('-', at)) != std::string::npos; at += 2)
+        option.replace(at, 1, "\\-");
+      if (text.find("\\-\\-" + option + "\\fR") != std::string::npos)
+        there.insert(command.substr(7) + " --" + name);
+    }
+  }
+  for (const Line& line : lines()) {
+    const std::size_t option = line.words.rfind(" --");
+    const bool merge = line.words.starts_with("sweep merge ");
+    const std::string command = merge ? "sweep merge" : line.words.substr(0, line.words.find(' '));
+    covered.insert(command + line.words.substr(option));
+  }
+  EXPECT_EQ(covered, there);
+}
+
+/// --model and --cluster take names, too, of which there may be no file. The control: there is one.
+TEST_F(FileRoles, ANameOfTheCatalogueIsNoFile) {
+  const std::string line =
+      "simulate --model gpt2 --cluster p3.16xlarge --schedule gpipe --depth 8 --trace ";
+  for (const std::string name : {"gpt2", "p3.16xlarge"}) {
+    const Ran ran = tandem(line + name);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_TRUE(exists(name));
+  }
+  expect_refused(line + "gpt2", 2, "gpt2 would replace ");
+}
 
 TEST_F(FileRoles, AnInputIsNotReplaced) {
   const auto before = all();

@@ -1,11 +1,13 @@
 // Ctrl-C: work ends in good order, and no half-written file remains.
 
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <vector>
 
 #include <sys/stat.h>
 
+#include "tests/support/sanitizers.h"
 #include "tests/tools/tandem.h"
 
 namespace tandem::testing {
@@ -28,6 +30,30 @@ TEST_F(Interrupted, TrainWritesTheTraceOfWhatItDid) {
   const Ran check = tandem("trace check trace.json");
   EXPECT_EQ(check.code, 0) << check.out;
   EXPECT_THAT(check.out, ::testing::EndsWith("\ngood\n"));
+}
+
+/// There the command has a thread of its own, beside the one that would take the signal and die of
+/// it: without a trace, or with 143. The control: the same signals with room, above.
+TEST_F(Interrupted, OnASmallStackToo) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs more before a command begins";
+  write_plan();
+  for (const int signal : {SIGINT, SIGTERM}) {
+    RunOptions options;
+    options.folder = folder();
+    options.signal = signal;
+    options.interrupt_when = [](const Ran& so_far) {
+      return so_far.out.find("step ") != std::string::npos;
+    };
+    const Ran ran = run_command(
+        {"/bin/sh", "-c",
+         "ulimit -s 256; exec " TANDEM_BINARY " train plan.json --steps 500000 --trace trace.json"},
+        options);
+    EXPECT_FALSE(ran.timed_out) << signal;
+    EXPECT_EQ(ran.code, 130) << signal;
+    EXPECT_THAT(ran.err, ::testing::MatchesRegex("error: interrupted after [0-9]+ steps\n"));
+    EXPECT_EQ(tandem("trace check trace.json").code, 0) << signal;
+    std::filesystem::remove(folder() / "trace.json");
+  }
 }
 
 TEST_F(Interrupted, ReferenceEndsToo) {

@@ -50,6 +50,16 @@ TEST(RecordedJob, IsRefusedWhereItIsWrong) {
   }
 }
 
+TEST(RecordedJob, ANulIsRefusedWhereItStands) {
+  const std::string nul(1, '\0');
+  for (const std::string line :
+       {"run_id: a" + nul + "b", "run_id: a" + nul + "# a comment", "#run_id a" + nul}) {
+    EXPECT_EQ(job_error("pp_size: 4\n" + line),
+              "m.yaml:2:10: error: expected text, found a NUL byte");
+  }
+  EXPECT_EQ(parse_recorded_job("pp_size: 4\nrun_id: a b", "m.yaml").pipeline_parallel, 4);
+}
+
 TEST(RecordedJob, MustBeTheTimelines) {
   Recording recording = recording_of({two_stages({}, 0, 0), two_stages({}, 0, 1)});
   const auto check = [&](const std::string& text) {

@@ -1,0 +1,133 @@
+// What `plan` writes the other commands read: whatever names, paths and schedules it is given.
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/schedule_mutations.h"
+#include "tests/tools/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+using ::testing::AnyOf;
+
+class PlanCommand : public CommandLine {
+ protected:
+  void SetUp() override { write("profile.json", profile_text()); }
+
+  static std::vector<std::string> plan(std::int64_t batch) {
+    return {"plan",          "--profile",      "profile.json",        "--schedule-file",
+            "mine.schedule", "--global-batch", std::to_string(batch), "--output",
+            "own.json"};
+  }
+
+  /// What `tandem schedule` prints, called otherwise.
+  std::string schedule_named(const std::string& line, const std::string& name) const {
+    const std::string text = tandem("schedule " + line).out;
+    return "# " + name + text.substr(text.find(' ', text.find(' ') + 1));
+  }
+};
+
+/// Two pipelines, devices of several stages, recomputation, ops by halves.
+const std::vector<std::string> kSchedules{"1f1b --devices 2 --microbatches 4",
+                                          "2bw --devices 2 --microbatches 4",
+                                          "gpipe --devices 2 --microbatches 4 --recompute full",
+                                          "zbv --devices 2 --microbatches 4",
+                                          "1f1b --devices 2 --microbatches 4 --width 2",
+                                          "interleaved --devices 2 --microbatches 4 --chunks 2"};
+
+TEST_F(PlanCommand, WhatItWritesIsChecked) {
+  const std::vector<std::string> names{"mine",          R"("one of mine")", R"("\"\\")",
+                                       R"("\x1b[31m")", "\"\xe2\x80\xae\"", R"("")"};
+  int written = 0, refused = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    std::mt19937_64 random(seed);
+    const std::string& line = kSchedules[random() % kSchedules.size()];
+    ScheduleText mutant(schedule_named(line, "mine"));
+    for (std::uint64_t changes = random() % 3; changes > 0; --changes) mutant.mutate(random);
+    write("mine.schedule", with(mutant.text(), "mine", names[random() % names.size()]));
+    std::vector<std::string> words = plan(line.ends_with("--width 2") ? 8 : 4);
+    if (random() % 3 == 0) words.insert(words.end(), {"--clip", "0.5"});
+    if (random() % 3 == 0) words.insert(words.end(), {"--memory", "200KiB"});
+    std::filesystem::remove(folder() / "own.json");
+    const int code = tandem(words).code;
+    EXPECT_THAT(code, AnyOf(0, 3, 4)) << seed << "\n" << read("mine.schedule");
+    ++(code == 0 ? written : refused);
+    EXPECT_EQ(exists("own.json"), code == 0) << seed;
+    if (code != 0) continue;
+    const Ran check = tandem("check own.json");
+    EXPECT_EQ(check.code, 0) << seed << "\n" << check.err << read("mine.schedule");
+    EXPECT_EQ(tandem("simulate own.json").code, 0) << seed;
+  }
+  EXPECT_GT(written, 10);
+  EXPECT_GT(refused, 10);
+}
+
+TEST_F(PlanCommand, WhatItWritesOfNamedSchedulesIsChecked) {
+  for (const char* name : {"1f1b", "2bw", "zb-2p", "zbv-auto", "v-adaptive", "data-parallel"}) {
+    for (const char* options : {"", " --clip 0.5", " --memory 400KiB"}) {
+      const std::string line = std::string("plan --profile profile.json --devices 2 ") +
+                               "--global-batch 4 --output own.json --schedule " + name + options;
+      const int code = tandem(line).code;
+      EXPECT_THAT(code, AnyOf(0, 4)) << line;
+      if (code == 0) {
+        EXPECT_EQ(tandem("check own.json").code, 0) << line;
+      }
+    }
+  }
+}
+
+/// The reader of plans takes names of one line alone. The control: another byte at the same place.
+TEST_F(PlanCommand, ANameBeyondItsLineIsRefusedWhereItStands) {
+  const std::string nul(1, '\0');
+  for (const auto& [name, column] : std::vector<std::pair<std::string, int>>{{R"("a\x0ab")", 5},
+                                                                             {R"("\x0d")", 4},
+                                                                             {R"("ab\x00")", 6},
+                                                                             {"\"a\rb\"", 5},
+                                                                             {"\"" + nul + "\"", 4},
+                                                                             {"a" + nul, 4}}) {
+    write("mine.schedule", schedule_named(kSchedules.front(), name));
+    const Ran ran = tandem(plan(4));
+    EXPECT_EQ(ran.code, 3) << name << ran.err;
+    EXPECT_THAT(ran.err, StartsWith("mine.schedule:1:" + std::to_string(column) + ": ")) << name;
+    EXPECT_FALSE(exists("own.json"));
+  }
+  write("mine.schedule", schedule_named(kSchedules.front(), R"("a\x0bb")"));
+  EXPECT_EQ(tandem(plan(4)).code, 0);
+  EXPECT_EQ(tandem("check own.json").code, 0);
+}
+
+TEST_F(PlanCommand, APathThatNoPlanCanNameIsRefused) {
+  for (const std::string profile : {"two\nlines.json", "return\r.json",
+                                    "no\xff"
+                                    "text.json"}) {
+    write(profile, profile_text());
+    std::vector<std::string> words{"plan", "--profile",      profile, "--devices",
+                                   "2",    "--global-batch", "4"};
+    EXPECT_EQ(tandem(words).code, 0) << "the control: no plan is to name it";
+    words.insert(words.end(), {"--output", "own.json"});
+    const Ran ran = tandem(words);
+    EXPECT_EQ(ran.code, 2) << profile;
+    EXPECT_THAT(ran.err, HasSubstr("--profile"));
+    EXPECT_FALSE(exists("own.json"));
+  }
+  write("two\nlines.csv",
+        tandem("schedule zbv --devices 2 --microbatches 4 --format pytorch-csv").out);
+  std::vector<std::string> words = plan(4);
+  words[4] = "two\nlines.csv";
+  EXPECT_EQ(tandem(words).code, 3) << "its name would be the schedule's";
+  EXPECT_FALSE(exists("own.json"));
+}
+
+/// Their product was once counted in 16 bits.
+TEST_F(PlanCommand, TheDevicesOfAllPipelinesCount) {
+  write("mine.schedule", with(schedule_named(kSchedules.front(), "mine"), "microbatches 4",
+                              "microbatches 4 width 32769"));
+  const Ran ran = tandem(plan(4));
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_THAT(ran.err, HasSubstr("65538"));
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,81 @@
+#include "tools/commands/training_need.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/memory/storage.h"
+#include "core/program/timeline.h"
+#include "executor/cpu/kernels.h"
+#include "executor/stage/reference_stages.h"
+#include "executor/stage/stage.h"
+
+namespace tandem::tools {
+
+namespace {
+
+std::vector<ReferenceStage> stages_of(const PreparedPlan& prepared) {
+  return reference_stages(prepared.schedule, prepared.plan.stages, weight_semantics(prepared.plan));
+}
+
+/// Bytes as numbers that don't overflow, however large a model is.
+double of_pipelines(const PreparedPlan& prepared) {
+  double bytes = 0;
+  for (const MemoryByClass& device : planned_memory(prepared))
+    bytes += static_cast<double>(device.total()) * prepared.plan.request.width;
+  return bytes;
+}
+
+/// What is copied for its turn is smaller, and left out.
+double of_reference(const PreparedPlan& prepared) {
+  const Plan& plan = prepared.plan;
+  const double width = plan.request.width;
+  double bytes = 0;
+  for (const ReferenceStage& stage : stages_of(prepared)) {
+    const StageBytes one = stage_bytes(plan.model, stage.layers, plan.microbatch_size,
+                                       plan.optimizer, Recompute::none);
+    const auto of = [&one](SlotKind kind) { return static_cast<double>(one[kind]); };
+    const auto& age = stage.staleness;
+    // The newest, that in use, and those that are still read, the newest again among them.
+    const double versions = 3 + (age.empty() ? 0 : *std::ranges::max_element(age));
+    bytes += versions * of(SlotKind::weights) + static_cast<double>(one.optimizer) +
+             width * (stage.replicas * of(SlotKind::gradients) + of(SlotKind::stash));
+  }
+  return bytes;
+}
+
+/// A node of a map each.
+double of_hashes(const PreparedPlan& prepared, std::int64_t steps) {
+  using Node = std::pair<const std::pair<std::int64_t, std::string>, std::uint64_t>;
+  constexpr double kNode = sizeof(Node) + 4 * sizeof(void*);  // its links
+  const Plan& plan = prepared.plan;
+  double bytes = 0;
+  for (const ReferenceStage& stage : stages_of(prepared)) {
+    const Stage<cpu::Kernels<float>> layout(plan.model, stage.layers, plan.microbatch_size, 1.0);
+    const double updates =
+        1.0 * plan.request.microbatches / stage.microbatches * static_cast<double>(steps);
+    bytes += kNode * updates * static_cast<double>(layout.parameters().size());
+  }
+  return bytes;
+}
+
+/// As the devices note them and as the trace is written from.
+double of_timelines(const PreparedPlan& prepared, const TrainingParts& parts) {
+  const double one = static_cast<double>(prepared.program.size() * sizeof(Span)) *
+                     static_cast<double>(parts.steps);
+  return 2 * one * prepared.plan.request.width + (parts.predicted ? one : 0);
+}
+
+}  // namespace
+
+Bytes training_need(const PreparedPlan& prepared, const TrainingParts& parts) {
+  constexpr double kMost = 0x1p62;  // beyond any machine
+  double bytes = std::max(parts.pipelines ? of_pipelines(prepared) : 0,
+                          parts.reference ? of_reference(prepared) : 0);
+  if (parts.hashes) bytes += 2 * of_hashes(prepared, parts.steps);
+  if (parts.timelines) bytes += of_timelines(prepared, parts);
+  return static_cast<Bytes>(std::min(bytes, kMost));
+}
+
+}  // namespace tandem::tools
