@@ -1,7 +1,5 @@
 // Post-validation as a change of order: what moves, what waits, and what verify() refuses.
 
-#include "core/schedule/insert_validation.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -11,7 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/notation/notation.h"
-#include "core/schedule/insert_reduction.h"
+#include "core/schedule/passes.h"
 #include "core/verify/verify.h"
 #include "tests/core/draft.h"
 #include "tests/support/pipelines.h"
@@ -134,12 +132,12 @@ TEST(InsertValidation, LeavesBehindWhatIsFedByAForwardThatIsValidated) {
 }
 
 TEST(InsertValidation, WouldDeadlockInARollbackWereItNotLeftBehind) {
-  const Program program = lower(
-      parse_schedule("# late  devices 2  microbatches 2\n"
-                     "# stages 0 1 1 0\n"
-                     "0 | 0f2 3f2 0V1 3V1 3b2 0f3 3f3 3b3 0b2 0b3 0N3 0U3 3N3 3U3\n"
-                     "1 | 1f2 2f2 1f3 2f3 1V1 2V1 2b2 1b2 2b3 1b3 1N3 1U3 2N3 2U3\n",
-                     "late"));
+  const Program program =
+      lower(parse_schedule("# late  devices 2  microbatches 2\n"
+                           "# stages 0 1 1 0\n"
+                           "0 | 0f2 3f2 0V1 3V1 3b2 0f3 3f3 3b3 0b2 0b3 0N3 0U3 3N3 3U3\n"
+                           "1 | 1f2 2f2 1f3 2f3 1V1 2V1 2b2 1b2 2b3 1b3 1N3 1U3 2N3 2U3\n",
+                           "late"));
   const std::vector<Violation> found = verify(program);
   EXPECT_EQ(kinds_of(found), std::vector<ViolationKind>{ViolationKind::deadlock});
   EXPECT_THAT(found.at(0).message, HasSubstr("a rollback would wait for itself"));
