@@ -29,6 +29,4 @@ std::string shape_fault(const ModelSpec& model);
 ModelSpec as_plain_as_it_is(ModelSpec model);
 nlohmann::ordered_json model_json(const ModelSpec& model);
 
-OptimizerKind read_optimizer(const JsonReader& reader);
-
 }  // namespace tandem

@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -29,15 +28,6 @@ constexpr std::int32_t kMostProfiledDevices = 65'535;
 constexpr std::int32_t kLargestMicrobatch = 1'048'576;
 constexpr std::size_t kMostDegrees = 64;
 
-LayerKind read_kind(const JsonReader& reader) {
-  std::array<std::pair<std::string_view, LayerKind>, kLayerKinds> kinds;
-  for (std::size_t i = 0; i < kLayerKinds; ++i) {
-    const auto kind = static_cast<LayerKind>(i);
-    kinds[i] = {name(kind), kind};
-  }
-  return reader.one_of(kinds);
-}
-
 /// What is measured, and by how many devices that share it.
 struct LayerRow {
   LayerCost cost;
@@ -52,7 +42,7 @@ LayerRow read_layer(const JsonReader& reader) {
                       "update_ns"})) {
     return row;
   }
-  cost.kind = read_kind(reader["kind"]);
+  cost.kind = reader["kind"].one_of<LayerKind>(kLayerKinds);
   cost.microbatch_size = reader["microbatch_size"].integer<std::int32_t>(1, kLargestMicrobatch);
   cost.forward = reader["forward_ns"].duration();
   cost.backward_input = reader["backward_input_ns"].duration();
@@ -77,17 +67,13 @@ TransferCost read_transfer(const JsonReader& reader) {
 template <class Row, class KeyOf>
 void check_distinct(const std::vector<JsonReader>& readers, const std::vector<Row>& rows,
                     KeyOf key_of, const std::string& what) {
-  std::vector<std::size_t> order(rows.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair(key_of(rows[a]), a) < std::pair(key_of(rows[b]), b);
-  });
-  for (std::size_t i = 1; i < order.size(); ++i) {
-    if (key_of(rows[order[i]]) != key_of(rows[order[i - 1]])) continue;
-    readers[order[i]].complain(
-        fmt::format("expected one entry for each {}, found a second one; "
-                    "the first is entry {}",
-                    what, order[i - 1]));
+  std::map<decltype(key_of(rows.front())), std::size_t> last;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto [before, is_new] = last.try_emplace(key_of(rows[i]), i);
+    if (is_new) continue;
+    readers[i].complain(
+        fmt::format("expected one entry for each {}, found a second one; the first is entry {}",
+                    what, std::exchange(before->second, i)));
   }
 }
 
@@ -184,7 +170,7 @@ TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
   const std::size_t before_model = root.diagnostics();
   profile.model = trained ? read_trainable_model(root["model"]) : read_model_object(root["model"]);
   const bool model_sound = root.diagnostics() == before_model;
-  profile.optimizer = read_optimizer(root["optimizer"]);
+  profile.optimizer = root["optimizer"].one_of<OptimizerKind>(kOptimizers);
   profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostProfiledDevices);
   profile.instruction_overhead = root["instruction_overhead_ns"].duration();
   read_transfers(root["transfers"], profile);
