@@ -209,9 +209,7 @@ class PipelineBuilder {
     }
     std::size_t partial = 0;
     for (auto& [step, pass] : passes) {
-      const bool whole = std::none_of(pass.devices.begin(), pass.devices.end(),
-                                      [](const auto& ops) { return ops.empty(); });
-      if (!whole) {
+      if (std::ranges::any_of(pass.devices, [](const auto& ops) { return ops.empty(); })) {
         ++partial;
         continue;
       }

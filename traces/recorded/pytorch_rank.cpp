@@ -78,11 +78,8 @@ class RankReader {
       if (!on_gpu && category != "user_annotation") return;
       const std::string what = cursor["name"].text();
       if (!what.starts_with(kPrefix)) return;
-      if (on_gpu) {
-        read_action(position, cursor, what);
-      } else {
-        on_host_ = true;
-      }
+      if (on_gpu) read_action(position, cursor, what);
+      on_host_ = on_host_ || !on_gpu;
     } catch (const InputError& error) {
       diagnostics_.add(error);
     }
@@ -183,14 +180,9 @@ class RankReader {
       slice.step = done[{slice.kind, slice.receives, slice.stage, slice.microbatch}]++;
       if (is_transfer(slice.kind)) continue;
       if (slice.step < step) {
-        const json nothing;
-        try {
-          TraceCursor(name_, "/traceEvents", slice.position, nothing)
-              .fail("done once less often than what precedes it: a trace begins with a step");
-        } catch (const InputError& error) {
-          diagnostics_.add(error);
-          return;
-        }
+        return diagnostics_.add(
+            slice.position,
+            "done once less often than what precedes it: a trace begins with a step");
       }
       step = slice.step;
     }
