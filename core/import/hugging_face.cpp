@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,7 +11,6 @@
 
 #include "core/base/error.h"
 #include "core/files/model_file.h"
-#include "core/import/config_values.h"
 #include "core/import/hugging_face_counts.h"
 
 namespace tandem {
