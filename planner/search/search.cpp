@@ -68,12 +68,12 @@ class PlanSearch {
  private:
   const LayerTimes& times(std::int32_t microbatch_size, Recompute recompute) {
     const std::pair key(microbatch_size, recompute);
-    const auto found = times_.find(key);
-    if (found != times_.end()) return found->second;
-    return times_
-        .try_emplace(key,
-                     measured_layers(request_.profile, request_.model, microbatch_size, recompute))
-        .first->second;
+    auto found = times_.find(key);
+    if (found == times_.end()) {
+      auto measured = measured_layers(request_.profile, request_.model, microbatch_size, recompute);
+      found = times_.emplace(key, std::move(measured)).first;
+    }
+    return found->second;
   }
 
   static Duration slowest(const BatchWork& work, const LayerTimes& layer_times,

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/base/check.h"
-#include "core/memory/storage.h"
 #include "planner/search/partition.h"
 
 namespace tandem {

@@ -1,7 +1,6 @@
 #include "simulator/analysis/sensitivity.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/base/check.h"
 #include "simulator/compiled/steady_state.h"

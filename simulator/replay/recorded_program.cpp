@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "core/lower/lower.h"
 #include "simulator/engine/simulated_machine.h"
 #include "simulator/replay/common_clock.h"
