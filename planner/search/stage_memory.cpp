@@ -17,10 +17,7 @@ std::array<ClassBytes, 6> classes(const MemoryByClass& memory) {
 }
 
 ClassBytes largest_class(const MemoryByClass& memory) {
-  const std::array<ClassBytes, 6> all = classes(memory);
-  return *std::max_element(all.begin(), all.end(), [](const ClassBytes& a, const ClassBytes& b) {
-    return a.bytes < b.bytes;
-  });
+  return std::ranges::max(classes(memory), {}, &ClassBytes::bytes);
 }
 
 DeviceId fullest_device(const Table<DeviceId, MemoryByClass>& memory) {
