@@ -18,8 +18,7 @@ struct Change {
 };
 
 Curve integrate(std::vector<Change> changes) {
-  std::sort(changes.begin(), changes.end(),
-            [](const Change& a, const Change& b) { return a.time < b.time; });
+  std::ranges::sort(changes, {}, &Change::time);
   Curve curve{{Duration::zero(), 0}};
   std::int64_t value = 0;
   for (const Change& change : changes) {

@@ -69,10 +69,8 @@ StageCostRow read_stage(const JsonReader& reader) {
   read_backward(reader, costs);
   costs.update = reader.optional("update_ns").duration();
   costs.recompute = duration_or(reader.optional("recompute_ns"), costs.forward);
-  const JsonReader overlapped = reader.optional("overlapped_ns");
-  if (!overlapped.absent()) costs.overlapped = overlapped.duration();
-  const JsonReader move = reader.optional("move_ns");
-  if (!move.absent()) costs.move = move.duration();
+  if (reader.has("overlapped_ns")) costs.overlapped = reader["overlapped_ns"].duration();
+  if (reader.has("move_ns")) costs.move = reader["move_ns"].duration();
   read_memory(reader, costs);
   return costs;
 }

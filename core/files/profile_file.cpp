@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -50,8 +52,8 @@ LayerRow read_layer(const JsonReader& reader) {
   cost.backward = reader["backward_ns"].duration();
   cost.selective_recompute = reader["selective_recompute_ns"].duration();
   cost.update = reader["update_ns"].duration();
-  const JsonReader tensor = reader.optional("tensor");
-  if (!tensor.absent()) row.tensor = tensor.integer<std::int32_t>(1, kMostProfiledDevices);
+  if (reader.has("tensor"))
+    row.tensor = reader["tensor"].integer<std::int32_t>(1, kMostProfiledDevices);
   return row;
 }
 
@@ -67,14 +69,26 @@ TransferCost read_transfer(const JsonReader& reader) {
 template <class Row, class KeyOf>
 void check_distinct(const std::vector<JsonReader>& readers, const std::vector<Row>& rows,
                     KeyOf key_of, const std::string& what) {
-  std::map<decltype(key_of(rows.front())), std::size_t> last;
+  std::map<std::decay_t<std::invoke_result_t<KeyOf, const Row&>>, std::size_t> last;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto [before, is_new] = last.try_emplace(key_of(rows[i]), i);
+    const auto [before, is_new] = last.try_emplace(std::invoke(key_of, rows[i]), i);
     if (is_new) continue;
     readers[i].complain(
         fmt::format("expected one entry for each {}, found a second one; the first is entry {}",
                     what, std::exchange(before->second, i)));
   }
+}
+
+/// The rows. If all are sound, complains of those whose key an earlier one has.
+template <class Row, class KeyOf>
+std::vector<Row> read_distinct(const JsonReader& reader, Row (*read)(const JsonReader&),
+                               KeyOf key_of, const std::string& what) {
+  const std::size_t before = reader.diagnostics();
+  const std::vector<JsonReader> readers = reader.array();
+  std::vector<Row> rows;
+  for (const JsonReader& one : readers) rows.push_back(read(one));
+  if (reader.diagnostics() == before) check_distinct(readers, rows, key_of, what);
+  return rows;
 }
 
 /// What `profile` is beside its layers, at each tensor degree with those of that degree; at degree
@@ -117,15 +131,6 @@ TensorProfiles read_layers(const JsonReader& reader, bool model_sound, const Pro
   return profiles;
 }
 
-void read_transfers(const JsonReader& reader, Profile& profile) {
-  const std::size_t before = reader.diagnostics();
-  const std::vector<JsonReader> rows = reader.array();
-  for (const JsonReader& row : rows) profile.transfers.push_back(read_transfer(row));
-  if (reader.diagnostics() != before) return;
-  check_distinct(
-      rows, profile.transfers, [](const TransferCost& cost) { return cost.bytes; }, "size");
-}
-
 ProductAlgorithm read_algorithm(const JsonReader& reader) {
   ProductAlgorithm algorithm;
   if (!reader.object({"product", "library", "algorithm", "time_ns", "first_time_ns", "measured"}))
@@ -141,16 +146,7 @@ ProductAlgorithm read_algorithm(const JsonReader& reader) {
 
 /// None where the profile has none.
 std::vector<ProductAlgorithm> read_algorithms(const JsonReader& reader) {
-  std::vector<ProductAlgorithm> algorithms;
-  if (reader.absent()) return algorithms;
-  const std::size_t before = reader.diagnostics();
-  const std::vector<JsonReader> rows = reader.array();
-  for (const JsonReader& row : rows) algorithms.push_back(read_algorithm(row));
-  if (reader.diagnostics() == before) {
-    check_distinct(
-        rows, algorithms, [](const ProductAlgorithm& each) { return each.product; }, "product");
-  }
-  return algorithms;
+  return read_distinct(reader, read_algorithm, &ProductAlgorithm::product, "product");
 }
 
 /// `trained`: of a model that can be, whose layers one device computes alone.
@@ -173,7 +169,7 @@ TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
   profile.optimizer = root["optimizer"].one_of<OptimizerKind>(kOptimizers);
   profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostProfiledDevices);
   profile.instruction_overhead = root["instruction_overhead_ns"].duration();
-  read_transfers(root["transfers"], profile);
+  profile.transfers = read_distinct(root["transfers"], read_transfer, &TransferCost::bytes, "size");
   read_algorithms(root.optional("products"));
   return read_layers(root["layers"], model_sound, profile, trained);
 }

@@ -85,8 +85,7 @@ void check_group(const Schedule& schedule, const Op& before, const Op& op) {
 }  // namespace
 
 const Sum& Body::sum(NodeId node) const {
-  const auto found = std::lower_bound(sums.begin(), sums.end(), node,
-                                      [](const Sum& sum, NodeId id) { return sum.node < id; });
+  const auto found = std::ranges::lower_bound(sums, node, {}, &Sum::node);
   TANDEM_CHECK(found != sums.end() && found->node == node, node);
   return *found;
 }
@@ -193,8 +192,7 @@ void OpIndex::record_updates() {
   };
   for (const ReplicaId replica : ids(updates_)) {
     std::vector<NodeId>& updates = updates_[replica];
-    std::sort(updates.begin(), updates.end(),
-              [&](NodeId a, NodeId b) { return residue(a) < residue(b); });
+    std::ranges::sort(updates, {}, residue);
     std::int32_t covered = 0;
     for (const NodeId update : updates) {
       if (residue(update) - body_.ops[at(update)].op.span + 1 != covered) {
@@ -212,10 +210,9 @@ void OpIndex::record_updates() {
 std::int32_t OpIndex::update_covering(ReplicaId replica, std::int32_t residue) const {
   const std::vector<NodeId>& updates = updates_[replica];
   if (updates.size() == 1) return 0;
-  const auto covering =
-      std::lower_bound(updates.begin(), updates.end(), residue, [&](NodeId node, std::int32_t r) {
-        return split(body_.ops[at(node)].op.microbatch, m_).residue < r;
-      });
+  const auto covering = std::ranges::lower_bound(updates, residue, {}, [&](NodeId node) {
+    return split(body_.ops[at(node)].op.microbatch, m_).residue;
+  });
   return static_cast<std::int32_t>(covering - updates.begin());
 }
 

@@ -230,8 +230,7 @@ class SlotCounter {
       }
     }
     for (auto& updates : updates_) {
-      std::sort(updates.begin(), updates.end(),
-                [](const Update& a, const Update& b) { return a.residue < b.residue; });
+      std::ranges::sort(updates, {}, &Update::residue);
     }
     mark_first_gradients();
   }
@@ -265,9 +264,7 @@ class SlotCounter {
   }
   std::size_t update_of(ReplicaId replica, std::int64_t residue) const {
     const std::vector<Update>& updates = updates_[replica];
-    const auto covering =
-        std::lower_bound(updates.begin(), updates.end(), residue,
-                         [](const Update& update, std::int64_t r) { return update.residue < r; });
+    const auto covering = std::ranges::lower_bound(updates, residue, {}, &Update::residue);
     return static_cast<std::size_t>(covering - updates.begin());
   }
 

@@ -62,9 +62,8 @@ class Ahead {
     }
     for (const DeviceId device : ids(schedule.order)) {
       const std::vector<Op>& order = schedule.order[device];
-      const auto waits = std::find_if(order.begin(), order.end(), [](const Op& op) {
-        return op.kind != OpKind::forward || op.group != 0;
-      });
+      const auto waits = std::ranges::find_if(
+          order, [](const Op& op) { return op.kind != OpKind::forward || op.group != 0; });
       counts_[device] = static_cast<std::size_t>(waits - order.begin());
       for (std::size_t i = 0; i < order.size(); ++i) {
         if (order[i].kind == OpKind::forward) place_[cell(order[i].replica, order[i])] = i;

@@ -52,8 +52,7 @@ class PlanSearch {
       progress.step();
       all.push_back(bounded(shape));
     }
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Bounded& a, const Bounded& b) { return a.bound < b.bound; });
+    std::ranges::stable_sort(all, {}, &Bounded::bound);
     for (const Bounded& one : all) {
       progress.step();
       if (surely_worse(one)) {

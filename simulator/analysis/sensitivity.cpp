@@ -126,8 +126,7 @@ std::vector<Sensitivity> bottlenecks(const std::vector<Sensitivity>& rows) {
   const auto key = [](const Sensitivity& row) {
     return std::pair(row.least.seconds_a_batch(), row.most.seconds_a_batch());
   };
-  std::stable_sort(found.begin(), found.end(),
-                   [&](const Sensitivity& a, const Sensitivity& b) { return key(a) > key(b); });
+  std::ranges::stable_sort(found, std::ranges::greater{}, key);
   return found;
 }
 

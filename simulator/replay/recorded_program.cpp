@@ -94,9 +94,8 @@ class Observer {
     const bool pauses = model.pauses && wanted == RecordedTransfers::blocking;
     for (const std::vector<SeenOp>& ops : seen) add_times(ops, place, pauses, observed);
     std::vector<Span>& spans = observed.measured.spans;
-    std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
-      return std::tie(a.start, a.instruction) < std::tie(b.start, b.instruction);
-    });
+    std::ranges::sort(spans, {},
+                      [](const Span& span) { return std::tie(span.start, span.instruction); });
     return observed;
   }
 

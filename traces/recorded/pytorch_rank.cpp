@@ -151,9 +151,7 @@ class RankReader {
       const auto& streams = busy[group];
       if (streams.empty()) return;
       kept[group] =
-          std::max_element(streams.begin(), streams.end(), [](const auto& a, const auto& b) {
-            return a.second < b.second;
-          })->first;
+          std::ranges::max_element(streams, {}, [](const auto& of) { return of.second; })->first;
     };
     keep(kComputation);
     for (auto& [group, streams] : busy) {
@@ -166,10 +164,9 @@ class RankReader {
       return found == kept.end() || found->second != slice.stream;
     });
     // Computation first, of equal starts too.
-    std::stable_sort(
-        slices_.begin(), slices_.end(), [](const PytorchSlice& a, const PytorchSlice& b) {
-          return std::pair(is_transfer(a.kind), a.start) < std::pair(is_transfer(b.kind), b.start);
-        });
+    std::ranges::stable_sort(slices_, {}, [](const PytorchSlice& slice) {
+      return std::pair(is_transfer(slice.kind), slice.start);
+    });
   }
 
   /// The k-th time that an action is done is that of the k-th step.

@@ -251,9 +251,8 @@ class RecordingReader {
   }
 
   void build() {
-    std::stable_sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
-      return std::tie(a.step, a.replica, a.device, a.rank, a.op.end, a.op.start) <
-             std::tie(b.step, b.replica, b.device, b.rank, b.op.end, b.op.start);
+    std::ranges::stable_sort(rows_, {}, [](const Row& row) {
+      return std::tie(row.step, row.replica, row.device, row.rank, row.op.end, row.op.start);
     });
     std::int64_t last_device = 0;
     for (const Row& row : rows_) {
