@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <tuple>
 
@@ -36,14 +35,14 @@ TimelineRecords sorted_ops(const TimelineRecords& records) {
   return ops;
 }
 
+Duration start_of(const TimelineRecords& records) {
+  if (records.empty()) return {};
+  return std::ranges::min(records, {}, &TimelineRecord::start).start;
+}
+
 Duration makespan_of(const TimelineRecords& records) {
   if (records.empty()) return {};
-  Duration first = records.front().start, last = records.front().end;
-  for (const TimelineRecord& record : records) {
-    first = std::min(first, record.start);
-    last = std::max(last, record.end);
-  }
-  return last - first;
+  return std::ranges::max(records, {}, &TimelineRecord::end).end - start_of(records);
 }
 
 /// A file may claim anything: sums stop at 292 years.
@@ -62,13 +61,6 @@ std::map<std::int64_t, Duration> completions_of(const TimelineRecords& records) 
   return completions;
 }
 
-Duration start_of(const TimelineRecords& records) {
-  const auto first = std::min_element(
-      records.begin(), records.end(),
-      [](const TimelineRecord& a, const TimelineRecord& b) { return a.start < b.start; });
-  return first == records.end() ? Duration{} : first->start;
-}
-
 void compare_steps(const TimelineRecords& simulated, const TimelineRecords& measured,
                    Comparison& result) {
   const auto left = completions_of(simulated), right = completions_of(measured);
@@ -79,7 +71,7 @@ void compare_steps(const TimelineRecords& simulated, const TimelineRecords& meas
     before = now;
     if (batch < result.warm_up_batches) warm = now;
   }
-  result.batches = static_cast<std::int64_t>(result.steps.size());
+  result.batches = std::ssize(result.steps);
   const std::int64_t rest = result.batches - result.warm_up_batches;
   if (rest < 1) return;
   if (result.warm_up_batches < 1) warm = {start_of(simulated), start_of(measured)};
@@ -135,7 +127,7 @@ void compare_kinds(const std::vector<OpComparison>& pairs, Comparison& result) {
   std::map<OpKind, std::vector<const OpComparison*>> by_kind;
   for (const OpComparison& pair : pairs) by_kind[pair.simulated.kind].push_back(&pair);
   for (const auto& [kind, ops] : by_kind) {
-    KindComparison row{.kind = kind, .count = static_cast<std::int64_t>(ops.size())};
+    KindComparison row{.kind = kind, .count = std::ssize(ops)};
     std::vector<Duration> errors;
     for (const OpComparison* op : ops) {
       add(row.total.simulated, op->duration().simulated);
@@ -168,7 +160,7 @@ Comparison compare(const TimelineRecords& simulated, const TimelineRecords& meas
   compare_steps(simulated, measured, result);
   compare_devices(simulated, measured, result);
   std::vector<OpComparison> pairs = match(simulated, measured, result);
-  result.matched = static_cast<std::int64_t>(pairs.size());
+  result.matched = std::ssize(pairs);
   compare_kinds(pairs, result);
   std::sort(pairs.begin(), pairs.end(), [](const OpComparison& a, const OpComparison& b) {
     return std::tuple(error_of(b), key_of(a.simulated), a.simulated.start) <

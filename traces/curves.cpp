@@ -18,8 +18,7 @@ struct Change {
 };
 
 Curve integrate(std::vector<Change> changes) {
-  std::sort(changes.begin(), changes.end(),
-            [](const Change& a, const Change& b) { return a.time < b.time; });
+  std::ranges::sort(changes, {}, &Change::time);
   Curve curve{{Duration::zero(), 0}};
   std::int64_t value = 0;
   for (const Change& change : changes) {
@@ -39,10 +38,7 @@ struct Life {
   std::optional<Duration> forward, recompute;  // starts
   std::optional<Duration> input_gradient;      // end
   std::optional<Duration> gradient;            // end of the last op that makes weight gradients
-  struct Move {
-    Duration start{}, end{};
-  };
-  std::optional<Move> evict, load;
+  std::optional<Duration> evict, evicted, load, loaded;  // starts and ends of moves
 };
 using Lives = std::map<std::pair<ReplicaId, std::int64_t>, Life>;
 
@@ -56,8 +52,8 @@ Lives lives_of(const Program& program, const Timeline& timeline) {
       Life& life = lives[{op.replica, microbatch}];
       if (op.kind == OpKind::forward) life.forward = span.start;
       if (op.kind == OpKind::recompute) life.recompute = span.start;
-      if (op.kind == OpKind::evict) life.evict = {span.start, span.end};
-      if (op.kind == OpKind::load) life.load = {span.start, span.end};
+      if (op.kind == OpKind::evict) life.evict = span.start, life.evicted = span.end;
+      if (op.kind == OpKind::load) life.load = span.start, life.loaded = span.end;
       if (makes_input_gradient(op.kind)) life.input_gradient = span.end;
       if (makes_weight_gradient(op.kind)) {
         life.gradient = std::max(life.gradient.value_or(span.end), span.end);
@@ -113,6 +109,18 @@ void hold(std::vector<Change>& changes, std::optional<Duration> from, std::optio
   if (to) changes.push_back({std::max(*to, *from), -amount});
 }
 
+/// The same of a stash that is made at `from`, until it is evicted, and with the partner, until it
+/// is back. Returns from when on the device has it for good: a stash that stays, from the start.
+std::optional<Duration> hold_until_back(Table<DeviceId, std::vector<Change>>& changes,
+                                        const Placement& placement, DeviceId device,
+                                        const Life& life, std::optional<Duration> from,
+                                        std::int64_t amount) {
+  if (!life.evict) return from;
+  hold(changes[device], from, life.evicted, amount);
+  hold(changes[placement.partner[device]], life.evict, life.loaded, amount);
+  return life.load;
+}
+
 }  // namespace
 
 Curves curves_of(const Program& program, const Timeline& timeline,
@@ -127,15 +135,9 @@ Curves curves_of(const Program& program, const Timeline& timeline,
     hold(in_flight[device], life.forward, life.gradient, 1);
     if (stash_bytes.empty()) continue;
     const Bytes stash = stash_bytes[replica];
-    std::optional<Duration> made = life.recompute ? life.recompute : life.forward;
-    if (life.evict) {
-      hold(bytes[device], made, life.evict->end, stash);
-      auto& hosted_stashes = bytes[placement.partner[device]];
-      hold(hosted_stashes, life.evict->start,
-           life.load ? std::optional(life.load->end) : std::nullopt, stash);
-      made = life.load ? std::optional(life.load->start) : std::nullopt;
-    }
-    hold(bytes[device], made, life.gradient, stash);
+    const auto made = life.recompute ? life.recompute : life.forward;
+    hold(bytes[device], hold_until_back(bytes, placement, device, life, made, stash), life.gradient,
+         stash);
   }
   Curves curves;
   for (auto& changes : in_flight) curves.in_flight.push_back(integrate(std::move(changes)));
@@ -155,13 +157,7 @@ Table<DeviceId, Curve> held_over_time(const Program& program, const Timeline& ti
     const DeviceId device = placement.device[key.first];
     const auto all = static_cast<Bytes>(std::llround(held[key.first].all));
     const auto rest = static_cast<Bytes>(std::llround(held[key.first].after_input));
-    std::optional<Duration> made = life.forward;
-    if (life.evict) {
-      hold(changes[device], made, life.evict->end, all);
-      hold(changes[placement.partner[device]], life.evict->start,
-           life.load ? std::optional(life.load->end) : std::nullopt, all);
-      made = life.load ? std::optional(life.load->start) : std::nullopt;
-    }
+    const auto made = hold_until_back(changes, placement, device, life, life.forward, all);
     hold(changes[device], made, life.input_gradient, all);
     if (made && life.input_gradient) {
       hold(changes[device], std::max(*made, *life.input_gradient), life.gradient, rest);

@@ -170,9 +170,8 @@ std::vector<Box> boxes_of(const Program& program, const Timeline& timeline) {
                      .start = span.start,
                      .end = span.end});
   }
-  std::sort(boxes.begin(), boxes.end(), [](const Box& a, const Box& b) {
-    return std::tie(a.start, a.end, a.device, a.microbatch, a.chunk) <
-           std::tie(b.start, b.end, b.device, b.microbatch, b.chunk);
+  std::ranges::sort(boxes, {}, [](const Box& box) {
+    return std::tie(box.start, box.end, box.device, box.microbatch, box.chunk);
   });
   return boxes;
 }

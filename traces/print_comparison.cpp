@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/program/title.h"
 #include "core/text/count_text.h"
 #include "traces/compare.h"
 
@@ -49,10 +50,8 @@ Cells row_of(std::string title, const Compared& value) {
 }
 
 std::string describe(const TimelineRecord& record) {
-  std::string kind(name(record.kind));
-  std::replace(kind.begin(), kind.end(), '_', ' ');
-  std::string text = fmt::format("{} {}, stage {}, device {}", kind, record.microbatch,
-                                 index(record.replica), index(record.device));
+  std::string text = fmt::format("{} {}, stage {}, device {}", words(name(record.kind)),
+                                 record.microbatch, index(record.replica), index(record.device));
   if (record.peer != record.device) text += fmt::format(" to {}", index(record.peer));
   return text;
 }
@@ -92,11 +91,10 @@ std::string kind_table(const Comparison& comparison) {
   std::vector<Cells> rows{{"op", "count", "mean: simulated", "measured", "error",
                            "|error| of an op: median", "95th percentile"}};
   for (const KindComparison& row : comparison.kinds) {
-    std::string kind(name(row.kind));
-    std::replace(kind.begin(), kind.end(), '_', ' ');
-    rows.push_back({kind, std::to_string(row.count), print_duration(row.mean.simulated),
-                    print_duration(row.mean.measured), percent(row.mean),
-                    print_duration(row.median_error), print_duration(row.percentile_95_error)});
+    rows.push_back({words(name(row.kind)), std::to_string(row.count),
+                    print_duration(row.mean.simulated), print_duration(row.mean.measured),
+                    percent(row.mean), print_duration(row.median_error),
+                    print_duration(row.percentile_95_error)});
   }
   return table(rows);
 }

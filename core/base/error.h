@@ -56,11 +56,15 @@ class Error : public std::exception {
   std::string message_;
 };
 
-/// The command line is wrong: unknown option, missing unit.
-class UsageError : public Error {
+/// One that is all message.
+template <ExitCode kCode>
+class ErrorOf : public Error {
  public:
-  explicit UsageError(std::string message) : Error(ExitCode::usage, std::move(message)) {}
+  explicit ErrorOf(std::string message) : Error(kCode, std::move(message)) {}
 };
+
+/// The command line is wrong: unknown option, missing unit.
+using UsageError = ErrorOf<ExitCode::usage>;
 
 /// A file, a schema or a combination is wrong. Holds every diagnostic found, not only the first.
 class InputError : public Error {
@@ -75,35 +79,19 @@ class InputError : public Error {
 };
 
 /// Well-formed, but can't be: does not fit, no plan, a schedule that would deadlock.
-class InfeasibleError : public Error {
- public:
-  explicit InfeasibleError(std::string message) : Error(ExitCode::infeasible, std::move(message)) {}
-};
+using InfeasibleError = ErrorOf<ExitCode::infeasible>;
 
 /// Something failed while running: a device, a peer, the disk.
-class DeviceError : public Error {
- public:
-  explicit DeviceError(std::string message) : Error(ExitCode::failed, std::move(message)) {}
-};
+using DeviceError = ErrorOf<ExitCode::failed>;
 
 /// A device or library is absent: no GPU, built without NCCL.
-class AbsentError : public Error {
- public:
-  explicit AbsentError(std::string message) : Error(ExitCode::environment, std::move(message)) {}
-};
+using AbsentError = ErrorOf<ExitCode::environment>;
 
 /// A check (`compare --fail-over`, `trace check`, `train --verify`) found differences.
-class DifferenceError : public Error {
- public:
-  explicit DifferenceError(std::string message)
-      : Error(ExitCode::differences, std::move(message)) {}
-};
+using DifferenceError = ErrorOf<ExitCode::differences>;
 
 /// Ctrl-C, after files were closed properly.
-class Interrupted : public Error {
- public:
-  explicit Interrupted(std::string message) : Error(ExitCode::interrupted, std::move(message)) {}
-};
+using Interrupted = ErrorOf<ExitCode::interrupted>;
 
 /// The candidate nearest to `word` by edit distance, or empty when none is within 2 (and a third of
 /// its length).

@@ -3,7 +3,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <span>
 
 #include <fmt/format.h>
@@ -23,28 +22,28 @@ constexpr std::array<Unit, 4> kTimeUnits{
 
 constexpr std::int64_t kKibi = 1024, kMebi = kKibi * kKibi, kGibi = kMebi * kKibi,
                        kTebi = kGibi * kKibi;
-constexpr std::array<Unit, 9> kByteUnits{{{"B", 1},
-                                          {"KiB", kKibi},
-                                          {"MiB", kMebi},
-                                          {"GiB", kGibi},
-                                          {"TiB", kTebi},
-                                          {"KB", 1'000},
-                                          {"MB", 1'000'000},
-                                          {"GB", 1'000'000'000},
-                                          {"TB", 1'000'000'000'000}}};
+constexpr std::array<Unit, 9> kByteUnits = {{{"B", 1},
+                                             {"KiB", kKibi},
+                                             {"MiB", kMebi},
+                                             {"GiB", kGibi},
+                                             {"TiB", kTebi},
+                                             {"KB", 1'000},
+                                             {"MB", 1'000'000},
+                                             {"GB", 1'000'000'000},
+                                             {"TB", 1'000'000'000'000}}};
 constexpr std::size_t kBinaryUnits = 5;
 
 /// Sizes in bits a second, so that bit rates stay whole numbers.
-constexpr std::array<Unit, 10> kRateUnits{{{"Kb/s", 1'000},
-                                           {"Mb/s", 1'000'000},
-                                           {"Gb/s", 1'000'000'000},
-                                           {"B/s", 8},
-                                           {"KB/s", 8'000},
-                                           {"MB/s", 8'000'000},
-                                           {"GB/s", 8'000'000'000},
-                                           {"KiB/s", 8 * kKibi},
-                                           {"MiB/s", 8 * kMebi},
-                                           {"GiB/s", 8 * kGibi}}};
+constexpr std::array<Unit, 10> kRateUnits = {{{"Kb/s", 1'000},
+                                              {"Mb/s", 1'000'000},
+                                              {"Gb/s", 1'000'000'000},
+                                              {"B/s", 8},
+                                              {"KB/s", 8'000},
+                                              {"MB/s", 8'000'000},
+                                              {"GB/s", 8'000'000'000},
+                                              {"KiB/s", 8 * kKibi},
+                                              {"MiB/s", 8 * kMebi},
+                                              {"GiB/s", 8 * kGibi}}};
 
 /// A decimal number, as its digits.
 struct Decimal {

@@ -17,13 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kCalibrationFileVersion = 1;
-constexpr std::array<std::pair<std::string_view, NumberFormat>, kNumberFormats> kFormats{
-    {{"fp32", NumberFormat::fp32},
-     {"tf32", NumberFormat::tf32},
-     {"fp16", NumberFormat::fp16},
-     {"bf16", NumberFormat::bf16}}};
-constexpr std::array<std::pair<std::string_view, AttentionKernel>, 2> kAttention{
-    {{"plain", AttentionKernel::plain}, {"flash", AttentionKernel::flash}}};
 
 void read_constants(const JsonReader& reader, Calibration& constants) {
   std::vector<std::string_view> known;
@@ -46,8 +39,8 @@ CalibrationFile parse_calibration(const std::string& file, std::string text) {
   if (root.object({"version", "device", "dtype", "attention", "constants"})) {
     read_version(root, kCalibrationFileVersion);
     calibration.device = root["device"].line();
-    calibration.format = root["dtype"].one_of(kFormats);
-    calibration.attention = root["attention"].one_of(kAttention);
+    calibration.format = root["dtype"].one_of<NumberFormat>(kNumberFormats);
+    calibration.attention = root["attention"].one_of<AttentionKernel>(kAttentionKernels);
     read_constants(root["constants"], calibration.constants);
   }
   json.finish();

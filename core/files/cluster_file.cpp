@@ -30,8 +30,7 @@ std::vector<JsonReader> bounded(const JsonReader& reader, std::size_t most) {
 
 template <class Rows>
 std::optional<std::size_t> find_name(const Rows& rows, std::string_view name) {
-  const auto found =
-      std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.name == name; });
+  const auto found = std::ranges::find(rows, name, &Rows::value_type::name);
   if (found == rows.end()) return std::nullopt;
   return static_cast<std::size_t>(found - rows.begin());
 }

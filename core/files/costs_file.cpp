@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -69,12 +68,10 @@ StageCostRow read_stage(const JsonReader& reader) {
   }
   costs.forward = reader["forward_ns"].duration();
   read_backward(reader, costs);
-  costs.update = duration_or(reader.optional("update_ns"), {});
+  costs.update = reader.optional("update_ns").duration();
   costs.recompute = duration_or(reader.optional("recompute_ns"), costs.forward);
-  const JsonReader overlapped = reader.optional("overlapped_ns");
-  if (!overlapped.absent()) costs.overlapped = overlapped.duration();
-  const JsonReader move = reader.optional("move_ns");
-  if (!move.absent()) costs.move = move.duration();
+  if (reader.has("overlapped_ns")) costs.overlapped = reader["overlapped_ns"].duration();
+  if (reader.has("move_ns")) costs.move = reader["move_ns"].duration();
   read_memory(reader, costs);
   return costs;
 }
@@ -106,14 +103,14 @@ StageCostFile parse_costs(const std::string& file, std::string text) {
     for (const JsonReader& stage : stages.array()) costs.stages.push_back(read_stage(stage));
     const bool none = stages.kind() == JsonKind::array && costs.stages.empty();
     if (none) stages.expected("a stage at least");
-    costs.transfer = duration_or(root.optional("transfer_ns"), {});
+    costs.transfer = root.optional("transfer_ns").duration();
     const JsonReader links = root.optional("link_transfers_ns");
     if (!links.absent()) {
       for (const JsonReader& link : links.array()) costs.links.push_back(link.duration());
       if (root.has("transfer_ns")) links.expected("no \"transfer_ns\" besides");
     }
-    costs.reduce = duration_or(root.optional("reduce_ns"), {});
-    costs.norm = duration_or(root.optional("norm_ns"), {});
+    costs.reduce = root.optional("reduce_ns").duration();
+    costs.norm = root.optional("norm_ns").duration();
   }
   json.finish();
   return costs;

@@ -1,8 +1,6 @@
 #include "core/files/model_file.h"
 
 #include <array>
-#include <cstdint>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -17,11 +15,6 @@ namespace tandem {
 namespace {
 
 constexpr std::int64_t kModelFileVersion = 1;
-
-constexpr std::array<std::pair<std::string_view, Architecture>, 3> kArchitectures{
-    {{"gpt2", Architecture::gpt2},
-     {"linear", Architecture::linear},
-     {"transformer", Architecture::transformer}}};
 
 constexpr std::array<std::pair<std::string_view, bool TransformerShape::*>, 13> kShapeFlags{
     {{"causal", &TransformerShape::causal},
@@ -123,9 +116,8 @@ ModelSpec read_model_object(const JsonReader& reader) {
   }
   read_version(reader, kModelFileVersion);
   if (reader.has("name")) model.name = reader["name"].line();
-  if (reader.has("architecture")) {
-    model.architecture = reader["architecture"].one_of(kArchitectures);
-  }
+  if (reader.has("architecture"))
+    model.architecture = reader["architecture"].one_of<Architecture>(kArchitectures);
   model.blocks = reader["blocks"].integer<std::int32_t>(1, kMostBlocks);
   read_width_and_heads(reader, model);
   model.sequence = reader["sequence"].integer<std::int32_t>(1, kLongestSequence);
@@ -177,14 +169,6 @@ nlohmann::ordered_json model_json(const ModelSpec& model) {
                               {"tied", model.tied}};
   if (model.architecture == Architecture::transformer) json["shape"] = shape_json(model.shape);
   return json;
-}
-
-OptimizerKind read_optimizer(const JsonReader& reader) {
-  static const std::array<std::pair<std::string_view, OptimizerKind>, 3> kKinds{
-      {{name(OptimizerKind::sgd), OptimizerKind::sgd},
-       {name(OptimizerKind::momentum), OptimizerKind::momentum},
-       {name(OptimizerKind::adamw), OptimizerKind::adamw}}};
-  return reader.one_of(kKinds);
 }
 
 std::string model_text(const ModelSpec& model) { return json_text(model_json(model)); }

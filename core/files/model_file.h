@@ -32,6 +32,4 @@ nlohmann::ordered_json model_json(const ModelSpec& model);
 nlohmann::ordered_json shape_json(const TransformerShape& shape);
 std::string_view name(Architecture architecture);
 
-OptimizerKind read_optimizer(const JsonReader& reader);
-
 }  // namespace tandem

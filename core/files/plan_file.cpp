@@ -1,4 +1,3 @@
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -105,8 +104,7 @@ StageOrderCosts read_stage_costs(const JsonReader& reader) {
   costs.forward = reader["forward_ns"].duration();
   costs.backward_input = reader["backward_input_ns"].duration();
   costs.backward_weight = reader["backward_weight_ns"].duration();
-  const JsonReader update = reader.optional("update_ns");
-  if (!update.absent()) costs.update = update.duration();
+  costs.update = reader.optional("update_ns").duration();
   return costs;
 }
 
@@ -176,9 +174,7 @@ Plan read_plan_object(const JsonReader& root) {
   for (const ScheduleOption& option : schedule_options()) {
     if (!option.key.empty()) known.push_back(option.key);
   }
-  if (!root.object(known)) {
-    return plan;
-  }
+  if (!root.object(known)) return plan;
   read_version(root, kPlanFileVersion);
   plan.schedule = root["schedule"].line();
   if (root.has("schedule_file")) plan.schedule_file = root["schedule_file"].line();
@@ -188,7 +184,7 @@ Plan read_plan_object(const JsonReader& root) {
   if (root.has("order_costs")) {
     plan.request.costs = read_order_costs(root["order_costs"], plan.stages.size());
   }
-  plan.optimizer = read_optimizer(root["optimizer"]);
+  plan.optimizer = root["optimizer"].one_of<OptimizerKind>(kOptimizers);
   plan.profile = root["profile"].line();
   if (root.diagnostics() == 0) check_size(root, plan);
   return plan;

@@ -1,10 +1,11 @@
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
-#include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,15 +30,6 @@ constexpr std::int32_t kMostProfiledDevices = 65'535;
 constexpr std::int32_t kLargestMicrobatch = 1'048'576;
 constexpr std::size_t kMostDegrees = 64;
 
-LayerKind read_kind(const JsonReader& reader) {
-  std::array<std::pair<std::string_view, LayerKind>, kLayerKinds> kinds;
-  for (std::size_t i = 0; i < kLayerKinds; ++i) {
-    const auto kind = static_cast<LayerKind>(i);
-    kinds[i] = {name(kind), kind};
-  }
-  return reader.one_of(kinds);
-}
-
 /// What is measured, and by how many devices that share it.
 struct LayerRow {
   LayerCost cost;
@@ -52,7 +44,7 @@ LayerRow read_layer(const JsonReader& reader) {
                       "update_ns"})) {
     return row;
   }
-  cost.kind = read_kind(reader["kind"]);
+  cost.kind = reader["kind"].one_of<LayerKind>(kLayerKinds);
   cost.microbatch_size = reader["microbatch_size"].integer<std::int32_t>(1, kLargestMicrobatch);
   cost.forward = reader["forward_ns"].duration();
   cost.backward_input = reader["backward_input_ns"].duration();
@@ -60,8 +52,8 @@ LayerRow read_layer(const JsonReader& reader) {
   cost.backward = reader["backward_ns"].duration();
   cost.selective_recompute = reader["selective_recompute_ns"].duration();
   cost.update = reader["update_ns"].duration();
-  const JsonReader tensor = reader.optional("tensor");
-  if (!tensor.absent()) row.tensor = tensor.integer<std::int32_t>(1, kMostProfiledDevices);
+  if (reader.has("tensor"))
+    row.tensor = reader["tensor"].integer<std::int32_t>(1, kMostProfiledDevices);
   return row;
 }
 
@@ -77,18 +69,26 @@ TransferCost read_transfer(const JsonReader& reader) {
 template <class Row, class KeyOf>
 void check_distinct(const std::vector<JsonReader>& readers, const std::vector<Row>& rows,
                     KeyOf key_of, const std::string& what) {
-  std::vector<std::size_t> order(rows.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair(key_of(rows[a]), a) < std::pair(key_of(rows[b]), b);
-  });
-  for (std::size_t i = 1; i < order.size(); ++i) {
-    if (key_of(rows[order[i]]) != key_of(rows[order[i - 1]])) continue;
-    readers[order[i]].diagnose(
-        fmt::format("expected one entry for each {}, found a second one; "
-                    "the first is entry {}",
-                    what, order[i - 1]));
+  std::map<std::decay_t<std::invoke_result_t<KeyOf, const Row&>>, std::size_t> last;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto [before, is_new] = last.try_emplace(std::invoke(key_of, rows[i]), i);
+    if (is_new) continue;
+    readers[i].diagnose(
+        fmt::format("expected one entry for each {}, found a second one; the first is entry {}",
+                    what, std::exchange(before->second, i)));
   }
+}
+
+/// The rows. If all are sound, diagnoses those whose key an earlier one has.
+template <class Row, class KeyOf>
+std::vector<Row> read_distinct(const JsonReader& reader, Row (*read)(const JsonReader&),
+                               KeyOf key_of, const std::string& what) {
+  const std::size_t before = reader.diagnostics();
+  const std::vector<JsonReader> readers = reader.array();
+  std::vector<Row> rows;
+  for (const JsonReader& one : readers) rows.push_back(read(one));
+  if (reader.diagnostics() == before) check_distinct(readers, rows, key_of, what);
+  return rows;
 }
 
 /// What `profile` is beside its layers, at each tensor degree with those of that degree; at degree
@@ -131,15 +131,6 @@ TensorProfiles read_layers(const JsonReader& reader, bool model_sound, const Pro
   return profiles;
 }
 
-void read_transfers(const JsonReader& reader, Profile& profile) {
-  const std::size_t before = reader.diagnostics();
-  const std::vector<JsonReader> rows = reader.array();
-  for (const JsonReader& row : rows) profile.transfers.push_back(read_transfer(row));
-  if (reader.diagnostics() != before) return;
-  check_distinct(
-      rows, profile.transfers, [](const TransferCost& cost) { return cost.bytes; }, "size");
-}
-
 ProductAlgorithm read_algorithm(const JsonReader& reader) {
   ProductAlgorithm algorithm;
   if (!reader.object({"product", "library", "algorithm", "time_ns", "first_time_ns", "measured"}))
@@ -155,16 +146,7 @@ ProductAlgorithm read_algorithm(const JsonReader& reader) {
 
 /// None where the profile has none.
 std::vector<ProductAlgorithm> read_algorithms(const JsonReader& reader) {
-  std::vector<ProductAlgorithm> algorithms;
-  if (reader.absent()) return algorithms;
-  const std::size_t before = reader.diagnostics();
-  const std::vector<JsonReader> rows = reader.array();
-  for (const JsonReader& row : rows) algorithms.push_back(read_algorithm(row));
-  if (reader.diagnostics() == before) {
-    check_distinct(
-        rows, algorithms, [](const ProductAlgorithm& each) { return each.product; }, "product");
-  }
-  return algorithms;
+  return read_distinct(reader, read_algorithm, &ProductAlgorithm::product, "product");
 }
 
 /// `trained`: of a model that can be, whose layers one device computes alone.
@@ -184,10 +166,10 @@ TensorProfiles read_profile_object(const JsonReader& root, bool trained) {
   const std::size_t before_model = root.diagnostics();
   profile.model = trained ? read_trainable_model(root["model"]) : read_model_object(root["model"]);
   const bool model_sound = root.diagnostics() == before_model;
-  profile.optimizer = read_optimizer(root["optimizer"]);
+  profile.optimizer = root["optimizer"].one_of<OptimizerKind>(kOptimizers);
   profile.busy_devices = root["busy_devices"].integer<std::int32_t>(1, kMostProfiledDevices);
   profile.instruction_overhead = root["instruction_overhead_ns"].duration();
-  read_transfers(root["transfers"], profile);
+  profile.transfers = read_distinct(root["transfers"], read_transfer, &TransferCost::bytes, "size");
   read_algorithms(root.optional("products"));
   return read_layers(root["layers"], model_sound, profile, trained);
 }

@@ -1,8 +1,6 @@
 #include "core/files/schedule_request_json.h"
 
-#include <array>
 #include <string>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -14,9 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Request = ScheduleRequest;
-
-constexpr std::array<std::pair<std::string_view, Recompute>, kRecomputes> kRecomputations{
-    {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
 
 class OptionReader {
  public:
@@ -33,7 +28,7 @@ class OptionReader {
   }
   void operator()(bool Request::* member) { request_.*member = value_.boolean(); }
   void operator()(Recompute Request::* member) {
-    request_.*member = value_.one_of(kRecomputations);
+    request_.*member = value_.one_of<Recompute>(kRecomputes);
   }
   void operator()(std::vector<std::uint16_t> Request::* member) {
     for (const JsonReader& count : value_.array())

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -98,15 +97,11 @@ class Network {
     std::string_view value = trimmed(line.substr(colon + 1));
     if (value.size() < 2 || value.front() != '[' || value.back() != ']')
       in_.fail(value, "expected a list in brackets on this line, such as [ Ring, Switch ]");
-    value = value.substr(1, value.size() - 2);
-    while (true) {
-      const std::size_t comma = value.find(',');
-      const std::string_view item = unquoted(trimmed(value.substr(0, comma)));
+    split_cells(value.substr(1, value.size() - 2), ',', [&](std::string_view cell) {
+      const std::string_view item = unquoted(cell);
       if (item.empty()) in_.fail(item, "expected an entry of the list");
       list->items.push_back(in_.place_of(item));
-      if (comma == std::string_view::npos) return;
-      value.remove_prefix(comma + 1);
-    }
+    });
   }
 
   static std::string_view unquoted(std::string_view text) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <queue>
@@ -90,14 +89,13 @@ class GraphParser {
   }
 
   std::string_view value_of(std::string_view numbers, std::string_view key) {
-    for (std::string_view rest = numbers; !rest.empty();) {
-      const std::size_t end = rest.find(',');
-      const std::string_view one = trimmed(rest.substr(0, end));
-      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    std::optional<std::string_view> value;
+    split_cells(numbers, ',', [&](std::string_view one) {
       const std::size_t equal = one.find('=');
-      if (equal != std::string_view::npos && one.substr(0, equal) == key)
-        return trimmed(one.substr(equal + 1));
-    }
+      if (!value && equal != std::string_view::npos && one.substr(0, equal) == key)
+        value = trimmed(one.substr(equal + 1));
+    });
+    if (value) return *value;
     in_.fail(numbers, fmt::format("no {}", key));
   }
 
@@ -117,31 +115,23 @@ class GraphParser {
     if (!text.ends_with(']')) in_.fail(text, "expected a closing bracket");
     text = text.substr(1, text.size() - 2);
     double all = 0;
-    while (true) {
-      const std::size_t end = text.find(';');
-      all += number(trimmed(text.substr(0, end)), kMostGraphBytes, "bytes");
-      if (end == std::string_view::npos) break;
-      text.remove_prefix(end + 1);
-    }
+    split_cells(text, ';',
+                [&](std::string_view one) { all += number(one, kMostGraphBytes, "bytes"); });
     if (all > kMostGraphBytes)
       in_.fail(text, fmt::format("expected at most {} bytes in all", kMostGraphBytes));
     return std::llround(all);
   }
 
   void join() {
+    const auto layer_of = [this](const WordPlace& place) -> std::optional<std::size_t> {
+      const auto layer = known_.find(place.word);
+      if (layer != known_.end()) return layer->second;
+      in_.diagnose(place, fmt::format("no layer {}", shown(place.word)));
+      return std::nullopt;
+    };
     for (const auto& [from, to] : edges_) {
-      std::size_t ends[2]{};
-      bool known = true;
-      for (std::size_t end = 0; end < 2; ++end) {
-        const WordPlace& place = end == 0 ? from : to;
-        const auto layer = known_.find(place.word);
-        known = known && layer != known_.end();
-        if (layer == known_.end())
-          in_.diagnose(place, fmt::format("no layer {}", shown(place.word)));
-        else
-          ends[end] = layer->second;
-      }
-      if (known) joined_.emplace_back(ends[0], ends[1]);
+      const auto first = layer_of(from), second = layer_of(to);
+      if (first && second) joined_.emplace_back(*first, *second);
     }
   }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,7 +11,6 @@
 
 #include "core/base/error.h"
 #include "core/files/model_file.h"
-#include "core/import/config_values.h"
 #include "core/import/hugging_face_counts.h"
 
 namespace tandem {
@@ -182,8 +179,8 @@ void diagnose_refused(const Source& source, const Refusal& refusal) {
 
 /// Null where the file has not what Llama's has, or experts.
 const Family* llama_like(const JsonReader& text) {
-  const bool has_keys = std::all_of(kLlamaKeys.begin(), kLlamaKeys.end(),
-                                    [&](std::string_view key) { return text.has(key); });
+  const bool has_keys =
+      std::ranges::all_of(kLlamaKeys, [&](std::string_view key) { return text.has(key); });
   const auto members = text.members();
   const bool has_experts = std::any_of(members.begin(), members.end(), [](const auto& member) {
     return member.first.find("expert") != std::string::npos;

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "core/files/model_file.h"
-#include "core/import/config_values.h"
 
 namespace tandem {
 namespace {

@@ -1,12 +1,32 @@
 #pragma once
-// Parameters of those models of Hugging Face Transformers that have no layers here.
+// Values of the config.json of Hugging Face Transformers, and by them the parameters of those
+// models that have no layers here.
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "core/text/json_reader.h"
 
 namespace tandem {
+
+// A key that is missing or null means a default.
+
+inline bool is_given(const JsonReader& value) {
+  return !value.absent() && value.kind() != JsonKind::null;
+}
+
+/// From 1 to `most`.
+inline std::int32_t count_or(const JsonReader& root, std::string_view key, std::int32_t otherwise,
+                             std::int32_t most) {
+  const JsonReader value = root.optional(key);
+  return is_given(value) ? value.integer<std::int32_t>(1, most) : otherwise;
+}
+
+inline bool flag_or(const JsonReader& root, std::string_view key, bool otherwise) {
+  const JsonReader value = root.optional(key);
+  return is_given(value) ? value.boolean() : otherwise;
+}
 
 /// Of a whole model, and of what computes for one token. Exact up to 2^53.
 struct ParameterCount {

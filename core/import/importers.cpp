@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "core/base/check.h"
 #include "core/import/hugging_face.h"

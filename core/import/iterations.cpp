@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "core/base/ascii.h"
-#include "core/base/error.h"
 #include "core/notation/notation_words.h"
 #include "core/text/csv.h"
 #include "core/text/files.h"

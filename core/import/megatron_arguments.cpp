@@ -6,12 +6,9 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/files/model_file.h"
 #include "core/notation/notation_words.h"
 #include "core/text/json_document.h"
@@ -24,29 +21,15 @@ constexpr std::int32_t kMostTensor = 1024;
 constexpr std::int32_t kVocabularyUnit = 128;  // --make-vocab-size-divisible-by
 
 /// Those that have a value.
-constexpr std::array<std::string_view, 15> kValues{"num-layers",
-                                                   "hidden-size",
-                                                   "ffn-hidden-size",
-                                                   "num-attention-heads",
-                                                   "num-query-groups",
-                                                   "kv-channels",
-                                                   "seq-length",
-                                                   "max-position-embeddings",
-                                                   "vocab-size",
-                                                   "make-vocab-size-divisible-by",
-                                                   "tensor-model-parallel-size",
-                                                   "normalization",
-                                                   "position-embedding-type",
-                                                   "num-experts",
-                                                   "hidden-dropout"};
-constexpr std::array<std::string_view, 8> kMegatronFlags{"swiglu",
-                                                         "group-query-attention",
-                                                         "untie-embeddings-and-output-weights",
-                                                         "disable-bias-linear",
-                                                         "add-qkv-bias",
-                                                         "qk-layernorm",
-                                                         "use-rotary-position-embeddings",
-                                                         "multi-latent-attention"};
+constexpr auto kValues = std::to_array<std::string_view>(
+    {"num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads", "num-query-groups",
+     "kv-channels", "seq-length", "max-position-embeddings", "vocab-size",
+     "make-vocab-size-divisible-by", "tensor-model-parallel-size", "normalization",
+     "position-embedding-type", "num-experts", "hidden-dropout"});
+constexpr auto kMegatronFlags = std::to_array<std::string_view>(
+    {"swiglu", "group-query-attention", "untie-embeddings-and-output-weights",
+     "disable-bias-linear", "add-qkv-bias", "qk-layernorm", "use-rotary-position-embeddings",
+     "multi-latent-attention"});
 
 /// How it was run rather than what: numbers that options of simulate take, too.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kRun{

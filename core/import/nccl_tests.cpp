@@ -1,7 +1,6 @@
 #include "core/import/nccl_tests.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -10,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "core/base/ascii.h"
-#include "core/base/error.h"
 #include "core/notation/notation_words.h"
 #include "core/text/files.h"
 

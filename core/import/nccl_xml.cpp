@@ -37,12 +37,12 @@ constexpr std::int64_t kMostNvLinks = 1000, kFastestNet = 1'000'000'000;  // Mbi
 
 /// Bytes a second of a lane, one way, by its transfers a second: 8 of 10 bits count, 128 of 130,
 /// 242 of 256.
-constexpr std::array<std::pair<double, double>, 6> kLanes{{{2.5, 0.25e9},
-                                                           {5.0, 0.5e9},
-                                                           {8.0, 8e9 / 8 * 128 / 130},
-                                                           {16.0, 16e9 / 8 * 128 / 130},
-                                                           {32.0, 32e9 / 8 * 128 / 130},
-                                                           {64.0, 64e9 / 8 * 242 / 256}}};
+constexpr std::array<std::pair<double, double>, 6> kLanes = {{{2.5, 0.25e9},
+                                                              {5.0, 0.5e9},
+                                                              {8.0, 8e9 / 8 * 128 / 130},
+                                                              {16.0, 16e9 / 8 * 128 / 130},
+                                                              {32.0, 32e9 / 8 * 128 / 130},
+                                                              {64.0, 64e9 / 8 * 242 / 256}}};
 
 /// Elements that say nothing of links.
 constexpr std::array<std::string_view, 4> kPassedOver{"c2c", "pcilink", "gin", "rma"};
@@ -86,7 +86,7 @@ class System {
     parse();
     const pugi::xml_node root = document_.document_element();
     if (std::string_view(root.name()) != "system") {
-      diagnose(root, fmt::format("expected <system>, found <{}>", shown(root.name())));
+      diagnose(root, "expected <system>, found <{}>", shown(root.name()));
     } else {
       for (const pugi::xml_node child : elements(root, {"cpu"})) read_cpu(child);
       if (cpus_.empty())
@@ -124,9 +124,11 @@ class System {
     diagnostics_.push_back({std::move(message), std::move(place), {}});
   }
 
-  void diagnose(pugi::xml_node node, std::string message) {
+  template <class... Values>
+  void diagnose(pugi::xml_node node, fmt::format_string<Values...> message, Values&&... values) {
     const auto at = static_cast<std::size_t>(std::max<std::ptrdiff_t>(node.offset_debug(), 0));
-    diagnose_at({at, at + std::strlen(node.name())}, std::move(message));
+    diagnose_at({at, at + std::strlen(node.name())},
+                fmt::format(message, std::forward<Values>(values)...));
   }
 
   void finish() {
@@ -145,18 +147,18 @@ class System {
       if (std::find(known.begin(), known.end(), name) != known.end()) {
         if (++nodes_ <= kMostNodes) found.push_back(child);
       } else if (std::find(kPassedOver.begin(), kPassedOver.end(), name) == kPassedOver.end()) {
-        diagnose(child, fmt::format("<{}> in <{}> is not known{}", shown(name), parent.name(),
-                                    did_you_mean(name, known)));
+        diagnose(child, "<{}> in <{}> is not known{}", shown(name), parent.name(),
+                 did_you_mean(name, known));
       }
     }
-    if (nodes_ > kMostNodes) diagnose(parent, fmt::format("more than {} elements", kMostNodes));
+    if (nodes_ > kMostNodes) diagnose(parent, "more than {} elements", kMostNodes);
     return found;
   }
 
   /// Diagnoses one that is missing.
   std::string_view text_of(pugi::xml_node node, const char* key) {
     const pugi::xml_attribute value = node.attribute(key);
-    if (!value) diagnose(node, fmt::format("<{}> has no {}", node.name(), key));
+    if (!value) diagnose(node, "<{}> has no {}", node.name(), key);
     return value.value();
   }
 
@@ -166,7 +168,7 @@ class System {
     const auto value = number_in<std::int64_t>(text);
     if (value && *value >= least && *value <= most) return *value;
     if (node.attribute(key))
-      diagnose(node, fmt::format("{}=\"{}\": expected {} to {}", key, shown(text), least, most));
+      diagnose(node, "{}=\"{}\": expected {} to {}", key, shown(text), least, most);
     return least;
   }
 
@@ -178,11 +180,11 @@ class System {
     double lane = kLanes[2].second;
     if (!speed.empty() && !speed.starts_with("Unknown")) {
       const auto given = number_in<double>(speed);
-      const auto known = std::find_if(kLanes.begin(), kLanes.end(),
-                                      [&](const auto& row) { return given == row.first; });
+      const auto known =
+          std::ranges::find_if(kLanes, [&](const auto& row) { return given == row.first; });
       if (known == kLanes.end()) {
-        diagnose(node, fmt::format("link_speed=\"{}\": expected 2.5, 5, 8, 16, 32 or 64 GT/s",
-                                   shown(node.attribute("link_speed").value())));
+        diagnose(node, "link_speed=\"{}\": expected 2.5, 5, 8, 16, 32 or 64 GT/s",
+                 shown(node.attribute("link_speed").value()));
       } else {
         lane = known->second;
       }
@@ -194,8 +196,7 @@ class System {
   // ---- The tree ----
 
   void read_cpu(pugi::xml_node node) {
-    if (cpus_.size() == kMostCpus)
-      return diagnose(node, fmt::format("more than {} CPUs", kMostCpus));
+    if (cpus_.size() == kMostCpus) return diagnose(node, "more than {} CPUs", kMostCpus);
     const std::string host = node.attribute("host_hash").value();
     if (!cpus_.empty() && host != host_) return diagnose(node, "a CPU of another host");
     host_ = host;
@@ -234,15 +235,13 @@ class System {
   void read_pci(pugi::xml_node node, NodeBuilder::Vertex above, NodeBuilder::Vertex cpu,
                 std::size_t depth) {
     if (depth > kDeepest)
-      return diagnose(node, fmt::format("PCI devices in one another, more than {} deep", kDeepest));
+      return diagnose(node, "PCI devices in one another, more than {} deep", kDeepest);
     const std::string bus = lower_case(text_of(node, "busid"));
-    if (!buses_.insert(bus).second)
-      return diagnose(node, fmt::format("a second device {}", shown(bus)));
+    if (!buses_.insert(bus).second) return diagnose(node, "a second device {}", shown(bus));
     const double rate = pci_rate(node);
     const std::vector<pugi::xml_node> inner = elements(node, {"pci", "gpu", "nic"});
     const auto count = [&](std::string_view name) {
-      return std::count_if(inner.begin(), inner.end(),
-                           [&](const auto& one) { return one.name() == name; });
+      return std::ranges::count_if(inner, [&](const auto& one) { return one.name() == name; });
     };
     if (count("gpu") > 1) return diagnose(node, "a GPU in several parts");
     NodeBuilder::Vertex here = above;
@@ -281,9 +280,10 @@ class System {
       } else if (kind.starts_with("0x03")) {
         gpu.direct.push_back({link, lower_case(text_of(link, "target")), count});
       } else if (link.attribute("tclass")) {
-        diagnose(link, fmt::format("tclass=\"{}\": expected 0x068000, a switch, 0x03…, a GPU, or "
-                                   "0x068001, a CPU",
-                                   shown(kind)));
+        diagnose(link,
+                 "tclass=\"{}\": expected 0x068000, a switch, 0x03…, a GPU, or "
+                 "0x068001, a CPU",
+                 shown(kind));
       }
     }
     gpus_.push_back(std::move(gpu));
@@ -312,8 +312,7 @@ class System {
 
   /// In the order of their numbers; a member for each run of one kind.
   void place_gpus() {
-    std::sort(gpus_.begin(), gpus_.end(),
-              [](const Gpu& a, const Gpu& b) { return a.number < b.number; });
+    std::ranges::sort(gpus_, {}, &Gpu::number);
     std::map<std::string, std::size_t> by_bus;
     std::vector<NodeBuilder::Vertex> vertices;
     std::size_t runs = 0;
@@ -321,7 +320,7 @@ class System {
     for (std::size_t i = 0; i < gpus_.size(); ++i) {
       const Gpu& gpu = gpus_[i];
       if (i > 0 && gpus_[i - 1].number == gpu.number)
-        diagnose(gpu.node, fmt::format("a second GPU with dev=\"{}\"", gpu.number));
+        diagnose(gpu.node, "a second GPU with dev=\"{}\"", gpu.number);
       by_bus[gpu.bus] = i;
       const DeviceSpec& device = device_of(gpu);
       if (&device != before) ++runs;
@@ -335,7 +334,7 @@ class System {
       const DeviceSpec& device = device_of(gpus_[i]);
       const GpuLinks* links = gpu_links(device.name);
       if (links == nullptr) {
-        diagnose(gpus_[i].node, fmt::format("a {} is no GPU that NCCL shows so", device.name));
+        diagnose(gpus_[i].node, "a {} is no GPU that NCCL shows so", device.name);
         continue;
       }
       add_nvlinks(i, vertices, by_bus, *links);
@@ -346,8 +345,7 @@ class System {
                    const std::map<std::string, std::size_t>& by_bus, const GpuLinks& links) {
     const Gpu& gpu = gpus_[i];
     if (gpu.capability && *gpu.capability != links.capability) {
-      diagnose(gpu.node, fmt::format("sm=\"{}\": a {} is {}", *gpu.capability, links.device,
-                                     links.capability));
+      diagnose(gpu.node, "sm=\"{}\": a {} is {}", *gpu.capability, links.device, links.capability);
     }
     std::int64_t all = std::int64_t{gpu.to_switch} + gpu.to_cpu;
     std::map<std::size_t, std::int32_t> to;
@@ -355,15 +353,13 @@ class System {
       all += one.count;
       const auto target = by_bus.find(one.target);
       if (target == by_bus.end() || target->second == i) {
-        diagnose(one.node,
-                 fmt::format("target=\"{}\": expected another GPU's busid", shown(one.target)));
+        diagnose(one.node, "target=\"{}\": expected another GPU's busid", shown(one.target));
       } else {
         to[target->second] += one.count;
       }
     }
     if (all > links.nvlinks) {
-      return diagnose(gpu.node,
-                      fmt::format("{} NVLinks: a {} has {}", all, links.device, links.nvlinks));
+      return diagnose(gpu.node, "{} NVLinks: a {} has {}", all, links.device, links.nvlinks);
     }
     if (gpu.to_switch > 0) {
       if (!switch_) switch_ = builder_.add("nvswitch");
@@ -373,8 +369,8 @@ class System {
       builder_.join(vertices[i], gpu.cpu, nvlinks(links, gpu.to_cpu, kPcieLatency));
     for (const auto& [other, count] : to) {
       if (links_to(other, gpu.bus) != count) {
-        diagnose(gpu.node, fmt::format("{} NVLinks to {}, but {} back", count,
-                                       shown(gpus_[other].bus), links_to(other, gpu.bus)));
+        diagnose(gpu.node, "{} NVLinks to {}, but {} back", count, shown(gpus_[other].bus),
+                 links_to(other, gpu.bus));
       } else if (other > i) {
         builder_.join(vertices[i], vertices[other], nvlinks(links, count, kNvLinkLatency));
       }
@@ -390,8 +386,8 @@ class System {
   /// Sockets' own NICs, without a PCI device, stand there once for each CPU: they count where there
   /// are no others.
   void add_nics() {
-    const bool cards = std::any_of(nics_.begin(), nics_.end(),
-                                   [](const Nic& nic) { return nic.bytes_per_s > 0.0; });
+    const bool cards =
+        std::ranges::any_of(nics_, [](const Nic& nic) { return nic.bytes_per_s > 0.0; });
     std::set<double> rates;
     for (const Nic& nic : nics_) {
       if (cards ? nic.bytes_per_s == 0.0 : !rates.empty()) continue;

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/ascii.h"
 #include "core/import/topology_parts.h"
 #include "core/model/catalog.h"
 #include "core/notation/notation_words.h"
@@ -29,13 +30,13 @@ constexpr std::size_t kLongestWord = 64;
 /// The more a way goes through, the higher.
 enum class Way : std::uint8_t { itself, switch_, bridges, host_bridge, numa_node, host, nvlink };
 
-constexpr std::array<std::pair<std::string_view, Way>, 7> kWays{{{"X", Way::itself},
-                                                                 {"PIX", Way::switch_},
-                                                                 {"PXB", Way::bridges},
-                                                                 {"PHB", Way::host_bridge},
-                                                                 {"NODE", Way::numa_node},
-                                                                 {"SYS", Way::host},
-                                                                 {"SOC", Way::host}}};
+constexpr std::array<std::pair<std::string_view, Way>, 7> kWays = {{{"X", Way::itself},
+                                                                    {"PIX", Way::switch_},
+                                                                    {"PXB", Way::bridges},
+                                                                    {"PHB", Way::host_bridge},
+                                                                    {"NODE", Way::numa_node},
+                                                                    {"SYS", Way::host},
+                                                                    {"SOC", Way::host}}};
 /// What joins those that reach one another by a way; the last joins what no way is known of.
 constexpr std::array<std::string_view, 7> kJoints{"",          "pcie", "bridges", "host_bridge",
                                                   "numa_node", "host", "host"};
@@ -56,9 +57,7 @@ std::string without_escapes(std::string_view text) {
       continue;
     }
     if (at + 1 < text.size() && text[at + 1] == '[') ++at;
-    while (at + 1 < text.size() &&
-           (text[at + 1] == ';' || (text[at + 1] >= '0' && text[at + 1] <= '9')))
-      ++at;
+    while (at + 1 < text.size() && (text[at + 1] == ';' || is_digit(text[at + 1]))) ++at;
     if (at + 1 < text.size()) ++at;  // the letter that ends it
   }
   return plain;
@@ -105,8 +104,7 @@ class LinkTable {
       if (first == "GPU0") read_header(first);
       return;
     }
-    const auto row = std::find_if(columns_.begin(), columns_.end(),
-                                  [&](const WordPlace& one) { return one.word == first; });
+    const auto row = std::ranges::find(columns_, first, &WordPlace::word);
     if (row != columns_.end()) read_row(static_cast<std::size_t>(row - columns_.begin()), first);
   }
 
@@ -125,9 +123,8 @@ class LinkTable {
         in_.fail(word, fmt::format("expected at most {} columns, of names of {} bytes",
                                    kMostColumns, kLongestWord));
       }
-      const bool again = std::any_of(columns_.begin(), columns_.end(),
-                                     [&](const WordPlace& one) { return one.word == word; });
-      if (again) in_.diagnose(word, fmt::format("a second column {}", word));
+      if (std::ranges::find(columns_, word, &WordPlace::word) != columns_.end())
+        in_.diagnose(word, fmt::format("a second column {}", word));
       columns_.push_back(in_.place_of(word));
       rows_.emplace_back();
     }

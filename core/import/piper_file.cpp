@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,6 @@
 #include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/model/tensor_degrees.h"
-#include "core/text/json_document.h"
 #include "core/text/json_reader.h"
 
 namespace tandem {
@@ -134,10 +134,9 @@ class PiperParser {
   /// Empty: it's beyond those measured, which is diagnosed.
   std::optional<TensorDegrees> degrees_of(const ProfiledLayer& layer, const JsonReader& reader,
                                           const std::map<std::int32_t, PiperCost>& costs) const {
-    std::vector<std::int32_t> measured;
-    for (const auto& [degree, cost] : costs) measured.push_back(degree);
+    const auto measured = std::views::keys(costs);
     try {
-      return degrees_around(measured, tensor_, layer.name);
+      return degrees_around({measured.begin(), measured.end()}, tensor_, layer.name);
     } catch (const InputError& error) {
       reader.diagnose(error.what());
       return std::nullopt;

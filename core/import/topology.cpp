@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include <fmt/format.h>
 

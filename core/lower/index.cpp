@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -14,8 +13,11 @@ namespace tandem::lowering {
 
 namespace {
 
-[[noreturn]] void reject(const Schedule& schedule, const std::string& reason) {
-  throw InputError(fmt::format("schedule \"{}\": {}", schedule.name, reason));
+template <class... Values>
+[[noreturn]] void reject(const Schedule& schedule, fmt::format_string<Values...> reason,
+                         Values&&... values) {
+  throw InputError(fmt::format("schedule \"{}\": {}", schedule.name,
+                               fmt::format(reason, std::forward<Values>(values)...)));
 }
 
 std::vector<ReplicaId> participants(const Placement& placement, const Op& op) {
@@ -33,20 +35,19 @@ std::vector<ReplicaId> participants(const Placement& placement, const Op& op) {
 
 void check_op(const Schedule& schedule, DeviceId device, const Op& op) {
   if (index(op.replica) >= schedule.placement.replicas()) {
-    reject(schedule, fmt::format("device {} runs an op of stage {}, which does not exist",
-                                 index(device), index(op.replica)));
+    reject(schedule, "device {} runs an op of stage {}, which does not exist", index(device),
+           index(op.replica));
   }
   if (schedule.placement.device[op.replica] != device) {
-    reject(schedule,
-           fmt::format("device {} runs an op of stage {}, which is on device {}", index(device),
-                       index(op.replica), index(schedule.placement.device[op.replica])));
+    reject(schedule, "device {} runs an op of stage {}, which is on device {}", index(device),
+           index(op.replica), index(schedule.placement.device[op.replica]));
   }
   if (op.microbatch < 0 || op.span < 1 ||
       op.span > split(op.microbatch, schedule.microbatches).residue + 1) {
     reject(schedule,
-           fmt::format("{} of stage {} has microbatch offset {} and span {}: a span must stay "
-                       "inside one batch",
-                       name(op.kind), index(op.replica), op.microbatch, op.span));
+           "{} of stage {} has microbatch offset {} and span {}: a span must stay "
+           "inside one batch",
+           name(op.kind), index(op.replica), op.microbatch, op.span);
   }
 }
 
@@ -55,12 +56,12 @@ void check_move(const Schedule& schedule, DeviceId device, const Op& op) {
   const Table<DeviceId, DeviceId>& partner = schedule.placement.partner;
   if (partner.size() != schedule.placement.devices ||
       index(partner[device]) >= schedule.placement.devices || partner[device] == device) {
-    reject(schedule, fmt::format("{} {} of stage {}: device {} has no partner", name(op.kind),
-                                 op.microbatch, index(op.replica), index(device)));
+    reject(schedule, "{} {} of stage {}: device {} has no partner", name(op.kind), op.microbatch,
+           index(op.replica), index(device));
   }
   if (op.span == 1) return;
-  reject(schedule, fmt::format("{} {} of stage {} spans {} microbatches: a stash holds one",
-                               name(op.kind), op.microbatch, index(op.replica), op.span));
+  reject(schedule, "{} {} of stage {} spans {} microbatches: a stash holds one", name(op.kind),
+         op.microbatch, index(op.replica), op.span);
 }
 
 /// An op that stands next to another of its group.
@@ -68,24 +69,23 @@ void check_group(const Schedule& schedule, const Op& before, const Op& op) {
   if (op.group == 0 || op.group != before.group) return;
   if (!is_compute(op.kind) || !is_compute(before.kind)) {
     reject(schedule,
-           fmt::format("group {} of stage {}: only forwards, recomputations and backwards can be "
-                       "one unit",
-                       op.group, index(op.replica)));
+           "group {} of stage {}: only forwards, recomputations and backwards can be "
+           "one unit",
+           op.group, index(op.replica));
   }
   if (split(op.microbatch, schedule.microbatches).batch ==
       split(before.microbatch, schedule.microbatches).batch)
     return;
   reject(schedule,
-         fmt::format("group {} has {} {} and {} {}, of two batches: at the ends of a run only one "
-                     "of them would run",
-                     op.group, name(before.kind), before.microbatch, name(op.kind), op.microbatch));
+         "group {} has {} {} and {} {}, of two batches: at the ends of a run only one "
+         "of them would run",
+         op.group, name(before.kind), before.microbatch, name(op.kind), op.microbatch);
 }
 
 }  // namespace
 
 const Sum& Body::sum(NodeId node) const {
-  const auto found = std::lower_bound(sums.begin(), sums.end(), node,
-                                      [](const Sum& sum, NodeId id) { return sum.node < id; });
+  const auto found = std::ranges::lower_bound(sums, node, {}, &Sum::node);
   TANDEM_CHECK(found != sums.end() && found->node == node, node);
   return *found;
 }
@@ -179,8 +179,8 @@ inline void OpIndex::record(std::vector<NodeId>& table, const Op& op, NodeId nod
   for (std::int32_t residue = last; residue > last - op.span; --residue) {
     NodeId& place = table[cell(op.replica, residue)];
     if (place != kNone) {
-      reject(schedule_, fmt::format("stage {} has {} of microbatch {} twice", index(op.replica),
-                                    name(op.kind), residue));
+      reject(schedule_, "stage {} has {} of microbatch {} twice", index(op.replica), name(op.kind),
+             residue);
     }
     place = node;
   }
@@ -192,20 +192,17 @@ void OpIndex::record_updates() {
   };
   for (const ReplicaId replica : ids(updates_)) {
     std::vector<NodeId>& updates = updates_[replica];
-    std::sort(updates.begin(), updates.end(),
-              [&](NodeId a, NodeId b) { return residue(a) < residue(b); });
+    std::ranges::sort(updates, {}, residue);
     std::int32_t covered = 0;
     for (const NodeId update : updates) {
       if (residue(update) - body_.ops[at(update)].op.span + 1 != covered) {
-        reject(schedule_,
-               fmt::format("the updates of stage {} do not cover microbatch {} exactly once",
-                           index(replica), covered));
+        reject(schedule_, "the updates of stage {} do not cover microbatch {} exactly once",
+               index(replica), covered);
       }
       covered = residue(update) + 1;
     }
     if (covered != m_) {
-      reject(schedule_,
-             fmt::format("no update of stage {} covers microbatch {}", index(replica), covered));
+      reject(schedule_, "no update of stage {} covers microbatch {}", index(replica), covered);
     }
   }
 }
@@ -213,10 +210,9 @@ void OpIndex::record_updates() {
 std::int32_t OpIndex::update_covering(ReplicaId replica, std::int32_t residue) const {
   const std::vector<NodeId>& updates = updates_[replica];
   if (updates.size() == 1) return 0;
-  const auto covering =
-      std::lower_bound(updates.begin(), updates.end(), residue, [&](NodeId node, std::int32_t r) {
-        return split(body_.ops[at(node)].op.microbatch, m_).residue < r;
-      });
+  const auto covering = std::ranges::lower_bound(updates, residue, {}, [&](NodeId node) {
+    return split(body_.ops[at(node)].op.microbatch, m_).residue;
+  });
   return static_cast<std::int32_t>(covering - updates.begin());
 }
 
@@ -230,17 +226,17 @@ void OpIndex::check_complete() const {
       if (forward != (input_gradient_[cell(replica, residue)] != kNone) ||
           forward != (weight_gradient_[cell(replica, residue)] != kNone)) {
         reject(schedule_,
-               fmt::format("stage {} has only a part of microbatch {}: forward, input- and "
-                           "weight-gradient belong together",
-                           index(replica), residue));
+               "stage {} has only a part of microbatch {}: forward, input- and "
+               "weight-gradient belong together",
+               index(replica), residue);
       }
       if (forward) ++of_stage[residue];
     }
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != 1) {
-      reject(schedule_, fmt::format("stage {} processes microbatch {} {} times, expected once",
-                                    i / at(m_), i % at(m_), seen[i]));
+      reject(schedule_, "stage {} processes microbatch {} {} times, expected once", i / at(m_),
+             i % at(m_), seen[i]);
     }
   }
 }
@@ -252,14 +248,16 @@ void OpIndex::check_evictions() const {
                  loaded = load(replica, residue) != kNone;
       if (!evicted && !loaded) continue;
       if (evicted != loaded || forward(replica, residue) == kNone) {
-        reject(schedule_, fmt::format("stage {} has only a part of the eviction of microbatch {}: "
-                                      "forward, evict and load belong together",
-                                      index(replica), residue));
+        reject(schedule_,
+               "stage {} has only a part of the eviction of microbatch {}: "
+               "forward, evict and load belong together",
+               index(replica), residue);
       }
       if (recompute(replica, residue) == kNone) continue;
-      reject(schedule_, fmt::format("stage {} computes microbatch {} again before its backward: "
-                                    "there is no stash to evict",
-                                    index(replica), residue));
+      reject(schedule_,
+             "stage {} computes microbatch {} again before its backward: "
+             "there is no stash to evict",
+             index(replica), residue);
     }
   }
 }

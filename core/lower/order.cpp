@@ -2,9 +2,6 @@
 
 #include "core/lower/order.h"
 
-#include <algorithm>
-#include <utility>
-
 #include <fmt/format.h>
 
 #include "core/base/check.h"

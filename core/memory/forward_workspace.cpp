@@ -1,10 +1,10 @@
-#include "core/memory/forward_workspace.h"
+// Which stages' forwards can't borrow a stash slot.
 
 #include <algorithm>
 #include <compare>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
+
+#include "core/memory/slot_knowledge.h"
 
 namespace tandem {
 

@@ -1,8 +1,6 @@
 #include "core/memory/memory.h"
 
 #include <algorithm>
-#include <limits>
-#include <map>
 
 #include "core/base/check.h"
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "core/base/check.h"
-#include "core/memory/forward_workspace.h"
 #include "core/memory/memory.h"
 #include "core/memory/slot_knowledge.h"
 
@@ -231,8 +230,7 @@ class SlotCounter {
       }
     }
     for (auto& updates : updates_) {
-      std::sort(updates.begin(), updates.end(),
-                [](const Update& a, const Update& b) { return a.residue < b.residue; });
+      std::ranges::sort(updates, {}, &Update::residue);
     }
     mark_first_gradients();
   }
@@ -266,9 +264,7 @@ class SlotCounter {
   }
   std::size_t update_of(ReplicaId replica, std::int64_t residue) const {
     const std::vector<Update>& updates = updates_[replica];
-    const auto covering =
-        std::lower_bound(updates.begin(), updates.end(), residue,
-                         [](const Update& update, std::int64_t r) { return update.residue < r; });
+    const auto covering = std::ranges::lower_bound(updates, residue, {}, &Update::residue);
     return static_cast<std::size_t>(covering - updates.begin());
   }
 
@@ -304,11 +300,15 @@ class SlotCounter {
     const auto use = [&](SlotKind kind, ReplicaId of) {
       take(kind, of, now, device_of(id), state.known.oldest[of][index(kind)]);
     };
+    const auto use_apart = [&](SlotKind kind) {
+      take_apart(kind, replica, now, device_of(id), state.known.oldest[replica][index(kind)]);
+    };
     if (op.kind == OpKind::forward) {
-      if (evicts_) {
-        take_stash(state, id, now);
+      if (evicts_ && sequence_.evicts(replica, now.residue)) {
+        // By its meaning; verify() asks whether it may be.
+        counts_[replica][SlotKind::eviction_buffer] = 1;
       } else if (!recomputes_[index(replica)]) {
-        use(SlotKind::stash, replica);
+        evicts_ ? use_apart(SlotKind::stash) : use(SlotKind::stash, replica);
       }
       // Until its microbatch's backward, not its transfer's end: the count is the same, and the
       // gradient's coming back proves the end without an event.
@@ -316,8 +316,7 @@ class SlotCounter {
     } else if (op.kind == OpKind::recompute) {
       use(SlotKind::stash, replica);
     } else if (op.kind == OpKind::evict) {
-      take_apart(SlotKind::hosted_stash, replica, now, device_of(id),
-                 state.known.oldest[replica][index(SlotKind::hosted_stash)]);
+      use_apart(SlotKind::hosted_stash);
     } else if (op.kind == OpKind::send_activation) {
       use(SlotKind::input, receiver(id, below_[replica], now.residue));
     } else if (op.kind == OpKind::send_gradient) {
@@ -331,18 +330,6 @@ class SlotCounter {
       const auto number = static_cast<std::int32_t>(update_of(replica, now.residue));
       take_gradient(replica, {now.batch, number}, device_of(id),
                     state.known.oldest[replica][index(SlotKind::gradients)]);
-    }
-  }
-
-  /// Of a forward.
-  void take_stash(State& state, InstructionId id, const Turn& now) {
-    const ReplicaId replica = program_[id].op.replica;
-    if (sequence_.evicts(replica, now.residue)) {
-      counts_[replica][SlotKind::eviction_buffer] =
-          1;  // by its meaning; verify() asks whether it may be
-    } else if (!recomputes_[index(replica)]) {
-      take_apart(SlotKind::stash, replica, now, device_of(id),
-                 state.known.oldest[replica][index(SlotKind::stash)]);
     }
   }
 

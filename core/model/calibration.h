@@ -12,6 +12,7 @@ enum class AttentionKernel : std::uint8_t {
   plain,  // scores of all pairs of tokens go through memory
   flash,  // they don't: the causal half is computed, and once more in the backward
 };
+inline constexpr std::size_t kAttentionKernels = 2;
 constexpr std::string_view name(AttentionKernel kernel) {
   return kernel == AttentionKernel::plain ? "plain" : "flash";
 }

@@ -54,8 +54,7 @@ std::vector<KnownName> node_names() {
 /// Null: none has this name.
 template <class Row>
 const Row* find_named(const std::vector<Row>& rows, std::string_view wanted) {
-  const auto found = std::find_if(rows.begin(), rows.end(),
-                                  [&](const Row& row) { return name_of(row) == wanted; });
+  const auto found = std::ranges::find(rows, wanted, [](const Row& row) { return name_of(row); });
   return found == rows.end() ? nullptr : &*found;
 }
 

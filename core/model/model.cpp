@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::array<std::string_view, kLayerKinds> kLayerNames{
     "embedding", "attention", "mlp", "head", "linear", "squared_error"};
-constexpr std::array<std::string_view, 3> kOptimizerNames{"sgd", "momentum", "adamw"};
+constexpr std::array<std::string_view, kArchitectures> kArchitectureNames{"gpt2", "linear",
+                                                                          "transformer"};
+constexpr std::array<std::string_view, kOptimizers> kOptimizerNames{"sgd", "momentum", "adamw"};
 
 std::int64_t boundary_elements(const ModelSpec& model, std::int32_t microbatch_size) {
   return std::int64_t{microbatch_size} * model.sequence * model.width;
@@ -22,6 +24,10 @@ std::int64_t boundary_elements(const ModelSpec& model, std::int32_t microbatch_s
 }  // namespace
 
 std::string_view name(LayerKind kind) { return kLayerNames[static_cast<std::size_t>(kind)]; }
+
+std::string_view name(Architecture architecture) {
+  return kArchitectureNames[static_cast<std::size_t>(architecture)];
+}
 
 std::string_view name(OptimizerKind kind) {
   return kOptimizerNames[static_cast<std::size_t>(kind)];

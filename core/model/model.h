@@ -27,6 +27,8 @@ enum class Architecture : std::uint8_t {
   linear,       // linear × blocks, squared_error; float arithmetic on dyadic numbers is exact
   transformer,  // the layers of gpt2, built as TransformerShape says: priced, not trained
 };
+inline constexpr std::size_t kArchitectures = 3;
+std::string_view name(Architecture architecture);
 
 /// How a transformer's layers are built.
 struct TransformerShape {
@@ -105,6 +107,7 @@ std::int64_t parameter_count(const ModelSpec& model);
 std::int64_t active_parameter_count(const ModelSpec& model);
 
 enum class OptimizerKind : std::uint8_t { sgd, momentum, adamw };
+inline constexpr std::size_t kOptimizers = 3;
 std::string_view name(OptimizerKind kind);
 /// Numbers of state kept for each parameter: 0, 1, 2.
 std::int32_t optimizer_states(OptimizerKind kind);

@@ -101,9 +101,7 @@ void WordReader::diagnose(const WordPlace& at, std::string message) {
 
 void WordReader::diagnose_whole_text(std::string message) {
   if (diagnostics_.size() == kMostDiagnostics) return;
-  SourcePlace place;
-  place.file = file_;
-  diagnostics_.push_back({std::move(message), std::move(place), ""});
+  diagnostics_.push_back({.message = std::move(message), .place = {.file = std::string(file_)}});
 }
 
 void WordReader::finish() {

@@ -27,22 +27,9 @@ std::string title_of(const Program& program, const WeightVersions& versions,
 }
 
 std::string title_of(const Lane& lane) {
-  std::string text = words(name(lane.kind));
-  using enum LaneKind;
-  switch (lane.kind) {
-    case compute:
-    case collective:
-      return text;
-    case send_activation:
-    case send_gradient:
-    case send_stash:
-      return fmt::format("{} to {}", text, index(lane.peer));
-    case receive_activation:
-    case receive_gradient:
-    case receive_stash:
-      return fmt::format("{} from {}", text, index(lane.peer));
-  }
-  return text;
+  const std::string text = words(name(lane.kind));
+  if (lane.kind == LaneKind::compute || lane.kind == LaneKind::collective) return text;
+  return fmt::format("{} {} {}", text, text.starts_with("send") ? "to" : "from", index(lane.peer));
 }
 
 }  // namespace tandem

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/floor_div.h"
+
 namespace tandem {
 
 WeightVersions::WeightVersions(const Program& program)
@@ -10,24 +12,18 @@ WeightVersions::WeightVersions(const Program& program)
   for (const Instruction& instruction : program.instructions()) {
     const Op& op = instruction.op;
     readers_.push_back({op.kind, op.replica, op.staleness});
-    if (makes_version(op.kind)) {
-      last_covered_[op.replica].push_back(op.microbatch % microbatches_);
-    }
+    if (makes_version(op.kind)) last_covered_[op.replica].push_back(op.microbatch % microbatches_);
   }
   for (auto& residues : last_covered_) std::sort(residues.begin(), residues.end());
 }
 
 std::int64_t WeightVersions::covering_update(ReplicaId replica, std::int64_t microbatch) const {
-  std::int64_t batch = microbatch / microbatches_;
-  std::int64_t residue = microbatch % microbatches_;
-  if (residue < 0) {
-    residue += microbatches_;
-    --batch;
-  }
+  const std::int64_t batch = floor_div(microbatch, std::int64_t{microbatches_});
+  const std::int64_t residue = microbatch - batch * microbatches_;
   const std::vector<std::int32_t>& last = last_covered_[replica];
   if (last.empty()) return batch;
   const auto covering = std::lower_bound(last.begin(), last.end(), residue);
-  return batch * static_cast<std::int64_t>(last.size()) + (covering - last.begin());
+  return batch * std::ssize(last) + (covering - last.begin());
 }
 
 std::optional<std::int64_t> WeightVersions::operator()(const Instance& instance) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -153,13 +152,6 @@ class OptionParser {
     if (!number || *number < option_.least || *number > option_.most)
       return fmt::format("an integer from {} to {}", option_.least, option_.most);
     request_.*member = static_cast<Whole>(*number * option_.times);
-    return std::nullopt;
-  }
-  std::optional<std::string> operator()(Member<std::optional<std::int64_t>> member) {
-    const auto number = number_in<std::int64_t>(text_);
-    if (!number || *number < option_.least || *number > option_.most)
-      return fmt::format("an integer from {} to {}", option_.least, option_.most);
-    request_.*member = number;
     return std::nullopt;
   }
   std::optional<std::string> operator()(Member<bool> member) {

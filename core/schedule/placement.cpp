@@ -14,20 +14,21 @@ std::size_t Placement::stages() const {
   return count;
 }
 
-std::vector<ReplicaId> Placement::replicas_on(DeviceId wanted) const {
+template <class Id>
+static std::vector<ReplicaId> replicas_with(const Table<ReplicaId, Id>& table, Id wanted) {
   std::vector<ReplicaId> found;
-  for (const ReplicaId replica : ids(device)) {
-    if (device[replica] == wanted) found.push_back(replica);
+  for (const ReplicaId replica : ids(table)) {
+    if (table[replica] == wanted) found.push_back(replica);
   }
   return found;
 }
 
+std::vector<ReplicaId> Placement::replicas_on(DeviceId wanted) const {
+  return replicas_with(device, wanted);
+}
+
 std::vector<ReplicaId> Placement::replicas_of(StageId wanted) const {
-  std::vector<ReplicaId> found;
-  for (const ReplicaId replica : ids(stage)) {
-    if (stage[replica] == wanted) found.push_back(replica);
-  }
-  return found;
+  return replicas_with(stage, wanted);
 }
 
 std::vector<StageId> Placement::tied_with(StageId wanted) const {
@@ -72,31 +73,31 @@ void add_edge(Placement& placement, std::size_t from, std::size_t to) {
   placement.edges.push_back({id_at<ReplicaId>(from), id_at<ReplicaId>(to)});
 }
 
-}  // namespace
-
-Placement linear_placement(std::uint16_t devices) { return looped_placement(devices, 1); }
-
-Placement looped_placement(std::uint16_t devices, std::uint16_t chunks) {
-  Placement placement;
-  placement.devices = devices;
-  const std::size_t stages = std::size_t{devices} * chunks;
-  for (std::size_t stage = 0; stage < stages; ++stage) {
-    add_replica(placement, stage % devices, stage);
-    if (stage > 0) add_edge(placement, stage - 1, stage);
-  }
-  return placement;
-}
-
-Placement wave_placement(std::uint16_t devices, std::uint16_t chunks) {
+/// A line of stages that passes the devices `chunks` times; if it `turns`, every second time back
+/// up.
+Placement passing(std::uint16_t devices, std::uint16_t chunks, bool turns) {
   Placement placement;
   placement.devices = devices;
   const std::size_t stages = std::size_t{devices} * chunks;
   for (std::size_t stage = 0; stage < stages; ++stage) {
     const std::size_t place = stage % devices;
-    add_replica(placement, stage / devices % 2 == 0 ? place : devices - 1u - place, stage);
+    const bool back = turns && stage / devices % 2 == 1;
+    add_replica(placement, back ? devices - 1u - place : place, stage);
     if (stage > 0) add_edge(placement, stage - 1, stage);
   }
   return placement;
+}
+
+}  // namespace
+
+Placement linear_placement(std::uint16_t devices) { return looped_placement(devices, 1); }
+
+Placement looped_placement(std::uint16_t devices, std::uint16_t chunks) {
+  return passing(devices, chunks, false);
+}
+
+Placement wave_placement(std::uint16_t devices, std::uint16_t chunks) {
+  return passing(devices, chunks, true);
 }
 
 Placement v_placement(std::uint16_t devices) { return wave_placement(devices, 2); }

@@ -3,8 +3,6 @@
 
 #include <compare>
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <vector>
 
 #include "core/base/ids.h"

@@ -1,15 +1,12 @@
 #include "core/schedule/schedule.h"
 
-#include <algorithm>
 #include <array>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/schedule/insert_recompute.h"
-#include "core/schedule/insert_reduction.h"
-#include "core/schedule/insert_validation.h"
+#include "core/schedule/passes.h"
 
 namespace tandem {
 
@@ -19,15 +16,8 @@ std::string_view name(Recompute recompute) {
 }
 
 std::string_view name(WeightSemantics semantics) {
-  switch (semantics) {
-    case WeightSemantics::vanilla:
-      return "vanilla";
-    case WeightSemantics::delayed_by_one:
-      return "delayed by one";
-    case WeightSemantics::stashed:
-      return "stashed";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 3> kNames{"vanilla", "delayed by one", "stashed"};
+  return kNames[static_cast<std::size_t>(semantics)];
 }
 
 /// Every name that users may count on, also those that this version lacks: "unknown" would send

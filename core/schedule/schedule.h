@@ -3,7 +3,6 @@
 // it — and the registry row that describes a generator.
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -79,7 +78,7 @@ struct ScheduleRequest {
   bool tied_embeddings = false;  // the first and the last stage share the token embedding
   bool global_norm = false;      // updates wait for the norm of all gradients: clipping, NaN guard
   bool post_validation = false;  // … or step before it is known, and are validated in the warm-up
-                                 // of the next batch (core/schedule/insert_validation.h)
+                                 // of the next batch (core/schedule/passes.h)
   /// In activations of all stages of a device: one for all devices, or (search) one for each;
   /// empty: what the schedule has by itself.
   std::vector<double> activation_caps = {};

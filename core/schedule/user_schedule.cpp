@@ -6,9 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/schedule/insert_recompute.h"
-#include "core/schedule/insert_reduction.h"
-#include "core/schedule/insert_validation.h"
+#include "core/schedule/passes.h"
 
 namespace tandem {
 

@@ -1,8 +1,5 @@
 #include "core/schedules/all.h"
 
-#include <utility>
-#include <vector>
-
 namespace tandem {
 
 namespace {

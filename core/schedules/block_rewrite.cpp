@@ -1,12 +1,12 @@
 // Filling and draining as the authors of Pipeline Parallelism with Controllable Memory (arXiv
 // 2405.15362) write them. What is idle then is filled from behind.
 
-#include "core/schedules/block_rewrite.h"
-
 #include <algorithm>
 #include <array>
 #include <deque>
 #include <utility>
+
+#include "core/schedules/building_block.h"
 
 namespace tandem {
 
@@ -14,10 +14,8 @@ namespace {
 
 using Counts = std::array<std::size_t, kVOps>;
 
-std::size_t highest_peak(const VGrid& grid) {
-  std::int32_t peak = 0;
-  for (const VRow& row : grid) peak = std::max(peak, peak_of(row));
-  return static_cast<std::size_t>(peak);
+std::size_t activations_of(const VGrid& grid) {
+  return static_cast<std::size_t>(highest_peak(grid));
 }
 
 /// False: the slot is taken.
@@ -62,7 +60,7 @@ bool is_right(const VGrid& grid, std::size_t m) {
 /// Before the first backward of the first chunk: as many forwards of both chunks as the peak, then
 /// backward, weight gradient and forward in turns.
 bool rewrite_filling(VGrid& grid, std::size_t m) {
-  const std::size_t p = grid.size(), peak = std::min(highest_peak(grid), 2 * p);
+  const std::size_t p = grid.size(), peak = std::min(activations_of(grid), 2 * p);
   for (std::size_t i = 0; i < p; ++i) {
     VRow& row = grid[i];
     Counts left{};
@@ -166,7 +164,7 @@ void add_weights_behind(VRow& row) {
 /// Behind the last forward of the first device: backwards of the first chunk every second slot, as
 /// many as half the peak, those of the second between them, and weight gradients in what is left.
 bool rewrite_draining(VGrid& grid, std::size_t m) {
-  const std::size_t p = grid.size(), peak = highest_peak(grid);
+  const std::size_t p = grid.size(), peak = activations_of(grid);
   const std::size_t most_ups = std::min((peak + 1) / 2, m);
   const std::size_t most_downs = std::min(peak - most_ups, m);
   const auto last = std::find(grid[0].rbegin(), grid[0].rend(), VOp::forward_up);
@@ -194,7 +192,7 @@ class Filling {
   Filling(VGrid& grid, std::size_t m)
       : grid_(grid),
         m_(m),
-        peak_(static_cast<std::int32_t>(highest_peak(grid))),
+        peak_(highest_peak(grid)),
         counts_(grid.size()),
         places_(grid.size() * kVOps * m, kNotYet),
         held_(grid.size(), 0) {}
@@ -277,7 +275,7 @@ std::optional<VGrid> rewritten(const Block& block, std::int32_t microbatches, st
   // The filling phase is that of many microbatches; those that the batch hasn't are left out then.
   const std::size_t more = std::max(m, 2 * p);
   VGrid grid = repeated(block, static_cast<std::int32_t>(more));
-  std::size_t peak = highest_peak(grid);
+  std::size_t peak = activations_of(grid);
   if (peak > 2 * p || (m == more && peak > most)) return std::nullopt;
   const auto squeeze = [&grid](std::size_t count) {
     if (!is_right(grid, count)) return false;
@@ -285,22 +283,19 @@ std::optional<VGrid> rewritten(const Block& block, std::int32_t microbatches, st
     return true;
   };
   const auto relabel_all = [&grid] { return std::all_of(grid.begin(), grid.end(), relabel); };
-  if (!squeeze(more) || !rewrite_filling(grid, more)) return std::nullopt;
-  if (!relabel_all()) return std::nullopt;
-  if (!squeeze(more) || highest_peak(grid) > peak) return std::nullopt;
+  if (!squeeze(more) || !rewrite_filling(grid, more) || !relabel_all()) return std::nullopt;
+  if (!squeeze(more) || activations_of(grid) > peak) return std::nullopt;
   if (m < more) {
     keep_first(grid, m);
-    if (m <= p && 2 * m <= most) delay_weights(grid, std::min(2 * p, highest_peak(grid)));
+    if (m <= p && 2 * m <= most) delay_weights(grid, std::min(2 * p, activations_of(grid)));
     if (!squeeze(m)) return std::nullopt;
-    peak = highest_peak(grid);
+    peak = activations_of(grid);
     if (peak > most) return std::nullopt;
   }
-  if (!rewrite_draining(grid, m)) return std::nullopt;
-  if (!relabel_all()) return std::nullopt;
-  if (!squeeze(m)) return std::nullopt;
+  if (!rewrite_draining(grid, m) || !relabel_all() || !squeeze(m)) return std::nullopt;
   Filling(grid, m).run();
   if (!relabel_all()) return std::nullopt;
-  if (!is_right(grid, m) || highest_peak(grid) > peak) return std::nullopt;
+  if (!is_right(grid, m) || activations_of(grid) > peak) return std::nullopt;
   return grid;
 }
 

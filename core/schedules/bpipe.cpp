@@ -61,13 +61,11 @@ std::vector<Op> with_evictions(const std::vector<Op>& order, const Share& share)
 std::optional<std::string> reject_bpipe(const ScheduleRequest& request) {
   if (request.post_validation) {
     return "bpipe evicts stashes, which post-validation may have to make again: clip without it, "
-           "or "
-           "take 1f1b";
+           "or take 1f1b";
   }
   if (request.devices % 2 == 0) return std::nullopt;
   return fmt::format(
-      "bpipe pairs each device with another, so it needs an even number, found {}: "
-      "take {}{}",
+      "bpipe pairs each device with another, so it needs an even number, found {}: take {}{}",
       request.devices, request.devices > 1 ? fmt::format("{} or ", request.devices - 1) : "",
       request.devices + 1);
 }

@@ -6,7 +6,6 @@
 #include "core/schedules/building_block.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <utility>
 
@@ -42,15 +41,9 @@ class Reordering {
 
   VGrid run() {
     const VGrid original = grid_;
-    std::size_t longest = 0;
-    for (const VRow& row : original) longest = std::max(longest, row.size());
-    for (std::size_t slot = 0; slot < longest; ++slot) {
-      for (std::size_t device = 0; device < original.size(); ++device) {
-        if (slot < original[device].size() && original[device][slot] != VOp::idle) {
-          take(device, original[device][slot], slot);
-        }
-      }
-    }
+    each_op(original, [&](std::size_t device, std::size_t slot) {
+      take(device, original[device][slot], slot);
+    });
     return std::move(grid_);
   }
 
@@ -162,8 +155,7 @@ Schedule from_block(std::string_view name, const ScheduleRequest& request,
   Block block;
   for (std::int64_t device = 0; device < request.devices; ++device) block.push_back(row_of(device));
   VGrid grid = repeated(block, request.microbatches);
-  std::int32_t peak = 0;
-  for (const VRow& row : grid) peak = std::max(peak, peak_of(row));
+  const std::int32_t peak = highest_peak(grid);
   return schedule_of_grid(name, request, reordered(std::move(grid), request.microbatches, peak));
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/schedules/v_grid.h"
@@ -25,5 +26,11 @@ VGrid repeated(const Block& block, std::int32_t microbatches);
 /// weight gradients where they stand, then with those of the draining phase where there is room.
 /// No device then holds activations of more than `cap` chunks. REQUIRES: none does before.
 VGrid reordered(VGrid grid, std::int32_t microbatches, std::int32_t cap);
+
+/// The block for so many microbatches with its ends written anew: the filling phase holds the peak
+/// before its first backward on every device, the draining phase ends with the first chunk's
+/// backwards every second slot. No device holds activations of more than `cap` chunks. Empty: it
+/// doesn't fit, or its ends can't be written so. (Section 3.3 and its authors' generator.)
+std::optional<VGrid> rewritten(const Block& block, std::int32_t microbatches, std::int32_t cap);
 
 }  // namespace tandem

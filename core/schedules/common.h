@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -87,6 +86,28 @@ inline void append_updates(Schedule& schedule) {
   for (const ReplicaId replica : ids(schedule.placement.device)) {
     schedule.order[schedule.placement.device[replica]].push_back(update(replica, m - 1, m));
   }
+}
+
+/// The longest time of a device between its first op's start and its last one's end: the zero
+/// bubble papers' metric, for schedulers that choose among several. At the costs of the request;
+/// transfers occupy no link.
+/// REQUIRES: a chain of one replica a stage, in the order of the stages; vanilla semantics; an
+/// order that does not deadlock.
+Duration span_of(const Schedule& schedule, const ScheduleRequest& request);
+
+/// What the busiest device computes in a batch: no order's span is shorter.
+Duration longest_work(const Placement& placement, const ScheduleRequest& request);
+
+/// One stage a device, in a line. `append` adds the ops of a replica to its device's order, which
+/// ends with the update for the whole batch.
+template <class Append>
+Schedule linear_schedule(std::string_view name, const ScheduleRequest& request,
+                         const Append& append) {
+  Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
+  for (const ReplicaId replica : ids(schedule.placement.device))
+    append(schedule.order[schedule.placement.device[replica]], replica);
+  append_updates(schedule);
+  return schedule;
 }
 
 }  // namespace tandem

@@ -9,18 +9,14 @@
 namespace tandem {
 
 Schedule make_gpipe(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("gpipe", request, linear_placement(request.devices));
   const std::int32_t m = request.microbatches, group = request.group > 0 ? request.group : m;
-  for (const ReplicaId replica : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+  return linear_schedule("gpipe", request, [=](std::vector<Op>& order, ReplicaId replica) {
     for (std::int32_t first = 0; first < m; first += group) {
       const std::int32_t end = std::min(first + group, m);
       for (std::int32_t i = first; i < end; ++i) order.push_back(forward(replica, i));
       for (std::int32_t i = first; i < end; ++i) order.push_back(backward(replica, i));
     }
-    order.push_back(update(replica, m - 1, m));
-  }
-  return schedule;
+  });
 }
 
 }  // namespace tandem

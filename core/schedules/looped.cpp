@@ -2,8 +2,6 @@
 // (Megatron-LM, arXiv 2104.04473 §2.2), the same with backward split in two (PyTorch's
 // ScheduleInterleavedZeroBubble), and looped BFS (Lamy-Poirier, MLSys 2023).
 
-#include <utility>
-
 #include <fmt/format.h>
 
 #include "core/schedules/all.h"
@@ -49,13 +47,6 @@ std::int32_t group_of(const ScheduleRequest& request) {
 
 ReplicaId replica_of(const ScheduleRequest& request, std::size_t device, std::int32_t chunk) {
   return id_at<ReplicaId>(device + static_cast<std::size_t>(chunk) * request.devices);
-}
-
-void append_updates(const ScheduleRequest& request, std::size_t device, std::vector<Op>& order) {
-  for (std::int32_t chunk = 0; chunk < request.chunks; ++chunk) {
-    order.push_back(
-        update(replica_of(request, device, chunk), request.microbatches - 1, request.microbatches));
-  }
 }
 
 }  // namespace
@@ -105,8 +96,8 @@ static Schedule interleave(std::string_view name, const ScheduleRequest& request
     for (std::size_t i = count - std::min(count, device); splits && i < count; ++i) {
       go_back(backward_weight, order[i]);
     }
-    append_updates(request, device, ops);
   }
+  append_updates(schedule);
   return schedule;
 }
 
@@ -125,17 +116,15 @@ Schedule make_looped_bfs(const ScheduleRequest& request) {
   for (std::size_t device = 0; device < request.devices; ++device) {
     std::vector<Op>& ops = schedule.order[id_at<DeviceId>(device)];
     for (std::int32_t chunk = 0; chunk < request.chunks; ++chunk) {
-      for (std::int32_t i = 0; i < m; ++i) {
-        ops.push_back(forward(replica_of(request, device, chunk), i));
-      }
+      const ReplicaId replica = replica_of(request, device, chunk);
+      for (std::int32_t i = 0; i < m; ++i) ops.push_back(forward(replica, i));
     }
     for (std::int32_t chunk = request.chunks; chunk-- > 0;) {
-      for (std::int32_t i = m; i-- > 0;) {
-        ops.push_back(backward(replica_of(request, device, chunk), i));
-      }
+      const ReplicaId replica = replica_of(request, device, chunk);
+      for (std::int32_t i = m; i-- > 0;) ops.push_back(backward(replica, i));
     }
-    append_updates(request, device, ops);
   }
+  append_updates(schedule);
   return schedule;
 }
 

@@ -7,16 +7,12 @@
 namespace tandem {
 
 static Schedule one_at_a_time(std::string_view name, const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
-  for (const ReplicaId replica : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+  return linear_schedule(name, request, [&](std::vector<Op>& order, ReplicaId replica) {
     for (std::int32_t i = 0; i < request.microbatches; ++i) {
       order.push_back(forward(replica, i));
       order.push_back(backward(replica, i));
     }
-    order.push_back(update(replica, request.microbatches - 1, request.microbatches));
-  }
-  return schedule;
+  });
 }
 
 Schedule make_model_parallel(const ScheduleRequest& request) {

@@ -7,31 +7,20 @@
 
 namespace tandem {
 
-static void append_one_forward_one_backward(std::vector<Op>& order, ReplicaId replica,
-                                            std::int32_t warm_up, std::int32_t microbatches) {
-  const std::int32_t ahead = std::min(warm_up, microbatches);
-  for (std::int32_t i = 0; i < ahead; ++i) order.push_back(forward(replica, i));
-  for (std::int32_t i = ahead; i < microbatches; ++i) {
-    order.push_back(forward(replica, i));
-    order.push_back(backward(replica, i - ahead));
-  }
-  for (std::int32_t i = microbatches - ahead; i < microbatches; ++i) {
-    order.push_back(backward(replica, i));
-  }
-}
-
 /// `slope`: forwards by which each stage is further ahead than the next.
 static Schedule with_slope(std::string_view name, const ScheduleRequest& request,
                            std::int32_t slope) {
-  Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
-  for (const ReplicaId replica : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+  return linear_schedule(name, request, [&](std::vector<Op>& order, ReplicaId replica) {
     const auto rest = static_cast<std::int32_t>(request.devices - 1 - index(replica));
-    order.reserve(2 * static_cast<std::size_t>(request.microbatches) + 1);
-    append_one_forward_one_backward(order, replica, slope * rest, request.microbatches);
-    order.push_back(update(replica, request.microbatches - 1, request.microbatches));
-  }
-  return schedule;
+    const std::int32_t m = request.microbatches, ahead = std::min(slope * rest, m);
+    order.reserve(2 * static_cast<std::size_t>(m) + 1);
+    for (std::int32_t i = 0; i < ahead; ++i) order.push_back(forward(replica, i));
+    for (std::int32_t i = ahead; i < m; ++i) {
+      order.push_back(forward(replica, i));
+      order.push_back(backward(replica, i - ahead));
+    }
+    for (std::int32_t i = m - ahead; i < m; ++i) order.push_back(backward(replica, i));
+  });
 }
 
 Schedule make_one_forward_one_backward(const ScheduleRequest& request) {

@@ -54,14 +54,10 @@ class Advance {
   }
 
   VGrid run() {
-    std::size_t longest = 0;
-    for (const VRow& row : grid_) longest = std::max(longest, row.size());
-    for (std::size_t slot = 0; slot < longest; ++slot) {
-      for (std::size_t device = 0; device < grid_.size(); ++device) {
-        const VOp op = slot < grid_[device].size() ? grid_[device][slot] : VOp::idle;
-        if (is_leg(op)) take(device, op, slot);
-      }
-    }
+    each_op(grid_, [this](std::size_t device, std::size_t slot) {
+      const VOp op = grid_[device][slot];
+      if (is_leg(op)) take(device, op, slot);
+    });
     return std::move(grid_);
   }
 

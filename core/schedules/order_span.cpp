@@ -1,11 +1,9 @@
-#include "core/schedules/order_span.h"
-
 #include <algorithm>
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/schedules/common.h"
 
 namespace tandem {
 

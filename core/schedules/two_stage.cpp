@@ -37,47 +37,35 @@ std::optional<std::string> reject_but(std::string_view name, std::int32_t rounds
 }
 
 Schedule one_forward_one_backward(std::string_view name, const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
-  const std::int32_t m = request.microbatches;
-  for (const ReplicaId replica : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+  return linear_schedule(name, request, [&](std::vector<Op>& order, ReplicaId replica) {
     const auto ahead = static_cast<std::int32_t>(request.devices - 1 - index(replica));
+    const std::int32_t m = request.microbatches;
     append(order, replica, ahead, m);
     for (std::int32_t i = 0; i < ahead; ++i) {
       order.push_back(backward_weight(replica, i));
       order.push_back(backward_input(replica, m - ahead + i));
     }
     order.push_back(backward_weights(replica, ahead, m - 1));
-  }
-  append_updates(schedule);
-  return schedule;
+  });
 }
 
 }  // namespace
 
 Schedule make_two_stage_naive(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("2bp-naive", request, linear_placement(request.devices));
   const std::int32_t m = request.microbatches;
-  for (const ReplicaId replica : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+  return linear_schedule("2bp-naive", request, [m](std::vector<Op>& order, ReplicaId replica) {
     append(order, replica, 0, m);
     order.push_back(backward_weights(replica, 0, m - 1));
-  }
-  append_updates(schedule);
-  return schedule;
+  });
 }
 
 Schedule make_two_stage_gpipe(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("2bp-gpipe", request, linear_placement(request.devices));
   const std::int32_t m = request.microbatches;
-  for (const ReplicaId replica : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+  return linear_schedule("2bp-gpipe", request, [m](std::vector<Op>& order, ReplicaId replica) {
     for (std::int32_t i = 0; i < m; ++i) order.push_back(forward(replica, i));
     for (std::int32_t i = 0; i < m; ++i) order.push_back(backward_input(replica, i));
     order.push_back(backward_weights(replica, 0, m - 1));
-  }
-  append_updates(schedule);
-  return schedule;
+  });
 }
 
 std::optional<std::string> reject_two_stage_1f1b_1(const ScheduleRequest& request) {

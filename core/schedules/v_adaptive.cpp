@@ -15,9 +15,8 @@
 #include "core/base/check.h"
 #include "core/base/progress.h"
 #include "core/schedules/all.h"
-#include "core/schedules/block_rewrite.h"
 #include "core/schedules/building_block.h"
-#include "core/schedules/order_span.h"
+#include "core/schedules/common.h"
 
 namespace tandem {
 
@@ -91,11 +90,7 @@ void each_bend(Shape shape, std::int64_t devices, const Visit& visit) {
 /// they are more than those of 1F1B.
 std::int32_t peak_of(const Block& block, std::int32_t microbatches) {
   const auto deciding = static_cast<std::int32_t>(2 * block.size() + 1);
-  std::int32_t peak = 0;
-  for (const VRow& row : repeated(block, std::min(microbatches, deciding))) {
-    peak = std::max(peak, peak_of(row));
-  }
-  return peak;
+  return highest_peak(repeated(block, std::min(microbatches, deciding)));
 }
 
 /// In activations of chunks. More than those of 1F1B gain nothing.

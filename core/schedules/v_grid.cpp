@@ -1,6 +1,5 @@
 #include "core/schedules/v_grid.h"
 
-#include <algorithm>
 #include <array>
 
 #include "core/schedules/common.h"
@@ -30,30 +29,25 @@ void remove_weights(VRow& row) { std::replace_if(row.begin(), row.end(), is_weig
 
 VGrid squeezed(const VGrid& grid, std::int32_t microbatches) {
   const std::size_t devices = grid.size(), m = static_cast<std::size_t>(microbatches);
-  std::size_t longest = 0;
-  for (const VRow& row : grid) longest = std::max(longest, row.size());
   VGrid result(devices);
   std::vector<std::array<std::size_t, kVOps>> counts(devices);
   std::vector<std::size_t> places(devices * kVLegs * m);
   const auto place = [&](std::size_t device, VOp leg, std::size_t microbatch) -> std::size_t& {
     return places[(device * kVLegs + index(leg)) * m + microbatch];
   };
-  for (std::size_t slot = 0; slot < longest; ++slot) {
-    for (std::size_t device = 0; device < devices; ++device) {
-      const VOp op = slot < grid[device].size() ? grid[device][slot] : VOp::idle;
-      if (op == VOp::idle) continue;
-      VRow& row = result[device];
-      const std::size_t microbatch = counts[device][index(op)]++;
-      if (is_leg(op)) {
-        const VSource source = source_of(device, op, devices);
-        const bool waits = source.op != VOp::idle;
-        const std::size_t ready = waits ? place(source.device, source.op, microbatch) + 1 : 0;
-        row.resize(std::max(row.size(), ready), VOp::idle);
-        place(device, op, microbatch) = row.size();
-      }
-      row.push_back(op);
+  each_op(grid, [&](std::size_t device, std::size_t slot) {
+    const VOp op = grid[device][slot];
+    VRow& row = result[device];
+    const std::size_t microbatch = counts[device][index(op)]++;
+    if (is_leg(op)) {
+      const VSource source = source_of(device, op, devices);
+      const bool waits = source.op != VOp::idle;
+      const std::size_t ready = waits ? place(source.device, source.op, microbatch) + 1 : 0;
+      row.resize(std::max(row.size(), ready), VOp::idle);
+      place(device, op, microbatch) = row.size();
     }
-  }
+    row.push_back(op);
+  });
   return result;
 }
 
@@ -63,6 +57,12 @@ std::int32_t peak_of(const VRow& row) {
     if (is_weight(op)) --held;
     if (is_forward(op)) peak = std::max(peak, ++held);
   }
+  return peak;
+}
+
+std::int32_t highest_peak(const VGrid& grid) {
+  std::int32_t peak = 0;
+  for (const VRow& row : grid) peak = std::max(peak, peak_of(row));
   return peak;
 }
 

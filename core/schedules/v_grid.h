@@ -2,6 +2,7 @@
 // Orders of a V pipeline on a grid of equal slots: what the schedulers of Pipeline Parallelism with
 // Controllable Memory (arXiv 2405.15362) work on.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -56,6 +57,20 @@ VGrid squeezed(const VGrid& grid, std::int32_t microbatches);
 /// The most activations that a device holds at a time, in chunks, each from its forward to its
 /// weight gradient.
 std::int32_t peak_of(const VRow& row);
+/// That of the fullest device.
+std::int32_t highest_peak(const VGrid& grid);
+
+/// Calls `visit` with the device and the slot of each op, slot by slot.
+template <class Visit>
+void each_op(const VGrid& grid, Visit visit) {
+  std::size_t longest = 0;
+  for (const VRow& row : grid) longest = std::max(longest, row.size());
+  for (std::size_t slot = 0; slot < longest; ++slot) {
+    for (std::size_t device = 0; device < grid.size(); ++device) {
+      if (slot < grid[device].size() && grid[device][slot] != VOp::idle) visit(device, slot);
+    }
+  }
+}
 
 /// The grid's order. With `split`: backwards and weight gradients by ops of their own; else the
 /// weight gradient is part of the backward.

@@ -10,10 +10,8 @@ namespace tandem {
 /// forwards are `slope` × (p − 1 − d) ahead of them.
 static Schedule zero_bubble(std::string_view name, const ScheduleRequest& request,
                             std::int32_t slope) {
-  Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
-  const std::int32_t m = request.microbatches;
-  for (const ReplicaId replica : ids(schedule.placement.device)) {
-    std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];
+  return linear_schedule(name, request, [&](std::vector<Op>& order, ReplicaId replica) {
+    const std::int32_t m = request.microbatches;
     const auto before = static_cast<std::int32_t>(index(replica));
     const std::int32_t ahead = slope * (request.devices - 1 - before), behind = slope * before;
     for (std::int32_t i = 0; i < std::min(ahead, m); ++i) order.push_back(forward(replica, i));
@@ -22,12 +20,9 @@ static Schedule zero_bubble(std::string_view name, const ScheduleRequest& reques
       order.push_back(backward_input(replica, i));
       if (i >= behind) order.push_back(backward_weight(replica, i - behind));
     }
-    for (std::int32_t i = std::max(0, m - behind); i < m; ++i) {
+    for (std::int32_t i = std::max(0, m - behind); i < m; ++i)
       order.push_back(backward_weight(replica, i));
-    }
-    order.push_back(update(replica, m - 1, m));
-  }
-  return schedule;
+  });
 }
 
 Schedule make_zero_bubble_h1(const ScheduleRequest& request) {

@@ -14,7 +14,6 @@
 #include "core/base/progress.h"
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
-#include "core/schedules/order_span.h"
 
 namespace tandem {
 
@@ -72,9 +71,7 @@ class ZeroBubbleTrial {
   }
 
   Schedule schedule(std::string_view name, const ScheduleRequest& request) const {
-    Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
-    for (const ReplicaId replica : ids(schedule.placement.device)) {
-      std::vector<Op>& ops = schedule.order[schedule.placement.device[replica]];
+    return linear_schedule(name, request, [&](std::vector<Op>& ops, ReplicaId replica) {
       std::array<std::int32_t, kKinds> counts{};
       ops.reserve(devices_[index(replica)].order.size() + 1);
       for (const Kind kind : devices_[index(replica)].order) {
@@ -83,9 +80,7 @@ class ZeroBubbleTrial {
                       : kind == kInput ? backward_input(replica, microbatch)
                                        : backward_weight(replica, microbatch));
       }
-      ops.push_back(update(replica, microbatches_ - 1, microbatches_));
-    }
-    return schedule;
+    });
   }
 
  private:

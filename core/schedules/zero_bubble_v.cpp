@@ -66,10 +66,8 @@ Schedule make_zero_bubble_v(const ScheduleRequest& request) {
     std::vector<Op>& ops = schedule.order[device];
     ZeroBubbleVOrder(ops, replicas[0], replicas[1], request.microbatches)
         .make(request.devices, static_cast<std::int32_t>(index(device)));
-    for (const ReplicaId replica : replicas) {
-      ops.push_back(update(replica, request.microbatches - 1, request.microbatches));
-    }
   }
+  append_updates(schedule);
   return schedule;
 }
 

@@ -13,7 +13,6 @@
 
 #include "core/schedules/all.h"
 #include "core/schedules/common.h"
-#include "core/schedules/order_span.h"
 #include "core/schedules/v_grid.h"
 
 namespace tandem {

@@ -1,10 +1,9 @@
 #include "core/text/files.h"
 
-#include <filesystem>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <utility>
-#include <vector>
 
 #include <fcntl.h>
 

@@ -1,15 +1,13 @@
 #include "core/text/json_document.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
-#include <string>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/ascii.h"
 #include "core/base/check.h"
 #include "core/base/units.h"
 #include "core/base/utf8.h"
@@ -54,12 +52,13 @@ std::size_t string_end(std::string_view text, std::size_t first) {
 }
 
 bool is_word(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-         c == '-' || c == '+' || c == '.';
+  const char small = lower_case(c);
+  return is_digit(c) || (small >= 'a' && small <= 'z') || c == '_' || c == '-' || c == '+' ||
+         c == '.';
 }
 
 std::size_t digits_end(std::string_view text, std::size_t position) {
-  while (position < text.size() && text[position] >= '0' && text[position] <= '9') ++position;
+  while (position < text.size() && is_digit(text[position])) ++position;
   return position;
 }
 
@@ -118,7 +117,34 @@ class Builder {
   bool start_array(std::size_t) { return start(JsonKind::array); }
   bool end_object() { return end(); }
   bool end_array() { return end(); }
-  bool parse_error(std::size_t read, const std::string&, const nlohmann::detail::exception& error);
+
+  bool parse_error(std::size_t read, const std::string&, const nlohmann::detail::exception& error) {
+    const Expected expected = this->expected();
+    const std::size_t first = expected.position;
+    const char c = first < text_.size() ? text_[first] : ' ';
+    const TextRange word{first, word_end(text_, first)};
+    const TextRange so_far{first, std::clamp(read, first + 1, std::max(first + 1, text_.size()))};
+    if (const std::string why = reason_in(error.what(), "invalid string: ");
+        expected.token && c == '"' && !why.empty()) {
+      fail(file_, text_, so_far, "malformed string: " + why);
+    }
+    if (expected.token && (c == '-' || (c >= '0' && c <= '9'))) {
+      const std::string why = reason_in(error.what(), "invalid number; ");
+      if (!why.empty()) fail(file_, text_, word, "malformed number: " + why);
+      const std::string_view number = text_.substr(first, word.last - first);
+      fail(file_, text_, word,
+           "expected a number of at most 1.8e308, found " + shorten(number, kShownToken));
+    }
+    if (c == '/')
+      fail(file_, text_, {first, first + 1}, "malformed comment", "// to the line's end");
+    // Unclosed comments end the text for skip_blank(), not for the parser.
+    const bool comment =
+        first >= text_.size() && text_.find("/*", position_) != std::string_view::npos;
+    const std::string hint = comment ? "a comment is not closed" : expected.hint;
+    fail(file_, text_, c == '"' ? TextRange{first, string_end(text_, first)} : word,
+         fmt::format("expected {}, found {}", expected.what, found(first)),
+         c == '\'' ? "strings take double quotes" : hint);
+  }
 
  private:
   struct Expected {
@@ -176,8 +202,33 @@ class Builder {
     return true;
   }
 
-  Expected expected() const;
-  std::string found(std::size_t position) const;
+  Expected expected() const {
+    const std::size_t here = skip_blank(text_, position_);
+    const auto at = [this, here](char c) { return here < text_.size() && text_[here] == c; };
+    const std::size_t beyond = here < text_.size() ? skip_blank(text_, here + 1) : here;
+    if (nodes_.empty()) return {here, "an object", true, {}};
+    if (open_.empty()) return {here, "the end of the file", false, {}};
+    if (after_key_) {
+      if (at(':')) return {beyond, "a value", true, {}};
+      return {here, "':' after the key", false, {}};
+    }
+    const bool object = nodes_[open_.back()].kind == JsonKind::object;
+    const std::string item = object ? "a key in double quotes" : "a value";
+    const std::string close = object ? "'}'" : "']'";
+    if (open_.back() + 1 == nodes_.size()) return {here, item + " or " + close, true, {}};
+    if (!at(',')) return {here, "',' or " + close, false, {}};
+    const bool trailing = beyond < text_.size() && (text_[beyond] == '}' || text_[beyond] == ']');
+    return {beyond, item, true, trailing ? "no comma after the last one" : ""};
+  }
+
+  std::string found(std::size_t position) const {
+    if (position >= text_.size()) return "the end of the file";
+    if (text_[position] == '"') return "a string";
+    const std::string_view token = text_.substr(position, word_end(text_, position) - position);
+    if (static_cast<unsigned char>(token.front()) >= 0x80U) return "a character outside a string";
+    if (static_cast<unsigned char>(token.front()) < 0x20U) return "a control character";
+    return fmt::format("'{}'", shorten(token, kShownToken));
+  }
 
   const std::string& file_;
   std::string_view text_;
@@ -186,62 +237,6 @@ class Builder {
   std::size_t position_ = 0;
   bool after_key_ = false;
 };
-
-Builder::Expected Builder::expected() const {
-  const std::size_t here = skip_blank(text_, position_);
-  const auto at = [this, here](char c) { return here < text_.size() && text_[here] == c; };
-  const std::size_t beyond = here < text_.size() ? skip_blank(text_, here + 1) : here;
-  if (nodes_.empty()) return {here, "an object", true, {}};
-  if (open_.empty()) return {here, "the end of the file", false, {}};
-  if (after_key_) {
-    if (at(':')) return {beyond, "a value", true, {}};
-    return {here, "':' after the key", false, {}};
-  }
-  const bool object = nodes_[open_.back()].kind == JsonKind::object;
-  const std::string item = object ? "a key in double quotes" : "a value";
-  const std::string close = object ? "'}'" : "']'";
-  if (open_.back() + 1 == nodes_.size()) return {here, item + " or " + close, true, {}};
-  if (!at(',')) return {here, "',' or " + close, false, {}};
-  const bool trailing = beyond < text_.size() && (text_[beyond] == '}' || text_[beyond] == ']');
-  return {beyond, item, true, trailing ? "no comma after the last one" : ""};
-}
-
-std::string Builder::found(std::size_t position) const {
-  if (position >= text_.size()) return "the end of the file";
-  if (text_[position] == '"') return "a string";
-  const std::string_view token = text_.substr(position, word_end(text_, position) - position);
-  if (static_cast<unsigned char>(token.front()) >= 0x80U) return "a character outside a string";
-  if (static_cast<unsigned char>(token.front()) < 0x20U) return "a control character";
-  return fmt::format("'{}'", shorten(token, kShownToken));
-}
-
-bool Builder::parse_error(std::size_t read, const std::string&,
-                          const nlohmann::detail::exception& error) {
-  const Expected expected = this->expected();
-  const std::size_t first = expected.position;
-  const char c = first < text_.size() ? text_[first] : ' ';
-  const TextRange word{first, word_end(text_, first)};
-  const TextRange so_far{first, std::clamp(read, first + 1, std::max(first + 1, text_.size()))};
-  if (const std::string why = reason_in(error.what(), "invalid string: ");
-      expected.token && c == '"' && !why.empty()) {
-    fail(file_, text_, so_far, "malformed string: " + why);
-  }
-  if (expected.token && (c == '-' || (c >= '0' && c <= '9'))) {
-    const std::string why = reason_in(error.what(), "invalid number; ");
-    if (!why.empty()) fail(file_, text_, word, "malformed number: " + why);
-    const std::string_view number = text_.substr(first, word.last - first);
-    fail(file_, text_, word,
-         "expected a number of at most 1.8e308, found " + shorten(number, kShownToken));
-  }
-  if (c == '/') fail(file_, text_, {first, first + 1}, "malformed comment", "// to the line's end");
-  // Unclosed comments end the text for skip_blank(), not for the parser.
-  const bool comment =
-      first >= text_.size() && text_.find("/*", position_) != std::string_view::npos;
-  const std::string hint = comment ? "a comment is not closed" : expected.hint;
-  fail(file_, text_, c == '"' ? TextRange{first, string_end(text_, first)} : word,
-       fmt::format("expected {}, found {}", expected.what, found(first)),
-       c == '\'' ? "strings take double quotes" : hint);
-}
 
 /// What the parser would let pass, or not say clearly.
 void check_encoding(const std::string& file, std::string_view text) {

@@ -1,7 +1,6 @@
 #include "core/text/json_position.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/base/utf8.h"
 #include "core/text/json_document.h"

@@ -35,7 +35,7 @@ std::string show(const JsonDocument& document, std::size_t node) {
 
 bool is_integer_text(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return std::ranges::all_of(text, is_digit);
 }
 
 }  // namespace
@@ -58,22 +58,18 @@ void JsonFile::diagnose(std::size_t node, std::string message, std::string hint)
 void JsonFile::finish() const {
   if (diagnostics_.empty()) return;
   // By place, and of one place in the order found.
-  std::vector<std::pair<std::size_t, std::size_t>> in_order;
-  for (const Pending& pending : diagnostics_) in_order.emplace_back(pending.node, in_order.size());
-  std::sort(in_order.begin(), in_order.end());
+  std::vector<Pending> in_order = diagnostics_;
+  std::ranges::stable_sort(in_order, {}, &Pending::node);
   std::vector<Diagnostic> diagnostics;
-  for (const auto& [node, position] : in_order) {
-    SourcePlace place = place_of(document_.text(), document_.range(node));
+  for (const Pending& pending : in_order) {
+    SourcePlace place = place_of(document_.text(), document_.range(pending.node));
     place.file = document_.file();
-    place.pointer = document_.pointer(node);
-    const Pending& pending = diagnostics_[position];
+    place.pointer = document_.pointer(pending.node);
     diagnostics.push_back({pending.message, std::move(place), pending.hint});
   }
   if (unlisted_ > 0) {
-    Diagnostic rest;
-    rest.place.file = document_.file();
-    rest.message = fmt::format("{} more errors", unlisted_);
-    diagnostics.push_back(std::move(rest));
+    diagnostics.push_back(
+        {.message = fmt::format("{} more errors", unlisted_), .place = {.file = document_.file()}});
   }
   throw InputError(std::move(diagnostics));
 }
@@ -112,10 +108,7 @@ bool JsonReader::object_of(const std::vector<std::string>* known) const {
 void JsonReader::check_keys(const std::vector<std::string>* known) const {
   const JsonDocument& document = file_->document();
   std::vector<std::pair<std::string, std::size_t>> found;
-  const std::size_t end = document[node_].next;
-  for (std::size_t node = node_ + 1; node < end; node = document[node + 1].next) {
-    found.emplace_back(document.string(node), node);
-  }
+  for (const auto& [key, value] : members()) found.emplace_back(key, value.node_ - 1);
   std::sort(found.begin(), found.end());
   for (std::size_t i = 0; i < found.size(); ++i) {
     const auto& [key, node] = found[i];

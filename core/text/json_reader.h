@@ -13,12 +13,9 @@
 // A getter that can't give what it was asked for diagnoses that and returns a value of its range,
 // so that reading goes on to the next mistake; what was read is used only after finish().
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,7 +23,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/text/json_document.h"
 
@@ -115,12 +111,12 @@ class JsonReader {
   Duration duration() const;
   /// Integer bytes, 0 … 2^60.
   Bytes bytes() const;
-  /// The value whose name the string is. Of something else: the first.
-  template <class T, std::size_t kCount>
-  T one_of(const std::array<std::pair<std::string_view, T>, kCount>& choices) const {
+  /// The value whose name() the string is, of an enum of `count`. Of something else: the first.
+  template <class Enum>
+  Enum one_of(std::size_t count) const {
     std::vector<std::string> names;
-    for (const auto& choice : choices) names.emplace_back(choice.first);
-    return choices[choice(names)].second;
+    for (std::size_t i = 0; i < count; ++i) names.emplace_back(name(static_cast<Enum>(i)));
+    return static_cast<Enum>(choice(names));
   }
 
   /// How many things were wrong with the file so far: a check of several values is worth making

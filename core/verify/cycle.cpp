@@ -2,7 +2,6 @@
 // for one another for ever: the cycle is among waits within one body and the order of lanes.
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <vector>
 

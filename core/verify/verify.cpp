@@ -1,5 +1,6 @@
 #include "core/verify/verify.h"
 
+#include <array>
 #include <optional>
 #include <string_view>
 
@@ -9,27 +10,10 @@
 namespace tandem {
 
 std::string_view name(ViolationKind kind) {
-  switch (kind) {
-    case ViolationKind::missing_op:
-      return "missing_op";
-    case ViolationKind::duplicate_op:
-      return "duplicate_op";
-    case ViolationKind::missing_transfer:
-      return "missing_transfer";
-    case ViolationKind::missing_wait:
-      return "missing_wait";
-    case ViolationKind::wrong_version:
-      return "wrong_version";
-    case ViolationKind::version_overwritten:
-      return "version_overwritten";
-    case ViolationKind::slot_overwritten:
-      return "slot_overwritten";
-    case ViolationKind::deadlock:
-      return "deadlock";
-    case ViolationKind::malformed:
-      return "malformed";
-  }
-  return "unknown";
+  constexpr auto kNames = std::to_array<std::string_view>(
+      {"missing_op", "duplicate_op", "missing_transfer", "missing_wait", "wrong_version",
+       "version_overwritten", "slot_overwritten", "deadlock", "malformed"});
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 /// With no slots given they are counted, once the program is known to be whole.

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <utility>
 
 #include "planner/cluster/cluster_plan.h"
 #include "planner/search/fit_search.h"

@@ -129,15 +129,12 @@ void check_bytes(const SlotCounts& slots, const Table<ReplicaId, StageBytes>& by
   }
 }
 
-Bytes excess(const Table<DeviceId, MemoryByClass>& memory, const Table<DeviceId, Bytes>& usable) {
+Bytes excess(const ClusterMemory& on) {
   Bytes most = std::numeric_limits<Bytes>::min();
-  for (const DeviceId device : ids(memory)) {
-    most = std::max(most, memory[device].total() - usable[device]);
-  }
+  for (const DeviceId device : ids(on.memory))
+    most = std::max(most, on.memory[device].total() - on.usable[device]);
   return most;
 }
-
-Bytes excess(const ClusterPlan& plan) { return excess(plan.memory, plan.usable); }
 
 /// A plan with its stages, and what its program holds.
 struct CutPlan {
@@ -196,8 +193,7 @@ Table<ReplicaId, StageBytes> bytes_of_replicas(const CutPlan& cut,
 
 }  // namespace
 
-bool ClusterPlan::fits() const { return excess(*this) <= 0; }
-bool ClusterMemory::fits() const { return excess(memory, usable) <= 0; }
+bool ClusterMemory::fits() const { return excess(*this) <= 0; }
 
 RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& assumptions) {
   const std::int32_t shards = optimizer_shards(plan, assumptions);
@@ -229,10 +225,13 @@ ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
   if (order_by_costs(made, costs)) costs = costs_of();
   Table<ReplicaId, StageBytes> bytes = bytes_of_replicas(made, assumptions);
   Table<DeviceId, MemoryByClass> memory = memory_by_class(made.program, made.slots, bytes);
-  return {std::move(made.plan),    std::move(made.schedule),
-          std::move(made.program), std::move(costs),
-          std::move(bytes),        std::move(memory),
-          capacity_of(layout),     usable_of(layout, assumptions)};
+  return {{std::move(memory), usable_of(layout, assumptions)},
+          std::move(made.plan),
+          std::move(made.schedule),
+          std::move(made.program),
+          std::move(costs),
+          std::move(bytes),
+          capacity_of(layout)};
 }
 
 ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,

@@ -15,18 +15,22 @@
 
 namespace tandem {
 
+/// What each device holds, and how much it may.
+struct ClusterMemory {
+  Table<DeviceId, MemoryByClass> memory;
+  Table<DeviceId, Bytes> usable;  // of its own, but for the reserve
+
+  bool fits() const;
+};
+
 /// A plan ready to be simulated on a cluster.
-struct ClusterPlan {
+struct ClusterPlan : ClusterMemory {
   Plan plan;  // complete but for profile and predictions
   Schedule schedule;
   Program program;
   StageCosts costs;
   Table<ReplicaId, StageBytes> bytes;
-  Table<DeviceId, MemoryByClass> memory;
   Table<DeviceId, Bytes> capacity;  // of the devices
-  Table<DeviceId, Bytes> usable;    // of it, but for the reserve
-
-  bool fits() const;
 };
 
 /// Bytes of layer ranges as analytic_stage_bytes() gives them.
@@ -43,14 +47,6 @@ std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan);
 ClusterPlan plan_on_cluster(Plan plan, const ClusterLayout& layout,
                             const AnalyticAssumptions& assumptions,
                             StageCut cut = StageCut::balanced);
-
-/// What each device holds, and how much it may.
-struct ClusterMemory {
-  Table<DeviceId, MemoryByClass> memory;
-  Table<DeviceId, Bytes> usable;  // without the reserve
-
-  bool fits() const;
-};
 
 /// That of plan_on_cluster(), without its prices.
 ClusterMemory memory_on_cluster(const Plan& plan, const ClusterLayout& layout,

@@ -1,6 +1,5 @@
 #include "planner/search/batch_work.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "core/base/error.h"

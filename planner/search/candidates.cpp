@@ -212,14 +212,10 @@ SearchSpace own_space(const PlanRequest& request) {
 }  // namespace
 
 std::string_view name(RejectCause cause) {
-  constexpr std::array<std::string_view, 8> kNames{"several copies",
-                                                   "delayed weights",
-                                                   "not measured",
-                                                   "global batch not divisible",
-                                                   "more stages than layers",
-                                                   "too long to simulate",
-                                                   "not possible with the schedule",
-                                                   "does not fit in memory"};
+  constexpr auto kNames = std::to_array<std::string_view>(
+      {"several copies", "delayed weights", "not measured", "global batch not divisible",
+       "more stages than layers", "too long to simulate", "not possible with the schedule",
+       "does not fit in memory"});
   return kNames[static_cast<std::size_t>(cause)];
 }
 

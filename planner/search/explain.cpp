@@ -1,6 +1,5 @@
 #include "planner/search/explain.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>

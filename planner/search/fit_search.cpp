@@ -51,9 +51,8 @@ class FitSearch {
     keep_what_saves();
     for (std::size_t changes = 1; changes <= kMostChanges && found_.size() < kEnough; ++changes)
       vary({}, 0, changes);
-    std::stable_sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) {
-      return std::pair(count(a.strengths), sum(a.strengths)) <
-             std::pair(count(b.strengths), sum(b.strengths));
+    std::ranges::stable_sort(found_, {}, [](const Found& one) {
+      return std::pair(count(one.strengths), sum(one.strengths));
     });
     std::vector<NearFit> nearest;
     for (Found& one : found_) {

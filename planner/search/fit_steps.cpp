@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
-#include <utility>
 
 #include "core/schedule/options.h"
 #include "planner/search/candidates.h"

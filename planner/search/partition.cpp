@@ -1,7 +1,6 @@
 #include "planner/search/partition.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "core/base/check.h"

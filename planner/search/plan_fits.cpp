@@ -1,6 +1,5 @@
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/lower/lower.h"
 #include "planner/search/fit_search.h"
 #include "planner/search/nearest_fits.h"

@@ -52,8 +52,7 @@ class PlanSearch {
       progress.step();
       all.push_back(bounded(shape));
     }
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Bounded& a, const Bounded& b) { return a.bound < b.bound; });
+    std::ranges::stable_sort(all, {}, &Bounded::bound);
     for (const Bounded& one : all) {
       progress.step();
       if (surely_worse(one)) {
@@ -68,12 +67,12 @@ class PlanSearch {
  private:
   const LayerTimes& times(std::int32_t microbatch_size, Recompute recompute) {
     const std::pair key(microbatch_size, recompute);
-    const auto found = times_.find(key);
-    if (found != times_.end()) return found->second;
-    return times_
-        .try_emplace(key,
-                     measured_layers(request_.profile, request_.model, microbatch_size, recompute))
-        .first->second;
+    auto found = times_.find(key);
+    if (found == times_.end()) {
+      auto measured = measured_layers(request_.profile, request_.model, microbatch_size, recompute);
+      found = times_.emplace(key, std::move(measured)).first;
+    }
+    return found->second;
   }
 
   static Duration slowest(const BatchWork& work, const LayerTimes& layer_times,

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/base/check.h"
-#include "core/memory/storage.h"
 #include "planner/search/partition.h"
 
 namespace tandem {
@@ -18,10 +17,7 @@ std::array<ClassBytes, 6> classes(const MemoryByClass& memory) {
 }
 
 ClassBytes largest_class(const MemoryByClass& memory) {
-  const std::array<ClassBytes, 6> all = classes(memory);
-  return *std::max_element(all.begin(), all.end(), [](const ClassBytes& a, const ClassBytes& b) {
-    return a.bytes < b.bytes;
-  });
+  return std::ranges::max(classes(memory), {}, &ClassBytes::bytes);
 }
 
 DeviceId fullest_device(const Table<DeviceId, MemoryByClass>& memory) {

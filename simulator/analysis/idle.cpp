@@ -100,8 +100,7 @@ std::vector<Cause> causes_of(const Program& program, const std::vector<Bubble>& 
   std::vector<Cause> causes;
   causes.reserve(by_name.size());
   for (const auto& [name, of] : by_name) causes.push_back(of);
-  std::stable_sort(causes.begin(), causes.end(),
-                   [](const Cause& a, const Cause& b) { return a.time > b.time; });
+  std::ranges::stable_sort(causes, std::ranges::greater{}, &Cause::time);
   return causes;
 }
 

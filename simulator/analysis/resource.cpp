@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/program/title.h"
 
 namespace tandem {
 
@@ -32,11 +33,8 @@ std::string name(const Resource& resource) {
       return fmt::format("device {}", index(resource.device));
     case Resource::Kind::link:
       return fmt::format("link {}-{}", index(resource.device), index(resource.peer));
-    case Resource::Kind::op: {
-      std::string kind(name(resource.op));
-      std::replace(kind.begin(), kind.end(), '_', ' ');
-      return fmt::format("{} of stage {}", kind, index(resource.replica));
-    }
+    case Resource::Kind::op:
+      return fmt::format("{} of stage {}", words(name(resource.op)), index(resource.replica));
   }
   return {};
 }

@@ -1,7 +1,6 @@
 #include "simulator/analysis/sensitivity.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/base/check.h"
 #include "simulator/compiled/steady_state.h"
@@ -127,8 +126,7 @@ std::vector<Sensitivity> bottlenecks(const std::vector<Sensitivity>& rows) {
   const auto key = [](const Sensitivity& row) {
     return std::pair(row.least.seconds_a_batch(), row.most.seconds_a_batch());
   };
-  std::stable_sort(found.begin(), found.end(),
-                   [&](const Sensitivity& a, const Sensitivity& b) { return key(a) > key(b); });
+  std::ranges::stable_sort(found, std::ranges::greater{}, key);
   return found;
 }
 

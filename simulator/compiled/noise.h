@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "core/base/split_mix.h"
-#include "core/base/units.h"
 
 namespace tandem::noise {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "core/base/hash.h"
 #include "core/base/progress.h"

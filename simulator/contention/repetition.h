@@ -6,7 +6,6 @@
 // so for ever.
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <span>

@@ -1,9 +1,7 @@
 #include "simulator/cost/analytic.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -266,18 +264,11 @@ LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
     throw InputError(fmt::format("{} has no peak for {}: give a --dtype that it has", device.name,
                                  name(assumptions.format)));
   }
-  std::array<std::optional<StageTimes>, kLayerKinds> known;
-  std::vector<StageTimes> layers;
-  for (const LayerKind kind : layers_of(model)) {
-    std::optional<StageTimes>& times = known[static_cast<std::size_t>(kind)];
-    if (!times) {
-      times = layer_times(
-          layer_kernels(model, kind, microbatch_size, recompute, optimizer, device, assumptions),
-          kind, tensor_sum, overheads_of(assumptions));
-    }
-    layers.push_back(*times);
-  }
-  return LayerTimes(layers);
+  return times_of_layers(model, [&](LayerKind kind) {
+    return layer_times(
+        layer_kernels(model, kind, microbatch_size, recompute, optimizer, device, assumptions),
+        kind, tensor_sum, overheads_of(assumptions));
+  });
 }
 
 double forward_flops(const ModelSpec& model) {

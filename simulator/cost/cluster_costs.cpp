@@ -4,10 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <set>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -50,7 +48,7 @@ std::vector<std::vector<DeviceId>> by_node(const Cluster& cluster,
   return nodes;
 }
 
-Duration overhead(const AnalyticAssumptions& assumptions, double Calibration::*constant) {
+Duration overhead(const AnalyticAssumptions& assumptions, double Calibration::* constant) {
   if (!assumptions.calibration) return {};
   return Duration(std::llround(*assumptions.calibration.*constant * 1e9));
 }

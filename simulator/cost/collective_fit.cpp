@@ -23,12 +23,13 @@ struct Fitted {
   double least;
 };
 constexpr double kLeastTime = 1e-12, kLeastRate = 1.0, kMostFitted = 1e18;
-constexpr std::array kFitted{Fitted{&CollectiveConstants::launch_s, kLeastTime},
-                             Fitted{&CollectiveConstants::node_hop_s, kLeastTime},
-                             Fitted{&CollectiveConstants::simple_s, kLeastTime},
-                             Fitted{&CollectiveConstants::low_latency_bytes_per_s, kLeastRate},
-                             Fitted{&CollectiveConstants::within_node_bytes_per_s, kLeastRate},
-                             Fitted{&CollectiveConstants::between_nodes_bytes_per_s, kLeastRate}};
+constexpr auto kFitted =
+    std::to_array<Fitted>({{&CollectiveConstants::launch_s, kLeastTime},
+                           {&CollectiveConstants::node_hop_s, kLeastTime},
+                           {&CollectiveConstants::simple_s, kLeastTime},
+                           {&CollectiveConstants::low_latency_bytes_per_s, kLeastRate},
+                           {&CollectiveConstants::within_node_bytes_per_s, kLeastRate},
+                           {&CollectiveConstants::between_nodes_bytes_per_s, kLeastRate}});
 constexpr std::size_t kFittedConstants = kFitted.size();
 static_assert(kFittedConstants <= 6, "few enough to be held to what they predict");
 constexpr std::size_t kLeastMeasurements = 2 * kFittedConstants;
@@ -60,14 +61,11 @@ class Simplex {
   Point minimum(int steps) {
     constexpr double kAlike = 1e-10;
     for (int i = 0; i < steps; ++i) {
-      std::sort(corners_.begin(), corners_.end(),
-                [](const Corner& a, const Corner& b) { return a.value < b.value; });
+      std::ranges::sort(corners_, {}, &Corner::value);
       if (corners_.back().value - corners_.front().value < kAlike) break;
       step();
     }
-    return std::min_element(corners_.begin(), corners_.end(),
-                            [](const Corner& a, const Corner& b) { return a.value < b.value; })
-        ->point;
+    return std::ranges::min_element(corners_, {}, &Corner::value)->point;
   }
 
  private:
@@ -112,8 +110,8 @@ class Simplex {
 };
 
 bool has_nodes(std::span<const AllReduceMeasurement> measurements) {
-  return std::any_of(measurements.begin(), measurements.end(),
-                     [](const AllReduceMeasurement& one) { return one.group.nodes > 1; });
+  return std::ranges::any_of(measurements,
+                             [](const AllReduceMeasurement& one) { return one.group.nodes > 1; });
 }
 
 /// What the extremes say: the least times and the highest rates. Where nothing is between nodes,
@@ -162,9 +160,8 @@ double mean_error(const CollectiveConstants& constants,
 
 std::string lacking(std::span<const AllReduceMeasurement> measurements) {
   constexpr std::string_view kWithin = "within a node", kAcross = "over several nodes";
-  const auto inside = static_cast<std::size_t>(
-      std::count_if(measurements.begin(), measurements.end(),
-                    [](const AllReduceMeasurement& one) { return one.group.nodes == 1; }));
+  const auto inside = static_cast<std::size_t>(std::ranges::count(
+      measurements, 1, [](const AllReduceMeasurement& one) { return one.group.nodes; }));
   const std::size_t across = measurements.size() - inside;
   for (const auto& [count, where] : {std::pair{inside, kWithin}, std::pair{across, kAcross}}) {
     if (count < kLeastMeasurements && (count > 0 || where == kWithin))

@@ -1,7 +1,5 @@
 #include "simulator/cost/iteration_model.h"
 
-#include <utility>
-
 #include <fmt/format.h>
 
 #include "core/base/check.h"

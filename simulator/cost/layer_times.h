@@ -1,7 +1,9 @@
 #pragma once
 // LayerTimes: times of any range of a model's layers, from prefix sums.
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/model/model.h"
@@ -24,5 +26,18 @@ class LayerTimes {
   Duration overhead_{};
   std::vector<StageTimes> sums_;  // of the layers before
 };
+
+/// Of a model's layers. `times_of` is asked once for each kind.
+template <class TimesOf>
+LayerTimes times_of_layers(const ModelSpec& model, TimesOf times_of, Duration overhead = {}) {
+  std::array<std::optional<StageTimes>, kLayerKinds> known;
+  std::vector<StageTimes> layers;
+  for (const LayerKind kind : layers_of(model)) {
+    std::optional<StageTimes>& times = known[static_cast<std::size_t>(kind)];
+    if (!times) times = times_of(kind);
+    layers.push_back(*times);
+  }
+  return LayerTimes(layers, overhead);
+}
 
 }  // namespace tandem

@@ -1,6 +1,5 @@
 #include "simulator/cost/measured_layers.h"
 
-#include <array>
 #include <optional>
 
 #include <fmt/format.h>
@@ -76,32 +75,6 @@ StageTimes layer_times(const LayerCost& cost, Recompute recompute) {
           .update = cost.update};
 }
 
-/// `cost_of` is asked once for each kind.
-template <class CostOf>
-LayerTimes times_of_layers(const ModelSpec& model, Duration overhead, Recompute recompute,
-                           CostOf cost_of) {
-  std::array<std::optional<StageTimes>, kLayerKinds> known;
-  std::vector<StageTimes> layers;
-  for (const LayerKind kind : layers_of(model)) {
-    std::optional<StageTimes>& times = known[static_cast<std::size_t>(kind)];
-    if (!times) times = layer_times(cost_of(kind), recompute);
-    layers.push_back(*times);
-  }
-  return LayerTimes(layers, overhead);
-}
-
-std::string_view name(Architecture architecture) {
-  switch (architecture) {
-    case Architecture::gpt2:
-      return "gpt2";
-    case Architecture::linear:
-      return "linear";
-    case Architecture::transformer:
-      return "transformer";
-  }
-  return {};
-}
-
 /// What layers are built by, in words; of a transformer not its shape.
 std::string dimensions(const ModelSpec& model) {
   return fmt::format("{}, width {}, {} heads, sequence {}, vocabulary {}", name(model.architecture),
@@ -122,9 +95,10 @@ void check_same_layers(const Profile& profile, const ModelSpec& model) {
 LayerTimes measured_layers(const Profile& profile, const ModelSpec& model,
                            std::int32_t microbatch_size, Recompute recompute) {
   check_same_layers(profile, model);
-  return times_of_layers(model, profile.instruction_overhead, recompute, [&](LayerKind kind) {
-    return layer_cost(profile, kind, microbatch_size, 1);
-  });
+  const auto times_of = [&](LayerKind kind) {
+    return layer_times(layer_cost(profile, kind, microbatch_size, 1), recompute);
+  };
+  return times_of_layers(model, times_of, profile.instruction_overhead);
 }
 
 LayerTimes measured_layers(const TensorProfiles& profiles, const ModelSpec& model,
@@ -135,10 +109,12 @@ LayerTimes measured_layers(const TensorProfiles& profiles, const ModelSpec& mode
   const auto at = [&](std::int32_t degree, LayerKind kind) {
     return layer_cost(profiles.at(degree), kind, microbatch_size, degree);
   };
-  return times_of_layers(model, any.instruction_overhead, recompute, [&](LayerKind kind) {
-    const LayerCost below = at(degrees.below, kind);
-    return degrees.measured() ? below : on_line(below, at(degrees.above, kind), degrees.share);
-  });
+  const auto times_of = [&](LayerKind kind) {
+    LayerCost cost = at(degrees.below, kind);
+    if (!degrees.measured()) cost = on_line(cost, at(degrees.above, kind), degrees.share);
+    return layer_times(cost, recompute);
+  };
+  return times_of_layers(model, times_of, any.instruction_overhead);
 }
 
 std::vector<std::string> interpolations(const TensorProfiles& profiles, const ModelSpec& model,

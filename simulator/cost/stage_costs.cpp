@@ -91,11 +91,9 @@ namespace {
 Duration transfer_time(const Profile& profile, Bytes bytes) {
   if (profile.transfers.empty()) throw InputError("the profile has no transfers");
   std::vector<TransferCost> rows = profile.transfers;
-  std::sort(rows.begin(), rows.end(),
-            [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  std::ranges::sort(rows, {}, &TransferCost::bytes);
   if (rows.size() == 1 || bytes <= rows.front().bytes) return rows.front().time;
-  auto above =
-      std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.bytes >= bytes; });
+  auto above = std::ranges::lower_bound(rows, bytes, {}, &TransferCost::bytes);
   if (above == rows.end()) --above;
   const auto below = std::prev(above);
   const double slope = static_cast<double>((above->time - below->time).count()) /
@@ -103,20 +101,6 @@ Duration transfer_time(const Profile& profile, Bytes bytes) {
   const double time =
       static_cast<double>(below->time.count()) + slope * static_cast<double>(bytes - below->bytes);
   return Duration(static_cast<std::int64_t>(std::max(time, 0.0)));
-}
-
-Bytes gradient_bytes(const ModelSpec& model, const LayerRange& range) {
-  const std::vector<LayerKind> layers = layers_of(model);
-  std::int64_t parameters = 0;
-  for (std::int32_t layer = range.first; layer < range.last; ++layer) {
-    parameters += parameters_of(model, layers[static_cast<std::size_t>(layer)]);
-  }
-  return parameters * static_cast<Bytes>(sizeof(float));
-}
-
-Bytes stash_bytes(const ModelSpec& model, LayerRange range, std::int32_t microbatch_size,
-                  Recompute recompute) {
-  return stage_bytes(model, range, microbatch_size, OptimizerKind::sgd, recompute)[SlotKind::stash];
 }
 
 }  // namespace
@@ -134,8 +118,10 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
     StageTimes times = layers.of(range);
     for (std::int32_t layer = range.first; layer < range.last; ++layer)
       costs.layers.push_back(layers.alone(layer));
-    times.move = transfer_time(profile, stash_bytes(model, range, microbatch_size, recompute));
-    const Bytes gradients = gradient_bytes(model, range);
+    const StageBytes bytes =
+        stage_bytes(model, range, microbatch_size, OptimizerKind::sgd, recompute);
+    times.move = transfer_time(profile, bytes[SlotKind::stash]);
+    const Bytes gradients = bytes[SlotKind::gradients];
     const std::int32_t devices = summed.empty() ? 1 : summed[stage];
     if (devices > 1) times.reduce = transfer_time(profile, 2 * (devices - 1) * gradients);
     costs.norm = std::max(costs.norm, transfer_time(profile, gradients));

@@ -1,6 +1,5 @@
 #include "simulator/engine/simulated_machine.h"
 
-#include <algorithm>
 #include <new>
 #include <utility>
 

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "core/lower/lower.h"
 #include "simulator/engine/simulated_machine.h"
 #include "simulator/replay/common_clock.h"
@@ -96,9 +94,8 @@ class RecordedProgramBuilder {
     const bool pauses = model.pauses && wanted == RecordedTransfers::blocking;
     for (const std::vector<SeenOp>& ops : seen) add_times(ops, place, pauses, recorded);
     std::vector<Span>& spans = recorded.measured.spans;
-    std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
-      return std::tie(a.start, a.instruction) < std::tie(b.start, b.instruction);
-    });
+    std::ranges::sort(spans, {},
+                      [](const Span& span) { return std::tie(span.start, span.instruction); });
     return recorded;
   }
 

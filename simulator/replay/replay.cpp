@@ -230,10 +230,9 @@ std::vector<Duration> Replay::phases_by(const Length& length) const {
 std::vector<Duration> Replay::phases(const ReplayVariation& variation) const {
   const auto touches = [&](const Pass& pass) {
     return variation.durations != ReplayVariation::Durations::measured ||
-           std::any_of(variation.without.begin(), variation.without.end(),
-                       [&](const Straggler& straggler) {
-                         return !straggler.replica || *straggler.replica == pass.replica;
-                       });
+           std::ranges::any_of(variation.without, [&](const Straggler& straggler) {
+             return !straggler.replica || *straggler.replica == pass.replica;
+           });
   };
   return phases_by([&](std::size_t pass) {
     if (!touches(passes_[pass])) return passes_[pass].replayed;

@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "core/program/graph.h"
-#include "core/schedule/insert_reduction.h"
+#include "core/schedule/passes.h"
 #include "simulator/simulate.h"
 #include "tests/simulator/published.h"
 #include "tests/support/golden.h"

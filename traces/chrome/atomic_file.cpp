@@ -1,5 +1,6 @@
 #include "traces/chrome/atomic_file.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <unistd.h>
@@ -30,16 +31,12 @@ AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path.string())
 void AtomicFile::write(std::string_view text) {
   if (gz_ == nullptr) return file_.write(text);
   while (!text.empty()) {
-    const std::string_view piece = text.substr(0, kLargestWrite);
-    compress(piece);
+    const std::size_t size = std::min(text.size(), kLargestWrite);
+    errno = 0;
+    if (gzwrite(gz_.get(), text.data(), static_cast<unsigned>(size)) <= 0) fail(errno);
     keep_going();
-    text.remove_prefix(piece.size());
+    text.remove_prefix(size);
   }
-}
-
-void AtomicFile::compress(std::string_view text) {
-  errno = 0;
-  if (gzwrite(gz_.get(), text.data(), static_cast<unsigned>(text.size())) <= 0) fail(errno);
 }
 
 void AtomicFile::finish() {

@@ -26,7 +26,6 @@ class AtomicFile {
     void operator()(gzFile_s* file) const;
   };
 
-  void compress(std::string_view text);
   [[noreturn]] void fail(int error) const;
 
   std::string path_;

@@ -35,9 +35,8 @@ class DrawnLane {
 std::vector<std::size_t> in_time(const std::vector<Span>& spans) {
   std::vector<std::size_t> order(spans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::tie(spans[a].start, spans[a].end, a) < std::tie(spans[b].start, spans[b].end, b);
-  });
+  std::ranges::sort(order, {},
+                    [&](std::size_t i) { return std::tuple(spans[i].start, spans[i].end, i); });
   return order;
 }
 
@@ -46,10 +45,8 @@ std::vector<std::size_t> in_time(const std::vector<Span>& spans) {
 std::vector<Span> drawn_spans(const Program& program, const Timeline& timeline) {
   const std::vector<Span>& spans = timeline.spans;
   std::vector<Span> drawn = spans;
-  const bool short_ones = std::any_of(spans.begin(), spans.end(), [](const Span& span) {
-    return span.end - span.start < kShortestDrawn;
-  });
-  if (!short_ones) return drawn;
+  const auto is_short = [](const Span& span) { return span.end - span.start < kShortestDrawn; };
+  if (std::ranges::none_of(spans, is_short)) return drawn;
   std::vector<DrawnLane> lanes(program.lanes().size());
   for (const std::size_t i : in_time(spans)) {
     TANDEM_CHECK(index(spans[i].instruction) < program.size(), index(spans[i].instruction));

@@ -41,9 +41,8 @@ std::optional<std::int64_t> NestedSlices::found(std::int64_t time, bool end_incl
   std::size_t first = 0, last = levels_.empty() ? 0 : levels_[0].size();
   for (const std::vector<Node>& level : levels_) {
     const std::span<const Node> nodes(level.data() + first, last - first);
-    const auto at = std::lower_bound(
-        nodes.begin(), nodes.end(), time,
-        [](const Node& node, std::int64_t moment) { return node.slice.start < moment; });
+    const auto at = std::ranges::lower_bound(nodes, time, {},
+                                             [](const Node& node) { return node.slice.start; });
     // The one before comes first, as its end may be where the next one starts.
     const Node* around = nullptr;
     if (at != nodes.begin() && holds(std::prev(at)->slice, time, end_included)) {

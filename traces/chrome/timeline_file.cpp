@@ -7,10 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/check.h"
+#include "core/base/ascii.h"
 #include "core/base/error.h"
 #include "core/program/title.h"
-#include "core/program/versions.h"
 #include "traces/chrome/trace_cursor.h"
 #include "traces/chrome/trace_events.h"
 
@@ -32,12 +31,9 @@ std::optional<LaneTitle> parse_lane(std::string_view title) {
   LaneTitle lane;
   const std::size_t digits = title.find_last_not_of("0123456789") + 1;
   if (digits < title.size()) {
-    std::int64_t peer = 0;
-    for (const char digit : title.substr(digits)) {
-      peer = peer * 10 + (digit - '0');
-      if (peer > kMostDevices) return std::nullopt;
-    }
-    lane.peer = id_at<DeviceId>(static_cast<std::size_t>(peer));
+    const auto peer = number_in<std::uint16_t>(title.substr(digits));
+    if (!peer) return std::nullopt;
+    lane.peer = id_at<DeviceId>(*peer);
     title = title.substr(0, digits);
     for (const std::string_view link : {" to ", " from "}) {
       if (title.ends_with(link)) title.remove_suffix(link.size());

@@ -25,6 +25,11 @@ std::string id_text(const json& value) {
   return value.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
+/// A member that is text; null: there is none.
+const std::string* text_in(const json& value, const char* key) {
+  return value.contains(key) ? value[key].get_ptr<const std::string*>() : nullptr;
+}
+
 struct Lane {
   std::string pid, tid;
   friend auto operator<=>(const Lane&, const Lane&) = default;
@@ -41,6 +46,15 @@ struct Flow {
   std::vector<FlowEnd> starts, ends;
 };
 
+/// Without the file, which opens every line of the report.
+std::string damage_text(Diagnostic damage) {
+  const SourcePlace place = std::exchange(damage.place, {});
+  damage.place.pointer = place.pointer;
+  const std::string text = damage.to_string();
+  return place.line == 0 ? text
+                         : fmt::format("line {}, column {}: {}", place.line, place.column, text);
+}
+
 /// Gathers what the rules need while events pass by, then applies them.
 class Checker {
  public:
@@ -48,11 +62,9 @@ class Checker {
     at_ = static_cast<std::int64_t>(position);
     ++check_.summary.events;
     if (!value.is_object()) return error("is not an object");
-    if (!value.contains("ph") || !value["ph"].is_string() ||
-        value["ph"].get_ref<const std::string&>().size() != 1) {
-      return error("has no phase (\"ph\", one letter)");
-    }
-    switch (value["ph"].get_ref<const std::string&>()[0]) {
+    const std::string* phase = text_in(value, "ph");
+    if (phase == nullptr || phase->size() != 1) return error("has no phase (\"ph\", one letter)");
+    switch (phase->front()) {
       case 'X':
         return complete(value);
       case 'B':
@@ -78,29 +90,284 @@ class Checker {
     }
   }
 
-  TraceCheck finish(const TraceFrame& frame);
+  TraceCheck finish(const TraceFrame& frame) {
+    at_ = -1;
+    if (frame.damage || !frame.has_events) {
+      error(frame.damage ? damage_text(*frame.damage) : "holds no array of events");
+      problems_.settle(check_);
+      return std::move(check_);
+    }
+    const std::string* tool = text_in(frame.metadata, "tool");
+    check_.ours = tool != nullptr && tool->starts_with("tandem");
+    for (auto& [lane, slices] : slices_) {
+      check_.summary.slices += std::ssize(slices);
+      const Duration last(check_nesting(lane, slices)), first(slices.front().start);
+      const bool fresh = check_.summary.lanes++ == 0;
+      check_.summary.first = fresh ? first : std::min(check_.summary.first, first);
+      check_.summary.last = fresh ? last : std::max(check_.summary.last, last);
+    }
+    check_names();
+    check_threads();
+    check_unit(frame);
+    for (const auto& [key, flow] : flows_) check_flow(key, flow);
+    for (const auto& [lane, stack] : open_) {
+      for (const TraceSlice& slice : stack) problems_.error(slice.event, "begins and never ends");
+    }
+    for (const auto& [key, count] : pending_async_) {
+      if (count > 0)
+        problems_.dialect(-1, fmt::format("asynchronous event {} never ends", key.second));
+    }
+    check_.summary.tracks = std::ssize(tracks_);
+    problems_.settle(check_);
+    return std::move(check_);
+  }
 
  private:
   void error(std::string message) { problems_.error(at_, std::move(message)); }
+  std::nullopt_t none(std::string message) {
+    error(std::move(message));
+    return std::nullopt;
+  }
 
-  std::optional<std::int64_t> time(const json& value, const char* key, bool negative_allowed);
-  std::optional<Lane> lane(const json& value);
-  void complete(const json& value);
-  void begin(const json& value);
-  void end(const json& value);
-  void flow(const json& value);
-  void counter(const json& value);
-  void metadata(const json& value);
-  void instant(const json& value);
-  void asynchronous(const json& value);
+  std::optional<std::int64_t> time(const json& value, const char* key) {
+    if (!value.contains(key)) return none(fmt::format("has no \"{}\"", key));
+    const auto nanoseconds = trace_nanoseconds(value[key]);
+    if (!nanoseconds)
+      return none(fmt::format("\"{}\" is not a finite number of microseconds", key));
+    if (*nanoseconds < 0) return none(fmt::format("\"{}\" is negative", key));
+    return nanoseconds;
+  }
 
-  std::int64_t check_nesting(const Lane& lane, std::vector<TraceSlice>& slices);
-  void check_names();
-  void check_threads();
-  void check_unit(const TraceFrame& frame);
-  void check_flows();
-  void check_flow(const FlowKey& key, const Flow& flow);
-  void check_binding(const FlowKey& key, const FlowEnd& end);
+  std::optional<Lane> lane(const json& value) {
+    for (const char* key : {"pid", "tid"}) {
+      if (!value.contains(key)) return none(fmt::format("has no \"{}\"", key));
+      if (!value[key].is_number_integer() && !value[key].is_string())
+        return none(fmt::format("\"{}\" is neither an integer nor text", key));
+    }
+    return Lane{id_text(value["pid"]), id_text(value["tid"])};
+  }
+
+  void complete(const json& value) {
+    const auto where = lane(value);
+    const auto start = time(value, "ts"), length = time(value, "dur");
+    if (!value.contains("name")) problems_.dialect(at_, "has no \"name\"");
+    if (!where || !start || !length) return;
+    if (*length > std::numeric_limits<std::int64_t>::max() - *start)
+      return error("ends beyond time");
+    slices_[*where].push_back({at_, *start, *start + *length});
+  }
+
+  void begin(const json& value) {
+    const auto where = lane(value);
+    const auto start = time(value, "ts");
+    if (where && start) open_[*where].push_back({at_, *start, *start});
+  }
+
+  void end(const json& value) {
+    const auto where = lane(value);
+    const auto finish = time(value, "ts");
+    if (!where || !finish) return;
+    auto& stack = open_[*where];
+    if (stack.empty()) return error("ends a slice that did not begin");
+    TraceSlice slice = stack.back();
+    stack.pop_back();
+    if (*finish < slice.start) return error("ends a slice before its beginning");
+    slice.end = *finish;
+    slices_[*where].push_back(slice);
+  }
+
+  void flow(const json& value) {
+    const auto where = lane(value);
+    const auto moment = time(value, "ts");
+    for (const char* key : {"name", "cat", "id"}) {
+      if (!value.contains(key)) return error(fmt::format("is a flow without \"{}\"", key));
+    }
+    if (!where || !moment) return;
+    Flow& arrow = flows_[{id_text(value["name"]), id_text(value["cat"]), id_text(value["id"])}];
+    (value["ph"] == "s" ? arrow.starts : arrow.ends).push_back({at_, *where, *moment});
+  }
+
+  void counter(const json& value) {
+    ++check_.summary.counters;
+    if (!value.contains("pid") || !value.contains("name")) {
+      return error("is a counter without \"pid\" or \"name\"");
+    }
+    const auto moment = time(value, "ts");
+    if (!value.contains("args") || !value["args"].is_object()) {
+      return error("is a counter without \"args\"");
+    }
+    for (const auto& [key, sample] : value["args"].items()) {
+      if (!sample.is_number() && !sample.is_string()) {
+        error(fmt::format("counts \"{}\" with something that is no number", key));
+      }
+    }
+    if (!moment) return;
+    const std::string id = value.contains("id") ? id_text(value["id"]) : "";
+    const auto [track, fresh] =
+        tracks_.try_emplace({id_text(value["pid"]), id_text(value["name"]), id}, *moment);
+    if (!fresh && *moment < track->second)
+      problems_.dialect(at_, "is a counter sample before the previous one");
+    track->second = std::max(track->second, *moment);
+  }
+
+  void metadata(const json& value) {
+    ++check_.summary.metadata;
+    const std::string* what = text_in(value, "name");
+    if (what == nullptr || !value.contains("pid"))
+      return error("is metadata without \"name\" or \"pid\"");
+    const bool of_process = *what == "process_name";
+    if (!of_process && *what != "thread_name") return;
+    if (!value.contains("args") || !value["args"].contains("name")) return error("names nothing");
+    if (of_process) {
+      named_processes_.insert(id_text(value["pid"]));
+    } else if (const auto where = lane(value)) {
+      named_threads_.insert(*where);
+    }
+  }
+
+  void instant(const json& value) {
+    ++check_.summary.instants;
+    time(value, "ts");
+  }
+
+  void asynchronous(const json& value) {
+    ++check_.summary.asynchronous;
+    const auto moment = time(value, "ts");
+    if (!value.contains("id") && !value.contains("id2"))
+      return error("is asynchronous without \"id\"");
+    if (!moment) return;
+    const json& id = value.contains("id") ? value["id"] : value["id2"];
+    const std::pair<std::string, std::string> key{
+        value.contains("cat") ? id_text(value["cat"]) : "", id_text(id)};
+    if (value["ph"] == "b") ++pending_async_[key];
+    if (value["ph"] == "e" && --pending_async_[key] < 0) {
+      error("ends an asynchronous event that did not begin");
+      pending_async_[key] = 0;
+    }
+  }
+
+  /// When the last one ends.
+  std::int64_t check_nesting(const Lane& lane, std::vector<TraceSlice>& slices) {
+    // Foreign times are rounded to nanoseconds here: neighbours may appear to overlap by one.
+    const std::int64_t tolerance = check_.ours ? 0 : 1;
+    std::sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
+      return std::tie(a.start, b.end, a.event) < std::tie(b.start, a.end, b.event);
+    });
+    std::vector<const TraceSlice*> open;
+    std::int64_t last = slices.front().end;
+    for (const TraceSlice& slice : slices) {
+      while (!open.empty() && open.back()->end - tolerance <= slice.start) open.pop_back();
+      if (!open.empty() && slice.end - tolerance > open.back()->end) {
+        problems_.error(
+            slice.event,
+            fmt::format(
+                "overlaps event {} on the lane pid {} tid {}, and neither contains the other",
+                open.back()->event, lane.pid, lane.tid));
+      } else {
+        open.push_back(&slice);
+      }
+      last = std::max(last, slice.end);
+    }
+    return last;
+  }
+
+  void check_names() {
+    std::set<std::string> seen;
+    for (const auto& [lane, slices] : slices_) {
+      if (!named_threads_.contains(lane)) {
+        problems_.dialect(
+            slices.front().event,
+            fmt::format("its lane, pid {} tid {}, has no thread_name", lane.pid, lane.tid));
+      }
+      if (!seen.insert(lane.pid).second) continue;
+      if (!named_processes_.contains(lane.pid)) {
+        problems_.dialect(slices.front().event,
+                          fmt::format("its process, pid {}, has no process_name", lane.pid));
+      }
+    }
+    check_.summary.processes = std::ssize(seen);
+  }
+
+  void check_threads() {
+    std::set<std::string> processes;
+    std::map<std::string, std::string> process_of;  // thread → the first process that has it
+    for (const auto& [lane, slices] : slices_) processes.insert(lane.pid);
+    for (const auto& [lane, slices] : slices_) {
+      const std::int64_t event = slices.front().event;
+      const auto [first, fresh] = process_of.emplace(lane.tid, lane.pid);
+      if (!fresh) {
+        problems_.dialect(event, fmt::format("tid {} is in pid {} and in pid {}", lane.tid,
+                                             first->second, lane.pid));
+      }
+      if (lane.tid == "0") {
+        // A viewer takes tid 0 for the thread that has its process's number.
+        if (lane.pid != lane.tid && slices_.contains({lane.pid, lane.pid})) {
+          problems_.error(event,
+                          fmt::format("tid 0 merges with tid {} of the same process", lane.pid));
+        } else {
+          problems_.dialect(event, "its tid is 0");
+        }
+      } else if (processes.contains(lane.tid)) {
+        problems_.dialect(event, fmt::format("its tid, {}, is also a pid", lane.tid));
+      }
+    }
+  }
+
+  void check_unit(const TraceFrame& frame) {
+    if (frame.time_unit == "ns") {
+      unit_ = 1;
+    } else if (!frame.time_unit.empty() && frame.time_unit != "ms") {
+      problems_.error(-1, "\"displayTimeUnit\" is neither \"ms\" nor \"ns\"");
+    }
+  }
+
+  void check_flow(const FlowKey& key, const Flow& flow) {
+    const auto& [name, cat, id] = key;
+    const auto wrong = [&](const FlowEnd& end, const std::string& message) {
+      problems_.error(end.event, fmt::format("flow {} {} {}", name, id, message));
+    };
+    if (flow.ends.empty()) return wrong(flow.starts.front(), "starts and never ends");
+    if (flow.starts.empty()) return wrong(flow.ends.front(), "ends and never started");
+    for (const auto* side : {&flow.starts, &flow.ends}) {
+      for (const FlowEnd& end : *side) check_binding(key, end);
+      if (side->size() > 1)
+        problems_.dialect((*side)[1].event, fmt::format("flow {} {} branches", name, id));
+    }
+    const auto earlier = [](const FlowEnd& a, const FlowEnd& b) { return a.time < b.time; };
+    const auto& start = *std::min_element(flow.starts.begin(), flow.starts.end(), earlier);
+    const auto& end = *std::min_element(flow.ends.begin(), flow.ends.end(), earlier);
+    if (end.time < start.time)
+      wrong(end, fmt::format("ends before its start, event {}", start.event));
+    check_.summary.flows += std::ssize(flow.ends);
+  }
+
+  void check_binding(const FlowKey& key, const FlowEnd& end) {
+    const auto wrong = [&](const char* message) {
+      return fmt::format("flow {} {} {}", std::get<0>(key), std::get<2>(key), message);
+    };
+    auto nested = nested_.find(end.lane);
+    if (nested == nested_.end()) {
+      const auto lane = slices_.find(end.lane);
+      std::vector<TraceSlice> slices;
+      if (lane != slices_.end()) slices = lane->second;
+      std::sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
+        return std::tie(a.start, a.event) < std::tie(b.start, b.event);
+      });
+      nested = nested_.emplace(end.lane, NestedSlices(slices, unit_)).first;
+    }
+    switch (nested->second.bind(end.time)) {
+      case FlowBinding::bound:
+        return;
+      case FlowBinding::either:
+        return problems_.dialect(
+            end.event, wrong("has an end at the border of two slices, and viewers take either"));
+      case FlowBinding::outside:
+        return problems_.error(end.event, wrong("has an end outside any slice of its lane"));
+      case FlowBinding::hidden:
+        return problems_.error(end.event, wrong("has an end that chrome://tracing may not find: it "
+                                                "nests the slice there in one that ends before"));
+    }
+  }
 
   TraceCheck check_;
   TraceProblems problems_;
@@ -115,306 +382,6 @@ class Checker {
   std::set<std::string> named_processes_;
   std::set<Lane> named_threads_;
 };
-
-std::optional<std::int64_t> Checker::time(const json& value, const char* key,
-                                          bool negative_allowed) {
-  if (!value.contains(key)) {
-    error(fmt::format("has no \"{}\"", key));
-    return std::nullopt;
-  }
-  const auto nanoseconds = trace_nanoseconds(value[key]);
-  if (!nanoseconds) {
-    error(fmt::format("\"{}\" is not a finite number of microseconds", key));
-    return std::nullopt;
-  }
-  if (*nanoseconds < 0 && !negative_allowed) {
-    error(fmt::format("\"{}\" is negative", key));
-    return std::nullopt;
-  }
-  return nanoseconds;
-}
-
-std::optional<Lane> Checker::lane(const json& value) {
-  for (const char* key : {"pid", "tid"}) {
-    if (!value.contains(key)) {
-      error(fmt::format("has no \"{}\"", key));
-      return std::nullopt;
-    }
-    if (!value[key].is_number_integer() && !value[key].is_string()) {
-      error(fmt::format("\"{}\" is neither an integer nor text", key));
-      return std::nullopt;
-    }
-  }
-  return Lane{id_text(value["pid"]), id_text(value["tid"])};
-}
-
-void Checker::complete(const json& value) {
-  const auto where = lane(value);
-  const auto start = time(value, "ts", false), length = time(value, "dur", false);
-  if (!value.contains("name")) problems_.dialect(at_, "has no \"name\"");
-  if (!where || !start || !length) return;
-  if (*length > std::numeric_limits<std::int64_t>::max() - *start) return error("ends beyond time");
-  slices_[*where].push_back({at_, *start, *start + *length});
-}
-
-void Checker::begin(const json& value) {
-  const auto where = lane(value);
-  const auto start = time(value, "ts", false);
-  if (where && start) open_[*where].push_back({at_, *start, *start});
-}
-
-void Checker::end(const json& value) {
-  const auto where = lane(value);
-  const auto finish = time(value, "ts", false);
-  if (!where || !finish) return;
-  auto& stack = open_[*where];
-  if (stack.empty()) return error("ends a slice that did not begin");
-  TraceSlice slice = stack.back();
-  stack.pop_back();
-  if (*finish < slice.start) return error("ends a slice before its beginning");
-  slice.end = *finish;
-  slices_[*where].push_back(slice);
-}
-
-void Checker::flow(const json& value) {
-  const auto where = lane(value);
-  const auto moment = time(value, "ts", false);
-  for (const char* key : {"name", "cat", "id"}) {
-    if (!value.contains(key)) return error(fmt::format("is a flow without \"{}\"", key));
-  }
-  if (!where || !moment) return;
-  Flow& arrow = flows_[{id_text(value["name"]), id_text(value["cat"]), id_text(value["id"])}];
-  (value["ph"] == "s" ? arrow.starts : arrow.ends).push_back({at_, *where, *moment});
-}
-
-void Checker::counter(const json& value) {
-  ++check_.summary.counters;
-  if (!value.contains("pid") || !value.contains("name")) {
-    return error("is a counter without \"pid\" or \"name\"");
-  }
-  const auto moment = time(value, "ts", false);
-  if (!value.contains("args") || !value["args"].is_object()) {
-    return error("is a counter without \"args\"");
-  }
-  for (const auto& [key, sample] : value["args"].items()) {
-    if (!sample.is_number() && !sample.is_string()) {
-      error(fmt::format("counts \"{}\" with something that is no number", key));
-    }
-  }
-  if (!moment) return;
-  const std::string id = value.contains("id") ? id_text(value["id"]) : "";
-  const auto [track, fresh] =
-      tracks_.try_emplace({id_text(value["pid"]), id_text(value["name"]), id}, *moment);
-  if (!fresh && *moment < track->second)
-    problems_.dialect(at_, "is a counter sample before the previous one");
-  track->second = std::max(track->second, *moment);
-}
-
-void Checker::metadata(const json& value) {
-  ++check_.summary.metadata;
-  if (!value.contains("name") || !value["name"].is_string() || !value.contains("pid")) {
-    return error("is metadata without \"name\" or \"pid\"");
-  }
-  const std::string& what = value["name"].get_ref<const std::string&>();
-  const bool has_name =
-      value.contains("args") && value["args"].is_object() && value["args"].contains("name");
-  if (what == "process_name" || what == "thread_name") {
-    if (!has_name) return error("names nothing");
-    if (what == "process_name") named_processes_.insert(id_text(value["pid"]));
-    if (what == "thread_name") {
-      if (const auto where = lane(value)) named_threads_.insert(*where);
-    }
-  }
-}
-
-void Checker::instant(const json& value) {
-  ++check_.summary.instants;
-  time(value, "ts", false);
-}
-
-void Checker::asynchronous(const json& value) {
-  ++check_.summary.asynchronous;
-  const auto moment = time(value, "ts", false);
-  if (!value.contains("id") && !value.contains("id2"))
-    return error("is asynchronous without \"id\"");
-  if (!moment) return;
-  const json& id = value.contains("id") ? value["id"] : value["id2"];
-  const std::pair<std::string, std::string> key{value.contains("cat") ? id_text(value["cat"]) : "",
-                                                id_text(id)};
-  if (value["ph"] == "b") ++pending_async_[key];
-  if (value["ph"] == "e" && --pending_async_[key] < 0) {
-    error("ends an asynchronous event that did not begin");
-    pending_async_[key] = 0;
-  }
-}
-
-/// When the last one ends.
-std::int64_t Checker::check_nesting(const Lane& lane, std::vector<TraceSlice>& slices) {
-  // Foreign times are rounded to nanoseconds here: neighbours may appear to overlap by one.
-  const std::int64_t tolerance = check_.ours ? 0 : 1;
-  std::sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
-    return std::tie(a.start, b.end, a.event) < std::tie(b.start, a.end, b.event);
-  });
-  std::vector<const TraceSlice*> open;
-  std::int64_t last = slices.front().end;
-  for (const TraceSlice& slice : slices) {
-    while (!open.empty() && open.back()->end - tolerance <= slice.start) open.pop_back();
-    if (!open.empty() && slice.end - tolerance > open.back()->end) {
-      problems_.error(
-          slice.event,
-          fmt::format("overlaps event {} on the lane pid {} tid {}, and neither contains the other",
-                      open.back()->event, lane.pid, lane.tid));
-    } else {
-      open.push_back(&slice);
-    }
-    last = std::max(last, slice.end);
-  }
-  return last;
-}
-
-void Checker::check_names() {
-  std::set<std::string> seen;
-  for (const auto& [lane, slices] : slices_) {
-    if (!named_threads_.contains(lane)) {
-      problems_.dialect(
-          slices.front().event,
-          fmt::format("its lane, pid {} tid {}, has no thread_name", lane.pid, lane.tid));
-    }
-    if (!seen.insert(lane.pid).second) continue;
-    if (!named_processes_.contains(lane.pid)) {
-      problems_.dialect(slices.front().event,
-                        fmt::format("its process, pid {}, has no process_name", lane.pid));
-    }
-  }
-  check_.summary.processes = static_cast<std::int64_t>(seen.size());
-}
-
-void Checker::check_threads() {
-  std::set<std::string> processes;
-  std::map<std::string, std::string> process_of;  // thread → the first process that has it
-  for (const auto& [lane, slices] : slices_) processes.insert(lane.pid);
-  for (const auto& [lane, slices] : slices_) {
-    const std::int64_t event = slices.front().event;
-    const auto [first, fresh] = process_of.emplace(lane.tid, lane.pid);
-    if (!fresh) {
-      problems_.dialect(event, fmt::format("tid {} is in pid {} and in pid {}", lane.tid,
-                                           first->second, lane.pid));
-    }
-    if (lane.tid == "0") {
-      // A viewer takes tid 0 for the thread that has its process's number.
-      if (lane.pid != lane.tid && slices_.contains({lane.pid, lane.pid})) {
-        problems_.error(event,
-                        fmt::format("tid 0 merges with tid {} of the same process", lane.pid));
-      } else {
-        problems_.dialect(event, "its tid is 0");
-      }
-    } else if (processes.contains(lane.tid)) {
-      problems_.dialect(event, fmt::format("its tid, {}, is also a pid", lane.tid));
-    }
-  }
-}
-
-void Checker::check_binding(const FlowKey& key, const FlowEnd& end) {
-  const auto wrong = [&](const char* message) {
-    return fmt::format("flow {} {} {}", std::get<0>(key), std::get<2>(key), message);
-  };
-  auto nested = nested_.find(end.lane);
-  if (nested == nested_.end()) {
-    const auto lane = slices_.find(end.lane);
-    std::vector<TraceSlice> slices;
-    if (lane != slices_.end()) slices = lane->second;
-    std::sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
-      return std::tie(a.start, a.event) < std::tie(b.start, b.event);
-    });
-    nested = nested_.emplace(end.lane, NestedSlices(slices, unit_)).first;
-  }
-  switch (nested->second.bind(end.time)) {
-    case FlowBinding::bound:
-      return;
-    case FlowBinding::either:
-      return problems_.dialect(
-          end.event, wrong("has an end at the border of two slices, and viewers take either"));
-    case FlowBinding::outside:
-      return problems_.error(end.event, wrong("has an end outside any slice of its lane"));
-    case FlowBinding::hidden:
-      return problems_.error(end.event, wrong("has an end that chrome://tracing may not find: it "
-                                              "nests the slice there in one that ends before"));
-  }
-}
-
-void Checker::check_flow(const FlowKey& key, const Flow& flow) {
-  const auto& [name, cat, id] = key;
-  const auto wrong = [&](const FlowEnd& end, const std::string& message) {
-    problems_.error(end.event, fmt::format("flow {} {} {}", name, id, message));
-  };
-  if (flow.ends.empty()) return wrong(flow.starts.front(), "starts and never ends");
-  if (flow.starts.empty()) return wrong(flow.ends.front(), "ends and never started");
-  for (const auto* side : {&flow.starts, &flow.ends}) {
-    for (const FlowEnd& end : *side) check_binding(key, end);
-    if (side->size() > 1)
-      problems_.dialect((*side)[1].event, fmt::format("flow {} {} branches", name, id));
-  }
-  const auto earlier = [](const FlowEnd& a, const FlowEnd& b) { return a.time < b.time; };
-  const auto& start = *std::min_element(flow.starts.begin(), flow.starts.end(), earlier);
-  const auto& end = *std::min_element(flow.ends.begin(), flow.ends.end(), earlier);
-  if (end.time < start.time)
-    wrong(end, fmt::format("ends before its start, event {}", start.event));
-  check_.summary.flows += static_cast<std::int64_t>(flow.ends.size());
-}
-
-void Checker::check_unit(const TraceFrame& frame) {
-  if (frame.time_unit == "ns") {
-    unit_ = 1;
-  } else if (!frame.time_unit.empty() && frame.time_unit != "ms") {
-    problems_.error(-1, "\"displayTimeUnit\" is neither \"ms\" nor \"ns\"");
-  }
-}
-
-void Checker::check_flows() {
-  for (const auto& [key, flow] : flows_) check_flow(key, flow);
-}
-
-/// Without the file, which opens every line of the report.
-std::string damage_text(Diagnostic damage) {
-  const SourcePlace place = std::exchange(damage.place, {});
-  damage.place.pointer = place.pointer;
-  const std::string text = damage.to_string();
-  return place.line == 0 ? text
-                         : fmt::format("line {}, column {}: {}", place.line, place.column, text);
-}
-
-TraceCheck Checker::finish(const TraceFrame& frame) {
-  at_ = -1;
-  if (frame.damage || !frame.has_events) {
-    error(frame.damage ? damage_text(*frame.damage) : "holds no array of events");
-    problems_.settle(check_);
-    return std::move(check_);
-  }
-  const json& metadata = frame.metadata;
-  check_.ours = metadata.is_object() && metadata.contains("tool") && metadata["tool"].is_string() &&
-                metadata["tool"].get_ref<const std::string&>().starts_with("tandem");
-  for (auto& [lane, slices] : slices_) {
-    check_.summary.slices += static_cast<std::int64_t>(slices.size());
-    const Duration last(check_nesting(lane, slices)), first(slices.front().start);
-    const bool fresh = check_.summary.lanes++ == 0;
-    check_.summary.first = fresh ? first : std::min(check_.summary.first, first);
-    check_.summary.last = fresh ? last : std::max(check_.summary.last, last);
-  }
-  check_names();
-  check_threads();
-  check_unit(frame);
-  check_flows();
-  for (const auto& [lane, stack] : open_) {
-    for (const TraceSlice& slice : stack) problems_.error(slice.event, "begins and never ends");
-  }
-  for (const auto& [key, count] : pending_async_) {
-    if (count > 0)
-      problems_.dialect(-1, fmt::format("asynchronous event {} never ends", key.second));
-  }
-  check_.summary.tracks = static_cast<std::int64_t>(tracks_.size());
-  problems_.settle(check_);
-  return std::move(check_);
-}
 
 }  // namespace
 

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "core/base/error.h"
 
 namespace tandem {
@@ -23,6 +25,11 @@ class TraceDiagnostics {
   /// About the whole file.
   void add(std::string message) {
     all_.push_back({.message = std::move(message), .place = {.file = file_}});
+  }
+  /// About an event, by its position.
+  void add(std::size_t event, std::string message) {
+    add(std::move(message));
+    all_.back().place.pointer = fmt::format("/traceEvents/{}", event);
   }
 
   /// Throws InputError if there are any. `bare`: the events are the document, not a member of it.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <tuple>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,13 +9,8 @@
 
 namespace tandem {
 
-void TraceProblems::error(std::int64_t event, std::string message) {
-  problems_.push_back({TraceSeverity::error, event, std::move(message)});
-  if (problems_.size() > 4 * kMostTraceProblems) trim();
-}
-
-void TraceProblems::dialect(std::int64_t event, std::string message) {
-  problems_.push_back({TraceSeverity::warning, event, std::move(message)});
+void TraceProblems::add(TraceProblem problem) {
+  problems_.push_back(std::move(problem));
   if (problems_.size() > 4 * kMostTraceProblems) trim();
 }
 

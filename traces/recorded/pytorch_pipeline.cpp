@@ -209,16 +209,13 @@ class PipelineBuilder {
     }
     std::size_t partial = 0;
     for (auto& [step, pass] : passes) {
-      const bool whole = std::none_of(pass.devices.begin(), pass.devices.end(),
-                                      [](const auto& ops) { return ops.empty(); });
-      if (!whole) {
+      if (std::ranges::any_of(pass.devices, [](const auto& ops) { return ops.empty(); })) {
         ++partial;
         continue;
       }
       for (std::vector<RecordedOp>& ops : pass.devices) {
-        std::stable_sort(ops.begin(), ops.end(), [](const RecordedOp& a, const RecordedOp& b) {
-          return std::tie(a.end, a.start, a.kind, a.receives) <
-                 std::tie(b.end, b.start, b.kind, b.receives);
+        std::ranges::stable_sort(ops, {}, [](const RecordedOp& op) {
+          return std::tie(op.end, op.start, op.kind, op.receives);
         });
       }
       // With all that is done until the next one; of the last nobody knows.

@@ -78,11 +78,8 @@ class RankReader {
       if (!on_gpu && category != "user_annotation") return;
       const std::string what = cursor["name"].text();
       if (!what.starts_with(kPrefix)) return;
-      if (on_gpu) {
-        read_action(position, cursor, what);
-      } else {
-        on_host_ = true;
-      }
+      if (on_gpu) read_action(position, cursor, what);
+      on_host_ = on_host_ || !on_gpu;
     } catch (const InputError& error) {
       diagnostics_.add(error);
     }
@@ -154,9 +151,7 @@ class RankReader {
       const auto& streams = busy[group];
       if (streams.empty()) return;
       kept[group] =
-          std::max_element(streams.begin(), streams.end(), [](const auto& a, const auto& b) {
-            return a.second < b.second;
-          })->first;
+          std::ranges::max_element(streams, {}, [](const auto& of) { return of.second; })->first;
     };
     keep(kComputation);
     for (auto& [group, streams] : busy) {
@@ -169,10 +164,9 @@ class RankReader {
       return found == kept.end() || found->second != slice.stream;
     });
     // Computation first, of equal starts too.
-    std::stable_sort(
-        slices_.begin(), slices_.end(), [](const PytorchSlice& a, const PytorchSlice& b) {
-          return std::pair(is_transfer(a.kind), a.start) < std::pair(is_transfer(b.kind), b.start);
-        });
+    std::ranges::stable_sort(slices_, {}, [](const PytorchSlice& slice) {
+      return std::pair(is_transfer(slice.kind), slice.start);
+    });
   }
 
   /// The k-th time that an action is done is that of the k-th step.
@@ -183,14 +177,9 @@ class RankReader {
       slice.step = done[{slice.kind, slice.receives, slice.stage, slice.microbatch}]++;
       if (is_transfer(slice.kind)) continue;
       if (slice.step < step) {
-        const json nothing;
-        try {
-          TraceCursor(name_, "/traceEvents", slice.position, nothing)
-              .fail("done once less often than what precedes it: a trace begins with a step");
-        } catch (const InputError& error) {
-          diagnostics_.add(error);
-          return;
-        }
+        return diagnostics_.add(
+            slice.position,
+            "done once less often than what precedes it: a trace begins with a step");
       }
       step = slice.step;
     }

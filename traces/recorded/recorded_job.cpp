@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,8 +37,7 @@ class JobParser {
     if (colon == std::string_view::npos) return diagnose(number, "expected `key: value`");
     const std::string key(trimmed(text.substr(0, colon)));
     const std::string_view value = trimmed(text.substr(colon + 1));
-    const auto known =
-        std::find_if(keys_.begin(), keys_.end(), [&](const auto& row) { return row.first == key; });
+    const auto known = std::ranges::find(keys_, key, [](const auto& row) { return row.first; });
     if (known == keys_.end()) {
       std::vector<std::string> names;
       for (const auto& [other, place] : keys_) names.emplace_back(other);
@@ -65,10 +63,8 @@ class JobParser {
  private:
   /// The degrees that are given multiply to the number of all ranks.
   void check_world_size() {
-    if (!job_.world_size || !job_.data_parallel || !job_.pipeline_parallel ||
-        !job_.tensor_parallel) {
+    if (!job_.world_size || !job_.data_parallel || !job_.pipeline_parallel || !job_.tensor_parallel)
       return;
-    }
     std::int64_t ranks = job_.data_sequence_parallel.value_or(1);
     for (const std::optional<std::int64_t>& degree :
          {job_.data_parallel, job_.pipeline_parallel, job_.tensor_parallel}) {
@@ -143,8 +139,7 @@ void check_job(const RecordedJob& job, const std::string& name, Recording& recor
     recording.warnings.push_back(
         fmt::format("{}: {} is {}, but the timeline has {} {}", name, key, *said, seen, what));
   };
-  warn("dp_size", job.data_parallel, static_cast<std::int64_t>(recording.replicas.size()),
-       "replicas");
+  warn("dp_size", job.data_parallel, std::ssize(recording.replicas), "replicas");
   if (recording.ranks > 1) {
     warn("tp_size", job.tensor_parallel, static_cast<std::int64_t>(recording.ranks),
          "ranks of a stage");

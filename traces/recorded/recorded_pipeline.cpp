@@ -55,25 +55,12 @@ constexpr std::array<OpName, 11> kOpNames{{
 }};
 
 /// What ranks do outside the pipeline.
-constexpr std::array<std::string_view, 17> kOtherNames{
-    "data-load",
-    "data-sync",
-    "optimizer",
-    "gc",
-    "forward-backward",
-    "tp-reducescatter",
-    "tp-allgather",
-    "tp-allreduce",
-    "grads-reduce-scatter",
-    "separate-grads-all-reduce",
-    "grads-reduce-scatter-nonoverlapping",
-    "params-all-gather",
-    "params-all-gather-nonoverlapping",
-    "embedding-grads-all-reduce",
-    "layernorm-grads-all-reduce",
-    "optimizer-clip-main-grad",
-    "optimizer-inner-step",
-};
+constexpr auto kOtherNames = std::to_array<std::string_view>(
+    {"data-load", "data-sync", "optimizer", "gc", "forward-backward", "tp-reducescatter",
+     "tp-allgather", "tp-allreduce", "grads-reduce-scatter", "separate-grads-all-reduce",
+     "grads-reduce-scatter-nonoverlapping", "params-all-gather", "params-all-gather-nonoverlapping",
+     "embedding-grads-all-reduce", "layernorm-grads-all-reduce", "optimizer-clip-main-grad",
+     "optimizer-inner-step"});
 
 std::vector<std::string> op_names() {
   std::vector<std::string> names;
@@ -137,11 +124,8 @@ class RecordingReader {
   void read_event(std::size_t position, const TraceCursor& cursor) {
     if (!cursor.has("ph")) cursor.fail("expected an event, an object with \"ph\"");
     const std::string phase = cursor["ph"].text();
-    if (phase == "M") {
-      read_title(cursor);
-    } else if (phase == "X") {
-      read_slice(position, cursor);
-    }
+    if (phase == "M") read_title(cursor);
+    if (phase == "X") read_slice(position, cursor);
   }
 
   void read_title(const TraceCursor& cursor) {
@@ -168,8 +152,7 @@ class RecordingReader {
 
   void read_slice(std::size_t position, const TraceCursor& cursor) {
     const std::string what = cursor["name"].text();
-    const auto op = std::find_if(kOpNames.begin(), kOpNames.end(),
-                                 [&](const OpName& known) { return known.name == what; });
+    const auto op = std::ranges::find(kOpNames, what, &OpName::name);
     if (op == kOpNames.end()) return read_other(what, cursor);
     const TraceCursor args = cursor["args"];
     Row row{.op = {.kind = op->kind, .receives = op->receives},
@@ -212,9 +195,8 @@ class RecordingReader {
   void read_other(const std::string& what, const TraceCursor& cursor) {
     if (std::find(kOtherNames.begin(), kOtherNames.end(), what) == kOtherNames.end()) {
       const std::string hint = did_you_mean(what, op_names());
-      if (!hint.empty()) {
+      if (!hint.empty())
         cursor["name"].fail(fmt::format("no op has the name \"{}\"{}", what, hint));
-      }
       unknown_.insert(what);
     }
     if (!cursor.has("args") || !cursor["args"].has("step")) return;
@@ -236,7 +218,8 @@ class RecordingReader {
       const auto title = threads_.find(row.thread);
       if (title == threads_.end()) {
         if (nameless.insert(row.thread).second && !diagnostics_.full()) {
-          diagnose_row(row, "its thread has no name such as \"PP rank 0, TP rank 0, compute\"");
+          diagnostics_.add(row.position,
+                           "its thread has no name such as \"PP rank 0, TP rank 0, compute\"");
         }
         continue;
       }
@@ -267,19 +250,9 @@ class RecordingReader {
     }
   }
 
-  void diagnose_row(const Row& row, const std::string& message) {
-    const json nothing;
-    try {
-      TraceCursor(name_, "/traceEvents", row.position, nothing).fail(message);
-    } catch (const InputError& error) {
-      diagnostics_.add(error);
-    }
-  }
-
   void build() {
-    std::stable_sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
-      return std::tie(a.step, a.replica, a.device, a.rank, a.op.end, a.op.start) <
-             std::tie(b.step, b.replica, b.device, b.rank, b.op.end, b.op.start);
+    std::ranges::stable_sort(rows_, {}, [](const Row& row) {
+      return std::tie(row.step, row.replica, row.device, row.rank, row.op.end, row.op.start);
     });
     std::int64_t last_device = 0;
     for (const Row& row : rows_) {
@@ -379,20 +352,14 @@ class RecordingReader {
   }
 
   void warn() {
-    if (partial_ > 0) {
-      recording_.warnings.push_back(fmt::format(
-          "steps of replicas left out, because stages are missing in them: {}", partial_));
-    }
-    if (left_out_ > 0) {
-      recording_.warnings.push_back(
-          fmt::format("{} times a rank is left out of a stage's step: it did not do what the "
-                      "stage's other ranks did",
-                      left_out_));
-    }
-    if (backwards_ > 0) {
-      recording_.warnings.push_back(
-          fmt::format("{} transfers end before they begin, by clocks that differ", backwards_));
-    }
+    const auto warn_of = [this](std::size_t count, std::string_view what) {
+      if (count > 0) recording_.warnings.push_back(fmt::format("{} {}", count, what));
+    };
+    warn_of(partial_, "steps of replicas are left out, because stages are missing in them");
+    warn_of(left_out_,
+            "times a rank is left out of a stage's step: it did not do what the stage's other "
+            "ranks did");
+    warn_of(backwards_, "transfers end before they begin, by clocks that differ");
     if (unknown_.empty()) return;
     recording_.warnings.push_back(fmt::format("unknown ops, assumed to be outside the pipeline: {}",
                                               fmt::join(unknown_.begin(), unknown_.end(), ", ")));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 #include <tuple>
 
 namespace tandem {
@@ -22,23 +23,18 @@ std::map<OpKey, RecordedOp> by_key(const std::vector<RecordedOp>& ops) {
   return found;
 }
 
-bool same_keys(const std::map<OpKey, RecordedOp>& a, const std::map<OpKey, RecordedOp>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const auto& one, const auto& other) { return one.first == other.first; });
-}
-
 }  // namespace
 
 JoinedRanks join_ranks(const std::vector<std::vector<RecordedOp>>& ranks) {
-  const auto leader = std::max_element(
-      ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  const auto leader =
+      std::ranges::max_element(ranks, {}, [](const auto& ops) { return ops.size(); });
   JoinedRanks joined{.ops = *leader};
   if (ranks.size() == 1) return joined;
   std::map<OpKey, RecordedOp> whole = by_key(*leader);
   for (auto rank = ranks.begin(); rank != ranks.end(); ++rank) {
     if (rank == leader) continue;
     const std::map<OpKey, RecordedOp> own = by_key(*rank);
-    if (!same_keys(own, whole)) {
+    if (!std::ranges::equal(std::views::keys(own), std::views::keys(whole))) {
       ++joined.left_out;
       continue;
     }
@@ -51,10 +47,8 @@ JoinedRanks join_ranks(const std::vector<std::vector<RecordedOp>>& ranks) {
   }
   joined.ops.clear();
   for (const auto& [key, op] : whole) joined.ops.push_back(op);
-  std::stable_sort(joined.ops.begin(), joined.ops.end(),
-                   [](const RecordedOp& a, const RecordedOp& b) {
-                     return std::tie(a.end, a.start) < std::tie(b.end, b.start);
-                   });
+  std::ranges::stable_sort(joined.ops, {},
+                           [](const RecordedOp& op) { return std::pair(op.end, op.start); });
   return joined;
 }
 

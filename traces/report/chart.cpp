@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "core/base/check.h"
 #include "core/program/title.h"
@@ -22,9 +19,7 @@ class SpanIndex {
  public:
   SpanIndex(const Program& program, const Timeline& timeline) : size_(program.size()) {
     if (timeline.spans.empty()) return;
-    const auto [least, most] =
-        std::minmax_element(timeline.spans.begin(), timeline.spans.end(),
-                            [](const Span& a, const Span& b) { return a.body < b.body; });
+    const auto [least, most] = std::ranges::minmax_element(timeline.spans, {}, &Span::body);
     first_body_ = least->body;
     last_body_ = most->body;
     spans_.assign(size_ * static_cast<std::size_t>(last_body_ - first_body_ + 1), kNone);
@@ -112,9 +107,9 @@ class ChartMaker {
       placed.push_back({transit_of(span), i});
       titles[placed.back().row] = "in transit";
     }
-    std::stable_sort(placed.begin(), placed.end(), [&](const Placed& a, const Placed& b) {
-      const Span &one = timeline_.spans[a.span], &other = timeline_.spans[b.span];
-      return std::tie(a.row, one.start, one.end) < std::tie(b.row, other.start, other.end);
+    std::ranges::stable_sort(placed, {}, [&](const Placed& one) {
+      const Span& span = timeline_.spans[one.span];
+      return std::tie(one.row, span.start, span.end);
     });
     box_of_span_.assign(timeline_.spans.size(), kNone);
     std::size_t next = 0;

@@ -13,46 +13,29 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/check.h"
-#include "core/base/error.h"
 #include "core/base/utf8.h"
 #include "traces/chrome/atomic_file.h"
 #include "traces/report/report.h"
 #include "traces/report/report_looks.h"
 
-#define TANDEM_EMBED(name, file)          \
-  asm(".section .rodata\n"                \
-      ".global tandem_report_" #name      \
-      "\n"                                \
-      ".global tandem_report_" #name      \
-      "_end\n"                            \
-      "tandem_report_" #name              \
-      ":\n"                               \
-      ".incbin \"" TANDEM_REPORT "/" file \
-      "\"\n"                              \
-      "tandem_report_" #name              \
-      "_end:\n"                           \
-      ".byte 0\n"                         \
-      ".text\n")
+#define TANDEM_SOURCE(file) ".incbin \"" TANDEM_REPORT "/" file "\"\n"
+#define TANDEM_EMBED(name, sources)                               \
+  asm(".section .rodata\n"                                        \
+      ".global tandem_report_" #name                              \
+      "\n"                                                        \
+      ".global tandem_report_" #name                              \
+      "_end\n"                                                    \
+      "tandem_report_" #name ":\n" sources "tandem_report_" #name \
+      "_end:\n"                                                   \
+      ".byte 0\n"                                                 \
+      ".text\n");                                                 \
+  extern "C" const char tandem_report_##name[], tandem_report_##name##_end[]
 
-TANDEM_EMBED(page, "page.html");
-TANDEM_EMBED(style, "page.css");
-TANDEM_EMBED(data, "data.js");
-TANDEM_EMBED(columns, "columns.js");
-TANDEM_EMBED(timeline, "timeline.js");
-TANDEM_EMBED(memory, "memory.js");
-TANDEM_EMBED(pointer, "pointer.js");
-TANDEM_EMBED(wiring, "page.js");
-
-extern "C" {
-extern const char tandem_report_page[], tandem_report_page_end[];
-extern const char tandem_report_style[], tandem_report_style_end[];
-extern const char tandem_report_data[], tandem_report_data_end[];
-extern const char tandem_report_columns[], tandem_report_columns_end[];
-extern const char tandem_report_timeline[], tandem_report_timeline_end[];
-extern const char tandem_report_memory[], tandem_report_memory_end[];
-extern const char tandem_report_pointer[], tandem_report_pointer_end[];
-extern const char tandem_report_wiring[], tandem_report_wiring_end[];
-}
+TANDEM_EMBED(page, TANDEM_SOURCE("page.html"));
+TANDEM_EMBED(style, TANDEM_SOURCE("page.css"));
+TANDEM_EMBED(script,
+             TANDEM_SOURCE("data.js") TANDEM_SOURCE("columns.js") TANDEM_SOURCE("timeline.js")
+                 TANDEM_SOURCE("memory.js") TANDEM_SOURCE("pointer.js") TANDEM_SOURCE("page.js"));
 
 namespace tandem {
 namespace {
@@ -239,12 +222,9 @@ void check(const Report& report) {
     }
   }
   for (const ReportSlider& question : report.variations) {
-    bool asked_for = false;
-    for (const std::size_t frame : question.frames) {
+    for (const std::size_t frame : question.frames)
       TANDEM_CHECK(frame < report.frames.size(), frame);
-      asked_for = asked_for || frame == 0;
-    }
-    TANDEM_CHECK(asked_for);
+    TANDEM_CHECK(std::ranges::count(question.frames, 0U) > 0);
   }
 }
 
@@ -256,12 +236,7 @@ std::string report_page(const Report& report) {
   const std::array<std::pair<std::string_view, std::string>, 3> parts{{
       {"/* style */", {tandem_report_style, tandem_report_style_end}},
       {"/* data */", data_of(report)},
-      {"/* script */", std::string(tandem_report_data, tandem_report_data_end) +
-                           std::string(tandem_report_columns, tandem_report_columns_end) +
-                           std::string(tandem_report_timeline, tandem_report_timeline_end) +
-                           std::string(tandem_report_memory, tandem_report_memory_end) +
-                           std::string(tandem_report_pointer, tandem_report_pointer_end) +
-                           std::string(tandem_report_wiring, tandem_report_wiring_end)},
+      {"/* script */", {tandem_report_script, tandem_report_script_end}},
   }};
   std::string_view rest(tandem_report_page,
                         static_cast<std::size_t>(tandem_report_page_end - tandem_report_page));

@@ -297,8 +297,7 @@ class Picture {
   double draw_legend(double y) {
     Legend legend(*this, y);
     for (const OpTraits& look : kOpTraits) {
-      const bool there = std::any_of(chart_.boxes.begin(), chart_.boxes.end(),
-                                     [&](const ChartBox& box) { return box.kind == look.kind; });
+      const bool there = std::ranges::count(chart_.boxes, look.kind, &ChartBox::kind) > 0;
       const bool shown = detail_.links || on_compute_lane(look.kind);
       if (there && shown) legend.add(look.colour, look.title, "", look.hatch);
     }
@@ -339,10 +338,8 @@ class Picture {
       return legend.end();
     }
     for (const MemoryBand& band : kBands) {
-      const auto& peak = chart_.memory->peak;
-      if (std::any_of(peak.begin(), peak.end(),
-                      [&](const MemoryByClass& of) { return of.*band.bytes > 0; }))
-        legend.add(band.colour, band.title);
+      const auto held = [&](const MemoryByClass& of) { return of.*band.bytes > 0; };
+      if (std::ranges::any_of(chart_.memory->peak, held)) legend.add(band.colour, band.title);
     }
     legend.add(kActivations, "activations in use");
     if (chart_.memory->capacity) legend.add("none", "capacity", R"( class="c")");

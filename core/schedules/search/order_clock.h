@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "core/schedules/search/order_problem.h"

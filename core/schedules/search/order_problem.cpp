@@ -108,9 +108,7 @@ Words split(const Words& words) {
 }
 
 Schedule schedule_of(std::string_view name, const ScheduleRequest& request, const Words& words) {
-  Schedule schedule = empty_schedule(name, request, linear_placement(request.devices));
-  for (const ReplicaId replica : ids(schedule.placement.device)) {
-    std::vector<Op>& ops = schedule.order[schedule.placement.device[replica]];
+  return linear_schedule(name, request, [&](std::vector<Op>& ops, ReplicaId replica) {
     std::array<std::int32_t, kLetters + 1> done{};
     for (const Letter letter : words[index(replica)]) {
       const std::int32_t microbatch = done[static_cast<std::size_t>(letter)]++;
@@ -119,9 +117,7 @@ Schedule schedule_of(std::string_view name, const ScheduleRequest& request, cons
                     : letter == Letter::weight ? backward_weight(replica, microbatch)
                                                : backward(replica, microbatch));
     }
-  }
-  append_updates(schedule);
-  return schedule;
+  });
 }
 
 }  // namespace tandem

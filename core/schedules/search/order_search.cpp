@@ -7,9 +7,6 @@
 #include <set>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "core/base/check.h"
 #include "core/base/progress.h"
 #include "core/schedules/all.h"
 #include "core/schedules/search/order_clock.h"

@@ -51,10 +51,7 @@ Key key_of(const OrderProblem& problem, const PartialOrder& order) {
 }
 
 bool none_later(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i] > b[i]) return false;
-  }
-  return true;
+  return std::ranges::equal(a, b, std::less_equal{});
 }
 
 class Tree {
@@ -94,8 +91,7 @@ class Tree {
       const std::int64_t bound = bound_.of(next);
       if (bound < best_.makespan) children.push_back({bound, step, std::move(next)});
     }
-    std::stable_sort(children.begin(), children.end(),
-                     [](const Child& a, const Child& b) { return a.bound < b.bound; });
+    std::ranges::stable_sort(children, {}, &Child::bound);
     for (const Child& child : children) {
       if (cut_short_) return;
       if (child.bound >= best_.makespan || seen_better(child.order)) continue;
@@ -143,9 +139,7 @@ class Beam {
     std::vector<PartialOrder> level{PartialOrder(problem_)};
     while (!level.empty() && !level.front().done()) level = next(level, best.makespan);
     if (level.empty()) return;
-    const auto found = std::min_element(
-        level.begin(), level.end(),
-        [](const PartialOrder& a, const PartialOrder& b) { return a.makespan() < b.makespan(); });
+    const auto found = std::ranges::min_element(level, {}, &PartialOrder::makespan);
     if (found->makespan() >= best.makespan) return;
     best = {words_to(static_cast<std::size_t>(found - level.begin())), found->makespan()};
     meter_.now.best = Duration(best.makespan);
@@ -185,9 +179,8 @@ class Beam {
         if (bound < best) nodes.push_back({bound, idle(child), {parent, step}});
       }
     }
-    std::stable_sort(nodes.begin(), nodes.end(), [](const Node& a, const Node& b) {
-      return std::tie(a.bound, a.idle) < std::tie(b.bound, b.idle);
-    });
+    std::ranges::stable_sort(nodes, {},
+                             [](const Node& one) { return std::tie(one.bound, one.idle); });
     std::vector<PartialOrder> kept;
     std::vector<Link>& links = levels_.emplace_back();
     std::set<std::pair<std::vector<std::int32_t>, std::vector<std::int64_t>>> seen;

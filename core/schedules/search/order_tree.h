@@ -3,7 +3,6 @@
 // the best, or in a beam.
 
 #include <cstdint>
-#include <vector>
 
 #include "core/schedules/search/order_bound.h"
 #include "core/schedules/search/order_problem.h"

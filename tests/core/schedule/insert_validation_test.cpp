@@ -1,7 +1,5 @@
 // Post-validation as a change of order: what moves, what waits, and what verify() refuses.
 
-#include "core/schedule/insert_validation.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -11,7 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/notation/notation.h"
-#include "core/schedule/insert_reduction.h"
+#include "core/schedule/passes.h"
 #include "core/verify/verify.h"
 #include "tests/core/draft.h"
 #include "tests/support/pipelines.h"

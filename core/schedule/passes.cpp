@@ -1,4 +1,4 @@
-#include "core/schedule/insert_validation.h"
+#include "core/schedule/passes.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,6 +8,43 @@
 #include "core/base/check.h"
 
 namespace tandem {
+
+void insert_recompute(Schedule& schedule) {
+  for (std::vector<Op>& order : schedule.order) {
+    std::vector<Op> with;
+    with.reserve(order.size() + order.size() / 2);
+    for (const Op& op : order) {
+      if (moves_stash(op.kind)) continue;
+      if (makes_input_gradient(op.kind)) with.emplace_back(op).kind = OpKind::recompute;
+      with.push_back(op);
+    }
+    order = std::move(with);
+  }
+}
+
+void insert_reduction(Schedule& schedule, bool global_norm) {
+  const Placement& placement = schedule.placement;
+  const auto sums = [&](StageId stage) {
+    return !placement.tied_with(stage).empty() || placement.replicas_of(stage).size() > 1;
+  };
+  if (!global_norm && schedule.width == 1 && std::ranges::none_of(placement.stage, sums)) return;
+  for (std::vector<Op>& order : schedule.order) {
+    std::vector<Op> with;
+    with.reserve(order.size());
+    for (const Op& op : order) {
+      if (op.kind == OpKind::update) {
+        const StageId stage = placement.stage[op.replica];
+        const auto put = [&](OpKind kind) { with.emplace_back(op).kind = kind; };
+        if (!placement.tied_with(stage).empty()) put(OpKind::reduce_tied);
+        if (schedule.width > 1 || placement.replicas_of(stage).size() > 1)
+          put(OpKind::reduce_gradient);
+        if (global_norm) put(OpKind::reduce_norm);
+      }
+      with.push_back(op);
+    }
+    order = std::move(with);
+  }
+}
 
 namespace {
 
@@ -25,9 +62,8 @@ class Ahead {
     }
     for (const DeviceId device : ids(schedule.order)) {
       const std::vector<Op>& order = schedule.order[device];
-      const auto waits = std::find_if(order.begin(), order.end(), [](const Op& op) {
-        return op.kind != OpKind::forward || op.group != 0;
-      });
+      const auto waits = std::ranges::find_if(
+          order, [](const Op& op) { return op.kind != OpKind::forward || op.group != 0; });
       counts_[device] = static_cast<std::size_t>(waits - order.begin());
       for (std::size_t i = 0; i < order.size(); ++i) {
         if (order[i].kind == OpKind::forward) place_[cell(order[i].replica, order[i])] = i;
@@ -84,8 +120,7 @@ void insert_validation(Schedule& schedule) {
     for (const Op& op : order) {
       TANDEM_CHECK(op.microbatch < schedule.microbatches && op.staleness == 0, op.microbatch);
       if (op.kind != OpKind::update) continue;
-      validates.push_back(op);
-      validates.back().kind = OpKind::validate;
+      validates.emplace_back(op).kind = OpKind::validate;
     }
     std::ranges::stable_sort(validates, {},
                              [&](const Op& op) { return placement.stage[op.replica]; });

@@ -1,9 +1,19 @@
 #pragma once
-// insert_validation(): updates that do not wait for the norm of their gradients.
+// Passes over a schedule: ops that requests ask for and generators leave out.
 
 #include "core/schedule/schedule.h"
 
 namespace tandem {
+
+/// Puts a `recompute` of the same microbatch and staleness before each backward (or
+/// backward_input). No stash waits for a backward then, and none is evicted.
+void insert_recompute(Schedule& schedule);
+
+/// Before each update puts `reduce_tied` where the op's stage shares parameters with another,
+/// and `reduce_gradient` where that stage has replicas or the pipeline has width; then, if asked,
+/// `reduce_norm`, which all stages share. REQUIRES for the norm: all stages update for the same
+/// microbatches.
+void insert_reduction(Schedule& schedule, bool global_norm);
 
 /// Zero bubble's post-validation: every update steps as if its gradients were finite and not to be
 /// clipped, and `validate` of its stage settles it once the norm is known. The forwards that a
