@@ -15,7 +15,6 @@
 // (Backend::results), and the host reads it when the stream has come that far (Backend::when_done).
 
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <span>
 

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <stop_token>
-#include <string>
 
 #include "core/base/ids.h"
 #include "core/base/table.h"

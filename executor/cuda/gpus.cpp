@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,7 +1,6 @@
 // Profiles measured on GPUs: the passes are the CPU's, timed by events.
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <utility>
 

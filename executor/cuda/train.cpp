@@ -1,7 +1,6 @@
 // Training on GPUs, and whether there are any.
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <utility>
 #include <vector>

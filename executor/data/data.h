@@ -3,7 +3,6 @@
 // (seed, k): there is no state to save, and the first and the last stage make theirs independently.
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "core/model/model.h"

@@ -5,15 +5,11 @@
 // differ only in how long an instruction takes and what it leaves behind.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "core/program/program.h"
 #include "core/program/run.h"

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "core/base/check.h"
 #include "core/program/title.h"

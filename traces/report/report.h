@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <stop_token>
 #include <string>
 #include <vector>
 

@@ -13,7 +13,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/check.h"
-#include "core/base/error.h"
 #include "core/base/utf8.h"
 #include "traces/chrome/atomic_file.h"
 #include "traces/report/report.h"

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <span>
 
 #include "core/base/check.h"
 #include "executor/backend/kernels.h"

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <span>
 
 #include "core/base/check.h"
 #include "executor/backend/kernels.h"
