@@ -20,7 +20,6 @@
 #include "executor/stage/gradient_guard.h"
 #include "executor/stage/norm_collective.h"
 #include "executor/stage/optimizer.h"
-#include "executor/stage/readable_sample.h"
 #include "executor/stage/slot_ring.h"
 #include "executor/stage/stage.h"
 
