@@ -157,7 +157,7 @@ MeasuredProfile measure_cuda_profile(ProfileRequest request) {
   if (request.busy_devices == 0) request.busy_devices = gpus;
   const auto devices = static_cast<std::size_t>(request.busy_devices);
   const auto used = static_cast<int>(std::min(devices, static_cast<std::size_t>(gpus)));
-  const auto places = cuda::place(devices, static_cast<std::size_t>(gpus));
+  const auto places = cuda::place(devices, static_cast<std::size_t>(gpus), request.on_notice);
   cuda::connect(used);
   const auto book = std::make_shared<cuda::AlgorithmBook>(std::vector<ProductAlgorithm>(), true);
   const cpu::Precision precision = cpu::product_precision();

@@ -3,7 +3,6 @@
 // a thread for each device, joined before it returns.
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -361,9 +360,8 @@ class TrainingRun {
 
   /// The thread can't be ended but with the process.
   void end_stuck() {
-    if (setup_.on_stuck) setup_.on_stuck(stall_);
-    fmt::print(stderr, "error: {}\n", stall_);
-    std::fflush(nullptr);
+    if (!setup_.on_stuck) throw DeviceError(stall_);
+    setup_.on_stuck(stall_);
     std::_Exit(1);
   }
 

@@ -13,6 +13,7 @@
 #include "core/files/product_algorithms.h"
 #include "core/memory/memory.h"
 #include "core/program/timeline.h"
+#include "executor/backend/notice.h"
 #include "executor/run/run_state.h"
 #include "executor/run/step_log.h"
 
@@ -52,9 +53,10 @@ struct TrainingSetup {
   /// The run ends with an error that names the culprit when no device ends any work for this long,
   /// or for 20 times the longest work so far if that is longer. 0: never.
   Duration watchdog = std::chrono::seconds(30);
-  /// Called when the culprit does not even heed that, with the error; must not return. Empty:
-  /// prints the error and ends the process with exit code 1.
-  std::function<void(const std::string&)> on_stuck;
+  /// Takes the error when the culprit does not even heed that, before the process ends with exit
+  /// code 1. Empty: it ends by an exception that nobody catches.
+  Notice on_stuck = {};
+  Notice on_notice = {};
 };
 
 template <class T>
