@@ -237,7 +237,7 @@ class StageWork {
   /// it is made. `first_tensor`: which of the model's tensors the norm's first one is.
   void check_finite(const Norm& norm, std::int64_t number, std::size_t first_tensor,
                     Stream& stream) {
-    if (run_.guard.on_nan == NonFinite::skip) return;
+    if (run_.setup.stage.guard.on_nan == NonFinite::skip) return;
     backend_.when_done(stream, [this, norm, number, first_tensor] {
       if (norm->decision[0].skip == 0.0) return;
       const std::size_t at = first_tensor + first_non_finite(norm->all_squares()).value_or(0);
@@ -434,7 +434,7 @@ class StageWork {
   }
 
   void note_version(const Instance& instance, std::int64_t version) {
-    if (!run_.keep_ledger) return;
+    if (!run_.setup.keep_ledger) return;
     const Op& op = op_of(instance);
     ledger_.push_back(
         {op.replica, op.kind, run_.sample_of(pipeline_, instance.microbatch), version});
