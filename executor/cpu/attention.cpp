@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/base/check.h"
 #include "executor/cpu/arithmetic.h"
 #include "executor/cpu/gemm.h"
 #include "executor/cpu/kernels.h"
@@ -232,20 +231,11 @@ HeadView<T> view_of(const AttentionShape& shape, std::span<const T> qkv, std::in
           .product = product};
 }
 
-void check_shape(const AttentionShape& shape, std::size_t qkv, std::size_t log_sum, std::size_t y) {
-  const std::int64_t rows = shape.batch * shape.sequence;
-  TANDEM_CHECK(shape.heads > 0 && shape.width % shape.heads == 0, shape.heads, shape.width);
-  TANDEM_CHECK(static_cast<std::int64_t>(qkv) == 3 * rows * shape.width &&
-                   static_cast<std::int64_t>(log_sum) == rows * shape.heads &&
-                   static_cast<std::int64_t>(y) == rows * shape.width,
-               qkv, log_sum, y, rows, shape.heads, shape.width);
-}
-
 }  // namespace
 
 template <class T>
 void Kernels<T>::attention(AttentionShape shape, const AttentionForward<T>& spans) const {
-  check_shape(shape, spans.qkv.size(), spans.log_sum.size(), spans.y.size());
+  check_attention(shape, spans.qkv, spans.log_sum, spans.y);
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       const HeadView<T> view = view_of(shape, spans.qkv, sample, head, block_product_);
@@ -258,8 +248,8 @@ void Kernels<T>::attention(AttentionShape shape, const AttentionForward<T>& span
 
 template <class T>
 void Kernels<T>::attention_backward(AttentionShape shape, const AttentionBackward<T>& spans) const {
-  check_shape(shape, spans.qkv.size(), spans.log_sum.size(), spans.y.size());
-  check_shape(shape, spans.dqkv.size(), spans.log_sum.size(), spans.dy.size());
+  check_attention(shape, spans.qkv, spans.log_sum, spans.y);
+  check_attention(shape, spans.dqkv, spans.log_sum, spans.dy);
   fill(spans.dqkv, 0.0);
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {

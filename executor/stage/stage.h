@@ -114,10 +114,6 @@ class Stage {
                  whole.size());
     return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
   }
-  template <class U>
-  static void check_size(std::span<U> span, std::int64_t size) {
-    TANDEM_CHECK(static_cast<std::int64_t>(span.size()) == size, span.size(), size);
-  }
 
   void check(const ForwardSpans<T, W>& spans) const;
   void check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const;

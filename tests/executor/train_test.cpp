@@ -360,9 +360,9 @@ TEST(Train, StopsWhenAsked) {
 }
 
 TEST(Train, KnowsOnlyTheBackendsItHas) {
-  EXPECT_NE(make_trainer("cpu"), nullptr);
+  EXPECT_NE(find_backend("cpu").make(), nullptr);
   if (why_no_cuda().empty()) GTEST_SKIP() << "there is a GPU";
-  EXPECT_THROW(make_trainer("cuda"), AbsentError);
+  EXPECT_THROW(find_backend("cuda").make(), AbsentError);
 }
 
 }  // namespace

@@ -425,10 +425,13 @@ TYPED_TEST_P(CudaKernels, PlainProducts) {
       auto y = machine.template poisoned<A>(size), z = machine.template poisoned<A>(size),
            t = machine.template poisoned<A>(size);
       auto dw = machine.put(start);
-      product(machine.grid(), matmul_spans(shape, x.in(), w.in(), bias.in(), y.out()));
-      product(machine.grid(), matmul_spans(shape, x.in(), w.in(), std::span<const A>{}, z.out()));
-      product(machine.grid(), matmul_transposed_spans(shape, x.in(), w.in(), t.out()));
-      product(machine.grid(), accumulate_product_spans(shape, x.in(), dy.in(), dw.out()));
+      product(machine.grid(),
+              matmul_product<ProductSpans>(shape, x.in(), w.in(), bias.in(), y.out()));
+      product(machine.grid(),
+              matmul_product<ProductSpans>(shape, x.in(), w.in(), std::span<const A>{}, z.out()));
+      product(machine.grid(),
+              matmul_transposed_product<ProductSpans>(shape, x.in(), w.in(), t.out()));
+      product(machine.grid(), accumulated_product<ProductSpans>(shape, x.in(), dy.in(), dw.out()));
       this->expect_near(machine.get(y), y0);
       this->expect_near(machine.get(z), z0);
       this->expect_near(machine.get(t), t0);
@@ -462,11 +465,11 @@ TYPED_TEST_P(CudaKernels, ProductsWithMoreMadeAlongTheWay) {
         auto read = machine.template poisoned<A>(size), y = machine.template poisoned<A>(size),
              dx = machine.template poisoned<A>(size);
         auto dw = machine.put(start), db = machine.put(begin);
-        auto forward = matmul_spans(shape, x.in(), w.in(), bias.in(), y.out());
+        auto forward = matmul_product<ProductSpans>(shape, x.in(), w.in(), bias.in(), y.out());
         forward.before_gelu = read.out().data();
-        auto backward = matmul_transposed_spans(shape, x.in(), w.in(), dx.out());
+        auto backward = matmul_transposed_product<ProductSpans>(shape, x.in(), w.in(), dx.out());
         backward.gelu_input = before.in().data();
-        auto weights = accumulate_product_spans(shape, x.in(), dy.in(), dw.out());
+        auto weights = accumulated_product<ProductSpans>(shape, x.in(), dy.in(), dw.out());
         weights.column_sums = db.out().data();
         const auto multiply = [&](const auto& spans) {
           if (fused) return product(machine.grid(), spans);
