@@ -20,6 +20,7 @@
 #include <type_traits>
 
 #include "core/base/check.h"
+#include "core/model/model.h"
 
 namespace tandem {
 
@@ -203,9 +204,7 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
   /// From the sums of squares of the tensors that are decided on together, added in their
   /// order. `before`: the decision on the update before this one; null: this is the first.
   k.decide(squares, DecideNumbers{}, before, decision);
-  k.step_sgd(StepSpans<T, W>{}, StepNumbers{});
-  k.step_momentum(StepSpans<T, W>{}, StepNumbers{});
-  k.step_adamw(StepSpans<T, W>{}, StepNumbers{});
+  k.step(OptimizerKind{}, StepSpans<T, W>{}, StepNumbers{});
 };
 
 }  // namespace tandem

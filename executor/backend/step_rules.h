@@ -115,4 +115,17 @@ struct AdamwRule {
   }
 };
 
+/// Calls `use` with the rule of an optimizer.
+template <class Use>
+void with_rule(OptimizerKind kind, const Use& use) {
+  switch (kind) {
+    case OptimizerKind::sgd:
+      return use(SgdRule{});
+    case OptimizerKind::momentum:
+      return use(MomentumRule{});
+    case OptimizerKind::adamw:
+      return use(AdamwRule{});
+  }
+}
+
 }  // namespace tandem

@@ -41,7 +41,7 @@ void with_results(const StepSpans<T>& spans, const Loops& loops) {
 }
 
 template <class Rule, class T>
-void step(const StepSpans<T>& spans, const StepNumbers& numbers) {
+void step_by(const StepSpans<T>& spans, const StepNumbers& numbers) {
   check_step(spans, Rule::kStates);
   if (keeps_weights(spans, numbers)) return;
   const StepFactors<T> factors(numbers);
@@ -69,29 +69,18 @@ void step(const StepSpans<T>& spans, const StepNumbers& numbers) {
 }  // namespace
 
 template <class T>
-void Kernels<T>::step_sgd(const StepSpans<T>& spans, const StepNumbers& numbers) const {
-  step<SgdRule>(spans, numbers);
-}
-
-template <class T>
-void Kernels<T>::step_momentum(const StepSpans<T>& spans, const StepNumbers& numbers) const {
-  step<MomentumRule>(spans, numbers);
-}
-
-template <class T>
-void Kernels<T>::step_adamw(const StepSpans<T>& spans, const StepNumbers& numbers) const {
-  step<AdamwRule>(spans, numbers);
+void Kernels<T>::step(OptimizerKind kind, const StepSpans<T>& spans,
+                      const StepNumbers& numbers) const {
+  with_rule(kind, [&]<class Rule>(Rule) { step_by<Rule>(spans, numbers); });
 }
 
 template void Kernels<float>::decide(std::span<const double>, const DecideNumbers&,
                                      const UpdateDecision*, UpdateDecision*) const;
-template void Kernels<float>::step_sgd(const StepSpans<float>&, const StepNumbers&) const;
-template void Kernels<float>::step_momentum(const StepSpans<float>&, const StepNumbers&) const;
-template void Kernels<float>::step_adamw(const StepSpans<float>&, const StepNumbers&) const;
+template void Kernels<float>::step(OptimizerKind, const StepSpans<float>&,
+                                   const StepNumbers&) const;
 template void Kernels<double>::decide(std::span<const double>, const DecideNumbers&,
                                       const UpdateDecision*, UpdateDecision*) const;
-template void Kernels<double>::step_sgd(const StepSpans<double>&, const StepNumbers&) const;
-template void Kernels<double>::step_momentum(const StepSpans<double>&, const StepNumbers&) const;
-template void Kernels<double>::step_adamw(const StepSpans<double>&, const StepNumbers&) const;
+template void Kernels<double>::step(OptimizerKind, const StepSpans<double>&,
+                                    const StepNumbers&) const;
 
 }  // namespace tandem::cpu

@@ -79,9 +79,8 @@ class KernelSet {
 
   void decide(std::span<const double> squares, const DecideNumbers& numbers,
               const UpdateDecision* before, UpdateDecision* decision) const;
-  void step_sgd(const StepSpans<Stored, float>& spans, const StepNumbers& numbers) const;
-  void step_momentum(const StepSpans<Stored, float>& spans, const StepNumbers& numbers) const;
-  void step_adamw(const StepSpans<Stored, float>& spans, const StepNumbers& numbers) const;
+  void step(OptimizerKind kind, const StepSpans<Stored, float>& spans,
+            const StepNumbers& numbers) const;
 
  private:
   Context* context_;
@@ -261,21 +260,9 @@ void KernelSet<Context, Stored>::decide(std::span<const double> squares,
 }
 
 template <class Context, class Stored>
-void KernelSet<Context, Stored>::step_sgd(const StepSpans<Stored, float>& spans,
-                                          const StepNumbers& numbers) const {
-  cuda::step<SgdRule>(*context_, spans, numbers);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::step_momentum(const StepSpans<Stored, float>& spans,
-                                               const StepNumbers& numbers) const {
-  cuda::step<MomentumRule>(*context_, spans, numbers);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::step_adamw(const StepSpans<Stored, float>& spans,
-                                            const StepNumbers& numbers) const {
-  cuda::step<AdamwRule>(*context_, spans, numbers);
+void KernelSet<Context, Stored>::step(OptimizerKind kind, const StepSpans<Stored, float>& spans,
+                                      const StepNumbers& numbers) const {
+  with_rule(kind, [&]<class Rule>(Rule) { cuda::step<Rule>(*context_, spans, numbers); });
 }
 
 }  // namespace tandem::cuda

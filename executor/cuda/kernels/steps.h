@@ -74,7 +74,7 @@ void decide(Grid& grid, std::span<const double> squares, const DecideNumbers& nu
   grid.run({.blocks = 1}, Decide{std::ssize(squares), squares.data(), numbers, before, decision});
 }
 
-/// As Kernels::step_…().
+/// As Kernels::step().
 template <class Rule, class Grid, class A>
 void step(Grid& grid, const StepSpans<A, float>& spans, const StepNumbers& numbers) {
   check_step(spans, Rule::kStates);
