@@ -59,6 +59,21 @@ void multiply_transposed(const HeadView<T>& head, const Block& block, const T* l
                        .adds = false});
 }
 
+/// c += a·b: a (queries × keys) of scores, b the keys' rows of `part`, keys or values.
+template <class T>
+void add_product(const HeadView<T>& head, const Block& block, const Scores<T>& a, const T* part,
+                 T* c, std::int64_t c_row) {
+  head.product(Gemm<T>{.rows = block.queries,
+                       .inner = block.keys,
+                       .columns = head.channels,
+                       .a = a.data(),
+                       .a_row = kKeys,
+                       .b = part + block.key * head.qkv_row,
+                       .b_inner = head.qkv_row,
+                       .c = c,
+                       .c_row = c_row});
+}
+
 /// Softmax over blocks of keys, one after the other: `out` is kept as if the keys seen so far were
 /// all.
 template <class T>
@@ -85,15 +100,7 @@ void attend_block(const HeadView<T>& head, const Block& block, std::span<T> peak
       for (std::int64_t c = 0; c < head.channels; ++c) y[c] *= shrink;
     }
   });
-  head.product(Gemm<T>{.rows = block.queries,
-                       .inner = block.keys,
-                       .columns = head.channels,
-                       .a = scores.data(),
-                       .a_row = kKeys,
-                       .b = head.value + block.key * head.qkv_row,
-                       .b_inner = head.qkv_row,
-                       .c = out,
-                       .c_row = head.row});
+  add_product(head, block, scores, head.value, out, head.row);
 }
 
 /// The part of queries [first, last) that sees the block of keys from `key` on.
@@ -180,15 +187,8 @@ void backward_block(const HeadView<T>& head, const HeadGradient<T>& gradient, co
                          gradient.value + block.key * head.qkv_row, head.qkv_row);
   add_transposed_product(head, block, dscores, query, head.qkv_row,
                          gradient.key + block.key * head.qkv_row, head.qkv_row);
-  head.product(Gemm<T>{.rows = block.queries,
-                       .inner = block.keys,
-                       .columns = head.channels,
-                       .a = dscores.data(),
-                       .a_row = kKeys,
-                       .b = key,
-                       .b_inner = head.qkv_row,
-                       .c = gradient.query + block.query * head.qkv_row,
-                       .c_row = head.qkv_row});
+  add_product(head, block, dscores, head.key, gradient.query + block.query * head.qkv_row,
+              head.qkv_row);
 }
 
 template <class T>
