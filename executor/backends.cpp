@@ -86,10 +86,6 @@ void check_present(const BackendTraits& backend) {
                                   kBackends.front().name));
 }
 
-std::unique_ptr<Trainer> make_trainer(std::string_view backend) {
-  return find_backend(backend).make();
-}
-
 MeasuredProfile measure_on(const BackendTraits& backend, ProfileRequest request) {
   MeasuredProfile measured = backend.measure(std::move(request));
   measured.profile.backend = backend.name;

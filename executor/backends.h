@@ -40,8 +40,7 @@ const BackendTraits& backend_offering(Storage storage);
 
 /// Throws AbsentError, with the reason, where it is not here.
 void check_present(const BackendTraits& backend);
-/// Throws AbsentError likewise. REQUIRES: `backend` is the name of one.
-std::unique_ptr<Trainer> make_trainer(std::string_view backend);
+/// Throws AbsentError likewise.
 MeasuredProfile measure_on(const BackendTraits& backend, ProfileRequest request);
 
 struct TransportTraits {

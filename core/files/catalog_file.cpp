@@ -1,6 +1,5 @@
 // The catalogue, put into the binary by the assembler, and its reader. TANDEM_CATALOG: its file.
 
-#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -8,21 +7,7 @@
 
 #include "core/files/cluster_file.h"
 #include "core/files/model_file.h"
-
-asm(".section .rodata\n"
-    ".global tandem_catalog_first\n"
-    ".global tandem_catalog_last\n"
-    "tandem_catalog_first:\n"
-    ".incbin \"" TANDEM_CATALOG
-    "\"\n"
-    "tandem_catalog_last:\n"
-    ".byte 0\n"
-    ".text\n");
-
-extern "C" {
-extern const char tandem_catalog_first[];
-extern const char tandem_catalog_last[];
-}
+#include "core/text/embedded.h"
 
 namespace tandem {
 namespace {
@@ -44,10 +29,7 @@ void check_sources(const Catalog& catalog, const JsonReader& root) {
 
 }  // namespace
 
-std::string_view catalog_text() {
-  return {tandem_catalog_first,
-          static_cast<std::size_t>(tandem_catalog_last - tandem_catalog_first)};
-}
+TANDEM_EMBED(catalog_text, TANDEM_CATALOG);
 
 Catalog parse_catalog(const std::string& file, std::string text) {
   JsonFile json(file, std::move(text));

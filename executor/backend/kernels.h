@@ -15,9 +15,12 @@
 // (Backend::results), and the host reads it when the stream has come that far (Backend::when_done).
 
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
+
+#include "core/base/check.h"
+#include "core/model/model.h"
 
 namespace tandem {
 
@@ -35,6 +38,22 @@ struct RowShape {
 struct AttentionShape {
   std::int64_t batch = 0, sequence = 0, heads = 0, width = 0;
 };
+
+/// Aborts unless a span is as long as a shape says.
+template <class T>
+void check_size(std::span<T> span, std::int64_t size) {
+  TANDEM_CHECK(std::ssize(span) == size, span.size(), size);
+}
+
+template <class T, class W>
+void check_attention(const AttentionShape& shape, std::span<T> qkv, std::span<W> log_sum,
+                     std::span<const std::remove_const_t<T>> y) {
+  TANDEM_CHECK(shape.heads > 0 && shape.width % shape.heads == 0, shape.heads, shape.width);
+  const std::int64_t rows = shape.batch * shape.sequence;
+  check_size(qkv, 3 * rows * shape.width);
+  check_size(log_sum, rows * shape.heads);
+  check_size(y, rows * shape.width);
+}
 
 /// y = gain · (x − mean) · inverse_deviation + bias, by rows; mean and inverse_deviation are
 /// outputs too.
@@ -185,9 +204,7 @@ concept Kernels = requires(K k, MatmulShape matmul, RowShape rows, AttentionShap
   /// From the sums of squares of the tensors that are decided on together, added in their
   /// order. `before`: the decision on the update before this one; null: this is the first.
   k.decide(squares, DecideNumbers{}, before, decision);
-  k.step_sgd(StepSpans<T, W>{}, StepNumbers{});
-  k.step_momentum(StepSpans<T, W>{}, StepNumbers{});
-  k.step_adamw(StepSpans<T, W>{}, StepNumbers{});
+  k.step(OptimizerKind{}, StepSpans<T, W>{}, StepNumbers{});
 };
 
 }  // namespace tandem

@@ -1,8 +1,6 @@
 #pragma once
 // LateError: what a device was given has failed while the host was elsewhere.
 
-#include <string>
-
 #include "core/base/error.h"
 
 namespace tandem {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/base/check.h"
 #include "executor/cpu/arithmetic.h"
 #include "executor/cpu/gemm.h"
 #include "executor/cpu/kernels.h"
@@ -60,6 +59,21 @@ void multiply_transposed(const HeadView<T>& head, const Block& block, const T* l
                        .adds = false});
 }
 
+/// c += a·b: a (queries × keys) of scores, b the keys' rows of `part`, keys or values.
+template <class T>
+void add_product(const HeadView<T>& head, const Block& block, const Scores<T>& a, const T* part,
+                 T* c, std::int64_t c_row) {
+  head.product(Gemm<T>{.rows = block.queries,
+                       .inner = block.keys,
+                       .columns = head.channels,
+                       .a = a.data(),
+                       .a_row = kKeys,
+                       .b = part + block.key * head.qkv_row,
+                       .b_inner = head.qkv_row,
+                       .c = c,
+                       .c_row = c_row});
+}
+
 /// Softmax over blocks of keys, one after the other: `out` is kept as if the keys seen so far were
 /// all.
 template <class T>
@@ -86,15 +100,7 @@ void attend_block(const HeadView<T>& head, const Block& block, std::span<T> peak
       for (std::int64_t c = 0; c < head.channels; ++c) y[c] *= shrink;
     }
   });
-  head.product(Gemm<T>{.rows = block.queries,
-                       .inner = block.keys,
-                       .columns = head.channels,
-                       .a = scores.data(),
-                       .a_row = kKeys,
-                       .b = head.value + block.key * head.qkv_row,
-                       .b_inner = head.qkv_row,
-                       .c = out,
-                       .c_row = head.row});
+  add_product(head, block, scores, head.value, out, head.row);
 }
 
 /// The part of queries [first, last) that sees the block of keys from `key` on.
@@ -181,15 +187,8 @@ void backward_block(const HeadView<T>& head, const HeadGradient<T>& gradient, co
                          gradient.value + block.key * head.qkv_row, head.qkv_row);
   add_transposed_product(head, block, dscores, query, head.qkv_row,
                          gradient.key + block.key * head.qkv_row, head.qkv_row);
-  head.product(Gemm<T>{.rows = block.queries,
-                       .inner = block.keys,
-                       .columns = head.channels,
-                       .a = dscores.data(),
-                       .a_row = kKeys,
-                       .b = key,
-                       .b_inner = head.qkv_row,
-                       .c = gradient.query + block.query * head.qkv_row,
-                       .c_row = head.qkv_row});
+  add_product(head, block, dscores, head.key, gradient.query + block.query * head.qkv_row,
+              head.qkv_row);
 }
 
 template <class T>
@@ -232,20 +231,11 @@ HeadView<T> view_of(const AttentionShape& shape, std::span<const T> qkv, std::in
           .product = product};
 }
 
-void check_shape(const AttentionShape& shape, std::size_t qkv, std::size_t log_sum, std::size_t y) {
-  const std::int64_t rows = shape.batch * shape.sequence;
-  TANDEM_CHECK(shape.heads > 0 && shape.width % shape.heads == 0, shape.heads, shape.width);
-  TANDEM_CHECK(static_cast<std::int64_t>(qkv) == 3 * rows * shape.width &&
-                   static_cast<std::int64_t>(log_sum) == rows * shape.heads &&
-                   static_cast<std::int64_t>(y) == rows * shape.width,
-               qkv, log_sum, y, rows, shape.heads, shape.width);
-}
-
 }  // namespace
 
 template <class T>
 void Kernels<T>::attention(AttentionShape shape, const AttentionForward<T>& spans) const {
-  check_shape(shape, spans.qkv.size(), spans.log_sum.size(), spans.y.size());
+  check_attention(shape, spans.qkv, spans.log_sum, spans.y);
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {
       const HeadView<T> view = view_of(shape, spans.qkv, sample, head, block_product_);
@@ -258,8 +248,8 @@ void Kernels<T>::attention(AttentionShape shape, const AttentionForward<T>& span
 
 template <class T>
 void Kernels<T>::attention_backward(AttentionShape shape, const AttentionBackward<T>& spans) const {
-  check_shape(shape, spans.qkv.size(), spans.log_sum.size(), spans.y.size());
-  check_shape(shape, spans.dqkv.size(), spans.log_sum.size(), spans.dy.size());
+  check_attention(shape, spans.qkv, spans.log_sum, spans.y);
+  check_attention(shape, spans.dqkv, spans.log_sum, spans.dy);
   fill(spans.dqkv, 0.0);
   for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
     for (std::int64_t head = 0; head < shape.heads; ++head) {

@@ -1,8 +1,6 @@
 #include "executor/cpu/backend.h"
 
-#include <algorithm>
 #include <new>
-#include <utility>
 
 #if defined(__linux__)
 #include <sys/mman.h>

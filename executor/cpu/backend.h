@@ -53,15 +53,10 @@ class Buffer {
 };
 
 /// A moment at which a stream was somewhere.
-class Mark {
- public:
-  static Mark at(std::chrono::steady_clock::time_point time) { return Mark(time); }
-  Mark() = default;
-  std::chrono::steady_clock::time_point time() const { return time_; }
-
- private:
-  explicit Mark(std::chrono::steady_clock::time_point time) : time_(time) {}
-  std::chrono::steady_clock::time_point time_{};
+struct Mark {
+  std::chrono::steady_clock::time_point when{};
+  static Mark at(std::chrono::steady_clock::time_point time) { return {time}; }
+  std::chrono::steady_clock::time_point time() const { return when; }
 };
 
 /// The contract is tandem::Backend. Used by its own thread only, but for the wakeup.

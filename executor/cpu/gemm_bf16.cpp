@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "core/base/check.h"
 #include "executor/cpu/gemm_edge.h"

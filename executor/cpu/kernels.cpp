@@ -4,17 +4,13 @@
 #include <cmath>
 
 #include "core/base/check.h"
+#include "executor/backend/strided_products.h"
 #include "executor/cpu/arithmetic.h"
 #include "executor/cpu/products.h"
 #include "executor/cpu/vectors.h"
 
 namespace tandem::cpu {
 namespace {
-
-template <class T>
-void check_size(std::span<T> span, std::int64_t size) {
-  TANDEM_CHECK(static_cast<std::int64_t>(span.size()) == size, span.size(), size);
-}
 
 constexpr std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
@@ -69,58 +65,33 @@ void Kernels<T>::sum_of_squares(In x, double factor, double* sum) const {
   *sum = factor * total;
 }
 
+namespace {
+
+template <class A, class>
+using GemmOf = Gemm<A>;
+
+/// Of dense matrices.
+template <class T>
+Gemm<T> dense(Gemm<T> product) {
+  product.c_row = product.columns;
+  return product;
+}
+
+}  // namespace
+
 template <class T>
 void Kernels<T>::matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
-  check_size(x, shape.rows * shape.inner);
-  check_size(w, shape.inner * shape.columns);
-  check_size(y, shape.rows * shape.columns);
-  if (!bias.empty()) check_size(bias, shape.columns);
-  product_(Gemm<T>{.rows = shape.rows,
-                   .inner = shape.inner,
-                   .columns = shape.columns,
-                   .a = x.data(),
-                   .a_row = shape.inner,
-                   .b = w.data(),
-                   .b_inner = shape.columns,
-                   .c = y.data(),
-                   .c_row = shape.columns,
-                   .adds = false,
-                   .bias = bias.empty() ? nullptr : bias.data()});
+  product_(dense(matmul_product<GemmOf>(shape, x, w, bias, y)));
 }
 
 template <class T>
 void Kernels<T>::matmul_transposed(MatmulShape shape, In x, In w, Out y) const {
-  check_size(x, shape.rows * shape.inner);
-  check_size(w, shape.columns * shape.inner);
-  check_size(y, shape.rows * shape.columns);
-  product_(Gemm<T>{.rows = shape.rows,
-                   .inner = shape.inner,
-                   .columns = shape.columns,
-                   .a = x.data(),
-                   .a_row = shape.inner,
-                   .b = w.data(),
-                   .b_inner = 1,
-                   .b_column = shape.inner,
-                   .c = y.data(),
-                   .c_row = shape.columns,
-                   .adds = false});
+  product_(dense(matmul_transposed_product<GemmOf>(shape, x, w, y)));
 }
 
 template <class T>
 void Kernels<T>::accumulate_product(MatmulShape shape, In x, In dy, Out dw) const {
-  check_size(x, shape.rows * shape.inner);
-  check_size(dy, shape.rows * shape.columns);
-  check_size(dw, shape.inner * shape.columns);
-  product_(Gemm<T>{.rows = shape.inner,
-                   .inner = shape.rows,
-                   .columns = shape.columns,
-                   .a = x.data(),
-                   .a_row = 1,
-                   .a_inner = shape.inner,
-                   .b = dy.data(),
-                   .b_inner = shape.columns,
-                   .c = dw.data(),
-                   .c_row = shape.columns});
+  product_(dense(accumulated_product<GemmOf>(shape, x, dy, dw)));
 }
 
 template <class T>

@@ -70,9 +70,7 @@ class Kernels {
 
   void decide(std::span<const double> squares, const DecideNumbers& numbers,
               const UpdateDecision* before, UpdateDecision* decision) const;
-  void step_sgd(const StepSpans<T>& spans, const StepNumbers& numbers) const;
-  void step_momentum(const StepSpans<T>& spans, const StepNumbers& numbers) const;
-  void step_adamw(const StepSpans<T>& spans, const StepNumbers& numbers) const;
+  void step(OptimizerKind kind, const StepSpans<T>& spans, const StepNumbers& numbers) const;
 
  private:
   Product product_, block_product_;

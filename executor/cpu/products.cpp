@@ -1,6 +1,5 @@
 #include "executor/cpu/products.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>

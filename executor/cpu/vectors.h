@@ -3,8 +3,6 @@
 // processor run. Loops must be written so that their bits do not depend on it: what is fused is
 // fused by name, and sums have a fixed order of lanes (arithmetic.h).
 
-#include <utility>
-
 namespace tandem::cpu {
 
 enum class Vectors { baseline, avx2, avx512 };

@@ -2,7 +2,6 @@
 // A GPU, or a part of one, as a device: the contract is tandem::Backend. Tasks are taken up as soon
 // as what they wait for is, and only launch: what runs, the host waits for only where a task asks.
 
-#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <cstddef>

@@ -3,10 +3,10 @@
 
 #include <memory>
 #include <stop_token>
-#include <string>
 
 #include "core/base/ids.h"
 #include "core/base/table.h"
+#include "executor/backend/notice.h"
 #include "executor/cuda/backend.h"
 #include "executor/run/transport.h"
 
@@ -23,9 +23,16 @@ class GpuTransport : public Transport<Backend> {
   virtual void close() = 0;
 };
 
+/// Whom a transport tells what.
+struct TransportNotices {
+  Notice note;   // what went wrong when the run had ended
+  Notice stuck;  // the error, before it ends the process with exit code 1: an abort hangs
+};
+
 /// NCCL's communicators, made and connected, of devices on these GPUs. Throws AbsentError, before
 /// anything is made, where there is no NCCL or two members of a communicator share a GPU.
 std::unique_ptr<GpuTransport> make_nccl_transport(CommunicatorPlans plans,
-                                                  const Table<DeviceId, int>& gpus);
+                                                  const Table<DeviceId, int>& gpus,
+                                                  TransportNotices notices);
 
 }  // namespace tandem::cuda

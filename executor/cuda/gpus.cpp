@@ -1,9 +1,7 @@
 #include "executor/cuda/gpus.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,15 +16,16 @@ int count_gpus() {
   return count;
 }
 
-std::vector<std::shared_ptr<Partition>> place(std::size_t devices, std::size_t gpus) {
+std::vector<std::shared_ptr<Partition>> place(std::size_t devices, std::size_t gpus,
+                                              const Notice& notice) {
   std::vector<std::shared_ptr<Partition>> places;
   const std::size_t used = std::min(devices, gpus);
   for (std::size_t gpu = 0; gpu < used; ++gpu) {
     const std::size_t parts = devices * (gpu + 1) / used - devices * gpu / used;
     Partitions divided = divide(static_cast<int>(gpu), parts);
     if (!divided.why_shared.empty()) {
-      fmt::print(stderr, "note: {} devices share GPU {} whole: {}\n", parts, gpu,
-                 divided.why_shared);
+      tell(notice,
+           fmt::format("{} devices share GPU {} whole: {}", parts, gpu, divided.why_shared));
     }
     std::ranges::move(divided.parts, std::back_inserter(places));
   }

@@ -5,14 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "executor/backend/notice.h"
 #include "executor/cuda/partition.h"
 
 namespace tandem::cuda {
 
 int count_gpus();
 
-/// Devices of the run are spread over the GPUs in order; those of one GPU get a part of it each.
-std::vector<std::shared_ptr<Partition>> place(std::size_t devices, std::size_t gpus);
+/// Devices of the run are spread over the GPUs in order; those of one GPU get a part of it each, or
+/// `notice` takes why not.
+std::vector<std::shared_ptr<Partition>> place(std::size_t devices, std::size_t gpus,
+                                              const Notice& notice);
 
 /// Transfers and sums reach the memory of other GPUs. Throws AbsentError where they can't.
 void connect(int gpus);

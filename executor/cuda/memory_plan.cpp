@@ -2,7 +2,6 @@
 
 #include <iterator>
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
 

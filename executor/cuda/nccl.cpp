@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "executor/cuda/runtime/library.h"
 
 namespace tandem::cuda {
 namespace {
@@ -21,25 +20,10 @@ std::string print_version(int number) {
 }  // namespace
 
 Nccl load_nccl(std::span<const std::string> libraries) {
-  const Library library("NCCL", libraries);
-  Nccl found;
-  library.find("ncclGetVersion", found.version);
-  library.find("ncclGetErrorString", found.error_string);
-  library.find("ncclGetLastError", found.last_error);
-  library.find("ncclGetUniqueId", found.make_id);
-  library.find("ncclCommInitRankConfig", found.init);
-  library.find("ncclCommGetAsyncError", found.async_error);
-  library.find("ncclCommFinalize", found.finalize);
-  library.find("ncclCommDestroy", found.destroy);
-  library.find("ncclCommAbort", found.abort);
-  library.find("ncclGroupStart", found.group_start);
-  library.find("ncclGroupEnd", found.group_end);
-  library.find("ncclSend", found.send);
-  library.find("ncclRecv", found.receive);
-  library.find("ncclAllReduce", found.all_reduce);
+  const Nccl found{.library = Library("NCCL", libraries)};
   // It does not know the configuration of a later one.
   if (number_of(found) < NCCL_VERSION_CODE) {
-    throw AbsentError(fmt::format("{} is NCCL {}, and this build is of {}", library.path(),
+    throw AbsentError(fmt::format("{} is NCCL {}, and this build is of {}", found.library.path(),
                                   version_of(found), print_version(NCCL_VERSION_CODE)));
   }
   return found;

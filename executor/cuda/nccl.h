@@ -7,24 +7,27 @@
 
 #include <nccl.h>
 
+#include "executor/cuda/runtime/library.h"
+
 namespace tandem::cuda {
 
 /// The functions that communicators call. Tests put others in their place.
 struct Nccl {
-  decltype(&ncclGetVersion) version = nullptr;
-  decltype(&ncclGetErrorString) error_string = nullptr;
-  decltype(&ncclGetLastError) last_error = nullptr;
-  decltype(&ncclGetUniqueId) make_id = nullptr;
-  decltype(&ncclCommInitRankConfig) init = nullptr;
-  decltype(&ncclCommGetAsyncError) async_error = nullptr;
-  decltype(&ncclCommFinalize) finalize = nullptr;
-  decltype(&ncclCommDestroy) destroy = nullptr;
-  decltype(&ncclCommAbort) abort = nullptr;
-  decltype(&ncclGroupStart) group_start = nullptr;
-  decltype(&ncclGroupEnd) group_end = nullptr;
-  decltype(&ncclSend) send = nullptr;
-  decltype(&ncclRecv) receive = nullptr;
-  decltype(&ncclAllReduce) all_reduce = nullptr;
+  Library library = {};
+  decltype(&ncclGetVersion) version = library["ncclGetVersion"];
+  decltype(&ncclGetErrorString) error_string = library["ncclGetErrorString"];
+  decltype(&ncclGetLastError) last_error = library["ncclGetLastError"];
+  decltype(&ncclGetUniqueId) make_id = library["ncclGetUniqueId"];
+  decltype(&ncclCommInitRankConfig) init = library["ncclCommInitRankConfig"];
+  decltype(&ncclCommGetAsyncError) async_error = library["ncclCommGetAsyncError"];
+  decltype(&ncclCommFinalize) finalize = library["ncclCommFinalize"];
+  decltype(&ncclCommDestroy) destroy = library["ncclCommDestroy"];
+  decltype(&ncclCommAbort) abort = library["ncclCommAbort"];
+  decltype(&ncclGroupStart) group_start = library["ncclGroupStart"];
+  decltype(&ncclGroupEnd) group_end = library["ncclGroupEnd"];
+  decltype(&ncclSend) send = library["ncclSend"];
+  decltype(&ncclRecv) receive = library["ncclRecv"];
+  decltype(&ncclAllReduce) all_reduce = library["ncclAllReduce"];
 };
 
 /// From the first of these libraries that is there; it stays loaded. Throws AbsentError, naming

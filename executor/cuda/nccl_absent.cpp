@@ -13,7 +13,8 @@ FoundLibrary find_nccl() {
 namespace cuda {
 
 std::unique_ptr<GpuTransport> make_nccl_transport(CommunicatorPlans /*plans*/,
-                                                  const Table<DeviceId, int>& /*gpus*/) {
+                                                  const Table<DeviceId, int>& /*gpus*/,
+                                                  TransportNotices /*notices*/) {
   throw AbsentError(
       "transport nccl: this build has no code for it (tandem doctor says why); use --transport "
       "peer");

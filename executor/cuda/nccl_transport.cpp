@@ -1,7 +1,6 @@
 #include "executor/cuda/nccl_transport.h"
 
 #include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -25,16 +24,15 @@ constexpr Duration kGrace = std::chrono::seconds(10);
 /// Ends the process unless it is gone in time: an abort has been seen to hang.
 class Alarm {
  public:
-  explicit Alarm(const char* what)
-      : thread_([this, what](const std::stop_token& stop) { ring(stop, what); }) {}
+  explicit Alarm(const Notice& stuck)
+      : thread_([this, &stuck](const std::stop_token& stop) { ring(stop, stuck); }) {}
 
  private:
-  void ring(const std::stop_token& stop, const char* what) {
+  void ring(const std::stop_token& stop, const Notice& stuck) {
     std::unique_lock lock(mutex_);
     over_.wait_for(lock, stop, kGrace, [] { return false; });
     if (stop.stop_requested()) return;
-    fmt::print(stderr, "error: {}\n", what);
-    std::fflush(nullptr);
+    tell(stuck, "communicators of NCCL do not end, though they were aborted");
     std::_Exit(1);
   }
 
@@ -54,8 +52,9 @@ void set_environment() {
 
 class NcclTransport : public GpuTransport {
  public:
-  NcclTransport(const Nccl& library, CommunicatorPlans plans, const Table<DeviceId, int>& gpus)
-      : GpuTransport(std::move(plans)), gpus_(gpus) {
+  NcclTransport(const Nccl& library, CommunicatorPlans plans, const Table<DeviceId, int>& gpus,
+                TransportNotices notices)
+      : GpuTransport(std::move(plans)), gpus_(gpus), notices_(std::move(notices)) {
     communicators_ = make_communicators(
         library, this->plans(), [this](DeviceId device) { enter(device); },
         [this](const std::string& what, Duration waited) { wait(what, waited); });
@@ -84,7 +83,7 @@ class NcclTransport : public GpuTransport {
   }
 
   void abort() override {
-    const Alarm alarm("communicators of NCCL do not end, though they were aborted");
+    const Alarm alarm(notices_.stuck);
     for_each([](Communicator& each) { each.abort(); });
   }
 
@@ -93,7 +92,7 @@ class NcclTransport : public GpuTransport {
       for_each([](Communicator& each) { each.begin_closing(); });
       for_each([](Communicator& each) { each.close(); });
     } catch (const DeviceError& error) {
-      fmt::print(stderr, "note: what was trained stands, but {}\n", error.what());
+      tell(notices_.note, fmt::format("what was trained stands, but {}", error.what()));
       abort();
     }
   }
@@ -157,6 +156,7 @@ class NcclTransport : public GpuTransport {
   }
 
   const Table<DeviceId, int> gpus_;
+  const TransportNotices notices_;
   std::stop_token stop_;
   Communicators communicators_;
 };
@@ -205,10 +205,11 @@ Communicators make_communicators(const Nccl& library, const CommunicatorPlans& p
 }
 
 std::unique_ptr<GpuTransport> make_nccl_transport(CommunicatorPlans plans,
-                                                  const Table<DeviceId, int>& gpus) {
+                                                  const Table<DeviceId, int>& gpus,
+                                                  TransportNotices notices) {
   check_one_gpu_each(plans, gpus);
   set_environment();
-  return std::make_unique<NcclTransport>(nccl(), std::move(plans), gpus);
+  return std::make_unique<NcclTransport>(nccl(), std::move(plans), gpus, std::move(notices));
 }
 
 }  // namespace tandem::cuda

@@ -1,9 +1,13 @@
 // Profiles measured on GPUs: the passes are the CPU's, timed by events.
 
 #include <algorithm>
-#include <cstdio>
+#include <array>
+#include <atomic>
 #include <memory>
+#include <span>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -14,10 +18,121 @@
 #include "executor/cuda/gpus.h"
 #include "executor/cuda/kernels/workspace.h"
 #include "executor/cuda/memory_plan.h"
-#include "executor/cuda/peer_copy_timing.h"
 #include "executor/profile/profile_visits.h"
 
 namespace tandem {
+
+namespace cuda {
+namespace {
+
+constexpr int kRounds = 32;  // what a stream takes up before the host would have to wait
+constexpr int kChains = 9;
+
+class End {
+ public:
+  End(const std::shared_ptr<Partition>& place, Bytes bytes)
+      : gpu_(place->gpu()), stream_(place->make_stream(StreamUse::copies)) {
+    enter();
+    context_ = std::make_unique<KernelContext>(
+        stream_.get(),
+        KernelSettings{.products = {.engine = "portable", .precision = {}}, .workspace = 0});
+    memory_ = allocate_zeros(bytes);
+    elements_ = static_cast<std::size_t>(bytes) / sizeof(float);
+    for (OwnedEvent& event : sent_) event = make_event(cudaEventDisableTiming);
+  }
+
+  void enter() const { check(cudaSetDevice(gpu_), "cudaSetDevice"); }
+  void send(const End& to, std::size_t round) {
+    enter();
+    Kernels<float>(*context_).copy(elements(), to.elements());
+    check(cudaEventRecord(sent_[round].get(), stream_.get()), "cudaEventRecord");
+  }
+  void follow(const End& from, std::size_t round) const {
+    check(cudaStreamWaitEvent(stream_.get(), from.sent_[round].get(), cudaEventWaitDefault),
+          "cudaStreamWaitEvent");
+  }
+  void record(const OwnedEvent& event) const {
+    enter();
+    check(cudaEventRecord(event.get(), stream_.get()), "cudaEventRecord");
+  }
+  cudaStream_t stream() const { return stream_.get(); }
+
+ private:
+  std::span<float> elements() const { return {reinterpret_cast<float*>(memory_.get()), elements_}; }
+
+  int gpu_;
+  OwnedStream stream_;
+  std::unique_ptr<KernelContext> context_;
+  DeviceMemory memory_;
+  std::size_t elements_ = 0;
+  std::array<OwnedEvent, kRounds> sent_;
+};
+
+/// Holds a stream back until it goes.
+class Held {
+ public:
+  explicit Held(cudaStream_t stream) {
+    const auto wait = [](void* held) {
+      while (!static_cast<Held*>(held)->released_) std::this_thread::yield();
+    };
+    check(cudaLaunchHostFunc(stream, wait, this), "cudaLaunchHostFunc");
+    stream_ = stream;
+  }
+  ~Held() { release(); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  /// Returns when the stream has ended.
+  void release() {
+    released_ = true;
+    if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  }
+
+ private:
+  std::atomic<bool> released_ = false;
+  cudaStream_t stream_ = nullptr;
+};
+
+void chain(End& here, End& there, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    const auto round = static_cast<std::size_t>(i);
+    here.send(there, round);
+    there.follow(here, round);
+    there.send(here, round);
+    here.follow(there, round);
+  }
+}
+
+/// What a hand-over from one device of a run to another takes: one way, from the start of the copy
+/// to the other stream going on, half of a round trip, by events of the first device. The host is
+/// ahead by all of it, as in training.
+Duration measure_hand_over(const std::shared_ptr<Partition>& from,
+                           const std::shared_ptr<Partition>& to, Bytes bytes) {
+  End here(from, bytes), there(to, bytes);
+  here.enter();
+  const OwnedEvent start = make_event(cudaEventDefault), end = make_event(cudaEventDefault);
+  // Kernels are loaded at their first launch, which would wait for what is held.
+  chain(here, there, 1);
+  check(cudaStreamSynchronize(here.stream()), "cudaStreamSynchronize");
+  std::vector<float> times;
+  for (int i = 0; i < kChains; ++i) {
+    Held held(here.stream());
+    here.record(start);
+    chain(here, there, kRounds);
+    here.record(end);
+    held.release();
+    float ms = 0.0F;
+    check(cudaEventElapsedTime(&ms, start.get(), end.get()), "cudaEventElapsedTime");
+    times.push_back(ms);
+  }
+  std::ranges::nth_element(times, times.begin() + kChains / 2);
+  const std::chrono::duration<double, std::milli> whole(times[kChains / 2]);
+  return std::chrono::duration_cast<Duration>(whole / (2.0 * kRounds));
+}
+
+}  // namespace
+}  // namespace cuda
+
 namespace {
 
 /// Throws InfeasibleError where what devices hold is more than is free on their GPU.
@@ -42,7 +157,7 @@ MeasuredProfile measure_cuda_profile(ProfileRequest request) {
   if (request.busy_devices == 0) request.busy_devices = gpus;
   const auto devices = static_cast<std::size_t>(request.busy_devices);
   const auto used = static_cast<int>(std::min(devices, static_cast<std::size_t>(gpus)));
-  const auto places = cuda::place(devices, static_cast<std::size_t>(gpus));
+  const auto places = cuda::place(devices, static_cast<std::size_t>(gpus), request.on_notice);
   cuda::connect(used);
   const auto book = std::make_shared<cuda::AlgorithmBook>(std::vector<ProductAlgorithm>(), true);
   const cpu::Precision precision = cpu::product_precision();

@@ -1,7 +1,6 @@
 // Training on GPUs, and whether there are any.
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -95,7 +94,8 @@ std::unique_ptr<cuda::GpuTransport> make_transport(const Program& program,
   if (!setup.by_messages) return nullptr;
   Table<DeviceId, int> gpus;
   for (const auto& place : places) gpus.push_back(place->gpu());
-  return cuda::make_nccl_transport(CommunicatorPlans(program, width_of(program)), gpus);
+  return cuda::make_nccl_transport(CommunicatorPlans(program, width_of(program)), gpus,
+                                   {.note = setup.on_notice, .stuck = setup.on_stuck});
 }
 
 class CudaTrainer : public Trainer {
@@ -105,11 +105,11 @@ class CudaTrainer : public Trainer {
     check_supported(program, setup);
     const std::size_t devices = std::size_t{program.placement().devices} * width_of(program);
     const auto gpus = static_cast<std::size_t>(cuda::count_gpus());
-    const Places places = cuda::place(devices, gpus);
+    const Places places = cuda::place(devices, gpus, setup.on_notice);
     if (!setup.by_messages) cuda::connect(static_cast<int>(std::min(devices, gpus)));
     cuda::StreamKernels kernels = stream_kernels(setup.stage);
     kernels.computation.algorithms =
-        std::make_shared<cuda::AlgorithmBook>(setup.product_algorithms);
+        std::make_shared<cuda::AlgorithmBook>(setup.product_algorithms, false, setup.on_notice);
     check_room(program, setup, places, workspace_of(program, kernels));
     const std::unique_ptr<cuda::GpuTransport> transport = make_transport(program, setup, places);
     const auto set_up = [&](DeviceId device, const std::stop_token& stop) {

@@ -3,8 +3,9 @@
 // (seed, k): there is no state to save, and the first and the last stage make theirs independently.
 
 #include <cstdint>
-#include <string>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/model/model.h"
 #include "executor/data/tokens.h"
@@ -53,5 +54,15 @@ class Data {
   SampleOrder order_;
   std::int64_t stride_ = 1;  // of SampleOrder::spread, in samples
 };
+
+/// A sample as the kernels of a device read it. In a task of the stream whose kernels do.
+template <class B, class W>
+SampleSpans<W> readable_sample(B& backend, typename B::Stream& stream, const Sample<W>& sample) {
+  const auto readable = [&]<class U>(const std::vector<U>& values) {
+    return backend.readable(stream, std::span<const U>(values));
+  };
+  return {readable(sample.tokens), readable(sample.targets), readable(sample.inputs),
+          readable(sample.expected)};
+}
 
 }  // namespace tandem

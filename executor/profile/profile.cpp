@@ -6,7 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/lower/lower.h"
 #include "core/schedule/schedule.h"
 #include "executor/cpu/backend.h"

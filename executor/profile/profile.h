@@ -9,6 +9,7 @@
 
 #include "core/files/product_algorithms.h"
 #include "core/model/model.h"
+#include "executor/backend/notice.h"
 
 namespace tandem {
 
@@ -27,6 +28,7 @@ struct ProfileRequest {
   /// again, unless more than half of all were; what is then left counts. May be empty.
   std::function<bool()> disturbed = {};
   std::stop_token stop = {};
+  Notice on_notice = {};
 };
 
 /// Times each layer inside passes over the whole model, so that caches are as full as in training.

@@ -19,7 +19,6 @@
 #include "executor/stage/gradient_guard.h"
 #include "executor/stage/norm_collective.h"
 #include "executor/stage/optimizer.h"
-#include "executor/stage/readable_sample.h"
 #include "executor/stage/stage.h"
 
 namespace tandem {
@@ -49,13 +48,53 @@ class ModelPasses {
   using T = typename B::Scalar;
 
   ModelPasses(B& backend, const ModelSpec& model, std::int32_t microbatch_size,
-              OptimizerKind optimizer, const Data& data);
+              OptimizerKind optimizer, const Data& data)
+      : backend_(backend),
+        stream_(backend.add_stream(StreamUse::computation)),
+        optimizer_{.kind = optimizer},
+        stage_(model, all_layers(model), microbatch_size,
+               mean_loss_scale(model, microbatch_size, 1)),
+        dropping_(model, all_layers(model), microbatch_size, 1.0, Recompute::selective),
+        kinds_(layers_of(model)),
+        weights_(backend.template allocate<T>(stage_.sizes().parameters)),
+        next_weights_(backend.template allocate<T>(stage_.sizes().parameters)),
+        gradients_(backend.template allocate<T>(stage_.sizes().parameters)),
+        state_(
+            backend.template allocate<T>(stage_.sizes().parameters * optimizer_states(optimizer))),
+        scratch_(backend.template allocate<T>(
+            std::max(stage_.sizes().scratch, dropping_.sizes().scratch))),
+        whole_(backend, stage_.sizes()),
+        split_(backend, stage_.sizes()),
+        loss_(backend.template results<double>(1)),
+        norm_(backend, stage_.parameters().size()) {
+    backend.commit();
+    for (std::size_t layer = 0; layer < stage_.layers(); ++layer)
+      tensors_.push_back(tensors_of(layer));
+    backend.write(weights_.elements(),
+                  [this](std::span<T> values) { stage_.initialise(values, 1); });
+    data.fill(0, sample_);
+  }
 
   /// Two microbatches are in flight, so that a backward reads what was written before another
   /// forward. One has a whole backward, the other all its input halves before its weight halves: a
   /// half right after the other, or after a whole backward, would find in the caches what it must
   /// fetch in training. `tallies` may be null: not timed. Returns when all has run.
-  void pass(bool updates, Tallies* tallies);
+  void pass(bool updates, Tallies* tallies) {
+    laps_.clear();
+    backend_.enqueue(stream_, [this, updates] {
+      kernels_.emplace(backend_.kernels(stream_));
+      start_ = backend_.mark(stream_);
+      forward(whole_);
+      forward(split_);
+      stage_.backward(*kernels_,
+                      spans_of(whole_, part(scratch_.elements(), 0, stage_.sizes().scratch)),
+                      laps_of(Measured::backward));
+      backward_halves();
+      if (updates) update();
+    });
+    backend_.progress(0);
+    if (tallies != nullptr) add_laps(*tallies);
+  }
 
  private:
   using Kernel = typename B::Kernels;
@@ -79,15 +118,103 @@ class ModelPasses {
     typename B::Mark end;
   };
 
-  std::vector<Tensor> tensors_of(std::size_t layer) const;
-  BackwardSpans<T> spans_of(InFlight& microbatch, std::span<T> scratch);
-  void forward(InFlight& microbatch);
-  void backward();
-  void backward_halves();
-  void recompute(std::size_t layer);
-  void update();
-  void lap(Measured what, std::size_t layer, bool whole = true);
-  void add_laps(Tallies& tallies);
+  std::vector<Tensor> tensors_of(std::size_t layer) const {
+    const ElementRange range = stage_.weights_of(layer);
+    std::vector<Tensor> tensors;
+    for (const Tensor& tensor : stage_.parameters()) {
+      if (tensor.offset < range.first || tensor.offset >= range.last) continue;
+      tensors.push_back(tensor);
+      tensors.back().offset -= range.first;
+    }
+    return tensors;
+  }
+
+  BackwardSpans<T> spans_of(InFlight& microbatch, std::span<T> scratch) {
+    return {.weights = weights_.elements(),
+            .stash = microbatch.stash.elements(),
+            .scratch = scratch,
+            .gradients = gradients_.elements()};
+  }
+
+  void forward(InFlight& microbatch) {
+    stage_.forward(*kernels_,
+                   {.weights = weights_.elements(),
+                    .sample = readable_sample(backend_, stream_, sample_),
+                    .stash = microbatch.stash.elements(),
+                    .loss = loss_.get()},
+                   laps_of(Measured::forward));
+  }
+
+  void backward_halves() {
+    const BackwardSpans<T> spans = spans_of(split_, split_.kept_gradients.elements());
+    stage_.backward_input(*kernels_, spans, laps_of(Measured::backward_input));
+    stage_.backward_weight(*kernels_, spans, [this](std::size_t layer) {
+      lap(Measured::backward_weight, layer);
+      recompute(layer);
+    });
+  }
+
+  /// Just after the stash of the layer was read: in training the backward that follows finds in the
+  /// caches what this fetched, so only one of them is to be charged for it.
+  void recompute(std::size_t layer) {
+    BackwardSpans<T> spans =
+        spans_of(split_, part(scratch_.elements(), 0, dropping_.sizes().scratch));
+    // What is read of it lies elsewhere than forward put it, but is as many numbers of a like size.
+    spans.stash = part(spans.stash, 0, dropping_.sizes().stash);
+    dropping_.recompute_dropped(*kernels_, spans, layer);
+    lap(Measured::selective_recompute, layer);
+  }
+
+  /// All that a stage does for one: norm, optimizer, and the zeros that the next sum begins with.
+  /// Each goes through the whole stage before the next one begins.
+  void update() {
+    std::size_t first_tensor = 0;
+    for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
+      const std::vector<Tensor>& tensors = tensors_[layer];
+      sum_squares(*kernels_, std::span<const Tensor>(tensors), false, 1.0,
+                  std::span<const T>(part(gradients_, stage_.weights_of(layer))),
+                  norm_.squares_of(first_tensor, tensors.size()));
+      first_tensor += tensors.size();
+      lap(Measured::update, layer, false);
+    }
+    norm_.decide(*kernels_, decide_numbers({}, optimizer_), nullptr);
+    const OptimizerStep step{.decision = norm_.decision.get()};
+    const std::int64_t states = optimizer_states(optimizer_.kind);
+    // Into another version, as those schedules do that update often: in place is a little quicker.
+    for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
+      const ElementRange range = stage_.weights_of(layer);
+      tandem::update(
+          *kernels_, optimizer_, step, std::span<const Tensor>(tensors_[layer]),
+          UpdateSpans<T>{.weights = part(weights_, range),
+                         .gradients = part(gradients_, range),
+                         .state = part(state_, {states * range.first, states * range.last}),
+                         .weights_out = part(next_weights_, range)});
+      lap(Measured::update, layer, false);
+    }
+    for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
+      kernels_->fill(part(gradients_, stage_.weights_of(layer)), 0.0);
+      lap(Measured::update, layer);
+    }
+    std::swap(weights_, next_weights_);
+  }
+
+  void lap(Measured what, std::size_t layer, bool whole = true) {
+    laps_.push_back({what, layer, whole, backend_.mark(stream_)});
+  }
+  auto laps_of(Measured what) {
+    return [this, what](std::size_t layer) { lap(what, layer); };
+  }
+
+  void add_laps(Tallies& tallies) {
+    auto start = start_->time();
+    for (const Lap& each : laps_) {
+      const auto end = each.end.time();
+      Tally& tally = tallies[kinds_[each.layer]][index(each.what)];
+      tally.sum += end - start;
+      tally.count += each.whole;
+      start = end;
+    }
+  }
 
   template <class U>
   static std::span<U> part(std::span<U> whole, std::int64_t first, std::int64_t size) {
@@ -115,173 +242,5 @@ class ModelPasses {
   std::optional<typename B::Mark> start_;
   std::vector<Lap> laps_;
 };
-
-template <Backend B>
-ModelPasses<B>::ModelPasses(B& backend, const ModelSpec& model, std::int32_t microbatch_size,
-                            OptimizerKind optimizer, const Data& data)
-    : backend_(backend),
-      stream_(backend.add_stream(StreamUse::computation)),
-      optimizer_{.kind = optimizer},
-      stage_(model, all_layers(model), microbatch_size, mean_loss_scale(model, microbatch_size, 1)),
-      dropping_(model, all_layers(model), microbatch_size, 1.0, Recompute::selective),
-      kinds_(layers_of(model)),
-      weights_(backend.template allocate<T>(stage_.sizes().parameters)),
-      next_weights_(backend.template allocate<T>(stage_.sizes().parameters)),
-      gradients_(backend.template allocate<T>(stage_.sizes().parameters)),
-      state_(backend.template allocate<T>(stage_.sizes().parameters * optimizer_states(optimizer))),
-      scratch_(backend.template allocate<T>(
-          std::max(stage_.sizes().scratch, dropping_.sizes().scratch))),
-      whole_(backend, stage_.sizes()),
-      split_(backend, stage_.sizes()),
-      loss_(backend.template results<double>(1)),
-      norm_(backend, stage_.parameters().size()) {
-  backend.commit();
-  for (std::size_t layer = 0; layer < stage_.layers(); ++layer)
-    tensors_.push_back(tensors_of(layer));
-  backend.write(weights_.elements(), [this](std::span<T> values) { stage_.initialise(values, 1); });
-  data.fill(0, sample_);
-}
-
-template <Backend B>
-void ModelPasses<B>::pass(bool updates, Tallies* tallies) {
-  laps_.clear();
-  backend_.enqueue(stream_, [this, updates] {
-    kernels_.emplace(backend_.kernels(stream_));
-    start_ = backend_.mark(stream_);
-    forward(whole_);
-    forward(split_);
-    backward();
-    backward_halves();
-    if (updates) update();
-  });
-  backend_.progress(0);
-  if (tallies != nullptr) add_laps(*tallies);
-}
-
-template <Backend B>
-std::vector<Tensor> ModelPasses<B>::tensors_of(std::size_t layer) const {
-  const ElementRange range = stage_.weights_of(layer);
-  std::vector<Tensor> tensors;
-  for (const Tensor& tensor : stage_.parameters()) {
-    if (tensor.offset < range.first || tensor.offset >= range.last) continue;
-    tensors.push_back(tensor);
-    tensors.back().offset -= range.first;
-  }
-  return tensors;
-}
-
-template <Backend B>
-BackwardSpans<typename B::Scalar> ModelPasses<B>::spans_of(InFlight& microbatch,
-                                                           std::span<T> scratch) {
-  return {.weights = weights_.elements(),
-          .input = {},
-          .stash = microbatch.stash.elements(),
-          .output_gradient = {},
-          .scratch = scratch,
-          .input_gradient = {},
-          .gradients = gradients_.elements()};
-}
-
-template <Backend B>
-void ModelPasses<B>::forward(InFlight& microbatch) {
-  const ForwardSpans<T> spans{.weights = weights_.elements(),
-                              .input = {},
-                              .sample = readable_sample(backend_, stream_, sample_),
-                              .stash = microbatch.stash.elements(),
-                              .output = {},
-                              .scratch = {},
-                              .loss = loss_.get()};
-  for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
-    stage_.forward_layer(*kernels_, spans, layer);
-    lap(Measured::forward, layer);
-  }
-}
-
-template <Backend B>
-void ModelPasses<B>::backward() {
-  const BackwardSpans<T> spans =
-      spans_of(whole_, part(scratch_.elements(), 0, stage_.sizes().scratch));
-  for (std::size_t layer = stage_.layers(); layer-- > 0;) {
-    stage_.backward_layer(*kernels_, spans, layer);
-    lap(Measured::backward, layer);
-  }
-}
-
-template <Backend B>
-void ModelPasses<B>::backward_halves() {
-  const BackwardSpans<T> spans = spans_of(split_, split_.kept_gradients.elements());
-  for (std::size_t layer = stage_.layers(); layer-- > 0;) {
-    stage_.backward_input_layer(*kernels_, spans, layer);
-    lap(Measured::backward_input, layer);
-  }
-  for (std::size_t layer = stage_.layers(); layer-- > 0;) {
-    stage_.backward_weight_layer(*kernels_, spans, layer);
-    lap(Measured::backward_weight, layer);
-    recompute(layer);
-  }
-}
-
-/// Just after the stash of the layer was read: in training the backward that follows finds in the
-/// caches what this fetched, so only one of them is to be charged for it.
-template <Backend B>
-void ModelPasses<B>::recompute(std::size_t layer) {
-  BackwardSpans<T> spans =
-      spans_of(split_, part(scratch_.elements(), 0, dropping_.sizes().scratch));
-  // What is read of it lies elsewhere than forward put it, but is as many numbers of a like size.
-  spans.stash = part(spans.stash, 0, dropping_.sizes().stash);
-  dropping_.recompute_dropped(*kernels_, spans, layer);
-  lap(Measured::selective_recompute, layer);
-}
-
-/// All that a stage does for one: norm, optimizer, and the zeros that the next sum begins with.
-/// Each goes through the whole stage before the next one begins.
-template <Backend B>
-void ModelPasses<B>::update() {
-  std::size_t first_tensor = 0;
-  for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
-    const std::vector<Tensor>& tensors = tensors_[layer];
-    sum_squares(*kernels_, std::span<const Tensor>(tensors), false, 1.0,
-                std::span<const T>(part(gradients_, stage_.weights_of(layer))),
-                norm_.squares_of(first_tensor, tensors.size()));
-    first_tensor += tensors.size();
-    lap(Measured::update, layer, false);
-  }
-  norm_.decide(*kernels_, decide_numbers({}, optimizer_), nullptr);
-  const OptimizerStep step{.decision = norm_.decision.get()};
-  const std::int64_t states = optimizer_states(optimizer_.kind);
-  // Into another version, as those schedules do that update often: in place is a little quicker.
-  for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
-    const ElementRange range = stage_.weights_of(layer);
-    tandem::update(
-        *kernels_, optimizer_, step, std::span<const Tensor>(tensors_[layer]),
-        UpdateSpans<T>{.weights = part(weights_, range),
-                       .gradients = part(gradients_, range),
-                       .state = part(state_, {states * range.first, states * range.last}),
-                       .weights_out = part(next_weights_, range)});
-    lap(Measured::update, layer, false);
-  }
-  for (std::size_t layer = 0; layer < stage_.layers(); ++layer) {
-    kernels_->fill(part(gradients_, stage_.weights_of(layer)), 0.0);
-    lap(Measured::update, layer);
-  }
-  std::swap(weights_, next_weights_);
-}
-
-template <Backend B>
-void ModelPasses<B>::lap(Measured what, std::size_t layer, bool whole) {
-  laps_.push_back({what, layer, whole, backend_.mark(stream_)});
-}
-
-template <Backend B>
-void ModelPasses<B>::add_laps(Tallies& tallies) {
-  auto start = start_->time();
-  for (const Lap& each : laps_) {
-    const auto end = each.end.time();
-    Tally& tally = tallies[kinds_[each.layer]][index(each.what)];
-    tally.sum += end - start;
-    tally.count += each.whole;
-    start = end;
-  }
-}
 
 }  // namespace tandem

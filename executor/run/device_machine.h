@@ -5,15 +5,11 @@
 // differ only in how long an instruction takes and what it leaves behind.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "core/program/program.h"
 #include "core/program/run.h"
@@ -22,7 +18,6 @@
 #include "executor/run/post_validation.h"
 #include "executor/run/run_state.h"
 #include "executor/run/stage_work.h"
-#include "executor/run/summed_gradients.h"
 #include "executor/run/work_log.h"
 
 namespace tandem {
@@ -270,7 +265,7 @@ class DeviceMachine {
     const AtWork at_work(log_, instance);
     for (const ReplicaId replica : program_.placement().replicas_on(me_)) {
       if (!run_.takes_part(program_[instance.id].op, replica)) continue;
-      const std::span<W> gradients = summed_gradients(run_, stages_, instance, replica, stream);
+      const std::span<W> gradients = stages_.summed_gradients(instance, replica, stream);
       const std::size_t rank =
           std::size_t{pipeline_} * program_.placement().replicas() + index(replica);
       if (collective.arrive(rank, gradients, instance.microbatch, backend_, stream))

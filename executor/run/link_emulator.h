@@ -9,7 +9,6 @@
 #include <queue>
 #include <stop_token>
 #include <thread>
-#include <vector>
 
 #include "core/base/units.h"
 

@@ -10,7 +10,6 @@
 #include "core/program/run.h"
 #include "executor/run/run_state.h"
 #include "executor/run/stage_work.h"
-#include "executor/run/summed_gradients.h"
 #include "executor/run/work_log.h"
 
 namespace tandem {
@@ -118,7 +117,7 @@ class MessageWork {
     std::vector<std::span<W>> others;
     for (const ReplicaId replica : program_.placement().replicas_on(me_)) {
       if (!run_.takes_part(program_[instance.id].op, replica)) continue;
-      const std::span<W> brought = summed_gradients(run_, stages_, instance, replica, stream);
+      const std::span<W> brought = stages_.summed_gradients(instance, replica, stream);
       if (sum.empty()) {
         sum = brought;
         continue;

@@ -20,40 +20,25 @@
 #include "core/program/versions.h"
 #include "executor/run/collective.h"
 #include "executor/run/link_emulator.h"
+#include "executor/run/training_setup.h"
 #include "executor/run/transport.h"
 #include "executor/stage/norm_collective.h"
 #include "executor/stage/stage_state.h"
 
 namespace tandem {
 
-/// One read or making of a weight version, as it happened. `microbatch` counts through the batches
-/// of all pipelines.
-struct LedgerEntry {
-  ReplicaId replica{};
-  OpKind kind{};
-  std::int64_t microbatch = 0;
-  std::int64_t version = 0;
-  friend auto operator<=>(const LedgerEntry&, const LedgerEntry&) = default;
-};
-
-/// An update that has just been made: the weights of `version`, and the optimizer state.
-template <class T>
-struct UpdateView {
-  std::uint16_t pipeline = 0;
-  ReplicaId replica{};
-  std::int64_t version = 0;
-  std::span<const T> weights, state;
-};
-
-template <class T>
-using UpdateObserver = std::function<void(const UpdateView<T>&)>;
-
 /// Built before the threads start; then only what is atomic or guarded changes.
 template <class B>
 struct RunState {
   using W = typename B::Kernels::Wide;
-  RunState(const Program& of, std::uint16_t pipelines)
-      : program(of), width(pipelines), sequence(of), versions(of), replicas(pipelines) {}
+  RunState(const Program& of, const TrainingSetup<W>& asked, std::uint16_t pipelines)
+      : program(of),
+        setup(asked),
+        width(pipelines),
+        decide_numbers(tandem::decide_numbers(asked.stage.guard, asked.stage.optimizer)),
+        sequence(of),
+        versions(of),
+        replicas(pipelines) {}
 
   /// The device's number among those of all pipelines.
   DeviceId device_of(std::uint16_t pipeline, DeviceId device) const {
@@ -85,22 +70,20 @@ struct RunState {
   }
 
   const Program& program;
+  const TrainingSetup<W>& setup;
   const std::uint16_t width;
+  const DecideNumbers decide_numbers;
   const MicrobatchSequence sequence;
   const WeightVersions versions;
   std::vector<Table<ReplicaId, StageState<B>*>> replicas;  // of each pipeline
   std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<Collective<B>>> collectives;
   std::map<std::pair<std::uint16_t, InstructionId>, std::unique_ptr<NormCollective<B>>>
       norm_collectives;
-  GradientGuard guard;
-  DecideNumbers decide_numbers;
   std::vector<std::string> tensors;       // names, in model order
   LinkEmulator* link_emulator = nullptr;  // null: links are as fast as memory
   Transport<B>* transport = nullptr;      // null: devices reach into one another's memory
   std::function<void(DeviceId)> wake;     // a device's thread, numbered through all pipelines
   std::chrono::steady_clock::time_point start;
-  /// Called before each piece of work: seeded delays in tests. May be empty.
-  std::function<void(DeviceId, Instance)> before_work;
   std::function<void(std::int64_t sample, double loss)> on_loss;
   /// Of every update of every stage, once it stays: the sums of squares of its gradients, whether
   /// it was skipped, and whether a rollback made it.
@@ -108,7 +91,6 @@ struct RunState {
                      bool skipped, bool rolled_back)>
       on_norm;
   UpdateObserver<W> on_update;
-  bool keep_ledger = false, keep_timeline = true;
 };
 
 }  // namespace tandem

@@ -75,7 +75,6 @@ class StageWork {
                                 .input = input_of(s, k),
                                 .sample = sample_of(s, k, stream),
                                 .stash = stash_of(s, k).acquire(),
-                                .output = {},
                                 .scratch = scratch_for(s)});
     note_version(instance, version);
   }
@@ -209,6 +208,16 @@ class StageWork {
     return gradients;
   }
 
+  /// What a stage brings to a sum over devices: the gradients of the update that the sum serves,
+  /// all of them, or of what is tied.
+  std::span<W> summed_gradients(const Instance& instance, ReplicaId replica, Stream& stream) {
+    State& s = state_of(replica);
+    const std::span<W> gradients = finished_gradients(s, update_of(s, instance.microbatch), stream);
+    if (op_of(instance).kind != OpKind::reduce_tied) return gradients;
+    const TiedRanges& ranges = s.stage.tied();
+    return part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
+  }
+
   /// Sums the squares of update `number`'s gradients, tensor by tensor.
   void square_gradients(State& s, std::int64_t number, std::span<double> squares, Stream& stream) {
     const bool tied = s.stage.tied().embedding || s.stage.tied().head;
@@ -228,7 +237,7 @@ class StageWork {
   /// it is made. `first_tensor`: which of the model's tensors the norm's first one is.
   void check_finite(const Norm& norm, std::int64_t number, std::size_t first_tensor,
                     Stream& stream) {
-    if (run_.guard.on_nan == NonFinite::skip) return;
+    if (run_.setup.stage.guard.on_nan == NonFinite::skip) return;
     backend_.when_done(stream, [this, norm, number, first_tensor] {
       if (norm->decision[0].skip == 0.0) return;
       const std::size_t at = first_tensor + first_non_finite(norm->all_squares()).value_or(0);
@@ -274,13 +283,9 @@ class StageWork {
 
   /// What both halves of a backward read.
   BackwardSpans<T, W> backward_spans(State& s, std::int64_t microbatch) {
-    return {.weights = {},
-            .input = input_of(s, microbatch),
+    return {.input = input_of(s, microbatch),
             .stash = stash_of(s, microbatch).held(),
-            .output_gradient = output_gradient_of(s, microbatch),
-            .scratch = {},
-            .input_gradient = {},
-            .gradients = {}};
+            .output_gradient = output_gradient_of(s, microbatch)};
   }
 
   /// What making the gradient of the input reads, and where that goes.
@@ -302,7 +307,7 @@ class StageWork {
 
   /// The sum that this microbatch adds to: zeroed at the first weight gradient of its update.
   std::span<W> gradients_for(State& s, std::int64_t microbatch, Kernels& kernels) {
-    const std::int64_t update = run_.versions.covering_update(s.id, microbatch);
+    const std::int64_t update = update_of(s, microbatch);
     if (s.gradients.holds(update)) return s.gradients.held(update);
     const std::span<W> sum = s.gradients.acquire(update);
     kernels.fill(sum, 0.0);
@@ -340,7 +345,6 @@ class StageWork {
         .input = input_of(s, k),
         .sample = sample_of(s, k, stream),
         .stash = s.forwards_in_scratch ? part_of_scratch(s.stage.sizes().stash) : std::span<T>(),
-        .output = {},
         .scratch = scratch_for(s)};
   }
 
@@ -430,7 +434,7 @@ class StageWork {
   }
 
   void note_version(const Instance& instance, std::int64_t version) {
-    if (!run_.keep_ledger) return;
+    if (!run_.setup.keep_ledger) return;
     const Op& op = op_of(instance);
     ledger_.push_back(
         {op.replica, op.kind, run_.sample_of(pipeline_, instance.microbatch), version});

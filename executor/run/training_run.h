@@ -3,7 +3,6 @@
 // a thread for each device, joined before it returns.
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -96,7 +95,7 @@ class TrainingRun {
         setup_(setup),
         make_backend_(std::move(make_backend)),
         covered_(update_spans(program)),
-        run_(program, width_of(program)),
+        run_(program, setup, width_of(program)),
         log_(std::int64_t{program.microbatches()} * run_.width, program.placement().stages(),
              name_tensors(), [this](StepReport step) { end_step(step); }) {
     check_guard(program, setup.stage);
@@ -174,8 +173,8 @@ class TrainingRun {
       scratch = std::max(scratch, here.replicas.back()->scratch_size());
     }
     auto memory = here.backend->template allocate<typename B::Scalar>(scratch);
-    here.meter.commit(MemoryClass::buffers, memory.bytes());
-    here.meter.acquire(MemoryClass::buffers, memory.bytes());
+    here.meter.commit(&MemoryByClass::buffers, memory.bytes());
+    here.meter.acquire(&MemoryByClass::buffers, memory.bytes());
     here.machine = std::make_unique<DeviceMachine<B>>(run_, pipeline, device, *here.backend,
                                                       std::move(memory));
   }
@@ -261,12 +260,7 @@ class TrainingRun {
   }
 
   void set_up_run_state() {
-    run_.guard = setup_.stage.guard;
-    run_.decide_numbers = decide_numbers(setup_.stage.guard, setup_.stage.optimizer);
     run_.wake = [this](DeviceId device) { devices_[index(device)]->wakeup.wake(); };
-    run_.before_work = setup_.before_work;
-    run_.keep_ledger = setup_.keep_ledger;
-    run_.keep_timeline = setup_.keep_timeline;
     run_.on_loss = [this](std::int64_t sample, double loss) { log_.add_loss(sample, loss); };
     run_.on_norm = [this](const State& state, std::int64_t update, std::span<const double> squares,
                           bool skipped, bool rolled_back) {
@@ -361,9 +355,8 @@ class TrainingRun {
 
   /// The thread can't be ended but with the process.
   void end_stuck() {
-    if (setup_.on_stuck) setup_.on_stuck(stall_);
-    fmt::print(stderr, "error: {}\n", stall_);
-    std::fflush(nullptr);
+    if (!setup_.on_stuck) throw DeviceError(stall_);
+    setup_.on_stuck(stall_);
     std::_Exit(1);
   }
 

@@ -12,11 +12,35 @@
 
 #include "core/files/product_algorithms.h"
 #include "core/memory/memory.h"
+#include "core/program/run.h"
 #include "core/program/timeline.h"
-#include "executor/run/run_state.h"
+#include "executor/backend/notice.h"
 #include "executor/run/step_log.h"
+#include "executor/stage/stage_state.h"
 
 namespace tandem {
+
+/// One read or making of a weight version, as it happened. `microbatch` counts through the batches
+/// of all pipelines.
+struct LedgerEntry {
+  ReplicaId replica{};
+  OpKind kind{};
+  std::int64_t microbatch = 0;
+  std::int64_t version = 0;
+  friend auto operator<=>(const LedgerEntry&, const LedgerEntry&) = default;
+};
+
+/// An update that has just been made: the weights of `version`, and the optimizer state.
+template <class T>
+struct UpdateView {
+  std::uint16_t pipeline = 0;
+  ReplicaId replica{};
+  std::int64_t version = 0;
+  std::span<const T> weights, state;
+};
+
+template <class T>
+using UpdateObserver = std::function<void(const UpdateView<T>&)>;
 
 /// The newest weights of one stage of the model.
 template <class T>
@@ -32,8 +56,8 @@ struct TrainingSetup {
   SlotCounts slots;
   std::int64_t batches = 1;
   bool keep_timeline = true, keep_ledger = false;
-  std::function<void(DeviceId, Instance)>
-      before_work;                                 // seeded delays; called on the device's thread
+  /// Called before each piece of work, on the device's thread: seeded delays in tests.
+  std::function<void(DeviceId, Instance)> before_work;
   std::function<void(const StepReport&)> on_step;  // on a device's thread, one call at a time
   UpdateObserver<T> on_update;                     // likewise
   /// After every `pause_every` batches the pipeline drains, on_pause sees the weights, and training
@@ -52,9 +76,10 @@ struct TrainingSetup {
   /// The run ends with an error that names the culprit when no device ends any work for this long,
   /// or for 20 times the longest work so far if that is longer. 0: never.
   Duration watchdog = std::chrono::seconds(30);
-  /// Called when the culprit does not even heed that, with the error; must not return. Empty:
-  /// prints the error and ends the process with exit code 1.
-  std::function<void(const std::string&)> on_stuck;
+  /// Takes the error when the culprit does not even heed that, before the process ends with exit
+  /// code 1. Empty: it ends by an exception that nobody catches.
+  Notice on_stuck = {};
+  Notice on_notice = {};
 };
 
 template <class T>

@@ -41,7 +41,7 @@ class WorkLog {
             return title_of(log.run_.program, log.run_.versions, instance, lane);
           }) {
       log_.progress_.begin(instance.id, instance.microbatch, log_.now());
-      if (log_.run_.before_work) log_.run_.before_work(log_.device_, instance);
+      if (log_.run_.setup.before_work) log_.run_.setup.before_work(log_.device_, instance);
     }
     ~AtWork() { log_.progress_.end(log_.now()); }
     AtWork(const AtWork&) = delete;
@@ -57,7 +57,8 @@ class WorkLog {
     backend_.when_done(stream, [this, instance, start, end] {
       progress_.get_on();
       ended_ = instance;
-      if (run_.keep_timeline) add(instance, start.time() - run_.start, end.time() - run_.start);
+      if (run_.setup.keep_timeline)
+        add(instance, start.time() - run_.start, end.time() - run_.start);
     });
   }
 
@@ -66,7 +67,7 @@ class WorkLog {
   /// lane that comes after. `lane_end`: of the one before.
   void note_transfer(Instance instance, const Mark& start, const Mark& end, bool waited,
                      Duration& lane_end, Stream& stream) {
-    if (!run_.keep_timeline) return;
+    if (!run_.setup.keep_timeline) return;
     const Mark here = backend_.mark(stream);
     backend_.when_done(stream, [this, instance, start, end, here, waited, &lane_end] {
       const Duration begin = std::max<Duration>(start.time() - run_.start, lane_end);

@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include "executor/backend/guard_decision.h"
+#include "executor/backend/step_rules.h"
 #include "executor/layers/layer.h"
 
 namespace tandem {

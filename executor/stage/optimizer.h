@@ -82,17 +82,7 @@ void update(K& kernels, const OptimizerConfig& config, const OptimizerStep& step
     if (states > 0) part.first = spans.state.subspan(first, length);
     if (states > 1) part.second = spans.state.subspan(size + first, length);
     numbers.weight_decay = tensor.decayed ? config.weight_decay : 0.0;
-    switch (config.kind) {
-      case OptimizerKind::sgd:
-        kernels.step_sgd(part, numbers);
-        break;
-      case OptimizerKind::momentum:
-        kernels.step_momentum(part, numbers);
-        break;
-      case OptimizerKind::adamw:
-        kernels.step_adamw(part, numbers);
-        break;
-    }
+    kernels.step(config.kind, part, numbers);
   }
 }
 

@@ -173,8 +173,7 @@ void Reference<K>::run_backward(std::vector<Left>& left) {
                                              .stash = here.stash,
                                              .output_gradient = here.output_gradient,
                                              .scratch = here.scratch,
-                                             .input_gradient = gradient,
-                                             .gradients = {}});
+                                             .input_gradient = gradient});
     }
   }
 }
@@ -201,12 +200,10 @@ void Reference<K>::add_gradients_of(SerialStage& stage, std::int32_t microbatch)
       Entry& entry = stage.entries[i];
       Left& left = left_[static_cast<std::size_t>(pipeline * m + microbatch)]
                         [static_cast<std::size_t>(stage.config.layers.first) + i];
-      entry.layer.backward_weight(kernels_, {.weights = {},
-                                             .input = left.input,
+      entry.layer.backward_weight(kernels_, {.input = left.input,
                                              .stash = left.stash,
                                              .output_gradient = left.output_gradient,
                                              .scratch = left.scratch,
-                                             .input_gradient = {},
                                              .gradients = entry.sums[sum]});
       left = {};
     }

@@ -4,6 +4,7 @@
 // thread. The same inputs give the same bits, and so does the same model cut otherwise.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -63,12 +64,16 @@ class Stage {
   /// The same numbers for every partition of the model.
   void initialise(std::span<W> weights, std::uint64_t seed) const;
 
-  // Spans that a call does not name may be empty. A first stage reads the sample and no input, and
-  // makes no input gradient; a last stage makes no output, and takes no output gradient.
+  /// Called when a layer, a position in the stage, is done.
+  using AfterLayer = std::function<void(std::size_t layer)>;
+
+  // Spans that a call does not name may be empty, and so may be `after`. A first stage reads the
+  // sample and no input, and makes no input gradient; a last stage makes no output, and takes no
+  // output gradient.
 
   /// Reads weights, input, sample; writes stash, output, scratch; a last stage the microbatch's
   /// mean loss.
-  void forward(K& kernels, const ForwardSpans<T, W>& spans) const;
+  void forward(K& kernels, const ForwardSpans<T, W>& spans, const AfterLayer& after = {}) const;
 
   /// Forward again into a stash, bit for bit, for a backward to follow: reads weights, input,
   /// sample; writes stash.
@@ -76,25 +81,20 @@ class Stage {
 
   /// Whole: reads weights, input, stash, output_gradient; writes scratch, input_gradient; adds to
   /// gradients. Its bits are those of backward_input() and backward_weight() in turn.
-  void backward(K& kernels, const BackwardSpans<T, W>& spans) const;
+  void backward(K& kernels, const BackwardSpans<T, W>& spans, const AfterLayer& after = {}) const;
 
   /// Reads weights, input, stash, output_gradient; writes scratch (kept_gradients long),
   /// input_gradient.
-  void backward_input(K& kernels, const BackwardSpans<T, W>& spans) const;
+  void backward_input(K& kernels, const BackwardSpans<T, W>& spans,
+                      const AfterLayer& after = {}) const;
 
   /// Reads input, stash, output_gradient, scratch as backward_input() left it; adds to gradients.
-  void backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const;
-
-  // The same for one layer, a position in the stage, with the spans of the whole stage: what each
-  // of these functions does is to call one of these, layer by layer.
+  void backward_weight(K& kernels, const BackwardSpans<T, W>& spans,
+                       const AfterLayer& after = {}) const;
 
   std::size_t layers() const { return places_.size(); }
   /// Of a layer's weights in the stage's.
   ElementRange weights_of(std::size_t layer) const;
-  void forward_layer(K& kernels, const ForwardSpans<T, W>& spans, std::size_t layer) const;
-  void backward_layer(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
-  void backward_input_layer(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
-  void backward_weight_layer(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
   /// What a layer's backward begins with where recomputation is selective; else nothing. Reads
   /// weights, input, stash; writes scratch.
   void recompute_dropped(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
@@ -114,19 +114,16 @@ class Stage {
                  whole.size());
     return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
   }
-  template <class U>
-  static void check_size(std::span<U> span, std::int64_t size) {
-    TANDEM_CHECK(static_cast<std::int64_t>(span.size()) == size, span.size(), size);
-  }
 
   void check(const ForwardSpans<T, W>& spans) const;
   void check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const;
-  /// The part of `layer` (a position in the stage) of the stage's spans, but for scratch and
-  /// gradients between layers.
-  BackwardSpans<T, W> spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
-  /// With both, in scratch that layers take in turn.
+  /// The part of `layer` of the stage's spans. In scratch its own begins at `scratch`, the gradient
+  /// after layer i at `gradient_after(i)`.
+  BackwardSpans<T, W> spans_of(std::size_t layer, const BackwardSpans<T, W>& spans,
+                               std::int64_t scratch, const auto& gradient_after) const;
+  /// In scratch that layers take in turn.
   BackwardSpans<T, W> passing_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
-  /// With both, as kept between backward_input() and backward_weight().
+  /// As kept between backward_input() and backward_weight().
   BackwardSpans<T, W> kept_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
   std::span<const T> input_of(std::size_t layer, std::span<const T> input,
                               std::span<const T> stash) const;

@@ -84,26 +84,23 @@ void Stage<K>::check(const ForwardSpans<T, W>& spans) const {
 }
 
 template <Kernels K>
-void Stage<K>::forward_layer(K& kernels, const ForwardSpans<T, W>& spans, std::size_t layer) const {
-  const Place& place = places_[layer];
-  if (reads_numbers_ && layer == 0)
-    kernels.store(spans.sample.inputs, part(spans.stash, 0, sizes_.boundary));
-  const bool inner = layer + 1 < places_.size();
-  place.layer.forward(
-      kernels,
-      {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
-       .input = input_of(layer, spans.input, spans.stash),
-       .sample = spans.sample,
-       .stash = part(spans.stash, place.stash, place.layer.stash_size()),
-       .output = inner ? part(spans.stash, place.output, sizes_.boundary) : spans.output,
-       .scratch = drops_ ? part(spans.scratch, 0, place.layer.scratch_size()) : std::span<T>(),
-       .loss = spans.loss});
-}
-
-template <Kernels K>
-void Stage<K>::forward(K& kernels, const ForwardSpans<T, W>& spans) const {
+void Stage<K>::forward(K& kernels, const ForwardSpans<T, W>& spans, const AfterLayer& after) const {
   check(spans);
-  for (std::size_t i = 0; i < places_.size(); ++i) forward_layer(kernels, spans, i);
+  if (reads_numbers_) kernels.store(spans.sample.inputs, part(spans.stash, 0, sizes_.boundary));
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const Place& place = places_[i];
+    const bool inner = i + 1 < places_.size();
+    place.layer.forward(
+        kernels,
+        {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
+         .input = input_of(i, spans.input, spans.stash),
+         .sample = spans.sample,
+         .stash = part(spans.stash, place.stash, place.layer.stash_size()),
+         .output = inner ? part(spans.stash, place.output, sizes_.boundary) : spans.output,
+         .scratch = drops_ ? part(spans.scratch, 0, place.layer.scratch_size()) : std::span<T>(),
+         .loss = spans.loss});
+    if (after) after(i);
+  }
 }
 
 template <Kernels K>
@@ -123,53 +120,41 @@ void Stage<K>::check(const BackwardSpans<T, W>& spans, std::int64_t scratch) con
 
 template <Kernels K>
 BackwardSpans<typename K::Scalar, typename K::Wide> Stage<K>::spans_of(
-    std::size_t layer, const BackwardSpans<T, W>& spans) const {
+    std::size_t layer, const BackwardSpans<T, W>& spans, std::int64_t scratch,
+    const auto& gradient_after) const {
   const Place& place = places_[layer];
   const std::int64_t size = place.layer.weights_size();
+  const auto between = [&](std::size_t after) {
+    return part(spans.scratch, gradient_after(after), sizes_.boundary);
+  };
   BackwardSpans<T, W> own;
   if (!spans.weights.empty()) own.weights = part(spans.weights, place.weights, size);
   if (!spans.gradients.empty()) own.gradients = part(spans.gradients, place.weights, size);
   own.input = input_of(layer, spans.input, spans.stash);
   own.stash = part(spans.stash, place.stash, place.layer.stash_size());
+  own.output_gradient = layer + 1 < places_.size() ? between(layer) : spans.output_gradient;
+  own.scratch = part(spans.scratch, scratch, place.layer.scratch_size());
+  own.input_gradient = layer > 0 ? between(layer - 1) : spans.input_gradient;
   return own;
 }
 
 template <Kernels K>
 BackwardSpans<typename K::Scalar, typename K::Wide> Stage<K>::passing_spans_of(
     std::size_t layer, const BackwardSpans<T, W>& spans) const {
-  const std::int64_t between = std::min<std::int64_t>(2, std::ssize(places_) - 1);
+  const std::int64_t buffers = std::min<std::int64_t>(2, std::ssize(places_) - 1);
+  const std::int64_t step = room<T, W>(sizes_.boundary);
   // The gradient after layer i lies in buffer i mod 2, but for the last layer, where it was handed
   // in.
-  const std::int64_t step = room<T, W>(sizes_.boundary);
-  const auto buffer = [&](std::size_t after) {
-    return part(spans.scratch, static_cast<std::int64_t>(after % 2) % between * step,
-                sizes_.boundary);
-  };
-  BackwardSpans<T, W> own = spans_of(layer, spans);
-  own.output_gradient = layer + 1 < places_.size() ? buffer(layer) : spans.output_gradient;
-  own.input_gradient = layer > 0 ? buffer(layer - 1) : spans.input_gradient;
-  own.scratch = part(spans.scratch, between * step, places_[layer].layer.scratch_size());
-  return own;
+  return spans_of(layer, spans, buffers * step, [&](std::size_t after) {
+    return static_cast<std::int64_t>(after % 2) % buffers * step;
+  });
 }
 
 template <Kernels K>
-void Stage<K>::backward_layer(K& kernels, const BackwardSpans<T, W>& spans,
-                              std::size_t layer) const {
-  const BackwardSpans<T, W> own = passing_spans_of(layer, spans);
-  places_[layer].layer.backward_input(kernels, own);
-  places_[layer].layer.backward_weight(kernels, own);
-}
-
-template <Kernels K>
-void Stage<K>::backward_input_layer(K& kernels, const BackwardSpans<T, W>& spans,
-                                    std::size_t layer) const {
-  places_[layer].layer.backward_input(kernels, kept_spans_of(layer, spans));
-}
-
-template <Kernels K>
-void Stage<K>::backward_weight_layer(K& kernels, const BackwardSpans<T, W>& spans,
-                                     std::size_t layer) const {
-  places_[layer].layer.backward_weight(kernels, kept_spans_of(layer, spans));
+BackwardSpans<typename K::Scalar, typename K::Wide> Stage<K>::kept_spans_of(
+    std::size_t layer, const BackwardSpans<T, W>& spans) const {
+  return spans_of(layer, spans, places_[layer].scratch,
+                  [this](std::size_t after) { return places_[after].output_gradient; });
 }
 
 template <Kernels K>
@@ -179,38 +164,39 @@ void Stage<K>::recompute_dropped(K& kernels, const BackwardSpans<T, W>& spans,
 }
 
 template <Kernels K>
-void Stage<K>::backward(K& kernels, const BackwardSpans<T, W>& spans) const {
+void Stage<K>::backward(K& kernels, const BackwardSpans<T, W>& spans,
+                        const AfterLayer& after) const {
   check(spans, sizes_.scratch);
   check_size(spans.weights, sizes_.parameters);
   check_size(spans.gradients, sizes_.parameters);
-  for (std::size_t i = places_.size(); i-- > 0;) backward_layer(kernels, spans, i);
+  for (std::size_t i = places_.size(); i-- > 0;) {
+    const BackwardSpans<T, W> own = passing_spans_of(i, spans);
+    places_[i].layer.backward_input(kernels, own);
+    places_[i].layer.backward_weight(kernels, own);
+    if (after) after(i);
+  }
 }
 
 template <Kernels K>
-void Stage<K>::backward_input(K& kernels, const BackwardSpans<T, W>& spans) const {
+void Stage<K>::backward_input(K& kernels, const BackwardSpans<T, W>& spans,
+                              const AfterLayer& after) const {
   check(spans, sizes_.kept_gradients);
   check_size(spans.weights, sizes_.parameters);
-  for (std::size_t i = places_.size(); i-- > 0;) backward_input_layer(kernels, spans, i);
+  for (std::size_t i = places_.size(); i-- > 0;) {
+    places_[i].layer.backward_input(kernels, kept_spans_of(i, spans));
+    if (after) after(i);
+  }
 }
 
 template <Kernels K>
-void Stage<K>::backward_weight(K& kernels, const BackwardSpans<T, W>& spans) const {
+void Stage<K>::backward_weight(K& kernels, const BackwardSpans<T, W>& spans,
+                               const AfterLayer& after) const {
   check(spans, sizes_.kept_gradients);
   check_size(spans.gradients, sizes_.parameters);
-  for (std::size_t i = places_.size(); i-- > 0;) backward_weight_layer(kernels, spans, i);
-}
-
-template <Kernels K>
-BackwardSpans<typename K::Scalar, typename K::Wide> Stage<K>::kept_spans_of(
-    std::size_t layer, const BackwardSpans<T, W>& spans) const {
-  const Place& place = places_[layer];
-  const auto kept = [&](std::int64_t first) { return part(spans.scratch, first, sizes_.boundary); };
-  BackwardSpans<T, W> own = spans_of(layer, spans);
-  own.scratch = part(spans.scratch, place.scratch, place.layer.scratch_size());
-  own.output_gradient =
-      layer + 1 < places_.size() ? kept(place.output_gradient) : spans.output_gradient;
-  own.input_gradient = layer > 0 ? kept(places_[layer - 1].output_gradient) : spans.input_gradient;
-  return own;
+  for (std::size_t i = places_.size(); i-- > 0;) {
+    places_[i].layer.backward_weight(kernels, kept_spans_of(i, spans));
+    if (after) after(i);
+  }
 }
 
 }  // namespace tandem

@@ -20,7 +20,6 @@
 #include "executor/stage/gradient_guard.h"
 #include "executor/stage/norm_collective.h"
 #include "executor/stage/optimizer.h"
-#include "executor/stage/readable_sample.h"
 #include "executor/stage/slot_ring.h"
 #include "executor/stage/stage.h"
 
@@ -105,8 +104,8 @@ class StageState {
     state = backend.template allocate<W>(sizes.parameters * optimizer_states(optimizer.kind));
     if constexpr (kHasMaster) master = backend.template allocate<W>(sizes.parameters);
     const Bytes kept = state.bytes() + master.bytes();
-    meter.commit(MemoryClass::optimizer, kept);
-    meter.acquire(MemoryClass::optimizer, kept);
+    meter.commit(&MemoryByClass::optimizer, kept);
+    meter.acquire(&MemoryByClass::optimizer, kept);
     readers.assign(static_cast<std::size_t>(versions), 0);
     norms.resize(static_cast<std::size_t>(slots[SlotKind::gradients]));
     rollback.inputs =

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <map>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -326,7 +327,10 @@ TEST(Watchdog, LetsWorkBeThatIsOnlySlow) {
 
 TEST(WatchdogDeathTest, EndsTheProcessWhenAThreadHeedsNothing) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
-  EXPECT_EXIT(train_with_a_stall([] { return true; }), ::testing::ExitedWithCode(1),
+  const auto says_so = [](TrainingSetup<float>& setup) {
+    setup.on_stuck = [](const std::string& error) { fmt::print(stderr, "{}", error); };
+  };
+  EXPECT_EXIT(train_with_a_stall([] { return true; }, says_so), ::testing::ExitedWithCode(1),
               "device 1, .*microbatch 9.*does not end");
 }
 
@@ -356,9 +360,9 @@ TEST(Train, StopsWhenAsked) {
 }
 
 TEST(Train, KnowsOnlyTheBackendsItHas) {
-  EXPECT_NE(make_trainer("cpu"), nullptr);
+  EXPECT_NE(find_backend("cpu").make(), nullptr);
   if (why_no_cuda().empty()) GTEST_SKIP() << "there is a GPU";
-  EXPECT_THROW(make_trainer("cuda"), AbsentError);
+  EXPECT_THROW(find_backend("cuda").make(), AbsentError);
 }
 
 }  // namespace

@@ -479,14 +479,11 @@ class DeferredKernels {
     launch("decide", {read(squares), read(one(before)), write(one(decision))},
            [=](const K& k) { k.decide(squares, numbers, before, decision); });
   }
-  void step_sgd(const StepSpans<T>& s, const StepNumbers& numbers) const {
-    step("step_sgd", s, numbers, [=](const K& k) { k.step_sgd(s, numbers); });
-  }
-  void step_momentum(const StepSpans<T>& s, const StepNumbers& numbers) const {
-    step("step_momentum", s, numbers, [=](const K& k) { k.step_momentum(s, numbers); });
-  }
-  void step_adamw(const StepSpans<T>& s, const StepNumbers& numbers) const {
-    step("step_adamw", s, numbers, [=](const K& k) { k.step_adamw(s, numbers); });
+  void step(OptimizerKind kind, const StepSpans<T>& s, const StepNumbers& numbers) const {
+    launch("step",
+           {read(s.weights), read(s.gradient), read(one(numbers.decision)),
+            state(s.first, s.keeps_state), state(s.second, s.keeps_state), write(s.weights_out)},
+           [=](const K& k) { k.step(kind, s, numbers); });
   }
 
  private:
@@ -506,13 +503,6 @@ class DeferredKernels {
   }
   static Access state(std::span<T> memory, bool kept) {
     return kept ? Access::read(memory) : Access::write(memory);
-  }
-  template <class Run>
-  void step(const char* what, const StepSpans<T>& s, const StepNumbers& numbers, Run run) const {
-    launch(what,
-           {read(s.weights), read(s.gradient), read(one(numbers.decision)),
-            state(s.first, s.keeps_state), state(s.second, s.keeps_state), write(s.weights_out)},
-           std::move(run));
   }
   template <class Run>
   void launch(const char* what, std::initializer_list<Access> accesses, Run run) const {

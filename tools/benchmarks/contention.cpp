@@ -1,7 +1,6 @@
 // Transfers and sums that share links: how fast the contended machine is, and whether SimGrid says
 // the same of the same flows over the same links.
 
-#include <cmath>
 #include <functional>
 #include <string>
 #include <utility>

@@ -1,6 +1,5 @@
 // Kernels and training steps of the first GPU, beside what it does at best and beside PyTorch.
 
-#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <random>
@@ -223,12 +222,13 @@ std::vector<Moving> moving_kernels(cuda::Kernels<float>& k, const Floats& x, con
       {"gradient of a bias", kAll, [=, &k, &x] { k.accumulate_rows(rows, x.in(), bias); }},
       {"AdamW", 7 * kAll,
        [=, &k, &x, &y, &z, &more] {
-         k.step_adamw({.weights = x.in(),
-                       .gradient = y.in(),
-                       .first = z.out(),
-                       .second = more.out(),
-                       .weights_out = x.out()},
-                      {.learning_rate = 1e-6, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8});
+         k.step(OptimizerKind::adamw,
+                {.weights = x.in(),
+                 .gradient = y.in(),
+                 .first = z.out(),
+                 .second = more.out(),
+                 .weights_out = x.out()},
+                {.learning_rate = 1e-6, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8});
        }},
   };
 }

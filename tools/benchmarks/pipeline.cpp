@@ -19,6 +19,7 @@
 #include "simulator/cost/measured_layers.h"
 #include "simulator/simulate.h"
 #include "tools/benchmarks/benchmark.h"
+#include "tools/cli/notices.h"
 
 namespace tandem::benchmarks {
 
@@ -110,6 +111,7 @@ MeasuredTraining train(const Plan& plan, const Program& program) {
       measured.batch_s.push_back(to_seconds(step.since_start - last));
     last = step.since_start;
   };
+  setup.on_stuck = tools::print_last_error;
   const TrainingReport<float> report = train_on_cpu<float>(program, setup);
   measured.in_kernels = share_in_kernels(program, report.timelines.front());
   return measured;

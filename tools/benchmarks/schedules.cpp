@@ -1,7 +1,5 @@
 // How long the automatic schedulers take to find an order.
 
-#include <functional>
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -20,7 +20,6 @@
 #include "simulator/cost/stage_costs.h"
 #include "simulator/simulate.h"
 #include "tools/benchmarks/benchmark.h"
-#include "tools/benchmarks/flat_reference.h"
 #include "tools/benchmarks/simgrid.h"
 #include "tools/cli/memory_limit.h"
 
@@ -80,6 +79,58 @@ std::vector<std::int64_t> side_by_side(const std::vector<std::int64_t>& costs) {
   }
   return all;
 }
+
+/// The reference of the rates: a bare longest path over a flat layout of two predecessors a step,
+/// in topological order, in the simulator's own arithmetic (integer nanoseconds, prices from a
+/// table). It knows no lanes, no microbatches and no batches, and so is the practical limit of any
+/// evaluator.
+class FlatReference {
+ public:
+  /// One body of `program` alone, all its instances on. REQUIRES: no instruction has more than two
+  /// distinct predecessors in its body (checked, aborts): a linear pipeline without sums.
+  FlatReference(const Program& program, const CostTable& costs) : end_(program.size() + 1, 0) {
+    for (const Duration cost : costs) costs_.push_back(cost.count());
+    steps_.reserve(program.size());
+    Table<LaneId, std::uint32_t> last(program.lanes().size(), 0);
+    for (const Instruction& instruction : program.instructions()) {
+      std::array<std::uint32_t, 2> before{0, 0};
+      const auto add = [&](std::uint32_t step) {
+        if (step == 0 || step == before[0] || step == before[1]) return;
+        TANDEM_CHECK(before[1] == 0, steps_.size());
+        before[before[0] == 0 ? 0 : 1] = step;
+      };
+      for (const LaneId lane : program.lanes(instruction)) add(last[lane]);
+      for (const Wait& wait : program.waits(instruction)) {
+        if (wait.lag == 0) add(static_cast<std::uint32_t>(index(wait.producer)) + 1);
+      }
+      steps_.push_back({before[0], before[1], static_cast<std::uint32_t>(index(instruction.cost))});
+      for (const LaneId lane : program.lanes(instruction)) {
+        last[lane] = static_cast<std::uint32_t>(steps_.size());
+      }
+    }
+  }
+
+  /// The latest end of any step.
+  std::int64_t longest_path() {
+    std::int64_t longest = 0;
+    std::int64_t* const end = end_.data();
+    const std::int64_t* const costs = costs_.data();
+    std::size_t at = 0;
+    for (const Step& step : steps_) {
+      const std::int64_t ends = std::max(end[step.first], end[step.second]) + costs[step.cost];
+      end[++at] = ends;
+      longest = std::max(longest, ends);
+    }
+    return longest;
+  }
+
+ private:
+  struct Step {
+    std::uint32_t first = 0, second = 0, cost = 0;  // 0 is the start; step i stands at i + 1
+  };
+  std::vector<Step> steps_;
+  std::vector<std::int64_t> costs_, end_;
+};
 
 struct TimedWork {
   const char* what;

@@ -4,6 +4,7 @@
 
 #include "core/lower/lower.h"
 #include "core/schedule/schedule.h"
+#include "tools/cli/notices.h"
 
 namespace tandem::benchmarks {
 
@@ -37,6 +38,8 @@ TrainingRun train(Trainer& trainer, const TrainingTask& task, const Way& way, in
     run.seconds.push_back(to_seconds(step.since_start - last));
     last = step.since_start;
   };
+  setup.on_stuck = tools::print_last_error;
+  setup.on_notice = tools::print_note;
   trainer.train(program, setup);
   return run;
 }

@@ -210,8 +210,8 @@ std::string bash_script() {
     cases += "      ;;\n";
   });
   std::string head = replaced(std::string(kBashHead), "@COMMANDS@",
-                              fmt::format("{}", fmt::join(command_names(), " ")));
-  head = replaced(std::move(head), "@ACTIONS@", fmt::format("{}", fmt::join(actions, " | ")));
+                              fmt::to_string(fmt::join(command_names(), " ")));
+  head = replaced(std::move(head), "@ACTIONS@", fmt::to_string(fmt::join(actions, " | ")));
   return head + cases + std::string(kBashTail);
 }
 
@@ -262,9 +262,9 @@ else
 fi
 )";
 
-/// In single quotes, with a backslash before each of `marks`.
-std::string quoted(std::string_view text, std::string_view marks) {
-  std::string result = "'";
+/// For single quotes, with a backslash before each of `marks`.
+std::string escaped(std::string_view text, std::string_view marks = "") {
+  std::string result;
   for (const char c : text) {
     if (c == '\'') {
       result += "'\\''";
@@ -273,28 +273,27 @@ std::string quoted(std::string_view text, std::string_view marks) {
     if (c == '\\' || marks.find(c) != std::string_view::npos) result += '\\';
     result += c;
   }
-  return result + "'";
+  return result;
 }
+std::string quoted(std::string_view text) { return "'" + escaped(text) + "'"; }
 
 std::string zsh_action(const Choices& choices) {
-  const std::string words = fmt::format("{}", fmt::join(choices.words, " "));
+  const std::string words = fmt::to_string(fmt::join(choices.words, " "));
   if (choices.files) return words.empty() ? "_files" : " _tandem_words_or_files " + words;
   return words.empty() ? " " : fmt::format("({})", words);
 }
 
 std::string zsh_option(const Options::Row& row) {
   constexpr std::string_view kMarks = "[]:";
-  const std::string help = quoted(first_line(row.help), kMarks);
-  const std::string inner = help.substr(1, help.size() - 2);
+  const std::string help = escaped(first_line(row.help), kMarks);
   if (takes_value(row)) {
-    const std::string argument = quoted(row.argument, kMarks);
-    return fmt::format("'--{}=[{}]:{}:{}'", row.name, inner,
-                       argument.substr(1, argument.size() - 2), zsh_action(choices_of(row)));
+    return fmt::format("'--{}=[{}]:{}:{}'", row.name, help, escaped(row.argument, kMarks),
+                       zsh_action(choices_of(row)));
   }
-  if (row.list) return fmt::format("'--{}=-[{}]::yes or no:(yes no)'", row.name, inner);
-  if (row.letter.empty()) return fmt::format("'--{}[{}]'", row.name, inner);
+  if (row.list) return fmt::format("'--{}=-[{}]::yes or no:(yes no)'", row.name, help);
+  if (row.letter.empty()) return fmt::format("'--{}[{}]'", row.name, help);
   const std::string letter = "-" + row.letter.substr(1);
-  return fmt::format("'({0} --{1})'{{{0},--{1}}}'[{2}]'", letter, row.name, inner);
+  return fmt::format("'({0} --{1})'{{{0},--{1}}}'[{2}]'", letter, row.name, help);
 }
 
 std::string zsh_script() {
@@ -303,8 +302,7 @@ std::string zsh_script() {
   for_each_command([&](const Command& command, const Options& options) {
     const std::string name = shell_word(std::string(command.name));
     if (command.has_own_name()) {
-      listed +=
-          fmt::format("  {}\n", quoted(fmt::format("{}:{}", command.name, command.summary), ""));
+      listed += fmt::format("  {}\n", quoted(fmt::format("{}:{}", command.name, command.summary)));
     } else {
       actions.push_back(name);
     }
@@ -317,8 +315,7 @@ std::string zsh_script() {
     cases += "\n      ;;\n";
   });
   return std::string(kZshHead) + "typeset -ga _tandem_commands\n" + listed + ")\n\n" +
-         replaced(std::string(kZshMiddle), "@ACTIONS@",
-                  fmt::format("{}", fmt::join(actions, " | "))) +
+         replaced(std::string(kZshMiddle), "@ACTIONS@", fmt::to_string(fmt::join(actions, " | "))) +
          cases + std::string(kZshTail);
 }
 
@@ -335,14 +332,14 @@ std::string fish_condition(const Command& command) {
 
 std::string fish_option(const Command& command, const Options::Row& row) {
   std::string line =
-      fmt::format("complete -c tandem -n {} -l {}", quoted(fish_condition(command), ""), row.name);
+      fmt::format("complete -c tandem -n {} -l {}", quoted(fish_condition(command)), row.name);
   if (!row.letter.empty()) line += " -s " + row.letter.substr(1);
   if (takes_value(row)) {
     const Choices choices = choices_of(row);
     line += choices.files ? " -r -F" : " -x";
     if (!choices.words.empty()) line += fmt::format(" -a '{}'", fmt::join(choices.words, " "));
   }
-  return line + fmt::format(" -d {}\n", quoted(first_line(row.help), ""));
+  return line + fmt::format(" -d {}\n", quoted(first_line(row.help)));
 }
 
 std::string fish_script() {
@@ -359,15 +356,15 @@ std::string fish_script() {
     text += "\n";
     if (command.has_own_name()) {
       text += fmt::format("complete -c tandem -n __fish_use_subcommand -a {} -d {}\n", command.name,
-                          quoted(command.summary, ""));
+                          quoted(command.summary));
     }
     const Choices first = first_word_of(options);
     if (!first.words.empty()) {
       text += fmt::format("complete -c tandem -n {} -a '{}'\n",
-                          quoted(condition + "; and test (count (commandline -opc)) -eq 2", ""),
+                          quoted(condition + "; and test (count (commandline -opc)) -eq 2"),
                           fmt::join(first.words, " "));
     }
-    if (first.files) text += fmt::format("complete -c tandem -n {} -F\n", quoted(condition, ""));
+    if (first.files) text += fmt::format("complete -c tandem -n {} -F\n", quoted(condition));
     for (const Options::Row& row : options.rows()) text += fish_option(command, row);
   });
   return text;

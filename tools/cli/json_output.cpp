@@ -6,6 +6,10 @@
 
 namespace tandem::tools {
 
+std::string indented(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -19,7 +23,7 @@ void print_result(std::string_view command, Json config, Json assumptions, Json 
   object["assumptions"] = std::move(assumptions);
   object["result"] = std::move(result);
   object["warnings"] = warnings;
-  fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));
+  fmt::print("{}\n", indented(object));
 }
 
 Json failure_json(ExitCode code, std::string_view message,
@@ -43,7 +47,7 @@ int report_failure(ExitCode code, std::string_view message,
   if (!json) return static_cast<int>(code);
   Json object;
   object["error"] = failure_json(code, message, diagnostics);
-  const std::string printed = object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string printed = indented(object) + "\n";
   std::fwrite(printed.data(), 1, printed.size(), stdout);
   return static_cast<int>(code);
 }

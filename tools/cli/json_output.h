@@ -13,7 +13,8 @@ namespace tandem::tools {
 
 using Json = nlohmann::ordered_json;
 
-/// One line, whatever bytes its strings hold.
+/// As print_result() prints it, whatever bytes its strings hold; in one line.
+std::string indented(const Json& json);
 std::string line_of(const Json& json);
 
 /// {"schema_version", "command", "config", "assumptions", "result", "warnings"}.

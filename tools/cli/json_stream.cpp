@@ -6,13 +6,7 @@ namespace tandem::tools {
 
 namespace {
 
-constexpr std::size_t kIndent = 2;
-
-std::string line_start(std::size_t depth) { return "\n" + std::string(kIndent * depth, ' '); }
-
-std::string text_of(const Json& value, int indent = kIndent) {
-  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
+std::string line_start(std::size_t depth) { return "\n" + std::string(2 * depth, ' '); }
 
 }  // namespace
 
@@ -38,14 +32,14 @@ JsonStream& JsonStream::close(char bracket) {
 
 JsonStream& JsonStream::key(std::string_view name) {
   begin();
-  out_(text_of(name) + ": ");
+  out_(indented(name) + ": ");
   after_key_ = true;
   return *this;
 }
 
 JsonStream& JsonStream::item(const Json& value) {
   begin();
-  const std::string text = text_of(value);
+  const std::string text = indented(value);
   const std::string start = line_start(empty_.size());
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());

@@ -1,7 +1,6 @@
 #pragma once
 // JSON that is written as it is made, in the form that print_result() gives it.
 
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -7,6 +7,7 @@
 #include "core/base/utf8.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/options.h"
+#include "tools/cli/split.h"
 
 namespace tandem::tools {
 
@@ -21,24 +22,11 @@ std::string troff_character(std::string_view bytes) {
 }
 
 std::string troff_ascii(char c) {
-  switch (c) {
-    case '\\':
-      return "\\(rs";
-    case '-':
-      return "\\-";
-    case '\'':
-      return "\\(aq";
-    case '"':
-      return "\\(dq";
-    case '`':
-      return "\\(ga";
-    case '^':
-      return "\\(ha";
-    case '~':
-      return "\\(ti";
-    default:
-      return {c};
-  }
+  constexpr std::pair<char, std::string_view> kNames[] = {
+      {'\\', "\\(rs"}, {'-', "\\-"},   {'\'', "\\(aq"}, {'"', "\\(dq"},
+      {'`', "\\(ga"},  {'^', "\\(ha"}, {'~', "\\(ti"}};
+  const auto* const found = std::ranges::find(kNames, c, [](const auto& row) { return row.first; });
+  return found == std::end(kNames) ? std::string{c} : std::string(found->second);
 }
 
 std::string head(std::string_view page, std::string_view summary) {
@@ -53,11 +41,8 @@ std::string head(std::string_view page, std::string_view summary) {
 /// `text` as paragraphs, one a line.
 std::string paragraphs(std::string_view text) {
   std::string result;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    result += (result.empty() ? "" : ".PP\n") + troff(text.substr(0, end)) + "\n";
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  for (const std::string_view line : split(text, "\n"))
+    result += (result.empty() ? "" : ".PP\n") + troff(line) + "\n";
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "tools/cli/notices.h"
 
 namespace tandem::tools {
 
@@ -109,7 +110,7 @@ std::string_view out_of_memory() {
 void tell_memory(Bytes needed, const std::string& what) {
   constexpr Bytes kWorthTelling = Bytes{1} << 30;
   if (needed >= kWorthTelling)
-    fmt::print(stderr, "note: {} needs about {} of memory\n", what, print_bytes(needed));
+    print_note(fmt::format("{} needs about {} of memory", what, print_bytes(needed)));
 }
 
 void keep_freed_memory() {

@@ -1,6 +1,5 @@
 #include "tools/cli/safe_output.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <string>

@@ -1,7 +1,6 @@
 #include "tools/cli/wrapped_text.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace tandem::tools {
 

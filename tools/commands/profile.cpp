@@ -19,6 +19,7 @@
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/memory_limit.h"
+#include "tools/cli/notices.h"
 #include "tools/cli/options.h"
 #include "tools/cli/processor_use.h"
 #include "tools/cli/safe_output.h"
@@ -116,7 +117,7 @@ void tell_time(const ProfileRequest& request) {
   if (operations_of(request) < kMuch) return;
   const Duration time = estimate_profile_time(request);
   if (time >= kWorthTelling)
-    fmt::print(stderr, "note: profiling this model takes about {}\n", print_duration(time));
+    print_note(fmt::format("profiling this model takes about {}", print_duration(time)));
 }
 
 void show_progress(ProfileRequest& request) {
@@ -139,6 +140,7 @@ ProfileRequest request_of(const Options& options, const BackendTraits& backend) 
   request.busy_devices = static_cast<std::int32_t>(options.integer("devices", 1, 1024, usual));
   request.optimizer = optimizer_kind(options);
   request.device_bytes = bytes_to_profile(request);
+  request.on_notice = print_note;
   return request;
 }
 

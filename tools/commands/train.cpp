@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -13,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/hash.h"
 #include "core/files/read.h"
 #include "core/text/count_text.h"
 #include "core/text/output_place.h"
@@ -25,6 +25,7 @@
 #include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/memory_limit.h"
+#include "tools/cli/notices.h"
 #include "tools/cli/options.h"
 #include "tools/cli/processor_use.h"
 #include "tools/cli/terminal.h"
@@ -58,13 +59,7 @@ struct Training {
 };
 
 std::uint64_t hash_of(std::span<const float> values) {
-  std::uint64_t hash = 1469598103934665603ull;
-  for (const float value : values) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, &value, sizeof bits);
-    hash = (hash ^ bits) * 1099511628211ull;
-  }
-  return hash;
+  return hash_of_text({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
 }
 
 /// Hash of every tensor after every update.
@@ -171,6 +166,8 @@ TrainingReport<float> train_pipeline(Trainer& trainer, const Training& training,
   setup.by_messages = by_messages(options);
   setup.watchdog = training.watchdog;
   setup.stop = stop;
+  setup.on_stuck = print_last_error;
+  setup.on_notice = print_note;
   return trainer.train(prepared.program, setup);
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/ascii.h"
 #include "executor/backends.h"
 #include "executor/cpu/onednn.h"
 #include "executor/cpu/products.h"
@@ -61,9 +62,15 @@ void add_backends(Json& result) {
   result["transports"] = transports_here();
 }
 
-/// "2.28.9", or why there is none.
-const std::string& describe(const FoundLibrary& library) {
-  return library.why_absent.empty() ? library.version : library.why_absent;
+/// "2.28.9", or why there is none, of the library that the transport of a package's name looks for
+/// as it runs; empty: there is no such transport.
+std::string found_now(const build_info::Package& package) {
+  for (const TransportTraits& transport : transports()) {
+    if (transport.library == nullptr || transport.name != lower_case(package.name)) continue;
+    const FoundLibrary library = transport.library();
+    return library.why_absent.empty() ? library.version : library.why_absent;
+  }
+  return {};
 }
 
 }  // namespace
@@ -76,17 +83,15 @@ int run_doctor(const Options& options) {
   const unsigned cores = std::thread::hardware_concurrency();
   const cpu::ChosenProducts products = cpu::products();
   const std::string onednn = cpu::onednn_version(), no_bf16 = cpu::why_no_bf16();
-  const FoundLibrary nccl = find_transport("nccl").library();
   if (options.has("json")) {
     Json result = build_json();
-    result.update({{"sanitizers", build_info::kSanitizers},
-                   {"cores", cores},
-                   {"cuda", build_info::kCuda},
-                   {"cuda_reason", build_info::kCudaReason},
-                   {"nccl", build_info::kNccl},
-                   {"nccl_reason", build_info::kNcclReason},
-                   {"nccl_library", describe(nccl)},
-                   {"mpi", "no"},
+    result.update({{"sanitizers", build_info::kSanitizers}, {"cores", cores}});
+    for (const build_info::Package& package : build_info::kPackages) {
+      const std::string key = lower_case(package.name), found = found_now(package);
+      result.update({{key, package.version}, {key + "_reason", package.reason}});
+      if (!found.empty()) result[key + "_library"] = found;
+    }
+    result.update({{"mpi", "no"},
                    {"cpu_kernels", cpu::describe(products.engine)},
                    {"cpu_kernels_reason", products.reason},
                    {"onednn", onednn.empty() ? "no" : onednn},
@@ -104,9 +109,11 @@ int run_doctor(const Options& options) {
   fmt::print("  oneDNN       {}; bf16 products: {}\n", onednn.empty() ? "no" : onednn,
              no_bf16.empty() ? "yes" : no_bf16);
   fmt::print("  transports   {}\n", fmt::join(transports_here(), ", "));
-  fmt::print("  CUDA         {} ({})\n", build_info::kCuda, build_info::kCudaReason);
-  fmt::print("  NCCL         {} ({}); found now: {}\n", build_info::kNccl, build_info::kNcclReason,
-             describe(nccl));
+  for (const build_info::Package& package : build_info::kPackages) {
+    const std::string found = found_now(package);
+    fmt::print("  {:<12} {} ({}){}\n", package.name, package.version, package.reason,
+               found.empty() ? "" : "; found now: " + found);
+  }
   return 0;
 }
 

@@ -1,5 +1,5 @@
-// The report as a page: its sources in traces/report/, put into the binary by the assembler, and
-// the data. TANDEM_REPORT: their folder.
+// The report as a page: its sources in traces/report/page/, in the binary, and the data.
+// TANDEM_REPORT: their folder.
 
 #include <algorithm>
 #include <array>
@@ -14,31 +14,22 @@
 
 #include "core/base/check.h"
 #include "core/base/utf8.h"
+#include "core/text/embedded.h"
 #include "traces/chrome/atomic_file.h"
 #include "traces/report/report.h"
 #include "traces/report/report_looks.h"
 
-#define TANDEM_SOURCE(file) ".incbin \"" TANDEM_REPORT "/" file "\"\n"
-#define TANDEM_EMBED(name, sources)                               \
-  asm(".section .rodata\n"                                        \
-      ".global tandem_report_" #name                              \
-      "\n"                                                        \
-      ".global tandem_report_" #name                              \
-      "_end\n"                                                    \
-      "tandem_report_" #name ":\n" sources "tandem_report_" #name \
-      "_end:\n"                                                   \
-      ".byte 0\n"                                                 \
-      ".text\n");                                                 \
-  extern "C" const char tandem_report_##name[], tandem_report_##name##_end[]
-
-TANDEM_EMBED(page, TANDEM_SOURCE("page.html"));
-TANDEM_EMBED(style, TANDEM_SOURCE("page.css"));
-TANDEM_EMBED(script,
-             TANDEM_SOURCE("data.js") TANDEM_SOURCE("columns.js") TANDEM_SOURCE("timeline.js")
-                 TANDEM_SOURCE("memory.js") TANDEM_SOURCE("pointer.js") TANDEM_SOURCE("page.js"));
-
 namespace tandem {
 namespace {
+
+TANDEM_EMBED(report_html, TANDEM_REPORT "/page.html");
+TANDEM_EMBED(report_style, TANDEM_REPORT "/page.css");
+TANDEM_EMBED(report_data, TANDEM_REPORT "/data.js");
+TANDEM_EMBED(report_columns, TANDEM_REPORT "/columns.js");
+TANDEM_EMBED(report_timeline, TANDEM_REPORT "/timeline.js");
+TANDEM_EMBED(report_memory, TANDEM_REPORT "/memory.js");
+TANDEM_EMBED(report_pointer, TANDEM_REPORT "/pointer.js");
+TANDEM_EMBED(report_wiring, TANDEM_REPORT "/page.js");
 
 using Json = nlohmann::ordered_json;
 
@@ -233,13 +224,15 @@ void check(const Report& report) {
 std::string report_page(const Report& report) {
   check(report);
   // Each is put where its mark stands: the page's text up to there, then the part.
-  const std::array<std::pair<std::string_view, std::string>, 3> parts{{
-      {"/* style */", {tandem_report_style, tandem_report_style_end}},
-      {"/* data */", data_of(report)},
-      {"/* script */", {tandem_report_script, tandem_report_script_end}},
-  }};
-  std::string_view rest(tandem_report_page,
-                        static_cast<std::size_t>(tandem_report_page_end - tandem_report_page));
+  std::string script;
+  for (const std::string_view part : {report_data(), report_columns(), report_timeline(),
+                                      report_memory(), report_pointer(), report_wiring()})
+    script += part;
+  const std::array<std::pair<std::string_view, std::string>, 3> parts{
+      {{"/* style */", std::string(report_style())},
+       {"/* data */", data_of(report)},
+       {"/* script */", std::move(script)}}};
+  std::string_view rest = report_html();
   std::string page;
   for (const auto& [mark, part] : parts) {
     const std::size_t at = rest.find(mark);

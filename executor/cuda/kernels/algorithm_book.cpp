@@ -1,7 +1,6 @@
 #include "executor/cuda/kernels/algorithm_book.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
@@ -58,8 +57,8 @@ std::optional<std::vector<std::byte>> bytes_of(const std::string& hexadecimal, s
   return bytes;
 }
 
-AlgorithmBook::AlgorithmBook(std::vector<ProductAlgorithm> known, bool measures)
-    : measures_(measures) {
+AlgorithmBook::AlgorithmBook(std::vector<ProductAlgorithm> known, bool measures, Notice notice)
+    : measures_(measures), notice_(std::move(notice)) {
   for (ProductAlgorithm& each : known) {
     std::string product = each.product;
     known_.emplace(std::move(product), std::move(each));
@@ -78,11 +77,10 @@ std::optional<ProductAlgorithm> AlgorithmBook::algorithm_of(const std::string& p
 
 void AlgorithmBook::refuse(const ProductAlgorithm& known, const std::string& library) {
   const std::lock_guard lock(mutex_);
-  if (!refused_.insert(known.product).second || refused_.size() > 1) return;
-  fmt::print(stderr,
-             "note: the profile's algorithms for products are of {}, and {} does not take them: it "
-             "chooses anew, so bits differ from runs with the other\n",
-             known.library, library);
+  if (std::exchange(refused_, true)) return;
+  tell(notice_, fmt::format("the profile's algorithms for products are of {}, and {} does not take "
+                            "them: it chooses anew, so bits differ from runs with the other",
+                            known.library, library));
 }
 
 std::vector<ProductAlgorithm> AlgorithmBook::all() const {
@@ -90,11 +88,6 @@ std::vector<ProductAlgorithm> AlgorithmBook::all() const {
   std::vector<ProductAlgorithm> all;
   for (const auto& [product, algorithm] : known_) all.push_back(algorithm);
   return all;
-}
-
-std::size_t AlgorithmBook::refused() const {
-  const std::lock_guard lock(mutex_);
-  return refused_.size();
 }
 
 }  // namespace tandem::cuda

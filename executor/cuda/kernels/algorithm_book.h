@@ -7,12 +7,12 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/files/product_algorithms.h"
+#include "executor/backend/notice.h"
 
 namespace tandem::cuda {
 
@@ -34,24 +34,25 @@ class AlgorithmBook {
   using Choose = std::function<std::optional<ProductAlgorithm>()>;
 
   /// `measures`: what is not known is chosen by timing, which runs a product several times over its
-  /// own memory. Only where results do not count.
-  explicit AlgorithmBook(std::vector<ProductAlgorithm> known = {}, bool measures = false);
+  /// own memory. Only where results do not count. `notice`: told what is refused, once for all.
+  explicit AlgorithmBook(std::vector<ProductAlgorithm> known = {}, bool measures = false,
+                         Notice notice = {});
 
   bool measures() const { return measures_; }
   /// What is known of the product. Where it measures: else what `choose` gives, known from then on;
   /// one at a time.
   std::optional<ProductAlgorithm> algorithm_of(const std::string& product, const Choose& choose);
-  /// The library does not take it any more: says so on stderr, once for all.
+  /// The library does not take it any more.
   void refuse(const ProductAlgorithm& known, const std::string& library);
   /// In the order of their names.
   std::vector<ProductAlgorithm> all() const;
-  std::size_t refused() const;
 
  private:
   const bool measures_;
   mutable std::mutex mutex_;
   std::map<std::string, ProductAlgorithm> known_;
-  std::set<std::string> refused_;
+  const Notice notice_;
+  bool refused_ = false;
 };
 
 }  // namespace tandem::cuda

@@ -7,9 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <span>
 
-#include "core/base/check.h"
 #include "executor/backend/kernels.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
@@ -74,24 +72,15 @@ struct AttendQuery {
     float* scratch = block.template shared<float>(block.threads());
     float* query = block.template shared<float>(channels);
     float* weights = block.template shared<float>(shape.sequence);
-    block.each_thread([&](int thread) {
-      for (std::int64_t c = thread; c < channels; c += block.threads()) {
-        query[c] = to_float(qkv[place.in_qkv(place.token, 0) + c]);
-      }
-    });
-    block.each_thread([&](int thread) {
-      for (std::int64_t j = thread; j < keys; j += block.threads()) {
-        weights[j] = dot(query, qkv + place.in_qkv(j, 1), channels) * place.scale();
-      }
+    each_of(block, 0, channels,
+            [&](std::int64_t c) { query[c] = to_float(qkv[place.in_qkv(place.token, 0) + c]); });
+    each_of(block, 0, keys, [&](std::int64_t j) {
+      weights[j] = dot(query, qkv + place.in_qkv(j, 1), channels) * place.scale();
     });
     const auto weight = [&](std::int64_t j) { return weights[j]; };
     const float least = std::numeric_limits<float>::lowest();
     const float peak = largest_of_all(block, scratch, keys, least, weight);
-    block.each_thread([&](int thread) {
-      for (std::int64_t j = thread; j < keys; j += block.threads()) {
-        weights[j] = std::exp(weights[j] - peak);
-      }
-    });
+    each_of(block, 0, keys, [&](std::int64_t j) { weights[j] = std::exp(weights[j] - peak); });
     const float sum = sum_all(block, scratch, keys, weight);
     block.each_thread([&](int thread) {
       for (std::int64_t c = thread; c < channels; c += block.threads()) {
@@ -148,28 +137,22 @@ struct QueryGradient {
     float* query = block.template shared<float>(channels);
     float* gradient = block.template shared<float>(channels);
     float* scores = block.template shared<float>(shape.sequence);
-    block.each_thread([&](int thread) {
-      for (std::int64_t c = thread; c < channels; c += block.threads()) {
-        query[c] = to_float(qkv[place.in_qkv(place.token, 0) + c]);
-        gradient[c] = to_float(spans.dy.data()[place.in_y(place.token) + c]);
-      }
+    each_of(block, 0, channels, [&](std::int64_t c) {
+      query[c] = to_float(qkv[place.in_qkv(place.token, 0) + c]);
+      gradient[c] = to_float(spans.dy.data()[place.in_y(place.token) + c]);
     });
-    block.each_thread([&](int thread) {
-      for (std::int64_t j = thread; j < keys; j += block.threads()) {
-        const PairGradient pair(dot(query, qkv + place.in_qkv(j, 1), channels),
-                                dot(gradient, qkv + place.in_qkv(j, 2), channels), place.scale(),
-                                spans.log_sum.data()[block.index()], along[block.index()]);
-        scores[j] = pair.score;
-      }
+    each_of(block, 0, keys, [&](std::int64_t j) {
+      const PairGradient pair(dot(query, qkv + place.in_qkv(j, 1), channels),
+                              dot(gradient, qkv + place.in_qkv(j, 2), channels), place.scale(),
+                              spans.log_sum.data()[block.index()], along[block.index()]);
+      scores[j] = pair.score;
     });
-    block.each_thread([&](int thread) {
-      for (std::int64_t c = thread; c < channels; c += block.threads()) {
-        float sum = 0.0F;
-        for (std::int64_t j = 0; j < keys; ++j) {
-          sum = std::fma(scores[j], to_float(qkv[place.in_qkv(j, 1) + c]), sum);
-        }
-        spans.dqkv.data()[place.in_qkv(place.token, 0) + c] = narrow<A>(sum);
+    each_of(block, 0, channels, [&](std::int64_t c) {
+      float sum = 0.0F;
+      for (std::int64_t j = 0; j < keys; ++j) {
+        sum = std::fma(scores[j], to_float(qkv[place.in_qkv(j, 1) + c]), sum);
       }
+      spans.dqkv.data()[place.in_qkv(place.token, 0) + c] = narrow<A>(sum);
     });
   }
 };
@@ -190,48 +173,32 @@ struct KeyGradient {
     float* value = block.template shared<float>(channels);
     float* weights = block.template shared<float>(shape.sequence);
     float* scores = block.template shared<float>(shape.sequence);
-    block.each_thread([&](int thread) {
-      for (std::int64_t c = thread; c < channels; c += block.threads()) {
-        key[c] = to_float(qkv[place.in_qkv(place.token, 1) + c]);
-        value[c] = to_float(qkv[place.in_qkv(place.token, 2) + c]);
-      }
+    each_of(block, 0, channels, [&](std::int64_t c) {
+      key[c] = to_float(qkv[place.in_qkv(place.token, 1) + c]);
+      value[c] = to_float(qkv[place.in_qkv(place.token, 2) + c]);
     });
-    block.each_thread([&](int thread) {
-      for (std::int64_t i = place.token + thread; i < shape.sequence; i += block.threads()) {
-        const PairGradient pair(
-            dot(key, qkv + place.in_qkv(i, 0), channels), dot(value, dy + place.in_y(i), channels),
-            place.scale(), spans.log_sum.data()[place.log_sums + i], along[place.log_sums + i]);
-        weights[i] = pair.weight;
-        scores[i] = pair.score;
-      }
+    each_of(block, place.token, shape.sequence, [&](std::int64_t i) {
+      const PairGradient pair(dot(key, qkv + place.in_qkv(i, 0), channels),
+                              dot(value, dy + place.in_y(i), channels), place.scale(),
+                              spans.log_sum.data()[place.log_sums + i], along[place.log_sums + i]);
+      weights[i] = pair.weight;
+      scores[i] = pair.score;
     });
-    block.each_thread([&](int thread) {
-      for (std::int64_t c = thread; c < channels; c += block.threads()) {
-        float of_key = 0.0F, of_value = 0.0F;
-        for (std::int64_t i = place.token; i < shape.sequence; ++i) {
-          of_key = std::fma(scores[i], to_float(qkv[place.in_qkv(i, 0) + c]), of_key);
-          of_value = std::fma(weights[i], to_float(dy[place.in_y(i) + c]), of_value);
-        }
-        spans.dqkv.data()[place.in_qkv(place.token, 1) + c] = narrow<A>(of_key);
-        spans.dqkv.data()[place.in_qkv(place.token, 2) + c] = narrow<A>(of_value);
+    each_of(block, 0, channels, [&](std::int64_t c) {
+      float of_key = 0.0F, of_value = 0.0F;
+      for (std::int64_t i = place.token; i < shape.sequence; ++i) {
+        of_key = std::fma(scores[i], to_float(qkv[place.in_qkv(i, 0) + c]), of_key);
+        of_value = std::fma(weights[i], to_float(dy[place.in_y(i) + c]), of_value);
       }
+      spans.dqkv.data()[place.in_qkv(place.token, 1) + c] = narrow<A>(of_key);
+      spans.dqkv.data()[place.in_qkv(place.token, 2) + c] = narrow<A>(of_value);
     });
   }
 };
 
-inline void check_attention(const AttentionShape& shape, std::size_t qkv, std::size_t log_sum,
-                            std::size_t y) {
-  const std::int64_t rows = shape.batch * shape.sequence;
-  TANDEM_CHECK(shape.heads > 0 && shape.width % shape.heads == 0, shape.heads, shape.width);
-  TANDEM_CHECK(static_cast<std::int64_t>(qkv) == 3 * rows * shape.width &&
-                   static_cast<std::int64_t>(log_sum) == rows * shape.heads &&
-                   static_cast<std::int64_t>(y) == rows * shape.width,
-               qkv, log_sum, y, rows, shape.heads, shape.width);
-}
-
 template <class Grid, class A>
 void attention(Grid& grid, AttentionShape shape, const AttentionForwardSpans<A>& spans) {
-  check_attention(shape, spans.qkv.size(), spans.log_sum.size(), spans.y.size());
+  check_attention(shape, spans.qkv, spans.log_sum, spans.y);
   const std::int64_t shared = shared_bytes<float>(kThreads) +
                               shared_bytes<float>(shape.width / shape.heads) +
                               shared_bytes<float>(shape.sequence);
@@ -241,8 +208,8 @@ void attention(Grid& grid, AttentionShape shape, const AttentionForwardSpans<A>&
 
 template <class Grid, class A>
 void attention_backward(Grid& grid, AttentionShape shape, const AttentionBackwardSpans<A>& spans) {
-  check_attention(shape, spans.qkv.size(), spans.log_sum.size(), spans.y.size());
-  check_attention(shape, spans.dqkv.size(), spans.log_sum.size(), spans.dy.size());
+  check_attention(shape, spans.qkv, spans.log_sum, spans.y);
+  check_attention(shape, spans.dqkv, spans.log_sum, spans.dy);
   const std::int64_t rows = attention_backward_workspace(shape);
   float* along = grid.template workspace<float>(rows);
   run_each_element(grid, rows, AlongOutput<A>{shape, spans.y.data(), spans.dy.data(), along});

@@ -48,6 +48,14 @@ constexpr std::int64_t divide_up(std::int64_t count, std::int64_t by) {
   return (count + by - 1) / by;
 }
 
+/// A phase: calls `work(i)` for i from `first` on and before `last`, each by one thread.
+template <class Block, class Work>
+TANDEM_DEVICE void each_of(Block& block, std::int64_t first, std::int64_t last, const Work& work) {
+  block.each_thread([&](int thread) {
+    for (std::int64_t i = first + thread; i < last; i += block.threads()) work(i);
+  });
+}
+
 /// Combines value(i) for i < count: each thread those of its stride in ascending order, beginning
 /// with `neutral`, then threads by halves. `scratch`: shared, one T a thread, free again on return.
 template <class T, class Block, class Value, class Combine>

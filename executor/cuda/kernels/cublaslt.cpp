@@ -2,29 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "executor/cuda/runtime/library.h"
-
 namespace tandem::cuda {
 
 CublasLt load_cublaslt(std::span<const std::string> libraries) {
-  const Library library("cublasLt", libraries);
-  CublasLt found;
-  library.find("cublasLtGetStatusName", found.status_name);
-  library.find("cublasLtCreate", found.create);
-  library.find("cublasLtDestroy", found.destroy);
-  library.find("cublasLtMatmulDescCreate", found.create_operation);
-  library.find("cublasLtMatmulDescDestroy", found.destroy_operation);
-  library.find("cublasLtMatmulDescSetAttribute", found.set_of_operation);
-  library.find("cublasLtMatrixLayoutCreate", found.create_layout);
-  library.find("cublasLtMatrixLayoutDestroy", found.destroy_layout);
-  library.find("cublasLtMatmulPreferenceCreate", found.create_preference);
-  library.find("cublasLtMatmulPreferenceDestroy", found.destroy_preference);
-  library.find("cublasLtMatmulPreferenceSetAttribute", found.set_of_preference);
-  library.find("cublasLtMatmulAlgoGetHeuristic", found.find_algorithms);
-  library.find("cublasLtMatmulAlgoCheck", found.check_algorithm);
-  library.find("cublasLtMatmul", found.multiply);
-  library.find("cublasLtGetVersion", found.version);
-  return found;
+  return {.library = Library("cublasLt", libraries)};
 }
 
 std::vector<std::string> cublaslt_libraries() {

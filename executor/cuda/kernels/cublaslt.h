@@ -8,25 +8,33 @@
 
 #include <cublasLt.h>
 
+#include "executor/cuda/runtime/library.h"
+
 namespace tandem::cuda {
 
 /// The functions that products call.
 struct CublasLt {
-  decltype(&cublasLtGetStatusName) status_name = nullptr;
-  decltype(&cublasLtCreate) create = nullptr;
-  decltype(&cublasLtDestroy) destroy = nullptr;
-  decltype(&cublasLtMatmulDescCreate) create_operation = nullptr;
-  decltype(&cublasLtMatmulDescDestroy) destroy_operation = nullptr;
-  decltype(&cublasLtMatmulDescSetAttribute) set_of_operation = nullptr;
-  decltype(&cublasLtMatrixLayoutCreate) create_layout = nullptr;
-  decltype(&cublasLtMatrixLayoutDestroy) destroy_layout = nullptr;
-  decltype(&cublasLtMatmulPreferenceCreate) create_preference = nullptr;
-  decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference = nullptr;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) set_of_preference = nullptr;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) find_algorithms = nullptr;
-  decltype(&cublasLtMatmulAlgoCheck) check_algorithm = nullptr;
-  decltype(&cublasLtMatmul) multiply = nullptr;
-  decltype(&cublasLtGetVersion) version = nullptr;
+  Library library = {};
+  decltype(&cublasLtGetStatusName) status_name = library["cublasLtGetStatusName"];
+  decltype(&cublasLtCreate) create = library["cublasLtCreate"];
+  decltype(&cublasLtDestroy) destroy = library["cublasLtDestroy"];
+  decltype(&cublasLtMatmulDescCreate) create_operation = library["cublasLtMatmulDescCreate"];
+  decltype(&cublasLtMatmulDescDestroy) destroy_operation = library["cublasLtMatmulDescDestroy"];
+  decltype(&cublasLtMatmulDescSetAttribute) set_of_operation =
+      library["cublasLtMatmulDescSetAttribute"];
+  decltype(&cublasLtMatrixLayoutCreate) create_layout = library["cublasLtMatrixLayoutCreate"];
+  decltype(&cublasLtMatrixLayoutDestroy) destroy_layout = library["cublasLtMatrixLayoutDestroy"];
+  decltype(&cublasLtMatmulPreferenceCreate) create_preference =
+      library["cublasLtMatmulPreferenceCreate"];
+  decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference =
+      library["cublasLtMatmulPreferenceDestroy"];
+  decltype(&cublasLtMatmulPreferenceSetAttribute) set_of_preference =
+      library["cublasLtMatmulPreferenceSetAttribute"];
+  decltype(&cublasLtMatmulAlgoGetHeuristic) find_algorithms =
+      library["cublasLtMatmulAlgoGetHeuristic"];
+  decltype(&cublasLtMatmulAlgoCheck) check_algorithm = library["cublasLtMatmulAlgoCheck"];
+  decltype(&cublasLtMatmul) multiply = library["cublasLtMatmul"];
+  decltype(&cublasLtGetVersion) version = library["cublasLtGetVersion"];
 };
 
 /// From the first of these libraries that is there; it stays loaded. Throws AbsentError, naming

@@ -52,14 +52,12 @@ struct TokenGradient {
     const auto same = [&](std::int64_t row) { return tokens[row] == own ? 1 : 0; };
     const bool is_first = sum_all(block, scratch, block.index(), same) == 0;
     if (!is_first || token < 0 || token >= vocabulary) return;
-    block.each_thread([&](int thread) {
-      for (std::int64_t column = thread; column < width; column += block.threads()) {
-        float sum = dtable[token * width + column];
-        for (std::int64_t row = block.index(); row < rows; ++row) {
-          if (tokens[row] == own) sum += to_float(dy[row * width + column]);
-        }
-        dtable[token * width + column] = sum;
+    each_of(block, 0, width, [&](std::int64_t column) {
+      float sum = dtable[token * width + column];
+      for (std::int64_t row = block.index(); row < rows; ++row) {
+        if (tokens[row] == own) sum += to_float(dy[row * width + column]);
       }
+      dtable[token * width + column] = sum;
     });
   }
 };
@@ -88,9 +86,9 @@ template <class Grid, class A>
 void embed(Grid& grid, AttentionShape shape, std::span<const float> tokens,
            std::span<const A> table, std::span<const A> positions, std::span<A> y) {
   const std::int64_t rows = shape.batch * shape.sequence;
-  TANDEM_CHECK(std::ssize(tokens) == rows && std::ssize(y) == rows * shape.width &&
-                   std::ssize(positions) == shape.sequence * shape.width,
-               tokens.size(), y.size(), positions.size(), rows, shape.width);
+  check_size(tokens, rows);
+  check_size(y, rows * shape.width);
+  check_size(positions, shape.sequence * shape.width);
   run_each_element(grid, std::ssize(y),
                    EmbedElement<A>{shape.sequence, shape.width, std::ssize(table) / shape.width,
                                    tokens.data(), table.data(), positions.data(), y.data()});
@@ -102,9 +100,9 @@ void embed_backward(Grid& grid, AttentionShape shape, std::span<const float> tok
                     std::span<const A> dy, std::span<float> dtable, std::span<float> dpositions) {
   const std::int64_t rows = shape.batch * shape.sequence;
   const std::int64_t positions = shape.sequence * shape.width;
-  TANDEM_CHECK(std::ssize(tokens) == rows && std::ssize(dy) == rows * shape.width &&
-                   std::ssize(dpositions) == positions,
-               tokens.size(), dy.size(), dpositions.size(), rows, shape.width);
+  check_size(tokens, rows);
+  check_size(dy, rows * shape.width);
+  check_size(dpositions, positions);
   grid.run({.blocks = rows, .shared_bytes = shared_bytes<int>(kThreads)},
            TokenGradient<A>{rows, shape.width, std::ssize(dtable) / shape.width, tokens.data(),
                             dy.data(), dtable.data()});

@@ -79,9 +79,8 @@ class KernelSet {
 
   void decide(std::span<const double> squares, const DecideNumbers& numbers,
               const UpdateDecision* before, UpdateDecision* decision) const;
-  void step_sgd(const StepSpans<Stored, float>& spans, const StepNumbers& numbers) const;
-  void step_momentum(const StepSpans<Stored, float>& spans, const StepNumbers& numbers) const;
-  void step_adamw(const StepSpans<Stored, float>& spans, const StepNumbers& numbers) const;
+  void step(OptimizerKind kind, const StepSpans<Stored, float>& spans,
+            const StepNumbers& numbers) const;
 
  private:
   Context* context_;
@@ -131,18 +130,18 @@ void KernelSet<Context, Stored>::sum_of_squares(WideIn x, double factor, double*
 
 template <class Context, class Stored>
 void KernelSet<Context, Stored>::matmul(MatmulShape shape, In x, In w, In bias, Out y) const {
-  context_->multiply(matmul_spans(shape, x, w, bias, y));
+  context_->multiply(matmul_product<ProductSpans>(shape, x, w, bias, y));
 }
 
 template <class Context, class Stored>
 void KernelSet<Context, Stored>::matmul_transposed(MatmulShape shape, In x, In w, Out y) const {
-  context_->multiply(matmul_transposed_spans(shape, x, w, y));
+  context_->multiply(matmul_transposed_product<ProductSpans>(shape, x, w, y));
 }
 
 template <class Context, class Stored>
 void KernelSet<Context, Stored>::accumulate_product(MatmulShape shape, In x, In dy,
                                                     WideOut dw) const {
-  context_->multiply(accumulate_product_spans(shape, x, dy, dw));
+  context_->multiply(accumulated_product<ProductSpans>(shape, x, dy, dw));
 }
 
 template <class Context, class Stored>
@@ -154,7 +153,7 @@ template <class Context, class Stored>
 void KernelSet<Context, Stored>::matmul_gelu(MatmulShape shape, In x, In w, In bias, Out before,
                                              Out y) const {
   TANDEM_CHECK(before.size() == y.size(), before.size(), y.size());
-  auto spans = matmul_spans(shape, x, w, bias, y);
+  auto spans = matmul_product<ProductSpans>(shape, x, w, bias, y);
   spans.before_gelu = before.data();
   context_->multiply(spans);
 }
@@ -163,7 +162,7 @@ template <class Context, class Stored>
 void KernelSet<Context, Stored>::matmul_transposed_gelu_backward(MatmulShape shape, In x, In w,
                                                                  In before, Out dx) const {
   TANDEM_CHECK(before.size() == dx.size(), before.size(), dx.size());
-  auto spans = matmul_transposed_spans(shape, x, w, dx);
+  auto spans = matmul_transposed_product<ProductSpans>(shape, x, w, dx);
   spans.gelu_input = before.data();
   context_->multiply(spans);
 }
@@ -172,7 +171,7 @@ template <class Context, class Stored>
 void KernelSet<Context, Stored>::accumulate_product_and_rows(MatmulShape shape, In x, In dy,
                                                              WideOut dw, WideOut db) const {
   TANDEM_CHECK(std::ssize(db) == shape.columns, db.size(), shape.columns);
-  auto spans = accumulate_product_spans(shape, x, dy, dw);
+  auto spans = accumulated_product<ProductSpans>(shape, x, dy, dw);
   spans.column_sums = db.data();
   context_->multiply(spans);
 }
@@ -261,21 +260,9 @@ void KernelSet<Context, Stored>::decide(std::span<const double> squares,
 }
 
 template <class Context, class Stored>
-void KernelSet<Context, Stored>::step_sgd(const StepSpans<Stored, float>& spans,
-                                          const StepNumbers& numbers) const {
-  cuda::step<SgdRule>(*context_, spans, numbers);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::step_momentum(const StepSpans<Stored, float>& spans,
-                                               const StepNumbers& numbers) const {
-  cuda::step<MomentumRule>(*context_, spans, numbers);
-}
-
-template <class Context, class Stored>
-void KernelSet<Context, Stored>::step_adamw(const StepSpans<Stored, float>& spans,
-                                            const StepNumbers& numbers) const {
-  cuda::step<AdamwRule>(*context_, spans, numbers);
+void KernelSet<Context, Stored>::step(OptimizerKind kind, const StepSpans<Stored, float>& spans,
+                                      const StepNumbers& numbers) const {
+  with_rule(kind, [&]<class Rule>(Rule) { cuda::step<Rule>(*context_, spans, numbers); });
 }
 
 }  // namespace tandem::cuda

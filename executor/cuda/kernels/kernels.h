@@ -6,7 +6,6 @@
 #include <concepts>
 #include <memory>
 #include <optional>
-#include <span>
 
 #include <cuda_runtime_api.h>
 

@@ -122,10 +122,8 @@ struct CrossEntropyRow {
       losses[block.index()] =
           std::log(static_cast<double>(sum)) + (static_cast<double>(peak) - wanted);
     });
-    block.each_thread([&](int thread) {
-      for (std::int64_t i = thread; i < width; i += block.threads()) {
-        x[i] = narrow<A>(above(i) * (scale / sum) - (i == target ? scale : 0.0F));
-      }
+    each_of(block, 0, width, [&](std::int64_t i) {
+      x[i] = narrow<A>(above(i) * (scale / sum) - (i == target ? scale : 0.0F));
     });
   }
 };

@@ -4,9 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <span>
 
-#include "core/base/check.h"
 #include "executor/backend/kernels.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
@@ -72,12 +70,10 @@ struct NormRowBackward {
     const auto product = [&](std::int64_t i) { return scaled(i) * normed(i); };
     const float along_ones = sum_all(block, scratch, width, scaled) / count;
     const float along_x = sum_all(block, scratch, width, product) / count;
-    block.each_thread([&](int thread) {
-      for (std::int64_t i = thread; i < width; i += block.threads()) {
-        const float rest = std::fma(-normed(i), along_x, scaled(i) - along_ones);
-        const float before = residual == nullptr ? 0.0F : to_float(residual[start + i]);
-        dx[i] = narrow<A>(std::fma(inverse, rest, before));
-      }
+    each_of(block, 0, width, [&](std::int64_t i) {
+      const float rest = std::fma(-normed(i), along_x, scaled(i) - along_ones);
+      const float before = residual == nullptr ? 0.0F : to_float(residual[start + i]);
+      dx[i] = narrow<A>(std::fma(inverse, rest, before));
     });
   }
 };
@@ -98,28 +94,25 @@ inline constexpr std::int64_t kNormShared = shared_bytes<float>(kThreads);
 
 template <class Grid, class A>
 void layer_norm(Grid& grid, RowShape shape, const NormForwardSpans<A>& spans) {
-  const std::int64_t size = shape.rows * shape.width;
-  TANDEM_CHECK(std::ssize(spans.x) == size && std::ssize(spans.y) == size, spans.x.size(),
-               spans.y.size(), size);
-  TANDEM_CHECK(
-      std::ssize(spans.mean) == shape.rows && std::ssize(spans.inverse_deviation) == shape.rows,
-      spans.mean.size(), spans.inverse_deviation.size(), shape.rows);
-  TANDEM_CHECK(std::ssize(spans.gain) == shape.width && std::ssize(spans.bias) == shape.width,
-               spans.gain.size(), spans.bias.size(), shape.width);
+  check_size(spans.x, shape.rows * shape.width);
+  check_size(spans.y, shape.rows * shape.width);
+  check_size(spans.mean, shape.rows);
+  check_size(spans.inverse_deviation, shape.rows);
+  check_size(spans.gain, shape.width);
+  check_size(spans.bias, shape.width);
   grid.run({.blocks = shape.rows, .shared_bytes = kNormShared}, NormRow<A>{shape.width, spans});
 }
 
 template <class Grid, class A>
 void layer_norm_backward(Grid& grid, RowShape shape, const NormBackwardSpans<A>& spans) {
   const std::int64_t size = shape.rows * shape.width;
-  TANDEM_CHECK(std::ssize(spans.x) == size && std::ssize(spans.dy) == size &&
-                   std::ssize(spans.dx) == size &&
-                   (spans.residual.empty() || std::ssize(spans.residual) == size),
-               spans.x.size(), spans.dy.size(), spans.dx.size(), spans.residual.size(), size);
-  TANDEM_CHECK(std::ssize(spans.mean) == shape.rows &&
-                   std::ssize(spans.inverse_deviation) == shape.rows &&
-                   std::ssize(spans.gain) == shape.width,
-               spans.mean.size(), spans.inverse_deviation.size(), spans.gain.size());
+  check_size(spans.x, size);
+  check_size(spans.dy, size);
+  check_size(spans.dx, size);
+  if (!spans.residual.empty()) check_size(spans.residual, size);
+  check_size(spans.mean, shape.rows);
+  check_size(spans.inverse_deviation, shape.rows);
+  check_size(spans.gain, shape.width);
   grid.run({.blocks = shape.rows, .shared_bytes = kNormShared},
            NormRowBackward<A>{shape.width, spans});
 }
@@ -128,12 +121,10 @@ void layer_norm_backward(Grid& grid, RowShape shape, const NormBackwardSpans<A>&
 template <class Grid, class A>
 void layer_norm_backward_weight(Grid& grid, RowShape shape,
                                 const NormBackwardWeightSpans<A>& spans) {
-  const std::int64_t size = shape.rows * shape.width;
-  TANDEM_CHECK(std::ssize(spans.x) == size && std::ssize(spans.dy) == size, spans.x.size(),
-               spans.dy.size(), size);
-  TANDEM_CHECK(
-      std::ssize(spans.mean) == shape.rows && std::ssize(spans.inverse_deviation) == shape.rows,
-      spans.mean.size(), spans.inverse_deviation.size(), shape.rows);
+  check_size(spans.x, shape.rows * shape.width);
+  check_size(spans.dy, shape.rows * shape.width);
+  check_size(spans.mean, shape.rows);
+  check_size(spans.inverse_deviation, shape.rows);
   sum_columns(grid, shape,
               GainTerm<A>{shape.width, spans.x.data(), spans.dy.data(), spans.mean.data(),
                           spans.inverse_deviation.data()},

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "core/base/check.h"
-#include "executor/backend/kernels.h"
+#include "executor/backend/strided_products.h"
 #include "executor/cuda/kernels/bf16.h"
 #include "executor/cuda/kernels/block.h"
 #include "executor/cuda/kernels/column_sums.h"
@@ -135,65 +135,6 @@ void finish(Grid& grid, const ProductSpans<A, C>& p) {
   accumulate_rows(grid, {.rows = p.inner, .width = p.columns},
                   std::span(p.b, static_cast<std::size_t>(p.inner * p.columns)),
                   std::span(p.column_sums, static_cast<std::size_t>(p.columns)));
-}
-
-/// y = x·w + bias; `bias` may be empty.
-template <class A, class C>
-ProductSpans<A, C> matmul_spans(MatmulShape shape, std::span<const A> x, std::span<const A> w,
-                                std::span<const C> bias, std::span<C> y) {
-  TANDEM_CHECK(std::ssize(x) == shape.rows * shape.inner &&
-                   std::ssize(w) == shape.inner * shape.columns &&
-                   std::ssize(y) == shape.rows * shape.columns &&
-                   (bias.empty() || std::ssize(bias) == shape.columns),
-               x.size(), w.size(), y.size(), bias.size(), shape.rows, shape.inner, shape.columns);
-  return {.rows = shape.rows,
-          .inner = shape.inner,
-          .columns = shape.columns,
-          .a = x.data(),
-          .a_row = shape.inner,
-          .b = w.data(),
-          .b_inner = shape.columns,
-          .c = y.data(),
-          .bias = bias.empty() ? nullptr : bias.data()};
-}
-
-/// y = x·wᵀ.
-template <class A, class C>
-ProductSpans<A, C> matmul_transposed_spans(MatmulShape shape, std::span<const A> x,
-                                           std::span<const A> w, std::span<C> y) {
-  TANDEM_CHECK(std::ssize(x) == shape.rows * shape.inner &&
-                   std::ssize(w) == shape.inner * shape.columns &&
-                   std::ssize(y) == shape.rows * shape.columns,
-               x.size(), w.size(), y.size(), shape.rows, shape.inner, shape.columns);
-  return {.rows = shape.rows,
-          .inner = shape.inner,
-          .columns = shape.columns,
-          .a = x.data(),
-          .a_row = shape.inner,
-          .b = w.data(),
-          .b_inner = 1,
-          .b_column = shape.inner,
-          .c = y.data()};
-}
-
-/// dw += xᵀ·dy: the contracted dimension is `rows`.
-template <class A>
-ProductSpans<A, float> accumulate_product_spans(MatmulShape shape, std::span<const A> x,
-                                                std::span<const A> dy, std::span<float> dw) {
-  TANDEM_CHECK(std::ssize(x) == shape.rows * shape.inner &&
-                   std::ssize(dy) == shape.rows * shape.columns &&
-                   std::ssize(dw) == shape.inner * shape.columns,
-               x.size(), dy.size(), dw.size(), shape.rows, shape.inner, shape.columns);
-  return {.rows = shape.inner,
-          .inner = shape.rows,
-          .columns = shape.columns,
-          .a = x.data(),
-          .a_row = 1,
-          .a_inner = shape.inner,
-          .b = dy.data(),
-          .b_inner = shape.columns,
-          .c = dw.data(),
-          .adds = true};
 }
 
 /// Elements of Bf16 that round_factors() asks of the grid's workspace for a product of this shape,

@@ -1,7 +1,6 @@
 // How products take the algorithms of an AlgorithmBook, and choose by timing what it lacks.
 
 #include <cstring>
-#include <utility>
 
 #include <fmt/format.h>
 

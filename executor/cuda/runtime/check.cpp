@@ -1,5 +1,7 @@
 #include "executor/cuda/runtime/check.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -13,24 +15,17 @@ namespace {
 
 /// Of kernels and copies on their way, whatever call it is that returns it. From then on the GPU
 /// refuses all calls of this process.
-bool is_of_running_work(cudaError_t status) {
-  switch (status) {
-    case cudaErrorAssert:
-    case cudaErrorECCUncorrectable:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalAddress:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorNvlinkUncorrectable:
-      return true;
-    default:
-      return false;
-  }
-}
+constexpr std::array kOfRunningWork{cudaErrorAssert,
+                                    cudaErrorECCUncorrectable,
+                                    cudaErrorHardwareStackError,
+                                    cudaErrorIllegalAddress,
+                                    cudaErrorIllegalInstruction,
+                                    cudaErrorInvalidAddressSpace,
+                                    cudaErrorInvalidPc,
+                                    cudaErrorLaunchFailure,
+                                    cudaErrorLaunchTimeout,
+                                    cudaErrorMisalignedAddress,
+                                    cudaErrorNvlinkUncorrectable};
 
 /// " on GPU 1": the calling thread's; nothing where there is none.
 std::string where() {
@@ -44,7 +39,8 @@ void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   std::string what = fmt::format("{}{}: {} ({})", call, where(), cudaGetErrorString(status),
                                  cudaGetErrorName(status));
-  if (is_of_running_work(status)) throw LateError(std::move(what));
+  if (std::ranges::find(kOfRunningWork, status) != kOfRunningWork.end())
+    throw LateError(std::move(what));
   throw DeviceError(std::move(what));
 }
 

@@ -109,10 +109,11 @@ Library::Library(const char* what, std::span<const std::string> places) {
   throw AbsentError(fmt::format("{} can't be loaded: no {}", what, fmt::join(places, ", no ")));
 }
 
-void* Library::address_of(const char* name) const {
+Library::Function Library::operator[](const char* name) const {
+  if (handle_ == nullptr) return {};
   void* const address = dlsym(handle_, name);
   if (address == nullptr) throw AbsentError(fmt::format("{} has no {}()", path_, name));
-  return address;
+  return {address};
 }
 
 }  // namespace tandem::cuda

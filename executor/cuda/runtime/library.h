@@ -12,19 +12,24 @@ namespace tandem::cuda {
 /// Loaded for the life of the process.
 class Library {
  public:
+  /// Null where there is no library: tests put others in their place.
+  struct Function {
+    void* address = nullptr;
+    template <class Type>
+    operator Type*() const {  // NOLINT(google-explicit-constructor)
+      return reinterpret_cast<Type*>(address);
+    }
+  };
+
+  Library() = default;
   /// The first of `places` that is one. Throws AbsentError, which names `what` and all of them.
   Library(const char* what, std::span<const std::string> places);
 
   const std::string& path() const { return path_; }
-  /// Makes `function` the library's of this name. Throws AbsentError.
-  template <class Function>
-  void find(const char* name, Function& function) const {
-    function = reinterpret_cast<Function>(address_of(name));
-  }
+  /// Its function of this name, of whatever type it is. Throws AbsentError.
+  Function operator[](const char* name) const;
 
  private:
-  void* address_of(const char* name) const;
-
   std::string path_;
   void* handle_ = nullptr;
 };

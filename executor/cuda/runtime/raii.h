@@ -3,11 +3,8 @@
 // events. Errors while freeing are not reported: there is nothing left to do.
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
-#include <utility>
 
 #include <cuda_runtime_api.h>
 

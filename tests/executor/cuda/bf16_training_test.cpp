@@ -39,15 +39,16 @@ class WatchedKernels : public KernelSet<CpuContext, Bf16> {
   WatchedKernels(CpuContext& context, Steps& steps, Fault fault)
       : KernelSet(context), context_(&context), steps_(&steps), fault_(fault) {}
 
-  void step_adamw(const StepSpans<Bf16, float>& given, const StepNumbers& numbers) const {
+  void step(OptimizerKind kind, const StepSpans<Bf16, float>& given,
+            const StepNumbers& numbers) const {
     StepSpans<Bf16, float> spans = given;
     if (fault_ == Fault::leaves_out_rounding) spans.rounded = {};
     const auto copy = [](auto span) { return std::vector<float>(span.begin(), span.end()); };
     const auto weights = copy(spans.weights), gradient = copy(spans.gradient);
     auto first = copy(spans.first), second = copy(spans.second);
     std::vector<float> made(weights.size());
-    KernelSet::step_adamw(spans, numbers);
-    KernelSet<CpuContext>(*context_).step_adamw({weights, gradient, first, second, made}, numbers);
+    KernelSet::step(kind, spans, numbers);
+    KernelSet<CpuContext>(*context_).step(kind, {weights, gradient, first, second, made}, numbers);
     if (fault_ == Fault::rounds_what_is_trained) {
       for (float& weight : spans.weights_out) weight = to_float(narrow<Bf16>(weight));
     }

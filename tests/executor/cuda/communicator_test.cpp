@@ -184,7 +184,7 @@ TEST(NcclTransport, RefusesTwoDevicesOnAGpuBeforeAnythingIsMade) {
   const CommunicatorPlans plans = plans_of(3);
   check_one_gpu_each(plans, {0, 1, 2});
   try {
-    make_nccl_transport(plans, {0, 1, 1});
+    make_nccl_transport(plans, {0, 1, 1}, {});
     ADD_FAILURE() << "not refused";
   } catch (const AbsentError& error) {
     EXPECT_STREQ(error.what(),

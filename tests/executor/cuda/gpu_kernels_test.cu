@@ -30,22 +30,22 @@ std::vector<std::vector<float>> products_of(GpuMachine& machine, const MatmulSha
   auto y = machine.poisoned<float>(shape.rows * shape.columns),
        z = machine.poisoned<float>(shape.rows * shape.columns),
        t = machine.poisoned<float>(shape.rows * shape.columns);
-  multiply(matmul_spans(shape, x.in(), w.in(), bias.in(), y.out()));
-  multiply(matmul_spans(shape, x.in(), w.in(), std::span<const float>{}, z.out()));
-  multiply(matmul_transposed_spans(shape, x.in(), w.in(), t.out()));
-  multiply(accumulate_product_spans(shape, x.in(), dy.in(), dw.out()));
+  multiply(matmul_product<ProductSpans>(shape, x.in(), w.in(), bias.in(), y.out()));
+  multiply(matmul_product<ProductSpans>(shape, x.in(), w.in(), std::span<const float>{}, z.out()));
+  multiply(matmul_transposed_product<ProductSpans>(shape, x.in(), w.in(), t.out()));
+  multiply(accumulated_product<ProductSpans>(shape, x.in(), dy.in(), dw.out()));
   auto read = machine.poisoned<float>(shape.rows * shape.columns),
        after = machine.poisoned<float>(shape.rows * shape.columns),
        dx = machine.poisoned<float>(shape.rows * shape.columns);
   auto summed = machine.put(random_numbers<float>(shape.inner * shape.columns, 5)),
        db = machine.put(random_numbers<float>(shape.columns, 6));
-  auto forward = matmul_spans(shape, x.in(), w.in(), bias.in(), after.out());
+  auto forward = matmul_product<ProductSpans>(shape, x.in(), w.in(), bias.in(), after.out());
   forward.before_gelu = read.out().data();
   multiply(forward);
-  auto backward = matmul_transposed_spans(shape, x.in(), w.in(), dx.out());
+  auto backward = matmul_transposed_product<ProductSpans>(shape, x.in(), w.in(), dx.out());
   backward.gelu_input = z.in().data();
   multiply(backward);
-  auto weights = accumulate_product_spans(shape, x.in(), dy.in(), summed.out());
+  auto weights = accumulated_product<ProductSpans>(shape, x.in(), dy.in(), summed.out());
   weights.column_sums = db.out().data();
   multiply(weights);
   return {machine.get(y),  machine.get(z),      machine.get(t),

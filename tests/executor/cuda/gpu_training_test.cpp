@@ -33,7 +33,7 @@ TrainingReport<float> train_on(const char* backend, const TrainingCase& test,
   TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
   setup.by_messages = by_messages;
   setup.stage.storage = storage;
-  return make_trainer(backend)->train(program, setup);
+  return find_backend(backend).make()->train(program, setup);
 }
 
 void expect_close(const TrainingReport<float>& gpu, const TrainingReport<float>& cpu,
@@ -108,7 +108,7 @@ TEST(GpuTraining, TakesTheMemoryThatIsPlanned) {
     const Bytes before = free_of_all_gpus();
     Bytes least = before;
     setup.on_step = [&least](const StepReport&) { least = std::min(least, free_of_all_gpus()); };
-    const std::unique_ptr<Trainer> trainer = make_trainer("cuda");
+    const std::unique_ptr<Trainer> trainer = find_backend("cuda").make();
     const TrainingReport<float> report = trainer->train(program, setup);
     EXPECT_EQ(report.high_water, testing::planned_memory(test, program, setup.slots));
     EXPECT_EQ(report.workspace, trainer->planned_workspace(program, setup.stage));
@@ -144,7 +144,8 @@ TEST(GpuTraining, RollsBackWhatWasClipped) {
     TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
     std::int64_t rolled_back = 0;
     setup.on_step = [&rolled_back](const StepReport& step) { rolled_back += step.rolled_back; };
-    expect_close(make_trainer("cuda")->train(program, setup), train_on("cpu", test, program));
+    expect_close(find_backend("cuda").make()->train(program, setup),
+                 train_on("cpu", test, program));
     EXPECT_EQ(rolled_back, most_norm == testing::kAlways ? test.batches : 0);
   }
 }
@@ -209,7 +210,7 @@ TEST(GpuTraining, RefusesWhatItDoesNotDo) {
   const Data data = testing::data_of(test);
   TrainingSetup<float> setup = testing::setup_of<float>(test, program, data);
   setup.link_rate = 1e9;
-  EXPECT_THROW(make_trainer("cuda")->train(program, setup), InputError);
+  EXPECT_THROW(find_backend("cuda").make()->train(program, setup), InputError);
 }
 
 }  // namespace

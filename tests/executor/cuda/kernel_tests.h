@@ -425,10 +425,13 @@ TYPED_TEST_P(CudaKernels, PlainProducts) {
       auto y = machine.template poisoned<A>(size), z = machine.template poisoned<A>(size),
            t = machine.template poisoned<A>(size);
       auto dw = machine.put(start);
-      product(machine.grid(), matmul_spans(shape, x.in(), w.in(), bias.in(), y.out()));
-      product(machine.grid(), matmul_spans(shape, x.in(), w.in(), std::span<const A>{}, z.out()));
-      product(machine.grid(), matmul_transposed_spans(shape, x.in(), w.in(), t.out()));
-      product(machine.grid(), accumulate_product_spans(shape, x.in(), dy.in(), dw.out()));
+      product(machine.grid(),
+              matmul_product<ProductSpans>(shape, x.in(), w.in(), bias.in(), y.out()));
+      product(machine.grid(),
+              matmul_product<ProductSpans>(shape, x.in(), w.in(), std::span<const A>{}, z.out()));
+      product(machine.grid(),
+              matmul_transposed_product<ProductSpans>(shape, x.in(), w.in(), t.out()));
+      product(machine.grid(), accumulated_product<ProductSpans>(shape, x.in(), dy.in(), dw.out()));
       this->expect_near(machine.get(y), y0);
       this->expect_near(machine.get(z), z0);
       this->expect_near(machine.get(t), t0);
@@ -462,11 +465,11 @@ TYPED_TEST_P(CudaKernels, ProductsWithMoreMadeAlongTheWay) {
         auto read = machine.template poisoned<A>(size), y = machine.template poisoned<A>(size),
              dx = machine.template poisoned<A>(size);
         auto dw = machine.put(start), db = machine.put(begin);
-        auto forward = matmul_spans(shape, x.in(), w.in(), bias.in(), y.out());
+        auto forward = matmul_product<ProductSpans>(shape, x.in(), w.in(), bias.in(), y.out());
         forward.before_gelu = read.out().data();
-        auto backward = matmul_transposed_spans(shape, x.in(), w.in(), dx.out());
+        auto backward = matmul_transposed_product<ProductSpans>(shape, x.in(), w.in(), dx.out());
         backward.gelu_input = before.in().data();
-        auto weights = accumulate_product_spans(shape, x.in(), dy.in(), dw.out());
+        auto weights = accumulated_product<ProductSpans>(shape, x.in(), dy.in(), dw.out());
         weights.column_sums = db.out().data();
         const auto multiply = [&](const auto& spans) {
           if (fused) return product(machine.grid(), spans);
@@ -501,26 +504,7 @@ inline const std::vector<StepCase> kStepCases{
 template <class Grid>
 void step_of(OptimizerKind kind, Grid& grid, const StepSpans<Bf16, float>& spans,
              const StepNumbers& numbers) {
-  switch (kind) {
-    case OptimizerKind::sgd:
-      return step<SgdRule>(grid, spans, numbers);
-    case OptimizerKind::momentum:
-      return step<MomentumRule>(grid, spans, numbers);
-    case OptimizerKind::adamw:
-      return step<AdamwRule>(grid, spans, numbers);
-  }
-}
-template <class T>
-void step_of(OptimizerKind kind, const cpu::Kernels<T>& kernels, const StepSpans<T>& spans,
-             const StepNumbers& numbers) {
-  switch (kind) {
-    case OptimizerKind::sgd:
-      return kernels.step_sgd(spans, numbers);
-    case OptimizerKind::momentum:
-      return kernels.step_momentum(spans, numbers);
-    case OptimizerKind::adamw:
-      return kernels.step_adamw(spans, numbers);
-  }
+  with_rule(kind, [&]<class Rule>(Rule) { step<Rule>(grid, spans, numbers); });
 }
 
 inline const StepNumbers kStepNumbers{.learning_rate = 0.01,
@@ -541,14 +525,14 @@ TYPED_TEST_P(CudaKernels, OptimizerSteps) {
     auto first0 = random_numbers<float>(count, 3), second0 = random_numbers<float>(count, 4);
     for (float& value : second0) value *= value;
     std::vector<double> made0(size), first_after = widen(first0), second_after = widen(second0);
-    step_of<double>(kind, this->oracle,
-                    {.weights = widen(weights0),
-                     .gradient = widen(gradient0),
-                     .first = std::span(first_after).first(states > 0 ? size : 0),
-                     .second = std::span(second_after).first(states > 1 ? size : 0),
-                     .weights_out = std::span(made0).first(makes_weights ? size : 0),
-                     .keeps_state = keeps_state},
-                    kStepNumbers);
+    this->oracle.step(kind,
+                      {.weights = widen(weights0),
+                       .gradient = widen(gradient0),
+                       .first = std::span(first_after).first(states > 0 ? size : 0),
+                       .second = std::span(second_after).first(states > 1 ? size : 0),
+                       .weights_out = std::span(made0).first(makes_weights ? size : 0),
+                       .keeps_state = keeps_state},
+                      kStepNumbers);
     this->run([&](auto& machine, Outputs& outputs) {
       auto weights = machine.put(weights0), gradient = machine.put(gradient0);
       auto first = machine.put(first0), second = machine.put(second0);
@@ -586,7 +570,8 @@ TYPED_TEST_P(CudaKernels, StepsHeedTheDecisionWhenTheyRun) {
   numbers.correction1 = 1.0 - 0.9;
   numbers.correction2 = 1.0 - 0.95;
   std::vector<double> first0(300), second0(300), made0(300);
-  this->oracle.step_adamw({widen(weights0), widen(gradient0), first0, second0, made0}, numbers);
+  this->oracle.step(OptimizerKind::adamw,
+                    {widen(weights0), widen(gradient0), first0, second0, made0}, numbers);
   this->run([&](auto& machine, Outputs& outputs) {
     auto weights = machine.put(weights0), gradient = machine.put(gradient0);
     auto first = machine.put(zeros), second = machine.put(zeros);

@@ -52,11 +52,12 @@ TEST(ProductLayout, IsThatOfTheThreeProducts) {
                bias = random_numbers<float>(shape.columns, 3),
                dy = random_numbers<float>(shape.rows * shape.columns, 4);
     std::vector<float> y(dy.size()), z(dy.size()), dw(w.size(), 1.0F);
+    multiply_column_major(matmul_product<ProductSpans>(shape, std::span(x), std::span(w),
+                                                       std::span(bias), std::span(y)));
     multiply_column_major(
-        matmul_spans(shape, std::span(x), std::span(w), std::span(bias), std::span(y)));
-    multiply_column_major(matmul_transposed_spans(shape, std::span(x), std::span(w), std::span(z)));
+        matmul_transposed_product<ProductSpans>(shape, std::span(x), std::span(w), std::span(z)));
     multiply_column_major(
-        accumulate_product_spans(shape, std::span(x), std::span(dy), std::span(dw)));
+        accumulated_product<ProductSpans>(shape, std::span(x), std::span(dy), std::span(dw)));
     std::vector<double> y0(y.size()), z0(y.size()), dw0(at(shape.inner * shape.columns), 1.0);
     oracle.matmul(shape, widen(x), widen(w), widen(bias), y0);
     oracle.matmul_transposed(shape, widen(x), widen(w), z0);
@@ -71,10 +72,10 @@ TEST(ProductLayout, OfTheOtherFactorsIsAnother) {
   const std::vector<float> x(6), w(12);
   std::vector<float> y(8);
   const MatmulShape shape{.rows = 2, .inner = 3, .columns = 4};
-  const auto plain = layout_of(
-      matmul_spans(shape, std::span(x), std::span(w), std::span<const float>(), std::span(y)));
-  const auto transposed =
-      layout_of(matmul_transposed_spans(shape, std::span(x), std::span(w), std::span(y)));
+  const auto plain = layout_of(matmul_product<ProductSpans>(
+      shape, std::span(x), std::span(w), std::span<const float>(), std::span(y)));
+  const auto transposed = layout_of(
+      matmul_transposed_product<ProductSpans>(shape, std::span(x), std::span(w), std::span(y)));
   EXPECT_NE(plain, transposed);
   EXPECT_EQ(plain.right, transposed.right);
 }

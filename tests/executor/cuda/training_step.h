@@ -67,8 +67,8 @@ TrainingStep<typename K::Wide> train(const ModelSpec& model, Recompute recompute
   // Large, or a step would show in the last digits alone.
   StepNumbers numbers{.learning_rate = 0.1, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-3};
   numbers.decision = decision.in().data();
-  kernels.step_adamw({trained.in(), gradients.in(), first.out(), second.out(), made.out()},
-                     numbers);
+  kernels.step(OptimizerKind::adamw,
+               {trained.in(), gradients.in(), first.out(), second.out(), made.out()}, numbers);
   const std::vector<double> numbers_made = machine.get(results);
   return {numbers_made[0], numbers_made[1], machine.get(gradients), machine.get(made)};
 }

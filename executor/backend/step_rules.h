@@ -1,0 +1,131 @@
+#pragma once
+// What an update's norm decides, and what an optimizer's step makes of an element: for the kernels
+// of every device, and the serial reference.
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+
+#include "core/base/check.h"
+#include "executor/backend/kernels.h"
+
+// Of a kernel: a GPU's code, or inlined into a loop and so compiled for its instruction set.
+#if defined(__CUDACC__)
+#define TANDEM_IN_KERNELS __host__ __device__
+#else
+#define TANDEM_IN_KERNELS [[gnu::always_inline]]
+#endif
+
+namespace tandem {
+
+struct GuardDecision {
+  double norm = 0.0;   // before clipping
+  double scale = 1.0;  // factor of the gradients
+  bool skip = false;
+};
+
+/// From the sums of squares of the tensors that decide together, in model order.
+TANDEM_IN_KERNELS inline GuardDecision decide(bool clips, double most_norm,
+                                              std::span<const double> squares) {
+  double sum = 0.0;
+  for (const double square : squares) sum += square;
+  GuardDecision decision{.norm = std::sqrt(sum)};
+  if (const bool finite = sum - sum == 0.0; !finite) {
+    decision.skip = true;
+  } else if (clips && decision.norm > most_norm) {
+    decision.scale = most_norm / decision.norm;
+  }
+  return decision;
+}
+
+/// As Kernels::decide().
+TANDEM_IN_KERNELS inline UpdateDecision decide(const DecideNumbers& numbers,
+                                               std::span<const double> squares,
+                                               const UpdateDecision* before) {
+  const GuardDecision guard = decide(numbers.clips, numbers.most_norm, squares);
+  const double steps = (before != nullptr ? before->steps : 0.0) + (guard.skip ? 0.0 : 1.0);
+  return {.norm = guard.norm,
+          .scale = guard.scale,
+          .skip = guard.skip ? 1.0 : 0.0,
+          .steps = steps,
+          .correction1 = 1.0 - std::pow(numbers.beta1, steps),
+          .correction2 = 1.0 - std::pow(numbers.beta2, steps)};
+}
+
+template <class T, class W>
+void check_step(const StepSpans<T, W>& spans, std::size_t states) {
+  const std::size_t size = spans.weights.size(), out = spans.weights_out.size();
+  TANDEM_CHECK(spans.gradient.size() == size && (out == size || out == 0) &&
+                   (spans.rounded.size() == size || spans.rounded.empty()),
+               spans.gradient.size(), out, spans.rounded.size(), size);
+  TANDEM_CHECK(spans.first.size() == (states > 0 ? size : 0) &&
+                   spans.second.size() == (states > 1 ? size : 0),
+               spans.first.size(), spans.second.size(), size, states);
+}
+
+/// Numbers of a step as kernels use them, with what was decided.
+template <class T>
+struct StepFactors {
+  T rate, scale, decay, epsilon, keep1, take1, keep2, take2, correct1, correct2;
+
+  TANDEM_IN_KERNELS explicit StepFactors(const StepNumbers& n)
+      : rate(static_cast<T>(n.learning_rate)),
+        scale(static_cast<T>(n.decision == nullptr ? n.gradient_scale
+                                                   : n.gradient_scale * n.decision->scale)),
+        decay(static_cast<T>(n.weight_decay)),
+        epsilon(static_cast<T>(n.epsilon)),
+        keep1(static_cast<T>(n.beta1)),
+        take1(static_cast<T>(1.0 - n.beta1)),
+        keep2(static_cast<T>(n.beta2)),
+        take2(static_cast<T>(1.0 - n.beta2)),
+        correct1(static_cast<T>(1.0 /
+                                (n.decision == nullptr ? n.correction1 : n.decision->correction1))),
+        correct2(static_cast<T>(
+            1.0 / (n.decision == nullptr ? n.correction2 : n.decision->correction2))) {}
+};
+
+// A rule makes of a gradient, already scaled, what is taken off the weight but for the learning
+// rate; `first` and `second` are its state.
+
+struct SgdRule {
+  static constexpr int kStates = 0;
+  template <class T>
+  TANDEM_IN_KERNELS static T change(const StepFactors<T>& /*by*/, T gradient, T& /*first*/,
+                                    T& /*second*/) {
+    return gradient;
+  }
+};
+
+struct MomentumRule {
+  static constexpr int kStates = 1;
+  template <class T>
+  TANDEM_IN_KERNELS static T change(const StepFactors<T>& by, T gradient, T& first, T& /*second*/) {
+    first = std::fma(by.keep1, first, by.take1 * gradient);
+    return first;
+  }
+};
+
+struct AdamwRule {
+  static constexpr int kStates = 2;
+  template <class T>
+  TANDEM_IN_KERNELS static T change(const StepFactors<T>& by, T gradient, T& first, T& second) {
+    first = std::fma(by.keep1, first, by.take1 * gradient);
+    second = std::fma(by.keep2, second, by.take2 * gradient * gradient);
+    return first * by.correct1 / (std::sqrt(second * by.correct2) + by.epsilon);
+  }
+};
+
+/// Calls `use` with the rule of an optimizer.
+template <class Use>
+void with_rule(OptimizerKind kind, const Use& use) {
+  switch (kind) {
+    case OptimizerKind::sgd:
+      return use(SgdRule{});
+    case OptimizerKind::momentum:
+      return use(MomentumRule{});
+    case OptimizerKind::adamw:
+      return use(AdamwRule{});
+  }
+}
+
+}  // namespace tandem
