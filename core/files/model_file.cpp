@@ -70,10 +70,6 @@ void read_shape(const JsonReader& reader, ModelSpec& model) {
 
 }  // namespace
 
-std::string_view name(Architecture architecture) {
-  return kArchitectures[static_cast<std::size_t>(architecture)].first;
-}
-
 std::string shape_fault(const ModelSpec& model) {
   const TransformerShape& shape = model.shape;
   if (model.heads % shape.key_value_heads != 0) {

@@ -30,6 +30,5 @@ std::string shape_fault(const ModelSpec& model);
 ModelSpec as_plain_as_it_is(ModelSpec model);
 nlohmann::ordered_json model_json(const ModelSpec& model);
 nlohmann::ordered_json shape_json(const TransformerShape& shape);
-std::string_view name(Architecture architecture);
 
 }  // namespace tandem

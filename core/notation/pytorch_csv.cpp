@@ -59,7 +59,7 @@ class PyTorchCsvParser {
           "no actions: expected PyTorch's cells such as 0F0,0B0, or, in tandem's notation, the "
           "line `# NAME devices N microbatches M` first");
     if (end_of_line(name) != std::string_view::npos)
-      in_.diagnose_text("the file gives the schedule its name: expected one of one line");
+      in_.diagnose_whole_text("the file gives the schedule its name: expected one of one line");
     if (rows_.size() > kMostRanks)
       in_.diagnose_whole_text(fmt::format("{} ranks: at most {}", rows_.size(), kMostRanks));
     in_.finish();
