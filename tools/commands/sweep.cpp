@@ -60,6 +60,7 @@ class Sweep {
   /// Returns the exit code.
   int run() {
     const bool whole = compute();
+    std::ranges::sort(rows_, {}, &SweepRow::index);
     report_.make(space_.identity(), rows_);
     if (!whole) {
       fmt::print(stderr, "error: interrupted after {} of {} configurations{}\n", rows_.size(),

@@ -246,12 +246,8 @@ Configuration SweepSpace::configuration(std::size_t index) const {
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     if (!applies(i, at)) continue;
     const std::string& name = axes_[i].name;
-    const std::string& value = axes_[i].values[at[i]];
-    if (name != "plan" && base_.row(name).argument.empty()) {
-      configuration.push_back({name, std::nullopt, value == "yes"});
-    } else {
-      configuration.push_back({name, value});
-    }
+    const bool flag = name != "plan" && base_.row(name).argument.empty();
+    configuration.push_back({name, axes_[i].values[at[i]], flag});
   }
   return configuration;
 }
@@ -259,11 +255,11 @@ Configuration SweepSpace::configuration(std::size_t index) const {
 SweepRun SweepSpace::run(std::size_t index) const {
   std::vector<std::string> words;
   std::map<std::string, std::string> values;
-  for (const auto& [name, value, on] : configuration(index)) {
+  for (const auto& [name, value, flag] : configuration(index)) {
     if (name == "plan") {
-      words = {*value};
-    } else if (on) {
-      values[name] = value.value_or("yes");
+      words = {value};
+    } else if (!flag || value == "yes") {
+      values[name] = value;
     }
   }
   const Options options = base_.with_values("simulate", std::move(values), std::move(words));

@@ -29,17 +29,12 @@ std::string value_of(const SweepRow& row, std::size_t axis) {
 /// The values of an axis in the order in which the configurations have them.
 std::vector<std::string> values_on(const std::vector<SweepRow>& rows,
                                    std::optional<std::size_t> axis) {
-  std::vector<std::pair<std::size_t, std::string>> first;
-  std::map<std::string, std::size_t> place;
-  for (const SweepRow& row : rows) {
-    const std::string value = axis ? value_of(row, *axis) : std::string();
-    const auto [at, added] = place.emplace(value, first.size());
-    if (added) first.emplace_back(row.index, value);
-    first[at->second].first = std::min(first[at->second].first, row.index);
-  }
-  std::sort(first.begin(), first.end());
   std::vector<std::string> values;
-  for (auto& [index, value] : first) values.push_back(std::move(value));
+  std::set<std::string> known;
+  for (const SweepRow& row : rows) {
+    std::string value = axis ? value_of(row, *axis) : std::string();
+    if (known.insert(value).second) values.push_back(std::move(value));
+  }
   return values;
 }
 

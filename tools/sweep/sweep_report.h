@@ -27,7 +27,7 @@ class SweepReport {
 
   /// Throws UsageError where a picture is asked for that this sweep has not.
   void check(const SweepIdentity& sweep) const;
-  /// Prints the table and the picture, and writes the files.
+  /// Prints the table and the picture, and writes the files. REQUIRES: rows by their index.
   void make(const SweepIdentity& sweep, const std::vector<SweepRow>& rows) const;
 
  private:

@@ -89,18 +89,15 @@ Json outcome_json(const SweepOutcome& outcome) {
 Json options_json(const Configuration& configuration) {
   Json json = Json::object();
   for (const SweptOption& one : configuration)
-    json[one.name] = one.value ? Json(*one.value) : Json(one.on);
+    json[one.name] = one.flag ? Json(one.value == "yes") : Json(one.value);
   return json;
 }
 
 Configuration configuration_of(const Json& options) {
   Configuration configuration;
   for (const auto& [name, value] : options.items()) {
-    if (value.is_boolean()) {
-      configuration.push_back({name, std::nullopt, value.get<bool>()});
-    } else {
-      configuration.push_back({name, value.get<std::string>()});
-    }
+    const bool flag = value.is_boolean(), on = flag && value.get<bool>();
+    configuration.push_back({name, on ? "yes" : flag ? "no" : value.get<std::string>(), flag});
   }
   return configuration;
 }
@@ -112,13 +109,10 @@ const SweptOption* find(const Configuration& configuration, std::string_view nam
 
 std::string command_of(const Configuration& configuration) {
   std::string command = "tandem simulate";
-  for (const auto& [name, value, on] : configuration) {
-    if (!value) {
-      if (on) command += " --" + name;
-      continue;
-    }
-    const std::string text = shell_word(*value);
-    command += name == "plan" ? " " + text : fmt::format(" --{} {}", name, text);
+  for (const auto& [name, value, flag] : configuration) {
+    if (flag && value == "no") continue;
+    if (name != "plan") command += " --" + name;
+    if (!flag) command += " " + shell_word(value);
   }
   return command;
 }
@@ -128,14 +122,9 @@ std::string subject_of(const Configuration& configuration) {
   std::string text;
   for (const char* name : {"model", "cluster"}) {
     const SweptOption* one = find(configuration, name);
-    if (one != nullptr && one->value) text += (text.empty() ? "" : " on ") + *one->value;
+    if (one != nullptr) text += (text.empty() ? "" : " on ") + one->value;
   }
   return text;
-}
-
-std::string axis_value(const SweptOption* one) {
-  if (one == nullptr) return {};
-  return one->value ? *one->value : one->on ? "yes" : "no";
 }
 
 /// Rows of one schedule, shape and batch whose results agree in every figure of every device are
@@ -218,8 +207,10 @@ void read_answer(const Json& line, SweepRow& row) {
 void name_row(const SweepIdentity& sweep, const Configuration& configuration, SweepRow& row) {
   row.command = command_of(configuration);
   row.subject = subject_of(configuration);
-  for (const std::string& axis : sweep.axes)
-    row.values.push_back(axis_value(find(configuration, axis)));
+  for (const std::string& axis : sweep.axes) {
+    const SweptOption* one = find(configuration, axis);
+    row.values.push_back(one == nullptr ? "" : one->value);
+  }
 }
 
 }  // namespace

@@ -25,9 +25,9 @@ struct SweepIdentity {
 
 /// An option of a configuration as it was given.
 struct SweptOption {
-  std::string name;                  // "plan": of what is no option
-  std::optional<std::string> value;  // empty: a flag
-  bool on = true;                    // of a flag
+  std::string name;   // "plan": of what is no option
+  std::string value;  // of a flag yes or no
+  bool flag = false;
 };
 using Configuration = std::vector<SweptOption>;
 

@@ -29,11 +29,8 @@ class SweepTwins {
   explicit SweepTwins(const std::vector<SweepRow>& rows)
       : rows_(rows), first_(rows.size()), others_(rows.size()) {
     std::iota(first_.begin(), first_.end(), std::size_t{0});
-    std::vector<std::size_t> order = first_;
-    std::sort(order.begin(), order.end(),
-              [&](std::size_t a, std::size_t b) { return rows[a].index < rows[b].index; });
     std::unordered_map<std::uint64_t, std::size_t> known;
-    for (const std::size_t place : order) {
+    for (std::size_t place = 0; place < rows.size(); ++place) {
       if (!rows[place].simulated()) continue;
       const auto [at, added] = known.emplace(rows[place].plan, place);
       if (added) continue;
@@ -247,8 +244,7 @@ std::string summary(const SweepIdentity& sweep, const std::vector<SweepRow>& row
   for (const SweepRow& row : rows) {
     simulated += row.simulated() ? 1 : 0;
     if (!row.impossible) continue;
-    ++impossible;
-    if (first == nullptr || row.index < first->index) first = &row;
+    if (impossible++ == 0) first = &row;
   }
   std::string all = counted(sweep.configurations, "configuration");
   if (rows.size() != sweep.configurations) all = fmt::format("{} of {}", rows.size(), all);
@@ -310,18 +306,15 @@ std::string sweep_csv(const SweepIdentity& sweep, const std::vector<SweepRow>& r
   const bool tensor = !is_axis("tensor"), depth = !is_axis("depth"), width = !is_axis("width");
   text += fmt::format("{}{}{},semantics,same_plan_as,impossible_shape\n", tensor ? ",tensor" : "",
                       depth ? ",depth" : "", width ? ",width" : "");
-  std::vector<std::size_t> rank(rows.size()), by_index(rows.size());
+  std::vector<std::size_t> rank(rows.size());
   std::size_t ranked = 0;
   for (const std::size_t at : ranking(rows, metric)) {
     if (rows[at].simulated() && twins.is_first(at)) rank[at] = ++ranked;
   }
-  std::iota(by_index.begin(), by_index.end(), std::size_t{0});
-  std::sort(by_index.begin(), by_index.end(),
-            [&](std::size_t a, std::size_t b) { return rows[a].index < rows[b].index; });
   const auto known = [](std::int64_t value) {
     return value == 0 ? std::string(",") : fmt::format(",{}", value);
   };
-  for (const std::size_t at : by_index) {
+  for (std::size_t at = 0; at < rows.size(); ++at) {
     const SweepRow& row = rows[at];
     text += fmt::format("{},{}", row.index,
                         row.simulated() ? std::to_string(rank[twins.first(at)]) : "");
