@@ -44,9 +44,9 @@ class Options {
   enum class Use { other, input, output };
   /// An option as it was declared.
   struct Row {
-    std::string name, argument;  // a flag has no argument
-    Use use = Use::other;        // an input or an output names a file
-    bool list = false;           // may have several values, a flag yes and no
+    std::string name, argument;                     // a flag has no argument
+    Use use = Use::other;                           // an input or an output names a file
+    bool list = false;                              // may have several values, a flag yes and no
     std::string letter = {};                        // ",h": -h stands for it
     std::string shown = {}, help = {}, group = {};  // for people
   };
@@ -127,7 +127,7 @@ class Options {
   /// The arguments with every option's value behind an equal sign: what a value is, is decided
   /// here.
   Arguments joined(const Arguments& arguments);
-  Options& declare(const Row& row, const std::string& help);
+  Options& declare(Row row, const std::string& help);
   const Row& find(const std::string& word) const;
   void store(const Arguments& arguments);
   std::string help() const;
