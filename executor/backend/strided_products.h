@@ -2,7 +2,6 @@
 // The products that kernels offer as products of strided matrices. `P` is a backend's: what it
 // multiplies, stored as A, and what it makes, stored as C, in members of the names below.
 
-#include <cstdint>
 #include <span>
 
 #include "executor/backend/kernels.h"

@@ -71,7 +71,7 @@ void step_by(const StepSpans<T>& spans, const StepNumbers& numbers) {
 template <class T>
 void Kernels<T>::step(OptimizerKind kind, const StepSpans<T>& spans,
                       const StepNumbers& numbers) const {
-  with_rule(kind, [&]<class Rule>(Rule) { step_by<Rule>(spans, numbers); });
+  with_rule(kind, [&](auto rule) { step_by<decltype(rule)>(spans, numbers); });
 }
 
 template void Kernels<float>::decide(std::span<const double>, const DecideNumbers&,

@@ -6,13 +6,9 @@
 
 namespace tandem::benchmarks {
 
-namespace {
-
 double processor_seconds() {
   return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
 }
-
-}  // namespace
 
 std::vector<double> best_processor_seconds(int repetitions,
                                            const std::vector<std::function<void()>>& functions) {

@@ -54,6 +54,9 @@ std::vector<Section> bench_training(const Settings& settings);
 /// ours.
 std::vector<Section> contention_sections(const Settings& settings);
 
+/// Processor time of this process so far.
+double processor_seconds();
+
 /// Seconds of each function's fastest run out of `repetitions`, the functions taking turns so that
 /// a busy spell of the machine meets all of them. By the processor time of the process: for
 /// functions of one thread. Throws what a function throws.

@@ -1,12 +1,12 @@
 #include "tools/benchmarks/simgrid.h"
 
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <simgrid/s4u.hpp>
 
+#include "tools/benchmarks/benchmark.h"
 #include "tools/benchmarks/in_child.h"
 
 namespace tandem::benchmarks {
@@ -16,10 +16,6 @@ namespace {
 namespace sg = simgrid::s4u;
 
 constexpr double kBytesPerSecond = 1e9;
-
-double processor_seconds() {
-  return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
-}
 
 /// Mailboxes of a device: what reaches it from above and from below.
 std::string activations_of(std::size_t device) { return fmt::format("activations {}", device); }

@@ -3,7 +3,6 @@
 // over.
 
 #include <cmath>
-#include <ctime>
 #include <map>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 #include <simgrid/s4u.hpp>
 
+#include "tools/benchmarks/benchmark.h"
 #include "tools/benchmarks/in_child.h"
 #include "tools/benchmarks/simgrid.h"
 
@@ -166,10 +166,10 @@ PeerComparison run_peer(const Program& program, const CostTable& costs, const Ne
   sg::Engine engine(&count, arguments.data());
   Peer peer(program, costs, network, ours);
   peer.create_actors();
-  const std::clock_t start = std::clock();
+  const double start = processor_seconds();
   engine.run();
   PeerComparison result = peer.compare();
-  result.run_s = static_cast<double>(std::clock() - start) / static_cast<double>(CLOCKS_PER_SEC);
+  result.run_s = processor_seconds() - start;
   return result;
 }
 

@@ -9,12 +9,10 @@
 
 #include <fmt/format.h>
 
-#include "executor/cpu/onednn.h"
 #include "executor/cpu/products.h"
 #include "executor/train.h"
 #include "tools/benchmarks/benchmark.h"
 #include "tools/benchmarks/fma_peak.h"
-#include "tools/benchmarks/torch_peer.h"
 #include "tools/benchmarks/training_task.h"
 
 namespace tandem::benchmarks {

@@ -4,6 +4,7 @@
 
 #include <boost/program_options.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/ascii.h"
 #include "core/base/check.h"
@@ -29,27 +30,21 @@ Options& Options::group(const std::string& heading) {
 }
 
 Options& Options::flag(const std::string& name, const std::string& help) {
-  const std::size_t comma = name.find(',');
-  const std::string word = name.substr(0, comma);
-  const std::string letter =
-      comma == std::string::npos ? std::string() : fmt::format("-{}, ", name.substr(comma + 1));
-  rows_.push_back(
-      {.name = word,
-       .argument = {},
-       .list = values_are_lists_,
-       .letter = name.substr(std::min(comma, name.size())),
-       .shown = fmt::format("{}--{}{}", letter, word, values_are_lists_ ? "[=yes|no]" : ""),
-       .help = help,
-       .group = group_});
-  return *this;
+  const std::size_t comma = std::min(name.find(','), name.size());
+  return declare({.name = name.substr(0, comma), .argument = {}, .letter = name.substr(comma)},
+                 help);
 }
 
-Options& Options::declare(const Row& row, const std::string& help) {
-  rows_.push_back(row);
-  rows_.back().list = values_are_lists_;
-  rows_.back().shown = fmt::format("--{} {}", row.name, row.argument);
-  rows_.back().help = help;
-  rows_.back().group = group_;
+Options& Options::declare(Row row, const std::string& help) {
+  row.list = values_are_lists_;
+  const std::string letter =
+      row.letter.empty() ? std::string() : fmt::format("-{}, ", row.letter.substr(1));
+  row.shown = row.argument.empty()
+                  ? fmt::format("{}--{}{}", letter, row.name, row.list ? "[=yes|no]" : "")
+                  : fmt::format("--{} {}", row.name, row.argument);
+  row.help = help;
+  row.group = group_;
+  rows_.push_back(std::move(row));
   return *this;
 }
 
@@ -228,18 +223,16 @@ std::string Options::help() const {
 }
 
 void Options::check_words() const {
-  if (static_cast<int>(words_.size()) < least_) {
-    throw UsageError(fmt::format("tandem {}: missing {} (usage: tandem {} {})", command_, what_,
-                                 command_, usage_));
+  const auto reject_words = [this](const std::string& why) {
+    throw UsageError(
+        fmt::format("tandem {}: {} (usage: tandem {} {})", command_, why, command_, usage_));
+  };
+  if (std::ssize(words_) < least_) reject_words("missing " + what_);
+  if (std::ssize(words_) > most_) {
+    reject_words(fmt::format("unexpected \"{}\"", words_[static_cast<std::size_t>(most_)]));
   }
-  if (static_cast<int>(words_.size()) > most_) {
-    throw UsageError(fmt::format("tandem {}: unexpected \"{}\" (usage: tandem {} {})", command_,
-                                 words_[static_cast<std::size_t>(most_)], command_, usage_));
-  }
-  if (std::find(words_.begin(), words_.end(), "") != words_.end()) {
-    throw UsageError(fmt::format("tandem {}: expected {}, found \"\" (usage: tandem {} {})",
-                                 command_, what_, command_, usage_));
-  }
+  if (std::ranges::find(words_, "") != words_.end())
+    reject_words(fmt::format("expected {}, found \"\"", what_));
 }
 
 std::vector<NamedFile> Options::inputs() const {
@@ -334,10 +327,8 @@ std::string Options::choice(const std::string& name,
   if (!has(name)) return choices.front();
   const std::string word = text(name);
   if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
-    std::string list;
-    for (const std::string& one : choices) list += (list.empty() ? "" : "|") + one;
     throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"{}\"{}", command_, name,
-                                 list, word, did_you_mean(word, choices)));
+                                 fmt::join(choices, "|"), word, did_you_mean(word, choices)));
   }
   return word;
 }

@@ -125,7 +125,7 @@ class Options {
   /// The arguments with every option's value behind an equal sign: what a value is, is decided
   /// here.
   Arguments joined(const Arguments& arguments);
-  Options& declare(const Row& row, const std::string& help);
+  Options& declare(Row row, const std::string& help);
   const Row& find(const std::string& word) const;
   void store(const Arguments& arguments);
   std::string help() const;

@@ -262,7 +262,7 @@ void KernelSet<Context, Stored>::decide(std::span<const double> squares,
 template <class Context, class Stored>
 void KernelSet<Context, Stored>::step(OptimizerKind kind, const StepSpans<Stored, float>& spans,
                                       const StepNumbers& numbers) const {
-  with_rule(kind, [&]<class Rule>(Rule) { cuda::step<Rule>(*context_, spans, numbers); });
+  with_rule(kind, [&](auto rule) { cuda::step<decltype(rule)>(*context_, spans, numbers); });
 }
 
 }  // namespace tandem::cuda

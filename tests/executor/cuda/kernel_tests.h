@@ -504,7 +504,7 @@ inline const std::vector<StepCase> kStepCases{
 template <class Grid>
 void step_of(OptimizerKind kind, Grid& grid, const StepSpans<Bf16, float>& spans,
              const StepNumbers& numbers) {
-  with_rule(kind, [&]<class Rule>(Rule) { step<Rule>(grid, spans, numbers); });
+  with_rule(kind, [&](auto rule) { step<decltype(rule)>(grid, spans, numbers); });
 }
 
 inline const StepNumbers kStepNumbers{.learning_rate = 0.01,
