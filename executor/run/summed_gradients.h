@@ -20,7 +20,7 @@ std::span<typename B::Kernels::Wide> summed_gradients(const RunState<B>& run_sta
   const std::int64_t update = run_state.versions.covering_update(replica, instance.microbatch);
   const std::span<typename B::Kernels::Wide> gradients =
       stages.finished_gradients(s, update, stream);
-  if (run_state.program[instance.id].op.kind != OpKind::reduce_tied) return gradients;
+  if (!sums_tied(run_state.program[instance.id].op.kind)) return gradients;
   const TiedRanges& ranges = s.stage.tied();
   return part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
 }
