@@ -9,8 +9,9 @@
 #include "core/base/error.h"
 #include "core/base/progress.h"
 #include "core/program/graph.h"
-#include "simulator/device_use.h"
 #include "simulator/compiled/steady_state.h"
+#include "simulator/device_use.h"
+#include "simulator/simulated_period.h"
 
 namespace tandem {
 

@@ -6,7 +6,7 @@
 //   const CostTable prices = price(program, cost_model(program.placement(), costs));
 //   const SimulationResult result = simulate(program, prices, {.batches = 100});
 //
-// Simulated time is that of an event-driven machine (simulator/engine/simulated_machine.h): an op
+// Simulated time is that of an event-driven machine that runs the program: an op
 // starts once its lanes are free and what it waits for has ended, and ends its price later.
 
 #include <cstdint>
@@ -18,11 +18,10 @@
 
 namespace tandem {
 
-class CompiledProgram;
-
+/// How long a run is simulated, and what of it is kept.
 struct SimulationRequest {
-  std::int64_t batches = 1;  // updates; ≥ 1
-  bool record = false;       // keep the timeline: every op of the run, so for short runs
+  std::int64_t batches = 1;             // updates; ≥ 1
+  bool record = false;                  // keep the timeline: every op of the run, so for short runs
   double activation_after_input = 1.0;  // G/A, share of an activation that is held between the
                                         // gradients of input and weights; see peak_activations()
 };
@@ -30,13 +29,8 @@ struct SimulationRequest {
 /// A million batches cost no more than the transient, one cycle and the end; with `record` all of
 /// them are run. Deterministic. REQUIRES: `costs` has a row for each of program.cost_keys(), as
 /// price() makes it. Throws InputError when the run would last longer than 292 years, and
-/// Interrupted where the caller's progress asks for an end (core/base/progress.h).
+/// Interrupted where the caller asks for an end while it runs.
 SimulationResult simulate(const Program& program, const CostTable& costs,
                           const SimulationRequest& request);
-
-/// SimulationResult::period_s() alone, of a program that many cost tables are asked of: it is
-/// compiled once (simulator/compiled/compiled_program.h). REQUIRES and throws as above.
-double simulated_period_s(const Program& program, const CompiledProgram& compiled,
-                          const CostTable& costs);
 
 }  // namespace tandem

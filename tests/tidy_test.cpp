@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <ios>
 #include <map>
 #include <ostream>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -194,9 +196,12 @@ const std::map<std::string, Strings> kRooms = {
     {"simulator/device_use", {"simulator/engine", "simulator/simulation_result"}},
     {"simulator/simulate",
      {"simulator/engine", "simulator/compiled", "simulator/device_use",
-      "simulator/simulation_result"}},
+      "simulator/simulation_result", "simulator/simulated_period"}},
+    {"simulator/simulated_period", {"simulator/compiled"}},
     {"simulator/contention", {"simulator/engine", "simulator/device_use", "simulator/simulate"}},
-    {"simulator/cost", {"simulator/compiled", "simulator/contention", "simulator/simulate"}},
+    {"simulator/cost",
+     {"simulator/compiled", "simulator/contention", "simulator/simulate",
+      "simulator/simulated_period"}},
     {"simulator/scenario", {"simulator/contention", "simulator/cost", "simulator/simulate"}},
     {"simulator/analysis",
      {"simulator/engine", "simulator/compiled", "simulator/cost", "simulator/simulate",
@@ -362,18 +367,16 @@ void find_banned(const Source& source, std::string_view text, const std::vector<
 /// further file.
 const std::map<std::string_view, std::string_view>& names_op_kinds() {
   static const std::map<std::string_view, std::string_view> places = {
-      {"core/schedule/", "the rows, and the passes that insert ops"},
+      {"core/schedule/op_kind.h", "the rows"},
+      {"core/schedule/insert_", "the passes that insert ops"},
       {"core/schedules/", "schedules are made of forwards, backwards and updates"},
       {"core/notation/pytorch_csv.cpp", "what the format leaves out is a backward's other half"},
       {"core/lower/", "the meaning: what waits for what"},
       {"core/verify/", "the meaning, once more"},
       {"core/memory/", "the meaning: what holds which slot"},
-      {"executor/run/", "the meaning: the device's machine"},
-      {"executor/stage/reference_stages.cpp", "which weights a forward of the reference reads"},
+      {"executor/run/device_machine.h", "the meaning: the device's machine"},
       {"simulator/replay/", "recordings know forwards, halves of backwards, and two transfers"},
       {"traces/recorded/", "likewise, by the recorder's own names"},
-      {"traces/curves.cpp", "what an op takes and frees, in time"},
-      {"planner/study/", "transfers that take a share of a forward"},
       {"tools/benchmarks/simgrid.cpp", "writes a schedule for another simulator"},
       {"tests/", "tests speak of certain kinds"},
   };
@@ -387,6 +390,119 @@ Findings op_kinds(const Source& source) {
   const auto may = [&](const auto& place) { return source.path.starts_with(place.first); };
   if (std::ranges::none_of(names_op_kinds(), may)) find_banned(source, source.code, words, found);
   return found;
+}
+
+/// A word of the registry that a file may have between quotes, for it means something else there.
+struct OtherMeaning {
+  std::string_view place;  // how the path begins
+  std::string_view word;   // empty: any
+  std::string_view reason;
+};
+
+/// Who may name a schedule: everything else asks its row (ScheduleTraits), so that a new one costs
+/// no further file.
+const std::vector<OtherMeaning>& names_schedules() {
+  static const std::vector<OtherMeaning> meanings = {
+      {"core/schedules/", "", "the rows"},
+      {"core/import/megatron_arguments.cpp", "", "the schedules of Megatron-LM"},
+      {"core/import/importers.cpp", "pipedream", "a format"},
+      {"planner/study/timed_search.cpp", "search", "what takes time"},
+      {"tools/sweep/sweep_row.cpp", "search", "a key of results"},
+      {"tools/print/simulation_report.cpp", "search", "a key of results"},
+      {"tools/commands/schedule.cpp", "search", "a key of results"},
+      {"tools/benchmarks/", "", "cases that are measured"},
+  };
+  return meanings;
+}
+
+/// Who may name an option that only some schedules take, by its flag or its key: everything else
+/// walks the rows, or asks for the member of the request that it means (option_of()).
+const std::vector<OtherMeaning>& names_options() {
+  static const std::vector<OtherMeaning> meanings = {
+      {"core/schedule/options.cpp", "", "the rows"},
+      {"core/schedules/", "", "which schedule takes which"},
+      {"core/import/megatron_arguments.cpp", "chunks", "an argument of Megatron-LM in our words"},
+      {"core/files/cluster_file.cpp", "group", "of devices"},
+      {"traces/recorded/recorded_job.cpp", "replicas", "of a recorded job"},
+      {"traces/report/report_page.cpp", "chunks", "boxes of a chart"},
+      {"tools/", "seed", "of anything drawn"},
+      {"tools/sweep/sweep_row.cpp", "chunks", "a plan's shape"},
+      {"tools/commands/plan.cpp", "", "what the planner searches"},
+      {"tools/commands/schedule.cpp", "group", "a key of an op"},
+      {"tools/print/replay_report.cpp", "replicas", "of a recording"},
+      {"tools/print/search_report.cpp", "orders", "a key of results"},
+  };
+  return meanings;
+}
+
+/// The text between quotes in which the pattern's first group stands, of all these files.
+std::set<std::string, std::less<>> words_in(const std::vector<Source>& tree, std::string_view place,
+                                            const std::regex& pattern) {
+  std::set<std::string, std::less<>> words;
+  for (const Source& source : tree) {
+    if (!source.path.starts_with(place)) continue;
+    for (std::sregex_iterator at(source.text.begin(), source.text.end(), pattern), end; at != end;
+         ++at)
+      words.insert((*at)[1]);
+  }
+  return words;
+}
+
+// Of the literals of a file those that are one of `words`, a flag or not.
+Findings find_words(const Source& source, const std::set<std::string, std::less<>>& words,
+                    const std::vector<OtherMeaning>& meanings, std::string_view advice) {
+  Findings found;
+  if (is_test(source)) return found;
+  for (std::size_t at = 0; at < source.text.size();) {
+    const std::size_t end = std::max(end_of_opaque(source.text, at), at + 1);
+    std::string_view word = std::string_view(source.text).substr(at, end - at);
+    const std::size_t start = std::exchange(at, end);
+    if (word.size() < 3 || word.front() != '"') continue;
+    word = word.substr(1, word.size() - 2);
+    if (word.starts_with("--")) word.remove_prefix(2);
+    const bool allowed = std::ranges::any_of(meanings, [&](const OtherMeaning& meaning) {
+      return source.path.starts_with(meaning.place) &&
+             (meaning.word.empty() || meaning.word == word);
+    });
+    if (words.contains(word) && !allowed)
+      found.push_back({source.path, line_of(source.text, start),
+                       fmt::format("\"{}\" is named: {}", word, advice)});
+  }
+  return found;
+}
+
+std::vector<Source> read_tree();  // below
+
+const std::set<std::string, std::less<>>& schedule_words() {
+  static const std::set<std::string, std::less<>> words =
+      words_in(read_tree(), "core/schedules/", std::regex(R"re(\{\.name = "([^"]+)")re"));
+  return words;
+}
+
+/// Those of rows without `of_all`: a row ends with its brace.
+const std::set<std::string, std::less<>>& option_words() {
+  static const std::set<std::string, std::less<>> words = [] {
+    const std::vector<Source> tree = read_tree();
+    const std::regex row(R"re(ScheduleOption\{(\.flag[^}]*)\})re");
+    std::set<std::string, std::less<>> all;
+    for (const std::string& text : words_in(tree, "core/schedule/options.cpp", row)) {
+      if (text.find(".of_all = true") != std::string::npos) continue;
+      const std::regex name(R"re(\.(?:flag|key) = "([^"]+)")re");
+      for (std::sregex_iterator at(text.begin(), text.end(), name), end; at != end; ++at)
+        all.insert((*at)[1]);
+    }
+    return all;
+  }();
+  return words;
+}
+
+Findings schedule_names(const Source& source) {
+  return find_words(source, schedule_words(), names_schedules(),
+                    "ask its row, or see names_schedules()");
+}
+
+Findings option_names(const Source& source) {
+  return find_words(source, option_words(), names_options(), "ask its row, or see names_options()");
 }
 
 Findings columns(const Source& source) {
@@ -613,6 +729,8 @@ const std::vector<Rule>& rules() {
       {"Layers", layers},
       {"Packages", packages},
       {"OpKinds", op_kinds},
+      {"ScheduleNames", schedule_names},
+      {"OptionNames", option_names},
       {"Columns", columns},
       {"FileLines", file_lines},
       {"FunctionLines", function_lines},
@@ -662,6 +780,29 @@ TEST(Tidy, WhoMayNameOpKindsDoes) {
                                     }))
         << place << " (" << reason << ") names none any more";
   }
+}
+
+TEST(Tidy, WhoMayNameSchedulesAndOptionsDoes) {
+  EXPECT_GT(schedule_words().size(), 30U);
+  EXPECT_TRUE(schedule_words().contains("zb-auto"));
+  EXPECT_GT(option_words().size(), 12U);
+  EXPECT_TRUE(option_words().contains("activation_cap") && option_words().contains("time-limit"));
+  EXPECT_FALSE(option_words().contains("width"));
+  const std::vector<Source> tree = read_tree();
+  const auto stands = [&](const OtherMeaning& meaning, const auto& words) {
+    const std::vector<OtherMeaning> none;
+    return std::ranges::any_of(tree, [&](const Source& source) {
+      if (!source.path.starts_with(meaning.place) || !is_cpp(source)) return false;
+      const Findings found = find_words(source, words, none, "");
+      return std::ranges::any_of(found, [&](const Finding& one) {
+        return meaning.word.empty() || one.message.find(meaning.word) != std::string::npos;
+      });
+    });
+  };
+  for (const OtherMeaning& meaning : names_schedules())
+    EXPECT_TRUE(stands(meaning, schedule_words())) << meaning.place << " names none any more";
+  for (const OtherMeaning& meaning : names_options())
+    EXPECT_TRUE(stands(meaning, option_words())) << meaning.place << " names none any more";
 }
 
 TEST(Tidy, NoRoomsStandInACircle) {
@@ -791,13 +932,6 @@ std::vector<Control> layer_controls() {
       {"NotFromTheRoot", layers, "core/op.cpp", "#include \"op.h\"\n", {1}},
       {"OursInAngles", layers, "core/op.cpp", "#include <core/schedule/op.h>\n", {1}},
       {"IncludeInAComment", layers, "core/op.cpp", "/*\n#include \"tools/a.h\"\n*/\n", {}},
-      {"AKindInAPicture", op_kinds, "traces/picture.cpp", "f(OpKind::evict);\n", {1}},
-      {"AnyKindInAPicture",
-       op_kinds,
-       "traces/picture.cpp",
-       "OpKind kind{};  // OpKind::load\n",
-       {}},
-      {"AKindInLower", op_kinds, "core/lower/waits.cpp", "f(OpKind::evict);\n", {}},
       {"GraphInLower",
        packages,
        "core/lower/lower.cpp",
@@ -824,6 +958,39 @@ std::vector<Control> layer_controls() {
       {"CudaInTheCpuBackend", packages, "executor/cpu/a.cpp", "#include <cuda_runtime.h>\n", {1}},
       {"NcclInItsPlace", packages, "executor/cuda/a.cpp", "#include <nccl.h>\n", {}},
       {"GtestInTools", packages, "tools/main.cpp", "#include <gtest/gtest.h>\n", {1}},
+  };
+}
+
+std::vector<Control> name_controls() {
+  return {
+      {"AKindInAPicture", op_kinds, "traces/picture.cpp", "f(OpKind::evict);\n", {1}},
+      {"AnyKindInAPicture",
+       op_kinds,
+       "traces/picture.cpp",
+       "OpKind kind{};  // OpKind::load\n",
+       {}},
+      {"AKindBesideTheMachine", op_kinds, "executor/run/a.h", "f(OpKind::update);\n", {1}},
+      {"AScheduleByName",
+       schedule_names,
+       "planner/a.cpp",
+       "// \"1f1b\"\nif (traits.name == \"1f1b\" || f(\"not 1f1b\")) g(R\"(gpipe)\");\n",
+       {2}},
+      {"AScheduleInItsRow", schedule_names, "core/schedules/a.cpp", "row(\"gpipe\");\n", {}},
+      {"AScheduleInATest", schedule_names, "tests/a.cpp", "row(\"gpipe\");\n", {}},
+      {"AnotherMeaningOfAName",
+       schedule_names,
+       "tools/sweep/sweep_row.cpp",
+       "f(\"search\");\ng(\"zbv\");\n",
+       {2}},
+      {"AnOptionByFlag", option_names, "planner/a.cpp", "takes(row, \"waves\");\n", {1}},
+      {"AnOptionByKey", option_names, "tools/print/a.cpp", "json[\"activation_cap\"];\n", {1}},
+      {"AnOptionAsTyped",
+       option_names,
+       "tools/a.cpp",
+       "say(\"--extra-in-flight\");\nf(\"width\");\n",
+       {1}},
+      {"AnOptionInItsRow", option_names, "core/schedule/options.cpp", "f(\"waves\");\n", {}},
+      {"AKindInLower", op_kinds, "core/lower/waits.cpp", "f(OpKind::evict);\n", {}},
   };
 }
 
@@ -979,6 +1146,7 @@ std::vector<Control> word_controls() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, TidyControl, testing::ValuesIn(layer_controls()), kName);
+INSTANTIATE_TEST_SUITE_P(Names, TidyControl, testing::ValuesIn(name_controls()), kName);
 INSTANTIATE_TEST_SUITE_P(Rooms, TidyControl, testing::ValuesIn(room_controls()), kName);
 INSTANTIATE_TEST_SUITE_P(Sizes, TidyControl, testing::ValuesIn(size_controls()), kName);
 INSTANTIATE_TEST_SUITE_P(Words, TidyControl, testing::ValuesIn(word_controls()), kName);

@@ -50,10 +50,12 @@ Lives lives_of(const Program& program, const Timeline& timeline) {
     const std::int64_t last = span.body * program.microbatches() + op.microbatch;
     for (std::int64_t microbatch = last - op.span + 1; microbatch <= last; ++microbatch) {
       Life& life = lives[{op.replica, microbatch}];
-      if (op.kind == OpKind::forward) life.forward = span.start;
-      if (op.kind == OpKind::recompute) life.recompute = span.start;
-      if (op.kind == OpKind::evict) life.evict = span.start, life.evicted = span.end;
-      if (op.kind == OpKind::load) life.load = span.start, life.loaded = span.end;
+      if (makes_output(op.kind)) life.forward = span.start;
+      if (repeats(op.kind)) life.recompute = span.start;
+      if (moves_stash(op.kind)) {
+        (fetches(op.kind) ? life.load : life.evict) = span.start;
+        (fetches(op.kind) ? life.loaded : life.evicted) = span.end;
+      }
       if (makes_input_gradient(op.kind)) life.input_gradient = span.end;
       if (makes_weight_gradient(op.kind)) {
         life.gradient = std::max(life.gradient.value_or(span.end), span.end);

@@ -16,6 +16,7 @@
 
 namespace tandem {
 
+/// How a picture is drawn.
 struct PictureOptions {
   int columns = 100;   // width of the terminal; the picture never exceeds it, but needs about 40
   bool color = false;  // ANSI backgrounds of the Okabe-Ito palette; the text is the same without

@@ -1,7 +1,7 @@
 #pragma once
 // The errors that end a command. One class for each way a caller reacts: the exit code says which.
 //   UsageError → 2, InputError → 3, InfeasibleError → 4, DeviceError → 1, AbsentError → 5,
-//   DifferenceError → 6, Interrupted → 130 (design contract: interfaces.md, "Exit codes").
+//   DifferenceError → 6, Interrupted → 130.
 // An expected "no" is a return value, never one of these. Our own bugs are TANDEM_CHECK.
 
 #include <cstdint>

@@ -8,14 +8,20 @@
 
 namespace tandem {
 
-enum class StageId : std::uint16_t {};    // consecutive layers, a position along the model; 0 takes
-                                          // the input
-enum class ReplicaId : std::uint16_t {};  // one instance of a stage, on one device
-enum class DeviceId : std::uint16_t {};  // of one pipeline: what computes
-enum class LaneId : std::uint16_t {};  // one in-order queue of one device; a CUDA stream, when real
-enum class CostId : std::uint32_t {};  // a price: a row of Program::cost_keys() and of a CostTable
-enum class InstructionId : std::uint32_t {};  // position in a program's one global order
+/// Consecutive layers, a position along the model; 0 takes the input.
+enum class StageId : std::uint16_t {};
+/// One instance of a stage, on one device.
+enum class ReplicaId : std::uint16_t {};
+/// What computes, of one pipeline.
+enum class DeviceId : std::uint16_t {};
+/// One in-order queue of one device; a CUDA stream, when real.
+enum class LaneId : std::uint16_t {};
+/// A price: a row of Program::cost_keys() and of a CostTable.
+enum class CostId : std::uint32_t {};
+/// The position in a program's one global order.
+enum class InstructionId : std::uint32_t {};
 
+/// Any of these.
 template <class Id>
 concept StrongId = std::is_enum_v<Id>;
 

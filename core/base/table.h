@@ -68,11 +68,13 @@ class IdRange {
   std::size_t size_;
 };
 
+/// The first `size` ids, ascending.
 template <StrongId Id>
 IdRange<Id> all_ids(std::size_t size) {
   return IdRange<Id>(size);
 }
 
+/// The ids of a table's rows, ascending.
 template <StrongId Id, class T>
 IdRange<Id> ids(const Table<Id, T>& table) {
   return IdRange<Id>(table.size());

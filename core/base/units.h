@@ -10,6 +10,7 @@
 
 namespace tandem {
 
+/// Time, and moments from a run's start.
 using Duration = std::chrono::nanoseconds;  // 2ms and 18us convert, as of std::chrono_literals
 using Bytes = std::int64_t;
 

@@ -1,6 +1,5 @@
 #pragma once
-// Every file that tandem reads or writes as JSON: model, cluster, plan, profile, costs
-// (FORMATS.md here).
+// Every file that tandem reads or writes as JSON: model, cluster, plan, profile, costs.
 //
 // read_x reads a file. parse_x reads a text; `file` is for messages. Both throw InputError with
 // every diagnostic found; what they return satisfies everything that the file's format asks. x_text
@@ -17,11 +16,12 @@
 
 namespace tandem {
 
-/// Models, which may be files of other programs too, are read by core/import/models.h.
+/// What model.json holds. Models, which may be files of other programs too, are read by
+/// core/import/models.h.
 std::string model_text(const ModelSpec& model);
 
 /// Names of devices and groups that the file does not define are the catalogue's
-/// (core/model/catalog.h). Clusters of other programs: core/import/topology.h.
+/// (core/model/catalog.h). Clusters that other programs describe are what `tandem import` writes.
 ClusterSpec read_cluster(const std::string& path);
 ClusterSpec parse_cluster(const std::string& file, std::string text);
 std::string cluster_text(const ClusterSpec& cluster);
@@ -32,6 +32,7 @@ Plan parse_plan(const std::string& file, std::string text);
 /// REQUIRES: finite predictions.
 std::string plan_text(const Plan& plan);
 
+/// Times of layers on one machine, as `tandem profile` measures them.
 Profile read_profile(const std::string& path);
 Profile parse_profile(const std::string& file, std::string text);
 
@@ -58,6 +59,7 @@ struct StageCostFile {
   friend bool operator==(const StageCostFile&, const StageCostFile&) = default;
 };
 
+/// Their durations are nanoseconds, their sizes bytes.
 StageCostFile read_costs(const std::string& path);
 StageCostFile parse_costs(const std::string& file, std::string text);
 std::string costs_text(const StageCostFile& costs);

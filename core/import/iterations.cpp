@@ -138,7 +138,7 @@ class IterationsParser {
 
   std::string schedule() {
     const auto text = cell(Column::schedule);
-    if (!text) return "1f1b";
+    if (!text) return std::string(plain_schedule().name);
     for (const ScheduleTraits& traits : schedules()) {
       if (traits.name != *text) continue;
       if (!traits.orders_by_costs && traits.updates_together) return std::string(*text);

@@ -25,7 +25,7 @@ namespace tandem {
 /// heads that `tensor` divides, blocks that `depth` divides, as Megatron asks.
 struct MeasuredIteration {
   ModelSpec model;
-  std::string schedule = "1f1b";
+  std::string schedule = std::string(plain_schedule().name);
   std::int32_t tensor = 1, width = 1, depth = 1;
   std::int32_t microbatch_size = 1, microbatches = 1;  // of each pipeline
   Recompute recompute = Recompute::none;

@@ -8,7 +8,8 @@
 
 namespace tandem {
 
-/// Throw InputError with every diagnostic found.
+/// From a model.json, or a config.json as the transformers of Hugging Face have it. `file` is for
+/// messages. Throw InputError with every diagnostic found.
 ModelSpec read_model(const std::string& path);
 ModelSpec parse_model(const std::string& file, std::string text);
 
@@ -17,6 +18,7 @@ struct NotedModel {
   ModelSpec model = {};
   std::vector<std::string> notes = {};
 };
+/// Throw InputError with every diagnostic found. `file` is for messages.
 NotedModel read_noted_model(const std::string& path);
 NotedModel parse_noted_model(const std::string& file, std::string text);
 

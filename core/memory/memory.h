@@ -31,9 +31,10 @@ enum class SlotKind : std::uint8_t {
   eviction_buffer,  // the stash of a microbatch that is evicted, on the stage's device: forward …
                     // evict, and load … last gradient op of the microbatch. One, which they take in
                     // turn (core/lower/lower.h)
-  hosted_stash,  // the same on the partner of the stage's device: evict … load
+  hosted_stash,     // the same on the partner of the stage's device: evict … load
 };
 inline constexpr std::size_t kSlotKinds = 10;
+/// "weights", "output gradient".
 std::string_view name(SlotKind kind);
 
 /// Slots of each kind for one stage.

@@ -15,6 +15,7 @@ namespace tandem {
 /// state, statistics of norms, sums of softmaxes and tokens are float either way.
 enum class Storage : std::uint8_t { f32, bf16 };
 
+/// "f32", "bf16": what `--storage` takes.
 std::string_view name(Storage storage);
 
 /// Bytes of a stage's slots for the CPU and GPU executors: layers [first, last), `element` bytes a

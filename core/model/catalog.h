@@ -1,6 +1,6 @@
 #pragma once
-// The catalogue: devices, nodes and models known by name (core/model/catalog.json, part of the
-// binary), each with the source of its figures.
+// The catalogue: devices, nodes and models known by name, part of the library,
+// each with the source of its figures.
 
 #include <string>
 #include <string_view>
@@ -12,11 +12,13 @@
 
 namespace tandem {
 
+/// A model by its name, and where its figures are from.
 struct CatalogModel {
   ModelSpec model;
   std::string source;
 };
 
+/// All that is known by name.
 struct Catalog {
   std::vector<DeviceSpec> devices;
   std::vector<GroupSpec> nodes;  // their members' devices are those above
@@ -36,7 +38,7 @@ std::size_t add_device(ClusterSpec& spec, const DeviceSpec& device);
 /// The index of a node of the catalogue in `spec`, which gets it, with its devices.
 std::size_t add_node(ClusterSpec& spec, const GroupSpec& node);
 
-/// By what people type (catalog_names.h): "p3.16xlarge", or "8xp3.16xlarge": as many nodes, joined
+/// By what people type: "p3.16xlarge", or "8xp3.16xlarge": as many nodes, joined
 /// at their ports by the network that the catalogue gives them, each to one switch that is never
 /// the bottleneck. Throws UsageError.
 ClusterSpec cluster_of_nodes(std::string_view name);
@@ -47,6 +49,7 @@ ModelSpec model_of_name(std::string_view name);
 const DeviceSpec& device_of_name(std::string_view name, std::string_view where = {});
 /// Whatever it is.
 using CatalogRow = std::variant<const DeviceSpec*, const GroupSpec*, const CatalogModel*>;
+/// Throws UsageError as above.
 CatalogRow row_of_name(std::string_view name);
 
 }  // namespace tandem

@@ -2,7 +2,7 @@
 // Cluster: devices, the links between them, and the way from one device to another.
 //
 // A ClusterSpec says it group by group — a node, a rack of nodes, and so on to any level — as a
-// cluster file does (core/files/FORMATS.md, "cluster.json"). A Cluster is that unrolled: every
+// cluster file does. A Cluster is that unrolled: every
 // device and every link by itself, so that whatever takes the same link shares it.
 
 #include <array>
@@ -18,10 +18,13 @@
 
 namespace tandem {
 
+/// One direction of one link of a Cluster: a row of Cluster::links().
 enum class LinkId : std::uint32_t {};
 
+/// In which a device multiplies; each has a peak of its own.
 enum class NumberFormat : std::uint8_t { fp32, tf32, fp16, bf16 };
 inline constexpr std::size_t kNumberFormats = 4;
+/// "fp32", "tf32", "fp16", "bf16".
 std::string_view name(NumberFormat format);
 /// Bytes of a number as it is stored.
 Bytes bytes_of(NumberFormat format);
@@ -70,6 +73,8 @@ struct JointSpec {
   friend bool operator==(const JointSpec&, const JointSpec&) = default;
 };
 
+/// A node, a rack, …: members and the links between them. `members` are numbered in this order, and
+/// joints name them by it.
 struct GroupSpec {
   std::string name;
   std::vector<ClusterMember> members;
@@ -80,6 +85,8 @@ struct GroupSpec {
   friend bool operator==(const GroupSpec&, const GroupSpec&) = default;
 };
 
+/// A cluster as its file says it: `root` is the index of the group that is the cluster. Rates are
+/// bytes a second, sizes bytes.
 struct ClusterSpec {
   std::string name = "unnamed";
   std::vector<DeviceSpec> devices;

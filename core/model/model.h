@@ -11,6 +11,7 @@
 
 namespace tandem {
 
+/// Layers that a model is made of. B: samples of a microbatch, T: tokens, d: width.
 enum class LayerKind : std::uint8_t {
   embedding,      // token + learned position embedding: tokens → (B, T, d)
   attention,      // x + Proj(Attention(Norm(x))), causal in GPT-2
@@ -20,8 +21,10 @@ enum class LayerKind : std::uint8_t {
   squared_error,  // ½·Σ(y − target)²
 };
 inline constexpr std::size_t kLayerKinds = 6;
+/// "embedding", "attention", …, as in profiles.
 std::string_view name(LayerKind kind);
 
+/// Which layers follow one another.
 enum class Architecture : std::uint8_t {
   gpt2,         // embedding, (attention, mlp) × blocks, head
   linear,       // linear × blocks, squared_error; float arithmetic on dyadic numbers is exact
@@ -106,8 +109,10 @@ std::int64_t parameter_count(const ModelSpec& model);
 /// The parameters that compute for one token: without the experts that it does not take.
 std::int64_t active_parameter_count(const ModelSpec& model);
 
+/// How an update steps the weights.
 enum class OptimizerKind : std::uint8_t { sgd, momentum, adamw };
 inline constexpr std::size_t kOptimizers = 3;
+/// "sgd", "momentum", "adamw".
 std::string_view name(OptimizerKind kind);
 /// Numbers of state kept for each parameter: 0, 1, 2.
 std::int32_t optimizer_states(OptimizerKind kind);

@@ -1,6 +1,5 @@
 #pragma once
-// Plan: the contract between planner, simulator and executor, and a file (core/files/FORMATS.md,
-// "plan.json").
+// Plan: the contract between planner, simulator and executor, and a file (core/files/read.h).
 
 #include <cstdint>
 #include <memory>

@@ -20,11 +20,11 @@
 //   device   = DEVICE [ "~" STALENESS ] "|" { op }  the staleness: of its ops that read weights
 //   op       = [ REPLICA ] LETTER [ OFFSET ] [ "+" SPAN ] [ "~" STALENESS ] [ "/" GROUP ]
 //
-// LETTER is that of the op's kind (core/schedule/op.h): f r b i w T R N U E L. REPLICA may go where
-// its device has one. What T, R, N and U leave out is the whole batch: offset m − 1, span m.
-// The other letters need an offset; their span is 1. A NAME with blanks or quotes stands in double
-// quotes, with \" \\ and \xHH inside; it has no line breaks and no U+0000. Lists run to the end of
-// their line.
+// LETTER is that of the op's kind (OpTraits::notation in core/schedule/op_kind.h), such as f for
+// forward. REPLICA may go where its device has one. What sums and the optimizer's ops leave out is
+// the whole batch: offset m − 1, span m. The other ops need an offset; their span is 1. A NAME with
+// blanks or quotes stands in double quotes, with \" \\ and \xHH inside; it has no line breaks and
+// no U+0000. Lists run to the end of their line.
 //
 // Bounds: 4096 devices, 65535 stages, 2^20 microbatches, offsets below 2^24.
 
@@ -37,8 +37,8 @@
 namespace tandem {
 
 /// The shortest notation that parse_schedule() reads back as exactly this schedule.
-/// REQUIRES: what schedule.h says of schedules, within the bounds above, and no transfers (checked,
-/// aborts).
+/// REQUIRES: what core/schedule/schedule.h says of schedules, within the bounds above, and no
+/// transfers (checked, aborts).
 void print_schedule(const Schedule& schedule, const TextSink& out);
 inline std::string print_schedule(const Schedule& schedule) {
   return collected([&](const TextSink& out) { print_schedule(schedule, out); });

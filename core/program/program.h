@@ -14,6 +14,7 @@
 
 namespace tandem {
 
+/// What a lane carries; of transfers in which direction, for each peer.
 enum class LaneKind : std::uint8_t {
   compute,
   send_activation,
@@ -25,6 +26,7 @@ enum class LaneKind : std::uint8_t {
   receive_stash,
 };
 inline constexpr std::size_t kLaneKinds = 8;
+/// "compute", "send_activation", …, as in traces.
 std::string_view name(LaneKind kind);
 
 /// One in-order queue of one device. Transfer lanes are one for each peer; for the others `peer` is

@@ -11,6 +11,7 @@
 
 namespace tandem {
 
+/// What an op does. Its row, OpTraits, says all but what that means.
 enum class OpKind : std::uint8_t {
   forward,
   recompute,
@@ -29,6 +30,7 @@ enum class OpKind : std::uint8_t {
 };
 inline constexpr std::size_t kOpKinds = 14;
 
+/// Where an op of a kind runs, and what it takes.
 enum class OpRole : std::uint8_t {
   compute,     // runs a stage's kernels on one microbatch (or a span of them)
   transfer,    // takes a link between two devices
@@ -60,6 +62,7 @@ enum class Price : std::uint8_t {
   norm,
 };
 
+/// What is known of a kind without knowing what it means.
 struct OpTraits {
   OpKind kind;
   std::string_view name;
@@ -264,7 +267,9 @@ inline constexpr std::array<OpTraits, kOpKinds> kOpTraits{{
      .hatch = true},
 }};
 
+/// The kind's row.
 constexpr const OpTraits& traits(OpKind kind) { return kOpTraits[index(kind)]; }
+/// "forward", "send_activation", …, as in traces and JSON.
 constexpr std::string_view name(OpKind kind) { return traits(kind).name; }
 
 /// The kinds whose rows fulfil a condition, a bit each: loops over programs ask at every
@@ -285,6 +290,16 @@ static_assert(kOpKinds <= 32);
 namespace kinds {
 using Row = const OpTraits&;
 inline constexpr KindSet kTransfers([](Row row) { return row.role == OpRole::transfer; });
+inline constexpr KindSet kOutputs([](Row row) {
+  return row.role == OpRole::compute && row.flow == Flow::along_edges;
+});
+inline constexpr KindSet kOutputTransfers([](Row row) {
+  return row.role == OpRole::transfer && row.flow == Flow::along_edges;
+});
+inline constexpr KindSet kRepeats([](Row row) { return row.repeats; });
+inline constexpr KindSet kReplicaSums([](Row row) { return row.price == Price::replica_sum; });
+inline constexpr KindSet kTiedSums([](Row row) { return row.price == Price::tied_sum; });
+inline constexpr KindSet kNorms([](Row row) { return row.price == Price::norm; });
 inline constexpr KindSet kStashMoves([](Row row) { return row.flow == Flow::with_partner; });
 inline constexpr KindSet kFetches([](Row row) { return row.fetches; });
 inline constexpr KindSet kCollectives([](Row row) { return row.role == OpRole::collective; });
@@ -306,6 +321,18 @@ inline constexpr KindSet kComputeLane([](Row row) {
 constexpr bool moves_stash(OpKind kind) { return kinds::kStashMoves.has(kind); }
 /// True for transfers towards the stage's device.
 constexpr bool fetches(OpKind kind) { return kinds::kFetches.has(kind); }
+/// Makes what the next stage takes: a forward.
+constexpr bool makes_output(OpKind kind) { return kinds::kOutputs.has(kind); }
+/// Takes what a stage made to the next one; the other transfers between stages go back.
+constexpr bool carries_output(OpKind kind) { return kinds::kOutputTransfers.has(kind); }
+/// Does once more what was done before.
+constexpr bool repeats(OpKind kind) { return kinds::kRepeats.has(kind); }
+/// Sums gradients over the replicas of a stage in all pipelines.
+constexpr bool sums_replicas(OpKind kind) { return kinds::kReplicaSums.has(kind); }
+/// Sums gradients of what several stages of a pipeline share.
+constexpr bool sums_tied(OpKind kind) { return kinds::kTiedSums.has(kind); }
+/// Makes the norm that all stages decide by.
+constexpr bool makes_norm(OpKind kind) { return kinds::kNorms.has(kind); }
 /// Takes a link between two devices.
 constexpr bool is_transfer(OpKind kind) { return kinds::kTransfers.has(kind); }
 /// One instruction on the lanes of all its devices.

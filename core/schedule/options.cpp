@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/ascii.h"
 
@@ -98,7 +99,8 @@ const std::array kOptionRows{
     ScheduleOption{.flag = "time-limit",
                    .argument = "T",
                    .help = "stop after this long, with the best so far",
-                   .member = &Request::time_limit},
+                   .member = &Request::time_limit,
+                   .by_clock = true},
     ScheduleOption{.flag = "recompute",
                    .argument = "KIND",
                    .help = "none|selective|full: recompute activations in the backward",
@@ -120,7 +122,8 @@ const std::array kOptionRows{
                        "where clipping was needed",
                    .member = &Request::post_validation,
                    .key = "post_validation",
-                   .of_all = true},
+                   .of_all = true,
+                   .joins_plans = true},
 };
 
 template <class Value>
@@ -194,11 +197,37 @@ class OptionParser {
   ScheduleRequest& request_;
 };
 
+/// A member as text.
+struct OptionPrinter {
+  const Request& request;
+
+  template <class Whole>
+  std::string operator()(Member<Whole> member, std::int64_t times) const {
+    return fmt::format("{}", request.*member / times);
+  }
+  std::string operator()(Member<std::optional<std::int64_t>> member, std::int64_t) const {
+    return request.*member ? fmt::format("{}", *(request.*member)) : std::string();
+  }
+  std::string operator()(Member<bool> member, std::int64_t) const {
+    return request.*member ? "yes" : "no";
+  }
+  std::string operator()(Member<Recompute> member, std::int64_t) const {
+    return std::string(name(request.*member));
+  }
+  std::string operator()(Member<std::vector<std::uint16_t>> member, std::int64_t) const {
+    return fmt::format("{}", fmt::join(request.*member, "-"));
+  }
+  std::string operator()(Member<std::vector<double>> member, std::int64_t) const {
+    return fmt::format("{}", fmt::join(request.*member, ","));
+  }
+  std::string operator()(Member<std::optional<Duration>> member, std::int64_t) const {
+    return request.*member ? fmt::format("{}ns", (request.*member)->count()) : std::string();
+  }
+};
+
 /// Whether the schedule takes this option, or another one that sets the same member.
 bool serves(const ScheduleTraits& traits, const ScheduleOption& option) {
-  return std::ranges::any_of(kOptionRows, [&](const ScheduleOption& other) {
-    return other.member == option.member && takes(traits, other);
-  });
+  return option_of(traits, option.member) != nullptr;
 }
 
 }  // namespace
@@ -213,6 +242,13 @@ bool takes(const ScheduleTraits& traits, const ScheduleOption& option) {
   return option.of_all || takes(traits, option.flag);
 }
 
+const ScheduleOption* option_of(const ScheduleTraits& traits, OptionMember member) {
+  const auto found = std::ranges::find_if(kOptionRows, [&](const ScheduleOption& option) {
+    return option.member == member && takes(traits, option);
+  });
+  return found == kOptionRows.end() ? nullptr : &*found;
+}
+
 bool is_unset(const ScheduleOption& option, const ScheduleRequest& request) {
   static const ScheduleRequest kNothing;
   return std::visit([&](auto member) { return request.*member == kNothing.*member; },
@@ -222,6 +258,11 @@ bool is_unset(const ScheduleOption& option, const ScheduleRequest& request) {
 std::optional<std::string> parse_option(const ScheduleOption& option, std::string_view text,
                                         ScheduleRequest& request) {
   return std::visit(OptionParser(option, text, request), option.member);
+}
+
+std::string option_text(const ScheduleOption& option, const ScheduleRequest& request) {
+  return std::visit([&](auto member) { return OptionPrinter{request}(member, option.times); },
+                    option.member);
 }
 
 const ScheduleOption* option_not_taken(const ScheduleTraits& traits,

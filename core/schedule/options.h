@@ -24,6 +24,8 @@ using OptionMember =
                  std::vector<double> ScheduleRequest::*,         // numbers: 4,3.5,3
                  std::optional<Duration> ScheduleRequest::*>;
 
+/// A row: all that the command line, files and help know of an option. What it means is known to
+/// the schedules that read its member.
 struct ScheduleOption {
   std::string_view flag;      // on the command line, without "--"; empty: another option sets it
   std::string_view argument;  // what help calls its value; empty: it has none
@@ -37,6 +39,8 @@ struct ScheduleOption {
                                  // option and it is not given; else as in any request
   bool of_all = false;           // every schedule takes it
   bool stands_in_plans = false;  // even where it says nothing
+  bool joins_plans = false;      // is given beside a plan, too, and then holds as if it said so
+  bool by_clock = false;         // what it makes depends on the speed of the machine
 };
 
 /// In the order in which they are listed and written.
@@ -46,6 +50,9 @@ std::span<const ScheduleOption> schedule_options();
 bool takes(const ScheduleTraits& traits, std::string_view flag);
 bool takes(const ScheduleTraits& traits, const ScheduleOption& option);
 
+/// The option by which the schedule is told what the request holds there; null: by none.
+const ScheduleOption* option_of(const ScheduleTraits& traits, OptionMember member);
+
 /// Whether the request holds what it holds where nothing is asked for.
 bool is_unset(const ScheduleOption& option, const ScheduleRequest& request);
 
@@ -53,6 +60,10 @@ bool is_unset(const ScheduleOption& option, const ScheduleRequest& request);
 /// would have been right where the text is not ("an integer from 1 to 4096"), and changes nothing.
 std::optional<std::string> parse_option(const ScheduleOption& option, std::string_view text,
                                         ScheduleRequest& request);
+
+/// What parse_option() takes for what the request holds: "4", "2-1-1", "1500000000ns"; of a flag
+/// "yes" or "no". Empty: a list without an entry, a number or a time that is not set.
+std::string option_text(const ScheduleOption& option, const ScheduleRequest& request);
 
 /// The first option that the request sets and the schedule does not take; null: none.
 const ScheduleOption* option_not_taken(const ScheduleTraits& traits,

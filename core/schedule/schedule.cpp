@@ -45,6 +45,10 @@ const ScheduleTraits& find_schedule(std::string_view wanted) {
                                wanted, did_you_mean(wanted, known)));
 }
 
+const ScheduleTraits& plain_schedule() {
+  return *std::ranges::find_if(schedules(), &ScheduleTraits::plain);
+}
+
 /// Sizes that no schedule can serve, whatever its own reasons.
 static std::optional<std::string> bad_size(const ScheduleTraits& traits,
                                            const ScheduleRequest& request) {

@@ -22,6 +22,7 @@ enum class Recompute : std::uint8_t {
   full,       // the whole forward, by an op of its own
 };
 inline constexpr std::size_t kRecomputes = 3;
+/// "none", "selective", "full".
 std::string_view name(Recompute recompute);
 
 /// A loop body: repeated once a batch, its microbatch offsets shifted by `microbatches` each time.
@@ -60,8 +61,8 @@ struct OrderCosts {
   friend bool operator==(const OrderCosts&, const OrderCosts&) = default;
 };
 
-/// The options of a schedule. Those that only some schedules take have a row in
-/// core/schedule/options.h.
+/// What is asked of a schedule. Some options only some schedules take, as `tandem schedule --list`
+/// shows; the others refuse them.
 struct ScheduleRequest {
   std::uint16_t devices = 1;
   std::int32_t microbatches = 1;
@@ -78,7 +79,7 @@ struct ScheduleRequest {
   bool tied_embeddings = false;  // the first and the last stage share the token embedding
   bool global_norm = false;      // updates wait for the norm of all gradients: clipping, NaN guard
   bool post_validation = false;  // … or step before it is known, and are validated in the warm-up
-                                 // of the next batch (core/schedule/passes.h)
+                                 // of the next batch
   /// In activations of all stages of a device: one for all devices, or (search) one for each;
   /// empty: what the schedule has by itself.
   std::vector<double> activation_caps = {};
@@ -105,7 +106,15 @@ enum class WeightSemantics : std::uint8_t {
   delayed_by_one,  // W(t+1) = W(t) − ν∇f(W(t−1)), on every stage alike (2BW)
   stashed,         // each microbatch keeps the version its forward found (PipeDream)
 };
+/// "vanilla", "delayed by one", "stashed".
 std::string_view name(WeightSemantics semantics);
+
+/// Whether a report's page shows what other schedules would have taken, this one among them.
+enum class PageComparison : std::uint8_t {
+  never,
+  same_stages,  // with schedules that cut the model into as many stages
+  always,       // with any, where its stages can be cut anew
+};
 
 /// A row of the registry: what differs from the defaults. Adding a schedule is adding a row; there
 /// is no base class and no static initialiser.
@@ -130,6 +139,11 @@ struct ScheduleTraits {
   bool caps_each_device = false;
   /// Some stashes go to other devices and come back.
   bool evicts = false;
+  /// Every so many microbatches (`group`) it drains the pipeline: fewer hold less.
+  bool drains_groups = false;
+  /// What stands where nothing is said: see plain_schedule(). Of one row.
+  bool plain = false;
+  PageComparison compared = PageComparison::never;
   /// How long it takes to find the order, in times that a stage's ops of one microbatch take to be
   /// made, about; null: as long as to make it.
   std::int64_t (*effort)(const ScheduleRequest&) = nullptr;
@@ -143,6 +157,10 @@ std::span<const ScheduleTraits> schedules();
 
 /// By name or alias. Throws UsageError with the nearest name when there is none.
 const ScheduleTraits& find_schedule(std::string_view name);
+
+/// The one that any other can be replaced by: any number of devices, a stage on each, whole
+/// backwards, flush, and no activations more than that needs.
+const ScheduleTraits& plain_schedule();
 
 /// Replicas of stages that each device holds for a request.
 std::size_t replicas_per_device(const ScheduleTraits& traits, const ScheduleRequest& request);

@@ -19,8 +19,9 @@ bool has_op(const Schedule& schedule, Test test) {
   });
 }
 
-bool has_kind(const Schedule& schedule, OpKind kind) {
-  return has_op(schedule, [&](const Op& op) { return op.kind == kind; });
+/// Of a kind whose row says so.
+bool has_kind(const Schedule& schedule, bool (*is)(OpKind)) {
+  return has_op(schedule, [&](const Op& op) { return is(op.kind); });
 }
 
 void tie(Schedule& schedule, bool tied) {
@@ -35,10 +36,10 @@ void tie(Schedule& schedule, bool tied) {
 
 /// As the schedule itself has it, or else inserted.
 void validate(Schedule& schedule, const ScheduleRequest& request) {
-  if (!request.post_validation || has_kind(schedule, OpKind::validate)) return;
+  if (!request.post_validation || has_kind(schedule, settles_step)) return;
   const bool flushes = !has_op(schedule, [&](const Op& op) {
     return op.staleness != 0 || op.microbatch >= schedule.microbatches || moves_stash(op.kind) ||
-           (op.kind == OpKind::update && op.span != schedule.microbatches);
+           (makes_version(op.kind) && op.span != schedule.microbatches);
   });
   if (flushes && request.global_norm) return insert_validation(schedule);
   throw InputError(fmt::format(
@@ -49,7 +50,7 @@ void validate(Schedule& schedule, const ScheduleRequest& request) {
 
 }  // namespace
 
-bool recomputes(const Schedule& schedule) { return has_kind(schedule, OpKind::recompute); }
+bool recomputes(const Schedule& schedule) { return has_kind(schedule, repeats); }
 
 Schedule completed(Schedule schedule, const ScheduleRequest& request) {
   tie(schedule, request.tied_embeddings);
@@ -58,9 +59,9 @@ Schedule completed(Schedule schedule, const ScheduleRequest& request) {
         fmt::format("schedule \"{}\" recomputes forwards: its plan has to say so", schedule.name));
   }
   if (request.recompute == Recompute::full && !recomputes(schedule)) insert_recompute(schedule);
-  const bool sums = has_op(schedule, [](const Op& op) { return is_collective(op.kind); });
+  const bool sums = has_kind(schedule, is_collective);
   if (!sums) insert_reduction(schedule, request.global_norm);
-  if (request.global_norm && !has_kind(schedule, OpKind::reduce_norm)) {
+  if (request.global_norm && !has_kind(schedule, makes_norm)) {
     throw InputError(fmt::format(
         "schedule \"{}\" names its sums, but not the norm of all gradients (N)", schedule.name));
   }
@@ -75,7 +76,7 @@ WeightSemantics weight_semantics(const Schedule& schedule) {
   if (!has_op(schedule, older_than(0))) return WeightSemantics::vanilla;
   const bool alike = !has_op(schedule, older_than(1)) && !has_op(schedule, [&](const Op& op) {
     return (reads_weights(op.kind) && op.staleness != 1) ||
-           (op.kind == OpKind::update && op.span != schedule.microbatches);
+           (makes_version(op.kind) && op.span != schedule.microbatches);
   });
   return alike ? WeightSemantics::delayed_by_one : WeightSemantics::stashed;
 }
@@ -102,7 +103,7 @@ static std::optional<std::string> not_a_chain(const Placement& placement) {
 static std::optional<std::string> uneven_updates(const Schedule& schedule, ReplicaId replica) {
   const Op* first = nullptr;
   for (const Op& op : schedule.order[schedule.placement.device[replica]]) {
-    if (op.replica != replica || op.kind != OpKind::update) continue;
+    if (op.replica != replica || !makes_version(op.kind)) continue;
     if (first == nullptr) first = &op;
     if (op.span == first->span) continue;
     return fmt::format(

@@ -30,6 +30,8 @@ Rows baseline_rows() {
        .bubble = "(p-1)(F+B) a group",
        .activations = "min(m, g)",
        .options = {"group"},
+       .drains_groups = true,
+       .compared = PageComparison::always,
        .make = make_gpipe},
   };
 }
@@ -42,6 +44,8 @@ Rows flush_rows() {
        .source = "PipeDream-2BW paper, section 3.2; DAPPLE; Megatron-LM",
        .bubble = "(p-1)(F+B)",
        .activations = "min(m, p-d)",
+       .plain = true,
+       .compared = PageComparison::always,
        .make = make_one_forward_one_backward},
       {.name = "1f1b-eager",
        .summary = "1f1b with forwards early enough to hide the latency of links",
@@ -68,6 +72,7 @@ Rows flush_rows() {
        .bubble = "(p-1)(F+B)/v, m >= p",
        .activations = "min(mv, 2(p-1-d)+(v-1)g+1)/v",
        .options = {"chunks", "group"},
+       .compared = PageComparison::always,
        .reject = reject_interleaved,
        .make = make_interleaved},
       {.name = "looped-bfs",
@@ -77,6 +82,7 @@ Rows flush_rows() {
        .bubble = "(p-1)(F+B)/v, m >= p",
        .activations = "m",
        .options = {"chunks"},
+       .compared = PageComparison::same_stages,
        .make = make_looped_bfs},
   };
 }
@@ -102,6 +108,7 @@ Rows endless_rows() {
        .bubble = "0 in steady state",
        .activations = "p-d",
        .options = {"extra-in-flight"},
+       .compared = PageComparison::always,
        .reject = reject_double_buffered,
        .make = make_double_buffered},
   };
@@ -114,6 +121,7 @@ Rows split_rows() {
        .source = "Zero Bubble Pipeline Parallelism, arXiv 2401.10241, section 2",
        .bubble = "(p-1)(F+I-W), m >= p",
        .activations = "min(m, p)",
+       .compared = PageComparison::always,
        .make = make_zero_bubble_h1},
       {.name = "zb-h2",
        .summary = "zb-h1 with twice the forwards ahead: no bubble where F = I = W and m >= 2p-1",
@@ -129,6 +137,7 @@ Rows split_rows() {
        .bubble = "(p-1)(F+I-W)/v, m >= p",
        .activations = "min(mv, p-1+(v-1)g+1)/v",
        .options = {"chunks", "group"},
+       .compared = PageComparison::same_stages,
        .reject = reject_interleaved,
        .make = make_interleaved_zero_bubble},
       {.name = "zbv",
@@ -138,6 +147,7 @@ Rows split_rows() {
        .replicas_per_device = 2,
        .bubble = "(p-1)(F-W), span, F = I",
        .activations = "min(m, p)",
+       .compared = PageComparison::always,
        .make = make_zero_bubble_v},
   };
 }

@@ -39,6 +39,7 @@ Rows v_rows() {
        .replicas_per_device = 2,
        .bubble = "(3p-4)F/2, even p: (3p-7)F/2",
        .activations = "(p+2) div 2",
+       .compared = PageComparison::same_stages,
        .make = make_v_half},
       {.name = "v-zb",
        .summary = "the same way, with the activations of 1f1b: no bubble where F = I = W",

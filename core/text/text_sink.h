@@ -7,6 +7,7 @@
 
 namespace tandem {
 
+/// Takes the text, a piece at a time, in order.
 using TextSink = std::function<void(std::string_view)>;
 
 /// All that `write` sends to its sink.

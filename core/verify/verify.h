@@ -12,6 +12,7 @@
 
 namespace tandem {
 
+/// Ways in which a program can be wrong.
 enum class ViolationKind : std::uint8_t {
   missing_op,        // a microbatch lacks an op on a stage
   duplicate_op,      // or has it twice
@@ -23,6 +24,7 @@ enum class ViolationKind : std::uint8_t {
   deadlock,             // a cycle of waits; the message names it
   malformed,            // lanes, devices or offsets that no machine could run
 };
+/// In words: "missing op", "deadlock".
 std::string_view name(ViolationKind kind);
 
 /// One thing wrong with a program.

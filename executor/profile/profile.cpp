@@ -120,7 +120,7 @@ Duration measure_overhead(Trainer& trainer) {
   constexpr std::int32_t kMicrobatches = 64;
   constexpr std::int64_t kBatches = 40;
   const Program program = lower(make_schedule(
-      find_schedule("1f1b"), {.devices = 1, .microbatches = kMicrobatches, .replicas = {}}));
+      plain_schedule(), {.devices = 1, .microbatches = kMicrobatches, .replicas = {}}));
   const Data data(tiny, 1, 1);
   TrainingSetup<float> setup;
   setup.stage = {.model = tiny,

@@ -49,8 +49,8 @@ void CommunicatorPlans::add_transfers(const Program& program, std::uint16_t pipe
 void CommunicatorPlans::add_sums(const Program& program, std::uint16_t width) {
   for (const InstructionId id : program.order()) {
     const OpKind kind = program[id].op.kind;
-    if (kind != OpKind::reduce_gradient && kind != OpKind::reduce_tied) continue;
-    const bool shared = kind == OpKind::reduce_gradient;  // by all pipelines
+    if (!sums_replicas(kind) && !sums_tied(kind)) continue;
+    const bool shared = sums_replicas(kind);  // by all pipelines
     std::vector<DeviceId> members;
     for (std::uint16_t pipeline = 0; pipeline < width; ++pipeline) {
       if (!shared) members.clear();

@@ -36,7 +36,7 @@ class MessageWork {
   /// Whether the run has a transport, and this goes by it. The norm of all gradients does
   /// not: its numbers lie in memory of the host.
   bool takes(OpKind kind) const {
-    return run_.transport != nullptr && kind != OpKind::reduce_norm &&
+    return run_.transport != nullptr && !makes_norm(kind) &&
            ((is_transfer(kind) && !moves_stash(kind)) || is_collective(kind));
   }
 
@@ -73,7 +73,7 @@ class MessageWork {
   Target target_of(const Instance& instance) {
     const Op& op = program_[instance.id].op;
     const StageState<B>& sender = stages_.state_of(op.replica);
-    const bool activation = op.kind == OpKind::send_activation;
+    const bool activation = carries_output(op.kind);
     StageState<B>& s =
         activation ? *sender.below(instance.microbatch) : *sender.above(instance.microbatch);
     return {activation ? s.input : s.output_gradient, run_.sequence(s.id, instance.microbatch)};
@@ -89,7 +89,7 @@ class MessageWork {
     const AtWork at_work(log_, instance, program_.lanes()[lane].kind);
     const Op& op = program_[instance.id].op;
     StageState<B>& s = stages_.state_of(op.replica);
-    const bool activation = op.kind == OpKind::send_activation;
+    const bool activation = carries_output(op.kind);
     auto& from = activation ? s.output : s.input_gradient;
     const std::int64_t q = run_.sequence(s.id, instance.microbatch);
     const Mark start = backend_.mark(stream);

@@ -52,15 +52,14 @@ struct RunState {
   /// Where `pipeline` brings the gradients of a sum: gradients of replicas meet across all
   /// pipelines, those of tied parameters within each.
   Collective<B>& collective(std::uint16_t pipeline, InstructionId id) const {
-    const bool shared = program[id].op.kind == OpKind::reduce_gradient;
+    const bool shared = sums_replicas(program[id].op.kind);
     return *collectives.at({shared ? std::uint16_t{0} : pipeline, id});
   }
 
   /// Whether a stage takes part in a sum of gradients.
   bool takes_part(const Op& op, ReplicaId replica) const {
     const Placement& placement = program.placement();
-    if (op.kind == OpKind::reduce_gradient)
-      return placement.stage[replica] == placement.stage[op.replica];
+    if (sums_replicas(op.kind)) return placement.stage[replica] == placement.stage[op.replica];
     const std::vector<ReplicaId> tied = placement.replicas_tied_with(op.replica);
     return std::find(tied.begin(), tied.end(), replica) != tied.end();
   }

@@ -213,7 +213,7 @@ class StageWork {
   std::span<W> summed_gradients(const Instance& instance, ReplicaId replica, Stream& stream) {
     State& s = state_of(replica);
     const std::span<W> gradients = finished_gradients(s, update_of(s, instance.microbatch), stream);
-    if (op_of(instance).kind != OpKind::reduce_tied) return gradients;
+    if (!sums_tied(op_of(instance).kind)) return gradients;
     const TiedRanges& ranges = s.stage.tied();
     return part(gradients, ranges.embedding ? *ranges.embedding : *ranges.head);
   }

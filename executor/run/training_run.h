@@ -34,7 +34,7 @@ inline void check_guard(const Program& program, const StageSetup& setup) {
   const bool alone = program.placement().stages() == 1;
   const bool together =
       alone || std::any_of(program.instructions().begin(), program.instructions().end(),
-                           [](const auto& each) { return each.op.kind == OpKind::reduce_norm; });
+                           [](const auto& each) { return makes_norm(each.op.kind); });
   if (setup.guard.is_global() && !together) {
     throw InputError(fmt::format(
         "schedule {}: clipping by the global norm, and skipping updates that are not finite, need "
@@ -71,7 +71,7 @@ inline Table<ReplicaId, std::vector<bool>> processed_residues(const Program& pro
       program.placement().replicas(),
       std::vector<bool>(static_cast<std::size_t>(program.microbatches())));
   for (const Instruction& instruction : program.instructions()) {
-    if (instruction.op.kind != OpKind::forward) continue;
+    if (!makes_output(instruction.op.kind)) continue;
     processes[instruction.op.replica]
              [static_cast<std::size_t>(instruction.op.microbatch % program.microbatches())] = true;
   }
@@ -205,7 +205,7 @@ class TrainingRun {
     }
     for (const Instruction& instruction : program_.instructions()) {
       State& state = *run_.replicas[pipeline][instruction.op.replica];
-      if (traits(instruction.op.kind).repeats) state.recomputes = true;
+      if (repeats(instruction.op.kind)) state.recomputes = true;
       if (settles_step(instruction.op.kind)) state.validates = true;
     }
   }
@@ -226,11 +226,11 @@ class TrainingRun {
       const Op& op = program_[id].op;
       if (!is_collective(op.kind)) continue;
       const StageId stage = placement.stage[op.replica];
-      if (op.kind == OpKind::reduce_gradient) {
+      if (sums_replicas(op.kind)) {
         add_collective(0, id, placement.replicas_of(stage).size() * run_.width);
         continue;
       }
-      if (op.kind == OpKind::reduce_norm) {
+      if (makes_norm(op.kind)) {
         add_norm_collectives(id);
         continue;
       }

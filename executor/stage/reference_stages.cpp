@@ -60,7 +60,7 @@ std::vector<ReferenceStage> reference_stages(const Schedule& schedule,
       for (const Op& op : schedule.order[schedule.placement.device[replicas[replica]]]) {
         if (op.replica != replicas[replica]) continue;
         if (makes_version(op.kind)) row.microbatches = op.span;
-        if (op.kind == OpKind::forward && semantics == WeightSemantics::stashed)
+        if (makes_output(op.kind) && semantics == WeightSemantics::stashed)
           row.staleness[static_cast<std::size_t>(op.microbatch) % m] = op.staleness;
       }
     }

@@ -21,7 +21,7 @@ namespace {
 /// those who ask.
 bool only_when_asked(const ScheduleTraits& row) {
   return row.weights == WeightSemantics::stashed || row.replicas_per_stage > 1 ||
-         takes(row, "activation-cap") || row.evicts;
+         option_of(row, &ScheduleRequest::activation_caps) != nullptr || row.evicts;
 }
 
 /// The schedules asked for, in the order of the registry.
@@ -120,9 +120,10 @@ std::vector<std::uint16_t> chunk_counts(const PlanRequest& request, const Schedu
     if (fixed > 1 && (depth == 1 || std::size_t{depth} * fixed > layers)) return {};
     return {fixed};
   }
+  const ScheduleOption* option = option_of(row, &ScheduleRequest::chunks);
   std::vector<std::uint16_t> all;
   for (std::uint16_t chunks = 2; depth > 1 && chunks <= kMostChunks; ++chunks) {
-    if (takes(row, "waves") && chunks % 2 != 0) continue;
+    if (option != nullptr && chunks % option->times != 0) continue;
     if (std::size_t{depth} * chunks <= layers) all.push_back(chunks);
   }
   return all;
@@ -130,7 +131,8 @@ std::vector<std::uint16_t> chunk_counts(const PlanRequest& request, const Schedu
 
 /// Sets the extras that the schedule accepts; why it accepts not even none, where it doesn't.
 std::optional<std::string> set_extras(const PlanRequest& request, Shape& shape) {
-  const std::int32_t most = takes(*shape.schedule, "extra-in-flight") ? 2 * (shape.depth - 1) : 0;
+  const bool more = option_of(*shape.schedule, &ScheduleRequest::extra_in_flight) != nullptr;
+  const std::int32_t most = more ? 2 * (shape.depth - 1) : 0;
   shape.extras.clear();
   for (std::int32_t extra = 0; extra <= most; ++extra) {
     const auto reason =

@@ -24,6 +24,8 @@ inline constexpr std::int64_t kMostPlannedCells = 262'144;
 /// Microbatches of a batch, per pipeline.
 inline constexpr std::int32_t kMostPlannedMicrobatches = 65'535;
 
+/// What plans are looked for. `profile` has measured `model`'s layers, for the optimizer and in the
+/// microbatch sizes that may be used; its times are nanoseconds.
 struct PlanRequest {
   ModelSpec model;
   Profile profile;
@@ -55,6 +57,7 @@ struct Shape {
   std::vector<std::int32_t> extras{0};  // microbatches in flight beyond the minimum; ascending
 };
 
+/// Why a part of the search space holds no plan.
 enum class RejectCause : std::uint8_t {
   copies,         // a pipeline holds several copies of the model: not searched
   semantics,      // a schedule whose weights are delayed, where that was excluded
@@ -65,6 +68,7 @@ enum class RejectCause : std::uint8_t {
   schedule,       // the schedule's own reason
   memory,         // no cut fits
 };
+/// In words: "does not fit in memory".
 std::string_view name(RejectCause cause);
 
 /// The device that misses most, in the cut that misses least.
@@ -76,6 +80,7 @@ struct MemoryMiss {
   Bytes largest_bytes = 0;
 };
 
+/// A part of the search space that holds no plan.
 struct Rejected {
   RejectCause cause{};
   std::string
@@ -84,6 +89,7 @@ struct Rejected {
   std::optional<MemoryMiss> miss{};  // where memory is the cause
 };
 
+/// All that is looked at for a request, and what is not.
 struct SearchSpace {
   std::vector<Shape> shapes;  // schedules in registry order, then by depth, width, chunks,
                               // microbatch size, recompute

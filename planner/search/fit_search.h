@@ -46,8 +46,8 @@ std::vector<NearFit> search_fits(FitProblem problem);
 /// Samples.
 std::int64_t batch_of(const Plan& plan);
 
-/// What any plan may change: no extra in flight, smaller microbatches, 1f1b, GPipe drained more
-/// often, recomputation, a smaller batch.
+/// What any plan may change: no extra in flight, smaller microbatches, the plain schedule, a
+/// pipeline drained more often, recomputation, a smaller batch.
 FitSteps plain_steps(const FitRequest& request);
 
 /// Pipelines of `least` to `most` stages, of each number that the plan's divides, or of any.

@@ -28,18 +28,20 @@ std::vector<FitStep> more_recomputation(const Plan& plan) {
   return steps;
 }
 
-/// 1f1b holds no more than any of one stage a device, and trains the same or what delays less.
+/// The plain schedule holds no more than any of one stage a device, and trains the same or what
+/// delays less.
 std::vector<FitStep> plainer_schedule(const Plan& plan) {
   const ScheduleTraits& traits = find_schedule(plan.schedule);
-  if (traits.name == "1f1b" || traits.replicas_per_device != 1 || traits.replicas_per_stage != 1 ||
-      traits.only_devices != 0 || option_not_taken(find_schedule("1f1b"), plan.request) != nullptr)
+  const ScheduleTraits& plain = plain_schedule();
+  if (&traits == &plain || traits.replicas_per_device != 1 || traits.replicas_per_stage != 1 ||
+      traits.only_devices != 0 || option_not_taken(plain, plan.request) != nullptr)
     return {};
-  return {[](FitDraft& draft) { draft.request.plan.schedule = "1f1b"; }};
+  return {[&plain](FitDraft& draft) { draft.request.plan.schedule = plain.name; }};
 }
 
 std::vector<FitStep> smaller_groups(const Plan& plan) {
   std::vector<FitStep> steps;
-  if (plan.schedule != "gpipe") return steps;
+  if (!find_schedule(plan.schedule).drains_groups) return steps;
   const std::int32_t first =
       plan.request.group == 0 ? plan.request.microbatches : plan.request.group;
   for (std::int32_t group = first / 2; group >= 1; group /= 2) {

@@ -39,6 +39,7 @@ struct Candidate {
   double bubble() const;
 };
 
+/// What find_plans() found, and how much it looked at.
 struct PlanResult {
   std::vector<Candidate> ranked;        // best first; of each shape its best; empty: no plan
   std::optional<Candidate> one_device;  // the best on one device, to compare with
@@ -48,10 +49,9 @@ struct PlanResult {
   std::size_t pruned = 0;  // shapes whose slowest device alone is slower than the last one ranked
 };
 
-/// The best plans for a request (planner/README.md says within what space and why they are the
-/// best). Ranked by period; ties go to fewer devices, then less memory on the fullest device, then
-/// the order of the registry, no recomputation, larger microbatches. Deterministic.
-/// REQUIRES: global_batch ≥ 1.
+/// The best plans for a request (within search_space(); exact by simulation of each). Ranked by
+/// period; ties go to fewer devices, then less memory on the fullest device, then the order of the
+/// registry, no recomputation, larger microbatches. Deterministic. REQUIRES: global_batch ≥ 1.
 /// Throws UsageError and InputError as search_space() and costs_from_profile() do.
 PlanResult find_plans(const PlanRequest& request);
 

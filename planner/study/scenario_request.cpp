@@ -167,7 +167,9 @@ void set_schedule(const ScheduleTraits& traits, std::size_t stages, ScenarioRequ
   }
   if (asked == nullptr) return;
   fit_options(traits, *asked);
-  if (stages > 1 && takes(traits, "chunks")) asked->chunks = static_cast<std::uint16_t>(stages);
+  const ScheduleOption* option = option_of(traits, &ScheduleRequest::chunks);
+  if (stages > 1 && option != nullptr && static_cast<std::int64_t>(stages) % option->times == 0)
+    asked->chunks = static_cast<std::uint16_t>(stages);
 }
 
 std::optional<std::int64_t> microbatches_of(const ScenarioRequest& request) {

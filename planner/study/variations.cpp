@@ -52,7 +52,7 @@ Scenario with_transfers(const Scenario& asked, double share) {
   Scenario scenario = asked;
   Duration forward{};
   for (const CostId cost : ids(scenario.costs)) {
-    if (scenario.program.cost_keys()[cost].kind == OpKind::forward)
+    if (makes_output(scenario.program.cost_keys()[cost].kind))
       forward = std::max(forward, scenario.costs[cost]);
   }
   for (const CostId cost : ids(scenario.costs)) {
@@ -64,15 +64,20 @@ Scenario with_transfers(const Scenario& asked, double share) {
 
 /// Schedules to compare one with. Times that are given for a stage mean the same work only where
 /// the model is cut into as many stages; a model's times are worked out anew for each cut.
-std::vector<std::string_view> schedules_like(std::string_view asked, std::size_t stages_per_device,
-                                             bool any_cut) {
-  std::vector<std::string_view> names{"looped-bfs", "interleaved", "interleaved-zb"};
-  if (stages_per_device == 2) names = {"interleaved", "interleaved-zb", "zbv", "v-half"};
-  if (stages_per_device == 1) names = {"gpipe", "1f1b", "zb-h1", "2bw"};
-  if (any_cut) names = {"gpipe", "1f1b", "interleaved", "zb-h1", "zbv", "2bw"};
-  if (std::find(names.begin(), names.end(), asked) == names.end())
-    names.insert(names.begin(), asked);
-  return names;
+std::vector<const ScheduleTraits*> schedules_like(const ScheduleTraits& asked,
+                                                  std::size_t stages_per_device, bool any_cut) {
+  const auto cuts_alike = [&](const ScheduleTraits& row) {
+    return row.replicas_per_device == 0 ? stages_per_device > 1
+                                        : row.replicas_per_device == stages_per_device;
+  };
+  std::vector<const ScheduleTraits*> rows;
+  for (const ScheduleTraits& row : schedules()) {
+    if (any_cut ? row.compared == PageComparison::always
+                : row.compared != PageComparison::never && cuts_alike(row))
+      rows.push_back(&row);
+  }
+  if (std::ranges::find(rows, &asked) == rows.end()) rows.insert(rows.begin(), &asked);
+  return rows;
 }
 
 }  // namespace
@@ -156,15 +161,15 @@ void Variations::ask_about_schedules(const ScheduleTraits& asked) {
   const bool any_cut = asked_.cluster() != nullptr;
   Question question{
       .name = "Schedule", .asked = std::string(asked.name), .list = true, .positions = {}};
-  for (const std::string_view name : schedules_like(asked.name, stages, any_cut)) {
-    const ScheduleTraits& traits = find_schedule(name);
-    question.positions.push_back(
-        {.label = std::string(name),
-         .as_asked = name == asked.name,
-         .weights = traits.weights,
-         .scenario = [this, &traits, stages] {
-           return changed([&](ScenarioRequest& request) { set_schedule(traits, stages, request); });
-         }});
+  for (const ScheduleTraits* traits : schedules_like(asked, stages, any_cut)) {
+    question.positions.push_back({.label = std::string(traits->name),
+                                  .as_asked = traits == &asked,
+                                  .weights = traits->weights,
+                                  .scenario = [this, traits, stages] {
+                                    return changed([&](ScenarioRequest& request) {
+                                      set_schedule(*traits, stages, request);
+                                    });
+                                  }});
   }
   questions_.push_back(std::move(question));
 }

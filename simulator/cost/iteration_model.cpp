@@ -5,7 +5,7 @@
 #include "core/base/check.h"
 #include "core/base/error.h"
 #include "core/model/plan.h"
-#include "simulator/simulate.h"
+#include "simulator/simulated_period.h"
 
 namespace tandem {
 

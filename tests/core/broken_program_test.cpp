@@ -31,10 +31,6 @@ struct Case {
   std::int64_t batches = 0;  // runs of up to so many tell
 };
 
-bool takes(const ScheduleTraits& row, std::string_view option) {
-  return std::count(row.options.begin(), row.options.end(), option) > 0;
-}
-
 /// The ways a row can be asked. Tied stages need their replicas in pairs, so not where there are
 /// any.
 std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {

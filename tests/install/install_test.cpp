@@ -69,6 +69,15 @@ class Install : public ::testing::Test {
     return run_command(command, patient());
   }
   std::string build() const { return folder_.path() / "build"; }
+  void build_consumers() const {
+    const Ran configured = configure(prefix());
+    ASSERT_EQ(configured.code, 0) << configured.out << configured.err;
+    const Ran built = run_command({TANDEM_CMAKE, "--build", build()}, patient());
+    ASSERT_EQ(built.code, 0) << built.out << built.err;
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_.path() / name) << text;
+  }
   Ran run_in_folder(const Strings& command) const {
     RunOptions options = patient();
     options.folder = folder_.path();
@@ -82,16 +91,41 @@ class Install : public ::testing::Test {
 // ---- The library ----
 
 TEST_F(Install, AProgramOfTwentyLinesIsBuiltAndSimulates) {
-  const Ran configured = configure(prefix());
-  ASSERT_EQ(configured.code, 0) << configured.out << configured.err;
-  const Ran built = run_command({TANDEM_CMAKE, "--build", build()}, patient());
-  ASSERT_EQ(built.code, 0) << built.out << built.err;
+  build_consumers();
   const Ran ran = run_in_folder({build() + "/consumer"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   // 1F1B of m microbatches on p devices: (m + p − 1)(F + B) = 11 · 3 ms.
   EXPECT_EQ(ran.out, "a batch takes 0.033 s\n");
   const Ran checked = run_in_folder({prefix() + "/bin/tandem", "trace", "check", "1f1b.json"});
   EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
+}
+
+/// From a model to a plan that the command reads, and the time that the command says, too.
+TEST_F(Install, AProgramPricesAModelOnAClusterAsTheCommandDoes) {
+  build_consumers();
+  const Strings tandem{prefix() + "/bin/tandem"};
+  const auto command = [&](const Strings& words) {
+    Strings line = tandem;
+    line.insert(line.end(), words.begin(), words.end());
+    return run_in_folder(line);
+  };
+  write("model.json", R"({"version": 1, "name": "small", "blocks": 6, "width": 512, "heads": 8,)"
+                      R"( "sequence": 128})");
+  const Ran ran = run_in_folder({build() + "/on_cluster"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr(" s, fits\n"));
+  const Ran simulated =
+      command({"simulate", "--model", "model.json", "--cluster", "p3.16xlarge", "--schedule",
+               "1f1b", "--depth", "4", "--width", "2", "--microbatches", "8", "--json"});
+  ASSERT_EQ(simulated.code, 0) << simulated.err;
+  static const std::regex kMakespan(R"("makespan_s":([0-9.e-]+))");
+  std::smatch makespan;
+  ASSERT_TRUE(std::regex_search(simulated.out, makespan, kMakespan)) << simulated.out;
+  EXPECT_NEAR(std::stod(ran.out), std::stod(makespan[1]), 1e-9);
+  for (const Strings& check : {Strings{"check", "plan.json"}, {"trace", "check", "1f1b.json"}}) {
+    const Ran checked = command(check);
+    EXPECT_EQ(checked.code, 0) << check.front() << ": " << checked.out << checked.err;
+  }
 }
 
 TEST_F(Install, WithoutItNothingIsFound) {

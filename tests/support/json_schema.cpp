@@ -1,11 +1,17 @@
 #include "tests/support/json_schema.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
+#include <set>
 #include <stdexcept>
+#include <variant>
+#include <vector>
 
+#include "core/schedule/options.h"
 #include "tests/support/source_folder.h"
 
 #if TANDEM_VALIJSON
@@ -45,6 +51,58 @@ const valijson::Schema& schema_of(const std::string& name) {
   return place->second;
 }
 
+/// Whether a value is of the type that a request holds there.
+struct IsOfMember {
+  const Document& value;
+
+  template <class Whole>
+  bool operator()(Whole ScheduleRequest::*) const {
+    return value.is_number_integer();
+  }
+  template <class Number>
+  bool operator()(std::optional<Number> ScheduleRequest::*) const {
+    return value.is_number_integer() || value.is_null();
+  }
+  bool operator()(bool ScheduleRequest::*) const { return value.is_boolean(); }
+  bool operator()(Recompute ScheduleRequest::*) const { return value.is_string(); }
+  bool operator()(std::vector<std::uint16_t> ScheduleRequest::*) const { return value.is_array(); }
+  bool operator()(std::vector<double> ScheduleRequest::*) const {
+    return value.is_number() || value.is_array() || value.is_null();
+  }
+};
+
+/// What the schema of a configuration leaves open: its other keys are the options of schedules, a
+/// row each, and no more.
+std::string option_faults(const Document& config) {
+  static const Document known = document("common.json")["definitions"]["config"]["properties"];
+  std::string faults;
+  std::set<std::string> keys;
+  for (const ScheduleOption& option : schedule_options()) {
+    const std::string key(option.key);
+    if (key.empty()) continue;
+    keys.insert(key);
+    const auto found = config.find(key);
+    if (found == config.end()) {
+      faults += "\n  config lacks " + key;
+    } else if (!std::visit(IsOfMember{*found}, option.member)) {
+      faults += "\n  config: another type of " + key;
+    }
+  }
+  for (const auto& [key, value] : config.items()) {
+    if (!known.contains(key) && !keys.contains(key)) faults += "\n  config: no option " + key;
+  }
+  return faults;
+}
+
+/// Of what is printed by a schema that takes the shared definition.
+std::string config_faults(const std::string& schema, const Document& printed) {
+  const Document properties = document(schema + ".json");
+  const bool shared =
+      properties.dump().find("common.json#/definitions/config") != std::string::npos;
+  const auto config = printed.find("config");
+  return shared && config != printed.end() ? option_faults(*config) : std::string();
+}
+
 }  // namespace
 
 bool checks_schemas() { return true; }
@@ -52,8 +110,10 @@ bool checks_schemas() { return true; }
 std::string schema_faults(const std::string& schema, const nlohmann::ordered_json& printed) {
   const Document plain = Document::parse(printed.dump());
   valijson::ValidationResults results;
-  if (valijson::Validator().validate(schema_of(schema), Adapter(plain), &results)) return "";
-  std::string faults = "not as tools/schemas/" + schema + ".json says:";
+  const bool holds = valijson::Validator().validate(schema_of(schema), Adapter(plain), &results);
+  const std::string more = config_faults(schema, plain);
+  if (holds && more.empty()) return "";
+  std::string faults = "not as tools/schemas/" + schema + ".json says:" + more;
   valijson::ValidationResults::Error error;
   while (results.popError(error)) {
     faults += "\n  ";

@@ -8,6 +8,8 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -15,6 +17,7 @@
 
 #include "core/lower/lower.h"
 #include "core/program/cost.h"
+#include "core/schedule/options.h"
 #include "core/schedule/schedule.h"
 #include "tests/support/sanitizers.h"
 
@@ -25,21 +28,18 @@ struct Pipeline {
   std::string_view schedule;
   ScheduleRequest request;
 
+  /// With what each option says that is given: "gpipe_p4_m8_group2_recompute_full".
   std::string name() const {
     std::string text = fmt::format("{}_p{}_m{}", schedule, request.devices, request.microbatches);
-    if (request.extra_in_flight > 0) text += fmt::format("_extra{}", request.extra_in_flight);
-    if (!request.replicas.empty()) text += fmt::format("_r{}", fmt::join(request.replicas, "_"));
-    if (request.chunks > 1) text += fmt::format("_v{}", request.chunks);
-    if (request.group > 0) text += fmt::format("_g{}", request.group);
-    if (request.directions != 2) text += fmt::format("_k{}", request.directions);
-    if (request.vertical_sync) text += "_sync";
-    if (!request.activation_caps.empty())
-      text += fmt::format("_cap{}", fmt::join(request.activation_caps, "_"));
+    for (const ScheduleOption& option : schedule_options()) {
+      const bool taken = takes(find_schedule(schedule), option);
+      if (!taken || is_unset(option, request)) continue;
+      const bool flag = std::holds_alternative<bool ScheduleRequest::*>(option.member);
+      text += fmt::format("_{}{}", option.flag.empty() ? option.key : option.flag,
+                          flag ? std::string() : option_text(option, request));
+    }
     if (request.costs) text += "_costs";
-    if (request.recompute == Recompute::full) text += "_recompute";
     if (request.tied_embeddings) text += "_tied";
-    if (request.global_norm) text += request.post_validation ? "_validated" : "_norm";
-    if (request.width > 1) text += fmt::format("_width{}", request.width);
     return text;
   }
 };
@@ -98,58 +98,103 @@ inline OrderCosts uneven_costs(std::size_t stages) {
   return costs;
 }
 
-/// A schedule for p devices and m microbatches in each way that its own options allow.
-inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, std::int32_t m) {
-  const auto takes = [&](std::string_view option) {
-    return std::count(traits.options.begin(), traits.options.end(), option) > 0;
-  };
-  std::vector<Pipeline> variants{pipeline(traits.name, p, m)};
-  const auto vary = [&](auto change) {
-    variants.push_back(variants.front());
-    change(variants.back().request);
-  };
-  if (takes("extra-in-flight") && p > 1) {
-    vary([&](ScheduleRequest& request) { request.extra_in_flight = p - 1; });
-  }
-  if (takes("waves")) {
-    variants.front().request.chunks = 2;
-    vary([](ScheduleRequest& request) { request.chunks = 4; });
-  }
-  if (takes("chunks")) {
-    variants.front().request.chunks = 2;
-    vary([](ScheduleRequest& request) { request.chunks = 3; });
-  }
-  if (takes("group")) {
-    vary([&](ScheduleRequest& request) { request.group = p + 1; });
-  }
-  // A short search is one too.
-  if (takes("orders")) variants.front().request.orders = 200;
-  if (takes("activation-cap")) {
-    vary([&](ScheduleRequest& request) { request.activation_caps = {(p + 1) / 2.0}; });
-  }
-  if (traits.orders_by_costs) {
-    vary([&](ScheduleRequest& request) {
-      request.costs = uneven_costs(stage_count(traits, request));
-    });
-  }
-  if (takes("replicas")) {
-    for (const std::vector<std::uint16_t>& replicas : {std::vector<std::uint16_t>{2, 1},
-                                                       {2, 1, 1},
-                                                       {2, 2},
-                                                       {3, 1},
-                                                       {1, 2, 1},
-                                                       {1, 1, 3},
-                                                       {2, 3}}) {
-      vary([&](ScheduleRequest& request) { request.replicas = replicas; });
+/// Values of an option beside the one that stands where it is not given, by what holds it.
+class OptionValues {
+ public:
+  /// `base`: of the option's schedule, for p devices, with its defaults.
+  OptionValues(const ScheduleOption& option, const Pipeline& base) : option_(option), base_(base) {}
+
+  /// Of a count that is there by itself the first two above it, of one that is not as many as there
+  /// are devices and one less or more; of those the schedule takes.
+  template <class Whole>
+  std::vector<Pipeline> operator()(Whole ScheduleRequest::* member) const {
+    const std::int64_t now = base_.request.*member / option_.times, p = base_.request.devices;
+    std::vector<Pipeline> all;
+    for (const std::int64_t count : {now > 0 ? now + 1 : p - 1, now > 0 ? now + 2 : p + 1}) {
+      Pipeline one = with(member, static_cast<Whole>(count * option_.times));
+      if (count == now || count < option_.least || count > option_.most || !is_served(one))
+        continue;
+      all.push_back(std::move(one));
+      if (now > 0) break;
     }
+    return all;
   }
-  if (takes("directions") && p % 4 == 0) {
-    vary([](ScheduleRequest& request) { request.directions = 4; });
+  /// Another seed is another search, and takes as long.
+  std::vector<Pipeline> operator()(std::int64_t ScheduleRequest::*) const { return {}; }
+  /// Bounds on an effort; see as_defaults().
+  std::vector<Pipeline> operator()(std::optional<std::int64_t> ScheduleRequest::*) const {
+    return {};
   }
-  if (takes("vertical-sync")) {
+  std::vector<Pipeline> operator()(std::optional<Duration> ScheduleRequest::*) const { return {}; }
+  std::vector<Pipeline> operator()(bool ScheduleRequest::* member) const {
+    return {with(member, true)};
+  }
+  std::vector<Pipeline> operator()(Recompute ScheduleRequest::* member) const {
+    return {with(member, Recompute::full)};
+  }
+  std::vector<Pipeline> operator()(std::vector<double> ScheduleRequest::* member) const {
+    return {with(member, {(base_.request.devices + 1) / 2.0})};
+  }
+  std::vector<Pipeline> operator()(std::vector<std::uint16_t> ScheduleRequest::* member) const {
+    std::vector<Pipeline> all;
+    for (const std::vector<std::uint16_t>& counts : {std::vector<std::uint16_t>{2, 1},
+                                                     {2, 1, 1},
+                                                     {2, 2},
+                                                     {3, 1},
+                                                     {1, 2, 1},
+                                                     {1, 1, 3},
+                                                     {2, 3}})
+      all.push_back(with(member, counts));
+    return all;
+  }
+
+ private:
+  template <class Value>
+  Pipeline with(Value ScheduleRequest::* member, const Value& value) const {
+    Pipeline one = base_;
+    one.request.*member = value;
+    return one;
+  }
+
+  const ScheduleOption& option_;
+  const Pipeline& base_;
+};
+
+/// The schedule's defaults; a search is a short one.
+inline Pipeline as_defaults(const ScheduleTraits& traits, int p, std::int32_t m) {
+  constexpr std::int64_t kShort = 200;
+  Pipeline base = pipeline(traits.name, p, m);
+  fit_options(traits, base.request);
+  for (const ScheduleOption& option : schedule_options()) {
+    const auto* bound = std::get_if<std::optional<std::int64_t> ScheduleRequest::*>(&option.member);
+    if (bound != nullptr && takes(traits, option)) base.request.** bound = kShort;
+  }
+  return base;
+}
+
+/// A schedule for p devices and m microbatches in each way that its own options allow: each option
+/// alone, and flags with each of them.
+inline std::vector<Pipeline> variants_of(const ScheduleTraits& traits, int p, std::int32_t m) {
+  const Pipeline base = as_defaults(traits, p, m);
+  std::vector<Pipeline> variants{base};
+  if (traits.orders_by_costs) {
+    variants.push_back(base);
+    variants.back().request.costs = uneven_costs(stage_count(traits, base.request));
+  }
+  std::vector<bool ScheduleRequest::*> flags;
+  for (const ScheduleOption& option : schedule_options()) {
+    if (option.of_all || !takes(traits, option)) continue;
+    if (const auto* flag = std::get_if<bool ScheduleRequest::*>(&option.member)) {
+      flags.push_back(*flag);
+      continue;
+    }
+    const std::vector<Pipeline> more = std::visit(OptionValues(option, base), option.member);
+    variants.insert(variants.end(), more.begin(), more.end());
+  }
+  for (const auto flag : flags) {
     for (std::size_t i = 0, count = variants.size(); i < count; ++i) {
       variants.push_back(variants[i]);
-      variants.back().request.vertical_sync = true;
+      variants.back().request.*flag = true;
     }
   }
   return variants;
@@ -169,7 +214,7 @@ inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
   for (const int p : devices) {
     for (const std::int32_t m : microbatches) {
       for (const Pipeline& variant : variants_of(find_schedule(schedule), p, m)) {
-        for (const int bits : kSanitized && nth == 1 ? kSomeOptions : kOptions) {
+        for (const int bits : kSanitized&& nth == 1 ? kSomeOptions : kOptions) {
           Pipeline one = variant;
           if ((bits & 1) != 0) one.request.recompute = Recompute::full;
           if ((bits & 2) != 0) one.request.tied_embeddings = true;
@@ -221,33 +266,31 @@ struct PlainCosts {
 
 inline CostModel plain_prices(const PlainCosts& costs) {
   return [costs](const CostKey& key) -> Duration {
-    switch (key.kind) {
-      case OpKind::forward:
+    if (settles_step(key.kind)) return Duration(costs.validate);
+    const std::int64_t weight = costs.backward_weight.value_or(costs.backward / 2);
+    switch (traits(key.kind).price) {
+      case Price::forward:
         return Duration(costs.forward);
-      case OpKind::recompute:
+      case Price::recompute:
         return Duration(costs.recompute);
-      case OpKind::backward:
+      case Price::backward:
         if (!key.overlapped || !costs.overlapped) return Duration(costs.backward);
         return Duration(*costs.overlapped - costs.forward);
-      case OpKind::backward_input:
-        return Duration(costs.backward - costs.backward_weight.value_or(costs.backward / 2));
-      case OpKind::backward_weight:
-        return key.span * Duration(costs.backward_weight.value_or(costs.backward / 2));
-      case OpKind::send_activation:
-      case OpKind::send_gradient:
-        return Duration(costs.transfer);
-      case OpKind::evict:
-      case OpKind::load:
-        return Duration(costs.move.value_or(costs.transfer));
-      case OpKind::reduce_tied:
-      case OpKind::reduce_gradient:
-        return Duration(costs.reduce);
-      case OpKind::reduce_norm:
-        return Duration(costs.norm);
-      case OpKind::update:
+      case Price::backward_input:
+        return Duration(costs.backward - weight);
+      case Price::backward_weight:
+        return key.span * Duration(weight);
+      case Price::update:
         return Duration(costs.update);
-      case OpKind::validate:
-        return Duration(costs.validate);
+      case Price::transfer:
+        return Duration(costs.transfer);
+      case Price::stash:
+        return Duration(costs.move.value_or(costs.transfer));
+      case Price::tied_sum:
+      case Price::replica_sum:
+        return Duration(costs.reduce);
+      case Price::norm:
+        return Duration(costs.norm);
     }
     return {};
   };

@@ -75,11 +75,15 @@ struct TrainingCase {
   Schedule make() const { return make_schedule(find_schedule(schedule), request()); }
   bool is_served() const { return !reason_against(find_schedule(schedule), request()); }
   /// The fewest microbatches from `least` on that the schedule takes; where it takes no more, the
-  /// fewest of all. REQUIRES: it takes some.
-  void take_microbatches(std::int32_t least) {
+  /// fewest of all. False: it takes none.
+  bool take_microbatches(std::int32_t least) {
     constexpr std::int32_t kMost = 64;
-    for (microbatches = least; !is_served(); microbatches = microbatches % kMost + 1) {
+    microbatches = least;
+    for (std::int32_t tried = 0; tried < kMost; ++tried) {
+      if (is_served()) return true;
+      microbatches = microbatches % kMost + 1;
     }
+    return false;
   }
 };
 

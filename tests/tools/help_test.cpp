@@ -1,7 +1,14 @@
 // What the program says of itself.
 
+#include <sstream>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/schedule/options.h"
 #include "tests/tools/tandem.h"
 
 namespace tandem::testing {
@@ -58,6 +65,35 @@ TEST_F(Help, EveryCommandShowsItsOptions) {
 TEST_F(Help, HelpOfACommandIsAskedForEitherWay) {
   for (const std::string name : {"simulate", "plan", "train", "sweep", "sweep merge", "catalog"})
     EXPECT_EQ(tandem("help " + name).out, tandem(name + " --help").out) << name;
+}
+
+/// With single blanks, however the lines are cut.
+std::string flowing(const std::string& text) {
+  std::istringstream words(text);
+  std::string all;
+  for (std::string word; words >> word;) all += word + ' ';
+  return all;
+}
+
+/// "--chunks V interleaved, looped-bfs: stages on each device": golden files leave these out.
+TEST_F(Help, OptionsOfSchedulesStandAsTheirRowsSay) {
+  for (const std::string command : {"schedule", "simulate", "sweep", "check", "explain"}) {
+    const std::string help = flowing(tandem(command + " --help").out);
+    for (const ScheduleOption& option : schedule_options()) {
+      if (option.flag.empty()) continue;
+      std::vector<std::string_view> names;
+      for (const ScheduleTraits& row : schedules()) {
+        if (!option.of_all && takes(row, option)) names.push_back(row.name);
+      }
+      // A sweep's flags have values.
+      const bool flag = option.argument.empty();
+      const std::string value = flag && command == "sweep" ? "[=yes|no]" : "";
+      EXPECT_THAT(help, HasSubstr(flowing(fmt::format("--{}{} {} {}{}{}", option.flag, value,
+                                                      option.argument, fmt::join(names, ", "),
+                                                      names.empty() ? "" : ": ", option.help))))
+          << command;
+    }
+  }
 }
 
 }  // namespace

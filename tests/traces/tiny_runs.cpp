@@ -234,29 +234,11 @@ Timeline tiny_timeline(const Program& program, std::int64_t batches, const OpCos
 }
 
 Duration TinyCosts::operator()(const Op& op) const {
-  switch (op.kind) {
-    case OpKind::forward:
-    case OpKind::recompute:
-      return forward;
-    case OpKind::backward:
-    case OpKind::backward_input:
-      return backward;
-    case OpKind::backward_weight:
-      return backward_weight;
-    case OpKind::send_activation:
-    case OpKind::send_gradient:
-    case OpKind::evict:
-    case OpKind::load:
-      return transfer;
-    case OpKind::update:
-      return update;
-    case OpKind::reduce_tied:
-    case OpKind::reduce_gradient:
-    case OpKind::reduce_norm:
-    case OpKind::validate:
-      return Duration::zero();
-  }
-  return Duration::zero();
+  if (is_collective(op.kind) || settles_step(op.kind)) return Duration::zero();
+  if (is_transfer(op.kind)) return transfer;
+  if (makes_version(op.kind)) return update;
+  if (makes_input_gradient(op.kind)) return backward;
+  return makes_weight_gradient(op.kind) ? backward_weight : forward;
 }
 
 TimelineRecords records_of(const Program& program, const Timeline& timeline) {

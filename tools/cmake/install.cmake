@@ -12,9 +12,11 @@ set(tandem_public_headers
   core/base/table.h
   core/base/units.h
   core/files/read.h
+  core/import/models.h
   core/lower/lower.h
   core/memory/memory.h
   core/memory/storage.h
+  core/model/catalog.h
   core/model/cluster.h
   core/model/model.h
   core/model/plan.h
@@ -27,8 +29,10 @@ set(tandem_public_headers
   core/schedule/placement.h
   core/schedule/schedule.h
   core/schedule/user_schedule.h
+  core/text/files.h
   core/text/text_sink.h
   core/verify/verify.h
+  planner/cluster/priced_plan.h
   planner/search/candidates.h
   planner/search/search.h
   simulator/cost/stage_costs.h

@@ -274,7 +274,7 @@ Training prepare(const Options& options) {
   const std::string& path = options.words()[0];
   PreparedPlan prepared = prepare_plan(
       path, read_plan(path), guard.is_global() ? std::optional(true) : global_norm(options),
-      options.has("post-validation"), storage_of(options));
+      has_post_validation(options), storage_of(options));
   const Plan& plan = prepared.plan;
   const auto seed = static_cast<std::uint64_t>(
       options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));

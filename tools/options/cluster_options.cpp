@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -34,6 +35,8 @@ namespace {
 constexpr std::int64_t kMostSamples = 1'000'000;
 constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevices);
 constexpr double kLeastFraction = 0.001;
+constexpr const char* kModelGroup = "A model on a cluster";
+constexpr const char* kAssumptionsGroup = "Assumptions on a cluster";
 
 bool is_file(const std::string& name) {
   std::error_code unreadable;
@@ -229,7 +232,7 @@ bool blocks_transfers(const Options& options) {
 }
 
 void add_cluster_options(Options& options) {
-  options.group("A model on a cluster")
+  options.group(kModelGroup)
       .input("model", "NAME",
              "a model of the catalogue (tandem catalog list), or a file: tandem's, or a "
              "config.json of Hugging Face")
@@ -258,7 +261,7 @@ void add_cluster_options(Options& options) {
       .value("transfers", "KIND",
              "overlapped|blocking: devices compute while they send or receive (default), or they "
              "don't")
-      .group("Assumptions on a cluster")
+      .group(kAssumptionsGroup)
       .value("product-fraction", "X",
              "fraction of a device's peak that products (GEMM) achieve (default 0.65)")
       .value("memory-fraction", "X", "fraction of its memory's rate that is achieved (default 0.8)")
@@ -276,11 +279,15 @@ void add_cluster_options(Options& options) {
 bool names_a_cluster(const Options& options) {
   const bool named = options.has("model") || options.has("cluster");
   if (named) return true;
-  refuse_given(options,
-               {"gpu", "depth", "global-batch", "sequence", "dtype", "optimizer", "attention",
-                "device-order", "cut", "product-fraction", "memory-fraction", "link-fraction",
-                "tensor", "collectives", "calibration", "zero"},
-               "--{} is for a --model on a --cluster");
+  // Of these groups two options serve other sources, too.
+  constexpr std::array kOfOthers{"transfers", "profile"};
+  std::vector<std::string> of_clusters;
+  for (const Options::Row& row : options.rows()) {
+    if ((row.group == kModelGroup || row.group == kAssumptionsGroup) &&
+        std::ranges::find(kOfOthers, row.name) == kOfOthers.end())
+      of_clusters.push_back(row.name);
+  }
+  refuse_given(options, of_clusters, "--{} is for a --model on a --cluster");
   return false;
 }
 

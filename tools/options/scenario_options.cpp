@@ -37,19 +37,16 @@ void refuse_said(const Options& options, const std::string& subject,
   }
 }
 
-/// All of a schedule; of a plan but --clip and --post-validation, which change it.
-std::vector<std::string> flags_of_schedules() {
+/// All that a plan says of its schedule; not --clip and others that change it.
+std::vector<std::string> flags_of_plans() {
   std::vector<std::string> flags{"schedule", "schedule-file"};
-  for (const std::string& flag : schedule_flags()) {
-    if (flag != "post-validation") flags.push_back(flag);
-  }
+  for (std::string& flag : schedule_flags(/*beside_plans=*/true)) flags.push_back(std::move(flag));
   return flags;
 }
 
 PlainRequest of_schedule_file(const Options& options) {
-  std::vector<std::string> said = flags_of_schedules();
-  std::erase(said, "schedule-file");
-  for (const char* flag : {"clip", "post-validation"}) said.emplace_back(flag);
+  std::vector<std::string> said{"schedule", "clip"};
+  for (std::string& flag : schedule_flags()) said.push_back(std::move(flag));
   refuse_said(options, "the schedule file", said);
   PlainRequest plain;
   plain.schedule =
@@ -83,7 +80,7 @@ PlainRequest plain_request(const Options& options, const ScheduleTraits* traits,
 }
 
 PlanFileRequest plan_request(const Options& options) {
-  std::vector<std::string> said = flags_of_schedules();
+  std::vector<std::string> said = flags_of_plans();
   for (const char* flag :
        {"costs", "costs-per", "microbatch-size", "activation-bytes", "weight-gradient-bytes"})
     said.emplace_back(flag);
@@ -97,7 +94,7 @@ PlanFileRequest plan_request(const Options& options) {
           .profile = std::make_shared<const Profile>(read_cached<read_profile>(profile)),
           .link_rate = options.rate("link-rate"),
           .global_norm = global_norm(options),
-          .post_validation = options.has("post-validation"),
+          .post_validation = has_post_validation(options),
           .storage = storage_of(options)};
 }
 
@@ -263,7 +260,7 @@ ScenarioRequest check_request(const Options& options) {
     if (!options.has("schedule")) refuse(options, "--schedule is missing");
     request.source = cluster_request(options, find_schedule(options.text("schedule")));
   } else {
-    std::vector<std::string> said = flags_of_schedules();
+    std::vector<std::string> said = flags_of_plans();
     std::erase(said, "schedule-file");
     said.emplace_back("microbatch-size");
     refuse_said(options, "the plan", said);
@@ -271,7 +268,7 @@ ScenarioRequest check_request(const Options& options) {
     request.source = PlanFileRequest{.path = path,
                                      .plan = std::make_shared<const Plan>(read_plan(path)),
                                      .global_norm = global_norm(options),
-                                     .post_validation = options.has("post-validation"),
+                                     .post_validation = has_post_validation(options),
                                      .storage = storage_of(options)};
   }
   request.blocking_transfers = false;

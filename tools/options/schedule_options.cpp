@@ -36,8 +36,8 @@ void declare(Options& options, const ScheduleOption& option) {
   }
 }
 
-const ScheduleOption& row_of(std::string_view flag) {
-  return *std::ranges::find(schedule_options(), flag, &ScheduleOption::flag);
+const ScheduleOption& row_of(OptionMember member) {
+  return *std::ranges::find(schedule_options(), member, &ScheduleOption::member);
 }
 
 void set_from(const Options& options, const ScheduleOption& option, ScheduleRequest& request) {
@@ -78,10 +78,11 @@ std::vector<std::string> flags_of_some_schedules() {
   return flags;
 }
 
-std::vector<std::string> schedule_flags() {
+std::vector<std::string> schedule_flags(bool beside_plans) {
   std::vector<std::string> flags{"devices", "microbatches"};
   for (const ScheduleOption& option : schedule_options()) {
-    if (!option.flag.empty()) flags.emplace_back(option.flag);
+    if (!option.flag.empty() && (!beside_plans || !option.joins_plans))
+      flags.emplace_back(option.flag);
   }
   return flags;
 }
@@ -92,7 +93,13 @@ void add_clip_option(Options& options) {
                 "per-stage[:NORM]: each stage by its own");
 }
 
-void add_post_validation_option(Options& options) { declare(options, row_of("post-validation")); }
+void add_post_validation_option(Options& options) {
+  declare(options, row_of(&ScheduleRequest::post_validation));
+}
+
+bool has_post_validation(const Options& options) {
+  return options.has(std::string(row_of(&ScheduleRequest::post_validation).flag));
+}
 
 std::optional<bool> global_norm(const Options& options) {
   const std::optional<Clipping> clip = clipping(options);

@@ -16,7 +16,7 @@ namespace tandem::tools {
 void add_schedule_options(Options& options);
 
 /// The flags of all of these.
-std::vector<std::string> schedule_flags();
+std::vector<std::string> schedule_flags(bool beside_plans = false);
 /// Those that only some schedules take.
 std::vector<std::string> flags_of_some_schedules();
 
@@ -29,6 +29,7 @@ struct Clipping {
 std::optional<Clipping> clipping(const Options& options);
 void add_clip_option(Options& options);
 void add_post_validation_option(Options& options);
+bool has_post_validation(const Options& options);
 /// Whether updates wait for the norm of all gradients, as --clip has it; empty: no --clip.
 std::optional<bool> global_norm(const Options& options);
 

@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/hash.h"
+#include "core/schedule/options.h"
 #include "core/schedule/schedule.h"
 #include "tandem_build_info.h"
 #include "tools/cli/json_output.h"
@@ -147,8 +148,11 @@ SweepSpace::SweepSpace(Options options) : base_(std::move(options)) {
 }
 
 void SweepSpace::read_axes() {
-  if (base_.has("time-limit"))
-    refuse("time-limit", "the result would depend on the machine's speed: give --orders");
+  for (const ScheduleOption& option : schedule_options()) {
+    const std::string flag(option.flag);
+    if (option.by_clock && base_.has(flag))
+      refuse(flag, "the result would depend on the machine's speed: give --orders");
+  }
   if (!base_.words().empty()) axes_.push_back({"plan", base_.words()});
   for (const std::string& name : base_.given()) {
     if (!base_.row(name).list) continue;

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "core/model/catalog.h"
+#include "core/schedule/options.h"
 #include "planner/search/nearest_fits.h"
 
 namespace tandem::tools {
@@ -55,12 +56,13 @@ class OptionsOf {
       say("global-batch", at_once * shape.microbatches,
           asked_.global_batch.value_or(kMicrobatchesADevice * at_once * shape.devices));
     }
-    say("recompute", name(shape.recompute), name(asked_.plan.request.recompute));
+    for (const ScheduleOption& option : schedule_options()) {
+      if (!option.flag.empty() && option.member != OptionMember(&ScheduleRequest::width))
+        say(option.flag, option_text(option, shape), option_text(option, asked_.plan.request));
+    }
     say("zero", assumptions.sharded_optimizer ? 1 : 0,
         asked_.assumptions.sharded_optimizer ? 1 : 0);
     say("cut", cut_name(fit.request.cut), cut_name(asked_.cut));
-    say("group", shape.group, asked_.plan.request.group);
-    say("extra-in-flight", shape.extra_in_flight, asked_.plan.request.extra_in_flight);
     return fmt::format("{}", fmt::join(std::exchange(words_, {}), " "));
   }
 
@@ -70,7 +72,7 @@ class OptionsOf {
   }
 
   template <class Value>
-  void say(const char* option, const Value& value, const Value& asked) {
+  void say(std::string_view option, const Value& value, const Value& asked) {
     if (value != asked) words_.push_back(fmt::format("--{} {}", option, value));
   }
 

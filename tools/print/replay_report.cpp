@@ -50,20 +50,22 @@ std::vector<std::vector<Op>> work_of(const Schedule& schedule) {
   return work;
 }
 
-/// The schedule with the same order, among those that such systems run.
+/// The schedule with the same order: the plain one, or the first of those that no costs order.
 std::string order_name(const Schedule& seen) {
   ScheduleRequest request;
   request.devices = seen.placement.devices;
   request.microbatches = seen.microbatches;
   request.chunks = static_cast<std::uint16_t>(seen.placement.replicas() / request.devices);
-  for (const char* name : {"1f1b", "gpipe", "1f1b-eager", "interleaved", "looped-bfs", "zb-h1",
-                           "interleaved-zb", "zbv"}) {
-    const ScheduleTraits& traits = find_schedule(name);
-    if (traits.replicas_per_device == 1 && request.chunks > 1) continue;
-    if (reason_against(traits, request)) continue;
-    if (work_of(make_schedule(traits, request)) == work_of(seen)) return name;
-  }
-  return {};
+  const std::vector<std::vector<Op>> work = work_of(seen);
+  const auto is_of = [&](const ScheduleTraits& row) {
+    const bool cut_alike = row.replicas_per_device == 0 ? request.chunks > 1
+                                                        : row.replicas_per_device == request.chunks;
+    return cut_alike && !row.orders_by_costs && row.weights == WeightSemantics::vanilla &&
+           !reason_against(row, request) && work_of(make_schedule(row, request)) == work;
+  };
+  if (is_of(plain_schedule())) return std::string(plain_schedule().name);
+  const auto found = std::ranges::find_if(schedules(), is_of);
+  return found == schedules().end() ? std::string() : std::string(found->name);
 }
 
 std::vector<Answer> culprits_of(const Replay& replay, const Recording& recording) {

@@ -1,6 +1,6 @@
 #pragma once
 // write_chrome_trace(): timelines as Chrome trace JSON, which chrome://tracing and Perfetto open.
-// What is in the file: traces/chrome/FORMATS.md, "The trace file".
+// A process a device, a thread a lane, a slice an instruction; times are microseconds.
 
 #include <cstdint>
 #include <filesystem>
@@ -32,6 +32,7 @@ struct TraceRun {
   std::optional<TraceMemory> memory{};
 };
 
+/// What a file holds beside the slices.
 struct TraceOptions {
   std::string tool = "tandem";                 // with its version, such as "tandem 0.1.0"
   std::map<std::string, std::string> about{};  // anything worth keeping: command, plan, machine

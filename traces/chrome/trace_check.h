@@ -1,6 +1,6 @@
 #pragma once
-// check_trace(): would the viewers show all of this trace, each event where it belongs? The rules,
-// and what each viewer does when one is broken: traces/chrome/FORMATS.md, "Checks".
+// check_trace(): would the viewers show all of this trace, each event where it belongs? Each
+// problem says which rule is broken and what a viewer does then.
 
 #include <cstdint>
 #include <string>
@@ -11,11 +11,13 @@
 
 namespace tandem {
 
+/// Whether a problem makes the trace a bad one.
 enum class TraceSeverity : std::uint8_t {
   error,    // a viewer drops or misplaces something, or the trace breaks a promise of ours
   warning,  // a foreign trace departs from our dialect, and viewers cope
 };
 
+/// A rule that is broken, and where.
 struct TraceProblem {
   TraceSeverity severity = TraceSeverity::error;
   std::int64_t event = -1;  // position in the array of events; −1: the file as a whole
@@ -23,6 +25,7 @@ struct TraceProblem {
   friend bool operator==(const TraceProblem&, const TraceProblem&) = default;
 };
 
+/// How much a trace holds.
 struct TraceSummary {
   std::int64_t events = 0;
   std::int64_t slices = 0;    // complete events, and pairs of begin and end
@@ -38,6 +41,7 @@ struct TraceSummary {
   Duration first{}, last{};  // of the slices
 };
 
+/// What check_trace() found.
 struct TraceCheck {
   bool ours = false;  // tandem wrote it: every departure from the dialect is an error
   TraceSummary summary;

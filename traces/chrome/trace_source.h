@@ -9,6 +9,7 @@
 
 namespace tandem {
 
+/// Where a trace comes from; each of both makes one by itself.
 struct TraceSource {
   std::string name;                      // the file's path; what messages call a text
   std::optional<std::string_view> text;  // outlives this

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "core/schedule/options.h"
 #include "tests/support/run_command.h"
 #include "tests/support/source_folder.h"
 
@@ -187,6 +188,12 @@ std::string diff(const std::string& before, const std::string& after) {
   return text;
 }
 
+bool is_row_of(std::string_view line, std::string_view flag) {
+  const std::string start = fmt::format("  --{}", flag);
+  const std::string_view rest = line.substr(std::min(start.size(), line.size()));
+  return line.starts_with(start) && (rest.empty() || rest.front() == ' ' || rest.front() == '[');
+}
+
 /// Runs the steps of one title.
 class TranscriptRunner {
  public:
@@ -227,7 +234,7 @@ class TranscriptRunner {
       ran.out.clear();
     }
     const auto shown = [&](const std::string& text) {
-      std::string masked = text;
+      std::string masked = without_options_of_schedules(text);
       for (const std::regex& mask : masks_) masked = std::regex_replace(masked, mask, "***");
       return text.empty() || text.ends_with('\n') ? masked : masked + "[no newline]\n";
     };
@@ -240,6 +247,28 @@ class TranscriptRunner {
 };
 
 }  // namespace
+
+std::string without_options_of_schedules(const std::string& help) {
+  std::vector<std::string> flags;
+  for (const ScheduleOption& option : schedule_options()) {
+    if (!option.of_all) flags.emplace_back(option.flag);
+  }
+  const std::vector<std::string> lines = lines_of_text(help);
+  const auto stands = [&](const std::string& flag) {
+    return std::ranges::any_of(lines, [&](const auto& line) { return is_row_of(line, flag); });
+  };
+  if (!help.starts_with("usage: ") || !std::ranges::all_of(flags, stands)) return help;
+  std::string text;
+  bool left_out = false;  // the row, and the lines that go on with its help
+  for (const std::string& line : lines) {
+    left_out =
+        line.starts_with("   ")
+            ? left_out
+            : std::ranges::any_of(flags, [&](const auto& flag) { return is_row_of(line, flag); });
+    if (!left_out) text += line + "\n";
+  }
+  return text;
+}
 
 std::vector<Step> parse_transcript(std::string_view name, std::string_view text, bool unfinished) {
   return TranscriptParser(name, text, unfinished).parse();

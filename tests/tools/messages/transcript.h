@@ -11,6 +11,10 @@
 //   $ tandem check plan.json > checked.txt       quotes and > as in a shell; /dev/null drops stdout
 //   plan.json:12:20: error: ...                  stderr, then stdout behind a line [stdout]
 //   [exit 3]
+//
+// Of a command's help the options that only some schedules take are left out: each is a row
+// (core/schedule/options.h) with the names of those schedules, and tools/help_test.cpp holds help
+// to the rows. So a new schedule, or a new option of one, changes no golden file.
 // clang-format on
 
 #include <filesystem>
@@ -31,6 +35,10 @@ struct Step {
   std::vector<std::string> words;  // of a command, without "tandem"
   std::string printed;             // by a command, with [stdout] and [exit N]; empty: not yet run
 };
+
+/// `help` without the options that only some schedules take; what is no help of a command that
+/// takes them stays as it is.
+std::string without_options_of_schedules(const std::string& help);
 
 /// The steps of a golden file. Throws std::invalid_argument, "NAME:LINE: ...", for a line that is
 /// none, and for a command without its output unless `unfinished` are taken.
