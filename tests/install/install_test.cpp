@@ -118,7 +118,7 @@ TEST_F(Install, AProgramPricesAModelOnAClusterAsTheCommandDoes) {
       command({"simulate", "--model", "model.json", "--cluster", "p3.16xlarge", "--schedule",
                "1f1b", "--depth", "4", "--width", "2", "--microbatches", "8", "--json"});
   ASSERT_EQ(simulated.code, 0) << simulated.err;
-  static const std::regex kMakespan(R"("makespan_s":([0-9.e-]+))");
+  static const std::regex kMakespan(R"("makespan_s": ([0-9.e-]+))");
   std::smatch makespan;
   ASSERT_TRUE(std::regex_search(simulated.out, makespan, kMakespan)) << simulated.out;
   EXPECT_NEAR(std::stod(ran.out), std::stod(makespan[1]), 1e-9);

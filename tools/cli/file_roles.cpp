@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "core/base/error.h"
 #include "core/files/read.h"
