@@ -368,7 +368,7 @@ void find_banned(const Source& source, std::string_view text, const std::vector<
 const std::map<std::string_view, std::string_view>& names_op_kinds() {
   static const std::map<std::string_view, std::string_view> places = {
       {"core/schedule/op_kind.h", "the rows"},
-      {"core/schedule/insert_", "the passes that insert ops"},
+      {"core/schedule/passes.", "the passes that insert ops"},
       {"core/schedules/", "schedules are made of forwards, backwards and updates"},
       {"core/notation/pytorch_csv.cpp", "what the format leaves out is a backward's other half"},
       {"core/lower/", "the meaning: what waits for what"},
@@ -421,6 +421,7 @@ const std::vector<OtherMeaning>& names_options() {
   static const std::vector<OtherMeaning> meanings = {
       {"core/schedule/options.cpp", "", "the rows"},
       {"core/schedules/", "", "which schedule takes which"},
+      {"core/notation/", "replicas", "which stage each replica is of"},
       {"core/import/megatron_arguments.cpp", "chunks", "an argument of Megatron-LM in our words"},
       {"core/files/cluster_file.cpp", "group", "of devices"},
       {"traces/recorded/recorded_job.cpp", "replicas", "of a recorded job"},
@@ -613,7 +614,8 @@ Findings banned_words(const Source& source) {
   if (!is_test(source)) {
     find_banned(source, source.code, in_code, found);
     // The kernels may ask which processor they are compiled for, and whether it is a GPU.
-    if (!starts_with_any(source.path, {"executor/cpu/", "executor/cuda/kernels/block.h"})) {
+    if (!starts_with_any(source.path, {"executor/cpu/", "executor/cuda/kernels/block.h",
+                                       "executor/backend/step_rules.h"})) {
       find_banned(source, source.code, conditional, found);
     }
     find_banned(source, source.text, anywhere, found);

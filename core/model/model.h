@@ -31,6 +31,7 @@ enum class Architecture : std::uint8_t {
   transformer,  // the layers of gpt2, built as TransformerShape says: priced, not trained
 };
 inline constexpr std::size_t kArchitectures = 3;
+/// "gpt2", "linear", "transformer".
 std::string_view name(Architecture architecture);
 
 /// How a transformer's layers are built.

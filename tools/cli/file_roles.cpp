@@ -37,7 +37,7 @@ std::vector<NamedFile> files_named_by_plan(const std::string& path) {
   return files;
 }
 
-/// Those that are there: where a name may be one of the catalogue, no file need be.
+/// Of those that may be names of the catalogue, the ones that are files. A plan is always one.
 std::vector<NamedFile> inputs_of(const Options& options) {
   std::vector<NamedFile> inputs = options.inputs();
   std::vector<NamedFile> named;
@@ -48,7 +48,7 @@ std::vector<NamedFile> inputs_of(const Options& options) {
   inputs.insert(inputs.end(), named.begin(), named.end());
   std::erase_if(inputs, [](const NamedFile& input) {
     struct stat ignored{};
-    return ::stat(input.path.c_str(), &ignored) != 0;
+    return input.title != "PLAN" && ::stat(input.path.c_str(), &ignored) != 0;
   });
   return inputs;
 }

@@ -352,10 +352,13 @@ class RecordingReader {
   }
 
   void warn() {
+    if (partial_ > 0) {
+      recording_.warnings.push_back(fmt::format(
+          "steps of replicas left out, because stages are missing in them: {}", partial_));
+    }
     const auto warn_of = [this](std::size_t count, std::string_view what) {
       if (count > 0) recording_.warnings.push_back(fmt::format("{} {}", count, what));
     };
-    warn_of(partial_, "steps of replicas are left out, because stages are missing in them");
     warn_of(left_out_,
             "times a rank is left out of a stage's step: it did not do what the stage's other "
             "ranks did");

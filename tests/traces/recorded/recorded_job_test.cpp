@@ -52,7 +52,7 @@ TEST(RecordedJob, IsRefusedWhereItIsWrong) {
 
 TEST(RecordedJob, ANulIsRefusedWhereItStands) {
   const std::string nul(1, '\0');
-  for (const std::string line :
+  for (const std::string& line :
        {"run_id: a" + nul + "b", "run_id: a" + nul + "# a comment", "#run_id a" + nul}) {
     EXPECT_EQ(job_error("pp_size: 4\n" + line),
               "m.yaml:2:10: error: expected text, found a NUL byte");

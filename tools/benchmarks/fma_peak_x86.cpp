@@ -1,10 +1,8 @@
-#include "tools/benchmarks/fma_peak.h"
-
-#if defined(__x86_64__)
-
 #include <chrono>
 
 #include <immintrin.h>
+
+#include "tools/benchmarks/fma_peak.h"
 
 namespace tandem::benchmarks {
 
@@ -60,9 +58,3 @@ FmaPeak measure_fma_peak() {
 }
 
 }  // namespace tandem::benchmarks
-
-#else
-
-tandem::benchmarks::FmaPeak tandem::benchmarks::measure_fma_peak() { return {}; }
-
-#endif
