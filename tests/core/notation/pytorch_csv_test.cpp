@@ -30,7 +30,9 @@ std::string csv_error(const std::string& text) {
 }
 
 TEST(CsvsName, IsOfOneLine) {
-  EXPECT_NE(error_of([] { parse_pytorch_csv("0F0,0B0\n", "a\nb.csv"); }), "");
+  const auto read = [](const char* file) { parse_pytorch_csv("0F0,0B0\n", file); };
+  EXPECT_THAT(error_of([&] { read("a\nb.csv"); }), HasSubstr("b.csv: error: "));
+  EXPECT_EQ(error_of([&] { read("a b.csv"); }), "nothing was thrown") << "the control";
   EXPECT_EQ(parse_pytorch_csv("0F0,0B0\n", "in\nit/a b.csv").name, "a b") << "the control";
 }
 
