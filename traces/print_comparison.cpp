@@ -125,7 +125,8 @@ std::string unmatched(const TimelineRecords& records, const std::string& where) 
 
 std::string print_comparison(const Comparison& comparison) {
   std::string text = whole_table(comparison);
-  text += fmt::format("{} ops on both sides, {} batches\n", comparison.matched, comparison.batches);
+  text += fmt::format("{} on both sides, {}\n", counted(comparison.matched, "op"),
+                      counted(comparison.batches, "batch"));
   if (!comparison.devices.empty()) text += "\n" + device_table(comparison);
   if (!comparison.kinds.empty()) text += "\n" + kind_table(comparison);
   if (!comparison.worst.empty()) text += "\n" + worst_table(comparison);

@@ -99,8 +99,9 @@ static std::string rates_line(const AnalyticAssumptions& assumptions,
   if (assumptions.measured) {
     const Profile& profile = assumptions.measured->begin()->second;
     return fmt::format(
-        "layers as measured on {}, {}, with the sums of those that share them; memory at {:.4g} %, "
-        "links at {:.4g} %",
+        "layers as measured on {}, {}, including sums between devices that share a layer; memory "
+        "at "
+        "{:.4g} %, links at {:.4g} %",
         profile.machine, profile.date, 100 * assumptions.memory_fraction,
         100 * assumptions.link_fraction);
   }
@@ -143,10 +144,11 @@ std::vector<std::string> assumption_lines(const ScenarioRequest& request,
                       : "transfers of all pipelines share links with one another, and so do the "
                         "all-reduces of all stages; no other traffic shares")};
   if (request.compute_slowdown > 1.0) {
-    lines.push_back(fmt::format(
-        "a device computes {:.4g} times as long while a transfer or a sum of its own is under way, "
-        "its latency included; moving data is not slowed",
-        request.compute_slowdown));
+    lines.push_back(
+        fmt::format("a device computes {:.4g} times as long while it sends, receives or sums, "
+                    "latency included; "
+                    "moving data is not slowed",
+                    request.compute_slowdown));
   }
   if (!asked.sequence_note.empty()) lines.push_back(asked.sequence_note);
   if (setup.made.plan.model.shape.experts > 0) {
