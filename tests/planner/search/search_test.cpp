@@ -19,6 +19,7 @@
 namespace tandem {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
@@ -195,27 +196,20 @@ TEST(Search, GroupsRejectionsByCause) {
 TEST(Search, ExplainsItsChoice) {
   PlanRequest request = small_request(2, 8);
   request.schedules = {"model-parallel", "gpipe", "1f1b", "2bw"};
-  EXPECT_THAT(
-      explain_choice(request, find_plans(request)),
-      ElementsAre(
-          "Chosen: 2bw, 2 stages, microbatches 2 x 4: 410.5 samples/s, 19.49 ms a batch; its "
-          "slowest "
-          "device, 0, computes 19.49 ms of it and waits 0.0 %.",
-          "Next: 2bw, 2 stages, microbatches 1 x 8, 9.1 % slower: 1.768 ms more a batch, its "
-          "slowest "
-          "device computes 1.768 ms more, and waits the same.",
-          "One device alone: 234.8 samples/s; 2 devices are 1.75 times as fast.",
-          "Its weights are delayed by one: each update uses the gradient at the weights before the "
-          "newest. --semantics vanilla excludes that."));
+  EXPECT_THAT(explain_choice(request, find_plans(request)),
+              ElementsAre(AllOf(HasSubstr("2bw, 2 stages, microbatches 2 x 4: 410.5 samples/s"),
+                                HasSubstr("device 0"), HasSubstr("19.49 ms"), HasSubstr(" 0.0 %")),
+                          AllOf(HasSubstr("2bw, 2 stages, microbatches 1 x 8"), HasSubstr("9.1 %"),
+                                HasSubstr("1.768 ms")),
+                          AllOf(HasSubstr("234.8 samples/s"), HasSubstr("1.75 times")),
+                          HasSubstr("delayed by one")));
   request.vanilla_only = true;
   EXPECT_THAT(explain_choice(request, find_plans(request)),
-              ElementsAre("Chosen: 1f1b, 2 stages, microbatches 2 x 4: 361.0 samples/s, 22.16 ms a "
-                          "batch; its slowest "
-                          "device, 0, computes 19.49 ms of it and waits 12.1 %.",
-                          "Next: 1f1b, 2 stages, microbatches 1 x 8, 3.0 % slower: 667.6 us more a "
-                          "batch, its slowest "
-                          "device computes 1.768 ms more, and waits 1.1 ms less.",
-                          "One device alone: 234.8 samples/s; 2 devices are 1.54 times as fast."));
+              ElementsAre(AllOf(HasSubstr("1f1b, 2 stages, microbatches 2 x 4: 361.0 samples/s"),
+                                HasSubstr("22.16 ms"), HasSubstr("19.49 ms"), HasSubstr("12.1 %")),
+                          AllOf(HasSubstr("3.0 %"), HasSubstr("667.6 us"), HasSubstr("1.768 ms"),
+                                HasSubstr("1.1 ms")),
+                          HasSubstr("1.54 times")));
 }
 
 TEST(Search, RefusesAProfileOfAnotherModel) {
@@ -252,8 +246,7 @@ TEST(StageMemory, ItsTotalIsThatOfTheClasses) {
   const PlanRequest request = small_request(4, 12);
   RangeBytes bytes(request.model, request.optimizer);
   for (const Candidate& candidate : find_plans(request).ranked) {
-    const Program program =
-        lower(make_schedule(candidate.plan));
+    const Program program = lower(make_schedule(candidate.plan));
     if (program.placement().replicas() != program.placement().devices) continue;
     const SlotCounts slots = count_slots(program);
     for (const ReplicaId replica : ids(slots)) {

@@ -2,7 +2,7 @@
 // Golden files of messages, each a session at a terminal:
 //
 // clang-format off
-//   # A stage leaves a layer out                 a title begins a folder of its own: tools/files
+//   # A stage leaves a layer out                 a title begins a folder with tests/tools/files
 //   file more.txt                                a file; its lines are indented by two spaces
 //     one line
 //   copy tests/fuzz/corpus/nccl_xml/cut cut.xml  a file of the sources
