@@ -122,7 +122,7 @@ std::string explain_misfit(const Subject& subject, const MemoryMiss& miss) {
       index(miss.device), print_bytes(miss.needed), print_bytes(miss.excess), miss.largest,
       print_bytes(miss.largest_bytes));
   const std::vector<std::string> nearest = fits_near(subject);
-  if (nearest.empty()) return text + "; no similar plan fits";
+  if (nearest.empty()) return text + "; none of the similar plans that were tried fits";
   text += !subject.prepared.cluster ? "; these fit:" : "; these options fit instead:";
   for (const std::string& line : nearest) text += "\n  " + line;
   return text;

@@ -56,7 +56,7 @@ void add_named_orders(const OrderProblem& problem, const ScheduleRequest& reques
         row.replicas_per_device != 1 || row.replicas_per_stage != 1)
       continue;
     for (const ScheduleRequest& one : requests_for(row, request)) {
-      keep_going();  // of many microbatches each takes a while
+      if (!all.empty()) keep_going();  // one there is, however soon it is to end
       if (reason_against(row, one)) continue;
       const std::optional<Words> words = words_of(row.make(one));
       if (!words || !keeps_cap(problem, *words)) continue;
