@@ -179,10 +179,12 @@ TEST_P(EverySchedulesLayers, GainOfTheMakespanWhatSimulatingAgainFinds) {
 
 TEST(LayerGainsOfARun, HaveTwoSidesAndEndWhereOtherPathsTakeOver) {
   LayersSeen seen;
-  for (const char* schedule : {"1f1b", "2bw", "zbv"}) {
+  // Few pipelines have two sides, and which are drawn depends on what options there are.
+  for (const std::string& schedule : schedule_names()) {
     const LayersSeen one = expect_layers_as_simulated_again(schedule);
     seen.two_sided += one.two_sided;
     seen.beyond_first_order += one.beyond_first_order;
+    if (seen.two_sided > 0 && seen.beyond_first_order > 0) break;
   }
   EXPECT_GT(seen.two_sided, 0u);
   EXPECT_GT(seen.beyond_first_order, 0u);

@@ -14,6 +14,7 @@
 #include "core/base/ascii.h"
 #include "core/schedule/schedule.h"
 #include "tests/core/error_of.h"
+#include "tests/support/edited_text.h"
 #include "tests/support/pipelines.h"
 
 namespace tandem::testing {
@@ -178,13 +179,24 @@ TEST(Notation, BringsBackWhateverTheTypesHold) {
   }
 }
 
+/// As the parser lists them: "letters: f r …".
+std::string all_letters() {
+  std::string text = "letters:";
+  for (const OpTraits& row : kOpTraits) {
+    if (!row.notation.empty()) text += fmt::format(" {}", row.notation);
+  }
+  return text;
+}
+
 TEST(Notation, PointsAtEveryBadOp) {
-  EXPECT_EQ(notation_error("# s devices 2 microbatches 4\n"
-                           "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
-                           "1 | f0~70000 f0/0 f0! f\n"),
+  const std::string error = notation_error(
+      "# s devices 2 microbatches 4\n"
+      "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
+      "1 | f0~70000 f0/0 f0! f\n");
+  EXPECT_EQ(with(error, all_letters(), "LETTERS"),
             "s:2:8: error: \"x1\" is no op\n"
             "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
-            "       ^~ letters: f r b i w T R N U V E L\n"
+            "       ^~ LETTERS\n"
             "s:2:11: error: \"b\" lacks the offset of its microbatch\n"
             "0 | f0 x1 b U5 1f0 f99999999 b0+ U+9\n"
             "          ^\n"
