@@ -1,7 +1,6 @@
 // Memory runs out anywhere: a message and an exit code, no abort, no hang, no file half-written.
 
 #include <cstdint>
-#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,13 +85,10 @@ TEST_F(OutOfMemory, ACommandSaysSo) {
 
 /// oneDNN itself would die, so it is left out.
 TEST_F(OutOfMemory, ATrainingSaysWhatItNeeds) {
-  const std::regex needed("training this plan needs ([0-9.]+) KiB");
   bool figures = false;
   for (const std::string& said :
        said_by("train plan.json --steps 2 --kernels portable --trace out.json", 30)) {
-    std::smatch figure;
-    figures = figures || (std::regex_search(said, figure, needed) &&
-                          std::stod(figure[1].str()) > 440.9);  // of the devices alone
+    figures = figures || said.find("training this plan needs 444.3 KiB") != std::string::npos;
   }
   EXPECT_TRUE(figures);
 }

@@ -96,7 +96,7 @@ TEST(InsertValidation, IsRefusedWhereItIsOfNoUse) {
     return reason_against(find_schedule(wanted.schedule), wanted.request).value_or("none");
   };
   EXPECT_EQ(reason(validated("zb-h2", 2, 4)), "none");
-  EXPECT_THAT(reason(validated("2bw", 2, 4)), HasSubstr("2bw "));
+  EXPECT_THAT(reason(validated("2bw", 2, 4)), HasSubstr("2bw has no use for post-validation"));
   EXPECT_THAT(reason(validated("pipedream", 2, 4)), HasSubstr("has no global norm"));
   EXPECT_THAT(reason(validated("bpipe", 2, 4)), HasSubstr("evicts stashes"));
   Pipeline unasked = validated("zb-h2", 2, 4);
