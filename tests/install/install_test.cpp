@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <regex>
 #include <set>
@@ -192,6 +193,21 @@ TEST(InstalledHeaders, AMissingOrForeignOneIsFound) {
 }
 
 // ---- The command ----
+
+// Parallel tests and packagers do it; what one writes on its way is not another's.
+TEST_F(Install, SeveralMayRunAtOnce) {
+  std::vector<std::future<Ran>> installs;
+  for (int n = 0; n < 4; ++n) {
+    const std::string where = fmt::format("{}-{}", prefix(), n);
+    installs.push_back(std::async(std::launch::async, [where] {
+      return run_command({TANDEM_CMAKE, "--install", TANDEM_BUILD, "--prefix", where}, {});
+    }));
+  }
+  for (std::future<Ran>& install : installs) {
+    const Ran ran = install.get();
+    EXPECT_EQ(ran.code, 0) << ran.err;
+  }
+}
 
 TEST_F(Install, TheCommandItsManualAndItsCompletionsAreThere) {
   const Ran ran = run_in_folder({prefix() + "/bin/tandem", "--help"});

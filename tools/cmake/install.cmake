@@ -54,16 +54,19 @@ list(TRANSFORM libraries PREPEND tandem_ OUTPUT_VARIABLE targets)
 install(TARGETS ${targets} EXPORT tandemTargets COMPONENT development
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
+# What an installation writes before it copies lies in a folder of its own: two may run at once.
 # A header names others from the root of the sources; outside, where "core/…" may be anybody's, from tandem/.
 string(CONFIGURE [[
+  string(RANDOM LENGTH 16 folder)
+  set(made "@PROJECT_BINARY_DIR@/install/${folder}")
   foreach(header @tandem_public_headers@)
     file(READ "@PROJECT_SOURCE_DIR@/${header}" text)
     string(REGEX REPLACE "\n#include \"(core|simulator|planner|traces)/" "\n#include \"tandem/\\1/" text "${text}")
-    file(WRITE "@PROJECT_BINARY_DIR@/install/include/tandem/${header}" "${text}")
+    file(WRITE "${made}/${header}" "${text}")
     get_filename_component(folder ${header} DIRECTORY)
-    file(INSTALL "@PROJECT_BINARY_DIR@/install/include/tandem/${header}"
-      DESTINATION "${CMAKE_INSTALL_PREFIX}/@CMAKE_INSTALL_INCLUDEDIR@/tandem/${folder}")
+    file(INSTALL "${made}/${header}" DESTINATION "${CMAKE_INSTALL_PREFIX}/@CMAKE_INSTALL_INCLUDEDIR@/tandem/${folder}")
   endforeach()
+  file(REMOVE_RECURSE "${made}")
 ]] install_headers @ONLY)
 install(CODE "${install_headers}" COMPONENT development)
 
@@ -78,21 +81,20 @@ install(FILES ${PROJECT_BINARY_DIR}/install/tandemConfig.cmake ${PROJECT_BINARY_
 
 # The command writes its own manual and completions: they are those of the build that is installed.
 install(TARGETS tandem COMPONENT runtime RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(CODE "
-  set(made \"${PROJECT_BINARY_DIR}/install\")
-  file(REMOVE_RECURSE \"\${made}/man1\")
-  execute_process(COMMAND \"$<TARGET_FILE:tandem>\" man --output \"\${made}/man1\" COMMAND_ERROR_IS_FATAL ANY)
-  foreach(file bash:tandem zsh:_tandem fish:tandem.fish)
-    string(REPLACE : \";\" file \${file})
-    list(GET file 0 shell)
-    list(GET file 1 name)
-    file(MAKE_DIRECTORY \"\${made}/\${shell}\")
-    execute_process(COMMAND \"$<TARGET_FILE:tandem>\" completion \${shell}
-      OUTPUT_FILE \"\${made}/\${shell}/\${name}\" COMMAND_ERROR_IS_FATAL ANY)
-  endforeach()" COMPONENT runtime)
-set(made ${PROJECT_BINARY_DIR}/install)
-install(DIRECTORY ${made}/man1/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT runtime)
-install(FILES ${made}/bash/tandem DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT runtime)
-install(FILES ${made}/zsh/_tandem DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT runtime)
-install(FILES ${made}/fish/tandem.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT runtime)
+string(CONFIGURE [[
+  string(RANDOM LENGTH 16 folder)
+  set(made "@PROJECT_BINARY_DIR@/install/${folder}")
+  set(tandem "$<TARGET_FILE:tandem>")
+  execute_process(COMMAND "${tandem}" man --output "${made}/man/man1" COMMAND_ERROR_IS_FATAL ANY)
+  file(INSTALL "${made}/man/man1" DESTINATION "${CMAKE_INSTALL_PREFIX}/@CMAKE_INSTALL_MANDIR@")
+  foreach(file bash-completion/completions/tandem zsh/site-functions/_tandem fish/vendor_completions.d/tandem.fish)
+    get_filename_component(folder ${file} DIRECTORY)
+    string(REGEX MATCH "^[a-z]+" shell ${file})
+    file(MAKE_DIRECTORY "${made}/${folder}")
+    execute_process(COMMAND "${tandem}" completion ${shell} OUTPUT_FILE "${made}/${file}" COMMAND_ERROR_IS_FATAL ANY)
+    file(INSTALL "${made}/${file}" DESTINATION "${CMAKE_INSTALL_PREFIX}/@CMAKE_INSTALL_DATADIR@/${folder}")
+  endforeach()
+  file(REMOVE_RECURSE "${made}")
+]] install_pages @ONLY)
+install(CODE "${install_pages}" COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
