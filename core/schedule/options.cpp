@@ -16,7 +16,7 @@ namespace {
 using Request = ScheduleRequest;
 
 constexpr std::int64_t kMostDevices = 4096, kMostCount = 65'535;
-constexpr std::int64_t kMostSearched = 1'000'000'000'000;
+constexpr std::int64_t kMostSearched = 1'000'000'000'000, kMostSeed = 9'000'000'000'000'000'000;
 
 const std::array kOptionRows{
     ScheduleOption{.flag = "width",
@@ -88,7 +88,7 @@ const std::array kOptionRows{
                    .help = "the same seed gives the same answer, also with --scenarios (default 1)",
                    .member = &Request::seed,
                    .least = 0,
-                   .most = kMostSearched},
+                   .most = kMostSeed},
     ScheduleOption{.flag = "orders",
                    .argument = "N",
                    .help = "orders to try (default: as many as take a second; with more than a "
@@ -258,6 +258,10 @@ bool is_unset(const ScheduleOption& option, const ScheduleRequest& request) {
 std::optional<std::string> parse_option(const ScheduleOption& option, std::string_view text,
                                         ScheduleRequest& request) {
   return std::visit(OptionParser(option, text, request), option.member);
+}
+
+void copy_option(const ScheduleOption& option, const ScheduleRequest& from, ScheduleRequest& to) {
+  std::visit([&](auto member) { to.*member = from.*member; }, option.member);
 }
 
 std::string option_text(const ScheduleOption& option, const ScheduleRequest& request) {
