@@ -40,7 +40,7 @@ LayerRow read_layer(const JsonReader& reader) {
   LayerRow row;
   LayerCost& cost = row.cost;
   if (!reader.object({"kind", "microbatch_size", "tensor", "forward_ns", "backward_input_ns",
-                      "backward_weight_ns", "backward_ns", "selective_recompute_ns",
+                      "backward_weight_ns", "backward_ns", "selective_recompute_ns", "recompute_ns",
                       "update_ns"})) {
     return row;
   }
@@ -51,6 +51,7 @@ LayerRow read_layer(const JsonReader& reader) {
   cost.backward_weight = reader["backward_weight_ns"].duration();
   cost.backward = reader["backward_ns"].duration();
   cost.selective_recompute = reader["selective_recompute_ns"].duration();
+  if (reader.has("recompute_ns")) cost.recompute = reader["recompute_ns"].duration();
   cost.update = reader["update_ns"].duration();
   if (reader.has("tensor"))
     row.tensor = reader["tensor"].integer<std::int32_t>(1, kMostProfiledDevices);
@@ -221,6 +222,7 @@ Json profile_json(const Profile& profile, const std::vector<ProductAlgorithm>& a
                       {"backward_ns", cost.backward.count()},
                       {"selective_recompute_ns", cost.selective_recompute.count()},
                       {"update_ns", cost.update.count()}});
+    if (cost.recompute) layers.back()["recompute_ns"] = cost.recompute->count();
   }
   Json transfers = Json::array();
   for (const TransferCost& cost : profile.transfers) {

@@ -19,25 +19,28 @@ class OptionReader {
       : option_(option), value_(value), request_(request) {}
 
   template <class Whole>
-  void operator()(Whole Request::* member) {
+  void operator()(Whole Request::*member) {
     request_.*member =
         value_.integer<Whole>(static_cast<Whole>(option_.least), static_cast<Whole>(option_.most));
   }
-  void operator()(std::optional<std::int64_t> Request::* member) {
+  void operator()(std::optional<std::int64_t> Request::*member) {
     request_.*member = value_.integer<std::int64_t>(option_.least, option_.most);
   }
-  void operator()(bool Request::* member) { request_.*member = value_.boolean(); }
-  void operator()(Recompute Request::* member) {
-    request_.*member = value_.one_of<Recompute>(kRecomputes);
+  void operator()(bool Request::*member) { request_.*member = value_.boolean(); }
+  void operator()(Recompute Request::*member) {
+    const std::string text = value_.string();
+    if (const auto recompute = parse_recompute(text)) {
+      request_.*member = *recompute;
+    } else if (!text.empty()) {
+      value_.expected(std::string(kRecomputeNames));
+    }
   }
-  void operator()(std::vector<std::uint16_t> Request::* member) {
+  void operator()(std::vector<std::uint16_t> Request::*member) {
     for (const JsonReader& count : value_.array())
       (request_.*member).push_back(count.integer<std::uint16_t>(1, kMostOfEach));
   }
-  void operator()(std::vector<double> Request::* member) {
-    request_.*member = {value_.number(1.0)};
-  }
-  void operator()(std::optional<Duration> Request::* member) {
+  void operator()(std::vector<double> Request::*member) { request_.*member = {value_.number(1.0)}; }
+  void operator()(std::optional<Duration> Request::*member) {
     request_.*member = value_.duration();
   }
 
@@ -53,18 +56,18 @@ struct OptionWriter {
   const Request& request;
 
   template <class Value>
-  Json operator()(Value Request::* member) const {
+  Json operator()(Value Request::*member) const {
     return request.*member;
   }
-  Json operator()(Recompute Request::* member) const { return name(request.*member); }
-  Json operator()(std::vector<double> Request::* member) const {
+  Json operator()(Recompute Request::*member) const { return name(request.*member); }
+  Json operator()(std::vector<double> Request::*member) const {
     const std::vector<double>& numbers = request.*member;
     return numbers.empty() ? Json() : numbers.size() == 1 ? Json(numbers.front()) : Json(numbers);
   }
-  Json operator()(std::optional<std::int64_t> Request::* member) const {
+  Json operator()(std::optional<std::int64_t> Request::*member) const {
     return request.*member ? Json(*(request.*member)) : Json();
   }
-  Json operator()(std::optional<Duration> Request::* member) const {
+  Json operator()(std::optional<Duration> Request::*member) const {
     return request.*member ? Json((request.*member)->count()) : Json();
   }
 };

@@ -151,10 +151,8 @@ class IterationsParser {
   Recompute recompute() {
     const auto text = cell(Column::recompute);
     if (!text) return Recompute::none;
-    for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::full}) {
-      if (name(kind) == *text) return kind;
-    }
-    in_.fail(*text, fmt::format("expected none, selective or full, found \"{}\"", *text));
+    if (const auto kind = parse_recompute(*text)) return *kind;
+    in_.fail(*text, fmt::format("expected {}, found \"{}\"", kRecomputeNames, *text));
   }
 
   /// What `part` is to divide `whole`, both of them columns.

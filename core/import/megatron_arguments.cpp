@@ -41,6 +41,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kRun{
 constexpr std::string_view kLayersOfChunk = "num-layers-per-virtual-pipeline-stage";
 constexpr std::string_view kChunks = "num-virtual-stages-per-pipeline-rank";
 constexpr std::string_view kRecompute = "recompute-granularity";
+constexpr std::string_view kRecomputeMethod = "recompute-method";
+constexpr std::string_view kRecomputeLayers = "recompute-num-layers";
 constexpr std::string_view kRecomputeFlag = "recompute-activations";
 
 template <class List>
@@ -49,7 +51,8 @@ bool contains(const List& list, std::string_view name) {
 }
 
 bool has_value(std::string_view name) {
-  constexpr std::array kOthers{kLayersOfChunk, kChunks, kRecompute};
+  constexpr std::array kOthers{kLayersOfChunk, kChunks, kRecompute, kRecomputeMethod,
+                               kRecomputeLayers};
   return contains(kValues, name) || contains(kOthers, name) ||
          std::any_of(kRun.begin(), kRun.end(), [&](const auto& row) { return row.first == name; });
 }
@@ -165,9 +168,19 @@ class Arguments {
     if (interleaved) options.emplace_back("chunks", fmt::format("{}", *chunks));
   }
 
+  /// Each block by itself, unless a method and a number say otherwise.
+  std::string recomputed_blocks() {
+    const std::int32_t count = run_number(kRecomputeLayers).value_or(1);
+    if (is(kRecomputeMethod, "block")) return fmt::format("blocks:{}", count);
+    if (has(kRecomputeMethod) && !is(kRecomputeMethod, "uniform")) pass_over(kRecomputeMethod);
+    return count > 1 ? fmt::format("uniform:{}", count) : "full";
+  }
+
   void add_recompute(std::vector<std::pair<std::string, std::string>>& options) {
-    if (is(kRecompute, "full") || is(kRecompute, "selective")) {
-      options.emplace_back("recompute", given_.at(kRecompute).word);
+    if (is(kRecompute, "full")) {
+      options.emplace_back("recompute", recomputed_blocks());
+    } else if (is(kRecompute, "selective")) {
+      options.emplace_back("recompute", "selective");
     } else if (has(kRecompute)) {
       pass_over(kRecompute);
     } else if (has(kRecomputeFlag)) {

@@ -20,7 +20,7 @@ enum class SlotKind : std::uint8_t {
   gradients,  // sum over the microbatches of one update; first weight gradient … update
   stash,      // what forward (or recompute) leaves for the backward; … last gradient op of the
               // microbatch
-  input,   // activation received from another device; transfer … last gradient op of the microbatch
+  input,  // activation received from another device; transfer … last gradient op of the microbatch
   output,  // activation made here; forward … last gradient op of the microbatch, here and of
            // consumers on this device
   output_gradient,  // gradient received from another device; transfer … last gradient op of the
@@ -31,7 +31,7 @@ enum class SlotKind : std::uint8_t {
   eviction_buffer,  // the stash of a microbatch that is evicted, on the stage's device: forward …
                     // evict, and load … last gradient op of the microbatch. One, which they take in
                     // turn (core/lower/lower.h)
-  hosted_stash,     // the same on the partner of the stage's device: evict … load
+  hosted_stash,  // the same on the partner of the stage's device: evict … load
 };
 inline constexpr std::size_t kSlotKinds = 10;
 /// "weights", "output gradient".
@@ -114,8 +114,7 @@ struct StageBytes {
   std::array<Bytes, kSlotKinds> slot{};
   Bytes optimizer = 0;  // state besides the weights, one copy whatever the versions
   Bytes workspace = 0;  // scratch that one running op needs; stages of a device share the largest
-  // With full recomputation, the stash of a forward, gone when it returns; needed where
-  // StageSlots::forwards_in_workspace says so.
+  // Where StageSlots::forwards_in_workspace says so: the stash of a forward, gone when it returns.
   Bytes forward_workspace = 0;
   Bytes& operator[](SlotKind kind) { return slot[index(kind)]; }
   Bytes operator[](SlotKind kind) const { return slot[index(kind)]; }

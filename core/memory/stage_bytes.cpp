@@ -3,23 +3,41 @@
 #include <algorithm>
 
 #include "core/base/check.h"
-#include "core/memory/storage.h"
 
 namespace tandem {
 
-StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes boundary, Recompute recompute,
-                       bool stashes_input) {
+namespace {
+
+/// What the layers of a range stash, and the boundaries between them.
+Bytes stash_of(const std::vector<LayerBytes>& layers, LayerRange range, Bytes boundary) {
+  Bytes bytes = (range.size() - 1) * boundary;
+  for (std::int32_t layer = range.first; layer < range.last; ++layer)
+    bytes += layers[static_cast<std::size_t>(layer)].stash;
+  return bytes;
+}
+
+}  // namespace
+
+StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes boundary,
+                       const std::vector<LayerRange>& recomputed, bool stashes_input) {
   TANDEM_CHECK(!layers.empty());
-  const auto inner = static_cast<Bytes>(layers.size()) - 1;
+  const auto count = static_cast<std::int32_t>(layers.size());
+  const Bytes inner = count - 1;
   StageBytes bytes;
-  Bytes stash = (inner + (stashes_input ? 1 : 0)) * boundary, kept = inner * boundary, scratch = 0;
+  Bytes stash = (stashes_input ? boundary : 0) + stash_of(layers, {0, count}, boundary);
+  Bytes kept = inner * boundary, scratch = 0, again = 0;
   for (const LayerBytes& layer : layers) {
     bytes[SlotKind::weights] += layer.weights;
     bytes[SlotKind::gradients] += layer.gradients;
     bytes.optimizer += layer.optimizer;
-    stash += layer.stash;
     kept += layer.kept;
     scratch = std::max(scratch, layer.scratch);
+  }
+  for (const LayerRange range : recomputed) {
+    const Bytes of_range = stash_of(layers, range, boundary);
+    stash -= of_range;
+    kept += of_range;
+    again = std::max(again, of_range);
   }
   for (const SlotKind kind : {SlotKind::stash, SlotKind::eviction_buffer, SlotKind::hosted_stash}) {
     bytes[kind] = stash;
@@ -30,8 +48,8 @@ StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes boundary, Re
   }
   bytes[SlotKind::kept_gradients] = kept;
   // Of a whole backward: one layer's scratch at a time, and the gradients on its two sides.
-  bytes.workspace = scratch + std::min<Bytes>(2, inner) * boundary;
-  if (recompute == Recompute::full) bytes.forward_workspace = stash;
+  bytes.workspace = scratch + std::min<Bytes>(2, inner) * boundary + again;
+  bytes.forward_workspace = stash;
   return bytes;
 }
 

@@ -5,7 +5,7 @@
 
 #include "core/base/units.h"
 #include "core/memory/memory.h"
-#include "core/schedule/schedule.h"
+#include "core/model/model.h"
 
 namespace tandem {
 
@@ -19,8 +19,10 @@ struct LayerBytes {
 
 /// The slots of a stage that holds these layers. What crosses a boundary between two layers,
 /// `boundary` bytes, is stashed behind each but the last; before the first too if `stashes_input`,
-/// where no transfer brings it. REQUIRES: a layer at least.
-StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes boundary, Recompute recompute,
-                       bool stashes_input = false);
+/// where no transfer brings it. Layers that are made again, `recomputed` counted from the stage's
+/// first, stash nothing but what is behind the last of each range: they stand in the workspace, a
+/// range at a time, and in what a split backward keeps. REQUIRES: a layer at least.
+StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes boundary,
+                       const std::vector<LayerRange>& recomputed = {}, bool stashes_input = false);
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "core/memory/recomputed_layers.h"
 #include "core/memory/stage_bytes.h"
 
 namespace tandem {
@@ -86,7 +87,7 @@ StageBytes stage_bytes_of(const ModelSpec& model, LayerRange layers, std::int32_
   const bool reads_numbers = layers.first == 0 && model.architecture == Architecture::linear;
   const Bytes boundary = boundary_bytes(model, microbatch_size, layout.element);
   StageBytes bytes = stage_bytes(of_layers, layout.room(boundary / layout.element) * layout.element,
-                                 recompute, reads_numbers);
+                                 recomputed_in_stage(model, layers, recompute), reads_numbers);
   for (const SlotKind kind :
        {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
     bytes[kind] = boundary;

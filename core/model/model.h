@@ -3,6 +3,7 @@
 // measured costs of them.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -128,7 +129,8 @@ struct LayerCost {
   Duration forward{}, backward_input{}, backward_weight{},
       backward{};  // backward: whole, measured as such
   Duration update{};
-  Duration selective_recompute{};  // what it adds to a backward; 0: the layer drops nothing
+  Duration selective_recompute{};          // what it adds to a backward; 0: the layer drops nothing
+  std::optional<Duration> recompute = {};  // forward without its output; empty: as the forward
 };
 
 /// Time to hand `bytes` from one device to another.

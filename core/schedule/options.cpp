@@ -101,13 +101,17 @@ const std::array kOptionRows{
                    .help = "stop after this long, with the best so far",
                    .member = &Request::time_limit,
                    .by_clock = true},
-    ScheduleOption{.flag = "recompute",
-                   .argument = "KIND",
-                   .help = "none|selective|full: recompute activations in the backward",
-                   .member = &Request::recompute,
-                   .key = "recompute",
-                   .of_all = true,
-                   .stands_in_plans = true},
+    ScheduleOption{
+        .flag = "recompute",
+        .argument = "KIND",
+        .help =
+            "none|selective|full|stage, uniform:N or blocks:N: what backwards compute again: "
+            "what is cheap in each layer; each block, from its input; the whole stage, by an op "
+            "of its own; N blocks together; the first N of each stage",
+        .member = &Request::recompute,
+        .key = "recompute",
+        .of_all = true,
+        .stands_in_plans = true},
     // Set by --clip, whose text says by how much, too.
     ScheduleOption{.flag = "",
                    .argument = "",
@@ -163,12 +167,10 @@ class OptionParser {
     return std::nullopt;
   }
   std::optional<std::string> operator()(Member<Recompute> member) {
-    for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::full}) {
-      if (text_ != name(kind)) continue;
-      request_.*member = kind;
-      return std::nullopt;
-    }
-    return "none|selective|full";
+    const std::optional<Recompute> recompute = parse_recompute(text_);
+    if (!recompute) return std::string(kRecomputeNames);
+    request_.*member = *recompute;
+    return std::nullopt;
   }
   std::optional<std::string> operator()(Member<std::vector<std::uint16_t>> member) {
     auto counts = numbers_in<std::uint16_t>(text_, '-');
@@ -212,7 +214,7 @@ struct OptionPrinter {
     return request.*member ? "yes" : "no";
   }
   std::string operator()(Member<Recompute> member, std::int64_t) const {
-    return std::string(name(request.*member));
+    return name(request.*member);
   }
   std::string operator()(Member<std::vector<std::uint16_t>> member, std::int64_t) const {
     return fmt::format("{}", fmt::join(request.*member, "-"));

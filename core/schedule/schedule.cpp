@@ -10,11 +10,6 @@
 
 namespace tandem {
 
-std::string_view name(Recompute recompute) {
-  constexpr std::array<std::string_view, kRecomputes> kNames{"none", "selective", "full"};
-  return kNames[static_cast<std::size_t>(recompute)];
-}
-
 std::string_view name(WeightSemantics semantics) {
   constexpr std::array<std::string_view, 3> kNames{"vanilla", "delayed by one", "stashed"};
   return kNames[static_cast<std::size_t>(semantics)];
@@ -164,7 +159,7 @@ std::optional<std::string> reason_against(const ScheduleTraits& traits,
 Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& request) {
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
   Schedule schedule = traits.make(request);
-  if (request.recompute == Recompute::full) insert_recompute(schedule);
+  if (request.recompute == Recompute::stage) insert_recompute(schedule);
   insert_reduction(schedule, request.global_norm);
   if (request.post_validation) insert_validation(schedule);
   return schedule;

@@ -12,18 +12,9 @@
 #include "core/base/units.h"
 #include "core/schedule/op.h"
 #include "core/schedule/placement.h"
+#include "core/schedule/recompute.h"
 
 namespace tandem {
-
-/// The activations that backward computes again, so that they need not be kept.
-enum class Recompute : std::uint8_t {
-  none,
-  selective,  // inside the layers: what is cheap to make again. The program is that of none
-  full,       // the whole forward, by an op of its own
-};
-inline constexpr std::size_t kRecomputes = 3;
-/// "none", "selective", "full".
-std::string_view name(Recompute recompute);
 
 /// A loop body: repeated once a batch, its microbatch offsets shifted by `microbatches` each time.
 /// INVARIANT: for each (kind, stage) the offsets of all its replicas together are one complete

@@ -54,11 +54,11 @@ bool recomputes(const Schedule& schedule) { return has_kind(schedule, repeats); 
 
 Schedule completed(Schedule schedule, const ScheduleRequest& request) {
   tie(schedule, request.tied_embeddings);
-  if (recomputes(schedule) && request.recompute != Recompute::full) {
+  if (recomputes(schedule) && request.recompute != Recompute::stage) {
     throw InputError(
         fmt::format("schedule \"{}\" recomputes forwards: its plan has to say so", schedule.name));
   }
-  if (request.recompute == Recompute::full && !recomputes(schedule)) insert_recompute(schedule);
+  if (request.recompute == Recompute::stage && !recomputes(schedule)) insert_recompute(schedule);
   const bool sums = has_kind(schedule, is_collective);
   if (!sums) insert_reduction(schedule, request.global_norm);
   if (request.global_norm && !has_kind(schedule, makes_norm)) {

@@ -96,7 +96,7 @@ struct LayerShape {
   std::int32_t microbatch_size = 1;
   double loss_scale = 1.0;  // factor of the gradient of the loss summed over tokens; for a mean
                             // over a batch 1 / (B·T·m)
-  Recompute recompute = Recompute::none;  // full is the stage's matter: as none
+  Recompute recompute = Recompute::none;  // by block or stage: the stage's matter, as none
 
   std::int64_t rows() const { return std::int64_t{microbatch_size} * model.sequence; }
   std::int64_t boundary() const { return rows() * model.width; }
@@ -112,17 +112,18 @@ struct LayerShape {
 };
 
 template <class L, class K>
-concept Layer =
-    requires(const L layer, K kernels, ForwardSpans<typename K::Scalar, typename K::Wide> forward,
-             BackwardSpans<typename K::Scalar, typename K::Wide> backward, std::int32_t block) {
-      { layer.tensors(block) } -> std::same_as<std::vector<Tensor>>;  // offsets not yet set
-      { layer.stash_size() } -> std::same_as<std::int64_t>;
-      { layer.scratch_size() } -> std::same_as<std::int64_t>;
-      { layer.forward(kernels, forward) } -> std::same_as<void>;
-      { layer.recompute(kernels, backward) } -> std::same_as<void>;
-      { layer.backward_input(kernels, backward) } -> std::same_as<void>;
-      { layer.backward_weight(kernels, backward) } -> std::same_as<void>;
-    };
+concept Layer = requires(const L layer, K kernels,
+                         ForwardSpans<typename K::Scalar, typename K::Wide> forward,
+                         BackwardSpans<typename K::Scalar, typename K::Wide> backward,
+                         std::int32_t block) {
+  { layer.tensors(block) } -> std::same_as<std::vector<Tensor>>;  // offsets not yet set
+  { layer.stash_size() } -> std::same_as<std::int64_t>;
+  { layer.scratch_size() } -> std::same_as<std::int64_t>;
+  { layer.forward(kernels, forward) } -> std::same_as<void>;
+  { layer.recompute(kernels, backward) } -> std::same_as<void>;
+  { layer.backward_input(kernels, backward) } -> std::same_as<void>;
+  { layer.backward_weight(kernels, backward) } -> std::same_as<void>;
+};
 
 // In a stash or scratch of elements T lie numbers of W, too. Where W is wider, every part begins at
 // a multiple of 16 bytes.

@@ -77,7 +77,8 @@ ProbedPass probe(ProfileRequest request, std::int32_t sequence) {
                                   [kind](const LayerCost& one) { return one.kind == kind; });
     if (row == rows.end()) continue;
     const Duration time = 2 * row->forward + row->backward + row->backward_input +
-                          row->backward_weight + row->selective_recompute;
+                          row->backward_weight + row->selective_recompute +
+                          row->recompute.value_or(Duration{});
     (kind == LayerKind::attention ? pass.attention_s : pass.others_s) += to_seconds(time);
     pass.updates_s += to_seconds(row->update) / kPassesAnUpdate;
   }

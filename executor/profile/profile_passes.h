@@ -29,9 +29,10 @@ enum class Measured : std::uint8_t {
   backward_input,
   backward_weight,
   selective_recompute,
+  recompute,
   update
 };
-inline constexpr std::size_t kMeasured = 6;
+inline constexpr std::size_t kMeasured = 7;
 
 struct Tally {
   Duration sum{};
@@ -55,14 +56,15 @@ class ModelPasses {
         stage_(model, all_layers(model), microbatch_size,
                mean_loss_scale(model, microbatch_size, 1)),
         dropping_(model, all_layers(model), microbatch_size, 1.0, Recompute::selective),
+        blockwise_(model, all_layers(model), microbatch_size, 1.0, Recompute::full),
         kinds_(layers_of(model)),
         weights_(backend.template allocate<T>(stage_.sizes().parameters)),
         next_weights_(backend.template allocate<T>(stage_.sizes().parameters)),
         gradients_(backend.template allocate<T>(stage_.sizes().parameters)),
         state_(
             backend.template allocate<T>(stage_.sizes().parameters * optimizer_states(optimizer))),
-        scratch_(backend.template allocate<T>(
-            std::max(stage_.sizes().scratch, dropping_.sizes().scratch))),
+        scratch_(backend.template allocate<T>(std::max(
+            {stage_.sizes().scratch, dropping_.sizes().scratch, blockwise_.sizes().scratch}))),
         whole_(backend, stage_.sizes()),
         split_(backend, stage_.sizes()),
         loss_(backend.template results<double>(1)),
@@ -150,18 +152,26 @@ class ModelPasses {
     stage_.backward_input(*kernels_, spans, laps_of(Measured::backward_input));
     stage_.backward_weight(*kernels_, spans, [this](std::size_t layer) {
       lap(Measured::backward_weight, layer);
-      recompute(layer);
+      drop_and_recompute(layer);
     });
+    for (std::size_t block = blockwise_.blocks(); block-- > 0;) {
+      blockwise_.recompute_block(*kernels_, spans_for(blockwise_), block,
+                                 laps_of(Measured::recompute));
+    }
+  }
+
+  /// What is read of the stash lies elsewhere than forward put it, but is as many numbers of a like
+  /// size.
+  BackwardSpans<T> spans_for(const Stage<Kernel>& stage) {
+    BackwardSpans<T> spans = spans_of(split_, part(scratch_.elements(), 0, stage.sizes().scratch));
+    spans.stash = part(spans.stash, 0, stage.sizes().stash);
+    return spans;
   }
 
   /// Just after the stash of the layer was read: in training the backward that follows finds in the
   /// caches what this fetched, so only one of them is to be charged for it.
-  void recompute(std::size_t layer) {
-    BackwardSpans<T> spans =
-        spans_of(split_, part(scratch_.elements(), 0, dropping_.sizes().scratch));
-    // What is read of it lies elsewhere than forward put it, but is as many numbers of a like size.
-    spans.stash = part(spans.stash, 0, dropping_.sizes().stash);
-    dropping_.recompute_dropped(*kernels_, spans, layer);
+  void drop_and_recompute(std::size_t layer) {
+    dropping_.recompute_dropped(*kernels_, spans_for(dropping_), layer);
     lap(Measured::selective_recompute, layer);
   }
 
@@ -230,7 +240,8 @@ class ModelPasses {
   B& backend_;
   typename B::Stream& stream_;
   OptimizerConfig optimizer_;
-  Stage<Kernel> stage_, dropping_;            // dropping: the same with selective recomputation
+  // The same without recomputation, with selective, and by block.
+  Stage<Kernel> stage_, dropping_, blockwise_;
   std::vector<LayerKind> kinds_;              // of the layers
   std::vector<std::vector<Tensor>> tensors_;  // of each layer, as of a stage of its own
   Buffer weights_, next_weights_, gradients_, state_, scratch_;

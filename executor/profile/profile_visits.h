@@ -201,6 +201,8 @@ inline std::vector<LayerCost> layer_costs(const std::map<std::int32_t, Means>& m
                       .backward = median(times[index(Measured::backward)]),
                       .update = median(times[index(Measured::update)]),
                       .selective_recompute = median(times[index(Measured::selective_recompute)])});
+      if (const auto& again = times[index(Measured::recompute)]; !again.empty())
+        rows.back().recompute = median(again);
     }
   }
   return rows;

@@ -19,7 +19,7 @@ struct StageSizes {
   std::int64_t parameters = 0;  // weights, and gradients
   std::int64_t stash = 0;
   std::int64_t boundary = 0;  // input, output and their gradients
-  std::int64_t scratch = 0;   // of backward(), and of forward() with selective recomputation;
+  std::int64_t scratch = 0;   // of backward(), and of forward() where something is made again;
                               // free again when they return
   std::int64_t kept_gradients =
       0;  // of backward_input(): kept until backward_weight() of the same microbatch
@@ -50,7 +50,8 @@ class Stage {
 
   /// `loss_scale`: what the gradient of the loss summed over tokens is multiplied with; 1 / (B·T·m)
   /// for the mean over a batch. REQUIRES: layers non-empty and inside the model (checked).
-  /// Selective recomputation moves a part of the stash into scratch; the bits stay the same.
+  /// Selective recomputation, and that of blocks, move a part of the stash into scratch; the bits
+  /// stay the same.
   Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size, double loss_scale,
         Recompute recompute = Recompute::none);
 
@@ -98,14 +99,31 @@ class Stage {
   /// What a layer's backward begins with where recomputation is selective; else nothing. Reads
   /// weights, input, stash; writes scratch.
   void recompute_dropped(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
+  /// Where blocks are made again: how many.
+  std::size_t blocks() const { return blocks_.size(); }
+  /// What backward() begins a block with. The same.
+  void recompute_block(K& kernels, const BackwardSpans<T, W>& spans, std::size_t block,
+                       const AfterLayer& after) const;
 
  private:
   /// A layer and where its parts begin in the stage's spans.
   struct Place {
     AnyLayer<K> layer;
-    std::int64_t weights = 0, stash = 0,
-                 output = 0;  // output: inside the stash, but for the last layer
-    std::int64_t scratch = 0, output_gradient = 0;  // inside the kept gradients; likewise
+    std::int64_t weights = 0, stash = 0, output = 0;  // output: but for the last layer's
+    std::int64_t scratch = 0, output_gradient = 0;    // inside the kept gradients; likewise
+    std::optional<std::size_t> block = {};  // that its stash is in, and its output unless the last
+  };
+
+  /// Layers that are made again together, from the input of the first. Their stashes lie in
+  /// scratch.
+  struct Block {
+    std::size_t first = 0, last = 0;
+    std::int64_t size = 0, kept = 0;  // of their stashes; where these begin in the kept gradients
+  };
+  /// The memory of stashes: of a microbatch, and of the block at hand.
+  template <class U>
+  struct Stashes {
+    std::span<U> stage, block;
   };
 
   template <class U>
@@ -118,19 +136,34 @@ class Stage {
   void check(const ForwardSpans<T, W>& spans) const;
   void check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const;
   /// The part of `layer` of the stage's spans. In scratch its own begins at `scratch`, the gradient
-  /// after layer i at `gradient_after(i)`.
+  /// after layer i at `gradient_after(i)`; `block`: the stashes of its block.
   BackwardSpans<T, W> spans_of(std::size_t layer, const BackwardSpans<T, W>& spans,
-                               std::int64_t scratch, const auto& gradient_after) const;
+                               std::int64_t scratch, const auto& gradient_after,
+                               std::span<T> block) const;
   /// In scratch that layers take in turn.
   BackwardSpans<T, W> passing_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
   /// As kept between backward_input() and backward_weight().
   BackwardSpans<T, W> kept_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
+  template <class U>
+  std::span<U> stash_of(std::size_t layer, const Stashes<U>& stashes) const;
+  /// REQUIRES: not the last layer.
+  template <class U>
+  std::span<U> output_of(std::size_t layer, const Stashes<U>& stashes) const;
   std::span<const T> input_of(std::size_t layer, std::span<const T> input,
-                              std::span<const T> stash) const;
+                              const Stashes<const T>& stashes) const;
+  /// Of the block that a layer is in; empty: in none.
+  std::span<T> passing_block(std::size_t layer, std::span<T> scratch) const;
+  std::span<T> kept_block(std::size_t layer, std::span<T> kept) const;
+  bool ends_block(std::size_t layer) const;
+  void make_again(K& kernels, const BackwardSpans<T, W>& spans, const Block& block,
+                  std::span<T> stashes, const AfterLayer& after) const;
+  void find_blocks(const ModelSpec& model, LayerRange layers, Recompute recompute);
   void lay_out(std::int64_t boundary);
 
   bool first_ = false, last_ = false, reads_numbers_ = false, drops_ = false;
   std::vector<Place> places_;
+  std::vector<Block> blocks_;
+  std::int64_t largest_block_ = 0;
   std::vector<Tensor> parameters_;
   TiedRanges tied_;
   StageSizes sizes_;

@@ -79,7 +79,7 @@ class StageState {
         optimizer(setup.optimizer),
         data(setup.data),
         versions(slots[SlotKind::weights]),
-        forwards_in_scratch(setup.recompute == Recompute::full && slots.forwards_in_workspace) {
+        forwards_in_scratch(setup.recompute == Recompute::stage && slots.forwards_in_workspace) {
     const auto allocate = [&](std::int64_t elements) {
       return backend.template allocate<T>(elements);
     };

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/check.h"
+#include "core/memory/recomputed_layers.h"
 #include "core/model/catalog.h"
 #include "core/schedule/shape_error.h"
 #include "core/text/count_text.h"
@@ -102,12 +103,25 @@ std::size_t ClusterSetup::devices_used() const {
          static_cast<std::size_t>(assumptions().tensor);
 }
 
+/// Of one sample.
+static double flops_made_again(const Plan& plan) {
+  if (plan.request.recompute == Recompute::stage) return forward_flops(plan.model);
+  const std::vector<LayerKind> kinds = layers_of(plan.model);
+  double flops = 0.0;
+  for (const LayerRange stage : plan.stages) {
+    for (const LayerRange again : recomputed_layers(plan.model, stage, plan.request.recompute)) {
+      for (std::int32_t layer = again.first; layer < again.last; ++layer)
+        flops += forward_flops(plan.model, kinds[static_cast<std::size_t>(layer)]);
+    }
+  }
+  return flops;
+}
+
 ModelUse ClusterSetup::use() const {
   const Plan& plan = made.plan;
   ModelUse use{
       .tokens = plan.model.sequence, .flops = model_flops(plan.model), .devices = devices_used()};
-  use.flops_done = use.flops;
-  if (plan.request.recompute == Recompute::full) use.flops_done += forward_flops(plan.model);
+  use.flops_done = use.flops + flops_made_again(plan);
   for (std::size_t device = 0; device < use.devices; ++device)
     use.peak_flops_per_s += cluster()[id_at<DeviceId>(device)].flops(assumptions().format);
   return use;

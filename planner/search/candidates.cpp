@@ -193,8 +193,8 @@ SearchSpace own_space(const PlanRequest& request) {
                                             std::int64_t{size} * own.microbatches * own.width)});
       continue;
     }
-    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
-      if (recompute == Recompute::none && recomputes(own)) continue;
+    for (const Recompute recompute : {Recompute::none, Recompute::full, Recompute::stage}) {
+      if ((recompute == Recompute::stage) != recomputes(own)) continue;
       Shape shape{.depth = placement.devices,
                   .width = own.width,
                   .chunks = static_cast<std::uint16_t>(chunks_of(placement)[DeviceId{}]),
@@ -288,7 +288,8 @@ std::string describe(const Plan& plan) {
   if (stages != plan.request.devices) text += fmt::format(" on {} devices", plan.request.devices);
   if (plan.request.width > 1) text += fmt::format(", width {}", plan.request.width);
   text += fmt::format(", microbatches {} x {}", plan.microbatch_size, plan.request.microbatches);
-  if (plan.request.recompute == Recompute::full) text += ", recompute full";
+  if (plan.request.recompute != Recompute::none)
+    text += fmt::format(", recompute {}", name(plan.request.recompute));
   if (plan.request.extra_in_flight > 0) {
     text += fmt::format(", {} extra in flight", plan.request.extra_in_flight);
   }

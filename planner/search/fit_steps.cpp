@@ -21,8 +21,8 @@ std::vector<FitStep> smaller_microbatches(const Plan& plan) {
 
 std::vector<FitStep> more_recomputation(const Plan& plan) {
   std::vector<FitStep> steps;
-  for (const Recompute kind : {Recompute::selective, Recompute::full}) {
-    if (kind > plan.request.recompute)
+  for (const Recompute kind : {Recompute::selective, Recompute::full, Recompute::stage}) {
+    if (kind.kind > plan.request.recompute.kind)
       steps.emplace_back([kind](FitDraft& draft) { draft.request.plan.request.recompute = kind; });
   }
   return steps;

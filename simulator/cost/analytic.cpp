@@ -37,7 +37,7 @@ class Kernels {
 
   double element() const { return element_; }
 
-  void run(double OpSums::* op, double flops, double bytes) {
+  void run(double OpSums::*op, double flops, double bytes) {
     seconds.*op += std::max(flops / flops_per_s_, bytes / bytes_per_s_);
     if (flops > 0) seconds.*op += product_s_;
     launches.*op += 1;
@@ -88,10 +88,10 @@ void attention_core(Kernels& kernels, const TransformerShare& shape,
   }
   const double product = values + element * shape.scores;
   const double softmax = 2 * element * shape.scores;
-  const auto dropout = [&](double OpSums::* op) {
+  const auto dropout = [&](double OpSums::*op) {
     if (shape.built.dropout) kernels.run(op, 0, (2 * element + kMaskBytes) * shape.scores);
   };
-  const auto forward = [&](double OpSums::* op) {
+  const auto forward = [&](double OpSums::*op) {
     for (int i = 0; i < 2; ++i) kernels.run(op, flops, product);
     kernels.run(op, 0, softmax);
     dropout(op);
@@ -219,7 +219,7 @@ struct OpWork {
 };
 
 /// Of kernels, and of the sum that they end with.
-OpWork work_of(const Kernels& kernels, double OpSums::* op, Duration sum = {}) {
+OpWork work_of(const Kernels& kernels, double OpSums::*op, Duration sum = {}) {
   return {duration(kernels.seconds.*op) + sum, kernels.launches.*op + (sum == Duration{} ? 0 : 1)};
 }
 
@@ -264,22 +264,37 @@ LayerTimes analytic_layers(const ModelSpec& model, std::int32_t microbatch_size,
     throw InputError(fmt::format("{} has no peak for {}: give a --dtype that it has", device.name,
                                  name(assumptions.format)));
   }
-  return times_of_layers(model, [&](LayerKind kind) {
+  const auto times_of = [&](LayerKind kind) {
     return layer_times(
         layer_kernels(model, kind, microbatch_size, recompute, optimizer, device, assumptions),
         kind, tensor_sum, overheads_of(assumptions));
-  });
+  };
+  return times_of_layers(model, times_of, recompute);
+}
+
+double forward_flops(const ModelSpec& model, LayerKind kind) {
+  const TransformerShare shape = share_of(model, 1, 1);
+  const double s = shape.sequence, d = shape.width;
+  switch (kind) {
+    case LayerKind::attention:
+      return 2 * s * d * (2 * shape.queries + 2 * shape.keys) + 4 * s * s * shape.queries;
+    case LayerKind::mlp:
+      return 2 * d * (shape.mlp_rows * (shape.inner + shape.mlp) + s * shape.built.experts);
+    case LayerKind::head:
+      return 2 * s * d * shape.vocabulary + (shape.built.masked_head ? 2 * s * d * d : 0);
+    case LayerKind::embedding:
+      return 0.0;
+    case LayerKind::linear:
+    case LayerKind::squared_error:
+      check_transformer(model);
+  }
+  return 0.0;
 }
 
 double forward_flops(const ModelSpec& model) {
-  const TransformerShare shape = share_of(model, 1, 1);
-  const double s = shape.sequence, d = shape.width;
-  const double projections = 2 * s * d * (2 * shape.queries + 2 * shape.keys);
-  const double core = 4 * s * s * shape.queries;
-  const double wide =
-      2 * d * (shape.mlp_rows * (shape.inner + shape.mlp) + s * shape.built.experts);
-  return model.blocks * (projections + core + wide) + 2 * s * d * shape.vocabulary +
-         (shape.built.masked_head ? 2 * s * d * d : 0);
+  double flops = 0.0;
+  for (const LayerKind kind : layers_of(model)) flops += forward_flops(model, kind);
+  return flops;
 }
 
 double model_flops(const ModelSpec& model) { return 3 * forward_flops(model); }

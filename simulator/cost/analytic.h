@@ -63,8 +63,9 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
 /// Floating-point operations of products in a sample's forward and backward, nothing computed
 /// again, all pairs of tokens counted: three quarters of equation 3 of arXiv 2104.04473.
 double model_flops(const ModelSpec& model);
-/// Those of its forward alone.
+/// Those of its forward alone, and of one of its layers.
 double forward_flops(const ModelSpec& model);
+double forward_flops(const ModelSpec& model, LayerKind kind);
 
 /// Time of so many latencies and of bytes at a rate. Throws InputError where it is above a day.
 Duration moving_time(double bytes, double bytes_per_s, std::int64_t steps, Duration latency);

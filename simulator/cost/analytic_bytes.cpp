@@ -6,6 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/memory/recomputed_layers.h"
 #include "core/memory/stage_bytes.h"
 #include "core/memory/storage.h"
 #include "simulator/cost/analytic.h"
@@ -98,8 +99,9 @@ StageBytes analytic_stage_bytes(const ModelSpec& model, LayerRange layers,
     of_layers.push_back(layer_bytes(model, kinds[static_cast<std::size_t>(layer)], shape, optimizer,
                                     recompute, assumptions));
   }
-  StageBytes bytes = stage_bytes(
-      of_layers, boundary_bytes(model, microbatch_size, bytes_of(assumptions.format)), recompute);
+  StageBytes bytes =
+      stage_bytes(of_layers, boundary_bytes(model, microbatch_size, bytes_of(assumptions.format)),
+                  recomputed_in_stage(model, layers, recompute));
   bytes.optimizer = (bytes.optimizer + shards - 1) / shards;
   for (const Bytes slot : bytes.slot) {
     if (static_cast<double>(slot) < kMostBytes) continue;

@@ -48,7 +48,7 @@ std::vector<std::vector<DeviceId>> by_node(const Cluster& cluster,
   return nodes;
 }
 
-Duration overhead(const AnalyticAssumptions& assumptions, double Calibration::* constant) {
+Duration overhead(const AnalyticAssumptions& assumptions, double Calibration::*constant) {
   if (!assumptions.calibration) return {};
   return Duration(std::llround(*assumptions.calibration.*constant * 1e9));
 }
@@ -362,9 +362,9 @@ class Pricing {
       const std::int64_t stages =
           (std::ssize(placement_.device) + placement_.devices - 1) / placement_.devices;
       slowest.update /= shards;
-      for (std::int32_t layer = range.first; layer < range.last; ++layer) {
-        costs_.layers.push_back(layers.alone(layer));
-        costs_.layers.back().update /= shards;
+      for (StageTimes& layer : layers.each_of(range)) {
+        layer.update /= shards;
+        costs_.layers.push_back(layer);
       }
       slowest.update += overhead(assumptions_, &Calibration::batch_s) / stages;
       bytes_.push_back(analytic_stage_bytes(plan_.model, range, plan_.microbatch_size,

@@ -1,15 +1,37 @@
 #include "simulator/cost/layer_times.h"
 
+#include "core/memory/recomputed_layers.h"
+
 namespace tandem {
 
-LayerTimes::LayerTimes(const std::vector<StageTimes>& layers, Duration overhead)
-    : overhead_(overhead) {
+namespace {
+
+void add_recomputation(Duration again, StageTimes& times) {
+  times.backward += again;
+  times.backward_input += again;
+}
+
+}  // namespace
+
+LayerTimes::LayerTimes(const ModelSpec& model, const std::vector<StageTimes>& layers,
+                       Recompute recompute, Duration overhead)
+    : model_(model), recompute_(recompute), overhead_(overhead) {
   sums_.emplace_back();
   for (const StageTimes& times : layers) {
     StageTimes sum = sums_.back();
     for (const auto time : kOpTimes) sum.*time += times.*time;
     sums_.push_back(sum);
   }
+  const auto count = static_cast<std::int32_t>(layers.size());
+  std::vector<bool> in_block(layers.size());
+  for (const LayerRange block : recomputed_layers(model, {0, count}, Recompute::full)) {
+    for (std::int32_t layer = block.first; layer < block.last; ++layer)
+      in_block[static_cast<std::size_t>(layer)] = true;
+  }
+  blocks_again_.emplace_back();
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    blocks_again_.push_back(blocks_again_.back() +
+                            (in_block[i] ? layers[i].recompute : Duration{}));
 }
 
 StageTimes LayerTimes::sum(LayerRange range) const {
@@ -19,10 +41,37 @@ StageTimes LayerTimes::sum(LayerRange range) const {
   return times;
 }
 
+Duration LayerTimes::again(LayerRange range) const {
+  const auto of_blocks = [this](LayerRange layers) {
+    return blocks_again_[static_cast<std::size_t>(layers.last)] -
+           blocks_again_[static_cast<std::size_t>(layers.first)];
+  };
+  // However many at a time, all blocks are made again.
+  if (recompute_.kind == Recompute::Kind::uniform) return of_blocks(range);
+  Duration sum{};
+  for (const LayerRange block : recomputed_layers(model_, range, recompute_))
+    sum += of_blocks(block);
+  return sum;
+}
+
 StageTimes LayerTimes::of(LayerRange range) const {
   StageTimes times = sum(range);
+  add_recomputation(again(range), times);
   for (const auto time : kOpTimes) times.*time += overhead_;
   return times;
+}
+
+std::vector<StageTimes> LayerTimes::each_of(LayerRange range) const {
+  std::vector<StageTimes> each;
+  for (std::int32_t layer = range.first; layer < range.last; ++layer)
+    each.push_back(sum({layer, layer + 1}));
+  for (const LayerRange block : recomputed_layers(model_, range, recompute_)) {
+    for (std::int32_t layer = block.first; layer < block.last; ++layer) {
+      StageTimes& times = each[static_cast<std::size_t>(layer - range.first)];
+      add_recomputation(times.recompute, times);
+    }
+  }
+  return each;
 }
 
 }  // namespace tandem

@@ -14,22 +14,30 @@ namespace tandem {
 class LayerTimes {
  public:
   /// `overhead`: of each op of a stage, beside its layers.
-  explicit LayerTimes(const std::vector<StageTimes>& layers, Duration overhead = {});
+  LayerTimes(const ModelSpec& model, const std::vector<StageTimes>& layers, Recompute recompute,
+             Duration overhead = {});
+  /// Of a stage: its backward makes the blocks again that `recompute` names.
   StageTimes of(LayerRange range) const;
-  /// What the layer takes of its stage's times.
-  StageTimes alone(std::int32_t layer) const { return sum({layer, layer + 1}); }
+  /// What each layer of a stage takes of these times.
+  std::vector<StageTimes> each_of(LayerRange range) const;
   std::int32_t layers() const { return static_cast<std::int32_t>(sums_.size()) - 1; }
 
  private:
   StageTimes sum(LayerRange range) const;
+  /// What the backward of a stage makes again.
+  Duration again(LayerRange range) const;
 
+  ModelSpec model_;
+  Recompute recompute_;
   Duration overhead_{};
-  std::vector<StageTimes> sums_;  // of the layers before
+  std::vector<StageTimes> sums_;        // of the layers before
+  std::vector<Duration> blocks_again_;  // the same of their recomputation, where blocks have them
 };
 
 /// Of a model's layers. `times_of` is asked once for each kind.
 template <class TimesOf>
-LayerTimes times_of_layers(const ModelSpec& model, TimesOf times_of, Duration overhead = {}) {
+LayerTimes times_of_layers(const ModelSpec& model, TimesOf times_of, Recompute recompute,
+                           Duration overhead = {}) {
   std::array<std::optional<StageTimes>, kLayerKinds> known;
   std::vector<StageTimes> layers;
   for (const LayerKind kind : layers_of(model)) {
@@ -37,7 +45,7 @@ LayerTimes times_of_layers(const ModelSpec& model, TimesOf times_of, Duration ov
     if (!times) times = times_of(kind);
     layers.push_back(*times);
   }
-  return LayerTimes(layers, overhead);
+  return LayerTimes(model, layers, recompute, overhead);
 }
 
 }  // namespace tandem

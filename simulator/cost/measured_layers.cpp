@@ -37,6 +37,10 @@ LayerCost on_line(const LayerCost& below, const LayerCost& above, double share) 
         &LayerCost::backward, &LayerCost::update, &LayerCost::selective_recompute}) {
     between.*time = Duration(tandem::on_line((below.*time).count(), (above.*time).count(), share));
   }
+  if (below.recompute && above.recompute) {
+    between.recompute =
+        Duration(tandem::on_line(below.recompute->count(), above.recompute->count(), share));
+  }
   return between;
 }
 
@@ -68,7 +72,7 @@ TensorDegrees degrees_of(const TensorProfiles& profiles, std::int32_t tensor) {
 StageTimes layer_times(const LayerCost& cost, Recompute recompute) {
   const Duration again = recompute == Recompute::selective ? cost.selective_recompute : Duration{};
   return {.forward = cost.forward,
-          .recompute = cost.forward,
+          .recompute = cost.recompute.value_or(cost.forward),
           .backward = cost.backward + again,
           .backward_input = cost.backward_input + again,
           .backward_weight = cost.backward_weight,
@@ -98,7 +102,7 @@ LayerTimes measured_layers(const Profile& profile, const ModelSpec& model,
   const auto times_of = [&](LayerKind kind) {
     return layer_times(layer_cost(profile, kind, microbatch_size, 1), recompute);
   };
-  return times_of_layers(model, times_of, profile.instruction_overhead);
+  return times_of_layers(model, times_of, recompute, profile.instruction_overhead);
 }
 
 LayerTimes measured_layers(const TensorProfiles& profiles, const ModelSpec& model,
@@ -114,7 +118,7 @@ LayerTimes measured_layers(const TensorProfiles& profiles, const ModelSpec& mode
     if (!degrees.measured()) cost = on_line(cost, at(degrees.above, kind), degrees.share);
     return layer_times(cost, recompute);
   };
-  return times_of_layers(model, times_of, any.instruction_overhead);
+  return times_of_layers(model, times_of, recompute, any.instruction_overhead);
 }
 
 std::vector<std::string> interpolations(const TensorProfiles& profiles, const ModelSpec& model,

@@ -21,7 +21,7 @@ StageCosts uniform_costs(std::size_t stages, const StageTimes& times, Duration t
 OrderCosts order_costs(const StageCosts& costs, Recompute recompute) {
   OrderCosts result{.stages = {}, .transfer = costs.transfer, .links = costs.links};
   for (const StageTimes& times : costs.stages) {
-    const Duration again = recompute == Recompute::full ? times.recompute : Duration{};
+    const Duration again = recompute == Recompute::stage ? times.recompute : Duration{};
     result.stages.push_back({.forward = times.forward,
                              .backward_input = times.backward_input + again,
                              .backward_weight = times.backward_weight,
@@ -116,8 +116,7 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     const LayerRange& range = stages[stage];
     StageTimes times = layers.of(range);
-    for (std::int32_t layer = range.first; layer < range.last; ++layer)
-      costs.layers.push_back(layers.alone(layer));
+    for (const StageTimes& layer : layers.each_of(range)) costs.layers.push_back(layer);
     const StageBytes bytes =
         stage_bytes(model, range, microbatch_size, OptimizerKind::sgd, recompute);
     times.move = transfer_time(profile, bytes[SlotKind::stash]);

@@ -57,7 +57,7 @@ StageCosts uniform_costs(std::size_t stages, const StageTimes& times, Duration t
 
 /// Costs of the layer ranges `stages` from a measured profile; layers are measured alone, so a
 /// stage is their sum plus the executor's own overhead. Throws InputError as measured_layers()
-/// does. Full recomputation is an op, priced whether it is used or not. Sums and the norm are
+/// does. Recomputation of a stage is an op, priced whether it is used or not. Sums and the norm are
 /// priced as the passes over the gradients that they are, each as fast as a hand-over of as many
 /// bytes: of `summed` devices (one each, if empty) 2 (summed − 1), of the norm one over the largest
 /// stage, and a hand-over of nothing.
@@ -67,8 +67,8 @@ StageCosts costs_from_profile(const Profile& profile, const ModelSpec& model,
 /// The same for all that a plan says.
 StageCosts costs_from_profile(const Profile& profile, const Plan& plan);
 
-/// The costs that an automatic schedule orders by. A full recomputation counts with the gradient of
-/// the input, before which it runs.
+/// The costs that an automatic schedule orders by. The recomputation of a stage counts with the
+/// gradient of the input, before which it runs.
 OrderCosts order_costs(const StageCosts& costs, Recompute recompute);
 
 /// For price(). REQUIRES: `costs` has a row for each stage of `placement`.

@@ -54,7 +54,7 @@ std::vector<ScheduleRequest> requests(const ScheduleTraits& row) {
       plain.vertical_sync = false;
     }
     ScheduleRequest request = plain;
-    request.recompute = Recompute::full;
+    request.recompute = Recompute::stage;
     add(request);
     request = plain;
     request.global_norm = true;
@@ -85,7 +85,7 @@ Case make_case(const ScheduleTraits& row, const ScheduleRequest& request, Transf
   SlotCounts slots = least_slots(program, batches);
   std::string name = fmt::format(
       "{} p{} m{} width{}{}{}{}{}{}", row.name, request.devices, request.microbatches,
-      request.width, request.recompute == Recompute::full ? " recompute" : "",
+      request.width, request.recompute == Recompute::stage ? " recompute" : "",
       request.vertical_sync ? " sync" : "",
       fmt::format("{}{}", request.tied_embeddings ? " tied" : "",
                   request.post_validation ? " validated"

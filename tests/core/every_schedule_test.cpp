@@ -39,7 +39,7 @@ TEST_P(EverySchedule, RunsEveryMicrobatchOnceOnEveryStage) {
       }
     }
     for (const auto& [what, count] : times) EXPECT_EQ(count, 1) << wanted.name();
-    const bool again = wanted.request.recompute == Recompute::full;
+    const bool again = wanted.request.recompute == Recompute::stage;
     std::size_t ops = 0;
     for (const StageId stage : all_ids<StageId>(program.placement().stages())) {
       for (std::int64_t k = 0; k < microbatches; ++k) {
@@ -164,7 +164,7 @@ TEST(Versions, Of2BWAreTheOneBeforeTheNewestOnEveryStageAlike) {
     for (const std::int32_t m : {p, p + 1, 2 * p - 1, 2 * p}) {
       for (const std::int32_t extra : {0, m - p + 1}) {
         Pipeline wanted = pipeline("2bw", p, m, extra);
-        wanted.request.recompute = m % 2 == 0 ? Recompute::full : Recompute::none;
+        wanted.request.recompute = m % 2 == 0 ? Recompute::stage : Recompute::none;
         expect_versions(wanted, [&](std::int64_t k, std::size_t) {
           return std::max<std::int64_t>((k - 1) / m - 1, 0);
         });

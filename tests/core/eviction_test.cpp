@@ -103,7 +103,7 @@ TEST(BPipe, HoldsAtMostHalfTheDevicesAndOneMore) {
 
 TEST(BPipe, HasNothingToEvictWhereBackwardComputesAllAgain) {
   Pipeline wanted = pipeline("bpipe", 6, 12);
-  wanted.request.recompute = Recompute::full;
+  wanted.request.recompute = Recompute::stage;
   const SlotCounts slots = count_slots(program_of(wanted));
   for (const StageSlots& of : slots) {
     EXPECT_EQ(of[SlotKind::hosted_stash] + of[SlotKind::eviction_buffer], 0);

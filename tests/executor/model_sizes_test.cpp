@@ -26,7 +26,8 @@ std::vector<ModelSpec> models() {
   return {testing::tiny_gpt(), wide, testing::tiny_linear(), single};
 }
 
-constexpr std::array kEveryRecompute{Recompute::none, Recompute::selective, Recompute::full};
+constexpr std::array kEveryRecompute{Recompute::none,       Recompute::selective, Recompute::full,
+                                     Recompute::uniform(2), Recompute::blocks(1), Recompute::stage};
 
 template <class T>
 void expect_equal_bytes(const ModelSpec& model, LayerRange range, std::int32_t microbatch_size,
@@ -43,6 +44,7 @@ void expect_equal_bytes(const ModelSpec& model, LayerRange range, std::int32_t m
        {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
     EXPECT_EQ(bytes[kind], sizes.boundary * element);
   }
+  EXPECT_EQ(bytes[SlotKind::kept_gradients], sizes.kept_gradients * element);
   EXPECT_EQ(bytes.workspace, sizes.scratch * element);
   EXPECT_EQ(bytes.optimizer, 2 * sizes.parameters * element);
   EXPECT_EQ(boundary_bytes(model, microbatch_size, element), sizes.boundary * element);
@@ -75,7 +77,36 @@ TEST(ModelSizes, SelectiveRecomputationDropsNormsAndGelu) {
   };
   EXPECT_EQ(block(Recompute::none), tokens * (14 * d + model.heads + 4));
   EXPECT_EQ(block(Recompute::selective), tokens * (8 * d + model.heads));
-  EXPECT_EQ(block(Recompute::full), block(Recompute::none));
+  EXPECT_EQ(block(Recompute::stage), block(Recompute::none));
+}
+
+// Of each block its input alone, which the slot of the stage's input holds of the first; what the
+// head keeps stays, for that is not made again.
+TEST(ModelSizes, RecomputationByBlockKeepsInputs) {
+  ModelSpec model = testing::tiny_gpt();
+  model.blocks = 4;
+  const Bytes boundary = boundary_bytes(model, 3, 1);
+  const auto bytes = [&](LayerRange layers, Recompute recompute) {
+    return stage_bytes(model, layers, 3, OptimizerKind::sgd, recompute, 1);
+  };
+  const auto stash = [&](LayerRange layers, Recompute recompute) {
+    return bytes(layers, recompute)[SlotKind::stash];
+  };
+  const LayerRange blocks{1, 9}, head{9, 10}, last{3, 10};
+  EXPECT_EQ(stash(blocks, Recompute::full), 3 * boundary);
+  EXPECT_EQ(stash(blocks, Recompute::uniform(2)), boundary);
+  EXPECT_EQ(stash(blocks, Recompute::uniform(3)), boundary);
+  EXPECT_EQ(stash(blocks, Recompute::uniform(4)), 0);
+  EXPECT_EQ(stash(last, Recompute::full), 3 * boundary + stash(head, Recompute::none));
+  const Bytes block = stash({1, 3}, Recompute::none);
+  EXPECT_EQ(stash(blocks, Recompute::blocks(1)), stash(blocks, Recompute::none) - block);
+  EXPECT_EQ(stash(blocks, Recompute::blocks(9)), stash(blocks, Recompute::full));
+  // One block stands in the workspace, or two.
+  const Bytes workspace = bytes(blocks, Recompute::none).workspace;
+  EXPECT_EQ(bytes(blocks, Recompute::full).workspace, workspace + block);
+  EXPECT_EQ(bytes(blocks, Recompute::uniform(2)).workspace, workspace + 2 * block + boundary);
+  EXPECT_EQ(bytes(blocks, Recompute::full)[SlotKind::kept_gradients],
+            bytes(blocks, Recompute::none)[SlotKind::kept_gradients] + 4 * block);
 }
 
 TEST(ModelSizes, CountsTheParametersOfPublishedModels) {

@@ -121,9 +121,9 @@ TEST(PostValidation, RollsBackOnlyTheBatchesThatAreClipped) {
 TEST(PostValidation, KeepsTheStateOfEveryOptimizerAndEveryRecomputation) {
   for (const OptimizerKind kind :
        {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw}) {
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::stage}) {
       for (const double most_norm : {kNever, kSometimes}) {
-        const bool folds = recompute == Recompute::full;
+        const bool folds = recompute == Recompute::stage;
         TrainingCase test = validated(folds ? "zbv" : "zb-h2", 2, most_norm);
         test.optimizer.kind = kind;
         test.recompute = recompute;

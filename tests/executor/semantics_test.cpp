@@ -64,7 +64,8 @@ TEST_P(Semantics, OfTheExecutorEqualTheReferenceBitForBit) {
   const auto [schedule, devices] = GetParam();
   TrainingCase test = TrainingCase::on(schedule, static_cast<std::uint16_t>(devices));
   for (const std::int32_t microbatches : {1, 2, 3, 5, 8}) {
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    for (const Recompute recompute :
+         {Recompute::none, Recompute::selective, Recompute::full, Recompute::stage}) {
       test.microbatches = microbatches;
       test.recompute = recompute;
       expect_semantics(test);
@@ -149,8 +150,9 @@ TEST(Semantics, HoldForStashesThatMove) {
   std::mt19937 random(31);
   for (const int devices : {2, 4, 6}) {
     for (const std::uint16_t width : {std::uint16_t{1}, std::uint16_t{2}}) {
-      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-        if (recompute == Recompute::full && width == 2) continue;
+      for (const Recompute recompute :
+           {Recompute::none, Recompute::selective, Recompute::full, Recompute::stage}) {
+        if (recompute == Recompute::stage && width == 2) continue;
         TrainingCase test{.schedule = "bpipe", .devices = static_cast<std::uint16_t>(devices)};
         test.microbatches = devices - 1 + static_cast<std::int32_t>(random() % 8);
         test.width = width;
@@ -162,7 +164,7 @@ TEST(Semantics, HoldForStashesThatMove) {
         const bool moves = std::ranges::any_of(
             program.instructions(), [](const auto& each) { return each.op.kind == OpKind::evict; });
         EXPECT_EQ(moves, test.microbatches > devices / 2 + 1 && devices > 2 &&
-                             recompute != Recompute::full);
+                             recompute != Recompute::stage);
         expect_equal(by_executor<float>(test, program, count_slots(program),
                                         testing::seeded_delays(9, std::chrono::microseconds(100))),
                      by_reference<float>(test, WeightSemantics::vanilla));
@@ -182,7 +184,7 @@ TEST(Semantics, HoldForStashesOnASlowLink) {
 
 TEST(Semantics, HoldForTwoStagesOnADevice) {
   for (const std::uint16_t devices : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{3}}) {
-    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::stage}) {
       TrainingCase test{
           .schedule = "1f1b-v", .devices = devices, .microbatches = 3, .recompute = recompute};
       expect_equal(
@@ -238,7 +240,8 @@ TEST(Semantics, HoldForEveryScheduleAtEveryWidthUnderDelays) {
           schedule, schedule == "data-parallel" ? std::uint16_t{1} : std::uint16_t{2});
       test.width = width;
       test.take_microbatches(3);
-      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      for (const Recompute recompute :
+           {Recompute::none, Recompute::selective, Recompute::full, Recompute::stage}) {
         test.recompute = recompute;
         expect_equal(
             by_executor<float>(test, testing::seeded_delays(width, std::chrono::microseconds(200))),

@@ -107,7 +107,8 @@ TEST_P(StreamsOf, AreOrderedByTheirEvents) {
   int served = 0;
   for (const std::uint16_t devices : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{4}}) {
     for (const std::uint16_t width : {std::uint16_t{1}, std::uint16_t{2}}) {
-      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      for (const Recompute recompute :
+           {Recompute::none, Recompute::selective, Recompute::full, Recompute::stage}) {
         TrainingCase test = TrainingCase::on(GetParam(), devices);
         const std::uint16_t only = find_schedule(GetParam()).only_devices;
         if (only != 0) test.devices = only;
@@ -292,8 +293,9 @@ TEST_P(ValidatedStreamsOf, AreOrderedByTheirEvents) {
 }
 
 TEST(Streams, AreOrderedInRollbacksWithRecomputationAndPauses) {
-  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    const bool folds = recompute == Recompute::full;
+  for (const Recompute recompute :
+       {Recompute::none, Recompute::selective, Recompute::full, Recompute::stage}) {
+    const bool folds = recompute == Recompute::stage;
     TrainingCase test = testing::validated(folds ? "zbv" : "zb-h2", 3, testing::kAlways);
     test.optimizer.kind = OptimizerKind::adamw;
     test.recompute = recompute;

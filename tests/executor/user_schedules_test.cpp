@@ -42,7 +42,8 @@ UserSchedule drawn(std::mt19937_64& random) {
     const std::vector<Pipeline> variants =
         variants_of(row, static_cast<int>(1 + below(4)), std::array{1, 2, 3, 4, 6}[below(5)]);
     Pipeline one = variants[below(variants.size())];
-    one.request.recompute = below(3) == 0 ? Recompute::full : Recompute::none;
+    one.request.recompute =
+        std::array{Recompute::stage, Recompute::full, Recompute::none}[below(3)];
     one.request.tied_embeddings = below(8) == 0;
     one.request.width = static_cast<std::uint16_t>(below(6) == 0 ? 2 : 1);
     one.request.global_norm = below(4) == 0;
@@ -147,7 +148,7 @@ TEST(UserSchedule, RunsForwardsBetweenARecomputationAndItsBackward) {
       "0 | f0 f1 f2 r0 b0 f3 r1 b1 f4 r2 b2 f5 r3 b3 r4 b4 r5 b5 U\n"
       "1 | f0 f1 r0 b0 f2 r1 b1 f3 r2 b2 r3 f4 b3 f5 r4 b4 r5 b5 U\n"
       "2 | f0 r0 b0 f1 r1 b1 f2 r2 b2 f3 r3 b3 f4 r4 b4 f5 r5 b5 U\n",
-      {.recompute = Recompute::full});
+      {.recompute = Recompute::stage});
 }
 
 TEST(UserSchedule, KeepsAnOutputUntilItsReaderOnTheDeviceIsDone) {

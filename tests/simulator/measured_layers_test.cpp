@@ -58,7 +58,7 @@ TensorProfiles profiles(const std::vector<std::int32_t>& degrees,
 
 StageTimes mlp_at(const TensorProfiles& from, std::int32_t size, std::int32_t tensor,
                   Recompute recompute = Recompute::none) {
-  return measured_layers(from, model(), size, recompute, tensor).alone(2);
+  return measured_layers(from, model(), size, recompute, tensor).each_of({2, 3})[0];
 }
 
 TEST(MeasuredLayers, AreExactWhereMeasuredAndFollowTheLawBetween) {

@@ -187,7 +187,7 @@ TEST(Simulate, ReportsWhatEachDeviceDoes) {
 
 TEST(Simulate, CountsRecomputationAsBusyButNotAsIdeal) {
   Pipeline wanted = pipeline("gpipe", 2, 4);
-  wanted.request.recompute = Recompute::full;
+  wanted.request.recompute = Recompute::stage;
   const SimulationResult result =
       simulated(wanted, {.forward = 3, .backward = 5, .recompute = 3, .update = 2});
   EXPECT_EQ(result.ideal.count(), 4 * 8);

@@ -151,7 +151,7 @@ TEST(CostsFromProfile, AddsSelectiveRecomputationToTheBackwardOnly) {
   EXPECT_EQ(selective.backward_input, none.backward_input + ns(6 * 1100));
   EXPECT_EQ(selective.backward_weight, none.backward_weight);
   EXPECT_EQ(selective.forward, none.forward);
-  EXPECT_EQ(costs_of(Recompute::full).backward, none.backward);
+  EXPECT_EQ(costs_of(Recompute::stage).backward, none.backward);
 }
 
 TEST(CostsFromProfile, InterpolatesTransfersByTheirBytes) {

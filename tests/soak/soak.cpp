@@ -92,7 +92,7 @@ Draw draw(std::uint64_t seed) {
     test.microbatches = static_cast<std::int32_t>(1 + random() % 9);
     test.microbatch_size = pick(random, {1, 2});
     test.batches = static_cast<std::int64_t>(1 + random() % 6);
-    test.recompute = pick(random, {Recompute::none, Recompute::selective, Recompute::full});
+    test.recompute = pick(random, {Recompute::none, Recompute::selective, Recompute::stage});
     test.model.tied = random() % 2 == 0;
     test.optimizer.kind =
         pick(random, {OptimizerKind::sgd, OptimizerKind::momentum, OptimizerKind::adamw});

@@ -107,7 +107,7 @@ class OptionValues {
   /// Of a count that is there by itself the first two above it, of one that is not as many as there
   /// are devices and one less or more; of those the schedule takes.
   template <class Whole>
-  std::vector<Pipeline> operator()(Whole ScheduleRequest::* member) const {
+  std::vector<Pipeline> operator()(Whole ScheduleRequest::*member) const {
     const std::int64_t now = base_.request.*member / option_.times, p = base_.request.devices;
     std::vector<Pipeline> all;
     for (const std::int64_t count : {now > 0 ? now + 1 : p - 1, now > 0 ? now + 2 : p + 1}) {
@@ -126,16 +126,16 @@ class OptionValues {
     return {};
   }
   std::vector<Pipeline> operator()(std::optional<Duration> ScheduleRequest::*) const { return {}; }
-  std::vector<Pipeline> operator()(bool ScheduleRequest::* member) const {
+  std::vector<Pipeline> operator()(bool ScheduleRequest::*member) const {
     return {with(member, true)};
   }
-  std::vector<Pipeline> operator()(Recompute ScheduleRequest::* member) const {
-    return {with(member, Recompute::full)};
+  std::vector<Pipeline> operator()(Recompute ScheduleRequest::*member) const {
+    return {with(member, Recompute::full), with(member, Recompute::stage)};
   }
-  std::vector<Pipeline> operator()(std::vector<double> ScheduleRequest::* member) const {
+  std::vector<Pipeline> operator()(std::vector<double> ScheduleRequest::*member) const {
     return {with(member, {(base_.request.devices + 1) / 2.0})};
   }
-  std::vector<Pipeline> operator()(std::vector<std::uint16_t> ScheduleRequest::* member) const {
+  std::vector<Pipeline> operator()(std::vector<std::uint16_t> ScheduleRequest::*member) const {
     std::vector<Pipeline> all;
     for (const std::vector<std::uint16_t>& counts : {std::vector<std::uint16_t>{2, 1},
                                                      {2, 1, 1},
@@ -150,7 +150,7 @@ class OptionValues {
 
  private:
   template <class Value>
-  Pipeline with(Value ScheduleRequest::* member, const Value& value) const {
+  Pipeline with(Value ScheduleRequest::*member, const Value& value) const {
     Pipeline one = base_;
     one.request.*member = value;
     return one;
@@ -216,7 +216,7 @@ inline std::vector<Pipeline> every_pipeline(std::string_view schedule,
       for (const Pipeline& variant : variants_of(find_schedule(schedule), p, m)) {
         for (const int bits : kSanitized&& nth == 1 ? kSomeOptions : kOptions) {
           Pipeline one = variant;
-          if ((bits & 1) != 0) one.request.recompute = Recompute::full;
+          if ((bits & 1) != 0) one.request.recompute = Recompute::stage;
           if ((bits & 2) != 0) one.request.tied_embeddings = true;
           if ((bits & 4) != 0) one.request.width = 2;
           if ((bits & 8) != 0) one.request.global_norm = true;

@@ -27,6 +27,7 @@ set(tandem_public_headers
   core/schedule/op.h
   core/schedule/op_kind.h
   core/schedule/placement.h
+  core/schedule/recompute.h
   core/schedule/schedule.h
   core/schedule/user_schedule.h
   core/text/files.h

@@ -64,7 +64,7 @@ void check_user_schedule(const PlanRequest& request) {
   ScheduleRequest asked;
   asked.global_norm = request.global_norm;
   asked.tied_embeddings = has_tied_ends(request.model) && own.placement.stages() > 1;
-  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+  for (const Recompute recompute : {Recompute::none, Recompute::stage}) {
     if (recompute == Recompute::none && recomputes(own)) continue;
     asked.recompute = recompute;
     const Schedule whole = completed(own, asked);

@@ -27,6 +27,7 @@
 #include "tools/cli/terminal.h"
 #include "tools/commands/command.h"
 #include "tools/options/backend_options.h"
+#include "tools/options/given_options.h"
 #include "tools/options/optimizer_options.h"
 
 namespace tandem::tools {
@@ -62,8 +63,11 @@ Bytes bytes_to_profile(const ProfileRequest& request) {
   const auto layers = static_cast<std::int32_t>(layers_of(model).size());
   const StageBytes bytes =
       stage_bytes(model, {0, layers}, largest, request.optimizer, Recompute::none);
-  const Bytes workspace =
-      stage_bytes(model, {0, layers}, largest, request.optimizer, Recompute::selective).workspace;
+  Bytes workspace = 0;
+  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+    const StageBytes of = stage_bytes(model, {0, layers}, largest, request.optimizer, recompute);
+    workspace = std::max(workspace, of.workspace);
+  }
   const auto real = [](Bytes of) { return static_cast<double>(of); };
   const double needed =
       2.0 * real(bytes[SlotKind::weights]) + real(bytes[SlotKind::gradients]) +
@@ -77,13 +81,15 @@ void print_table(const Profile& profile) {
       "{} ({})\nmodel {}: {} parameters; {} devices computing at once; products: {}; medians\n\n",
       profile.machine, profile.date, profile.model.name,
       print_count(parameter_count(profile.model)), profile.busy_devices, profile.kernels);
-  fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "layer", "microbatch",
-             "forward", "backward", "input", "weight", "recompute", "update");
+  fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "layer",
+             "microbatch", "forward", "backward", "input", "weight", "selective", "recompute",
+             "update");
   for (const LayerCost& row : profile.layers) {
-    fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", name(row.kind),
+    fmt::print("{:<14} {:>10} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12} {:>12}\n", name(row.kind),
                row.microbatch_size, print_duration(row.forward), print_duration(row.backward),
                print_duration(row.backward_input), print_duration(row.backward_weight),
-               print_duration(row.selective_recompute), print_duration(row.update));
+               print_duration(row.selective_recompute),
+               row.recompute ? print_duration(*row.recompute) : "-", print_duration(row.update));
   }
   fmt::print("\n");
   for (const TransferCost& row : profile.transfers) {

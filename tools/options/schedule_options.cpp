@@ -143,6 +143,12 @@ ScheduleRequest schedule_options_of(const GivenOptions& given, const ScheduleTra
 ScheduleRequest schedule_request(const GivenOptions& given, const ScheduleTraits& traits,
                                  OtherOptions others) {
   ScheduleRequest request = schedule_options_of(given, traits, others);
+  if (request.recompute == Recompute::full) {
+    request.recompute = Recompute::stage;  // nobody says what blocks it has: it is one
+  } else if (request.recompute.by_block()) {
+    refuse(given, fmt::format("--recompute {} is for a model, whose blocks are known: give full",
+                              name(request.recompute)));
+  }
   request.devices = devices_of(given, traits, request.replicas);
   if (!given.microbatches) refuse(given, "--microbatches is missing");
   request.microbatches = static_cast<std::int32_t>(*given.microbatches);

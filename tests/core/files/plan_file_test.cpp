@@ -253,7 +253,7 @@ TEST(PlanFile, ReportsEveryMistake) {
       "plan.json:6:3: error: /depht: unknown key \"depht\"; did you mean \"depth\"?\n"
       "  \"depht\": 3,\n"
       "  ^~~~~~~\n"
-      "plan.json:10:16: error: /recompute: expected \"none\", \"selective\" or \"full\", "
+      "plan.json:10:16: error: /recompute: expected none|selective|full|uniform:N|blocks:N|stage, "
       "found \"half\"\n"
       "  \"recompute\": \"half\",\n"
       "               ^~~~~~\n"

@@ -117,7 +117,7 @@ TEST(Iterations, SchedulesAndRecomputationMustBeKnown) {
   EXPECT_THAT(iterations_error(names + "1f2b,none" + row), HasSubstr("found \"1f2b\""));
   EXPECT_THAT(iterations_error(names + "zb-1p,none" + row), HasSubstr("ordered by no costs"));
   EXPECT_THAT(iterations_error(names + "1f1b,some" + row),
-              HasSubstr("expected none, selective or full, found \"some\""));
+              HasSubstr("expected none|selective|full|uniform:N|blocks:N|stage, found \"some\""));
 }
 
 class VTrain : public DataTest {};

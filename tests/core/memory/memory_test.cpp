@@ -27,7 +27,7 @@ std::vector<std::int32_t> slots_of(const Pipeline& wanted, SlotKind kind) {
 }
 
 Pipeline recomputing(Pipeline wanted) {
-  wanted.request.recompute = Recompute::full;
+  wanted.request.recompute = Recompute::stage;
   return wanted;
 }
 Pipeline tied(Pipeline wanted) {
@@ -115,7 +115,7 @@ TEST(CountSlots, StashesWhatIsInFlight) {
 TEST(CountSlots, EqualsThePeakOfActivationsInALine) {
   for (const char* name : {"model-parallel", "gpipe", "1f1b", "1f1b-eager", "2bw"}) {
     for (const Pipeline& wanted : every_pipeline(name, {1, 2, 4, 5}, {1, 2, 4, 6, 9})) {
-      if (wanted.request.recompute == Recompute::full) continue;
+      if (wanted.request.recompute == Recompute::stage) continue;
       const std::vector<double> peaks = peaks_of(wanted);
       const std::vector<std::int32_t> stashes = slots_of(wanted, SlotKind::stash);
       for (std::size_t d = 0; d < peaks.size(); ++d) {

@@ -113,7 +113,7 @@ TEST(Notation, BringsBackEverySchedule) {
             request.replicas[0] = 2;
           }
           if (more) {
-            request.recompute = Recompute::full;
+            request.recompute = Recompute::stage;
             request.tied_embeddings = true;
             request.width = 3;
           }

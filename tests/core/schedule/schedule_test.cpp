@@ -231,7 +231,7 @@ std::vector<OpKind> kinds_on(const Schedule& schedule, int device) {
 
 TEST(MakeSchedule, RecomputesRightBeforeEachBackward) {
   Pipeline wanted = pipeline("2bw", 1, 2);
-  wanted.request.recompute = Recompute::full;
+  wanted.request.recompute = Recompute::stage;
   const Schedule schedule = schedule_of(wanted);
   using enum OpKind;
   EXPECT_THAT(kinds_on(schedule, 0),

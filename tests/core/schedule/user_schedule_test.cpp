@@ -57,7 +57,7 @@ TEST(UserSchedule, ThatIsRightMayBeOneThatCannotBeTrained) {
 
 TEST(UserSchedule, ThatRecomputesSomeMicrobatchesOnlyIsNotRight) {
   ScheduleRequest request;
-  request.recompute = Recompute::full;
+  request.recompute = Recompute::stage;
   const Schedule schedule = completed(
       parse_schedule("# some  devices 1  microbatches 2\n0 | f0 f1 r0 b0 b1 U\n"), request);
   const std::vector<Violation> found = verify(lower(schedule));
@@ -68,7 +68,7 @@ TEST(UserSchedule, ThatRecomputesSomeMicrobatchesOnlyIsNotRight) {
 
 TEST(UserSchedule, GetsWhatTheRequestAsksFor) {
   ScheduleRequest request;
-  request.recompute = Recompute::full;
+  request.recompute = Recompute::stage;
   request.tied_embeddings = request.global_norm = true;
   const Schedule made = completed(parse_schedule(kTwoStages), request);
   EXPECT_EQ(print_schedule(made),
@@ -100,7 +100,7 @@ TEST(UserSchedule, IsValidatedAfterwardsWhereItsBatchesDoNotOverlap) {
 
 TEST(UserSchedule, ThatContradictsTheRequestIsRefused) {
   ScheduleRequest all;
-  all.recompute = Recompute::full;
+  all.recompute = Recompute::stage;
   all.tied_embeddings = true;
   const Schedule made = completed(parse_schedule(kTwoStages), all);
   const auto refused = [&](auto change) {

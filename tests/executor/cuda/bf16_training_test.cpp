@@ -164,7 +164,7 @@ std::vector<TrainingCase> cases() {
     tests.push_back(test);
   };
   add("1f1b", Recompute::none);
-  add("2bw", Recompute::full, 2);
+  add("2bw", Recompute::stage, 2);
   add("2bw", Recompute::selective);
   add("zb-h1", Recompute::selective);
   add("pipedream", Recompute::none);

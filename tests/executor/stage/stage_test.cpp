@@ -74,7 +74,7 @@ class Pipeline {
         outcome.loss += forward(s, sample);
       }
       for (std::size_t s = stages_.size(); s-- > 0;) {
-        if (options.recompute == Recompute::full) {
+        if (options.recompute == Recompute::stage) {
           recompute(s, sample);
         }
         backward(s, options.backward);
@@ -197,7 +197,9 @@ TEST_P(EveryModel, GivesTheSameBitsWithSplitBackwardAndRecomputation) {
   for (const std::vector<std::int32_t>& cuts :
        {std::vector<std::int32_t>{layers}, std::vector<std::int32_t>{2, layers}}) {
     for (const Backward how : {Backward::whole, Backward::split}) {
-      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      for (const Recompute recompute :
+           {Recompute::none, Recompute::selective, Recompute::full, Recompute::uniform(2),
+            Recompute::blocks(1), Recompute::stage}) {
         EXPECT_EQ(
             Pipeline<float>(model, cuts, recompute).run({.backward = how, .recompute = recompute}),
             plain)

@@ -84,7 +84,7 @@ TEST(NearestClusterFits, SharesTheDevicesOutAnew) {
     return std::ranges::any_of(found, [&](const NearFit& one) { return one.changes == changes; });
   };
   EXPECT_TRUE(offers({FitChange::tensor}));
-  EXPECT_TRUE(offers({FitChange::microbatch_size, FitChange::depth}));
+  EXPECT_TRUE(offers({FitChange::recompute, FitChange::depth}));
   check_each(request, cluster, found);
 }
 

@@ -58,7 +58,7 @@ TEST(BlockingTransfers, PipelinesTakeWhatTheirTransfersTake) {
 /// A stage's forward is run again once the gradient is there, not while it is waited for.
 TEST(BlockingTransfers, RecomputationFollowsTheGradient) {
   Pipeline wanted = pipeline("model-parallel", 3, 2);
-  wanted.request.recompute = Recompute::full;
+  wanted.request.recompute = Recompute::stage;
   const PlainCosts costs{.forward = 1, .backward = 2, .recompute = 1};
   EXPECT_EQ(period_of_one_batch(blocked(wanted, costs)), 2 * 3 * 4);
   const Program overlapped = program_of(wanted);

@@ -55,7 +55,7 @@ TEST(SimulatedMachine, LetsIdealTransfersOverlap) {
 
 TEST(SimulatedMachine, CountsBusyUsefulAndExposedTime) {
   Pipeline wanted = pipeline("gpipe", 2, 2);
-  wanted.request.recompute = Recompute::full;
+  wanted.request.recompute = Recompute::stage;
   const Program program = program_of(wanted);
   // 0 | f0 0-2 f1 2-4                        r0 4-6 b0 18-22  r1 22-24 b1 27-31  U 31-32
   // 1 |   f0 5-7  f1 8-10  r0 10-12 b0 12-16 r1 16-18 b1 18-22 U 22-23
