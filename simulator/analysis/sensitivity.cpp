@@ -36,10 +36,7 @@ CriticalPaths CriticalPaths::of_run(const Program& program, const CostTable& cos
                                     std::int64_t batches) {
   check_traceable(program, "a run", batches);
   Timeline timeline;
-  SimulatedMachine machine(program, costs, &timeline);
-  run(program, program.order(), batches, machine);
-  Duration makespan{};
-  for (const DeviceTally& tally : machine.tallies()) makespan = std::max(makespan, tally.last_end);
+  const Duration makespan = last_end(run_simulated(program, costs, batches, &timeline));
   return {program, costs, CriticalGraph::paths(program, BindingGraph(program, timeline), makespan),
           std::nullopt};
 }

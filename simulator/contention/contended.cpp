@@ -45,12 +45,6 @@ struct Search {
   }
 };
 
-Duration last_end(const DeviceTallies& tallies) {
-  Duration last{};
-  for (const DeviceTally& tally : tallies) last = std::max(last, tally.last_end);
-  return last;
-}
-
 /// `run` ticks, and so many times as much as it is more than `less`, in nanoseconds.
 Duration grown(Duration less, Duration run, std::int64_t times) {
   const std::int64_t more = (run - less).count();

@@ -29,6 +29,11 @@ struct DeviceTally {
 };
 using DeviceTallies = Table<DeviceId, DeviceTally>;
 
+/// Of the last own op of any device.
+inline Duration last_end(const DeviceTallies& tallies) {
+  return std::ranges::max(tallies, {}, &DeviceTally::last_end).last_end;
+}
+
 class SimulatedMachine {
  public:
   /// `recorder`: every span is appended to it; may be null. Both references must outlive the
@@ -109,5 +114,9 @@ class SimulatedMachine {
   std::unique_ptr<Duration[], Free> done_;
   DeviceTallies tallies_;
 };
+
+/// A run of `batches` from time 0. `recorder` may be null.
+DeviceTallies run_simulated(const Program& program, const CostTable& costs, std::int64_t batches,
+                            Timeline* recorder = nullptr);
 
 }  // namespace tandem

@@ -382,11 +382,7 @@ RecordedProgram recorded_program(const RecordedPass& pass, const Placement& plac
 }
 
 Duration replayed_length(const Program& program, const CostTable& costs, Timeline* recorder) {
-  SimulatedMachine machine(program, costs, recorder);
-  run(program, program.order(), 1, machine);
-  Duration length{};
-  for (const DeviceTally& tally : machine.tallies()) length = std::max(length, tally.last_end);
-  return length;
+  return last_end(run_simulated(program, costs, 1, recorder));
 }
 
 }  // namespace tandem

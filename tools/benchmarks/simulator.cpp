@@ -61,14 +61,6 @@ CostTable price_of(const Program& program) {
                cost_model(placement, uniform_costs(placement.stages(), times, kTimes.transfer)));
 }
 
-Duration run_machine(const Program& program, const CostTable& costs) {
-  SimulatedMachine machine(program, costs);
-  run(program, program.order(), 1, machine);
-  Duration end{};
-  for (const DeviceTally& tally : machine.tallies()) end = std::max(end, tally.last_end);
-  return end;
-}
-
 /// Eight tables, value by value side by side.
 std::vector<std::int64_t> side_by_side(const std::vector<std::int64_t>& costs) {
   std::vector<std::int64_t> all;
@@ -188,7 +180,7 @@ Section rates(const Pipeline& pipeline, int repetitions) {
        {"the same, each op's time drawn",
         [&] { compiled.run_bodies(many, many_prices, streams, jitter); },
         static_cast<double>(CompiledProgram::kTables), 1000.0, true},
-       {"run() and SimulatedMachine, 1 batch", [&] { keep(run_machine(program, costs)); }},
+       {"run() and SimulatedMachine, 1 batch", [&] { keep(run_simulated(program, costs, 1)); }},
        {"name to result with steady state", whole_path, 1.0, 0.015},
        {"  make the schedule", [&] { keep(schedule_of(pipeline)); }},
        {"  lower()", [&] { keep(lower(schedule)); }},
