@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/text/count_text.h"
 #include "traces/chrome/flow_binding.h"
 #include "traces/chrome/trace_events.h"
-#include "traces/chrome/trace_problems.h"
 
 namespace tandem {
 namespace {
@@ -55,6 +55,42 @@ std::string damage_text(Diagnostic damage) {
                          : fmt::format("line {}, column {}: {}", place.line, place.column, text);
 }
 
+/// Keeps the first problems of both kinds and counts the others, so that a bad trace costs no more
+/// than a good one. `event` is the position in the array of events, or −1.
+class TraceProblems {
+ public:
+  void error(std::int64_t event, std::string message) {
+    if (++errors_ <= kMost) all_.push_back({TraceSeverity::error, event, std::move(message)});
+  }
+  /// A rule of our dialect is broken: an error in our own traces only, and whose it is shows at the
+  /// end.
+  void dialect(std::int64_t event, std::string message) {
+    if (++warnings_ <= kMost) all_.push_back({TraceSeverity::warning, event, std::move(message)});
+  }
+  /// Moves everything into `check`. REQUIRES: check.ours is known; called once.
+  void settle(TraceCheck& check) {
+    check.errors = check.ours ? errors_ + warnings_ : errors_;
+    check.warnings = check.ours ? 0 : warnings_;
+    for (TraceProblem& problem : all_) {
+      if (check.ours) problem.severity = TraceSeverity::error;
+    }
+    // When not all can be kept, errors stay.
+    std::ranges::sort(all_, {}, [](const TraceProblem& problem) {
+      return std::tie(problem.severity, problem.event, problem.message);
+    });
+    if (all_.size() > kMostTraceProblems) all_.resize(kMostTraceProblems);
+    std::ranges::sort(all_, {}, [](const TraceProblem& problem) {
+      return std::tie(problem.event, problem.message);
+    });
+    check.problems = std::move(all_);
+  }
+
+ private:
+  static constexpr auto kMost = static_cast<std::int64_t>(kMostTraceProblems);
+  std::vector<TraceProblem> all_;
+  std::int64_t errors_ = 0, warnings_ = 0;
+};
+
 /// Gathers what the rules need while events pass by, then applies them.
 class Checker {
  public:
@@ -64,30 +100,15 @@ class Checker {
     if (!value.is_object()) return error("is not an object");
     const std::string* phase = text_in(value, "ph");
     if (phase == nullptr || phase->size() != 1) return error("has no phase (\"ph\", one letter)");
-    switch (phase->front()) {
-      case 'X':
-        return complete(value);
-      case 'B':
-        return begin(value);
-      case 'E':
-        return end(value);
-      case 's':
-      case 'f':
-        return flow(value);
-      case 'C':
-        return counter(value);
-      case 'M':
-        return metadata(value);
-      case 'i':
-      case 'I':
-        return instant(value);
-      case 'b':
-      case 'e':
-      case 'n':
-        return asynchronous(value);
-      default:
-        ++check_.summary.others;
+    using Check = void (Checker::*)(const json&);
+    static constexpr std::pair<std::string_view, Check> kPhases[] = {
+        {"X", &Checker::complete}, {"B", &Checker::begin},         {"E", &Checker::end},
+        {"sf", &Checker::flow},    {"C", &Checker::counter},       {"M", &Checker::metadata},
+        {"iI", &Checker::instant}, {"ben", &Checker::asynchronous}};
+    for (const auto& [phases, check] : kPhases) {
+      if (phases.find(phase->front()) != std::string_view::npos) return (this->*check)(value);
     }
+    ++check_.summary.others;
   }
 
   TraceCheck finish(const TraceFrame& frame) {
@@ -386,5 +407,27 @@ class Checker {
 }  // namespace
 
 TraceCheck check_trace(const TraceSource& source) { return read_trace(Checker(), source); }
+
+std::string print_trace_check(const TraceCheck& check, const std::string& name) {
+  std::string text;
+  for (const TraceProblem& problem : check.problems) {
+    const bool is_error = problem.severity == TraceSeverity::error;
+    const std::string place = problem.event < 0 ? "" : fmt::format("event {}: ", problem.event);
+    text +=
+        fmt::format("{}: {}: {}{}\n", name, is_error ? "error" : "warning", place, problem.message);
+  }
+  const std::int64_t hidden =
+      check.errors + check.warnings - static_cast<std::int64_t>(check.problems.size());
+  if (hidden > 0) text += fmt::format("{}: and {} more\n", name, hidden);
+  const TraceSummary& all = check.summary;
+  text += fmt::format("{}: {}: {} on {} of {}, {}, ", name, counted(all.events, "event"),
+                      counted(all.slices, "slice"), counted(all.lanes, "lane"),
+                      counted(all.processes, "process"), counted(all.flows, "flow"));
+  text += fmt::format("{} on {}; spans {}\n", counted(all.counters, "counter sample"),
+                      counted(all.tracks, "track"), print_duration(all.last - all.first));
+  text += check.good() ? "good" : counted(check.errors, "error");
+  if (check.warnings > 0) text += ", " + counted(check.warnings, "warning");
+  return text + "\n";
+}
 
 }  // namespace tandem
