@@ -178,9 +178,8 @@ std::vector<Box> boxes_of(const Program& program, const Timeline& timeline) {
 
 std::size_t most_chunks(const Placement& placement) {
   std::size_t most = 1;
-  for (const DeviceId device : all_ids<DeviceId>(placement.devices)) {
+  for (const DeviceId device : all_ids<DeviceId>(placement.devices))
     most = std::max(most, placement.replicas_on(device).size());
-  }
   return most;
 }
 
