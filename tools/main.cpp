@@ -55,15 +55,15 @@ constexpr Command kCommands[] = {
      options_of_replay},
     {"trace", "checks a Chrome trace", run_trace, options_of_trace},
     {"version", "prints the version of this build", run_version, options_of_version},
-    {"export", "not in this version", nullptr, nullptr},
     {"completion", "prints shell completions", run_completion, options_of_completion},
     {"man", "prints manual pages", run_man, options_of_man},
 };
+constexpr std::string_view kNotInThisVersion = "export";
 
 void print_help() {
   fmt::print("usage: tandem COMMAND [options]\n\n{}\n\n", wrapped(kAbout, text_columns()));
   for (const Command& command : kCommands) {
-    if (command.run != nullptr && command.has_own_name())
+    if (command.has_own_name())
       fmt::print("  {:<10} {}\n", command.name, wrapped(command.summary, text_columns(), 13));
   }
   fmt::print("\ntandem help COMMAND, or tandem COMMAND --help, shows a command's options.\n");
@@ -103,11 +103,12 @@ int run(const Arguments& arguments) {
   const Command* command = arguments.size() > 1 ? named(first + " " + arguments[1]) : nullptr;
   Arguments rest(arguments.begin() + (command != nullptr ? 2 : 1), arguments.end());
   if (command == nullptr) command = named(first);
+  if (first == kNotInThisVersion)
+    throw UsageError("tandem " + first + " is not in this version");
   if (command == nullptr) {
     throw UsageError(fmt::format("unknown command \"{}\"{} (tandem --help lists them)", first,
                                  did_you_mean(first, command_names())));
   }
-  if (command->run == nullptr) throw UsageError("tandem " + first + " is not in this version");
   const Watch watch(first, progress_of(*command));
   Options options = command->options();
   options.parse(rest);

@@ -7,9 +7,12 @@
 #include <stop_token>
 #include <string>
 
-#include "tools/cli/progress_line.h"
-
 namespace tandem::tools {
+
+enum class ProgressShown : bool {
+  on_terminals,
+  anywhere,  // where stderr is no terminal, in lines
+};
 
 /// From now on a signal that ends the process takes the files along that are not yet whole
 /// (core/text/temporaries.h). What whoever started us wants ignored stays ignored.
