@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -22,7 +21,6 @@
 #include "tools/cli/options.h"
 #include "tools/cli/split.h"
 #include "tools/commands/command.h"
-#include "tools/print/replay_page.h"
 #include "tools/print/replay_report.h"
 #include "tools/print/report.h"
 #include "traces/chrome/chrome_trace.h"

@@ -25,7 +25,6 @@
 #include "tools/options/sweep_space.h"
 #include "tools/sweep/ordered_work.h"
 #include "tools/sweep/sweep_file.h"
-#include "tools/sweep/sweep_nearest.h"
 #include "tools/sweep/sweep_report.h"
 
 namespace tandem::tools {

@@ -1,6 +1,5 @@
 #include "tools/print/near_fits.h"
 
-#include <optional>
 #include <string_view>
 #include <utility>
 

@@ -1,6 +1,5 @@
 #include "tools/print/sensitivity_report.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 

@@ -1,10 +1,9 @@
-#include "tools/sweep/sweep_picture.h"
+// Pictures of a sweep.
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>

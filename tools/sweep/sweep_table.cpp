@@ -2,7 +2,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
