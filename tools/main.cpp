@@ -103,8 +103,7 @@ int run(const Arguments& arguments) {
   const Command* command = arguments.size() > 1 ? named(first + " " + arguments[1]) : nullptr;
   Arguments rest(arguments.begin() + (command != nullptr ? 2 : 1), arguments.end());
   if (command == nullptr) command = named(first);
-  if (first == kNotInThisVersion)
-    throw UsageError("tandem " + first + " is not in this version");
+  if (first == kNotInThisVersion) throw UsageError("tandem " + first + " is not in this version");
   if (command == nullptr) {
     throw UsageError(fmt::format("unknown command \"{}\"{} (tandem --help lists them)", first,
                                  did_you_mean(first, command_names())));
@@ -137,7 +136,7 @@ static void open_closed_streams() {
 std::span<const Command> commands() { return kCommands; }
 
 static int run_guarded(const Arguments& arguments) {
-  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  const bool json = std::ranges::find(arguments, "--json") != arguments.end();
   try {
     return run(arguments);
   } catch (const HelpShown&) {

@@ -29,8 +29,8 @@ bool counts(const TimelineRecord& record) {
 TimelineRecords sorted_ops(const TimelineRecords& records) {
   TimelineRecords ops;
   std::copy_if(records.begin(), records.end(), std::back_inserter(ops), counts);
-  std::sort(ops.begin(), ops.end(), [](const TimelineRecord& a, const TimelineRecord& b) {
-    return std::tuple(key_of(a), a.start, a.end) < std::tuple(key_of(b), b.start, b.end);
+  std::ranges::sort(ops, {}, [](const TimelineRecord& one) {
+    return std::tuple(key_of(one), one.start, one.end);
   });
   return ops;
 }
@@ -134,7 +134,7 @@ void compare_kinds(const std::vector<OpComparison>& pairs, Comparison& result) {
       add(row.total.measured, op->duration().measured);
       errors.push_back(error_of(*op));
     }
-    std::sort(errors.begin(), errors.end());
+    std::ranges::sort(errors);
     row.mean = {row.total.simulated / row.count, row.total.measured / row.count};
     row.median_error = percentile(errors, 0.5);
     row.percentile_95_error = percentile(errors, 0.95);
@@ -162,7 +162,7 @@ Comparison compare(const TimelineRecords& simulated, const TimelineRecords& meas
   std::vector<OpComparison> pairs = match(simulated, measured, result);
   result.matched = std::ssize(pairs);
   compare_kinds(pairs, result);
-  std::sort(pairs.begin(), pairs.end(), [](const OpComparison& a, const OpComparison& b) {
+  std::ranges::sort(pairs, [](const OpComparison& a, const OpComparison& b) {
     return std::tuple(error_of(b), key_of(a.simulated), a.simulated.start) <
            std::tuple(error_of(a), key_of(b.simulated), b.simulated.start);
   });

@@ -303,7 +303,7 @@ std::string legend(const std::vector<Box>& boxes, const Canvas& canvas, std::siz
     line += fmt::format("{}{} {}", line.empty() ? "" : "   ", sample, meaning);
   };
   for (const OpTraits& look : kOpTraits) {
-    const bool drawn = std::any_of(boxes.begin(), boxes.end(), [&look](const Box& box) {
+    const bool drawn = std::ranges::any_of(boxes, [&look](const Box& box) {
       return box.look == &look && box.length() > Duration::zero();
     });
     if (!drawn) continue;

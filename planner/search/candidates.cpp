@@ -60,8 +60,8 @@ std::vector<std::int32_t> microbatch_sizes(const PlanRequest& request,
   std::vector<std::int32_t> sizes;
   for (const auto& [size, kinds] : measured) {
     const std::string what = fmt::format("microbatch size {}", size);
-    const auto lacks = std::find_if(needed.begin(), needed.end(),
-                                    [&](LayerKind kind) { return !kinds.contains(kind); });
+    const auto lacks =
+        std::ranges::find_if(needed, [&](LayerKind kind) { return !kinds.contains(kind); });
     if (lacks != needed.end()) {
       rejected.push_back({RejectCause::not_measured, what,
                           fmt::format("the profile has no layer \"{}\" of it", name(*lacks))});

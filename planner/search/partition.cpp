@@ -15,7 +15,7 @@ using Costs = std::vector<std::int64_t>;
 
 /// `rest` with one cost more.
 void merge(const Costs& rest, std::int64_t cost, Costs& merged) {
-  const auto place = std::lower_bound(rest.begin(), rest.end(), cost, std::greater<>());
+  const auto place = std::ranges::lower_bound(rest, cost, std::greater<>());
   merged.assign(rest.begin(), place);
   merged.push_back(cost);
   merged.insert(merged.end(), place, rest.end());

@@ -26,7 +26,7 @@ class Chains {
       const Instruction& instruction = program_[graph_.instruction(node)];
       if (on_compute_lane(instruction.op.kind)) end = std::max(end, graph_.end(node));
       const auto lanes = program_.lanes(instruction);
-      if (std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) continue;
+      if (std::ranges::find(lanes, lane) == lanes.end()) continue;
       if (graph_.start(node) > until) found.push_back(ended_by(node, until));
       until = graph_.end(node);
     }

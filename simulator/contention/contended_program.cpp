@@ -19,9 +19,8 @@ void keep_common(CommonLanes& common, std::span<const LaneId> lanes) {
     common.emplace(lanes.begin(), lanes.end());
     return;
   }
-  std::erase_if(*common, [&](LaneId lane) {
-    return std::find(lanes.begin(), lanes.end(), lane) == lanes.end();
-  });
+  std::erase_if(*common,
+                [&](LaneId lane) { return std::ranges::find(lanes, lane) == lanes.end(); });
 }
 
 /// Of each key's instructions.
@@ -178,7 +177,7 @@ std::uint32_t ContendedProgram::group_of(const Network& network, const Network::
   }
   if (group.crossings.empty()) return kNoGroup;
   if (group.cap >= narrowest_shared) group.cap = Network::kNoCap;
-  const auto found = std::find(groups_.begin(), groups_.end(), group);
+  const auto found = std::ranges::find(groups_, group);
   if (found != groups_.end()) return static_cast<std::uint32_t>(found - groups_.begin());
   groups_.push_back(std::move(group));
   return static_cast<std::uint32_t>(groups_.size() - 1);
@@ -197,7 +196,7 @@ void ContendedProgram::add_slowed(const Instruction& instruction) {
       devices.push_back(program_.lanes()[lane].device);
     }
   }
-  std::sort(devices.begin(), devices.end());
+  std::ranges::sort(devices);
   devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
   std::erase_if(devices, [&](DeviceId device) { return slowdowns_[index(device)] <= 1.0; });
   kind.first_slowed = static_cast<std::uint32_t>(slowed_.size());

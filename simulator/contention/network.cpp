@@ -55,7 +55,7 @@ void check(const Network& network, const Program& program) {
 double unshared_rate(const Network& network, const Network::Flow& flow) {
   double rate = flow.bytes_per_second;
   for (const Network::LinkId link : flow.links) {
-    const auto times = std::count(flow.links.begin(), flow.links.end(), link);
+    const auto times = std::ranges::count(flow.links, link);
     rate = std::min(rate, network.links[link].bytes_per_second / static_cast<double>(times));
   }
   return rate;

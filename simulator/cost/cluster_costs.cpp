@@ -104,8 +104,8 @@ std::vector<std::vector<Route>> ClusterLayout::rings(const std::vector<DeviceId>
   if (group.size() < 2) return {};
   const auto nodes = by_node(cluster(), group);
   const std::size_t members = nodes.front().size();
-  const bool alike = std::all_of(nodes.begin(), nodes.end(),
-                                 [&](const auto& node) { return node.size() == members; });
+  const bool alike =
+      std::ranges::all_of(nodes, [&](const auto& node) { return node.size() == members; });
   const std::size_t pairs = alike && nodes.size() > 1 ? std::min(members, kMostRingPairs) : 1;
   std::vector<std::vector<Route>> rings;
   const auto ring_of = [this](const std::vector<DeviceId>& order) {

@@ -227,7 +227,7 @@ class RecordedProgramBuilder {
       if (std::ranges::find(order.idle, &op) != order.idle.end()) continue;
       ++recorded;
       const std::vector<std::int64_t>& known = order_.numbers;
-      const auto found = std::lower_bound(known.begin(), known.end(), op.microbatch);
+      const auto found = std::ranges::lower_bound(known, op.microbatch);
       if (found == known.end() || *found != op.microbatch) continue;
       numbered.push_back(transfer_at(kind, receives, index(order_.replicas[device][op.chunk]),
                                      static_cast<std::int32_t>(found - known.begin())));
@@ -237,8 +237,8 @@ class RecordedProgramBuilder {
     complete_ = complete_ && recorded == waiting.size();
     if (complete_ && recorded > 0 && numbered.size() == recorded) {
       std::vector<Number> told = numbered;
-      std::sort(told.begin(), told.end());
-      std::sort(waiting.begin(), waiting.end());
+      std::ranges::sort(told);
+      std::ranges::sort(waiting);
       complete_ = told == waiting;
       waiting = std::move(numbered);
     }
@@ -273,7 +273,7 @@ class RecordedProgramBuilder {
         last = &op;
       }
     }
-    std::sort(waits.begin(), waits.end());
+    std::ranges::sort(waits);
     return true;
   }
 
@@ -333,7 +333,7 @@ class RecordedProgramBuilder {
         parts.wait_pool.push_back({id_at<InstructionId>(place[producer]), lag});
       };
       for (const Wait& wait : waits) wait_for(index(wait.producer), wait.lag);
-      for (auto wait = std::lower_bound(extra.begin(), extra.end(), BlockingWait{number, 0});
+      for (auto wait = std::ranges::lower_bound(extra, BlockingWait{number, 0});
            wait != extra.end() && wait->consumer == number; ++wait) {
         wait_for(wait->producer, 0);
       }

@@ -158,7 +158,7 @@ std::span<const Benchmark> benchmarks() { return kBenchmarks; }
 int main(int argc, char** argv) {
   using namespace tandem;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  const bool json = std::ranges::find(arguments, "--json") != arguments.end();
   try {
     const benchmarks::Request request = benchmarks::parse(arguments);
     if (!request.help) return benchmarks::run(request);

@@ -76,7 +76,7 @@ std::vector<std::string> alternatives(std::string_view text) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '|';
   };
   while (!text.empty()) {
-    const auto first = std::find_if(text.begin(), text.end(), is_part);
+    const auto first = std::ranges::find_if(text, is_part);
     const auto last = std::find_if_not(first, text.end(), is_part);
     const std::string_view token(first, last);
     text = std::string_view(last, text.end());

@@ -60,7 +60,7 @@ Straggler parse_straggler(std::string_view word, const Recording& recording) {
   if (what != "stage") {
     straggler.replica = number_of(replica, word);
     const std::vector<std::int64_t>& known = recording.replicas;
-    if (!std::binary_search(known.begin(), known.end(), *straggler.replica)) {
+    if (!std::ranges::binary_search(known, *straggler.replica)) {
       throw InputError(fmt::format("--without {}: the timeline has the replicas {}", word,
                                    fmt::join(known, ", ")));
     }

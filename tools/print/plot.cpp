@@ -65,9 +65,8 @@ std::vector<std::pair<double, std::string>> x_ticks(const Plot& plot, const Scal
 }
 
 bool has_hollow(const Plot& plot) {
-  return std::any_of(plot.series.begin(), plot.series.end(), [](const PlotSeries& series) {
-    return std::any_of(series.points.begin(), series.points.end(),
-                       [](const PlotPoint& point) { return point.hollow; });
+  return std::ranges::any_of(plot.series, [](const PlotSeries& series) {
+    return std::ranges::any_of(series.points, [](const PlotPoint& point) { return point.hollow; });
   });
 }
 
@@ -78,8 +77,7 @@ std::vector<PlotPoint> numbered(const Plot& plot) {
       if (point.number > 0) points.push_back(point);
     }
   }
-  std::sort(points.begin(), points.end(),
-            [](const PlotPoint& a, const PlotPoint& b) { return a.number < b.number; });
+  std::ranges::sort(points, {}, &PlotPoint::number);
   return points;
 }
 

@@ -91,8 +91,7 @@ std::vector<Answer> culprits_of(const Replay& replay, const Recording& recording
     if (several)
       add(fmt::format("without replica {}", replica), {.device = {}, .replica = replica});
   }
-  std::stable_sort(answers.begin(), answers.end(),
-                   [](const Answer& a, const Answer& b) { return a.mean_s < b.mean_s; });
+  std::ranges::stable_sort(answers, {}, &Answer::mean_s);
   return answers;
 }
 
@@ -161,12 +160,11 @@ void print_culprit(const ReplayReport& report) {
   if (report.culprits.empty()) return;
   constexpr double kNearly = 0.95, kNoticeable = 1.001;
   const Answer& now = report.ideal.front();
-  const auto rank =
-      std::find_if(report.culprits.begin(), report.culprits.end(), [&](const Answer& one) {
-        const Straggler& who = one.variation.without.front();
-        return who.device && who.replica &&
-               now.mean_s - one.mean_s >= kNearly * (now.mean_s - report.culprits.front().mean_s);
-      });
+  const auto rank = std::ranges::find_if(report.culprits, [&](const Answer& one) {
+    const Straggler& who = one.variation.without.front();
+    return who.device && who.replica &&
+           now.mean_s - one.mean_s >= kNearly * (now.mean_s - report.culprits.front().mean_s);
+  });
   const Answer& culprit = rank == report.culprits.end() ? report.culprits.front() : *rank;
   const double faster = ratio(step_s(report, now), step_s(report, culprit));
   if (faster < kNoticeable) {

@@ -25,7 +25,7 @@ void write_sweep_file(const std::string& path, std::string_view text) {
 std::optional<std::size_t> axis_named(const SweepIdentity& sweep, const char* option,
                                       const std::string& name) {
   if (name.empty()) return std::nullopt;
-  const auto found = std::find(sweep.axes.begin(), sweep.axes.end(), name);
+  const auto found = std::ranges::find(sweep.axes, name);
   if (found != sweep.axes.end()) return static_cast<std::size_t>(found - sweep.axes.begin());
   if (sweep.axes.empty()) {
     throw UsageError(

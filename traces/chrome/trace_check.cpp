@@ -271,7 +271,7 @@ class Checker {
   std::int64_t check_nesting(const Lane& lane, std::vector<TraceSlice>& slices) {
     // Foreign times are rounded to nanoseconds here: neighbours may appear to overlap by one.
     const std::int64_t tolerance = check_.ours ? 0 : 1;
-    std::sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
+    std::ranges::sort(slices, [](const TraceSlice& a, const TraceSlice& b) {
       return std::tie(a.start, b.end, a.event) < std::tie(b.start, a.end, b.event);
     });
     std::vector<const TraceSlice*> open;
@@ -354,9 +354,8 @@ class Checker {
       if (side->size() > 1)
         problems_.dialect((*side)[1].event, fmt::format("flow {} {} branches", name, id));
     }
-    const auto earlier = [](const FlowEnd& a, const FlowEnd& b) { return a.time < b.time; };
-    const auto& start = *std::min_element(flow.starts.begin(), flow.starts.end(), earlier);
-    const auto& end = *std::min_element(flow.ends.begin(), flow.ends.end(), earlier);
+    const FlowEnd start = std::ranges::min(flow.starts, {}, &FlowEnd::time);
+    const FlowEnd end = std::ranges::min(flow.ends, {}, &FlowEnd::time);
     if (end.time < start.time)
       wrong(end, fmt::format("ends before its start, event {}", start.event));
     check_.summary.flows += std::ssize(flow.ends);
@@ -371,9 +370,8 @@ class Checker {
       const auto lane = slices_.find(end.lane);
       std::vector<TraceSlice> slices;
       if (lane != slices_.end()) slices = lane->second;
-      std::sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
-        return std::tie(a.start, a.event) < std::tie(b.start, b.event);
-      });
+      std::ranges::sort(slices, {},
+                        [](const TraceSlice& slice) { return std::tie(slice.start, slice.event); });
       nested = nested_.emplace(end.lane, NestedSlices(slices, unit_)).first;
     }
     switch (nested->second.bind(end.time)) {

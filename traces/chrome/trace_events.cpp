@@ -43,8 +43,7 @@ class TraceBytes : public std::streambuf {
       line_ += *at == '\n' ? 1 : 0;
     }
     const std::span<char> bytes = held_.empty() ? next_() : std::exchange(held_, {});
-    const auto nul =
-        static_cast<std::size_t>(std::find(bytes.begin(), bytes.end(), '\0') - bytes.begin());
+    const auto nul = static_cast<std::size_t>(std::ranges::find(bytes, '\0') - bytes.begin());
     if (nul == 0 && !bytes.empty()) {
       throw Damage{{.message = "not valid JSON: a NUL byte (U+0000)",
                     .place = {.file = name_, .line = line_, .column = column_}}};

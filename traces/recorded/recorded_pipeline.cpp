@@ -193,7 +193,7 @@ class RecordingReader {
 
   /// Something outside the pipeline: it only makes the step longer.
   void read_other(const std::string& what, const TraceCursor& cursor) {
-    if (std::find(kOtherNames.begin(), kOtherNames.end(), what) == kOtherNames.end()) {
+    if (std::ranges::find(kOtherNames, what) == kOtherNames.end()) {
       const std::string hint = did_you_mean(what, op_names());
       if (!hint.empty())
         cursor["name"].fail(fmt::format("no op has the name \"{}\"{}", what, hint));
@@ -293,10 +293,9 @@ class RecordingReader {
       ++partial_;
       return;
     }
-    if (!std::binary_search(recording_.replicas.begin(), recording_.replicas.end(),
-                            first->replica)) {
+    if (!std::ranges::binary_search(recording_.replicas, first->replica)) {
       recording_.replicas.push_back(first->replica);
-      std::sort(recording_.replicas.begin(), recording_.replicas.end());
+      std::ranges::sort(recording_.replicas);
     }
     RecordedPass pass{.step = first->step, .replica = first->replica, .devices = {}};
     pass.devices.resize(recording_.devices);
