@@ -52,12 +52,9 @@ GivenCosts costs_from_file(const std::string& path, const StageCostFile& file, s
     throw InputError(fmt::format("{}: {} devices have {} links in a line, the file has {} costs",
                                  path, devices, devices - 1, file.links.size()));
   }
-  GivenCosts given{.times = {.stages = {},
-                             .transfer = file.transfer,
-                             .links = file.links,
-                             .reduce_tied = {},
-                             .norm = file.norm},
-                   .held = {}};
+  GivenCosts given{
+      .times = {.stages = {}, .transfer = file.transfer, .links = file.links, .norm = file.norm},
+      .held = {}};
   for (const StageCostRow& row : file.stages) {
     given.times.stages.push_back({.forward = row.forward,
                                   .recompute = row.recompute,

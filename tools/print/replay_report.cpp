@@ -317,11 +317,9 @@ std::string share(double part, double whole) {
 /// `critical`: as chart_of() takes it.
 ReportFrame frame_of(std::string label, const Program& program, const Timeline& timeline,
                      const std::vector<bool>& critical) {
-  ReportFrame frame{
-      .label = std::move(label),
-      .chart = chart_of(program, timeline, {}, critical),
-      .facts = {},
-      .table = {.columns = {"stage's rank", "computes", "idle", "of the phase"}, .rows = {}}};
+  ReportFrame frame{.label = std::move(label),
+                    .chart = chart_of(program, timeline, {}, critical),
+                    .table = {.columns = {"stage's rank", "computes", "idle", "of the phase"}}};
   const double phase = to_seconds(frame.chart.end - frame.chart.start);
   double all_idle = 0.0;
   for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
@@ -351,10 +349,7 @@ void write_replay_page(const std::string& path, const std::string& command, cons
       .title = fmt::format("step {}, replica {}", replay.step_of(pass), replay.replica_of(pass)),
       .summary = fmt::format("a recorded pipeline; {} transfers", name(recorded.transfers)),
       .command = command,
-      .tool = tool_name(),
-      .assumptions = {},
-      .frames = {},
-      .variations = {}};
+      .tool = tool_name()};
   page.frames.push_back(frame_of("measured", recorded.program, recorded.measured, {}));
   ReportSlider slider{.name = "Time of the step", .asked = "measured", .frames = {0}};
   for (const VariationAnswer& answer : report.ideal) {

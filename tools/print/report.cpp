@@ -118,7 +118,6 @@ std::vector<std::string> device_row(const Scenario& scenario, const SimulationRe
 ReportTable table_of(const Scenario& scenario, const SimulationResult& result) {
   const bool limited = scenario.memory && scenario.capacity;
   ReportTable table{.columns = {"device", "busy", "idle", "of the run"},
-                    .rows = {},
                     .note =
                         "Idle is the run less what is busy. The bubble rate is the busiest "
                         "device's: its idle time, recomputation and updates."};
@@ -183,8 +182,7 @@ std::vector<std::string> assumptions_of(const ScenarioRequest& request,
 
 void add_variations(Variations& variations, const std::stop_token& stop, Report& report) {
   for (const Variations::Question& question : variations.questions()) {
-    ReportSlider asked{
-        .name = question.name, .asked = question.asked, .list = question.list, .frames = {}};
+    ReportSlider asked{.name = question.name, .asked = question.asked, .list = question.list};
     for (const Variations::Position& position : question.positions) {
       if (stop.stop_requested()) throw Interrupted("interrupted: no report was written");
       if (position.as_asked) {
@@ -222,9 +220,7 @@ void write_report(const std::string& path, const std::string& command,
                 .summary = prepared.cluster ? cluster_summary(*prepared.cluster) : std::string(),
                 .command = command,
                 .tool = tool_name(),
-                .assumptions = assumptions_of(request, prepared, result),
-                .frames = {},
-                .variations = {}};
+                .assumptions = assumptions_of(request, prepared, result)};
   report.frames.push_back(frame_of("as asked for", prepared.scenario, result));
   if (std::filesystem::path(path).extension() == ".html") {
     Variations variations(request, prepared, simulated, report.frames.front().chart.boxes.size());
