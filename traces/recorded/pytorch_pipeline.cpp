@@ -23,11 +23,10 @@ namespace {
 /// Puts the ranks together.
 class PipelineBuilder {
  public:
-  void add(const std::string& name, std::vector<PytorchSlice> slices) {
-    ranks_.push_back({name, std::move(slices)});
-  }
-
-  Recording build() {
+  Recording build(std::span<const TraceSource> traces) {
+    std::optional<Duration> origin;
+    for (const TraceSource& trace : traces)
+      ranks_.push_back({trace.name, read_pytorch_rank(trace, origin)});
     place_ranks();
     pair_transfers();
     align_clocks();
@@ -240,10 +239,7 @@ class PipelineBuilder {
 }  // namespace
 
 Recording read_pytorch_pipeline(std::span<const TraceSource> traces) {
-  std::optional<Duration> origin;
-  PipelineBuilder builder;
-  for (const TraceSource& trace : traces) builder.add(trace.name, read_pytorch_rank(trace, origin));
-  return builder.build();
+  return PipelineBuilder().build(traces);
 }
 
 }  // namespace tandem

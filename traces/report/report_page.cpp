@@ -17,7 +17,6 @@
 #include "core/text/embedded.h"
 #include "traces/chrome/atomic_file.h"
 #include "traces/report/report.h"
-#include "traces/report/report_looks.h"
 
 namespace tandem {
 namespace {
