@@ -109,13 +109,12 @@ std::vector<OpComparison> match(const TimelineRecords& simulated, const Timeline
   std::vector<OpComparison> pairs;
   auto a = left.begin(), b = right.begin();
   while (a != left.end() || b != right.end()) {
-    if (b == right.end() || (a != left.end() && key_of(*a) < key_of(*b))) {
+    if (b == right.end() || (a != left.end() && key_of(*a) < key_of(*b)))
       result.only_simulated.push_back(*a++);
-    } else if (a == left.end() || key_of(*b) < key_of(*a)) {
+    else if (a == left.end() || key_of(*b) < key_of(*a))
       result.only_measured.push_back(*b++);
-    } else {
+    else
       pairs.push_back({*a++, *b++});
-    }
   }
   return pairs;
 }
@@ -171,9 +170,8 @@ Comparison compare(const TimelineRecords& simulated, const TimelineRecords& meas
     return std::tuple(error_of(b), key_of(a.simulated), a.simulated.start) <
            std::tuple(error_of(a), key_of(b.simulated), b.simulated.start);
   });
-  while (!pairs.empty() && (pairs.size() > options.worst || error_of(pairs.back()) == Duration{})) {
+  while (!pairs.empty() && (pairs.size() > options.worst || error_of(pairs.back()) == Duration{}))
     pairs.pop_back();
-  }
   result.worst = std::move(pairs);
   return result;
 }
@@ -283,9 +281,8 @@ std::string worst_table(const Comparison& comparison) {
 std::string unmatched(const TimelineRecords& records, const std::string& where) {
   if (records.empty()) return "";
   std::string text = fmt::format("\nonly in the {}: {}\n", where, counted(records.size(), "op"));
-  for (std::size_t i = 0; i < std::min(records.size(), kUnmatchedShown); ++i) {
+  for (std::size_t i = 0; i < std::min(records.size(), kUnmatchedShown); ++i)
     text += "  " + describe(records[i]) + "\n";
-  }
   if (records.size() > kUnmatchedShown) text += "  …\n";
   return text;
 }

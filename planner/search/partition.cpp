@@ -35,9 +35,8 @@ class SuffixCuts {
     std::vector<std::int32_t> ends(layers_ + 1, 0);
     std::vector<std::optional<Costs>> best(layers_ + 1);
     const auto behind = static_cast<std::size_t>(problem_.depth) - 1 - stage;
-    for (std::size_t first = stage; first + behind < layers_; ++first) {
+    for (std::size_t first = stage; first + behind < layers_; ++first)
       ends[first] = extend(stage, static_cast<std::int32_t>(first), best[first]);
-    }
     best_ = std::move(best);
     ends_.push_back(std::move(ends));
   }

@@ -24,9 +24,8 @@ Timeline recorded_cycle(const Program& program, const CostTable& costs,
   Timeline timeline;
   SimulatedMachine machine(program, costs, compiled.carry_over(), &timeline);
   machine.restore(run.body(), run.state(), DeviceTallies(compiled.devices()));
-  for (std::int64_t body = run.body() + 1; body <= run.body() + result.cycle_batches; ++body) {
+  for (std::int64_t body = run.body() + 1; body <= run.body() + result.cycle_batches; ++body)
     run_body(program, program.order(), body, CompiledRun::kEndless, machine);
-  }
   return timeline;
 }
 

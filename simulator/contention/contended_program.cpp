@@ -131,11 +131,10 @@ void ContendedProgram::add_kind(const Network& network, CostId id, Duration unsh
   if (kind.own) return;
   kind.first_leg = static_cast<std::uint32_t>(legs_.size());
   const bool flows = !network.flows.empty() && !network.flows[id].empty();
-  if (flows) {
+  if (flows)
     add_legs(network, network.flows[id]);
-  } else {
+  else
     legs_.push_back({.delay = kind.time});
-  }
   kind.legs = static_cast<std::uint32_t>(legs_.size()) - kind.first_leg;
   kind.followed = kind.legs > 1 || legs_.back().group != kNoGroup;
 }
@@ -155,9 +154,7 @@ void ContendedProgram::add_legs(const Network& network, const std::vector<Networ
       delay = {};
     }
   }
-  if (delay > Duration{} || legs_.size() == before) {
-    legs_.push_back({.delay = ticks(delay)});
-  }
+  if (delay > Duration{} || legs_.size() == before) legs_.push_back({.delay = ticks(delay)});
 }
 
 /// Links that it has for itself limit its rate, if they are narrower than those it shares.
@@ -192,9 +189,8 @@ void ContendedProgram::add_slowed(const Instruction& instruction) {
   std::vector<DeviceId> devices{key.source, key.target};
   if (is_collective(key.kind)) {
     devices.clear();
-    for (const LaneId lane : program_.lanes(instruction)) {
+    for (const LaneId lane : program_.lanes(instruction))
       devices.push_back(program_.lanes()[lane].device);
-    }
   }
   std::ranges::sort(devices);
   devices.erase(std::unique(devices.begin(), devices.end()), devices.end());

@@ -30,9 +30,8 @@ void add_load(Load& load, const Route& route, double share) {
 /// Bytes a second that each of those who share the links gets.
 double shared_rate(const Cluster& cluster, const Route& route, const Load& load) {
   double rate = std::numeric_limits<double>::infinity();
-  for (const LinkId link : route.links) {
+  for (const LinkId link : route.links)
     rate = std::min(rate, cluster.links()[link].bytes_per_s / load.at(link));
-  }
   return rate;
 }
 
@@ -274,9 +273,7 @@ ClusterLayers::ClusterLayers(const Plan& plan, const ClusterLayout& layout,
                                        spec.name));
         }
         const auto [place, first] = known.try_emplace({spec.name, sum}, kinds_.size());
-        if (first) {
-          kinds_.push_back(layer_times(plan, spec, assumptions, sum));
-        }
+        if (first) kinds_.push_back(layer_times(plan, spec, assumptions, sum));
         kinds.insert(place->second);
       }
     }

@@ -33,9 +33,8 @@ StageTimes times_of_stage(const PlainTimes& given, std::size_t chunks) {
   if (!given.of_device || chunks <= 1) return times;
   const auto shares = static_cast<std::int64_t>(chunks);
   for (Duration* time : {&times.forward, &times.backward, &times.backward_input,
-                         &times.backward_weight, &times.recompute, &times.update, &times.reduce}) {
+                         &times.backward_weight, &times.recompute, &times.update, &times.reduce})
     *time /= shares;
-  }
   for (auto* time : {&times.overlapped, &times.move}) {
     if (*time) **time /= shares;
   }

@@ -28,9 +28,8 @@ class OrderReader {
     for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::backward_weight}) {
       for (std::size_t stage = 0; stage < stages_; ++stage) counts_.push_back({kind, stage});
     }
-    for (const DeviceId device : ids(pass.devices)) {
+    for (const DeviceId device : ids(pass.devices))
       order_.replicas.push_back(placement.replicas_on(device));
-    }
     order_.work.resize(pass.devices.size());
     order_.forwards.resize(pass.devices.size());
     order_.backwards.resize(pass.devices.size());
@@ -68,9 +67,8 @@ class OrderReader {
       }
     }
     std::vector<std::int64_t> known = counts_.front().numbers;
-    if (known.empty() || known.size() > std::numeric_limits<std::uint16_t>::max()) {
+    if (known.empty() || known.size() > std::numeric_limits<std::uint16_t>::max())
       reject(fmt::format("stage 0 has {} forwards", known.size()));
-    }
     order_.microbatches = static_cast<std::int32_t>(known.size());
     std::ranges::sort(known);
     bool same = known.front() >= 0 && std::adjacent_find(known.begin(), known.end()) == known.end();
@@ -93,9 +91,8 @@ class OrderReader {
     if (!order_.numbers.empty()) {
       const std::vector<std::int64_t>& known = order_.numbers;
       const auto found = std::ranges::lower_bound(known, op.microbatch);
-      if (found == known.end() || *found != op.microbatch) {
+      if (found == known.end() || *found != op.microbatch)
         reject(fmt::format("microbatch {} has no forward", op.microbatch));
-      }
       microbatch = static_cast<std::int32_t>(found - known.begin());
     } else if (op.kind == OpKind::backward_weight) {
       const std::vector<std::int32_t>& halves = counts_[stages_ + count.stage].halves;

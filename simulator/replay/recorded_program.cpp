@@ -334,9 +334,8 @@ class RecordedProgramBuilder {
       };
       for (const Wait& wait : waits) wait_for(index(wait.producer), wait.lag);
       for (auto wait = std::ranges::lower_bound(extra, BlockingWait{number, 0});
-           wait != extra.end() && wait->consumer == number; ++wait) {
+           wait != extra.end() && wait->consumer == number; ++wait)
         wait_for(wait->producer, 0);
-      }
       instruction.wait_count =
           static_cast<std::uint16_t>(parts.wait_pool.size() - instruction.first_wait);
       const CostKey key = program.cost_keys()[instruction.cost];
@@ -356,9 +355,8 @@ class RecordedProgramBuilder {
       before = op.end;
       if (op.transfer && !op.receives) continue;
       const Number number = place[op.instruction];
-      if (!op.transfer || recorded.transfers != RecordedTransfers::none) {
+      if (!op.transfer || recorded.transfers != RecordedTransfers::none)
         recorded.costs[id_at<CostId>(number)] = op.end - begun;
-      }
       // A rank whose clock is behind would begin before the pass does.
       recorded.measured.spans.push_back({id_at<InstructionId>(number), 0,
                                          std::max(Duration{}, op.start - start_),

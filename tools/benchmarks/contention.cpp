@@ -126,9 +126,8 @@ Network tree(const Program& program) {
     const std::size_t from = index(key.source) / 2, to = index(key.target) / 2;
     if (is_collective(key.kind)) {
       flow.links.push_back(core);
-      for (std::size_t i = 0; i + 1 < up.size(); ++i) {
+      for (std::size_t i = 0; i + 1 < up.size(); ++i)
         flow.links.insert(flow.links.end(), {up[i], down[i], inside[i]});
-      }
     } else if (from == to) {
       flow.links = {inside[from]};
     } else {
@@ -166,9 +165,8 @@ Network ring(const Program& program) {
     if (is_collective(key.kind)) {
       flow.links = down;
     } else {
-      for (std::size_t at = index(key.source); at != index(key.target); at = (at + 1) % devices) {
+      for (std::size_t at = index(key.source); at != index(key.target); at = (at + 1) % devices)
         flow.links.push_back(down[at]);
-      }
     }
     return flow;
   });

@@ -136,11 +136,10 @@ int run(const Request& request) {
     Json sections = Json::array();
     for (const Section& section : benchmark->run(request.settings)) {
       for (const Row& row : section.rows) good = good && met(row);
-      if (request.json) {
+      if (request.json)
         sections.push_back(section_json(section));
-      } else {
+      else
         print_section(section);
-      }
     }
     results.push_back({{"benchmark", benchmark->name}, {"sections", std::move(sections)}});
   }

@@ -65,9 +65,8 @@ CostTable price_of(const Program& program) {
 std::vector<std::int64_t> side_by_side(const std::vector<std::int64_t>& costs) {
   std::vector<std::int64_t> all;
   for (const std::int64_t cost : costs) {
-    for (std::size_t k = 0; k < CompiledProgram::kTables; ++k) {
+    for (std::size_t k = 0; k < CompiledProgram::kTables; ++k)
       all.push_back(cost + static_cast<std::int64_t>(k));
-    }
   }
   return all;
 }
@@ -96,9 +95,8 @@ class FlatReference {
         if (wait.lag == 0) add(static_cast<std::uint32_t>(index(wait.producer)) + 1);
       }
       steps_.push_back({before[0], before[1], static_cast<std::uint32_t>(index(instruction.cost))});
-      for (const LaneId lane : program.lanes(instruction)) {
+      for (const LaneId lane : program.lanes(instruction))
         last[lane] = static_cast<std::uint32_t>(steps_.size());
-      }
     }
   }
 
@@ -243,12 +241,10 @@ Section against_simgrid(const Pipeline& pipeline, int repetitions) {
 std::vector<Section> bench_simulator(const Settings& settings) {
   tools::keep_freed_memory();  // as the planner does, which takes this path for each candidate
   std::vector<Section> sections;
-  for (const Pipeline& pipeline : {Pipeline{"1f1b", 64, 512}, Pipeline{"2bw", 64, 512}}) {
+  for (const Pipeline& pipeline : {Pipeline{"1f1b", 64, 512}, Pipeline{"2bw", 64, 512}})
     sections.push_back(rates(pipeline, settings.repetitions));
-  }
-  if (Section peer = against_simgrid({"1f1b", 64, 512}, settings.repetitions); !peer.rows.empty()) {
+  if (Section peer = against_simgrid({"1f1b", 64, 512}, settings.repetitions); !peer.rows.empty())
     sections.push_back(std::move(peer));
-  }
   for (Section& section : contention_sections(settings)) sections.push_back(std::move(section));
   return sections;
 }

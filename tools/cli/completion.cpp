@@ -202,11 +202,10 @@ std::string zsh_script() {
   for (const Command& command : commands()) {
     const Options options = command.options();
     const std::string name = shell_word(std::string(command.name));
-    if (command.has_own_name()) {
+    if (command.has_own_name())
       listed += fmt::format("  {}\n", quoted(fmt::format("{}:{}", command.name, command.summary)));
-    } else {
+    else
       actions.push_back(name);
-    }
     cases += fmt::format("    {})\n      _arguments", name);
     for (const Options::Row& row : options.rows())
       cases += fmt::format(" \\\n        {}", zsh_option(row));

@@ -34,11 +34,10 @@ int run_completion(const Options& options) {
                                  shell, did_you_mean(shell, shells)));
   }
   const std::string script = completion_script(shell);
-  if (options.has("json")) {
+  if (options.has("json"))
     print_result("completion", {{"shell", shell}}, Json::object(), {{"script", script}});
-  } else {
+  else
     fmt::print("{}", script);
-  }
   return 0;
 }
 

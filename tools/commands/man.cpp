@@ -116,9 +116,8 @@ std::string manual_page() {
       ".PP\n\\fBtandem help \\fICOMMAND\\fR shows the options of a command. Results are printed "
       "on stdout, everything else on stderr.\n.SH COMMANDS\n",
       troff(kAbout));
-  for (const Command& command : commands()) {
+  for (const Command& command : commands())
     text += fmt::format(".TP\n.BR {} (1)\n{}\n", troff(page_name(command)), troff(command.summary));
-  }
   return text + exit_status();
 }
 
@@ -128,9 +127,8 @@ struct Page {
 
 std::vector<Page> all_pages() {
   std::vector<Page> pages{{"tandem.1", manual_page()}};
-  for (const Command& command : commands()) {
+  for (const Command& command : commands())
     pages.push_back({page_name(command) + ".1", manual_page(command)});
-  }
   return pages;
 }
 
@@ -138,8 +136,7 @@ Page page_of(const std::vector<std::string>& words) {
   if (words.empty()) return {"tandem.1", manual_page()};
   const std::string name = fmt::format("{}", fmt::join(words, " "));
   for (const Command& command : commands()) {
-    if (command.name == name)
-      return {page_name(command) + ".1", manual_page(command)};
+    if (command.name == name) return {page_name(command) + ".1", manual_page(command)};
   }
   throw UsageError(fmt::format("tandem man: unknown command \"{}\"{}", name,
                                did_you_mean(name, command_names())));

@@ -85,9 +85,8 @@ void print_table(const Profile& profile) {
                print_duration(row.selective_recompute), print_duration(row.update));
   }
   fmt::print("\n");
-  for (const TransferCost& row : profile.transfers) {
+  for (const TransferCost& row : profile.transfers)
     fmt::print("hand-over of {:>10}: {}\n", print_bytes(row.bytes), print_duration(row.time));
-  }
   fmt::print("the executor's own time: {} an op\n", print_duration(profile.instruction_overhead));
 }
 

@@ -149,9 +149,8 @@ Options options_of_replay() {
 }
 
 int run_replay(const Options& options) {
-  if (options.has("step") && !options.has("trace") && !options.has("report")) {
+  if (options.has("step") && !options.has("trace") && !options.has("report"))
     throw UsageError("tandem replay: --step is for --trace or --report: give one");
-  }
   if (options.has("report")) check_can_report(options.text("report"), "replay");
   if (options.has("trace")) check_can_write(options.text("trace"));
   const std::optional<RecordedTransfers> transfers = transfers_of(options);
@@ -168,9 +167,8 @@ int run_replay(const Options& options) {
   const Replay plain(recording, transfers, false);
   const ReplayReport report = make_replay_report(replay, plain, recording, without, asked);
   if (options.has("trace")) write_trace(options.text("trace"), replay, report, traced);
-  if (options.has("report")) {
+  if (options.has("report"))
     write_replay_page(options.text("report"), options.command_line(), replay, report, traced);
-  }
   if (options.has("json")) {
     print_result("replay",
                  {{"timeline", files.size() > 1 ? Json(files) : Json(files[0])},

@@ -34,11 +34,10 @@ Measured measured(const std::vector<std::string>& paths) {
   Measured all;
   for (const std::string& path : paths) {
     NcclTestsLog log = read_nccl_tests(path);
-    if (log.group.devices == 1) {
+    if (log.group.devices == 1)
       all.notes.push_back(fmt::format("{}: one device, which sums nothing: left out", path));
-    } else {
+    else
       logs.push_back(std::move(log));
-    }
   }
   std::ranges::stable_sort(logs, {}, [](const NcclTestsLog& log) { return log.group.devices; });
   for (const NcclTestsLog& log : logs) {
@@ -86,11 +85,10 @@ CollectiveReport report_of(const Measured& all) {
 
 void print_constants(const CollectiveConstants& constants) {
   const auto line = [](const char* what, double value, const char* unit) {
-    if (value > 0.0) {
+    if (value > 0.0)
       fmt::print("{:<46}{:>10.4g} {}\n", what, value, unit);
-    } else {
+    else
       fmt::print("{:<46}{:>10}\n", what, "unknown");
-    }
   };
   line("launch of a kernel", constants.launch_s * 1e6, "us");
   line("step from node to node", constants.node_hop_s * 1e6, "us");

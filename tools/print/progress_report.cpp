@@ -55,11 +55,10 @@ void ProgressReport::step(const StepReport& step) {
   if (!setup_.quiet && (long_silence || shows(record.step(), setup_.steps))) print(record);
   if (!log_) return;
   const bool waits = setup_.evaluate_every > 0 && record.step() % setup_.evaluate_every == 0;
-  if (waits) {
+  if (waits)
     waiting_ = record;
-  } else {
+  else
     write(record);
-  }
 }
 
 void ProgressReport::evaluated(std::int64_t steps, double loss) {

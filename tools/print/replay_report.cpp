@@ -47,9 +47,8 @@ Errors errors_of(const std::vector<ReplayedStep>& steps) {
 /// All but the updates, which recordings don't have.
 std::vector<std::vector<Op>> work_of(const Schedule& schedule) {
   std::vector<std::vector<Op>> work = schedule.order.rows();
-  for (std::vector<Op>& order : work) {
+  for (std::vector<Op>& order : work)
     std::erase_if(order, [](const Op& op) { return makes_version(op.kind); });
-  }
   return work;
 }
 
@@ -78,9 +77,8 @@ std::vector<Answer> culprits_of(const Replay& replay, const Recording& recording
   };
   const bool several = recording.replicas.size() > 1;
   for (const DeviceId device : all_ids<DeviceId>(recording.devices)) {
-    if (recording.devices > 1) {
+    if (recording.devices > 1)
       add(fmt::format("without stage {}", index(device)), {.device = device, .replica = {}});
-    }
     for (const std::int64_t replica : recording.replicas) {
       if (!several) break;
       add(fmt::format("without rank {}/{}", index(device), replica),
@@ -127,14 +125,12 @@ void print_steps(const ReplayReport& report) {
     const ReplayedStep& step = report.steps[row];
     fmt::print("{:>8}  {:>8}  {:>8}  {:>9}", step.step, print_duration(step.measured),
                print_duration(step.replayed), signed_percent(step.error()));
-    for (const Answer& one : variations) {
+    for (const Answer& one : variations)
       fmt::print("  {:>{}}", print_duration(one.phases[row]), width(one));
-    }
     fmt::print("\n");
   }
-  if (report.steps.size() > kMostSteps) {
+  if (report.steps.size() > kMostSteps)
     fmt::print("     ...  {} more (--json has them all)\n", report.steps.size() - kMostSteps);
-  }
 }
 
 void print_answers(const ReplayReport& report) {
@@ -150,9 +146,8 @@ void print_answers(const ReplayReport& report) {
                print_duration(of_seconds(step_s(report, one))));
   };
   for (const Answer& one : report.ideal) print(one);
-  for (std::size_t i = 0; i < std::min(report.culprits.size(), kMostCulprits); ++i) {
+  for (std::size_t i = 0; i < std::min(report.culprits.size(), kMostCulprits); ++i)
     print(report.culprits[i]);
-  }
 }
 
 /// The question in a sentence. A rank that explains nearly all is named in place of its stage.
@@ -233,9 +228,8 @@ ReplayReport make_replay_report(const Replay& replay, const Replay& plain,
   report.ideal.push_back(answer(replay, "as replayed", {}));
   report.ideal.push_back(answer(replay, "no stragglers", {.durations = Durations::usual}));
   report.ideal.push_back(answer(replay, "balanced", {.durations = Durations::balanced}));
-  if (!without.empty()) {
+  if (!without.empty())
     report.ideal.push_back(answer(replay, "without " + asked, {.without = without}));
-  }
   report.culprits = culprits_of(replay, recording);
   return report;
 }

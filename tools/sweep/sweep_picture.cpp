@@ -142,11 +142,10 @@ void add_limits(const std::vector<SweepRow>& rows, std::size_t memory, double sh
   }
   for (const double capacity : capacities) {
     const std::string name = "capacity " + metric.print(capacity);
-    if (capacity <= shown) {
+    if (capacity <= shown)
       plot.limits.push_back({capacity * metric.scale, name});
-    } else {
+    else
       plot.notes.push_back(name + " is beyond the right edge");
-    }
   }
   double most = 0.0;
   std::size_t beyond = 0;

@@ -81,9 +81,8 @@ class TimelineReader {
   TimelineFile finish(const TraceFrame& frame) {
     if (frame.damage) throw InputError(*frame.damage);
     const TraceCursor metadata(name_, "/metadata", frame.metadata);
-    if (!frame.metadata.is_object() || !metadata.has("runs") || !frame.has_events) {
+    if (!frame.metadata.is_object() || !metadata.has("runs") || !frame.has_events)
       metadata.fail("not a timeline of tandem: its metadata with the runs are missing");
-    }
     TimelineFile file;
     file.tool = metadata["tool"].text();
     file.schedule = metadata["schedule"].text();
@@ -137,9 +136,8 @@ class TimelineReader {
     record.body = args["body"].integer(-kMost, kMost);
     record.instruction = id_at<InstructionId>(static_cast<std::size_t>(
         args["instruction"].integer(0, std::numeric_limits<std::uint32_t>::max())));
-    if (args.has("weight_version")) {
+    if (args.has("weight_version"))
       record.weight_version = args["weight_version"].integer(0, kMost);
-    }
     record.start = start;
     record.end = end;
     const bool exact = args.has("start_ns") || args.has("end_ns");
@@ -155,15 +153,13 @@ class TimelineReader {
     TimelineRun run;
     run.label = cursor["label"].text();
     const std::string kind = cursor["kind"].text();
-    if (kind != "simulated" && kind != "measured") {
+    if (kind != "simulated" && kind != "measured")
       cursor["kind"].fail("expected \"simulated\" or \"measured\"");
-    }
     run.clock = kind == "measured" ? Clock::measured : Clock::simulated;
     const std::int64_t first = cursor["first_pid"].integer(1, std::int64_t{1} << 40);
     for (std::uint16_t device = 0; device < file.devices; ++device) {
-      if (!processes_.emplace(first + device, Process{file.runs.size(), device}).second) {
+      if (!processes_.emplace(first + device, Process{file.runs.size(), device}).second)
         cursor["first_pid"].fail("its processes are those of another run");
-      }
     }
     file.runs.push_back(std::move(run));
   }

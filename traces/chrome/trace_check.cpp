@@ -30,19 +30,19 @@ const std::string* text_in(const json& value, const char* key) {
   return value.contains(key) ? value[key].get_ptr<const std::string*>() : nullptr;
 }
 
-struct Lane {
+struct TraceLane {
   std::string pid, tid;
-  friend auto operator<=>(const Lane&, const Lane&) = default;
+  friend auto operator<=>(const TraceLane&, const TraceLane&) = default;
 };
 
 /// One end of an arrow.
 struct FlowEnd {
   std::int64_t event = 0;
-  Lane lane;
+  TraceLane lane;
   std::int64_t time = 0;
 };
 using FlowKey = std::tuple<std::string, std::string, std::string>;  // name, cat, id
-struct Flow {
+struct TraceFlow {
   std::vector<FlowEnd> starts, ends;
 };
 
@@ -159,13 +159,13 @@ class Checker {
     return nanoseconds;
   }
 
-  std::optional<Lane> lane(const json& value) {
+  std::optional<TraceLane> lane(const json& value) {
     for (const char* key : {"pid", "tid"}) {
       if (!value.contains(key)) return none(fmt::format("has no \"{}\"", key));
       if (!value[key].is_number_integer() && !value[key].is_string())
         return none(fmt::format("\"{}\" is neither an integer nor text", key));
     }
-    return Lane{id_text(value["pid"]), id_text(value["tid"])};
+    return TraceLane{id_text(value["pid"]), id_text(value["tid"])};
   }
 
   void complete(const json& value) {
@@ -204,23 +204,21 @@ class Checker {
       if (!value.contains(key)) return error(fmt::format("is a flow without \"{}\"", key));
     }
     if (!where || !moment) return;
-    Flow& arrow = flows_[{id_text(value["name"]), id_text(value["cat"]), id_text(value["id"])}];
+    TraceFlow& arrow =
+        flows_[{id_text(value["name"]), id_text(value["cat"]), id_text(value["id"])}];
     (value["ph"] == "s" ? arrow.starts : arrow.ends).push_back({at_, *where, *moment});
   }
 
   void counter(const json& value) {
     ++check_.summary.counters;
-    if (!value.contains("pid") || !value.contains("name")) {
+    if (!value.contains("pid") || !value.contains("name"))
       return error("is a counter without \"pid\" or \"name\"");
-    }
     const auto moment = time(value, "ts");
-    if (!value.contains("args") || !value["args"].is_object()) {
+    if (!value.contains("args") || !value["args"].is_object())
       return error("is a counter without \"args\"");
-    }
     for (const auto& [key, sample] : value["args"].items()) {
-      if (!sample.is_number() && !sample.is_string()) {
+      if (!sample.is_number() && !sample.is_string())
         error(fmt::format("counts \"{}\" with something that is no number", key));
-      }
     }
     if (!moment) return;
     const std::string id = value.contains("id") ? id_text(value["id"]) : "";
@@ -239,11 +237,10 @@ class Checker {
     const bool of_process = *what == "process_name";
     if (!of_process && *what != "thread_name") return;
     if (!value.contains("args") || !value["args"].contains("name")) return error("names nothing");
-    if (of_process) {
+    if (of_process)
       named_processes_.insert(id_text(value["pid"]));
-    } else if (const auto where = lane(value)) {
+    else if (const auto where = lane(value))
       named_threads_.insert(*where);
-    }
   }
 
   void instant(const json& value) {
@@ -268,7 +265,7 @@ class Checker {
   }
 
   /// When the last one ends.
-  std::int64_t check_nesting(const Lane& lane, std::vector<TraceSlice>& slices) {
+  std::int64_t check_nesting(const TraceLane& lane, std::vector<TraceSlice>& slices) {
     // Foreign times are rounded to nanoseconds here: neighbours may appear to overlap by one.
     const std::int64_t tolerance = check_.ours ? 0 : 1;
     std::ranges::sort(slices, [](const TraceSlice& a, const TraceSlice& b) {
@@ -335,14 +332,13 @@ class Checker {
   }
 
   void check_unit(const TraceFrame& frame) {
-    if (frame.time_unit == "ns") {
+    if (frame.time_unit == "ns")
       unit_ = 1;
-    } else if (!frame.time_unit.empty() && frame.time_unit != "ms") {
+    else if (!frame.time_unit.empty() && frame.time_unit != "ms")
       problems_.error(-1, "\"displayTimeUnit\" is neither \"ms\" nor \"ns\"");
-    }
   }
 
-  void check_flow(const FlowKey& key, const Flow& flow) {
+  void check_flow(const FlowKey& key, const TraceFlow& flow) {
     const auto& [name, cat, id] = key;
     const auto wrong = [&](const FlowEnd& end, const std::string& message) {
       problems_.error(end.event, fmt::format("flow {} {} {}", name, id, message));
@@ -391,15 +387,15 @@ class Checker {
   TraceCheck check_;
   TraceProblems problems_;
   std::int64_t at_ = -1;
-  std::map<Lane, std::vector<TraceSlice>> slices_;
-  std::map<Lane, std::vector<TraceSlice>> open_;  // B without E
-  std::map<Lane, NestedSlices> nested_;           // of lanes on which flows end
-  std::int64_t unit_ = 1000;                      // nanoseconds that chrome://tracing tells apart
-  std::map<FlowKey, Flow> flows_;
+  std::map<TraceLane, std::vector<TraceSlice>> slices_;
+  std::map<TraceLane, std::vector<TraceSlice>> open_;  // B without E
+  std::map<TraceLane, NestedSlices> nested_;           // of lanes on which flows end
+  std::int64_t unit_ = 1000;  // nanoseconds that chrome://tracing tells apart
+  std::map<FlowKey, TraceFlow> flows_;
   std::map<std::tuple<std::string, std::string, std::string>, std::int64_t> tracks_;  // last time
   std::map<std::pair<std::string, std::string>, std::int64_t> pending_async_;
   std::set<std::string> named_processes_;
-  std::set<Lane> named_threads_;
+  std::set<TraceLane> named_threads_;
 };
 
 }  // namespace

@@ -59,9 +59,8 @@ class TraceCursor {
     const bool fits = value_.is_number_integer() &&
                       (!value_.is_number_unsigned() ||
                        value_.get<std::uint64_t>() <= std::uint64_t(most < 0 ? 0 : most));
-    if (!fits || value_.get<std::int64_t>() < least || value_.get<std::int64_t>() > most) {
+    if (!fits || value_.get<std::int64_t>() < least || value_.get<std::int64_t>() > most)
       fail(fmt::format("expected an integer from {} to {}", least, most));
-    }
     return value_.get<std::int64_t>();
   }
   /// Any time that a difference to another such one can be taken of.
@@ -73,9 +72,8 @@ class TraceCursor {
   /// Since a moment().
   Duration time(Duration since = {}) const {
     const auto found = find_moment();
-    if (!found || *found - since > Duration(kLatest) || since - *found > Duration(kLatest)) {
+    if (!found || *found - since > Duration(kLatest) || since - *found > Duration(kLatest))
       fail("expected a time in microseconds, less than 104 days");
-    }
     return *found - since;
   }
   template <class Kind>

@@ -110,11 +110,10 @@ class EventReader : public nlohmann::json_sax<json> {
     return open(json::array());
   }
   bool key(string_t& name) override {
-    if (depth_ == 1) {
+    if (depth_ == 1)
       key_ = name;
-    } else {
+    else
       keys_.back() = std::move(name);
-    }
     return true;
   }
   bool end_object() override { return close(); }
@@ -186,11 +185,10 @@ class EventReader : public nlohmann::json_sax<json> {
   }
 
   void finish() {
-    if (is_event()) {
+    if (is_event())
       visit_(frame_.events++, top_);
-    } else {
+    else
       frame_.metadata = std::move(top_);
-    }
     top_ = nullptr;
   }
 

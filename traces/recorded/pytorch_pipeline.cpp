@@ -222,9 +222,7 @@ class PipelineBuilder {
       if (next != starts.end()) recording_.whole_steps[step] = next->second - starts.at(step);
       recording_.passes.push_back(std::move(pass));
     }
-    if (recording_.passes.empty()) {
-      refuse(ranks_.front().name, "no step has actions of all ranks");
-    }
+    if (recording_.passes.empty()) refuse(ranks_.front().name, "no step has actions of all ranks");
     if (partial > 0) {
       recording_.warnings.push_back(
           fmt::format("{} steps are left out: not all ranks have them", partial));

@@ -21,9 +21,8 @@ class ChartMaker {
       : program_(program), timeline_(timeline), critical_(critical), version_of_(program) {
     for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
       const auto replicas = program.placement().replicas_on(device);
-      for (std::size_t i = 0; i < replicas.size(); ++i) {
+      for (std::size_t i = 0; i < replicas.size(); ++i)
         chunk_of_[replicas[i]] = static_cast<std::uint16_t>(i);
-      }
       chart_.chunks = std::max(chart_.chunks, static_cast<std::uint16_t>(replicas.size()));
     }
   }
@@ -36,9 +35,8 @@ class ChartMaker {
       chart_.start = first ? span.start : std::min(chart_.start, span.start);
       chart_.end = std::max(chart_.end, span.end);
     }
-    for (const Instruction& instruction : program_.instructions()) {
+    for (const Instruction& instruction : program_.instructions())
       chart_.several_versions = chart_.several_versions || instruction.op.staleness > 0;
-    }
     place_boxes();
     find_idle();
     chart_.in_flight = curves_of(program_, timeline_, {}).in_flight;
@@ -125,9 +123,8 @@ class ChartMaker {
       Duration free = chart_.start;
       for (std::size_t box = chart_.rows[row].first_box; box < chart_.row_end(row); ++box) {
         const ChartBox& of = chart_.boxes[box];
-        if (of.start > free) {
+        if (of.start > free)
           chart_.idle.push_back({device, free, of.start, cause_of(span_of_box_[box], free)});
-        }
         free = std::max(free, of.end);
       }
       if (free < chart_.end) chart_.idle.push_back({device, free, chart_.end, {}});
