@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -21,7 +22,6 @@
 #include "tools/cli/memory_limit.h"
 #include "tools/cli/options.h"
 #include "tools/cli/safe_output.h"
-#include "tools/cli/stack_room.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/wrapped_text.h"
 #include "tools/commands/command.h"
@@ -108,7 +108,7 @@ int run(const Arguments& arguments) {
     throw UsageError(fmt::format("unknown command \"{}\"{} (tandem --help lists them)", first,
                                  did_you_mean(first, command_names())));
   }
-  const Watch watch(first, progress_of(*command));
+  const std::shared_ptr<void> watched = watch(first, progress_of(*command));
   Options options = command->options();
   options.parse(rest);
   return command->run(options);

@@ -166,9 +166,9 @@ void explain_lost_memory(std::span<char* const> arguments) {
   ::backtrace(&frame, 1);
 }
 
-class Watch::Work {
+class Watch {
  public:
-  Work(std::string command, ProgressShown shown)
+  Watch(std::string command, ProgressShown shown)
       : signals_(interrupts()),
         line_(std::move(command), shown),
         under_way_([this] { line_.clear(); }) {
@@ -181,15 +181,15 @@ class Watch::Work {
     }
     listen_to_progress(&under_way_);
   }
-  ~Work() {
+  ~Watch() {
     ended_ = true;
     pthread_kill(thread_.native_handle(), wake_up());
     thread_.join();
     listen_to_progress(nullptr);
     pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
   }
-  Work(const Work&) = delete;
-  Work& operator=(const Work&) = delete;
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
 
  private:
   void run() {
@@ -233,10 +233,9 @@ class Watch::Work {
   std::thread thread_;
 };
 
-Watch::Watch(std::string command, ProgressShown shown)
-    : work_(std::make_unique<Work>(std::move(command), shown)) {}
-
-Watch::~Watch() = default;
+std::shared_ptr<void> watch(std::string command, ProgressShown shown) {
+  return std::make_shared<Watch>(std::move(command), shown);
+}
 
 InterruptGuard::InterruptGuard(OnInterrupt how) : how_(how) {
   ++guards;

@@ -18,7 +18,7 @@
 #include "executor/train.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/processor_use.h"
-#include "tools/cli/silence.h"
+#include "tools/cli/under_way.h"
 
 namespace tandem::tools {
 

@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "traces/chrome/trace_cursor.h"
-#include "traces/chrome/trace_diagnostics.h"
 #include "traces/chrome/trace_events.h"
 
 namespace tandem {
