@@ -1,6 +1,6 @@
 #pragma once
-// What the process is working at (core/base/progress.h), for whoever shows it; and that nobody waits
-// for long without a word.
+// What the process is working at (core/base/progress.h), for whoever shows it; and that nobody
+// waits for long without a word.
 
 #include <atomic>
 #include <chrono>

@@ -1,6 +1,6 @@
 #pragma once
-// A value of a trace and where it stands, and what is wrong with a trace, gathered so that all of it
-// is reported: for readers of traces. Internal to traces/.
+// A value of a trace and where it stands, and what is wrong with a trace, gathered so that all of
+// it is reported: for readers of traces. Internal to traces/.
 
 #include <array>
 #include <cstddef>
