@@ -61,6 +61,11 @@ CostTable price_of(const Program& program) {
                cost_model(placement, uniform_costs(placement.stages(), times, kTimes.transfer)));
 }
 
+void run_whole_path(const Pipeline& pipeline) {
+  const Program program = lower(schedule_of(pipeline));
+  keep(simulate(program, price_of(program), {}));
+}
+
 /// Eight tables, value by value side by side.
 std::vector<std::int64_t> side_by_side(const std::vector<std::int64_t>& costs) {
   std::vector<std::int64_t> all;
@@ -161,10 +166,6 @@ Section rates(const Pipeline& pipeline, int repetitions) {
   const std::array<std::uint64_t, CompiledProgram::kTables> streams{1, 2, 3, 4, 5, 6, 7, 8};
   const noise::Jitter jitter(0.05);
   FlatReference reference(program, costs);
-  const auto whole_path = [&] {
-    const Program own = lower(schedule_of(pipeline));
-    keep(simulate(own, price_of(own), {}));
-  };
   return section_of(
       fmt::format("{}, {} devices, {} microbatches: {} instructions a body", pipeline.schedule,
                   pipeline.devices, pipeline.microbatches, program.size()),
@@ -179,7 +180,7 @@ Section rates(const Pipeline& pipeline, int repetitions) {
         [&] { compiled.run_bodies(many, many_prices, streams, jitter); },
         static_cast<double>(CompiledProgram::kTables), 1000.0, true},
        {"run() and SimulatedMachine, 1 batch", [&] { keep(run_simulated(program, costs, 1)); }},
-       {"name to result with steady state", whole_path, 1.0, 0.015},
+       {"name to result with steady state", [&] { run_whole_path(pipeline); }, 1.0, 0.015},
        {"  make the schedule", [&] { keep(schedule_of(pipeline)); }},
        {"  lower()", [&] { keep(lower(schedule)); }},
        {"  price and simulate()", [&] { keep(simulate(program, price_of(program), {})); }},
@@ -217,12 +218,9 @@ Section against_simgrid(const Pipeline& pipeline, int repetitions) {
   const std::vector<std::int64_t> prices = compiled.costs(costs);
   std::vector<std::int64_t> values(compiled.values(), 0);
   check_against_peer(schedule, simulate(program, costs, {}).makespan, *best);
-  const std::vector<double> seconds =
-      best_processor_seconds(2 * repetitions, {[&] { compiled.run_body(values, prices); },
-                                               [&] {
-                                                 const Program own = lower(schedule_of(pipeline));
-                                                 keep(simulate(own, price_of(own), {}));
-                                               }});
+  const std::vector<double> seconds = best_processor_seconds(
+      2 * repetitions,
+      {[&] { compiled.run_body(values, prices); }, [&] { run_whole_path(pipeline); }});
   const auto row = [&](const char* what, double ours, double theirs, double floor) {
     section.rows.push_back({.what = what,
                             .value = ours * 1e3,

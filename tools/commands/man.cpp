@@ -125,10 +125,11 @@ struct Page {
   std::string file, text;
 };
 
+Page page_of(const Command& command) { return {page_name(command) + ".1", manual_page(command)}; }
+
 std::vector<Page> all_pages() {
   std::vector<Page> pages{{"tandem.1", manual_page()}};
-  for (const Command& command : commands())
-    pages.push_back({page_name(command) + ".1", manual_page(command)});
+  for (const Command& command : commands()) pages.push_back(page_of(command));
   return pages;
 }
 
@@ -136,7 +137,7 @@ Page page_of(const std::vector<std::string>& words) {
   if (words.empty()) return {"tandem.1", manual_page()};
   const std::string name = fmt::format("{}", fmt::join(words, " "));
   for (const Command& command : commands()) {
-    if (command.name == name) return {page_name(command) + ".1", manual_page(command)};
+    if (command.name == name) return page_of(command);
   }
   throw UsageError(fmt::format("tandem man: unknown command \"{}\"{}", name,
                                did_you_mean(name, command_names())));

@@ -136,17 +136,13 @@ ReportTable table_of(const Scenario& scenario, const SimulationResult& result) {
   return table;
 }
 
-/// Empty where the run is too long to follow.
-std::vector<bool> critical_of(const Program& program, const Timeline& timeline, Duration makespan) {
-  if (std::ssize(timeline.spans) > kMostTraced) return {};
-  return critical_spans(program, timeline, makespan);
-}
-
 ReportFrame frame_of(std::string label, const Scenario& scenario, const SimulationResult& result) {
   const Timeline& timeline = *result.timeline;
+  std::vector<bool> critical;  // of a run that is too long to follow nothing is known
+  if (std::ssize(timeline.spans) <= kMostTraced)
+    critical = critical_spans(scenario.program, timeline, result.makespan);
   return {.label = std::move(label),
-          .chart = chart_of(scenario.program, timeline, chart_memory(scenario, timeline),
-                            critical_of(scenario.program, timeline, result.makespan)),
+          .chart = chart_of(scenario.program, timeline, chart_memory(scenario, timeline), critical),
           .facts = facts_of(scenario, result),
           .table = table_of(scenario, result)};
 }
