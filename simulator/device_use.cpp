@@ -10,9 +10,8 @@ void set_devices(const Program& program, const DeviceTallies& tallies, double af
                  SimulationResult& result) {
   for (const DeviceTally& tally : tallies) {
     result.makespan = std::max(result.makespan, tally.last_end);
-    if (tally.first_start <= tally.last_end) {
+    if (tally.first_start <= tally.last_end)
       result.span = std::max(result.span, tally.last_end - tally.first_start);
-    }
     result.ideal = std::max(result.ideal, tally.useful);
   }
   const Table<DeviceId, double> peaks = peak_activations(program, after_input);

@@ -113,13 +113,6 @@ class Simulation {
   std::optional<SteadyState> steady_;
 };
 
-DeviceTallies recorded(const Program& program, const CostTable& costs, std::int64_t batches,
-                       Timeline& timeline) {
-  SimulatedMachine machine(program, costs, &timeline);
-  run(program, program.order(), batches, machine);
-  return machine.tallies();
-}
-
 void set_cycle(const Program& program, const CostTable& costs,
                const std::optional<SteadyState>& steady, SimulationResult& result) {
   if (steady) {
@@ -143,7 +136,7 @@ SimulationResult simulate(const Program& program, const CostTable& costs,
   DeviceTallies tallies = simulation.finish();
   if (request.record) {
     result.timeline.emplace();
-    tallies = recorded(program, costs, request.batches, *result.timeline);
+    tallies = run_simulated(program, costs, request.batches, &*result.timeline);
   }
   set_devices(program, tallies, request.activation_after_input, result);
   set_cycle(program, costs, simulation.steady(), result);

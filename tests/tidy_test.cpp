@@ -235,7 +235,6 @@ const std::map<std::string, Strings> kRooms = {
     {"traces/recorded", {"traces/chrome"}},
     {"traces/report", {"traces/chrome", "traces/curves", "traces/svg"}},
     {"traces/compare", {"traces/chrome"}},
-    {"traces/print_comparison", {"traces/compare"}},
 
     {"tools/cli", {}},
     {"tools/print", {"tools/cli"}},

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -21,7 +22,6 @@
 #include "tools/cli/memory_limit.h"
 #include "tools/cli/options.h"
 #include "tools/cli/safe_output.h"
-#include "tools/cli/stack_room.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/wrapped_text.h"
 #include "tools/commands/command.h"
@@ -55,15 +55,15 @@ constexpr Command kCommands[] = {
      options_of_replay},
     {"trace", "checks a Chrome trace", run_trace, options_of_trace},
     {"version", "prints the version of this build", run_version, options_of_version},
-    {"export", "not in this version", nullptr, nullptr},
     {"completion", "prints shell completions", run_completion, options_of_completion},
     {"man", "prints manual pages", run_man, options_of_man},
 };
+constexpr std::string_view kNotInThisVersion = "export";
 
 void print_help() {
   fmt::print("usage: tandem COMMAND [options]\n\n{}\n\n", wrapped(kAbout, text_columns()));
   for (const Command& command : kCommands) {
-    if (command.run != nullptr && command.has_own_name())
+    if (command.has_own_name())
       fmt::print("  {:<10} {}\n", command.name, wrapped(command.summary, text_columns(), 13));
   }
   fmt::print("\ntandem help COMMAND, or tandem COMMAND --help, shows a command's options.\n");
@@ -103,12 +103,12 @@ int run(const Arguments& arguments) {
   const Command* command = arguments.size() > 1 ? named(first + " " + arguments[1]) : nullptr;
   Arguments rest(arguments.begin() + (command != nullptr ? 2 : 1), arguments.end());
   if (command == nullptr) command = named(first);
+  if (first == kNotInThisVersion) throw UsageError("tandem " + first + " is not in this version");
   if (command == nullptr) {
     throw UsageError(fmt::format("unknown command \"{}\"{} (tandem --help lists them)", first,
                                  did_you_mean(first, command_names())));
   }
-  if (command->run == nullptr) throw UsageError("tandem " + first + " is not in this version");
-  const Watch watch(first, progress_of(*command));
+  const std::shared_ptr<void> watched = watch(first, progress_of(*command));
   Options options = command->options();
   options.parse(rest);
   return command->run(options);
@@ -136,7 +136,7 @@ static void open_closed_streams() {
 std::span<const Command> commands() { return kCommands; }
 
 static int run_guarded(const Arguments& arguments) {
-  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  const bool json = std::ranges::find(arguments, "--json") != arguments.end();
   try {
     return run(arguments);
   } catch (const HelpShown&) {

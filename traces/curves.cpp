@@ -23,11 +23,10 @@ Curve integrate(std::vector<Change> changes) {
   std::int64_t value = 0;
   for (const Change& change : changes) {
     value += change.by;
-    if (change.time <= curve.back().time) {
+    if (change.time <= curve.back().time)
       curve.back().value = value;
-    } else {
+    else
       curve.push_back({change.time, value});
-    }
     if (curve.size() > 1 && curve[curve.size() - 2].value == value) curve.pop_back();
   }
   return curve;
@@ -57,9 +56,8 @@ Lives lives_of(const Program& program, const Timeline& timeline) {
         (fetches(op.kind) ? life.loaded : life.evicted) = span.end;
       }
       if (makes_input_gradient(op.kind)) life.input_gradient = span.end;
-      if (makes_weight_gradient(op.kind)) {
+      if (makes_weight_gradient(op.kind))
         life.gradient = std::max(life.gradient.value_or(span.end), span.end);
-      }
     }
   }
   return lives;
@@ -144,9 +142,8 @@ Curves curves_of(const Program& program, const Timeline& timeline,
   Curves curves;
   for (auto& changes : in_flight) curves.in_flight.push_back(integrate(std::move(changes)));
   for (auto& changes : bytes) curves.activation_bytes.push_back(integrate(std::move(changes)));
-  for (const Versions& versions : versions_of(program, timeline)) {
+  for (const Versions& versions : versions_of(program, timeline))
     curves.versions.push_back(held(versions));
-  }
   return curves;
 }
 
@@ -161,9 +158,8 @@ Table<DeviceId, Curve> held_over_time(const Program& program, const Timeline& ti
     const auto rest = static_cast<Bytes>(std::llround(held[key.first].after_input));
     const auto made = hold_until_back(changes, placement, device, life, life.forward, all);
     hold(changes[device], made, life.input_gradient, all);
-    if (made && life.input_gradient) {
+    if (made && life.input_gradient)
       hold(changes[device], std::max(*made, *life.input_gradient), life.gradient, rest);
-    }
   }
   Table<DeviceId, Curve> curves;
   for (auto& of : changes) curves.push_back(integrate(std::move(of)));

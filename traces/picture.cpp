@@ -77,9 +77,8 @@ class Canvas {
   Canvas(std::size_t devices, std::size_t chunks, const Scale& scale)
       : scale_(scale), chunks_(chunks) {
     Row row(static_cast<std::size_t>(scale.column(scale.end)));
-    for (std::size_t i = 0; i < row.size(); i += static_cast<std::size_t>(scale.dots)) {
+    for (std::size_t i = 0; i < row.size(); i += static_cast<std::size_t>(scale.dots))
       row[i].glyph = kIdle;
-    }
     rows_.assign(devices, row);
   }
 
@@ -87,11 +86,10 @@ class Canvas {
     std::vector<const Box*> narrow;
     for (const Box& box : boxes) {
       if (box.length() <= Duration::zero()) continue;
-      if (scale_.column(box.end) > scale_.column(box.start)) {
+      if (scale_.column(box.end) > scale_.column(box.start))
         paint(box, scale_.column(box.start), scale_.column(box.end));
-      } else if (scale_.column(box.start) < std::int64_t(rows_[box.device].size())) {
+      else if (scale_.column(box.start) < std::int64_t(rows_[box.device].size()))
         narrow.push_back(&box);
-      }
     }
     // Less than half a column: drawn where it hides nothing.
     for (const Box* box : narrow) draw_narrow(*box);
@@ -114,18 +112,16 @@ class Canvas {
       if (text.size() > width) text = text.substr(text.size() - width);
     }
     text.resize(width, box.look->fill);
-    for (std::size_t i = 0; i < width; ++i) {
+    for (std::size_t i = 0; i < width; ++i)
       row[static_cast<std::size_t>(first) + i] = {text[i], box.look};
-    }
   }
 
   void draw_narrow(const Box& box) {
     Row& row = rows_[box.device];
     const auto at = static_cast<std::size_t>(scale_.column(box.start));
     for (const std::size_t place : {at, at - 1}) {
-      if (place < row.size() && row[place].look == nullptr) {
+      if (place < row.size() && row[place].look == nullptr)
         return paint(box, std::int64_t(place), std::int64_t(place) + 1);
-      }
     }
     ++hidden_;
   }
@@ -178,9 +174,8 @@ std::vector<Box> boxes_of(const Program& program, const Timeline& timeline) {
 
 std::size_t most_chunks(const Placement& placement) {
   std::size_t most = 1;
-  for (const DeviceId device : all_ids<DeviceId>(placement.devices)) {
+  for (const DeviceId device : all_ids<DeviceId>(placement.devices))
     most = std::max(most, placement.replicas_on(device).size());
-  }
   return most;
 }
 
@@ -304,7 +299,7 @@ std::string legend(const std::vector<Box>& boxes, const Canvas& canvas, std::siz
     line += fmt::format("{}{} {}", line.empty() ? "" : "   ", sample, meaning);
   };
   for (const OpTraits& look : kOpTraits) {
-    const bool drawn = std::any_of(boxes.begin(), boxes.end(), [&look](const Box& box) {
+    const bool drawn = std::ranges::any_of(boxes, [&look](const Box& box) {
       return box.look == &look && box.length() > Duration::zero();
     });
     if (!drawn) continue;

@@ -14,15 +14,14 @@ namespace tandem {
 std::string xml(std::string_view text) {
   std::string escaped;
   for (const char c : printable_line(text)) {
-    if (c == '<') {
+    if (c == '<')
       escaped += "&lt;";
-    } else if (c == '>') {
+    else if (c == '>')
       escaped += "&gt;";
-    } else if (c == '&') {
+    else if (c == '&')
       escaped += "&amp;";
-    } else {
+    else
       escaped += c;
-    }
   }
   return escaped;
 }

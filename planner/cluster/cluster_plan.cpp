@@ -62,18 +62,16 @@ std::optional<std::vector<LayerRange>> balanced_cut(
     const Plan& plan, const Placement& placement, const BatchWork& work,
     const ClusterLayers& layers, std::function<bool(LayerRange, std::size_t)> fits) {
   std::vector<std::vector<ReplicaId>> replicas;
-  for (const StageId stage : all_ids<StageId>(placement.stages())) {
+  for (const StageId stage : all_ids<StageId>(placement.stages()))
     replicas.push_back(placement.replicas_of(stage));
-  }
   return partition(
       {.layers = static_cast<std::int32_t>(layers_of(plan.model).size()),
        .depth = static_cast<std::int32_t>(replicas.size()),
        .cost =
            [&](LayerRange range, std::size_t stage) {
              Duration most{};
-             for (const ReplicaId replica : replicas[stage]) {
+             for (const ReplicaId replica : replicas[stage])
                most = std::max(most, work.of(replica, layers.of(placement.device[replica], range)));
-             }
              return most.count();
            },
        .fits = std::move(fits)});
@@ -207,9 +205,8 @@ RangeBytes analytic_range_bytes(const Plan& plan, const AnalyticAssumptions& ass
 std::int32_t microbatches_of(std::int64_t global_batch, const Plan& plan) {
   const auto microbatches =
       even_microbatches(global_batch, plan.request.width, plan.microbatch_size);
-  if (microbatches && *microbatches >= 1 && *microbatches <= kMostPlannedMicrobatches) {
+  if (microbatches && *microbatches >= 1 && *microbatches <= kMostPlannedMicrobatches)
     return static_cast<std::int32_t>(*microbatches);
-  }
   throw ShapeError(fmt::format(
       "a batch of {} is not 1 to {} times {} pipelines of microbatches of {}", global_batch,
       kMostPlannedMicrobatches, plan.request.width, plan.microbatch_size));

@@ -71,11 +71,10 @@ ClusterSetup of_fastest_shape(ClusterRequest request) {
   std::int64_t devices =
       static_cast<std::int64_t>(request.cluster->size()) / request.assumptions.tensor;
   if (request.width) devices -= devices % *request.width;
-  if (request.microbatches) {
+  if (request.microbatches)
     asked.plan.request.microbatches = *request.microbatches;
-  } else {
+  else
     asked.global_batch = samples(request, std::max<std::int64_t>(devices, 1));
-  }
   ChosenShape chosen = choose_shape(asked, *request.cluster, request.assumptions);
   return {.request = std::move(request),
           .made = std::move(chosen.plan),

@@ -19,17 +19,15 @@ BatchWork::BatchWork(const Schedule& schedule)
 Duration BatchWork::of(DeviceId device, const std::vector<LayerRange>& cut,
                        const LayerTimes& times) const {
   Duration work{};
-  for (const ReplicaId replica : placement_.replicas_on(device)) {
+  for (const ReplicaId replica : placement_.replicas_on(device))
     work += of(replica, times.of(cut[index(placement_.stage[replica])]));
-  }
   return work;
 }
 
 Duration BatchWork::of(ReplicaId replica, const StageTimes& times) const {
   Duration work{};
-  for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+  for (std::size_t kind = 0; kind < kOpKinds; ++kind)
     work += counts_[replica][kind] * compute_lane_time(static_cast<OpKind>(kind), times);
-  }
   return work;
 }
 

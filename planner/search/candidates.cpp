@@ -54,14 +54,13 @@ std::vector<std::int32_t> microbatch_sizes(const PlanRequest& request,
   const std::vector<LayerKind> layers = layers_of(request.model);
   const std::set<LayerKind> needed(layers.begin(), layers.end());
   std::map<std::int32_t, std::set<LayerKind>> measured;
-  for (const LayerCost& row : request.profile.layers) {
+  for (const LayerCost& row : request.profile.layers)
     measured[row.microbatch_size].insert(row.kind);
-  }
   std::vector<std::int32_t> sizes;
   for (const auto& [size, kinds] : measured) {
     const std::string what = fmt::format("microbatch size {}", size);
-    const auto lacks = std::find_if(needed.begin(), needed.end(),
-                                    [&](LayerKind kind) { return !kinds.contains(kind); });
+    const auto lacks =
+        std::ranges::find_if(needed, [&](LayerKind kind) { return !kinds.contains(kind); });
     if (lacks != needed.end()) {
       rejected.push_back({RejectCause::not_measured, what,
                           fmt::format("the profile has no layer \"{}\" of it", name(*lacks))});
@@ -201,11 +200,10 @@ SearchSpace own_space(const PlanRequest& request) {
                   .microbatch_size = size,
                   .microbatches = own.microbatches,
                   .recompute = recompute};
-      if (auto long_one = too_long(request, shape)) {
+      if (auto long_one = too_long(request, shape))
         space.rejected.push_back(std::move(*long_one));
-      } else {
+      else
         space.shapes.push_back(std::move(shape));
-      }
     }
   }
   return space;
@@ -232,11 +230,10 @@ SearchSpace search_space(const PlanRequest& request) {
         even_microbatches(request.global_batch, shape.width, shape.microbatch_size);
     if (!microbatches) return;
     shape.microbatches = static_cast<std::int32_t>(*microbatches);
-    if (auto rejected = reject(request, shape)) {
+    if (auto rejected = reject(request, shape))
       space.rejected.push_back(std::move(*rejected));
-    } else {
+    else
       space.shapes.push_back(std::move(shape));
-    }
   };
   for (const ScheduleTraits* row : rows) {
     for (std::uint16_t depth = 1; depth <= most; ++depth) {
@@ -290,9 +287,8 @@ std::string describe(const Plan& plan) {
   text += fmt::format(", microbatches {} x {}", plan.microbatch_size, plan.request.microbatches);
   if (plan.request.recompute != Recompute::none)
     text += fmt::format(", recompute {}", name(plan.request.recompute));
-  if (plan.request.extra_in_flight > 0) {
+  if (plan.request.extra_in_flight > 0)
     text += fmt::format(", {} extra in flight", plan.request.extra_in_flight);
-  }
   return text;
 }
 

@@ -44,9 +44,8 @@ std::vector<FitStep> smaller_groups(const Plan& plan) {
   if (!find_schedule(plan.schedule).drains_groups) return steps;
   const std::int32_t first =
       plan.request.group == 0 ? plan.request.microbatches : plan.request.group;
-  for (std::int32_t group = first / 2; group >= 1; group /= 2) {
+  for (std::int32_t group = first / 2; group >= 1; group /= 2)
     steps.emplace_back([group](FitDraft& draft) { draft.request.plan.request.group = group; });
-  }
   return steps;
 }
 
@@ -120,9 +119,8 @@ FitSteps plain_steps(const FitRequest& request) {
     of(steps, FitChange::extra_in_flight) = {
         [](FitDraft& draft) { draft.request.plan.request.extra_in_flight = 0; }};
   }
-  if (request.cut != StageCut::balanced) {
+  if (request.cut != StageCut::balanced)
     of(steps, FitChange::cut) = {[](FitDraft& draft) { draft.request.cut = StageCut::balanced; }};
-  }
   of(steps, FitChange::microbatch_size) = smaller_microbatches(plan);
   of(steps, FitChange::schedule) = plainer_schedule(plan);
   of(steps, FitChange::group) = smaller_groups(plan);

@@ -15,7 +15,7 @@ using Costs = std::vector<std::int64_t>;
 
 /// `rest` with one cost more.
 void merge(const Costs& rest, std::int64_t cost, Costs& merged) {
-  const auto place = std::lower_bound(rest.begin(), rest.end(), cost, std::greater<>());
+  const auto place = std::ranges::lower_bound(rest, cost, std::greater<>());
   merged.assign(rest.begin(), place);
   merged.push_back(cost);
   merged.insert(merged.end(), place, rest.end());
@@ -35,9 +35,8 @@ class SuffixCuts {
     std::vector<std::int32_t> ends(layers_ + 1, 0);
     std::vector<std::optional<Costs>> best(layers_ + 1);
     const auto behind = static_cast<std::size_t>(problem_.depth) - 1 - stage;
-    for (std::size_t first = stage; first + behind < layers_; ++first) {
+    for (std::size_t first = stage; first + behind < layers_; ++first)
       ends[first] = extend(stage, static_cast<std::int32_t>(first), best[first]);
-    }
     best_ = std::move(best);
     ends_.push_back(std::move(ends));
   }

@@ -55,11 +55,10 @@ class PlanSearch {
     std::ranges::stable_sort(all, {}, &Bounded::bound);
     for (const Bounded& one : all) {
       progress.step();
-      if (surely_worse(one)) {
+      if (surely_worse(one))
         ++result_.pruned;
-      } else {
+      else
         evaluate(*one.shape);
-      }
     }
     return std::move(result_);
   }
@@ -109,9 +108,8 @@ class PlanSearch {
     const std::vector<LayerRange> cut = fastest_cut(work, layer_times);
     if (shape.chunks == 1) return {&shape, slowest(work, layer_times, cut)};
     Duration all{};
-    for (const DeviceId device : all_ids<DeviceId>(shape.depth)) {
+    for (const DeviceId device : all_ids<DeviceId>(shape.depth))
       all += work.of(device, cut, layer_times);
-    }
     return {&shape, all / shape.depth};
   }
 
@@ -120,10 +118,8 @@ class PlanSearch {
   /// A plan whose bound is above the last period that will be ranked. What needs one device is
   /// always looked at, to compare with.
   bool surely_worse(const Bounded& one) const {
-    if (request_.keep == 0 || result_.ranked.size() < request_.keep ||
-        devices_of(*one.shape) == 1) {
+    if (request_.keep == 0 || result_.ranked.size() < request_.keep || devices_of(*one.shape) == 1)
       return false;
-    }
     return Period{one.bound, 1} > result_.ranked[request_.keep - 1].period;
   }
 
@@ -143,9 +139,8 @@ class PlanSearch {
       if (ideal && !request_.memory) break;
     }
     if (!best) return;
-    if (devices_of(shape) == 1 && (!result_.one_device || better(*best, *result_.one_device))) {
+    if (devices_of(shape) == 1 && (!result_.one_device || better(*best, *result_.one_device)))
       result_.one_device = best;
-    }
     const auto place =
         std::upper_bound(result_.ranked.begin(), result_.ranked.end(), *best, better);
     result_.ranked.insert(place, std::move(*best));
@@ -216,9 +211,8 @@ class PlanSearch {
     ++result_.simulated;
     candidate.period = {simulated.cycle, simulated.cycle_batches};
     plan.predicted.period_s = candidate.period.seconds();
-    if (plan.predicted.period_s > 0.0) {
+    if (plan.predicted.period_s > 0.0)
       plan.predicted.samples_per_s = request_.global_batch / plan.predicted.period_s;
-    }
     for (const MemoryByClass& memory : candidate.memory) {
       plan.predicted.peak_bytes.push_back(memory.total());
       candidate.peak_bytes = std::max(candidate.peak_bytes, memory.total());

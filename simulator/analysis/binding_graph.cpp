@@ -39,9 +39,8 @@ BindingGraph::BindingGraph(const Program& program, const Timeline& timeline, Dur
   Table<LaneId, Edge> last(program.lanes().size());
   const std::size_t last_body = size() - body_size_;
   for (const InstructionId id : program.order()) {
-    for (const LaneId lane : program.lanes(program[id])) {
+    for (const LaneId lane : program.lanes(program[id]))
       last[lane] = {static_cast<Node>(last_body + index(id)), 1};
-    }
   }
   find_edges(program, std::move(last));
 }
@@ -68,9 +67,8 @@ void BindingGraph::find_edges(const Program& program, Table<LaneId, Edge> last) 
       add_edge(last[lane], node);
       last[lane] = {node, 0};
     }
-    for (const Wait& wait : program.waits(instruction)) {
+    for (const Wait& wait : program.waits(instruction))
       add_edge(before(static_cast<std::int64_t>(node / body_size_), wait), node);
-    }
   }
   first_.push_back(static_cast<std::uint32_t>(edges_.size()));
 }

@@ -60,9 +60,8 @@ std::vector<bool> critical_spans(const Program& program, const Timeline& timelin
   const BindingGraph run(program, timeline);
   const std::vector<bool> kept = nodes_of_paths(program, run, makespan).kept;
   std::vector<bool> critical;
-  for (const Span& span : timeline.spans) {
+  for (const Span& span : timeline.spans)
     critical.push_back(kept[run.node(span.instruction, span.body)]);
-  }
   return critical;
 }
 

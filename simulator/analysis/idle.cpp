@@ -13,46 +13,21 @@ namespace tandem {
 
 namespace {
 
-class Chains {
- public:
-  Chains(const Program& program, const Timeline& timeline)
-      : program_(program), graph_(program, timeline) {}
+Span span_of(const BindingGraph& graph, BindingGraph::Node node) {
+  return {graph.instruction(node), graph.body(node), graph.start(node), graph.end(node)};
+}
 
-  std::vector<Bubble> bubbles(LaneId lane) const {
-    std::vector<Bubble> found;
-    Duration until{}, end{};
-    for (BindingGraph::Node node = 0; node < graph_.size(); ++node) {
-      if (!graph_.ran(node)) continue;
-      const Instruction& instruction = program_[graph_.instruction(node)];
-      if (on_compute_lane(instruction.op.kind)) end = std::max(end, graph_.end(node));
-      const auto lanes = program_.lanes(instruction);
-      if (std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) continue;
-      if (graph_.start(node) > until) found.push_back(ended_by(node, until));
-      until = graph_.end(node);
-    }
-    if (end > until) found.push_back({.start = until, .end = end, .last = true, .chain = {}});
-    return found;
+Bubble ended_by(const BindingGraph& graph, BindingGraph::Node next, Duration start) {
+  Bubble bubble{
+      .start = start, .end = graph.start(next), .next = span_of(graph, next), .chain = {}};
+  BindingGraph::Node node = next;
+  while (graph.start(node) > start && !graph.held_by(node).empty()) {
+    node = graph.held_by(node).front().from;
+    const Duration time = graph.end(node) - std::max(start, graph.start(node));
+    if (time > Duration::zero()) bubble.chain.push_back({span_of(graph, node), time});
   }
-
- private:
-  Span span(BindingGraph::Node node) const {
-    return {graph_.instruction(node), graph_.body(node), graph_.start(node), graph_.end(node)};
-  }
-
-  Bubble ended_by(BindingGraph::Node next, Duration start) const {
-    Bubble bubble{.start = start, .end = graph_.start(next), .next = span(next), .chain = {}};
-    BindingGraph::Node node = next;
-    while (graph_.start(node) > start && !graph_.held_by(node).empty()) {
-      node = graph_.held_by(node).front().from;
-      const Duration time = graph_.end(node) - std::max(start, graph_.start(node));
-      if (time > Duration::zero()) bubble.chain.push_back({span(node), time});
-    }
-    return bubble;
-  }
-
-  const Program& program_;
-  BindingGraph graph_;
-};
+  return bubble;
+}
 
 LaneId compute_lane(const Program& program, DeviceId device) {
   for (const LaneId lane : ids(program.lanes())) {
@@ -66,7 +41,20 @@ LaneId compute_lane(const Program& program, DeviceId device) {
 }  // namespace
 
 std::vector<Bubble> bubbles_of(const Program& program, const Timeline& timeline, DeviceId device) {
-  return Chains(program, timeline).bubbles(compute_lane(program, device));
+  const BindingGraph graph(program, timeline);
+  const LaneId lane = compute_lane(program, device);
+  std::vector<Bubble> found;
+  Duration until{}, end{};
+  for (BindingGraph::Node node = 0; node < graph.size(); ++node) {
+    if (!graph.ran(node)) continue;
+    const Instruction& instruction = program[graph.instruction(node)];
+    if (on_compute_lane(instruction.op.kind)) end = std::max(end, graph.end(node));
+    if (std::ranges::count(program.lanes(instruction), lane) == 0) continue;
+    if (graph.start(node) > until) found.push_back(ended_by(graph, node, until));
+    until = graph.end(node);
+  }
+  if (end > until) found.push_back({.start = until, .end = end, .last = true, .chain = {}});
+  return found;
 }
 
 std::string cause(const Program& program, InstructionId id, std::string_view which) {

@@ -84,11 +84,10 @@ std::array<Duration, Scenarios::kAtOnce> Scenarios::times(std::int64_t first) co
   std::array<std::int64_t, kAtOnce> from{};
   for (std::int64_t batch = 0; batch < kWarmUp + batches_; ++batch) {
     if (batch == kWarmUp) from = ends_of(compiled_, values);
-    if (jitter_.none()) {
+    if (jitter_.none())
       compiled_.run_bodies(values, costs);
-    } else {
+    else
       compiled_.run_bodies(values, costs, streams, jitter_);
-    }
     for (std::uint64_t& stream : streams) stream += program_.size() * kSplitMixGamma;
   }
   const std::array<std::int64_t, kAtOnce> until = ends_of(compiled_, values);

@@ -24,9 +24,8 @@ Timeline recorded_cycle(const Program& program, const CostTable& costs,
   Timeline timeline;
   SimulatedMachine machine(program, costs, compiled.carry_over(), &timeline);
   machine.restore(run.body(), run.state(), DeviceTallies(compiled.devices()));
-  for (std::int64_t body = run.body() + 1; body <= run.body() + result.cycle_batches; ++body) {
+  for (std::int64_t body = run.body() + 1; body <= run.body() + result.cycle_batches; ++body)
     run_body(program, program.order(), body, CompiledRun::kEndless, machine);
-  }
   return timeline;
 }
 
@@ -36,10 +35,7 @@ CriticalPaths CriticalPaths::of_run(const Program& program, const CostTable& cos
                                     std::int64_t batches) {
   check_traceable(program, "a run", batches);
   Timeline timeline;
-  SimulatedMachine machine(program, costs, &timeline);
-  run(program, program.order(), batches, machine);
-  Duration makespan{};
-  for (const DeviceTally& tally : machine.tallies()) makespan = std::max(makespan, tally.last_end);
+  const Duration makespan = last_end(run_simulated(program, costs, batches, &timeline));
   return {program, costs, CriticalGraph::paths(program, BindingGraph(program, timeline), makespan),
           std::nullopt};
 }

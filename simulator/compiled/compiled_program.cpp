@@ -13,9 +13,8 @@ using Time = std::int64_t;
 /// The loop. Restricted: a price is no value.
 template <class Step>
 void run_steps(std::span<const Step> steps, Time* __restrict values, const Time* __restrict costs) {
-  for (const Step& step : steps) {
+  for (const Step& step : steps)
     values[step.out] = std::max(values[step.first], values[step.second]) + costs[step.cost];
-  }
 }
 
 template <class Step, class Watch>

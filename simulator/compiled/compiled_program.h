@@ -126,6 +126,9 @@ class CompiledProgram {
 
   void add_exposed(const Waiter& waiter, std::span<const std::int64_t> values,
                    std::span<const std::int64_t> costs, std::span<std::int64_t> exposed) const;
+  template <class Times>
+  void run_tables_by(std::span<std::int64_t> values, std::span<const std::int64_t> costs,
+                     const Times& times) const;
   void copy_state(std::span<std::int64_t> values, std::size_t tables) const;
 
   CarryOverState carry_over_;

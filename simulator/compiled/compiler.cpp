@@ -142,11 +142,10 @@ class ProgramCompiler {
                  std::size_t by_lanes) {
     may_switch_off_ &= batch <= std::numeric_limits<std::uint8_t>::max();
     batches_[values_.size() - 1] = static_cast<std::uint8_t>(batch);
-    if (const Ref before = values_.back().first; shape.own && in_body(before)) {
+    if (const Ref before = values_.back().first; shape.own && in_body(before))
       may_switch_off_ &= is_own(program_.instructions()[before].op.kind);
-    } else {
+    else
       on_[shape.lane].late |= shape.own;
-    }
     may_switch_off_ &= by_lanes <= 1 && compiled_.late_.size() < program_.size() / kFew;
     if (!may_switch_off_) return;
     compiled_.late_.push_back({.id = id_at<InstructionId>(values_.size() - 1),
@@ -203,9 +202,8 @@ class ProgramCompiler {
          .free = of.all.front(),
          .first_candidate = static_cast<std::uint32_t>(compiled_.candidates_.size()),
          .candidates = static_cast<std::uint32_t>(of.waits.size())});
-    for (const auto& [ref, producer] : of.waits) {
+    for (const auto& [ref, producer] : of.waits)
       compiled_.candidates_.push_back({.awaited = ref, .cost = price_of(producer)});
-    }
     return zero_price_;
   }
 
@@ -219,9 +217,8 @@ class ProgramCompiler {
   /// What the next body reads, or whoever looks at a body once it is done.
   void keep_forever() {
     for (const OnLane& on : on_) use(on.last, kForever);
-    for (const Wait& wait : compiled_.carry_over_.waits()) {
+    for (const Wait& wait : compiled_.carry_over_.waits())
       use(static_cast<Ref>(index(wait.producer)), kForever);
-    }
     for (const OnLane& on : on_) {
       if (on.first_own == kNobody) continue;
       use(on.first_own, kForever);
@@ -319,9 +316,8 @@ class ProgramCompiler {
     Wide wide;
     wide.steps.reserve(narrow.steps.size());
     wide.watches.reserve(narrow.watches.size());
-    for (const auto& step : narrow.steps) {
+    for (const auto& step : narrow.steps)
       wide.steps.push_back({step.first, step.second, step.out, step.cost});
-    }
     for (const auto& watch : narrow.watches) wide.watches.push_back({watch.cost, watch.device});
     compiled_.code_ = std::move(wide);
   }
@@ -334,9 +330,8 @@ class ProgramCompiler {
     };
     for (std::size_t i = 0; i < carry_over.waits().size(); ++i) {
       const Wait& wait = carry_over.waits()[i];
-      for (std::size_t back = wait.lag - 1; back > 0; --back) {
+      for (std::size_t back = wait.lag - 1; back > 0; --back)
         copy(carry_over.row(i) + back, carry_over.row(i) + back - 1);
-      }
       copy(carry_over.row(i), slot(static_cast<Ref>(index(wait.producer))));
     }
     for (const LaneId lane : ids(on_)) copy(index(lane), slot(on_[lane].last));

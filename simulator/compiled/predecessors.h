@@ -114,9 +114,8 @@ class Predecessors {
     one.last = other.last = i;
     // On a lane with a partner alone, or on two lanes that are no partners.
     const LaneId here = lane[0], there = lane[lanes - 1];
-    if (one.partner != there && (one.partner != here || other.partner != there)) {
+    if (one.partner != there && (one.partner != here || other.partner != there))
       pairs_hold_ = false;
-    }
     return Plain{first, second};
   }
 

@@ -33,9 +33,8 @@ SteadyState CycleFinder::cycle(std::int64_t from_batch, const Seen& earlier, con
   steady.cycle = Duration(later.state.empty() ? 0 : later.state.front() - earlier.state.front());
   steady.cycle_batches = later.body - earlier.body;
   steady.from_batch = from_batch;
-  for (const DeviceId device : ids(later.tallies)) {
+  for (const DeviceId device : ids(later.tallies))
     steady.per_cycle.push_back(difference(later.tallies[device], earlier.tallies[device]));
-  }
   return steady;
 }
 

@@ -45,12 +45,6 @@ struct Search {
   }
 };
 
-Duration last_end(const DeviceTallies& tallies) {
-  Duration last{};
-  for (const DeviceTally& tally : tallies) last = std::max(last, tally.last_end);
-  return last;
-}
-
 /// `run` ticks, and so many times as much as it is more than `less`, in nanoseconds.
 Duration grown(Duration less, Duration run, std::int64_t times) {
   const std::int64_t more = (run - less).count();
@@ -66,9 +60,8 @@ std::optional<DeviceTallies> extrapolated(const ContendedProgram& compiled,
   if (batches <= enough + 2 * cycle.bodies) return std::nullopt;
   constexpr double kMost = static_cast<double>(std::numeric_limits<std::int64_t>::max() / 4);
   if (batches > kNever / kTicks ||
-      static_cast<double>(batches) * static_cast<double>(cycle.time) / kTicks > kMost) {
+      static_cast<double>(batches) * static_cast<double>(cycle.time) / kTicks > kMost)
     throw InputError("the run is too long to count in nanoseconds (292 years): fewer batches");
-  }
   const std::int64_t shorter = enough + (batches - enough) % cycle.bodies;
   const DeviceTallies less = tallies_of(compiled, shorter);
   DeviceTallies all = tallies_of(compiled, shorter + cycle.bodies);

@@ -33,9 +33,8 @@ constexpr Duration rounded(std::int64_t ticks) {
 DeviceTallies in_nanoseconds(DeviceTallies ticks) {
   for (DeviceTally& tally : ticks) {
     for (Duration* time : {&tally.busy, &tally.useful, &tally.exposed_communication,
-                           &tally.first_start, &tally.last_end}) {
+                           &tally.first_start, &tally.last_end})
       *time = rounded(time->count());
-    }
   }
   return ticks;
 }
@@ -55,9 +54,8 @@ ContendedMachine::ContendedMachine(const ContendedProgram& compiled, Timeline* r
       flows_(compiled.capacities(), compiled.groups()),
       compute_(compiled.slowdowns()),
       tallies_(program_.placement().devices) {
-  for (const Node& node : compiled.nodes()) {
+  for (const Node& node : compiled.nodes())
     fresh_.push_back({.pending = std::uint32_t{node.lanes} + program_[node.id].wait_count});
-  }
   rows_.resize(std::bit_ceil(static_cast<std::size_t>(reach_) + 2));
   mask_ = rows_.size() - 1;
   for (const LaneId lane : ids(program_.lanes())) lanes_.push_back({compiled.on(lane)});
@@ -162,11 +160,10 @@ void ContendedMachine::start_all() {
     while (!ready_.empty()) {
       const Ref ref = ready_.back();
       ready_.pop_back();
-      if (ref.body + reach_ < base_ + static_cast<std::int64_t>(rows_.size())) {
+      if (ref.body + reach_ < base_ + static_cast<std::int64_t>(rows_.size()))
         start(ref);
-      } else {
+      else
         deferred_.push_back(ref);
-      }
     }
   } while (resume_deferred());
 }
@@ -190,9 +187,8 @@ bool ContendedMachine::must_make_room(std::int64_t next) const {
 void ContendedMachine::make_room() {
   std::vector<Row> rows(2 * rows_.size());
   const std::uint64_t mask = rows.size() - 1;
-  for (std::int64_t body = base_; body < opened_; ++body) {
+  for (std::int64_t body = base_; body < opened_; ++body)
     rows[static_cast<std::uint64_t>(body + ramp_) & mask] = std::move(row(body));
-  }
   rows_ = std::move(rows);
   mask_ = mask;
   ready_.swap(deferred_);
@@ -201,11 +197,10 @@ void ContendedMachine::make_room() {
 void ContendedMachine::start(Ref ref) {
   const ContendedProgram::Kind& kind = kind_of(ref);
   const std::int64_t time = row(ref.body).states[ref.node].ready;
-  if (kind.followed) {
+  if (kind.followed)
     follow(ref, time, kind);
-  } else {
+  else
     end(ref, time, time + kind.time);
-  }
 }
 
 void ContendedMachine::end(Ref ref, std::int64_t start, std::int64_t end) {
@@ -217,12 +212,9 @@ void ContendedMachine::end(Ref ref, std::int64_t start, std::int64_t end) {
   fetch_ahead(&row.states[ref.node]);
   fetch_ahead(&node);
   fetch_ahead(compiled_.consumers(node).data());
-  if (kind.own) {
-    tally(kind, lanes_[lanes.front()].free, row.states[ref.node].moved, start, end);
-  }
-  if (recorder_ != nullptr) {
+  if (kind.own) tally(kind, lanes_[lanes.front()].free, row.states[ref.node].moved, start, end);
+  if (recorder_ != nullptr)
     recorder_->spans.push_back({node.id, ref.body, rounded(start), rounded(end)});
-  }
   if (after_body_) {
     row.times[2 * index(ref.node)] = start;
     row.times[2 * index(ref.node) + 1] = end;
@@ -270,11 +262,10 @@ void ContendedMachine::follow(Ref ref, std::int64_t start, const ContendedProgra
   const std::uint32_t id = unused_.back();
   unused_.pop_back();
   followed_[id] = {.ref = ref, .start = start, .leg = 0};
-  if (kind.own || kind.slowed > 0) {
+  if (kind.own || kind.slowed > 0)
     due_.push({start, id, kStart});
-  } else {
+  else
     due_.push({start + compiled_.legs(kind).front().delay, id, kDelayOver});
-  }
 }
 
 std::int64_t ContendedMachine::next_event() {

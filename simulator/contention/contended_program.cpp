@@ -19,9 +19,8 @@ void keep_common(CommonLanes& common, std::span<const LaneId> lanes) {
     common.emplace(lanes.begin(), lanes.end());
     return;
   }
-  std::erase_if(*common, [&](LaneId lane) {
-    return std::find(lanes.begin(), lanes.end(), lane) == lanes.end();
-  });
+  std::erase_if(*common,
+                [&](LaneId lane) { return std::ranges::find(lanes, lane) == lanes.end(); });
 }
 
 /// Of each key's instructions.
@@ -132,11 +131,10 @@ void ContendedProgram::add_kind(const Network& network, CostId id, Duration unsh
   if (kind.own) return;
   kind.first_leg = static_cast<std::uint32_t>(legs_.size());
   const bool flows = !network.flows.empty() && !network.flows[id].empty();
-  if (flows) {
+  if (flows)
     add_legs(network, network.flows[id]);
-  } else {
+  else
     legs_.push_back({.delay = kind.time});
-  }
   kind.legs = static_cast<std::uint32_t>(legs_.size()) - kind.first_leg;
   kind.followed = kind.legs > 1 || legs_.back().group != kNoGroup;
 }
@@ -156,9 +154,7 @@ void ContendedProgram::add_legs(const Network& network, const std::vector<Networ
       delay = {};
     }
   }
-  if (delay > Duration{} || legs_.size() == before) {
-    legs_.push_back({.delay = ticks(delay)});
-  }
+  if (delay > Duration{} || legs_.size() == before) legs_.push_back({.delay = ticks(delay)});
 }
 
 /// Links that it has for itself limit its rate, if they are narrower than those it shares.
@@ -178,7 +174,7 @@ std::uint32_t ContendedProgram::group_of(const Network& network, const Network::
   }
   if (group.crossings.empty()) return kNoGroup;
   if (group.cap >= narrowest_shared) group.cap = Network::kNoCap;
-  const auto found = std::find(groups_.begin(), groups_.end(), group);
+  const auto found = std::ranges::find(groups_, group);
   if (found != groups_.end()) return static_cast<std::uint32_t>(found - groups_.begin());
   groups_.push_back(std::move(group));
   return static_cast<std::uint32_t>(groups_.size() - 1);
@@ -193,11 +189,10 @@ void ContendedProgram::add_slowed(const Instruction& instruction) {
   std::vector<DeviceId> devices{key.source, key.target};
   if (is_collective(key.kind)) {
     devices.clear();
-    for (const LaneId lane : program_.lanes(instruction)) {
+    for (const LaneId lane : program_.lanes(instruction))
       devices.push_back(program_.lanes()[lane].device);
-    }
   }
-  std::sort(devices.begin(), devices.end());
+  std::ranges::sort(devices);
   devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
   std::erase_if(devices, [&](DeviceId device) { return slowdowns_[index(device)] <= 1.0; });
   kind.first_slowed = static_cast<std::uint32_t>(slowed_.size());

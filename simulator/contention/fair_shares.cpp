@@ -31,9 +31,8 @@ FairShares::FairShares(std::vector<double> capacities, std::vector<FlowGroup> gr
     TANDEM_CHECK(group.cap > 0.0 && group.weight > 0.0, group.cap, group.weight);
     TANDEM_CHECK(!group.crossings.empty());
     const auto id = static_cast<std::uint32_t>(groups_.size());
-    for (const FlowGroup::Crossing& crossing : group.crossings) {
+    for (const FlowGroup::Crossing& crossing : group.crossings)
       links_[crossing.link].groups.push_back(id);
-    }
     groups_.push_back({.like = std::move(group), .flows = {}});
   }
 }

@@ -47,8 +47,9 @@ struct Network {
   Table<DeviceId, double> compute_slowdown;
 };
 
-/// Throws InputError with all that is wrong: links without a rate, flows over links that are not
-/// there, flows of compute, slowdowns below 1.
+/// Throws InputError with all flows that take longer than any clock holds. REQUIRES (checked):
+/// links and flows have rates, flows are over links that are there, and none is of compute;
+/// slowdowns are at least 1.
 void check(const Network& network, const Program& program);
 
 /// `costs`, but where keys have flows, what these take if nothing is shared: the latencies, and the

@@ -30,9 +30,8 @@ void add_load(Load& load, const Route& route, double share) {
 /// Bytes a second that each of those who share the links gets.
 double shared_rate(const Cluster& cluster, const Route& route, const Load& load) {
   double rate = std::numeric_limits<double>::infinity();
-  for (const LinkId link : route.links) {
+  for (const LinkId link : route.links)
     rate = std::min(rate, cluster.links()[link].bytes_per_s / load.at(link));
-  }
   return rate;
 }
 
@@ -104,8 +103,8 @@ std::vector<std::vector<Route>> ClusterLayout::rings(const std::vector<DeviceId>
   if (group.size() < 2) return {};
   const auto nodes = by_node(cluster(), group);
   const std::size_t members = nodes.front().size();
-  const bool alike = std::all_of(nodes.begin(), nodes.end(),
-                                 [&](const auto& node) { return node.size() == members; });
+  const bool alike =
+      std::ranges::all_of(nodes, [&](const auto& node) { return node.size() == members; });
   const std::size_t pairs = alike && nodes.size() > 1 ? std::min(members, kMostRingPairs) : 1;
   std::vector<std::vector<Route>> rings;
   const auto ring_of = [this](const std::vector<DeviceId>& order) {
@@ -274,9 +273,7 @@ ClusterLayers::ClusterLayers(const Plan& plan, const ClusterLayout& layout,
                                        spec.name));
         }
         const auto [place, first] = known.try_emplace({spec.name, sum}, kinds_.size());
-        if (first) {
-          kinds_.push_back(layer_times(plan, spec, assumptions, sum));
-        }
+        if (first) kinds_.push_back(layer_times(plan, spec, assumptions, sum));
         kinds.insert(place->second);
       }
     }

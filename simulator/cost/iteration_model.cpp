@@ -61,9 +61,7 @@ IterationModel::Row IterationModel::made(const MeasuredIteration& measured,
                     .first->second;
   const Loop loop{measured.schedule, width, depth, measured.microbatches, measured.recompute};
   auto found = lowered_.find(loop);
-  if (found == lowered_.end()) {
-    found = lowered_.try_emplace(loop, make_schedule(row.plan)).first;
-  }
+  if (found == lowered_.end()) found = lowered_.try_emplace(loop, make_schedule(row.plan)).first;
   row.lowered = &found->second;
   return row;
 }

@@ -34,9 +34,8 @@ LayerCost on_line(const LayerCost& below, const LayerCost& above, double share) 
   LayerCost between = below;
   for (const auto time :
        {&LayerCost::forward, &LayerCost::backward_input, &LayerCost::backward_weight,
-        &LayerCost::backward, &LayerCost::update, &LayerCost::selective_recompute}) {
+        &LayerCost::backward, &LayerCost::update, &LayerCost::selective_recompute})
     between.*time = Duration(tandem::on_line((below.*time).count(), (above.*time).count(), share));
-  }
   if (below.recompute && above.recompute) {
     between.recompute =
         Duration(tandem::on_line(below.recompute->count(), above.recompute->count(), share));

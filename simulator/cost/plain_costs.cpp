@@ -33,9 +33,8 @@ StageTimes times_of_stage(const PlainTimes& given, std::size_t chunks) {
   if (!given.of_device || chunks <= 1) return times;
   const auto shares = static_cast<std::int64_t>(chunks);
   for (Duration* time : {&times.forward, &times.backward, &times.backward_input,
-                         &times.backward_weight, &times.recompute, &times.update, &times.reduce}) {
+                         &times.backward_weight, &times.recompute, &times.update, &times.reduce})
     *time /= shares;
-  }
   for (auto* time : {&times.overlapped, &times.move}) {
     if (*time) **time /= shares;
   }
@@ -52,12 +51,9 @@ GivenCosts costs_from_file(const std::string& path, const StageCostFile& file, s
     throw InputError(fmt::format("{}: {} devices have {} links in a line, the file has {} costs",
                                  path, devices, devices - 1, file.links.size()));
   }
-  GivenCosts given{.times = {.stages = {},
-                             .transfer = file.transfer,
-                             .links = file.links,
-                             .reduce_tied = {},
-                             .norm = file.norm},
-                   .held = {}};
+  GivenCosts given{
+      .times = {.stages = {}, .transfer = file.transfer, .links = file.links, .norm = file.norm},
+      .held = {}};
   for (const StageCostRow& row : file.stages) {
     given.times.stages.push_back({.forward = row.forward,
                                   .recompute = row.recompute,

@@ -12,10 +12,7 @@
 namespace tandem {
 
 StageCosts uniform_costs(std::size_t stages, const StageTimes& times, Duration transfer) {
-  return {.stages = Table<StageId, StageTimes>(stages, times),
-          .transfer = transfer,
-          .reduce_tied = {},
-          .norm = {}};
+  return {.stages = Table<StageId, StageTimes>(stages, times), .transfer = transfer};
 }
 
 OrderCosts order_costs(const StageCosts& costs, Recompute recompute) {

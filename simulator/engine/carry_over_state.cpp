@@ -13,7 +13,7 @@ CarryOverState::CarryOverState(const Program& program)
       if (wait.lag > 0 && (waits_.empty() || waits_.back() != wait)) waits_.push_back(wait);
     }
   }
-  std::sort(waits_.begin(), waits_.end());
+  std::ranges::sort(waits_);
   waits_.erase(std::unique(waits_.begin(), waits_.end()), waits_.end());
   for (const Wait& wait : waits_) {
     rows_.push_back(size_);
@@ -22,7 +22,7 @@ CarryOverState::CarryOverState(const Program& program)
 }
 
 std::size_t CarryOverState::place(InstructionId producer, std::uint32_t lag) const {
-  const auto found = std::lower_bound(waits_.begin(), waits_.end(), Wait{producer, lag});
+  const auto found = std::ranges::lower_bound(waits_, Wait{producer, lag});
   TANDEM_CHECK(found != waits_.end() && *found == (Wait{producer, lag}), index(producer), lag);
   return row(static_cast<std::size_t>(found - waits_.begin())) + lag - 1;
 }

@@ -74,4 +74,11 @@ void SimulatedMachine::restore(std::int64_t body, std::span<const std::int64_t> 
   }
 }
 
+DeviceTallies run_simulated(const Program& program, const CostTable& costs, std::int64_t batches,
+                            Timeline* recorder) {
+  SimulatedMachine machine(program, costs, recorder);
+  run(program, program.order(), batches, machine);
+  return machine.tallies();
+}
+
 }  // namespace tandem

@@ -29,6 +29,11 @@ struct DeviceTally {
 };
 using DeviceTallies = Table<DeviceId, DeviceTally>;
 
+/// Of the last own op of any device.
+inline Duration last_end(const DeviceTallies& tallies) {
+  return std::ranges::max(tallies, {}, &DeviceTally::last_end).last_end;
+}
+
 class SimulatedMachine {
  public:
   /// `recorder`: every span is appended to it; may be null. Both references must outlive the
@@ -47,9 +52,8 @@ class SimulatedMachine {
     Duration free{};
     for (const LaneId lane : program.lanes(instruction)) free = std::max(free, free_[lane]);
     Duration start = free;
-    for (const Wait& wait : program.waits(instruction)) {
+    for (const Wait& wait : program.waits(instruction))
       start = std::max(start, done(instance.body - wait.lag, wait.producer));
-    }
     const Duration end = start + costs_[instruction.cost];
     if (recorder_ != nullptr) record(instance, start, end);
     const OpKind kind = instruction.op.kind;
@@ -72,9 +76,8 @@ class SimulatedMachine {
   std::size_t row(std::int64_t body) const {
     if (body != last_body_) {
       const std::int64_t back = last_body_ - body;
-      if (back > 0 && back <= static_cast<std::int64_t>(last_row_)) {
+      if (back > 0 && back <= static_cast<std::int64_t>(last_row_))
         return last_row_ - static_cast<std::size_t>(back);
-      }
       return static_cast<std::uint64_t>(body + offset_) % depth_;
     }
     return last_row_;
@@ -109,5 +112,9 @@ class SimulatedMachine {
   std::unique_ptr<Duration[], Free> done_;
   DeviceTallies tallies_;
 };
+
+/// A run of `batches` from time 0. `recorder` may be null.
+DeviceTallies run_simulated(const Program& program, const CostTable& costs, std::int64_t batches,
+                            Timeline* recorder = nullptr);
 
 }  // namespace tandem

@@ -28,9 +28,8 @@ class OrderReader {
     for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::backward_weight}) {
       for (std::size_t stage = 0; stage < stages_; ++stage) counts_.push_back({kind, stage});
     }
-    for (const DeviceId device : ids(pass.devices)) {
+    for (const DeviceId device : ids(pass.devices))
       order_.replicas.push_back(placement.replicas_on(device));
-    }
     order_.work.resize(pass.devices.size());
     order_.forwards.resize(pass.devices.size());
     order_.backwards.resize(pass.devices.size());
@@ -68,11 +67,10 @@ class OrderReader {
       }
     }
     std::vector<std::int64_t> known = counts_.front().numbers;
-    if (known.empty() || known.size() > std::numeric_limits<std::uint16_t>::max()) {
+    if (known.empty() || known.size() > std::numeric_limits<std::uint16_t>::max())
       reject(fmt::format("stage 0 has {} forwards", known.size()));
-    }
     order_.microbatches = static_cast<std::int32_t>(known.size());
-    std::sort(known.begin(), known.end());
+    std::ranges::sort(known);
     bool same = known.front() >= 0 && std::adjacent_find(known.begin(), known.end()) == known.end();
     for (std::size_t i = 0; i < 2 * stages_; ++i) {
       std::vector<std::int64_t> numbers = counts_[i].numbers;
@@ -80,7 +78,7 @@ class OrderReader {
         reject(fmt::format("stage {} has {} {}s, stage 0 has {} forwards", counts_[i].stage,
                            numbers.size(), name(counts_[i].kind), known.size()));
       }
-      std::sort(numbers.begin(), numbers.end());
+      std::ranges::sort(numbers);
       same = same && numbers == known;
     }
     if (same) order_.numbers = std::move(known);
@@ -92,10 +90,9 @@ class OrderReader {
     std::int32_t microbatch = in_order;
     if (!order_.numbers.empty()) {
       const std::vector<std::int64_t>& known = order_.numbers;
-      const auto found = std::lower_bound(known.begin(), known.end(), op.microbatch);
-      if (found == known.end() || *found != op.microbatch) {
+      const auto found = std::ranges::lower_bound(known, op.microbatch);
+      if (found == known.end() || *found != op.microbatch)
         reject(fmt::format("microbatch {} has no forward", op.microbatch));
-      }
       microbatch = static_cast<std::int32_t>(found - known.begin());
     } else if (op.kind == OpKind::backward_weight) {
       const std::vector<std::int32_t>& halves = counts_[stages_ + count.stage].halves;
@@ -126,8 +123,8 @@ class OrderReader {
     }
     for (std::size_t stage = 0; stage < stages_; ++stage) {
       std::vector<std::int32_t> halves = counts_[stages_ + stage].halves;
-      std::sort(halves.begin(), halves.end());
-      std::sort(weights[stage].begin(), weights[stage].end());
+      std::ranges::sort(halves);
+      std::ranges::sort(weights[stage]);
       if (halves == weights[stage]) continue;
       if (weights[stage].size() > halves.size()) reject_halves(stage);
       reject(fmt::format("stage {} has input gradients without their weight gradients", stage));

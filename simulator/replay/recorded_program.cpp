@@ -227,7 +227,7 @@ class RecordedProgramBuilder {
       if (std::ranges::find(order.idle, &op) != order.idle.end()) continue;
       ++recorded;
       const std::vector<std::int64_t>& known = order_.numbers;
-      const auto found = std::lower_bound(known.begin(), known.end(), op.microbatch);
+      const auto found = std::ranges::lower_bound(known, op.microbatch);
       if (found == known.end() || *found != op.microbatch) continue;
       numbered.push_back(transfer_at(kind, receives, index(order_.replicas[device][op.chunk]),
                                      static_cast<std::int32_t>(found - known.begin())));
@@ -237,8 +237,8 @@ class RecordedProgramBuilder {
     complete_ = complete_ && recorded == waiting.size();
     if (complete_ && recorded > 0 && numbered.size() == recorded) {
       std::vector<Number> told = numbered;
-      std::sort(told.begin(), told.end());
-      std::sort(waiting.begin(), waiting.end());
+      std::ranges::sort(told);
+      std::ranges::sort(waiting);
       complete_ = told == waiting;
       waiting = std::move(numbered);
     }
@@ -273,7 +273,7 @@ class RecordedProgramBuilder {
         last = &op;
       }
     }
-    std::sort(waits.begin(), waits.end());
+    std::ranges::sort(waits);
     return true;
   }
 
@@ -333,10 +333,9 @@ class RecordedProgramBuilder {
         parts.wait_pool.push_back({id_at<InstructionId>(place[producer]), lag});
       };
       for (const Wait& wait : waits) wait_for(index(wait.producer), wait.lag);
-      for (auto wait = std::lower_bound(extra.begin(), extra.end(), BlockingWait{number, 0});
-           wait != extra.end() && wait->consumer == number; ++wait) {
+      for (auto wait = std::ranges::lower_bound(extra, BlockingWait{number, 0});
+           wait != extra.end() && wait->consumer == number; ++wait)
         wait_for(wait->producer, 0);
-      }
       instruction.wait_count =
           static_cast<std::uint16_t>(parts.wait_pool.size() - instruction.first_wait);
       const CostKey key = program.cost_keys()[instruction.cost];
@@ -356,9 +355,8 @@ class RecordedProgramBuilder {
       before = op.end;
       if (op.transfer && !op.receives) continue;
       const Number number = place[op.instruction];
-      if (!op.transfer || recorded.transfers != RecordedTransfers::none) {
+      if (!op.transfer || recorded.transfers != RecordedTransfers::none)
         recorded.costs[id_at<CostId>(number)] = op.end - begun;
-      }
       // A rank whose clock is behind would begin before the pass does.
       recorded.measured.spans.push_back({id_at<InstructionId>(number), 0,
                                          std::max(Duration{}, op.start - start_),
@@ -382,11 +380,7 @@ RecordedProgram recorded_program(const RecordedPass& pass, const Placement& plac
 }
 
 Duration replayed_length(const Program& program, const CostTable& costs, Timeline* recorder) {
-  SimulatedMachine machine(program, costs, recorder);
-  run(program, program.order(), 1, machine);
-  Duration length{};
-  for (const DeviceTally& tally : machine.tallies()) length = std::max(length, tally.last_end);
-  return length;
+  return last_end(run_simulated(program, costs, 1, recorder));
 }
 
 }  // namespace tandem

@@ -203,9 +203,8 @@ Duration Replay::cost(const Pass& pass, InstructionId id, const ReplayVariation&
 CostTable Replay::costs(std::size_t pass, const ReplayVariation& variation) const {
   const Program& program = passes_[pass].recorded.program;
   CostTable costs(program.size());
-  for (const InstructionId id : program.order()) {
+  for (const InstructionId id : program.order())
     costs[program[id].cost] = cost(passes_[pass], id, variation);
-  }
   return costs;
 }
 

@@ -46,6 +46,13 @@ class Builder {
   Network::LinkId link(std::string name, double bytes_per_second) {
     return network_.links.push_back({std::move(name), bytes_per_second});
   }
+  /// A link a device: "NAME 0", "NAME 1", …
+  std::vector<Network::LinkId> link_each(std::string_view name, double bytes_per_second) {
+    std::vector<Network::LinkId> links;
+    for (std::size_t i = 0; i < program_.placement().devices; ++i)
+      links.push_back(link(fmt::format("{} {}", name, i), bytes_per_second));
+    return links;
+  }
   /// One flow for each key that moves data, made by `flow` of the key and its number.
   Network with(const std::function<Network::Flow(const CostKey&, std::size_t)>& flow) {
     for (const CostId id : ids(program_.cost_keys())) {
@@ -90,11 +97,11 @@ Network backbone(const Program& program) {
 Network adapters_and_backbone(const Program& program) {
   Builder builder(program);
   const Network::LinkId shared = builder.link("backbone", 4 * kGigabyte);
-  Links out, in;
-  for (std::size_t i = 0; i < program.placement().devices; ++i) {
+  const auto in = builder.link_each("into", 2 * kGigabyte);
+  Links out;
+  for (std::size_t i = 0; i < in.size(); ++i) {
     out.push_back(builder.link(fmt::format("out of {}", i),
                                (1.5 + 0.5 * static_cast<double>(i)) * kGigabyte));
-    in.push_back(builder.link(fmt::format("into {}", i), 2 * kGigabyte));
   }
   return builder.with([&](const CostKey& key, std::size_t id) {
     return Network::Flow{.bytes = bytes_of(id),
@@ -119,9 +126,8 @@ Network tree(const Program& program) {
     const std::size_t from = index(key.source) / 2, to = index(key.target) / 2;
     if (is_collective(key.kind)) {
       flow.links.push_back(core);
-      for (std::size_t i = 0; i + 1 < up.size(); ++i) {
+      for (std::size_t i = 0; i + 1 < up.size(); ++i)
         flow.links.insert(flow.links.end(), {up[i], down[i], inside[i]});
-      }
     } else if (from == to) {
       flow.links = {inside[from]};
     } else {
@@ -134,10 +140,7 @@ Network tree(const Program& program) {
 /// One adapter a device, the same for what leaves and what arrives; some flows have a limit.
 Network half_duplex_adapters(const Program& program) {
   Builder builder(program);
-  Links adapter;
-  for (std::size_t i = 0; i < program.placement().devices; ++i) {
-    adapter.push_back(builder.link(fmt::format("adapter {}", i), 2 * kGigabyte));
-  }
+  const auto adapter = builder.link_each("adapter", 2 * kGigabyte);
   return builder.with([&](const CostKey& key, std::size_t id) {
     Network::Flow flow{.bytes = bytes_of(id),
                        .links = {adapter[index(key.source)], adapter[index(key.target)]}};
@@ -152,10 +155,7 @@ Network half_duplex_adapters(const Program& program) {
 Network ring(const Program& program) {
   Builder builder(program);
   const std::size_t devices = program.placement().devices;
-  Links down;
-  for (std::size_t i = 0; i < devices; ++i) {
-    down.push_back(builder.link(fmt::format("ring {}", i), 1.8 * kGigabyte));
-  }
+  const auto down = builder.link_each("ring", 1.8 * kGigabyte);
   return builder.with([&](const CostKey& key, std::size_t id) {
     const auto latency = microseconds(10 + 5 * (id % 3));
     Network::Flow flow{.bytes = bytes_of(id),
@@ -165,9 +165,8 @@ Network ring(const Program& program) {
     if (is_collective(key.kind)) {
       flow.links = down;
     } else {
-      for (std::size_t at = index(key.source); at != index(key.target); at = (at + 1) % devices) {
+      for (std::size_t at = index(key.source); at != index(key.target); at = (at + 1) % devices)
         flow.links.push_back(down[at]);
-      }
     }
     return flow;
   });

@@ -50,11 +50,10 @@ class OnDevice {
 
  private:
   static T make(std::mt19937& random, std::normal_distribution<float>& normal) {
-    if constexpr (std::is_integral_v<T>) {
+    if constexpr (std::is_integral_v<T>)
       return static_cast<T>(random() % kVocabulary);
-    } else {
+    else
       return cuda::narrow<T>(normal(random));
-    }
   }
   cuda::DeviceMemory memory_;
   std::size_t count_;

@@ -27,9 +27,8 @@ T in_child(const std::function<T()>& run) {
   const bool whole = ::read(ends[0], &result, sizeof result) == static_cast<ssize_t>(sizeof result);
   ::close(ends[0]);
   int status = 0;
-  if (child < 0 || ::waitpid(child, &status, 0) != child || !whole || status != 0) {
+  if (child < 0 || ::waitpid(child, &status, 0) != child || !whole || status != 0)
     throw DeviceError("SimGrid: its run did not end");
-  }
   return result;
 }
 

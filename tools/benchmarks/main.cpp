@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <exception>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -134,11 +136,10 @@ int run(const Request& request) {
     Json sections = Json::array();
     for (const Section& section : benchmark->run(request.settings)) {
       for (const Row& row : section.rows) good = good && met(row);
-      if (request.json) {
+      if (request.json)
         sections.push_back(section_json(section));
-      } else {
+      else
         print_section(section);
-      }
     }
     results.push_back({{"benchmark", benchmark->name}, {"sections", std::move(sections)}});
   }
@@ -153,12 +154,35 @@ int run(const Request& request) {
 
 std::span<const Benchmark> benchmarks() { return kBenchmarks; }
 
+double processor_seconds() {
+  return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
+}
+
+std::vector<double> best_processor_seconds(int repetitions,
+                                           const std::vector<std::function<void()>>& functions) {
+  std::vector<double> best(functions.size(), std::numeric_limits<double>::infinity());
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    for (std::size_t i = 0; i < functions.size(); ++i) {
+      const double start = processor_seconds();
+      functions[i]();
+      best[i] = std::min(best[i], processor_seconds() - start);
+    }
+  }
+  return best;
+}
+
+bool met(const Row& row) {
+  if (!row.floor) return true;
+  const double measured = row.of.empty() ? row.value : row.ratio;
+  return row.at_most ? measured <= *row.floor : measured >= *row.floor;
+}
+
 }  // namespace tandem::benchmarks
 
 int main(int argc, char** argv) {
   using namespace tandem;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  const bool json = std::ranges::find(arguments, "--json") != arguments.end();
   try {
     const benchmarks::Request request = benchmarks::parse(arguments);
     if (!request.help) return benchmarks::run(request);

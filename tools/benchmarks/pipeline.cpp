@@ -118,7 +118,7 @@ MeasuredTraining train(const Plan& plan, const Program& program) {
 }
 
 double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return values[values.size() / 2];
 }
 

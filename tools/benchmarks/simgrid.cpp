@@ -40,20 +40,18 @@ void run_device(const std::vector<Op>& order, std::size_t device, std::size_t de
     if (forward && device > 0) from_above->get<int>();
     if (!forward && !last) from_below->get<int>();
     sg::this_actor::sleep_for(to_seconds(forward ? times.forward : times.backward));
-    if (forward && !last) {
+    if (forward && !last)
       sg::Mailbox::by_name(activations_of(device + 1))->put_init(&token, bytes)->detach();
-    } else if (!forward && device > 0) {
+    else if (!forward && device > 0)
       sg::Mailbox::by_name(gradients_of(device - 1))->put_init(&token, bytes)->detach();
-    }
   }
 }
 
 std::vector<sg::Host*> make_platform(std::size_t devices) {
   sg::NetZone* const zone = sg::create_full_zone("devices");
   std::vector<sg::Host*> hosts;
-  for (std::size_t device = 0; device < devices; ++device) {
+  for (std::size_t device = 0; device < devices; ++device)
     hosts.push_back(zone->create_host(fmt::format("device {}", device), 1e9));
-  }
   const auto join = [&](std::size_t from, std::size_t to) {
     const sg::Link* const link =
         zone->create_link(fmt::format("{} to {}", from, to), kBytesPerSecond)->set_latency(0.0);

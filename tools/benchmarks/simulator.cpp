@@ -61,21 +61,17 @@ CostTable price_of(const Program& program) {
                cost_model(placement, uniform_costs(placement.stages(), times, kTimes.transfer)));
 }
 
-Duration run_machine(const Program& program, const CostTable& costs) {
-  SimulatedMachine machine(program, costs);
-  run(program, program.order(), 1, machine);
-  Duration end{};
-  for (const DeviceTally& tally : machine.tallies()) end = std::max(end, tally.last_end);
-  return end;
+void run_whole_path(const Pipeline& pipeline) {
+  const Program program = lower(schedule_of(pipeline));
+  keep(simulate(program, price_of(program), {}));
 }
 
 /// Eight tables, value by value side by side.
 std::vector<std::int64_t> side_by_side(const std::vector<std::int64_t>& costs) {
   std::vector<std::int64_t> all;
   for (const std::int64_t cost : costs) {
-    for (std::size_t k = 0; k < CompiledProgram::kTables; ++k) {
+    for (std::size_t k = 0; k < CompiledProgram::kTables; ++k)
       all.push_back(cost + static_cast<std::int64_t>(k));
-    }
   }
   return all;
 }
@@ -104,9 +100,8 @@ class FlatReference {
         if (wait.lag == 0) add(static_cast<std::uint32_t>(index(wait.producer)) + 1);
       }
       steps_.push_back({before[0], before[1], static_cast<std::uint32_t>(index(instruction.cost))});
-      for (const LaneId lane : program.lanes(instruction)) {
+      for (const LaneId lane : program.lanes(instruction))
         last[lane] = static_cast<std::uint32_t>(steps_.size());
-      }
     }
   }
 
@@ -171,10 +166,6 @@ Section rates(const Pipeline& pipeline, int repetitions) {
   const std::array<std::uint64_t, CompiledProgram::kTables> streams{1, 2, 3, 4, 5, 6, 7, 8};
   const noise::Jitter jitter(0.05);
   FlatReference reference(program, costs);
-  const auto whole_path = [&] {
-    const Program own = lower(schedule_of(pipeline));
-    keep(simulate(own, price_of(own), {}));
-  };
   return section_of(
       fmt::format("{}, {} devices, {} microbatches: {} instructions a body", pipeline.schedule,
                   pipeline.devices, pipeline.microbatches, program.size()),
@@ -188,8 +179,8 @@ Section rates(const Pipeline& pipeline, int repetitions) {
        {"the same, each op's time drawn",
         [&] { compiled.run_bodies(many, many_prices, streams, jitter); },
         static_cast<double>(CompiledProgram::kTables), 1000.0, true},
-       {"run() and SimulatedMachine, 1 batch", [&] { keep(run_machine(program, costs)); }},
-       {"name to result with steady state", whole_path, 1.0, 0.015},
+       {"run() and SimulatedMachine, 1 batch", [&] { keep(run_simulated(program, costs, 1)); }},
+       {"name to result with steady state", [&] { run_whole_path(pipeline); }, 1.0, 0.015},
        {"  make the schedule", [&] { keep(schedule_of(pipeline)); }},
        {"  lower()", [&] { keep(lower(schedule)); }},
        {"  price and simulate()", [&] { keep(simulate(program, price_of(program), {})); }},
@@ -227,12 +218,9 @@ Section against_simgrid(const Pipeline& pipeline, int repetitions) {
   const std::vector<std::int64_t> prices = compiled.costs(costs);
   std::vector<std::int64_t> values(compiled.values(), 0);
   check_against_peer(schedule, simulate(program, costs, {}).makespan, *best);
-  const std::vector<double> seconds =
-      best_processor_seconds(2 * repetitions, {[&] { compiled.run_body(values, prices); },
-                                               [&] {
-                                                 const Program own = lower(schedule_of(pipeline));
-                                                 keep(simulate(own, price_of(own), {}));
-                                               }});
+  const std::vector<double> seconds = best_processor_seconds(
+      2 * repetitions,
+      {[&] { compiled.run_body(values, prices); }, [&] { run_whole_path(pipeline); }});
   const auto row = [&](const char* what, double ours, double theirs, double floor) {
     section.rows.push_back({.what = what,
                             .value = ours * 1e3,
@@ -251,12 +239,10 @@ Section against_simgrid(const Pipeline& pipeline, int repetitions) {
 std::vector<Section> bench_simulator(const Settings& settings) {
   tools::keep_freed_memory();  // as the planner does, which takes this path for each candidate
   std::vector<Section> sections;
-  for (const Pipeline& pipeline : {Pipeline{"1f1b", 64, 512}, Pipeline{"2bw", 64, 512}}) {
+  for (const Pipeline& pipeline : {Pipeline{"1f1b", 64, 512}, Pipeline{"2bw", 64, 512}})
     sections.push_back(rates(pipeline, settings.repetitions));
-  }
-  if (Section peer = against_simgrid({"1f1b", 64, 512}, settings.repetitions); !peer.rows.empty()) {
+  if (Section peer = against_simgrid({"1f1b", 64, 512}, settings.repetitions); !peer.rows.empty())
     sections.push_back(std::move(peer));
-  }
   for (Section& section : contention_sections(settings)) sections.push_back(std::move(section));
   return sections;
 }

@@ -39,9 +39,8 @@ TrainingTask task() {
 /// Largest difference of two runs' losses.
 double loss_difference(const TrainingRun& a, const TrainingRun& b) {
   double worst = 0.0;
-  for (std::size_t i = 0; i < a.losses.size(); ++i) {
+  for (std::size_t i = 0; i < a.losses.size(); ++i)
     worst = std::max(worst, std::abs(a.losses[i] - b.losses.at(i)));
-  }
   return worst;
 }
 
@@ -157,9 +156,8 @@ std::vector<Section> bench_training(const Settings& settings) {
   }
   std::vector<Section> sections;
   if (!peer.version().empty()) sections.push_back(same_losses(given, duels[0].way, peer));
-  for (const Duel& duel : duels) {
+  for (const Duel& duel : duels)
     sections.push_back(rows_of(given, duel, peer, fight(given, duel, peer, settings.repetitions)));
-  }
   cpu::set_products({});
   return sections;
 }

@@ -27,9 +27,8 @@ std::string output_of(const std::string& command) {
   if (pipe == nullptr) return {};
   std::string text;
   char part[4096];
-  for (std::size_t size = 0; (size = fread(part, 1, sizeof part, pipe)) > 0;) {
+  for (std::size_t size = 0; (size = fread(part, 1, sizeof part, pipe)) > 0;)
     text.append(part, size);
-  }
   return pclose(pipe) == 0 ? text : std::string();
 }
 
@@ -74,9 +73,8 @@ void TorchPeer::write_task(const TrainingTask& task, const Data& data) const {
   std::vector<float> weights(static_cast<std::size_t>(stage.sizes().parameters));
   stage.initialise(weights, task.seed);
   Json tensors = Json::array();
-  for (const Tensor& tensor : stage.parameters()) {
+  for (const Tensor& tensor : stage.parameters())
     tensors.push_back({{"name", tensor.name}, {"shape", tensor.shape}});
-  }
   std::ofstream(folder_ / "task.json") << Json{{"blocks", task.model.blocks},
                                                {"heads", task.model.heads},
                                                {"sequence", task.model.sequence},

@@ -14,7 +14,7 @@ inline constexpr std::string_view kAbout =
 struct Command {
   std::string_view name;  // two words: the second is for the first to run ("sweep merge")
   std::string_view summary;
-  int (*run)(const Options&);  // null: named in the contract, not in this version
+  int (*run)(const Options&);
   Options (*options)();        // what it declares, nothing parsed
 
   bool has_own_name() const { return name.find(' ') == std::string_view::npos; }

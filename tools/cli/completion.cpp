@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <functional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -53,13 +52,6 @@ Words spelled(const Options::Row& row) {
 
 bool takes_value(const Options::Row& row) { return !row.argument.empty(); }
 
-/// Every command of this version, those of two words behind their first.
-void for_each_command(const std::function<void(const Command&, const Options&)>& use) {
-  for (const Command& command : commands()) {
-    if (command.run != nullptr) use(command, command.options());
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> schedule_names() {
@@ -74,7 +66,7 @@ std::vector<std::string> schedule_names() {
 std::vector<std::string> command_names() {
   Words names;
   for (const Command& command : commands()) {
-    if (command.run != nullptr && command.has_own_name()) names.emplace_back(command.name);
+    if (command.has_own_name()) names.emplace_back(command.name);
   }
   return names;
 }
@@ -84,7 +76,7 @@ std::vector<std::string> alternatives(std::string_view text) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '|';
   };
   while (!text.empty()) {
-    const auto first = std::find_if(text.begin(), text.end(), is_part);
+    const auto first = std::ranges::find_if(text, is_part);
     const auto last = std::find_if_not(first, text.end(), is_part);
     const std::string_view token(first, last);
     text = std::string_view(last, text.end());
@@ -118,61 +110,19 @@ Choices first_word_of(const Options& options) {
 
 namespace {
 
-// ---- bash ----
-
-constexpr std::string_view kBashHead =
-    R"(# Completes tandem's command lines in bash; made by: tandem completion bash
-
-_tandem() {
-  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
-  # bash cuts --option=value at the sign.
-  if [[ $current == = ]]; then
-    current=
-  elif [[ $previous == = ]]; then
-    previous=${COMP_WORDS[COMP_CWORD - 2]}
-  fi
-  local command=${COMP_WORDS[1]} commands='@COMMANDS@'
-  COMPREPLY=()
-  if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W "help $commands --help --version" -- "$current")
-    return
-  fi
-  [[ $command == help ]] && mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current")
-  if ((COMP_CWORD > 2)); then
-    case "$command ${COMP_WORDS[2]}" in
-      @ACTIONS@) command="$command ${COMP_WORDS[2]}" ;;
-    esac
-  fi
-  # options: those of the command. words: what a word that is no option may be, files: whether that
-  # may be a file, more: whether one behind the first may. value: what the option before takes.
-  local options= words= files=no more=no value=no
-  case $command in
-)";
-
-constexpr std::string_view kBashTail = R"(    *) return ;;
-  esac
-  if [[ $value == no && $current == -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
-    return
-  fi
-  if [[ $value != no ]]; then
-    words=$value
-  elif ((COMP_CWORD > 2)) && [[ $more == yes ]]; then
-    files=yes
-  fi
-  # Of a list A,B,C the last is completed.
-  local listed=
-  [[ $current == *,* ]] && listed=${current%,*},
-  mapfile -t COMPREPLY < <(compgen -P "$listed" -W "$words" -- "${current##*,}")
-  if [[ $files == yes ]]; then
-    local -a found
-    mapfile -t found < <(compgen -f -- "$current")
-    COMPREPLY+=("${found[@]}")
-    compopt -o filenames 2>/dev/null
-  fi
+/// A script of tools/cli/completion/ with texts in place of its marks.
+std::string filled(std::string_view script,
+                   std::initializer_list<std::pair<std::string_view, std::string>> parts) {
+  std::string text(script);
+  for (const auto& [mark, part] : parts) {
+    const std::size_t at = text.find(mark);
+    TANDEM_CHECK(at != std::string::npos, std::string(mark));
+    text.replace(at, mark.size(), part);
+  }
+  return text;
 }
-complete -F _tandem tandem
-)";
+
+// ---- bash ----
 
 std::string bash_values(const Options& options) {
   std::string text;
@@ -185,16 +135,11 @@ std::string bash_values(const Options& options) {
   return text;
 }
 
-std::string replaced(std::string text, std::string_view mark, const std::string& instead) {
-  const std::size_t at = text.find(mark);
-  TANDEM_CHECK(at != std::string::npos, std::string(mark));
-  return text.replace(at, mark.size(), instead);
-}
-
 std::string bash_script() {
   std::string cases;
   Words actions;
-  for_each_command([&](const Command& command, const Options& options) {
+  for (const Command& command : commands()) {
+    const Options options = command.options();
     if (!command.has_own_name()) actions.push_back(shell_word(std::string(command.name)));
     Words names;
     for (const Options::Row& row : options.rows()) {
@@ -208,59 +153,14 @@ std::string bash_script() {
                          options.takes_words() ? "yes" : "no");
     if (!values.empty()) cases += fmt::format("      case $previous in\n{}      esac\n", values);
     cases += "      ;;\n";
-  });
-  std::string head = replaced(std::string(kBashHead), "@COMMANDS@",
-                              fmt::to_string(fmt::join(command_names(), " ")));
-  head = replaced(std::move(head), "@ACTIONS@", fmt::to_string(fmt::join(actions, " | ")));
-  return head + cases + std::string(kBashTail);
+  }
+  return filled(bash_script_text(),
+                {{"@COMMANDS@", fmt::to_string(fmt::join(command_names(), " "))},
+                 {"@ACTIONS@", fmt::to_string(fmt::join(actions, " | "))},
+                 {"@CASES@", cases}});
 }
 
 // ---- zsh ----
-
-constexpr std::string_view kZshHead = R"(#compdef tandem
-# Completes tandem's command lines in zsh; made by: tandem completion zsh
-
-_tandem_words_or_files() {
-  compadd -- "$@"
-  _files
-}
-
-)";
-
-constexpr std::string_view kZshMiddle = R"(_tandem() {
-  local curcontext=$curcontext state line
-  if ((CURRENT == 2)); then
-    _describe -t commands 'command of tandem' _tandem_commands
-    return
-  fi
-  local command=$words[2]
-  if [[ $command == help ]]; then
-    _describe -t commands 'command of tandem' _tandem_commands
-    return
-  fi
-  if ((CURRENT > 3)); then
-    case "$command $words[3]" in
-      @ACTIONS@)
-        command="$command $words[3]"
-        shift words
-        ((CURRENT--))
-        ;;
-    esac
-  fi
-  shift words
-  ((CURRENT--))
-  case $command in
-)";
-
-constexpr std::string_view kZshTail = R"(  esac
-}
-
-if [[ $funcstack[1] == _tandem ]]; then
-  _tandem "$@"
-else
-  compdef _tandem tandem
-fi
-)";
 
 /// For single quotes, with a backslash before each of `marks`.
 std::string escaped(std::string_view text, std::string_view marks = "") {
@@ -297,15 +197,15 @@ std::string zsh_option(const Options::Row& row) {
 }
 
 std::string zsh_script() {
-  std::string listed = "_tandem_commands=(\n", cases;
+  std::string listed, cases;
   Words actions;
-  for_each_command([&](const Command& command, const Options& options) {
+  for (const Command& command : commands()) {
+    const Options options = command.options();
     const std::string name = shell_word(std::string(command.name));
-    if (command.has_own_name()) {
+    if (command.has_own_name())
       listed += fmt::format("  {}\n", quoted(fmt::format("{}:{}", command.name, command.summary)));
-    } else {
+    else
       actions.push_back(name);
-    }
     cases += fmt::format("    {})\n      _arguments", name);
     for (const Options::Row& row : options.rows())
       cases += fmt::format(" \\\n        {}", zsh_option(row));
@@ -313,10 +213,10 @@ std::string zsh_script() {
     if (!first.words.empty()) cases += fmt::format(" \\\n        '1:word:{}'", zsh_action(first));
     if (options.takes_words()) cases += " \\\n        '*:file:_files'";
     cases += "\n      ;;\n";
-  });
-  return std::string(kZshHead) + "typeset -ga _tandem_commands\n" + listed + ")\n\n" +
-         replaced(std::string(kZshMiddle), "@ACTIONS@", fmt::to_string(fmt::join(actions, " | "))) +
-         cases + std::string(kZshTail);
+  }
+  return filled(zsh_script_text(), {{"@LISTED@", listed},
+                                    {"@ACTIONS@", fmt::to_string(fmt::join(actions, " | "))},
+                                    {"@CASES@", cases}});
 }
 
 // ---- fish ----
@@ -351,7 +251,8 @@ std::string fish_script() {
       "complete -c tandem -n __fish_use_subcommand -a help -d 'the options of a command'\n" +
       fmt::format("complete -c tandem -n '__fish_seen_subcommand_from help' -a '{}'\n",
                   fmt::join(command_names(), " "));
-  for_each_command([&](const Command& command, const Options& options) {
+  for (const Command& command : commands()) {
+    const Options options = command.options();
     const std::string condition = fish_condition(command);
     text += "\n";
     if (command.has_own_name()) {
@@ -366,7 +267,7 @@ std::string fish_script() {
     }
     if (first.files) text += fmt::format("complete -c tandem -n {} -F\n", quoted(condition));
     for (const Options::Row& row : options.rows()) text += fish_option(command, row);
-  });
+  }
   return text;
 }
 

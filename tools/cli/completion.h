@@ -29,6 +29,10 @@ std::vector<std::string> command_names();
 /// The alternatives of the first "a|b|c" in a text, but for those that stand for a value ("K/N").
 std::vector<std::string> alternatives(std::string_view text);
 
+/// The scripts of tools/cli/completion/, with marks in place of what the options say.
+std::string_view bash_script_text();
+std::string_view zsh_script_text();
+
 /// `shell`: bash, zsh or fish.
 std::string completion_script(std::string_view shell);
 

@@ -2,9 +2,8 @@
 
 #include <atomic>
 #include <exception>
-#include <mutex>
-
-#include "tools/cli/threads.h"
+#include <thread>
+#include <vector>
 
 namespace tandem::tools {
 
@@ -21,7 +20,16 @@ void for_each_on(int threads, std::size_t count, const std::function<void(std::s
       if (failure == nullptr) failure = std::current_exception();
     }
   };
-  on_threads(threads, all, [&] { next = count; });
+  {
+    std::vector<std::jthread> others;
+    try {
+      for (int i = 1; i < threads; ++i) others.emplace_back(all);
+    } catch (...) {  // one does not start: those that did end
+      next = count;
+      throw;
+    }
+    all();
+  }
   if (failure != nullptr) std::rethrow_exception(failure);
 }
 

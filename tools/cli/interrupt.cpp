@@ -18,8 +18,11 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "core/text/temporaries.h"
 #include "tools/cli/memory_limit.h"
+#include "tools/cli/safe_output.h"
+#include "tools/cli/terminal.h"
 #include "tools/cli/under_way.h"
 
 namespace tandem::tools {
@@ -95,6 +98,49 @@ void end_without_file(int) {
 
 }  // namespace
 
+/// After two seconds "tandem check: 12 s, pricing configurations: 34 of 120": on a terminal a line
+/// that is written over and gone at the end; elsewhere, if at all, one each ten seconds.
+class ProgressLine {
+ public:
+  ProgressLine(std::string command, ProgressShown shown)
+      : command_(std::move(command)),
+        on_terminal_(progress_is_shown()),
+        in_lines_(!on_terminal_ && shown == ProgressShown::anywhere),
+        next_(start_ + (on_terminal_ ? kFirst : kBetweenLines)) {}
+
+  /// Where it is time to, and something is under way.
+  void show(UnderWay& under_way) {
+    const Clock::time_point now = Clock::now();
+    if ((!on_terminal_ && !in_lines_) || now < next_) return;
+    under_way.look([&](const std::string& what) { write(what, now); });
+  }
+  /// Takes it from the terminal. From a callback of `under_way`, or when nothing is at work.
+  void clear() {
+    if (std::exchange(written_, false)) print_as_it_is(stderr, "\r\x1b[K");
+  }
+
+ private:
+  static constexpr std::chrono::seconds kFirst{2}, kBetweenLines{10};
+  static constexpr std::chrono::milliseconds kBetween{200};
+
+  void write(const std::string& what, Clock::time_point now) {
+    const auto passed = std::chrono::duration_cast<std::chrono::seconds>(now - start_).count();
+    const std::string text = fmt::format("tandem {}: {} s, {}", command_, passed, what);
+    next_ = now + (on_terminal_ ? kBetween : kBetweenLines);
+    written_ = on_terminal_;
+    // A line that wraps could not be written over.
+    print_as_it_is(stderr, on_terminal_
+                               ? "\r\x1b[K" + printable_line(text).substr(0, progress_columns())
+                               : printable_line(text) + "\n");
+  }
+
+  const std::string command_;
+  const bool on_terminal_, in_lines_;
+  const Clock::time_point start_ = Clock::now();
+  Clock::time_point next_;
+  bool written_ = false;  // on the terminal
+};
+
 void remove_temporaries_when_killed() {
   for (const int signal : {SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXCPU, SIGXFSZ}) {
     struct sigaction now{};
@@ -120,9 +166,9 @@ void explain_lost_memory(std::span<char* const> arguments) {
   ::backtrace(&frame, 1);
 }
 
-class Watch::Work {
+class Watch {
  public:
-  Work(std::string command, ProgressShown shown)
+  Watch(std::string command, ProgressShown shown)
       : signals_(interrupts()),
         line_(std::move(command), shown),
         under_way_([this] { line_.clear(); }) {
@@ -135,15 +181,15 @@ class Watch::Work {
     }
     listen_to_progress(&under_way_);
   }
-  ~Work() {
+  ~Watch() {
     ended_ = true;
     pthread_kill(thread_.native_handle(), wake_up());
     thread_.join();
     listen_to_progress(nullptr);
     pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
   }
-  Work(const Work&) = delete;
-  Work& operator=(const Work&) = delete;
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
 
  private:
   void run() {
@@ -187,10 +233,9 @@ class Watch::Work {
   std::thread thread_;
 };
 
-Watch::Watch(std::string command, ProgressShown shown)
-    : work_(std::make_unique<Work>(std::move(command), shown)) {}
-
-Watch::~Watch() = default;
+std::shared_ptr<void> watch(std::string command, ProgressShown shown) {
+  return std::make_shared<Watch>(std::move(command), shown);
+}
 
 InterruptGuard::InterruptGuard(OnInterrupt how) : how_(how) {
   ++guards;

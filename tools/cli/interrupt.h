@@ -7,9 +7,12 @@
 #include <stop_token>
 #include <string>
 
-#include "tools/cli/progress_line.h"
-
 namespace tandem::tools {
+
+enum class ProgressShown : bool {
+  on_terminals,
+  anywhere,  // where stderr is no terminal, in lines
+};
 
 /// From now on a signal that ends the process takes the files along that are not yet whole
 /// (core/text/temporaries.h). What whoever started us wants ignored stays ignored.
@@ -23,22 +26,12 @@ void explain_lost_memory(std::span<char* const> arguments);
 /// exit code 1. REQUIRES: after explain_lost_memory(), which knows of --json.
 void explain_lost_mappings();
 
-/// One for the process, made before any other thread, which inherits its signal mask. SIGINT and
-/// SIGTERM no longer kill: the first one makes keep_going() throw (core/base/progress.h); where
-/// nothing asks it within a second the process ends all the same, but for files half-written. A
-/// second one kills. What is under way is shown on a terminal after two seconds; elsewhere, if
-/// `shown` says so, a line each ten seconds.
-class Watch {
- public:
-  Watch(std::string command, ProgressShown shown);
-  ~Watch();
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-
- private:
-  class Work;
-  std::unique_ptr<Work> work_;
-};
+/// One for the process, called before any other thread is made, which inherits its signal mask.
+/// Until what it returns is gone, SIGINT and SIGTERM do not kill: the first one makes keep_going()
+/// throw (core/base/progress.h); where nothing asks it within a second the process ends all the
+/// same, but for files half-written. A second one kills. What is under way is shown on a terminal
+/// after two seconds; elsewhere, if `shown` says so, a line each ten seconds.
+[[nodiscard]] std::shared_ptr<void> watch(std::string command, ProgressShown shown);
 
 enum class OnInterrupt : bool {
   ends_at_next_step,  // keep_going() throws

@@ -14,8 +14,8 @@ std::string line_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-void print_result(std::string_view command, Json config, Json assumptions, Json result,
-                  const std::vector<std::string>& warnings) {
+std::string result_text(std::string_view command, Json config, Json assumptions, Json result,
+                        const std::vector<std::string>& warnings) {
   Json object;
   object["schema_version"] = 1;
   object["command"] = command;
@@ -23,7 +23,13 @@ void print_result(std::string_view command, Json config, Json assumptions, Json 
   object["assumptions"] = std::move(assumptions);
   object["result"] = std::move(result);
   object["warnings"] = warnings;
-  fmt::print("{}\n", indented(object));
+  return indented(object);
+}
+
+void print_result(std::string_view command, Json config, Json assumptions, Json result,
+                  const std::vector<std::string>& warnings) {
+  fmt::print("{}\n", result_text(command, std::move(config), std::move(assumptions),
+                                 std::move(result), warnings));
 }
 
 Json failure_json(ExitCode code, std::string_view message,

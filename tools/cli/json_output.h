@@ -18,6 +18,9 @@ std::string indented(const Json& json);
 std::string line_of(const Json& json);
 
 /// {"schema_version", "command", "config", "assumptions", "result", "warnings"}.
+std::string result_text(std::string_view command, Json config, Json assumptions, Json result,
+                        const std::vector<std::string>& warnings = {});
+/// The same on stdout, with an end of line.
 void print_result(std::string_view command, Json config, Json assumptions, Json result,
                   const std::vector<std::string>& warnings = {});
 

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <thread>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "tandem_build_info.h"
@@ -24,13 +25,6 @@ std::string machine_name() {
 
 std::string tool_name() { return fmt::format("tandem {}", build_info::kVersion); }
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return {text, length};
-}
+std::string utc_now() { return fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr))); }
 
 }  // namespace tandem::tools

@@ -1,7 +1,9 @@
 #pragma once
-// How much memory this process may use, and what its allocator keeps.
+// How much memory this process may use, what its allocator keeps, and stacks that do not depend on
+// `ulimit -s`.
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,5 +35,10 @@ void tell_memory(Bytes needed, const std::string& what);
 /// schedule's name to its result, and for each table of a large one. Of the whole process, so it is
 /// a command's choice and no library's.
 void keep_freed_memory();
+
+/// What `command` returns. It runs, and so do all threads started from here on, on a
+/// stack of 8 MiB at least: kernels of libraries take more than the 256 KiB that a shell may allow,
+/// and what is beyond a stack may be another thread's memory. REQUIRES: it throws nothing.
+int with_stack_room(const std::function<int()>& command);
 
 }  // namespace tandem::tools

@@ -1,12 +1,15 @@
 #pragma once
-// What the process is working at (core/base/progress.h), for whoever shows it.
+// What the process is working at (core/base/progress.h), for whoever shows it; and that nobody
+// waits for long without a word.
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/base/progress.h"
@@ -46,6 +49,28 @@ class UnderWay final : public ProgressListener {
   std::function<void()> idle_;
   std::atomic<bool> end_ = false;
   std::atomic<Clock::rep> listens_again_ = 0;
+};
+
+/// Calls `speak` on a thread of its own, each time that nothing has been said for so long.
+class Silence {
+ public:
+  Silence(std::chrono::milliseconds longest, std::function<void()> speak);
+  ~Silence();
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+
+  /// Something is said now.
+  void broken();
+
+ private:
+  void run(const std::stop_token& ended);
+
+  const std::chrono::milliseconds longest_;
+  const std::function<void()> speak_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  bool broken_ = false;
+  std::jthread thread_;
 };
 
 }  // namespace tandem::tools

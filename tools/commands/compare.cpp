@@ -20,8 +20,8 @@ namespace {
 TimelineRun pick(const std::string& path, Clock clock) {
   TimelineFile file = read_timeline({path});
   if (file.runs.size() == 1) return std::move(file.runs.front());
-  const auto found = std::find_if(file.runs.begin(), file.runs.end(),
-                                  [&](const TimelineRun& run) { return run.clock == clock; });
+  const auto found =
+      std::ranges::find_if(file.runs, [&](const TimelineRun& run) { return run.clock == clock; });
   if (found != file.runs.end()) return std::move(*found);
   throw InputError(fmt::format("{}: holds no {} timeline", path,
                                clock == Clock::simulated ? "simulated" : "measured"));

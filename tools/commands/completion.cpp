@@ -29,16 +29,15 @@ Options options_of_completion() {
 int run_completion(const Options& options) {
   const std::string& shell = options.words()[0];
   const std::vector<std::string>& shells = options.first_words();
-  if (std::find(shells.begin(), shells.end(), shell) == shells.end()) {
+  if (std::ranges::find(shells, shell) == shells.end()) {
     throw UsageError(fmt::format("tandem completion: expected bash, zsh or fish, found \"{}\"{}",
                                  shell, did_you_mean(shell, shells)));
   }
   const std::string script = completion_script(shell);
-  if (options.has("json")) {
+  if (options.has("json"))
     print_result("completion", {{"shell", shell}}, Json::object(), {{"script", script}});
-  } else {
+  else
     fmt::print("{}", script);
-  }
   return 0;
 }
 

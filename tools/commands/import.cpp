@@ -85,9 +85,8 @@ Json import_graph(const LayerGraph& graph, const std::string& path, const Option
                    return before[static_cast<std::size_t>(range.last)] -
                           before[static_cast<std::size_t>(range.first)];
                  }});
-  if (!stages) {
+  if (!stages)
     throw InputError(fmt::format("{}: {} layers can't be cut into {} stages", path, layers, depth));
-  }
   return costs_json(stage_costs_of(graph, *stages, options.rate("link-rate").value_or(0.0)));
 }
 

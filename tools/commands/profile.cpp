@@ -53,8 +53,7 @@ std::vector<std::int32_t> parse_sizes(const std::string& text) {
 /// that it can be multiplied.
 Bytes bytes_to_profile(const ProfileRequest& request) {
   const ModelSpec& model = request.model;
-  const std::int32_t largest =
-      *std::max_element(request.microbatch_sizes.begin(), request.microbatch_sizes.end());
+  const std::int32_t largest = *std::ranges::max_element(request.microbatch_sizes);
   constexpr double kMost = 0x1p52, kBytesPerChannel = 64.0;
   const double tokens = 1.0 * largest * model.sequence;
   const double held = tokens * (kBytesPerChannel * model.width * model.blocks + model.vocabulary);
@@ -92,9 +91,8 @@ void print_table(const Profile& profile) {
                row.recompute ? print_duration(*row.recompute) : "-", print_duration(row.update));
   }
   fmt::print("\n");
-  for (const TransferCost& row : profile.transfers) {
+  for (const TransferCost& row : profile.transfers)
     fmt::print("hand-over of {:>10}: {}\n", print_bytes(row.bytes), print_duration(row.time));
-  }
   fmt::print("the executor's own time: {} an op\n", print_duration(profile.instruction_overhead));
 }
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -22,7 +21,6 @@
 #include "tools/cli/options.h"
 #include "tools/cli/split.h"
 #include "tools/commands/command.h"
-#include "tools/print/replay_page.h"
 #include "tools/print/replay_report.h"
 #include "tools/print/report.h"
 #include "traces/chrome/chrome_trace.h"
@@ -62,7 +60,7 @@ Straggler parse_straggler(std::string_view word, const Recording& recording) {
   if (what != "stage") {
     straggler.replica = number_of(replica, word);
     const std::vector<std::int64_t>& known = recording.replicas;
-    if (!std::binary_search(known.begin(), known.end(), *straggler.replica)) {
+    if (!std::ranges::binary_search(known, *straggler.replica)) {
       throw InputError(fmt::format("--without {}: the timeline has the replicas {}", word,
                                    fmt::join(known, ", ")));
     }
@@ -151,9 +149,8 @@ Options options_of_replay() {
 }
 
 int run_replay(const Options& options) {
-  if (options.has("step") && !options.has("trace") && !options.has("report")) {
+  if (options.has("step") && !options.has("trace") && !options.has("report"))
     throw UsageError("tandem replay: --step is for --trace or --report: give one");
-  }
   if (options.has("report")) check_can_report(options.text("report"), "replay");
   if (options.has("trace")) check_can_write(options.text("trace"));
   const std::optional<RecordedTransfers> transfers = transfers_of(options);
@@ -170,9 +167,8 @@ int run_replay(const Options& options) {
   const Replay plain(recording, transfers, false);
   const ReplayReport report = make_replay_report(replay, plain, recording, without, asked);
   if (options.has("trace")) write_trace(options.text("trace"), replay, report, traced);
-  if (options.has("report")) {
+  if (options.has("report"))
     write_replay_page(options.text("report"), options.command_line(), replay, report, traced);
-  }
   if (options.has("json")) {
     print_result("replay",
                  {{"timeline", files.size() > 1 ? Json(files) : Json(files[0])},

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include <boost/algorithm/string/replace.hpp>
 #include <fmt/format.h>
 
 #include "core/base/progress.h"
@@ -18,7 +19,6 @@
 #include "tools/cli/completion.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/json_output.h"
-#include "tools/cli/json_stream.h"
 #include "tools/cli/safe_output.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/wrapped_text.h"
@@ -117,24 +117,31 @@ Json as_json(const Op& op) {
           {"span", op.span},       {"staleness", op.staleness},  {"group", op.group}};
 }
 
-/// The object of print_result(), a device at a time.
+/// The object of print_result(), an op at a time: all of them at once may take gigabytes.
 void print_json(const Schedule& schedule, const ScheduleTraits& traits,
                 const std::optional<OrderSearch>& search) {
-  JsonStream stream(print_piece);
-  stream.open('{').member("schema_version", 1).member("command", "schedule");
-  stream.member("config", {{"schedule", traits.name}, {"devices", schedule.placement.devices}});
-  stream.member("assumptions", Json::object());
-  stream.key("result").open('{').member("name", schedule.name);
-  stream.member("microbatches", schedule.microbatches).member("width", schedule.width);
-  stream.key("devices").open('[');
+  Json result{{"name", schedule.name},
+              {"microbatches", schedule.microbatches},
+              {"width", schedule.width},
+              {"devices", nullptr}};
+  if (search) result["search"] = search_json(*search);
+  const std::string text =
+      result_text("schedule", {{"schedule", traits.name}, {"devices", schedule.placement.devices}},
+                  Json::object(), std::move(result));
+  const std::size_t devices = text.find("null", text.find("\"devices\": null"));
+  print_piece(text.substr(0, devices));
   for (const DeviceId device : ids(schedule.order)) {
-    stream.open('{').member("device", index(device)).key("order").open('[');
-    for (const Op& op : schedule.order[device]) stream.item(as_json(op));
-    stream.close(']').close('}');
+    print_piece(fmt::format("{}\n      {{\n        \"device\": {},\n        \"order\": ",
+                            device == DeviceId{} ? "[" : ",", index(device)));
+    std::string_view before = "[";
+    for (const Op& op : schedule.order[device]) {
+      constexpr std::string_view kLine = "\n          ";
+      print_piece(fmt::format("{}{}{}", std::exchange(before, ","), kLine,
+                              boost::replace_all_copy(indented(as_json(op)), "\n", kLine)));
+    }
+    print_piece("\n        ]\n      }");
   }
-  stream.close(']');
-  if (search) stream.member("search", search_json(*search));
-  stream.close('}').member("warnings", Json::array()).close('}').end();
+  print_piece("\n    ]" + text.substr(devices + 4) + "\n");
 }
 
 }  // namespace

@@ -27,7 +27,6 @@
 #include "tools/print/search_report.h"
 #include "tools/print/sensitivity_report.h"
 #include "tools/print/simulation_report.h"
-#include "tools/print/uncertainty_report.h"
 #include "traces/chrome/chrome_trace.h"
 #include "traces/picture.h"
 

@@ -16,6 +16,7 @@
 #include "core/base/progress.h"
 #include "core/text/output_place.h"
 #include "tools/cli/file_roles.h"
+#include "tools/cli/for_each.h"
 #include "tools/cli/interrupt.h"
 #include "tools/cli/memory_limit.h"
 #include "tools/commands/command.h"
@@ -23,9 +24,7 @@
 #include "tools/options/shard_options.h"
 #include "tools/options/sweep_report_options.h"
 #include "tools/options/sweep_space.h"
-#include "tools/sweep/ordered_work.h"
 #include "tools/sweep/sweep_file.h"
-#include "tools/sweep/sweep_nearest.h"
 #include "tools/sweep/sweep_report.h"
 
 namespace tandem::tools {

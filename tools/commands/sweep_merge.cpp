@@ -38,8 +38,7 @@ class Merge {
     for (std::size_t file = 0; file < files_.size(); ++file) read(file);
     if (!sweep_) throw InputError("tandem sweep merge: all files are empty");
     check_complete();
-    std::sort(rows_.begin(), rows_.end(),
-              [](const SweepRow& a, const SweepRow& b) { return a.index < b.index; });
+    std::ranges::sort(rows_, {}, &SweepRow::index);
   }
 
   const SweepIdentity& sweep() const { return *sweep_; }

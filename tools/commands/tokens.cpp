@@ -54,7 +54,7 @@ int run_tokens(const Options& options) {
   check_can_write(path);
   const std::vector<std::uint16_t> tokens = read_all(options.words());
   write_token_file(path, tokens);
-  const std::int32_t vocabulary = *std::max_element(tokens.begin(), tokens.end()) + 1;
+  const std::int32_t vocabulary = *std::ranges::max_element(tokens) + 1;
   if (options.has("json")) {
     print_result("tokens", {{"files", options.words()}, {"output", path}}, Json::object(),
                  {{"tokens", tokens.size()}, {"vocabulary", vocabulary}});

@@ -36,7 +36,6 @@
 #include "tools/options/optimizer_options.h"
 #include "tools/options/schedule_options.h"
 #include "tools/print/progress_report.h"
-#include "tools/print/training_memory.h"
 #include "traces/chrome/chrome_trace.h"
 
 namespace tandem::tools {

@@ -34,15 +34,12 @@ Measured measured(const std::vector<std::string>& paths) {
   Measured all;
   for (const std::string& path : paths) {
     NcclTestsLog log = read_nccl_tests(path);
-    if (log.group.devices == 1) {
+    if (log.group.devices == 1)
       all.notes.push_back(fmt::format("{}: one device, which sums nothing: left out", path));
-    } else {
+    else
       logs.push_back(std::move(log));
-    }
   }
-  std::stable_sort(logs.begin(), logs.end(), [](const NcclTestsLog& a, const NcclTestsLog& b) {
-    return a.group.devices < b.group.devices;
-  });
+  std::ranges::stable_sort(logs, {}, [](const NcclTestsLog& log) { return log.group.devices; });
   for (const NcclTestsLog& log : logs) {
     std::size_t row = 0;
     for (const NcclTestsRow& one : log.rows) {
@@ -54,8 +51,7 @@ Measured measured(const std::vector<std::string>& paths) {
     }
     all.groups.push_back(log.group);
   }
-  if (std::all_of(logs.begin(), logs.end(),
-                  [](const NcclTestsLog& log) { return log.group.nodes == 1; }))
+  if (std::ranges::all_of(logs, [](const NcclTestsLog& log) { return log.group.nodes == 1; }))
     all.notes.emplace_back(
         "all logs are of one node: simulate --collectives will refuse sums over several nodes");
   const std::string lack = lacking(all.out_of_place);
@@ -78,8 +74,8 @@ CollectiveReport report_of(const Measured& all) {
   for (const AllReduceMeasurement& one : all.out_of_place)
     report.errors.push_back(relative_error(report.constants, one));
   report.mean = mean_error(report.constants, all.out_of_place);
-  const auto worst = std::max_element(report.errors.begin(), report.errors.end(),
-                                      [](double a, double b) { return std::abs(a) < std::abs(b); });
+  const auto worst = std::ranges::max_element(
+      report.errors, [](double a, double b) { return std::abs(a) < std::abs(b); });
   report.worst = static_cast<std::size_t>(worst - report.errors.begin());
   if (!all.in_place.empty()) report.in_place = mean_error(report.constants, all.in_place);
   report.held_out_sizes = held_out_error(all.out_of_place, all.parity);
@@ -89,11 +85,10 @@ CollectiveReport report_of(const Measured& all) {
 
 void print_constants(const CollectiveConstants& constants) {
   const auto line = [](const char* what, double value, const char* unit) {
-    if (value > 0.0) {
+    if (value > 0.0)
       fmt::print("{:<46}{:>10.4g} {}\n", what, value, unit);
-    } else {
+    else
       fmt::print("{:<46}{:>10}\n", what, "unknown");
-    }
   };
   line("launch of a kernel", constants.launch_s * 1e6, "us");
   line("step from node to node", constants.node_hop_s * 1e6, "us");

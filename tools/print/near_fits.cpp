@@ -1,8 +1,8 @@
 #include "tools/print/near_fits.h"
 
-#include <optional>
 #include <string_view>
-#include <utility>
+#include <type_traits>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -30,57 +30,41 @@ std::string nodes_text(std::size_t nodes, const std::string& node) {
 
 /// Options that make what fits of what was asked for: those that say something else, and those
 /// whose defaults would.
-class OptionsOf {
- public:
-  OptionsOf(const ClusterSetup& setup, std::string node)
-      : setup_(setup), asked_(setup.request), node_(std::move(node)) {}
-
-  std::string text(const NearFit& fit) {
-    const Plan& plan = fit.request.plan;
-    const ScheduleRequest& shape = plan.request;
-    const AnalyticAssumptions& assumptions = fit.request.assumptions;
-    const auto group = std::size_t{shape.devices} * static_cast<std::size_t>(assumptions.tensor);
-    const std::int64_t at_once = std::int64_t{shape.width} * plan.microbatch_size;
-    const std::size_t nodes = setup_.cluster().nodes();
-    if (fit.request.nodes != nodes)
-      words_.push_back("--cluster " + nodes_text(fit.request.nodes, node_));
-    say("schedule", plan.schedule, setup_.made.plan.schedule);
-    if (shape.replicas.empty()) say("depth", shape.devices, asked_.depth.value_or(0));
-    const std::size_t devices = setup_.cluster().size() / nodes * fit.request.nodes;
-    say("width", std::size_t{shape.width}, asked_.width ? *asked_.width : devices / group);
-    say("tensor", assumptions.tensor, asked_.assumptions.tensor);
-    say("microbatch-size", plan.microbatch_size, asked_.plan.microbatch_size);
-    if (asked_.microbatches) {
-      say("microbatches", shape.microbatches, *asked_.microbatches);
-    } else {
-      say("global-batch", at_once * shape.microbatches,
-          asked_.global_batch.value_or(kMicrobatchesADevice * at_once * shape.devices));
-    }
-    for (const ScheduleOption& option : schedule_options()) {
-      if (!option.flag.empty() && option.member != OptionMember(&ScheduleRequest::width))
-        say(option.flag, option_text(option, shape), option_text(option, asked_.plan.request));
-    }
-    say("zero", assumptions.sharded_optimizer ? 1 : 0,
-        asked_.assumptions.sharded_optimizer ? 1 : 0);
-    say("cut", cut_name(fit.request.cut), cut_name(asked_.cut));
-    return fmt::format("{}", fmt::join(std::exchange(words_, {}), " "));
+std::string options_text(const NearFit& fit, const ClusterSetup& setup, const std::string& node) {
+  const ClusterRequest& asked = setup.request;
+  const Plan& plan = fit.request.plan;
+  const ScheduleRequest& shape = plan.request;
+  const AnalyticAssumptions& assumptions = fit.request.assumptions;
+  std::vector<std::string> words;
+  const auto say = [&]<class Value>(std::string_view option, const Value& value,
+                                    const std::type_identity_t<Value>& otherwise) {
+    if (value != otherwise) words.push_back(fmt::format("--{} {}", option, value));
+  };
+  const auto cut_name = [](StageCut cut) { return cut == StageCut::even ? "even" : "balanced"; };
+  const auto group = std::size_t{shape.devices} * static_cast<std::size_t>(assumptions.tensor);
+  const std::int64_t at_once = std::int64_t{shape.width} * plan.microbatch_size;
+  const std::size_t nodes = setup.cluster().nodes();
+  if (fit.request.nodes != nodes)
+    words.push_back("--cluster " + nodes_text(fit.request.nodes, node));
+  say("schedule", plan.schedule, setup.made.plan.schedule);
+  if (shape.replicas.empty()) say("depth", shape.devices, asked.depth.value_or(0));
+  const std::size_t devices = setup.cluster().size() / nodes * fit.request.nodes;
+  say("width", std::size_t{shape.width}, asked.width ? *asked.width : devices / group);
+  say("tensor", assumptions.tensor, asked.assumptions.tensor);
+  say("microbatch-size", plan.microbatch_size, asked.plan.microbatch_size);
+  if (asked.microbatches)
+    say("microbatches", shape.microbatches, *asked.microbatches);
+  else
+    say("global-batch", at_once * shape.microbatches,
+        asked.global_batch.value_or(kMicrobatchesADevice * at_once * shape.devices));
+  for (const ScheduleOption& option : schedule_options()) {
+    if (!option.flag.empty() && option.member != OptionMember(&ScheduleRequest::width))
+      say(option.flag, option_text(option, shape), option_text(option, asked.plan.request));
   }
-
- private:
-  static std::string_view cut_name(StageCut cut) {
-    return cut == StageCut::even ? "even" : "balanced";
-  }
-
-  template <class Value>
-  void say(std::string_view option, const Value& value, const Value& asked) {
-    if (value != asked) words_.push_back(fmt::format("--{} {}", option, value));
-  }
-
-  const ClusterSetup& setup_;
-  const ClusterRequest& asked_;
-  const std::string node_;
-  std::vector<std::string> words_;
-};
+  say("zero", assumptions.sharded_optimizer ? 1 : 0, asked.assumptions.sharded_optimizer ? 1 : 0);
+  say("cut", std::string(cut_name(fit.request.cut)), cut_name(asked.cut));
+  return fmt::format("{}", fmt::join(words, " "));
+}
 
 std::string change_text(FitChange change, const Plan& to) {
   switch (change) {
@@ -119,10 +103,9 @@ std::vector<std::string> near_fits(const ClusterSetup& setup) {
                            .assumptions = asked.assumptions,
                            .order = asked.order,
                            .cut = asked.cut};
-  OptionsOf options(setup, node);
   std::vector<std::string> lines;
   for (const NearFit& fit : nearest_fits(request, setup.cluster(), of_nodes)) {
-    lines.push_back(fmt::format("{} ({} on device {}, the fullest)", options.text(fit),
+    lines.push_back(fmt::format("{} ({} on device {}, the fullest)", options_text(fit, setup, node),
                                 print_bytes(fit.peak_bytes), index(fit.fullest)));
   }
   return lines;

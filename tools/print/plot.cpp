@@ -65,9 +65,8 @@ std::vector<std::pair<double, std::string>> x_ticks(const Plot& plot, const Scal
 }
 
 bool has_hollow(const Plot& plot) {
-  return std::any_of(plot.series.begin(), plot.series.end(), [](const PlotSeries& series) {
-    return std::any_of(series.points.begin(), series.points.end(),
-                       [](const PlotPoint& point) { return point.hollow; });
+  return std::ranges::any_of(plot.series, [](const PlotSeries& series) {
+    return std::ranges::any_of(series.points, [](const PlotPoint& point) { return point.hollow; });
   });
 }
 
@@ -78,8 +77,7 @@ std::vector<PlotPoint> numbered(const Plot& plot) {
       if (point.number > 0) points.push_back(point);
     }
   }
-  std::sort(points.begin(), points.end(),
-            [](const PlotPoint& a, const PlotPoint& b) { return a.number < b.number; });
+  std::ranges::sort(points, {}, &PlotPoint::number);
   return points;
 }
 
@@ -214,24 +212,15 @@ class Svg {
   std::string text_;
 };
 
-/// Characters, row by row.
-class Grid {
- public:
-  Grid(std::size_t rows, std::size_t columns) : rows_(rows, std::string(columns, ' ')) {}
+using Grid = std::vector<std::string>;  // characters, row by row
 
-  char& at(double x, double y) {
-    const auto place = [](double part, std::size_t count) {
-      const double last = static_cast<double>(count - 1);
-      return static_cast<std::size_t>(std::lround(std::clamp(part, 0.0, 1.0) * last));
-    };
-    return rows_[place(1.0 - y, rows_.size())][place(x, rows_[0].size())];
-  }
-  const std::string& operator[](std::size_t row) const { return rows_[row]; }
-  std::size_t size() const { return rows_.size(); }
-
- private:
-  std::vector<std::string> rows_;
-};
+char& cell_at(Grid& grid, double x, double y) {
+  const auto place = [](double part, std::size_t count) {
+    const double last = static_cast<double>(count - 1);
+    return static_cast<std::size_t>(std::lround(std::clamp(part, 0.0, 1.0) * last));
+  };
+  return grid[place(1.0 - y, grid.size())][place(x, grid[0].size())];
+}
 
 char letter(std::size_t series, bool capital) {
   return static_cast<char>((capital ? 'A' : 'a') + static_cast<char>(series % 26));
@@ -241,7 +230,7 @@ void draw_points(const Plot& plot, const Scales& scales, bool numbered, Grid& gr
   for (std::size_t i = 0; i < plot.series.size(); ++i) {
     for (const PlotPoint& point : plot.series[i].points) {
       if ((point.number > 0) != numbered) continue;
-      char& cell = grid.at(scales.x.of(point.x), scales.y.of(point.y));
+      char& cell = cell_at(grid, scales.x.of(point.x), scales.y.of(point.y));
       const char mark = point.hollow ? '.' : letter(i, numbered);
       const bool empty = cell == ' ' || cell == ':';
       const bool free = empty || cell == '.' || cell == mark || numbered;
@@ -274,10 +263,10 @@ std::string plot_svg(const Plot& plot) { return Svg(plot).text(); }
 std::string plot_text(const Plot& plot, std::size_t columns) {
   constexpr std::size_t kRows = 16, kMargin = 11;
   const Scales scales = scales_of(plot, 6, 4);
-  Grid grid(kRows + 1, std::max<std::size_t>(columns, 2 * kMargin) - kMargin);
+  Grid grid(kRows + 1, std::string(std::max<std::size_t>(columns, 2 * kMargin) - kMargin, ' '));
   for (const PlotLimit& limit : plot.limits) {
     for (std::size_t row = 0; row <= kRows; ++row)
-      grid.at(scales.x.of(limit.x), static_cast<double>(row) / kRows) = ':';
+      cell_at(grid, scales.x.of(limit.x), static_cast<double>(row) / kRows) = ':';
   }
   draw_points(plot, scales, false, grid);
   draw_points(plot, scales, true, grid);

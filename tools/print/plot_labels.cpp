@@ -9,7 +9,7 @@ namespace tandem::tools {
 bool PlotLabels::free(const Box& box) const {
   const bool inside = box.left >= bounds_.left && box.right <= bounds_.right &&
                       box.top >= bounds_.top && box.bottom <= bounds_.bottom;
-  return inside && std::none_of(taken_.begin(), taken_.end(), [&](const Box& other) {
+  return inside && std::ranges::none_of(taken_, [&](const Box& other) {
            return box.left < other.right && other.left < box.right && box.top < other.bottom &&
                   other.top < box.bottom;
          });
@@ -33,8 +33,8 @@ PlotLabels::Place PlotLabels::place(double x, double y, double width, double hei
   };
   Place found = at(kBeside, kSides[0]);
   for (double way = kBeside; way < kFarthest; way += kStep) {
-    const auto* side = std::find_if(kSides.begin(), kSides.end(),
-                                    [&](const auto& each) { return free(box(at(way, each))); });
+    const auto* side =
+        std::ranges::find_if(kSides, [&](const auto& each) { return free(box(at(way, each))); });
     if (side == kSides.end()) continue;
     found = at(way, *side);
     break;

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "executor/stage/learning_rate.h"
-#include "tools/cli/json_output.h"
 #include "tools/cli/machine.h"
 
 namespace tandem::tools {
@@ -57,11 +55,10 @@ void ProgressReport::step(const StepReport& step) {
   if (!setup_.quiet && (long_silence || shows(record.step(), setup_.steps))) print(record);
   if (!log_) return;
   const bool waits = setup_.evaluate_every > 0 && record.step() % setup_.evaluate_every == 0;
-  if (waits) {
+  if (waits)
     waiting_ = record;
-  } else {
+  else
     write(record);
-  }
 }
 
 void ProgressReport::evaluated(std::int64_t steps, double loss) {
@@ -129,6 +126,40 @@ void ProgressReport::say_where_it_is() const {
   // Not print(), which throws, on a thread where nobody catches.
   std::fwrite(line.data(), 1, line.size(), out);
   std::fflush(out);
+}
+
+std::vector<MemoryUse> memory_use(const Table<DeviceId, MemoryByClass>& slots,
+                                  const Table<DeviceId, Bytes>& workspace,
+                                  const TrainingReport<float>& report) {
+  std::vector<MemoryUse> use;
+  for (const DeviceId device : ids(report.high_water)) {
+    const auto planned = id_at<DeviceId>(index(device) % slots.size());
+    use.push_back({.planned = slots[planned].total() + workspace[planned],
+                   .measured = report.high_water[device].total() + report.workspace[device],
+                   .equal = slots[planned] == report.high_water[device] &&
+                            workspace[planned] == report.workspace[device]});
+  }
+  return use;
+}
+
+Json memory_json(const std::vector<MemoryUse>& memory) {
+  Json rows = Json::array();
+  for (const MemoryUse& device : memory) {
+    rows.push_back({{"device", rows.size()},
+                    {"planned_bytes", device.planned},
+                    {"high_water_bytes", device.measured},
+                    {"equal", device.equal}});
+  }
+  return rows;
+}
+
+void print_memory(const std::vector<MemoryUse>& memory) {
+  for (std::size_t device = 0; device < memory.size(); ++device) {
+    const MemoryUse& use = memory[device];
+    fmt::print(
+        "device {}: high-water mark {} of memory, {}\n", device, print_bytes(use.measured),
+        use.equal ? "as planned to the byte" : fmt::format("planned {}", print_bytes(use.planned)));
+  }
 }
 
 }  // namespace tandem::tools

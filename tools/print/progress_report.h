@@ -1,6 +1,6 @@
 #pragma once
 // What a training run says of its steps: a line on the terminal, a line in the log, and the figures
-// at the end.
+// at the end; and of the memory that it took beside what was planned.
 
 #include <atomic>
 #include <chrono>
@@ -10,12 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include "core/memory/memory.h"
 #include "core/model/plan.h"
 #include "core/text/output_place.h"
 #include "executor/run/step_log.h"
 #include "executor/stage/optimizer.h"
+#include "executor/train.h"
+#include "tools/cli/json_output.h"
 #include "tools/cli/processor_use.h"
-#include "tools/cli/silence.h"
+#include "tools/cli/under_way.h"
 
 namespace tandem::tools {
 
@@ -77,7 +80,7 @@ class ProgressReport {
 
   ReportSetup setup_;
   double tokens_, predicted_s_;  // of a step
-  bool delayed_;                  // updates wait for later batches
+  bool delayed_;                 // updates wait for later batches
   std::optional<GrowingFile> log_;
   ProcessorWatch watch_;
   std::optional<StepRecord> waiting_;
@@ -91,5 +94,19 @@ class ProgressReport {
   std::atomic<Clock::time_point> done_at_ = Clock::now();
   Silence silence_;
 };
+
+/// Of one device, slots and what kernels work with.
+struct MemoryUse {
+  Bytes planned = 0, measured = 0;
+  bool equal = false;  // in every class
+};
+
+/// Of the devices of all pipelines. `slots` and `workspace`: planned for those of each.
+std::vector<MemoryUse> memory_use(const Table<DeviceId, MemoryByClass>& slots,
+                                  const Table<DeviceId, Bytes>& workspace,
+                                  const TrainingReport<float>& report);
+
+Json memory_json(const std::vector<MemoryUse>& memory);
+void print_memory(const std::vector<MemoryUse>& memory);
 
 }  // namespace tandem::tools

@@ -9,6 +9,9 @@
 
 #include "core/schedule/schedule.h"
 #include "core/text/count_text.h"
+#include "simulator/analysis/critical_graph.h"
+#include "tools/cli/machine.h"
+#include "traces/report/report.h"
 
 namespace tandem::tools {
 
@@ -44,9 +47,8 @@ Errors errors_of(const std::vector<ReplayedStep>& steps) {
 /// All but the updates, which recordings don't have.
 std::vector<std::vector<Op>> work_of(const Schedule& schedule) {
   std::vector<std::vector<Op>> work = schedule.order.rows();
-  for (std::vector<Op>& order : work) {
+  for (std::vector<Op>& order : work)
     std::erase_if(order, [](const Op& op) { return makes_version(op.kind); });
-  }
   return work;
 }
 
@@ -75,9 +77,8 @@ std::vector<Answer> culprits_of(const Replay& replay, const Recording& recording
   };
   const bool several = recording.replicas.size() > 1;
   for (const DeviceId device : all_ids<DeviceId>(recording.devices)) {
-    if (recording.devices > 1) {
+    if (recording.devices > 1)
       add(fmt::format("without stage {}", index(device)), {.device = device, .replica = {}});
-    }
     for (const std::int64_t replica : recording.replicas) {
       if (!several) break;
       add(fmt::format("without rank {}/{}", index(device), replica),
@@ -88,8 +89,7 @@ std::vector<Answer> culprits_of(const Replay& replay, const Recording& recording
     if (several)
       add(fmt::format("without replica {}", replica), {.device = {}, .replica = replica});
   }
-  std::stable_sort(answers.begin(), answers.end(),
-                   [](const Answer& a, const Answer& b) { return a.mean_s < b.mean_s; });
+  std::ranges::stable_sort(answers, {}, &Answer::mean_s);
   return answers;
 }
 
@@ -125,14 +125,12 @@ void print_steps(const ReplayReport& report) {
     const ReplayedStep& step = report.steps[row];
     fmt::print("{:>8}  {:>8}  {:>8}  {:>9}", step.step, print_duration(step.measured),
                print_duration(step.replayed), signed_percent(step.error()));
-    for (const Answer& one : variations) {
+    for (const Answer& one : variations)
       fmt::print("  {:>{}}", print_duration(one.phases[row]), width(one));
-    }
     fmt::print("\n");
   }
-  if (report.steps.size() > kMostSteps) {
+  if (report.steps.size() > kMostSteps)
     fmt::print("     ...  {} more (--json has them all)\n", report.steps.size() - kMostSteps);
-  }
 }
 
 void print_answers(const ReplayReport& report) {
@@ -148,9 +146,8 @@ void print_answers(const ReplayReport& report) {
                print_duration(of_seconds(step_s(report, one))));
   };
   for (const Answer& one : report.ideal) print(one);
-  for (std::size_t i = 0; i < std::min(report.culprits.size(), kMostCulprits); ++i) {
+  for (std::size_t i = 0; i < std::min(report.culprits.size(), kMostCulprits); ++i)
     print(report.culprits[i]);
-  }
 }
 
 /// The question in a sentence. A rank that explains nearly all is named in place of its stage.
@@ -158,12 +155,11 @@ void print_culprit(const ReplayReport& report) {
   if (report.culprits.empty()) return;
   constexpr double kNearly = 0.95, kNoticeable = 1.001;
   const Answer& now = report.ideal.front();
-  const auto rank =
-      std::find_if(report.culprits.begin(), report.culprits.end(), [&](const Answer& one) {
-        const Straggler& who = one.variation.without.front();
-        return who.device && who.replica &&
-               now.mean_s - one.mean_s >= kNearly * (now.mean_s - report.culprits.front().mean_s);
-      });
+  const auto rank = std::ranges::find_if(report.culprits, [&](const Answer& one) {
+    const Straggler& who = one.variation.without.front();
+    return who.device && who.replica &&
+           now.mean_s - one.mean_s >= kNearly * (now.mean_s - report.culprits.front().mean_s);
+  });
   const Answer& culprit = rank == report.culprits.end() ? report.culprits.front() : *rank;
   const double faster = ratio(step_s(report, now), step_s(report, culprit));
   if (faster < kNoticeable) {
@@ -232,9 +228,8 @@ ReplayReport make_replay_report(const Replay& replay, const Replay& plain,
   report.ideal.push_back(answer(replay, "as replayed", {}));
   report.ideal.push_back(answer(replay, "no stragglers", {.durations = Durations::usual}));
   report.ideal.push_back(answer(replay, "balanced", {.durations = Durations::balanced}));
-  if (!without.empty()) {
+  if (!without.empty())
     report.ideal.push_back(answer(replay, "without " + asked, {.without = without}));
-  }
   report.culprits = culprits_of(replay, recording);
   return report;
 }
@@ -305,6 +300,62 @@ Json replay_json(const Replay& replay, const Recording& recording, const ReplayR
           {"stages", std::move(stages)},
           {"what_if", std::move(variations)},
           {"steps", std::move(steps)}};
+}
+
+namespace {
+
+std::string share(double part, double whole) {
+  return fmt::format("{:.1f} %", whole > 0.0 ? 100.0 * part / whole : 0.0);
+}
+
+/// `critical`: as chart_of() takes it.
+ReportFrame frame_of(std::string label, const Program& program, const Timeline& timeline,
+                     const std::vector<bool>& critical) {
+  ReportFrame frame{.label = std::move(label),
+                    .chart = chart_of(program, timeline, {}, critical),
+                    .table = {.columns = {"stage's rank", "computes", "idle", "of the phase"}}};
+  const double phase = to_seconds(frame.chart.end - frame.chart.start);
+  double all_idle = 0.0;
+  for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
+    Duration idle{};
+    for (const ChartIdle& bubble : frame.chart.idle) {
+      if (bubble.device == device) idle += bubble.end - bubble.start;
+    }
+    all_idle += to_seconds(idle);
+    frame.table.rows.push_back({fmt::format("{}", index(device)),
+                                print_duration(frame.chart.end - frame.chart.start - idle),
+                                print_duration(idle), share(to_seconds(idle), phase)});
+  }
+  const double devices = program.placement().devices;
+  frame.facts = {
+      {"pipeline phase of this step", print_duration(frame.chart.end - frame.chart.start), phase},
+      {"idle, mean of the ranks", share(all_idle, devices * phase),
+       phase > 0.0 ? all_idle / (devices * phase) : 0.0, true}};
+  return frame;
+}
+
+}  // namespace
+
+void write_replay_page(const std::string& path, const std::string& command, const Replay& replay,
+                       const ReplayReport& report, std::size_t pass) {
+  const RecordedProgram& recorded = replay.pass(pass);
+  Report page{
+      .title = fmt::format("step {}, replica {}", replay.step_of(pass), replay.replica_of(pass)),
+      .summary = fmt::format("a recorded pipeline; {} transfers", name(recorded.transfers)),
+      .command = command,
+      .tool = tool_name()};
+  page.frames.push_back(frame_of("measured", recorded.program, recorded.measured, {}));
+  ReportSlider slider{.name = "Time of the step", .asked = "measured", .frames = {0}};
+  for (const VariationAnswer& answer : report.ideal) {
+    Timeline timeline;
+    const Duration length =
+        replayed_length(recorded.program, replay.costs(pass, answer.variation), &timeline);
+    slider.frames.push_back(page.frames.size());
+    page.frames.push_back(frame_of(answer.name, recorded.program, timeline,
+                                   critical_spans(recorded.program, timeline, length)));
+  }
+  page.variations.push_back(std::move(slider));
+  write_report(path, page);
 }
 
 }  // namespace tandem::tools

@@ -1,6 +1,7 @@
 #pragma once
 // What tandem replay says of a recording: tables for people, or an object.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -33,7 +34,7 @@ struct ReplayReport {
   std::vector<VariationAnswer>
       ideal;  // as replayed, no stragglers, balanced, and what was asked for
   std::vector<VariationAnswer> culprits;  // without one stage, replica or rank; the best first
-  double outside_s = 0.0;              // mean of what a step takes beside its pipeline phase
+  double outside_s = 0.0;                 // mean of what a step takes beside its pipeline phase
 };
 
 /// `plain`: the same without pauses. `asked` stands for `without`, which may be empty.
@@ -44,5 +45,10 @@ ReplayReport make_replay_report(const Replay& replay, const Replay& plain,
 void print_replay_report(const std::string& title, const Replay& replay, const Recording& recording,
                          const ReplayReport& report);
 Json replay_json(const Replay& replay, const Recording& recording, const ReplayReport& report);
+
+/// --report: one step of one replica as a page or a picture, as it was measured, as replayed and as
+/// it could have been. `command`: the one that was given.
+void write_replay_page(const std::string& path, const std::string& command, const Replay& replay,
+                       const ReplayReport& report, std::size_t pass);
 
 }  // namespace tandem::tools

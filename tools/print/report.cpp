@@ -118,7 +118,6 @@ std::vector<std::string> device_row(const Scenario& scenario, const SimulationRe
 ReportTable table_of(const Scenario& scenario, const SimulationResult& result) {
   const bool limited = scenario.memory && scenario.capacity;
   ReportTable table{.columns = {"device", "busy", "idle", "of the run"},
-                    .rows = {},
                     .note =
                         "Idle is the run less what is busy. The bubble rate is the busiest "
                         "device's: its idle time, recomputation and updates."};
@@ -137,17 +136,13 @@ ReportTable table_of(const Scenario& scenario, const SimulationResult& result) {
   return table;
 }
 
-/// Empty where the run is too long to follow.
-std::vector<bool> critical_of(const Program& program, const Timeline& timeline, Duration makespan) {
-  if (std::ssize(timeline.spans) > kMostTraced) return {};
-  return critical_spans(program, timeline, makespan);
-}
-
 ReportFrame frame_of(std::string label, const Scenario& scenario, const SimulationResult& result) {
   const Timeline& timeline = *result.timeline;
+  std::vector<bool> critical;  // of a run that is too long to follow nothing is known
+  if (std::ssize(timeline.spans) <= kMostTraced)
+    critical = critical_spans(scenario.program, timeline, result.makespan);
   return {.label = std::move(label),
-          .chart = chart_of(scenario.program, timeline, chart_memory(scenario, timeline),
-                            critical_of(scenario.program, timeline, result.makespan)),
+          .chart = chart_of(scenario.program, timeline, chart_memory(scenario, timeline), critical),
           .facts = facts_of(scenario, result),
           .table = table_of(scenario, result)};
 }
@@ -183,8 +178,7 @@ std::vector<std::string> assumptions_of(const ScenarioRequest& request,
 
 void add_variations(Variations& variations, const std::stop_token& stop, Report& report) {
   for (const Variations::Question& question : variations.questions()) {
-    ReportSlider asked{
-        .name = question.name, .asked = question.asked, .list = question.list, .frames = {}};
+    ReportSlider asked{.name = question.name, .asked = question.asked, .list = question.list};
     for (const Variations::Position& position : question.positions) {
       if (stop.stop_requested()) throw Interrupted("interrupted: no report was written");
       if (position.as_asked) {
@@ -222,9 +216,7 @@ void write_report(const std::string& path, const std::string& command,
                 .summary = prepared.cluster ? cluster_summary(*prepared.cluster) : std::string(),
                 .command = command,
                 .tool = tool_name(),
-                .assumptions = assumptions_of(request, prepared, result),
-                .frames = {},
-                .variations = {}};
+                .assumptions = assumptions_of(request, prepared, result)};
   report.frames.push_back(frame_of("as asked for", prepared.scenario, result));
   if (std::filesystem::path(path).extension() == ".html") {
     Variations variations(request, prepared, simulated, report.frames.front().chart.boxes.size());

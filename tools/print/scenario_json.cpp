@@ -1,7 +1,5 @@
 #include "tools/print/scenario_json.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "core/files/schedule_request_json.h"

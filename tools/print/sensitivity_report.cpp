@@ -1,6 +1,5 @@
 #include "tools/print/sensitivity_report.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -135,9 +134,8 @@ void print_sensitivity(const Sensitivities& all, const SimulationResult& result)
     const Sensitivity* const batch = all.period ? &(*all.period)[i] : nullptr;
     if (!print_row(name(run.resource), batch, run, result)) ++left_out;
   }
-  if (left_out > 0) {
+  if (left_out > 0)
     fmt::print("{} more {} on no critical path\n", left_out, left_out == 1 ? "is" : "are");
-  }
   if (all.layers) print_layers(*all.layers, result);
 }
 

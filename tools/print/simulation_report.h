@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "planner/study/scenario_request.h"
+#include "planner/study/uncertainty.h"
 #include "tools/cli/json_output.h"
 
 namespace tandem::tools {
@@ -31,5 +32,9 @@ Json result_json(const ScenarioRequest& request, const PreparedScenario& prepare
 std::vector<std::string> warnings_of(const ScenarioRequest& request,
                                      const PreparedScenario& prepared,
                                      const SimulationResult& result);
+
+/// How the time of a batch varies.
+void print_spread(const Spread& spread);
+Json spread_json(const Spread& spread);
 
 }  // namespace tandem::tools

@@ -24,17 +24,12 @@ std::string weights_mark(WeightSemantics weights) {
 }
 
 std::string_view weights_note(WeightSemantics weights) {
-  switch (weights) {
-    case WeightSemantics::vanilla:
-      return "";
-    case WeightSemantics::delayed_by_one:
-      return "delayed weights: each update uses the gradient at the weights before the newest "
-             "(--semantics vanilla leaves it out)\n";
-    case WeightSemantics::stashed:
-      return "stashed weights: each stage updates by gradients at weights of another age "
-             "(--semantics vanilla leaves it out)\n";
-  }
-  return "";
+  if (weights == WeightSemantics::vanilla) return "";
+  return weights == WeightSemantics::delayed_by_one
+             ? "delayed weights: each update uses the gradient at the weights before the newest "
+               "(--semantics vanilla leaves it out)\n"
+             : "stashed weights: each stage updates by gradients at weights of another age "
+               "(--semantics vanilla leaves it out)\n";
 }
 
 std::vector<std::string> storage_warnings(Storage storage) {

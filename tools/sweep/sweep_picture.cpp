@@ -1,10 +1,9 @@
-#include "tools/sweep/sweep_picture.h"
+// Pictures of a sweep.
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -39,7 +38,7 @@ std::vector<std::string> values_on(const std::vector<SweepRow>& rows,
 }
 
 std::size_t place_in(const std::vector<std::string>& values, const std::string& value) {
-  return static_cast<std::size_t>(std::find(values.begin(), values.end(), value) - values.begin());
+  return static_cast<std::size_t>(std::ranges::find(values, value) - values.begin());
 }
 
 /// "2bw, depth 8: 123.4 samples/s, 11.2 GiB".
@@ -84,7 +83,7 @@ std::vector<const SweepRow*> frontier(const std::vector<SweepRow>& rows, std::si
     if (row.works() && !std::isnan(row.metrics[metric]) && !std::isnan(row.metrics[memory]))
       order.push_back(&row);
   }
-  std::sort(order.begin(), order.end(), [&](const SweepRow* a, const SweepRow* b) {
+  std::ranges::sort(order, [&](const SweepRow* a, const SweepRow* b) {
     const double x = a->metrics[memory], y = b->metrics[memory];
     if (x != y) return x < y;
     const double p = a->metrics[metric], q = b->metrics[metric];
@@ -101,18 +100,16 @@ std::vector<const SweepRow*> frontier(const std::vector<SweepRow>& rows, std::si
 
 std::size_t memory_of(const std::vector<SweepRow>& rows) {
   const std::size_t bytes = sweep_metric("memory");
-  const bool known = std::any_of(rows.begin(), rows.end(), [&](const SweepRow& row) {
-    return !std::isnan(row.metrics[bytes]);
-  });
+  const bool known = std::ranges::any_of(
+      rows, [&](const SweepRow& row) { return !std::isnan(row.metrics[bytes]); });
   return known ? bytes : sweep_metric("activations");
 }
 
 /// "gpt2-xl on p3.16xlarge: ", where all configurations have the same.
 std::string subject_of(const std::vector<SweepRow>& rows) {
   if (rows.empty() || rows[0].subject.empty()) return {};
-  const bool same = std::all_of(rows.begin(), rows.end(), [&](const SweepRow& row) {
-    return row.subject == rows[0].subject;
-  });
+  const bool same = std::ranges::all_of(
+      rows, [&](const SweepRow& row) { return row.subject == rows[0].subject; });
   return same ? printable_line(rows[0].subject) + ": " : std::string();
 }
 
@@ -145,11 +142,10 @@ void add_limits(const std::vector<SweepRow>& rows, std::size_t memory, double sh
   }
   for (const double capacity : capacities) {
     const std::string name = "capacity " + metric.print(capacity);
-    if (capacity <= shown) {
+    if (capacity <= shown)
       plot.limits.push_back({capacity * metric.scale, name});
-    } else {
+    else
       plot.notes.push_back(name + " is beyond the right edge");
-    }
   }
   double most = 0.0;
   std::size_t beyond = 0;
@@ -183,7 +179,7 @@ Plot frontier_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows
   for (const SweepRow& row : rows) {
     const double x = scaled(row, memory), y = scaled(row, metric);
     if (!std::isfinite(x) || !std::isfinite(y) || row.metrics[memory] > shown) continue;
-    const auto at = std::find(best.begin(), best.end(), &row);
+    const auto at = std::ranges::find(best, &row);
     const auto number = static_cast<std::size_t>(at - best.begin()) + 1;
     plot.series[by ? place_in(names, value_of(row, *by)) : 0].points.push_back(
         {.x = x,

@@ -1,17 +1,14 @@
 #include "tools/sweep/sweep_report.h"
 
 #include <algorithm>
-#include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/base/error.h"
 #include "tools/cli/terminal.h"
-#include "tools/sweep/sweep_picture.h"
+#include "tools/print/near_fits.h"
 #include "traces/chrome/atomic_file.h"
 
 namespace tandem::tools {
@@ -28,7 +25,7 @@ void write_sweep_file(const std::string& path, std::string_view text) {
 std::optional<std::size_t> axis_named(const SweepIdentity& sweep, const char* option,
                                       const std::string& name) {
   if (name.empty()) return std::nullopt;
-  const auto found = std::find(sweep.axes.begin(), sweep.axes.end(), name);
+  const auto found = std::ranges::find(sweep.axes, name);
   if (found != sweep.axes.end()) return static_cast<std::size_t>(found - sweep.axes.begin());
   if (sweep.axes.empty()) {
     throw UsageError(
@@ -65,6 +62,44 @@ void SweepReport::make(const SweepIdentity& sweep, const std::vector<SweepRow>& 
     fmt::print("{}\n",
                plot_text(plot(sweep, rows), static_cast<std::size_t>(picture_options().columns)));
   if (request_.table) fmt::print("{}", sweep_table(sweep, rows, request_.metric, request_.top));
+}
+
+namespace {
+
+constexpr std::size_t kMostMisses = 3, kMostFits = 3;
+
+std::vector<std::string> nearest(const ScenarioRequest& request) {
+  if (request.cluster() == nullptr) return {};
+  std::vector<std::string> lines = near_fits(set_up_on_cluster(*request.cluster()));
+  lines.resize(std::min(lines.size(), kMostFits));
+  return lines;
+}
+
+}  // namespace
+
+std::string nearest_misses(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                           const std::function<ScenarioRequest(std::size_t)>& request) {
+  const std::size_t memory = sweep_metric("memory");
+  std::vector<const SweepRow*> misses;
+  for (const SweepRow& row : rows) {
+    if (row.works()) return {};
+    if (row.simulated()) misses.push_back(&row);
+  }
+  if (misses.empty()) return {};
+  std::ranges::stable_sort(misses, {}, [&](const SweepRow* row) { return row->metrics[memory]; });
+  std::string text =
+      "\nnothing fits; these are nearest by memory, each with options that fit instead:\n";
+  for (std::size_t i = 0; i < std::min(misses.size(), kMostMisses); ++i) {
+    const SweepRow& row = *misses[i];
+    const std::string place = place_of(sweep, row);
+    text +=
+        fmt::format("{}: {} on the fullest device\n", place.empty() ? "the configuration" : place,
+                    sweep_column(memory).print(row.metrics[memory]));
+    const std::vector<std::string> fits = nearest(request(row.index));
+    for (const std::string& line : fits) text += "  " + line + "\n";
+    if (fits.empty()) text += "  nothing similar fits\n";
+  }
+  return text;
 }
 
 }  // namespace tandem::tools

@@ -3,6 +3,8 @@
 // run and one that was merged.
 
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,5 +44,25 @@ std::string sweep_table(const SweepIdentity& sweep, const std::vector<SweepRow>&
 /// A line each, in the order of the configurations.
 std::string sweep_csv(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
                       std::size_t metric);
+
+// ---- Pictures ----
+
+/// What a metric needs for what it costs in memory: every configuration a point, a series for each
+/// value of `by`, hollow what does not fit, numbered those that no other beats in both. Of
+/// activations where no bytes are known.
+Plot frontier_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                   std::size_t metric, std::optional<std::size_t> by);
+
+/// The best by a metric, of those that work, over the values of the axis `over`; a line for each
+/// value of the axis `by`.
+Plot lines_plot(const SweepIdentity& sweep, const std::vector<SweepRow>& rows, std::size_t metric,
+                std::size_t over, std::optional<std::size_t> by);
+
+// ---- Where nothing fits: what is nearest, and what would make it fit ----
+
+/// Some lines about those that need least memory. Empty: something fits, or nothing is known.
+/// `request`: of a configuration.
+std::string nearest_misses(const SweepIdentity& sweep, const std::vector<SweepRow>& rows,
+                           const std::function<ScenarioRequest(std::size_t)>& request);
 
 }  // namespace tandem::tools

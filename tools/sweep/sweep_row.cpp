@@ -129,28 +129,14 @@ std::string subject_of(const Configuration& configuration) {
 
 /// Rows of one schedule, shape and batch whose results agree in every figure of every device are
 /// one plan, whatever options made it. A search may find other orders as good: each is its own.
-/// `made`: what made it beside its shape.
-std::uint64_t plan_of(const Json& line, const SweepShape& shape, const std::string& made) {
-  const Json& result = line.at("result");
+std::uint64_t plan_of(const Json& line, const SweepShape& shape) {
+  const Json &result = line.at("result"), &config = line.at("config");
   if (result.contains("search")) return hash_of_text(line_of(line.at("options")));
-  return hash_of_text(
-      fmt::format("{} {} {} {} {}", made, shape.tensor, shape.depth, shape.width, line_of(result)));
-}
-
-std::string made_of(const PreparedScenario& prepared) {
-  const std::optional<Plan>& plan = prepared.plan;
-  return fmt::format("{} {} {} {} {} {}", plan ? plan->model.name : "",
-                     prepared.cluster ? prepared.cluster->cluster().name() : "",
-                     plan ? plan->schedule : prepared.scenario.schedule.name,
-                     prepared.request.chunks, prepared.scenario.microbatch_size,
-                     prepared.request.microbatches);
-}
-
-std::string stored_make(const Json& config) {
   const auto count = [&](const char* key) { return config.value(key, std::int64_t{0}); };
-  return fmt::format("{} {} {} {} {} {}", config.value("model", ""), config.value("cluster", ""),
-                     config.value("schedule", ""), count("chunks"), count("microbatch_size"),
-                     count("microbatches"));
+  return hash_of_text(fmt::format("{} {} {} {} {} {} {} {} {} {}", config.value("model", ""),
+                                  config.value("cluster", ""), config.value("schedule", ""),
+                                  count("chunks"), count("microbatch_size"), count("microbatches"),
+                                  shape.tensor, shape.depth, shape.width, line_of(result)));
 }
 
 SweepFigures stored_figures(const Json& line) {
@@ -200,7 +186,7 @@ void read_answer(const Json& line, SweepRow& row) {
                .width = config.value("width", std::int64_t{0})};
   row.weights = semantics_named(config.value("semantics", ""));
   if (row.fits) row.reserve = stored_reserve(line.at("assumptions"));
-  row.plan = plan_of(line, row.shape, stored_make(config));
+  row.plan = plan_of(line, row.shape);
 }
 
 /// What its options say.
@@ -234,7 +220,7 @@ ComputedRow computed_row(const SweepIdentity& sweep, std::size_t index,
   name_row(sweep, configuration, row);
   if (const auto& answer = outcome.answer) {
     if (row.fits) row.reserve = describe(answer->prepared.scenario.reserve);
-    row.plan = plan_of(line, row.shape, made_of(answer->prepared));
+    row.plan = plan_of(line, row.shape);
   } else {
     row.code = static_cast<int>(outcome.failure.code);
     row.impossible = outcome.failure.impossible_shape;

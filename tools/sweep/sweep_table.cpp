@@ -2,7 +2,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -50,7 +49,7 @@ class SweepTwins {
     std::vector<std::string> values{rows_[place].values[axis]};
     for (const std::size_t other : others_[place]) {
       const std::string& value = rows_[other].values[axis];
-      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+      if (std::ranges::find(values, value) == values.end()) values.push_back(value);
     }
     constexpr std::size_t kMost = 4;
     std::string text;
@@ -94,8 +93,8 @@ std::string lines_of(const std::vector<Column>& columns) {
 std::vector<std::size_t> shown_metrics(const std::vector<SweepRow>& rows, std::size_t ranks) {
   std::vector<std::size_t> shown{ranks};
   const auto known = [&](std::size_t metric) {
-    return std::any_of(rows.begin(), rows.end(),
-                       [&](const SweepRow& row) { return !std::isnan(row.metrics[metric]); });
+    return std::ranges::any_of(
+        rows, [&](const SweepRow& row) { return !std::isnan(row.metrics[metric]); });
   };
   const bool bytes = known(sweep_metric("memory"));
   for (const char* name : {"throughput", "flops", "period", "bubble", "memory", "activations"}) {
@@ -113,8 +112,8 @@ bool is_of_shape(const std::string& axis) {
 }
 
 Column shape_column(const std::vector<SweepRow>& rows, const std::vector<std::size_t>& order) {
-  const bool tensor = std::any_of(order.begin(), order.end(),
-                                  [&](std::size_t at) { return rows[at].shape.tensor > 0; });
+  const bool tensor =
+      std::ranges::any_of(order, [&](std::size_t at) { return rows[at].shape.tensor > 0; });
   Column column{tensor ? "tensor x depth x width" : "depth x width", true};
   for (const std::size_t at : order) {
     const SweepShape& shape = rows[at].shape;
@@ -144,8 +143,7 @@ std::vector<Column> columns_of(const SweepIdentity& sweep, const std::vector<Swe
       add({sweep.axes[axis], true}, [&](std::size_t at) { return twins.values(at, axis); });
   }
   columns.push_back(shape_column(rows, order));
-  if (!std::all_of(order.begin(), order.end(),
-                   [&](std::size_t at) { return is_vanilla(rows[at]); }))
+  if (!std::ranges::all_of(order, [&](std::size_t at) { return is_vanilla(rows[at]); }))
     add({"weights", true}, [&](std::size_t at) {
       return std::string(short_name(rows[at].weights.value_or(WeightSemantics::vanilla)));
     });
@@ -155,7 +153,7 @@ std::vector<Column> columns_of(const SweepIdentity& sweep, const std::vector<Swe
       return std::isnan(value) ? std::string() : sweep_column(one).print(value);
     });
   }
-  if (std::any_of(rows.begin(), rows.end(), [](const SweepRow& row) { return row.fits; })) {
+  if (std::ranges::any_of(rows, [](const SweepRow& row) { return row.fits.has_value(); })) {
     add({"fits", true}, [&](std::size_t at) -> std::string {
       return !rows[at].fits ? "" : *rows[at].fits ? "yes" : "NO";
     });
@@ -168,8 +166,7 @@ std::string weight_notes(const std::vector<SweepRow>& rows, const std::vector<st
   std::string notes;
   for (const WeightSemantics weights :
        {WeightSemantics::delayed_by_one, WeightSemantics::stashed}) {
-    if (std::any_of(order.begin(), order.end(),
-                    [&](std::size_t at) { return rows[at].weights == weights; }))
+    if (std::ranges::any_of(order, [&](std::size_t at) { return rows[at].weights == weights; }))
       notes += weights_note(weights);
   }
   return notes;
@@ -199,8 +196,7 @@ std::string refusals(const SweepIdentity& sweep, const std::vector<SweepRow>& ro
     if (added) reasons.push_back({std::move(text), &row});
     ++reasons[at->second].count;
   }
-  std::stable_sort(reasons.begin(), reasons.end(),
-                   [](const Reason& a, const Reason& b) { return a.count > b.count; });
+  std::ranges::stable_sort(reasons, std::ranges::greater{}, &Reason::count);
   constexpr std::size_t kMost = 8;
   std::string text;
   for (std::size_t i = 0; i < std::min(kMost, reasons.size()); ++i) {
@@ -285,7 +281,7 @@ std::string sweep_table(const SweepIdentity& sweep, const std::vector<SweepRow>&
   if (order.empty()) return text;
   text += fmt::format("\nto run row 1: {}\n", printable_line(rows[order.front()].command));
   const auto vanilla =
-      std::find_if(all.begin(), all.end(), [&](std::size_t at) { return is_vanilla(rows[at]); });
+      std::ranges::find_if(all, [&](std::size_t at) { return is_vanilla(rows[at]); });
   if (vanilla != all.begin() && vanilla != all.end())
     text += fmt::format("to run the first vanilla row, {}: {}\n", vanilla - all.begin() + 1,
                         printable_line(rows[*vanilla].command));
@@ -301,7 +297,7 @@ std::string sweep_csv(const SweepIdentity& sweep, const std::vector<SweepRow>& r
     text += fmt::format(",{}", sweep_column(one).key);
   text += ",fits,refused";
   const auto is_axis = [&](const char* name) {
-    return std::find(sweep.axes.begin(), sweep.axes.end(), name) != sweep.axes.end();
+    return std::ranges::find(sweep.axes, name) != sweep.axes.end();
   };
   const bool tensor = !is_axis("tensor"), depth = !is_axis("depth"), width = !is_axis("width");
   text += fmt::format("{}{}{},semantics,same_plan_as,impossible_shape\n", tensor ? ",tensor" : "",

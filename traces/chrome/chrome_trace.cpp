@@ -100,9 +100,7 @@ class TraceWriter {
                                                : std::string(*kinds.begin());
     // In "ms" chrome://tracing rounds to microseconds and nests slices that only touch.
     append("{{\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ns\",\n");
-    if (options_.base_time_ns) {
-      append("\"baseTimeNanoseconds\": {},\n", *options_.base_time_ns);
-    }
+    if (options_.base_time_ns) append("\"baseTimeNanoseconds\": {},\n", *options_.base_time_ns);
     append("\"metadata\": {{\"tool\": {}, \"kind\": {}, \"schedule\": {}, \"microbatches\": {}, ",
            json_string(options_.tool), json_string(kind), json_string(program_.schedule()),
            program_.microbatches());
@@ -276,9 +274,8 @@ class TraceWriter {
       const TransferEnds ends = ends_of(program_.cost_keys()[program_[span.instruction].cost]);
       args += fmt::format(R"(,"from":{},"to":{})", index(ends.from), index(ends.to));
     }
-    if (span != drawn) {
+    if (span != drawn)
       args += fmt::format(R"(,"start_ns":{},"end_ns":{})", span.start.count(), span.end.count());
-    }
     return args;
   }
 

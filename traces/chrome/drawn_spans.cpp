@@ -51,9 +51,8 @@ std::vector<Span> drawn_spans(const Program& program, const Timeline& timeline) 
   for (const std::size_t i : in_time(spans)) {
     TANDEM_CHECK(index(spans[i].instruction) < program.size(), index(spans[i].instruction));
     const auto used = program.lanes(program[spans[i].instruction]);
-    for (const LaneId lane : used) {
+    for (const LaneId lane : used)
       drawn[i].start = std::max(drawn[i].start, lanes[index(lane)].free_at(spans[i].start));
-    }
     drawn[i].end = std::max(drawn[i].end, drawn[i].start + kShortestDrawn);
     for (const LaneId lane : used) lanes[index(lane)].add(spans[i].end, drawn[i].end);
   }

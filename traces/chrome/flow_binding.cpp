@@ -45,11 +45,10 @@ std::optional<std::int64_t> NestedSlices::found(std::int64_t time, bool end_incl
                                              [](const Node& node) { return node.slice.start; });
     // The one before comes first, as its end may be where the next one starts.
     const Node* around = nullptr;
-    if (at != nodes.begin() && holds(std::prev(at)->slice, time, end_included)) {
+    if (at != nodes.begin() && holds(std::prev(at)->slice, time, end_included))
       around = &*std::prev(at);
-    } else if (at != nodes.end() && holds(at->slice, time, end_included)) {
+    else if (at != nodes.end() && holds(at->slice, time, end_included))
       around = &*at;
-    }
     if (around == nullptr) break;
     event = around->slice.event;
     first = around->first_inside;

@@ -19,6 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostRuns = 64;
+constexpr std::int64_t kMostOfAny = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMostDevices = std::numeric_limits<std::uint16_t>::max();
 
 /// A lane as its thread's name tells it.
@@ -61,7 +62,7 @@ class TimelineReader {
       const Duration start = cursor["ts"].time(), length = cursor["dur"].time();
       add(position, cursor, start, start + length);
     } else if (phase == "b") {
-      open_[cursor["id"].integer(0, std::numeric_limits<std::int64_t>::max())] = slices_.size();
+      open_[cursor["id"].integer(0, kMostOfAny)] = slices_.size();
       const Duration start = cursor["ts"].time();
       add(position, cursor, start, start);
       slices_.back().laneless = true;
@@ -69,8 +70,7 @@ class TimelineReader {
       const auto peer = cursor["args"][fetched ? "from" : "to"].integer(0, kMostDevices);
       slices_.back().record.peer = id_at<DeviceId>(static_cast<std::size_t>(peer));
     } else if (phase == "e") {
-      const auto found =
-          open_.find(cursor["id"].integer(0, std::numeric_limits<std::int64_t>::max()));
+      const auto found = open_.find(cursor["id"].integer(0, kMostOfAny));
       if (found == open_.end()) cursor.fail("ends what did not begin");
       Slice& slice = slices_[found->second];
       if (!slice.exact) slice.record.end = cursor["ts"].time();
@@ -81,9 +81,8 @@ class TimelineReader {
   TimelineFile finish(const TraceFrame& frame) {
     if (frame.damage) throw InputError(*frame.damage);
     const TraceCursor metadata(name_, "/metadata", frame.metadata);
-    if (!frame.metadata.is_object() || !metadata.has("runs") || !frame.has_events) {
+    if (!frame.metadata.is_object() || !metadata.has("runs") || !frame.has_events)
       metadata.fail("not a timeline of tandem: its metadata with the runs are missing");
-    }
     TimelineFile file;
     file.tool = metadata["tool"].text();
     file.schedule = metadata["schedule"].text();
@@ -112,8 +111,7 @@ class TimelineReader {
   };
 
   static Thread thread_of(const TraceCursor& cursor) {
-    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-    return {cursor["pid"].integer(0, kMost), cursor["tid"].integer(0, kMost)};
+    return {cursor["pid"].integer(0, kMostOfAny), cursor["tid"].integer(0, kMostOfAny)};
   }
 
   void name_thread(const TraceCursor& cursor) {
@@ -124,7 +122,6 @@ class TimelineReader {
   }
 
   void add(std::size_t position, const TraceCursor& cursor, Duration start, Duration end) {
-    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     constexpr std::int64_t kLatest = TraceCursor::kLatest;
     if (end < start) cursor["dur"].fail("expected a duration of at least 0");
     const TraceCursor args = cursor["args"];
@@ -132,14 +129,13 @@ class TimelineReader {
     record.kind = args["kind"].kind<OpKind>(kOpKinds);
     record.replica =
         id_at<ReplicaId>(static_cast<std::size_t>(args["stage"].integer(0, kMostDevices)));
-    record.microbatch = args["microbatch"].integer(-kMost, kMost);
-    record.batch = args["batch"].integer(-kMost, kMost);
-    record.body = args["body"].integer(-kMost, kMost);
+    record.microbatch = args["microbatch"].integer(-kMostOfAny, kMostOfAny);
+    record.batch = args["batch"].integer(-kMostOfAny, kMostOfAny);
+    record.body = args["body"].integer(-kMostOfAny, kMostOfAny);
     record.instruction = id_at<InstructionId>(static_cast<std::size_t>(
         args["instruction"].integer(0, std::numeric_limits<std::uint32_t>::max())));
-    if (args.has("weight_version")) {
-      record.weight_version = args["weight_version"].integer(0, kMost);
-    }
+    if (args.has("weight_version"))
+      record.weight_version = args["weight_version"].integer(0, kMostOfAny);
     record.start = start;
     record.end = end;
     const bool exact = args.has("start_ns") || args.has("end_ns");
@@ -155,15 +151,13 @@ class TimelineReader {
     TimelineRun run;
     run.label = cursor["label"].text();
     const std::string kind = cursor["kind"].text();
-    if (kind != "simulated" && kind != "measured") {
+    if (kind != "simulated" && kind != "measured")
       cursor["kind"].fail("expected \"simulated\" or \"measured\"");
-    }
     run.clock = kind == "measured" ? Clock::measured : Clock::simulated;
     const std::int64_t first = cursor["first_pid"].integer(1, std::int64_t{1} << 40);
     for (std::uint16_t device = 0; device < file.devices; ++device) {
-      if (!processes_.emplace(first + device, Process{file.runs.size(), device}).second) {
+      if (!processes_.emplace(first + device, Process{file.runs.size(), device}).second)
         cursor["first_pid"].fail("its processes are those of another run");
-      }
     }
     file.runs.push_back(std::move(run));
   }

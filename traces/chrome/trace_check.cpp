@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/text/count_text.h"
 #include "traces/chrome/flow_binding.h"
 #include "traces/chrome/trace_events.h"
-#include "traces/chrome/trace_problems.h"
 
 namespace tandem {
 namespace {
@@ -30,19 +30,19 @@ const std::string* text_in(const json& value, const char* key) {
   return value.contains(key) ? value[key].get_ptr<const std::string*>() : nullptr;
 }
 
-struct Lane {
+struct TraceLane {
   std::string pid, tid;
-  friend auto operator<=>(const Lane&, const Lane&) = default;
+  friend auto operator<=>(const TraceLane&, const TraceLane&) = default;
 };
 
 /// One end of an arrow.
 struct FlowEnd {
   std::int64_t event = 0;
-  Lane lane;
+  TraceLane lane;
   std::int64_t time = 0;
 };
 using FlowKey = std::tuple<std::string, std::string, std::string>;  // name, cat, id
-struct Flow {
+struct TraceFlow {
   std::vector<FlowEnd> starts, ends;
 };
 
@@ -55,6 +55,42 @@ std::string damage_text(Diagnostic damage) {
                          : fmt::format("line {}, column {}: {}", place.line, place.column, text);
 }
 
+/// Keeps the first problems of both kinds and counts the others, so that a bad trace costs no more
+/// than a good one. `event` is the position in the array of events, or −1.
+class TraceProblems {
+ public:
+  void error(std::int64_t event, std::string message) {
+    if (++errors_ <= kMost) all_.push_back({TraceSeverity::error, event, std::move(message)});
+  }
+  /// A rule of our dialect is broken: an error in our own traces only, and whose it is shows at the
+  /// end.
+  void dialect(std::int64_t event, std::string message) {
+    if (++warnings_ <= kMost) all_.push_back({TraceSeverity::warning, event, std::move(message)});
+  }
+  /// Moves everything into `check`. REQUIRES: check.ours is known; called once.
+  void settle(TraceCheck& check) {
+    check.errors = check.ours ? errors_ + warnings_ : errors_;
+    check.warnings = check.ours ? 0 : warnings_;
+    for (TraceProblem& problem : all_) {
+      if (check.ours) problem.severity = TraceSeverity::error;
+    }
+    // When not all can be kept, errors stay.
+    std::ranges::sort(all_, {}, [](const TraceProblem& problem) {
+      return std::tie(problem.severity, problem.event, problem.message);
+    });
+    if (all_.size() > kMostTraceProblems) all_.resize(kMostTraceProblems);
+    std::ranges::sort(all_, {}, [](const TraceProblem& problem) {
+      return std::tie(problem.event, problem.message);
+    });
+    check.problems = std::move(all_);
+  }
+
+ private:
+  static constexpr auto kMost = static_cast<std::int64_t>(kMostTraceProblems);
+  std::vector<TraceProblem> all_;
+  std::int64_t errors_ = 0, warnings_ = 0;
+};
+
 /// Gathers what the rules need while events pass by, then applies them.
 class Checker {
  public:
@@ -64,30 +100,15 @@ class Checker {
     if (!value.is_object()) return error("is not an object");
     const std::string* phase = text_in(value, "ph");
     if (phase == nullptr || phase->size() != 1) return error("has no phase (\"ph\", one letter)");
-    switch (phase->front()) {
-      case 'X':
-        return complete(value);
-      case 'B':
-        return begin(value);
-      case 'E':
-        return end(value);
-      case 's':
-      case 'f':
-        return flow(value);
-      case 'C':
-        return counter(value);
-      case 'M':
-        return metadata(value);
-      case 'i':
-      case 'I':
-        return instant(value);
-      case 'b':
-      case 'e':
-      case 'n':
-        return asynchronous(value);
-      default:
-        ++check_.summary.others;
+    using Check = void (Checker::*)(const json&);
+    static constexpr std::pair<std::string_view, Check> kPhases[] = {
+        {"X", &Checker::complete}, {"B", &Checker::begin},         {"E", &Checker::end},
+        {"sf", &Checker::flow},    {"C", &Checker::counter},       {"M", &Checker::metadata},
+        {"iI", &Checker::instant}, {"ben", &Checker::asynchronous}};
+    for (const auto& [phases, check] : kPhases) {
+      if (phases.find(phase->front()) != std::string_view::npos) return (this->*check)(value);
     }
+    ++check_.summary.others;
   }
 
   TraceCheck finish(const TraceFrame& frame) {
@@ -138,13 +159,13 @@ class Checker {
     return nanoseconds;
   }
 
-  std::optional<Lane> lane(const json& value) {
+  std::optional<TraceLane> lane(const json& value) {
     for (const char* key : {"pid", "tid"}) {
       if (!value.contains(key)) return none(fmt::format("has no \"{}\"", key));
       if (!value[key].is_number_integer() && !value[key].is_string())
         return none(fmt::format("\"{}\" is neither an integer nor text", key));
     }
-    return Lane{id_text(value["pid"]), id_text(value["tid"])};
+    return TraceLane{id_text(value["pid"]), id_text(value["tid"])};
   }
 
   void complete(const json& value) {
@@ -183,23 +204,21 @@ class Checker {
       if (!value.contains(key)) return error(fmt::format("is a flow without \"{}\"", key));
     }
     if (!where || !moment) return;
-    Flow& arrow = flows_[{id_text(value["name"]), id_text(value["cat"]), id_text(value["id"])}];
+    TraceFlow& arrow =
+        flows_[{id_text(value["name"]), id_text(value["cat"]), id_text(value["id"])}];
     (value["ph"] == "s" ? arrow.starts : arrow.ends).push_back({at_, *where, *moment});
   }
 
   void counter(const json& value) {
     ++check_.summary.counters;
-    if (!value.contains("pid") || !value.contains("name")) {
+    if (!value.contains("pid") || !value.contains("name"))
       return error("is a counter without \"pid\" or \"name\"");
-    }
     const auto moment = time(value, "ts");
-    if (!value.contains("args") || !value["args"].is_object()) {
+    if (!value.contains("args") || !value["args"].is_object())
       return error("is a counter without \"args\"");
-    }
     for (const auto& [key, sample] : value["args"].items()) {
-      if (!sample.is_number() && !sample.is_string()) {
+      if (!sample.is_number() && !sample.is_string())
         error(fmt::format("counts \"{}\" with something that is no number", key));
-      }
     }
     if (!moment) return;
     const std::string id = value.contains("id") ? id_text(value["id"]) : "";
@@ -218,11 +237,10 @@ class Checker {
     const bool of_process = *what == "process_name";
     if (!of_process && *what != "thread_name") return;
     if (!value.contains("args") || !value["args"].contains("name")) return error("names nothing");
-    if (of_process) {
+    if (of_process)
       named_processes_.insert(id_text(value["pid"]));
-    } else if (const auto where = lane(value)) {
+    else if (const auto where = lane(value))
       named_threads_.insert(*where);
-    }
   }
 
   void instant(const json& value) {
@@ -247,10 +265,10 @@ class Checker {
   }
 
   /// When the last one ends.
-  std::int64_t check_nesting(const Lane& lane, std::vector<TraceSlice>& slices) {
+  std::int64_t check_nesting(const TraceLane& lane, std::vector<TraceSlice>& slices) {
     // Foreign times are rounded to nanoseconds here: neighbours may appear to overlap by one.
     const std::int64_t tolerance = check_.ours ? 0 : 1;
-    std::sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
+    std::ranges::sort(slices, [](const TraceSlice& a, const TraceSlice& b) {
       return std::tie(a.start, b.end, a.event) < std::tie(b.start, a.end, b.event);
     });
     std::vector<const TraceSlice*> open;
@@ -314,14 +332,13 @@ class Checker {
   }
 
   void check_unit(const TraceFrame& frame) {
-    if (frame.time_unit == "ns") {
+    if (frame.time_unit == "ns")
       unit_ = 1;
-    } else if (!frame.time_unit.empty() && frame.time_unit != "ms") {
+    else if (!frame.time_unit.empty() && frame.time_unit != "ms")
       problems_.error(-1, "\"displayTimeUnit\" is neither \"ms\" nor \"ns\"");
-    }
   }
 
-  void check_flow(const FlowKey& key, const Flow& flow) {
+  void check_flow(const FlowKey& key, const TraceFlow& flow) {
     const auto& [name, cat, id] = key;
     const auto wrong = [&](const FlowEnd& end, const std::string& message) {
       problems_.error(end.event, fmt::format("flow {} {} {}", name, id, message));
@@ -333,9 +350,8 @@ class Checker {
       if (side->size() > 1)
         problems_.dialect((*side)[1].event, fmt::format("flow {} {} branches", name, id));
     }
-    const auto earlier = [](const FlowEnd& a, const FlowEnd& b) { return a.time < b.time; };
-    const auto& start = *std::min_element(flow.starts.begin(), flow.starts.end(), earlier);
-    const auto& end = *std::min_element(flow.ends.begin(), flow.ends.end(), earlier);
+    const FlowEnd start = std::ranges::min(flow.starts, {}, &FlowEnd::time);
+    const FlowEnd end = std::ranges::min(flow.ends, {}, &FlowEnd::time);
     if (end.time < start.time)
       wrong(end, fmt::format("ends before its start, event {}", start.event));
     check_.summary.flows += std::ssize(flow.ends);
@@ -350,9 +366,8 @@ class Checker {
       const auto lane = slices_.find(end.lane);
       std::vector<TraceSlice> slices;
       if (lane != slices_.end()) slices = lane->second;
-      std::sort(slices.begin(), slices.end(), [](const TraceSlice& a, const TraceSlice& b) {
-        return std::tie(a.start, a.event) < std::tie(b.start, b.event);
-      });
+      std::ranges::sort(slices, {},
+                        [](const TraceSlice& slice) { return std::tie(slice.start, slice.event); });
       nested = nested_.emplace(end.lane, NestedSlices(slices, unit_)).first;
     }
     switch (nested->second.bind(end.time)) {
@@ -372,19 +387,41 @@ class Checker {
   TraceCheck check_;
   TraceProblems problems_;
   std::int64_t at_ = -1;
-  std::map<Lane, std::vector<TraceSlice>> slices_;
-  std::map<Lane, std::vector<TraceSlice>> open_;  // B without E
-  std::map<Lane, NestedSlices> nested_;           // of lanes on which flows end
-  std::int64_t unit_ = 1000;                      // nanoseconds that chrome://tracing tells apart
-  std::map<FlowKey, Flow> flows_;
+  std::map<TraceLane, std::vector<TraceSlice>> slices_;
+  std::map<TraceLane, std::vector<TraceSlice>> open_;  // B without E
+  std::map<TraceLane, NestedSlices> nested_;           // of lanes on which flows end
+  std::int64_t unit_ = 1000;  // nanoseconds that chrome://tracing tells apart
+  std::map<FlowKey, TraceFlow> flows_;
   std::map<std::tuple<std::string, std::string, std::string>, std::int64_t> tracks_;  // last time
   std::map<std::pair<std::string, std::string>, std::int64_t> pending_async_;
   std::set<std::string> named_processes_;
-  std::set<Lane> named_threads_;
+  std::set<TraceLane> named_threads_;
 };
 
 }  // namespace
 
 TraceCheck check_trace(const TraceSource& source) { return read_trace(Checker(), source); }
+
+std::string print_trace_check(const TraceCheck& check, const std::string& name) {
+  std::string text;
+  for (const TraceProblem& problem : check.problems) {
+    const bool is_error = problem.severity == TraceSeverity::error;
+    const std::string place = problem.event < 0 ? "" : fmt::format("event {}: ", problem.event);
+    text +=
+        fmt::format("{}: {}: {}{}\n", name, is_error ? "error" : "warning", place, problem.message);
+  }
+  const std::int64_t hidden =
+      check.errors + check.warnings - static_cast<std::int64_t>(check.problems.size());
+  if (hidden > 0) text += fmt::format("{}: and {} more\n", name, hidden);
+  const TraceSummary& all = check.summary;
+  text += fmt::format("{}: {}: {} on {} of {}, {}, ", name, counted(all.events, "event"),
+                      counted(all.slices, "slice"), counted(all.lanes, "lane"),
+                      counted(all.processes, "process"), counted(all.flows, "flow"));
+  text += fmt::format("{} on {}; spans {}\n", counted(all.counters, "counter sample"),
+                      counted(all.tracks, "track"), print_duration(all.last - all.first));
+  text += check.good() ? "good" : counted(check.errors, "error");
+  if (check.warnings > 0) text += ", " + counted(check.warnings, "warning");
+  return text + "\n";
+}
 
 }  // namespace tandem

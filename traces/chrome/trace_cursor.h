@@ -1,5 +1,6 @@
 #pragma once
-// A value of a trace and where it stands, for readers of traces. Internal to traces/.
+// A value of a trace and where it stands, and what is wrong with a trace, gathered so that all of
+// it is reported: for readers of traces. Internal to traces/.
 
 #include <array>
 #include <cstddef>
@@ -7,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -59,9 +62,8 @@ class TraceCursor {
     const bool fits = value_.is_number_integer() &&
                       (!value_.is_number_unsigned() ||
                        value_.get<std::uint64_t>() <= std::uint64_t(most < 0 ? 0 : most));
-    if (!fits || value_.get<std::int64_t>() < least || value_.get<std::int64_t>() > most) {
+    if (!fits || value_.get<std::int64_t>() < least || value_.get<std::int64_t>() > most)
       fail(fmt::format("expected an integer from {} to {}", least, most));
-    }
     return value_.get<std::int64_t>();
   }
   /// Any time that a difference to another such one can be taken of.
@@ -73,9 +75,8 @@ class TraceCursor {
   /// Since a moment().
   Duration time(Duration since = {}) const {
     const auto found = find_moment();
-    if (!found || *found - since > Duration(kLatest) || since - *found > Duration(kLatest)) {
+    if (!found || *found - since > Duration(kLatest) || since - *found > Duration(kLatest))
       fail("expected a time in microseconds, less than 104 days");
-    }
     return *found - since;
   }
   template <class Kind>
@@ -126,6 +127,43 @@ class TraceCursor {
   std::array<Place, kDeepest> places_{};
   std::size_t depth_ = 0;
   const nlohmann::json& value_;
+};
+
+class TraceDiagnostics {
+ public:
+  explicit TraceDiagnostics(std::string file) : file_(std::move(file)) {}
+
+  bool empty() const { return all_.empty(); }
+  bool full() const { return all_.size() >= kMost; }
+  void add(const InputError& error) {
+    all_.insert(all_.end(), error.diagnostics().begin(), error.diagnostics().end());
+  }
+  /// About the whole file.
+  void add(std::string message) {
+    all_.push_back({.message = std::move(message), .place = {.file = file_}});
+  }
+  /// About an event, by its position.
+  void add(std::size_t event, std::string message) {
+    add(std::move(message));
+    all_.back().place.pointer = fmt::format("/traceEvents/{}", event);
+  }
+
+  /// Throws InputError if there are any. `bare`: the events are the document, not a member of it.
+  void refuse(bool bare = false) {
+    if (all_.empty()) return;
+    for (Diagnostic& diagnostic : all_) {
+      constexpr std::string_view kRoot = "/traceEvents";
+      std::string& pointer = diagnostic.place.pointer;
+      if (bare && pointer.starts_with(kRoot)) pointer.erase(0, kRoot.size());
+    }
+    throw InputError(std::move(all_));
+  }
+
+ private:
+  static constexpr std::size_t kMost = 20;
+
+  std::string file_;
+  std::vector<Diagnostic> all_;
 };
 
 }  // namespace tandem

@@ -1,10 +1,10 @@
 #include "traces/chrome/trace_events.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <istream>
+#include <memory>
 #include <span>
 #include <streambuf>
 #include <utility>
@@ -32,19 +32,22 @@ struct Damage {
 /// Bytes for the parser, to which a NUL is the end: here it is an error, with its place.
 class TraceBytes : public std::streambuf {
  public:
-  explicit TraceBytes(std::string name) : name_(std::move(name)) {}
+  /// Returns none at the end; they stay until it is called again.
+  using Next = std::function<std::span<char>()>;
+  TraceBytes(std::string name, Next next) : name_(std::move(name)), next_(std::move(next)) {}
 
  protected:
-  const std::string& name() const { return name_; }
-  /// None: the end. They stay until it is called again.
-  virtual std::span<char> next() = 0;
-
   int_type underflow() override {
-    count(eback(), egptr());
-    const std::span<char> bytes = held_.empty() ? next() : std::exchange(held_, {});
-    const auto nul =
-        static_cast<std::size_t>(std::find(bytes.begin(), bytes.end(), '\0') - bytes.begin());
-    if (nul == 0 && !bytes.empty()) fail_at_nul();
+    for (const char* at = eback(); at != egptr(); ++at) {
+      column_ = *at == '\n' ? 1 : column_ + 1;
+      line_ += *at == '\n' ? 1 : 0;
+    }
+    const std::span<char> bytes = held_.empty() ? next_() : std::exchange(held_, {});
+    const auto nul = static_cast<std::size_t>(std::ranges::find(bytes, '\0') - bytes.begin());
+    if (nul == 0 && !bytes.empty()) {
+      throw Damage{{.message = "not valid JSON: a NUL byte (U+0000)",
+                    .place = {.file = name_, .line = line_, .column = column_}}};
+    }
     // What stands before it has errors of its own, which come first.
     held_ = bytes.subspan(nul);
     setg(bytes.data(), bytes.data(), bytes.data() + nul);
@@ -52,61 +55,27 @@ class TraceBytes : public std::streambuf {
   }
 
  private:
-  void count(const char* begin, const char* end) {
-    for (const char* at = begin; at != end; ++at) {
-      column_ = *at == '\n' ? 1 : column_ + 1;
-      line_ += *at == '\n' ? 1 : 0;
-    }
-  }
-  [[noreturn]] void fail_at_nul() const {
-    throw Damage{{.message = "not valid JSON: a NUL byte (U+0000)",
-                  .place = {.file = name_, .line = line_, .column = column_}}};
-  }
-
   std::string name_;
+  Next next_;
   std::uint32_t line_ = 1, column_ = 1;  // of what comes next
   std::span<char> held_;                 // from a NUL on
 };
 
 /// The bytes of a file, uncompressed, up to a limit.
-class FileBytes : public TraceBytes {
- public:
-  FileBytes(const std::filesystem::path& path, std::uint64_t limit)
-      : TraceBytes(path.string()), left_(limit), limit_(limit), file_(path) {}
-
- protected:
-  std::span<char> next() override {
+TraceBytes::Next bytes_of_file(const std::string& path, std::uint64_t limit) {
+  return [file = std::make_shared<CompressedFile>(path), bytes = std::vector<char>(1 << 16), path,
+          limit, left = limit]() mutable {
     std::size_t size = 0;
     try {
-      size = file_.read(bytes_.data(), bytes_.size());
+      size = file->read(bytes.data(), bytes.size());
     } catch (const UnreadableBytes& error) {
-      fail(name(), fmt::format("cannot read: {}", error.reason));
+      fail(path, fmt::format("cannot read: {}", error.reason));
     }
-    if (size > left_) fail(name(), fmt::format("more than {} bytes", limit_));
-    left_ -= size;
-    return std::span(bytes_).first(size);
-  }
-
- private:
-  std::uint64_t left_, limit_;
-  CompressedFile file_;
-  std::array<char, 1 << 16> bytes_{};
-};
-
-/// Text read in place.
-class TextBytes : public TraceBytes {
- public:
-  TextBytes(std::string_view text, std::string name) : TraceBytes(std::move(name)), text_(text) {}
-
- protected:
-  std::span<char> next() override {
-    const std::string_view all = std::exchange(text_, {});
-    return {const_cast<char*>(all.data()), all.size()};  // streambuf's interface; nothing writes
-  }
-
- private:
-  std::string_view text_;
-};
+    if (size > left) fail(path, fmt::format("more than {} bytes", limit));
+    left -= size;
+    return std::span(bytes).first(size);
+  };
+}
 
 /// Builds one event at a time and forgets it once visited; skips what is neither event nor
 /// metadata.
@@ -141,11 +110,10 @@ class EventReader : public nlohmann::json_sax<json> {
     return open(json::array());
   }
   bool key(string_t& name) override {
-    if (depth_ == 1) {
+    if (depth_ == 1)
       key_ = name;
-    } else {
+    else
       keys_.back() = std::move(name);
-    }
     return true;
   }
   bool end_object() override { return close(); }
@@ -217,11 +185,10 @@ class EventReader : public nlohmann::json_sax<json> {
   }
 
   void finish() {
-    if (is_event()) {
+    if (is_event())
       visit_(frame_.events++, top_);
-    } else {
+    else
       frame_.metadata = std::move(top_);
-    }
     top_ = nullptr;
   }
 
@@ -239,10 +206,19 @@ class EventReader : public nlohmann::json_sax<json> {
   std::vector<json*> stack_;  // open containers inside top_
 };
 
-TraceFrame read(std::streambuf& bytes, const std::string& name, const EventVisitor& visit,
-                const TraceLimits& limits) {
-  EventReader reader(name, visit, limits);
+}  // namespace
+
+TraceFrame read_trace_events(const TraceSource& source, const EventVisitor& visit,
+                             const TraceLimits& limits) {
+  const auto text = [rest = source.text.value_or("")]() mutable {
+    const std::string_view all = std::exchange(rest, {});
+    // streambuf's interface; nothing writes
+    return std::span<char>(const_cast<char*>(all.data()), all.size());
+  };
+  TraceBytes bytes(source.name,
+                   source.text ? TraceBytes::Next(text) : bytes_of_file(source.name, limits.bytes));
   std::istream stream(&bytes);
+  EventReader reader(source.name, visit, limits);
   std::optional<Diagnostic> damage;
   try {
     json::sax_parse(stream, &reader);
@@ -252,18 +228,6 @@ TraceFrame read(std::streambuf& bytes, const std::string& name, const EventVisit
   TraceFrame frame = reader.take();
   frame.damage = damage;
   return frame;
-}
-
-}  // namespace
-
-TraceFrame read_trace_events(const TraceSource& source, const EventVisitor& visit,
-                             const TraceLimits& limits) {
-  if (source.text) {
-    TextBytes bytes(*source.text, source.name);
-    return read(bytes, source.name, visit, limits);
-  }
-  FileBytes bytes(source.name, limits.bytes);
-  return read(bytes, source.name, visit, limits);
 }
 
 std::optional<std::int64_t> trace_nanoseconds(const json& value) {

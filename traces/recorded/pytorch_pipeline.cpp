@@ -23,11 +23,10 @@ namespace {
 /// Puts the ranks together.
 class PipelineBuilder {
  public:
-  void add(const std::string& name, std::vector<PytorchSlice> slices) {
-    ranks_.push_back({name, std::move(slices)});
-  }
-
-  Recording build() {
+  Recording build(std::span<const TraceSource> traces) {
+    std::optional<Duration> origin;
+    for (const TraceSource& trace : traces)
+      ranks_.push_back({trace.name, read_pytorch_rank(trace, origin)});
     place_ranks();
     pair_transfers();
     align_clocks();
@@ -223,9 +222,7 @@ class PipelineBuilder {
       if (next != starts.end()) recording_.whole_steps[step] = next->second - starts.at(step);
       recording_.passes.push_back(std::move(pass));
     }
-    if (recording_.passes.empty()) {
-      refuse(ranks_.front().name, "no step has actions of all ranks");
-    }
+    if (recording_.passes.empty()) refuse(ranks_.front().name, "no step has actions of all ranks");
     if (partial > 0) {
       recording_.warnings.push_back(
           fmt::format("{} steps are left out: not all ranks have them", partial));
@@ -240,10 +237,7 @@ class PipelineBuilder {
 }  // namespace
 
 Recording read_pytorch_pipeline(std::span<const TraceSource> traces) {
-  std::optional<Duration> origin;
-  PipelineBuilder builder;
-  for (const TraceSource& trace : traces) builder.add(trace.name, read_pytorch_rank(trace, origin));
-  return builder.build();
+  return PipelineBuilder().build(traces);
 }
 
 }  // namespace tandem

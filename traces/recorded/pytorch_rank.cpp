@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "traces/chrome/trace_cursor.h"
-#include "traces/chrome/trace_diagnostics.h"
 #include "traces/chrome/trace_events.h"
 
 namespace tandem {
@@ -43,9 +42,8 @@ std::optional<Action> action_of(std::string_view name) {
     if (row.pytorch.empty()) continue;
     if (name == row.pytorch) return Action{.kind = row.kind};
     if (is_transfer(row.kind) && name.starts_with(kReceive) &&
-        name.substr(kReceive.size()) == row.pytorch.substr(kSend.size())) {
+        name.substr(kReceive.size()) == row.pytorch.substr(kSend.size()))
       return Action{.kind = row.kind, .receives = true};
-    }
   }
   return std::nullopt;
 }
@@ -118,9 +116,8 @@ class RankReader {
     const bool found = stage && known;
     if (found && known->is_other) return;
     const auto microbatch = take_number(rest);
-    if (!found || !microbatch || !rest.empty()) {
+    if (!found || !microbatch || !rest.empty())
       cursor["name"].fail(fmt::format("\"{}\" is no action such as PP:0F3 or PP:1SEND_F4", what));
-    }
     if (!origin_) origin_ = cursor["ts"].moment();
     PytorchSlice slice{.kind = known->kind,
                        .receives = known->receives,
@@ -143,9 +140,8 @@ class RankReader {
   /// counts, of one kind of transfers' ends the busiest of the others.
   void keep_streams() {
     std::map<Group, std::map<std::int64_t, double>> busy;  // seconds
-    for (const PytorchSlice& slice : slices_) {
+    for (const PytorchSlice& slice : slices_)
       busy[group_of(slice)][slice.stream] += to_seconds(slice.end - slice.start);
-    }
     std::map<Group, std::int64_t> kept;
     const auto keep = [&](const Group& group) {
       const auto& streams = busy[group];

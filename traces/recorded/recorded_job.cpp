@@ -46,9 +46,8 @@ class JobParser {
     if (!seen_.insert(key).second) return diagnose(number, fmt::format("{} is given twice", key));
     if (!key.ends_with("_size")) return;
     const auto size = size_in(value);
-    if (!size) {
+    if (!size)
       return diagnose(number, fmt::format("{}: expected an integer from 1 to a billion", key));
-    }
     if (known->second != nullptr) *known->second = *size;
     if (key == "world_size") world_size_line_ = number;
   }
@@ -129,9 +128,8 @@ void check_job(const RecordedJob& job, const std::string& name, Recording& recor
   expect("pp_size", job.pipeline_parallel, recording.devices, "stages a replica");
   expect("vpp_size", job.chunks, recording.chunks, "model chunks a stage");
   if (!diagnostics.empty()) throw InputError(std::move(diagnostics));
-  if (job.cut_off) {
+  if (job.cut_off)
     recording.warnings.push_back(name + ": the last line has no end: the file may be cut off");
-  }
   const std::int64_t sequence = job.data_sequence_parallel.value_or(1);
   const auto warn = [&](const char* key, const std::optional<std::int64_t>& said, std::int64_t seen,
                         const char* what) {

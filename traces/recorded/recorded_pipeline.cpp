@@ -16,7 +16,6 @@
 #include <nlohmann/json.hpp>
 
 #include "traces/chrome/trace_cursor.h"
-#include "traces/chrome/trace_diagnostics.h"
 #include "traces/chrome/trace_events.h"
 #include "traces/recorded/recorded_ranks.h"
 
@@ -133,16 +132,14 @@ class RecordingReader {
     if (what != "thread_name" && what != "process_name") return;
     const std::string title = cursor["args"]["name"].text();
     if (what == "process_name") {
-      if (const auto replica = number_after(title, "DP rank [")) {
+      if (const auto replica = number_after(title, "DP rank ["))
         replicas_[cursor["pid"].integer(0, kMostNumber)] = *replica;
-      }
       return;
     }
     const auto stage = number_after(title, "PP rank ");
     if (!stage) return;
-    if (*stage < 0 || *stage >= kMostStages) {
+    if (*stage < 0 || *stage >= kMostStages)
       cursor["args"]["name"].fail(fmt::format("expected a stage from 0 to {}", kMostStages - 1));
-    }
     threads_[thread_of(cursor)] = {*stage, number_after(title, "TP rank ").value_or(0)};
   }
 
@@ -193,7 +190,7 @@ class RecordingReader {
 
   /// Something outside the pipeline: it only makes the step longer.
   void read_other(const std::string& what, const TraceCursor& cursor) {
-    if (std::find(kOtherNames.begin(), kOtherNames.end(), what) == kOtherNames.end()) {
+    if (std::ranges::find(kOtherNames, what) == kOtherNames.end()) {
       const std::string hint = did_you_mean(what, op_names());
       if (!hint.empty())
         cursor["name"].fail(fmt::format("no op has the name \"{}\"{}", what, hint));
@@ -239,9 +236,8 @@ class RecordingReader {
       return Home{row.replica, row.device, row.rank.first, kind, receives};
     };
     std::map<Home, std::set<Thread>> threads;
-    for (const Row& row : rows_) {
+    for (const Row& row : rows_)
       threads[home_of(row, row.op.kind, row.op.receives)].insert(row.thread);
-    }
     for (Row& row : rows_) {
       const std::set<Thread>& own = threads.at(home_of(row, row.op.kind, row.op.receives));
       const auto forwards = threads.find(home_of(row, OpKind::forward, false));
@@ -273,13 +269,11 @@ class RecordingReader {
       first = last;
     }
     check_fits_clock(recording_, name_);
-    if (recording_.passes.empty()) {
+    if (recording_.passes.empty())
       diagnostics_.add(fmt::format("no step has ops of all {} stages", recording_.devices));
-    }
     diagnostics_.refuse(bare_);
-    for (const auto& [step, bounds] : bounds_) {
+    for (const auto& [step, bounds] : bounds_)
       recording_.whole_steps[step] = bounds.second - bounds.first;
-    }
     warn();
   }
 
@@ -293,10 +287,9 @@ class RecordingReader {
       ++partial_;
       return;
     }
-    if (!std::binary_search(recording_.replicas.begin(), recording_.replicas.end(),
-                            first->replica)) {
+    if (!std::ranges::binary_search(recording_.replicas, first->replica)) {
       recording_.replicas.push_back(first->replica);
-      std::sort(recording_.replicas.begin(), recording_.replicas.end());
+      std::ranges::sort(recording_.replicas);
     }
     RecordedPass pass{.step = first->step, .replica = first->replica, .devices = {}};
     pass.devices.resize(recording_.devices);
@@ -328,9 +321,8 @@ class RecordingReader {
       if (op.kind == OpKind::backward_weight) halves.insert({op.chunk, op.microbatch});
     }
     for (RecordedOp& op : ops) {
-      if (op.kind == OpKind::backward && halves.contains({op.chunk, op.microbatch})) {
+      if (op.kind == OpKind::backward && halves.contains({op.chunk, op.microbatch}))
         op.kind = OpKind::backward_input;
-      }
     }
   }
 

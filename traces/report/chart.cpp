@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "core/base/check.h"
@@ -14,45 +15,14 @@ namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-/// Spans by instruction and body.
-class SpanIndex {
- public:
-  SpanIndex(const Program& program, const Timeline& timeline) : size_(program.size()) {
-    if (timeline.spans.empty()) return;
-    const auto [least, most] = std::ranges::minmax_element(timeline.spans, {}, &Span::body);
-    first_body_ = least->body;
-    last_body_ = most->body;
-    spans_.assign(size_ * static_cast<std::size_t>(last_body_ - first_body_ + 1), kNone);
-    for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
-      const Span& span = timeline.spans[i];
-      spans_[place(span.instruction, span.body)] = i;
-    }
-  }
-
-  /// kNone where that instance did not run.
-  std::size_t find(InstructionId instruction, std::int64_t body) const {
-    if (spans_.empty() || body < first_body_ || body > last_body_) return kNone;
-    return spans_[place(instruction, body)];
-  }
-
- private:
-  std::size_t place(InstructionId instruction, std::int64_t body) const {
-    return static_cast<std::size_t>(body - first_body_) * size_ + index(instruction);
-  }
-  std::size_t size_;
-  std::int64_t first_body_ = 0, last_body_ = -1;
-  std::vector<std::size_t> spans_;
-};
-
 class ChartMaker {
  public:
   ChartMaker(const Program& program, const Timeline& timeline, const std::vector<bool>& critical)
       : program_(program), timeline_(timeline), critical_(critical), version_of_(program) {
     for (const DeviceId device : all_ids<DeviceId>(program.placement().devices)) {
       const auto replicas = program.placement().replicas_on(device);
-      for (std::size_t i = 0; i < replicas.size(); ++i) {
+      for (std::size_t i = 0; i < replicas.size(); ++i)
         chunk_of_[replicas[i]] = static_cast<std::uint16_t>(i);
-      }
       chart_.chunks = std::max(chart_.chunks, static_cast<std::uint16_t>(replicas.size()));
     }
   }
@@ -65,9 +35,8 @@ class ChartMaker {
       chart_.start = first ? span.start : std::min(chart_.start, span.start);
       chart_.end = std::max(chart_.end, span.end);
     }
-    for (const Instruction& instruction : program_.instructions()) {
+    for (const Instruction& instruction : program_.instructions())
       chart_.several_versions = chart_.several_versions || instruction.op.staleness > 0;
-    }
     place_boxes();
     find_idle();
     chart_.in_flight = curves_of(program_, timeline_, {}).in_flight;
@@ -83,6 +52,11 @@ class ChartMaker {
   };
 
   static Key key_of(const Lane& lane) { return {lane.device, false, lane.kind, lane.peer}; }
+
+  std::int64_t key_of(InstructionId instruction, std::int64_t body) const {
+    return body * static_cast<std::int64_t>(program_.size()) +
+           static_cast<std::int64_t>(index(instruction));
+  }
 
   Key transit_of(const Span& span) const {
     const CostKey& price = program_.cost_keys()[program_[span.instruction].cost];
@@ -138,7 +112,10 @@ class ChartMaker {
   }
 
   void find_idle() {
-    const SpanIndex spans(program_, timeline_);
+    for (std::size_t i = 0; i < timeline_.spans.size(); ++i) {
+      const Span& span = timeline_.spans[i];
+      span_of_[key_of(span.instruction, span.body)] = i;
+    }
     for (std::size_t row = 0; row < chart_.rows.size(); ++row) {
       const DeviceId device = chart_.rows[row].device;
       const bool first = row == 0 || chart_.rows[row - 1].device != device;
@@ -146,9 +123,8 @@ class ChartMaker {
       Duration free = chart_.start;
       for (std::size_t box = chart_.rows[row].first_box; box < chart_.row_end(row); ++box) {
         const ChartBox& of = chart_.boxes[box];
-        if (of.start > free) {
-          chart_.idle.push_back({device, free, of.start, cause_of(spans, span_of_box_[box], free)});
-        }
+        if (of.start > free)
+          chart_.idle.push_back({device, free, of.start, cause_of(span_of_box_[box], free)});
         free = std::max(free, of.end);
       }
       if (free < chart_.end) chart_.idle.push_back({device, free, chart_.end, {}});
@@ -156,16 +132,15 @@ class ChartMaker {
   }
 
   /// The box that ended last of those that the span waited for, if after `free`.
-  std::optional<std::size_t> cause_of(const SpanIndex& spans, std::size_t waiting,
-                                      Duration free) const {
+  std::optional<std::size_t> cause_of(std::size_t waiting, Duration free) const {
     const Span& span = timeline_.spans[waiting];
     std::optional<std::size_t> cause;
     Duration latest = free;
     for (const Wait& wait : program_.waits(program_[span.instruction])) {
-      const std::size_t producer = spans.find(wait.producer, span.body - wait.lag);
-      if (producer == kNone || timeline_.spans[producer].end <= latest) continue;
-      latest = timeline_.spans[producer].end;
-      cause = box_of_span_[producer];
+      const auto producer = span_of_.find(key_of(wait.producer, span.body - wait.lag));
+      if (producer == span_of_.end() || timeline_.spans[producer->second].end <= latest) continue;
+      latest = timeline_.spans[producer->second].end;
+      cause = box_of_span_[producer->second];
     }
     return cause;
   }
@@ -176,6 +151,7 @@ class ChartMaker {
   WeightVersions version_of_;
   std::map<ReplicaId, std::uint16_t> chunk_of_;
   std::vector<std::size_t> box_of_span_, span_of_box_;
+  std::unordered_map<std::int64_t, std::size_t> span_of_;  // by key_of() its instance
   Chart chart_;
 };
 

@@ -19,33 +19,33 @@ struct ReportFact {
 };
 
 struct ReportTable {
-  std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;  // a cell a column (checked)
-  std::string note{};                          // beneath it; may be empty
+  std::vector<std::string> columns = {};
+  std::vector<std::vector<std::string>> rows = {};  // a cell a column (checked)
+  std::string note{};                               // beneath it; may be empty
 };
 
 /// One run of what is asked about.
 struct ReportFrame {
   std::string label;  // "x 2": what is changed
   Chart chart;
-  std::vector<ReportFact> facts;  // the same names in all frames
-  ReportTable table;
+  std::vector<ReportFact> facts = {};  // the same names in all frames
+  ReportTable table = {};
 };
 
 /// One thing changed, all else as asked for: positions of a slider, or of a list.
 struct ReportSlider {
-  std::string name;                 // "time of transfers and sums"
-  std::string asked;                // what stands for frame 0: "as asked for", "x 1"
-  bool list = false;                // the positions have no order
-  std::vector<std::size_t> frames;  // of Report::frames, frame 0 among them (checked)
+  std::string name;                      // "time of transfers and sums"
+  std::string asked;                     // what stands for frame 0: "as asked for", "x 1"
+  bool list = false;                     // the positions have no order
+  std::vector<std::size_t> frames = {};  // of Report::frames, frame 0 among them (checked)
 };
 
 struct Report {
   std::string title, summary, command;
   std::string tool = "tandem";
-  std::vector<std::string> assumptions;
-  std::vector<ReportFrame> frames;  // the first is what was asked for
-  std::vector<ReportSlider> variations;
+  std::vector<std::string> assumptions = {};
+  std::vector<ReportFrame> frames = {};  // the first is what was asked for
+  std::vector<ReportSlider> variations = {};
   std::string variations_note{};  // what is missing there, and why; may be empty
 };
 

@@ -17,7 +17,6 @@
 #include "core/text/embedded.h"
 #include "traces/chrome/atomic_file.h"
 #include "traces/report/report.h"
-#include "traces/report/report_looks.h"
 
 namespace tandem {
 namespace {
@@ -208,9 +207,8 @@ std::string data_of(const Report& report) {
 void check(const Report& report) {
   TANDEM_CHECK(!report.frames.empty());
   for (const ReportFrame& frame : report.frames) {
-    for (const auto& row : frame.table.rows) {
+    for (const auto& row : frame.table.rows)
       TANDEM_CHECK(row.size() == frame.table.columns.size(), row.size());
-    }
   }
   for (const ReportSlider& question : report.variations) {
     for (const std::size_t frame : question.frames)

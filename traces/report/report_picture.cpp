@@ -65,9 +65,8 @@ class Picture {
       text +=
           fmt::format("{}{}", text.empty() ? "Left out, to stay under a megabyte: " : "; ", what);
     };
-    if (detail_.devices < chart_.devices) {
+    if (detail_.devices < chart_.devices)
       lack(fmt::format("devices {} to {}", detail_.devices, chart_.devices - 1));
-    }
     if (!detail_.links) lack("links and collectives");
     if (detail_.smallest > PictureDetail{0}.smallest) {
       const Duration shortest(std::llround(detail_.smallest / scale_));
@@ -97,9 +96,8 @@ class Picture {
     std::string facts;
     for (const ReportFact& fact : report_.frames.front().facts) {
       const std::string next = fmt::format("{} {}", fact.name, fact.text);
-      if (!facts.empty() && facts.size() + next.size() > kHeadLetters) {
+      if (!facts.empty() && facts.size() + next.size() > kHeadLetters)
         lines.push_back(std::exchange(facts, ""));
-      }
       facts += (facts.empty() ? "" : " \u00b7 ") + next;
     }
     if (!facts.empty()) lines.push_back(facts);
@@ -182,10 +180,8 @@ class Picture {
         draw_box(box, compute, y, height);
         continue;
       }
-      if (narrow.to >= 0.0 &&
-          (from > narrow.to + 0.5 || to - narrow.from > 2.5 * detail_.smallest)) {
+      if (narrow.to >= 0.0 && (from > narrow.to + 0.5 || to - narrow.from > 2.5 * detail_.smallest))
         flush(narrow, compute);
-      }
       if (narrow.to < 0.0) narrow.from = from;
       narrow.to = to;
       narrow.widths[box.kind] += to - from;
@@ -397,9 +393,8 @@ class Picture {
     for (std::size_t i = 0; i < curve.size(); ++i) {
       const double at = x(std::max(curve[i].time, chart_.start));
       std::int64_t highest = curve[i].value;
-      while (i + 1 < curve.size() && x(curve[i + 1].time) < at + 0.625 * detail_.smallest) {
+      while (i + 1 < curve.size() && x(curve[i + 1].time) < at + 0.625 * detail_.smallest)
         highest = std::max(highest, curve[++i].value);
-      }
       add("H{:.1f}V{:.1f}", at, bottom - static_cast<double>(highest) * scale);
       if (highest != curve[i].value) add("V{:.1f}", bottom - double(curve[i].value) * scale);
     }

@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.h"
-#include "tools/cli/silence.h"
 
 namespace tandem::tools {
 namespace {
