@@ -476,7 +476,7 @@ std::vector<Source> read_tree();  // below
 
 const std::set<std::string, std::less<>>& schedule_words() {
   static const std::set<std::string, std::less<>> words =
-      words_in(read_tree(), "core/schedules/", std::regex(R"re(\{\.name = "([^"]+)")re"));
+      words_in(read_tree(), "core/schedules/", std::regex(R"re(\{\{"([^"]+)",)re"));
   return words;
 }
 

@@ -164,6 +164,7 @@ std::optional<std::string> reason_against(const ScheduleTraits& traits,
 Schedule make_schedule(const ScheduleTraits& traits, const ScheduleRequest& request) {
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
   Schedule schedule = traits.make(request);
+  schedule.name = traits.name;
   if (request.recompute == Recompute::full) insert_recompute(schedule);
   insert_reduction(schedule, request.global_norm);
   if (request.post_validation) insert_validation(schedule);

@@ -72,7 +72,6 @@ std::optional<std::string> reject_bpipe(const ScheduleRequest& request) {
 
 Schedule make_bpipe(const ScheduleRequest& request) {
   Schedule schedule = make_one_forward_one_backward(request);
-  schedule.name = "bpipe";
   pair_devices(schedule.placement);
   for (const ReplicaId replica : ids(schedule.placement.device)) {
     std::vector<Op>& order = schedule.order[schedule.placement.device[replica]];

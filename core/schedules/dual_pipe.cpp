@@ -102,7 +102,7 @@ std::optional<std::string> reject_dual_pipe_v(const ScheduleRequest& request) {
 }
 
 Schedule make_dual_pipe_v(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("dualpipev", request, v_placement(request.devices));
+  Schedule schedule = empty_schedule(request, v_placement(request.devices));
   for (const DeviceId device : ids(schedule.order)) {
     const std::vector<ReplicaId> replicas = schedule.placement.replicas_on(device);
     DualPipeOrder(schedule.order[device], {.replica = replicas[0]}, {.replica = replicas[1]})
@@ -118,7 +118,7 @@ std::optional<std::string> reject_dual_pipe(const ScheduleRequest& request) {
 }
 
 Schedule make_dual_pipe(const ScheduleRequest& request) {
-  Schedule schedule = empty_schedule("dualpipe", request, bidirectional_placement(request.devices));
+  Schedule schedule = empty_schedule(request, bidirectional_placement(request.devices));
   const std::int32_t p = request.devices;
   for (const DeviceId device : ids(schedule.order)) {
     const auto place = static_cast<std::int32_t>(index(device));

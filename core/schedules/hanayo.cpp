@@ -114,8 +114,7 @@ std::optional<std::string> reject_hanayo(const ScheduleRequest& request) {
 }
 
 Schedule make_hanayo(const ScheduleRequest& request) {
-  Schedule schedule =
-      empty_schedule("hanayo", request, wave_placement(request.devices, request.chunks));
+  Schedule schedule = empty_schedule(request, wave_placement(request.devices, request.chunks));
   Waves(schedule).make();
   append_updates(schedule);
   return schedule;

@@ -106,7 +106,7 @@ std::optional<Schedule> order_of(const Block& block, const ScheduleRequest& requ
   std::optional<VGrid> grid =
       rewrites ? rewritten(block, m, cap) : reordered(repeated(block, m), m, cap);
   if (!grid) return std::nullopt;
-  return schedule_of_grid("v-adaptive", request, *grid);
+  return schedule_of_grid(request, *grid);
 }
 
 /// Of a long batch the span is what shorter ones tell: each further p microbatches take as long as

@@ -70,8 +70,8 @@ class ZeroBubbleTrial {
     return longest;
   }
 
-  Schedule schedule(std::string_view name, const ScheduleRequest& request) const {
-    return linear_schedule(name, request, [&](std::vector<Op>& ops, ReplicaId replica) {
+  Schedule schedule(const ScheduleRequest& request) const {
+    return linear_schedule(request, [&](std::vector<Op>& ops, ReplicaId replica) {
       std::array<std::int32_t, kKinds> counts{};
       ops.reserve(devices_[index(replica)].order.size() + 1);
       for (const Kind kind : devices_[index(replica)].order) {
@@ -216,7 +216,9 @@ class ZeroBubbleTrial {
   std::int64_t most_bubble_ = 0;  // of any device: as much is free on all
 };
 
-Schedule best_order(std::string_view name, const ScheduleRequest& request, double cap) {
+}  // namespace
+
+Schedule make_zero_bubble_auto(const ScheduleRequest& request, double cap) {
   const std::int64_t least =
       longest_work(linear_placement(request.devices), request).count();  // no span is shorter
   std::optional<ZeroBubbleTrial> best;
@@ -227,41 +229,21 @@ Schedule best_order(std::string_view name, const ScheduleRequest& request, doubl
                            .fills_small_gaps = (bits & 1u) != 0});
     trial.make();
     if (!best || trial.span() < best->span()) best.emplace(std::move(trial));
-    if (best->span() == least) return best->schedule(name, request);
+    if (best->span() == least) return best->schedule(request);
   }
-  // Greedy orders miss some that are well known.
-  Schedule order = best->schedule(name, request);
+  // Greedy orders miss some that are well known: H1 and H2.
+  Schedule order = best->schedule(request);
   Duration span(best->span());
   const double p = request.devices, m = request.microbatches;
-  struct Handcrafted {
-    Schedule (*make)(const ScheduleRequest&);
-    double held;
-  };
-  for (const auto& [make, held] : {Handcrafted{make_zero_bubble_h1, std::min(p, m)},
-                                   Handcrafted{make_zero_bubble_h2, std::min(2 * p - 1, m)}}) {
-    if (held > cap) continue;
-    Schedule handcrafted = make(request);
+  for (const std::int32_t slope : {1, 2}) {
+    if (std::min(slope * (p - 1) + 1, m) > cap) continue;  // activations that it holds
+    Schedule handcrafted = make_zero_bubble(request, slope);
     const Duration its_span = span_of(handcrafted, request);
     if (its_span >= span) continue;
     order = std::move(handcrafted);
     span = its_span;
   }
-  order.name = name;
   return order;
-}
-
-}  // namespace
-
-Schedule make_zero_bubble_1p(const ScheduleRequest& request) {
-  return best_order("zb-1p", request, request.devices);
-}
-
-Schedule make_zero_bubble_2p(const ScheduleRequest& request) {
-  return best_order("zb-2p", request, 2.0 * request.devices);
-}
-
-Schedule make_zero_bubble_auto(const ScheduleRequest& request) {
-  return best_order("zb-auto", request, request.activation_cap(0).value_or(request.microbatches));
 }
 
 }  // namespace tandem

@@ -271,15 +271,14 @@ Schedule make_zero_bubble_v_auto(const ScheduleRequest& request) {
       ZeroBubbleVTrial trial(request, policy, last ? last->bubbles() : std::vector<std::int64_t>());
       if (!trial.make() || (last && trial.span() >= last->span())) break;
       last.emplace(std::move(trial));
-      if (last->span() == least) return schedule_of_grid("zbv-auto", request, last->order());
+      if (last->span() == least) return schedule_of_grid(request, last->order());
     }
     if (last && (!best || last->span() < best->span())) best.emplace(std::move(*last));
   }
   // Greedy orders miss some that are well known, and may get stuck.
   Schedule handcrafted = make_zero_bubble_v(request);
-  handcrafted.name = "zbv-auto";
   if (!best || span_of(handcrafted, request).count() < best->span()) return handcrafted;
-  return schedule_of_grid("zbv-auto", request, best->order());
+  return schedule_of_grid(request, best->order());
 }
 
 }  // namespace tandem

@@ -47,6 +47,6 @@ bool is_possible(const OrderProblem& problem, std::size_t device, const Word& wo
 std::optional<Words> words_of(const Schedule& schedule);
 /// The same words with every backward in its two halves: never slower, and hold no more.
 Words split(const Words& words);
-Schedule schedule_of(std::string_view name, const ScheduleRequest& request, const Words& words);
+Schedule schedule_of(const ScheduleRequest& request, const Words& words);
 
 }  // namespace tandem
