@@ -3,10 +3,12 @@
 // state: every span is handed in, so one stage serves any number of microbatches in flight, and any
 // thread. The same inputs give the same bits, and so does the same model cut otherwise.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/schedule/schedule.h"
@@ -40,7 +42,16 @@ struct TiedRanges {
 };
 
 /// Where the token embedding lies among the tensors of a stage.
-TiedRanges tied_ranges(const ModelSpec& model, const std::vector<Tensor>& tensors);
+inline TiedRanges tied_ranges(const ModelSpec& model, const std::vector<Tensor>& tensors) {
+  TiedRanges tied;
+  if (!model.tied) return tied;
+  for (const Tensor& tensor : tensors) {
+    const ElementRange range{tensor.offset, tensor.offset + tensor.size()};
+    if (tensor.name == kTokenTable) tied.embedding = range;
+    if (tensor.name == kHeadTable) tied.head = range;
+  }
+  return tied;
+}
 
 template <Kernels K>
 class Stage {
@@ -52,7 +63,25 @@ class Stage {
   /// for the mean over a batch. REQUIRES: layers non-empty and inside the model (checked).
   /// Selective recomputation moves a part of the stash into scratch; the bits stay the same.
   Stage(const ModelSpec& model, LayerRange layers, std::int32_t microbatch_size, double loss_scale,
-        Recompute recompute = Recompute::none);
+        Recompute recompute = Recompute::none)
+      : drops_(recompute == Recompute::selective) {
+    const auto count = static_cast<std::int32_t>(layers_of(model).size());
+    TANDEM_CHECK(0 <= layers.first && layers.first < layers.last && layers.last <= count,
+                 layers.first, layers.last, count);
+    first_ = layers.first == 0;
+    last_ = layers.last == count;
+    reads_numbers_ = first_ && model.architecture == Architecture::linear;
+    const LayerShape shape{.model = model,
+                           .microbatch_size = microbatch_size,
+                           .loss_scale = loss_scale,
+                           .recompute = recompute};
+    for (std::int32_t layer = layers.first; layer < layers.last; ++layer) {
+      places_.push_back(Place{.layer = AnyLayer<K>(shape, layer)});
+      append_tensors(places_.back().layer.tensors(), parameters_);
+    }
+    tied_ = tied_ranges(model, parameters_);
+    lay_out(shape.boundary());
+  }
 
   const StageSizes& sizes() const { return sizes_; }
   /// In the order of their offsets, without gaps. Names are global: block3.attention.qkv.weight.
@@ -62,7 +91,12 @@ class Stage {
   bool is_last() const { return last_; }
 
   /// The same numbers for every partition of the model.
-  void initialise(std::span<W> weights, std::uint64_t seed) const;
+  void initialise(std::span<W> weights, std::uint64_t seed) const {
+    check_size(weights, sizes_.parameters);
+    for (const Tensor& tensor : parameters_) {
+      tandem::initialise(tensor, seed, part(weights, tensor.offset, tensor.size()));
+    }
+  }
 
   /// Called when a layer, a position in the stage, is done.
   using AfterLayer = std::function<void(std::size_t layer)>;
@@ -73,31 +107,81 @@ class Stage {
 
   /// Reads weights, input, sample; writes stash, output, scratch; a last stage the microbatch's
   /// mean loss.
-  void forward(K& kernels, const ForwardSpans<T, W>& spans, const AfterLayer& after = {}) const;
+  void forward(K& kernels, const ForwardSpans<T, W>& spans, const AfterLayer& after = {}) const {
+    check(spans);
+    if (reads_numbers_) kernels.store(spans.sample.inputs, part(spans.stash, 0, sizes_.boundary));
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const Place& place = places_[i];
+      const bool inner = i + 1 < places_.size();
+      place.layer.forward(
+          kernels,
+          {.weights = part(spans.weights, place.weights, place.layer.weights_size()),
+           .input = input_of(i, spans.input, spans.stash),
+           .sample = spans.sample,
+           .stash = part(spans.stash, place.stash, place.layer.stash_size()),
+           .output = inner ? part(spans.stash, place.output, sizes_.boundary) : spans.output,
+           .scratch = drops_ ? part(spans.scratch, 0, place.layer.scratch_size()) : std::span<T>(),
+           .loss = spans.loss});
+      if (after) after(i);
+    }
+  }
 
   /// Forward again into a stash, bit for bit, for a backward to follow: reads weights, input,
   /// sample; writes stash.
-  void recompute(K& kernels, ForwardSpans<T, W> spans) const;
+  void recompute(K& kernels, ForwardSpans<T, W> spans) const {
+    spans.output = {};
+    spans.loss = nullptr;
+    forward(kernels, spans);
+  }
 
   /// Whole: reads weights, input, stash, output_gradient; writes scratch, input_gradient; adds to
   /// gradients. Its bits are those of backward_input() and backward_weight() in turn.
-  void backward(K& kernels, const BackwardSpans<T, W>& spans, const AfterLayer& after = {}) const;
+  void backward(K& kernels, const BackwardSpans<T, W>& spans, const AfterLayer& after = {}) const {
+    check(spans, sizes_.scratch);
+    check_size(spans.weights, sizes_.parameters);
+    check_size(spans.gradients, sizes_.parameters);
+    for (std::size_t i = places_.size(); i-- > 0;) {
+      const BackwardSpans<T, W> own = passing_spans_of(i, spans);
+      places_[i].layer.backward_input(kernels, own);
+      places_[i].layer.backward_weight(kernels, own);
+      if (after) after(i);
+    }
+  }
 
   /// Reads weights, input, stash, output_gradient; writes scratch (kept_gradients long),
   /// input_gradient.
   void backward_input(K& kernels, const BackwardSpans<T, W>& spans,
-                      const AfterLayer& after = {}) const;
+                      const AfterLayer& after = {}) const {
+    check(spans, sizes_.kept_gradients);
+    check_size(spans.weights, sizes_.parameters);
+    for (std::size_t i = places_.size(); i-- > 0;) {
+      places_[i].layer.backward_input(kernels, kept_spans_of(i, spans));
+      if (after) after(i);
+    }
+  }
 
   /// Reads input, stash, output_gradient, scratch as backward_input() left it; adds to gradients.
   void backward_weight(K& kernels, const BackwardSpans<T, W>& spans,
-                       const AfterLayer& after = {}) const;
+                       const AfterLayer& after = {}) const {
+    check(spans, sizes_.kept_gradients);
+    check_size(spans.gradients, sizes_.parameters);
+    for (std::size_t i = places_.size(); i-- > 0;) {
+      places_[i].layer.backward_weight(kernels, kept_spans_of(i, spans));
+      if (after) after(i);
+    }
+  }
 
   std::size_t layers() const { return places_.size(); }
   /// Of a layer's weights in the stage's.
-  ElementRange weights_of(std::size_t layer) const;
+  ElementRange weights_of(std::size_t layer) const {
+    const Place& place = places_[layer];
+    return {place.weights, place.weights + place.layer.weights_size()};
+  }
   /// What a layer's backward begins with where recomputation is selective; else nothing. Reads
   /// weights, input, stash; writes scratch.
-  void recompute_dropped(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const;
+  void recompute_dropped(K& kernels, const BackwardSpans<T, W>& spans, std::size_t layer) const {
+    places_[layer].layer.recompute(kernels, passing_spans_of(layer, spans));
+  }
 
  private:
   /// A layer and where its parts begin in the stage's spans.
@@ -115,19 +199,78 @@ class Stage {
     return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
   }
 
-  void check(const ForwardSpans<T, W>& spans) const;
-  void check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const;
+  void check(const ForwardSpans<T, W>& spans) const {
+    check_size(spans.weights, sizes_.parameters);
+    check_size(spans.stash, sizes_.stash);
+    if (!first_) check_size(spans.input, sizes_.boundary);
+    if (drops_) check_size(spans.scratch, sizes_.scratch);
+    TANDEM_CHECK(!spans.sample.empty() || (!first_ && !last_), first_, last_);
+  }
+  void check(const BackwardSpans<T, W>& spans, std::int64_t scratch) const {
+    check_size(spans.stash, sizes_.stash);
+    check_size(spans.scratch, scratch);
+    if (!first_) check_size(spans.input, sizes_.boundary);
+    if (!last_) check_size(spans.output_gradient, sizes_.boundary);
+  }
   /// The part of `layer` of the stage's spans. In scratch its own begins at `scratch`, the gradient
   /// after layer i at `gradient_after(i)`.
   BackwardSpans<T, W> spans_of(std::size_t layer, const BackwardSpans<T, W>& spans,
-                               std::int64_t scratch, const auto& gradient_after) const;
+                               std::int64_t scratch, const auto& gradient_after) const {
+    const Place& place = places_[layer];
+    const std::int64_t size = place.layer.weights_size();
+    const auto between = [&](std::size_t after) {
+      return part(spans.scratch, gradient_after(after), sizes_.boundary);
+    };
+    BackwardSpans<T, W> own;
+    if (!spans.weights.empty()) own.weights = part(spans.weights, place.weights, size);
+    if (!spans.gradients.empty()) own.gradients = part(spans.gradients, place.weights, size);
+    own.input = input_of(layer, spans.input, spans.stash);
+    own.stash = part(spans.stash, place.stash, place.layer.stash_size());
+    own.output_gradient = layer + 1 < places_.size() ? between(layer) : spans.output_gradient;
+    own.scratch = part(spans.scratch, scratch, place.layer.scratch_size());
+    own.input_gradient = layer > 0 ? between(layer - 1) : spans.input_gradient;
+    return own;
+  }
   /// In scratch that layers take in turn.
-  BackwardSpans<T, W> passing_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
+  BackwardSpans<T, W> passing_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const {
+    const std::int64_t buffers = std::min<std::int64_t>(2, std::ssize(places_) - 1);
+    const std::int64_t step = room<T, W>(sizes_.boundary);
+    // The gradient after layer i lies in buffer i mod 2, but for the last layer, where it was
+    // handed in.
+    return spans_of(layer, spans, buffers * step, [&](std::size_t after) {
+      return static_cast<std::int64_t>(after % 2) % buffers * step;
+    });
+  }
   /// As kept between backward_input() and backward_weight().
-  BackwardSpans<T, W> kept_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const;
+  BackwardSpans<T, W> kept_spans_of(std::size_t layer, const BackwardSpans<T, W>& spans) const {
+    return spans_of(layer, spans, places_[layer].scratch,
+                    [this](std::size_t after) { return places_[after].output_gradient; });
+  }
   std::span<const T> input_of(std::size_t layer, std::span<const T> input,
-                              std::span<const T> stash) const;
-  void lay_out(std::int64_t boundary);
+                              std::span<const T> stash) const {
+    if (layer > 0) return part(stash, places_[layer - 1].output, sizes_.boundary);
+    return reads_numbers_ ? part(stash, 0, sizes_.boundary) : input;
+  }
+  void lay_out(std::int64_t boundary) {
+    std::int64_t weights = 0, kept = 0, largest_scratch = 0;
+    const std::int64_t inner = room<T, W>(boundary);
+    std::int64_t stash = reads_numbers_ ? inner : 0;
+    for (Place& place : places_) {
+      place.weights = std::exchange(weights, weights + place.layer.weights_size());
+      place.stash = std::exchange(stash, stash + place.layer.stash_size());
+      place.scratch = std::exchange(kept, kept + place.layer.scratch_size());
+      largest_scratch = std::max(largest_scratch, place.layer.scratch_size());
+      if (&place == &places_.back()) continue;
+      place.output = std::exchange(stash, stash + inner);
+      place.output_gradient = std::exchange(kept, kept + inner);
+    }
+    const auto between = std::min<std::int64_t>(2, static_cast<std::int64_t>(places_.size()) - 1);
+    sizes_ = {.parameters = weights,
+              .stash = stash,
+              .boundary = boundary,
+              .scratch = largest_scratch + between * inner,
+              .kept_gradients = kept};
+  }
 
   bool first_ = false, last_ = false, reads_numbers_ = false, drops_ = false;
   std::vector<Place> places_;
