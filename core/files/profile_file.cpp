@@ -1,3 +1,5 @@
+#include "core/files/profile_file.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -13,9 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files/model_file.h"
-#include "core/files/product_algorithms.h"
 #include "core/files/read.h"
-#include "core/files/tensor_profiles.h"
 #include "core/text/files.h"
 #include "core/text/json_reader.h"
 #include "core/text/json_text.h"

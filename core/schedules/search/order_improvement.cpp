@@ -1,9 +1,8 @@
-#include "core/schedules/search/order_improvement.h"
-
 #include <algorithm>
 
 #include "core/base/split_mix.h"
 #include "core/schedules/search/order_clock.h"
+#include "core/schedules/search/order_tree.h"
 
 namespace tandem {
 

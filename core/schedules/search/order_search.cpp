@@ -10,7 +10,6 @@
 #include "core/base/progress.h"
 #include "core/schedules/all.h"
 #include "core/schedules/search/order_clock.h"
-#include "core/schedules/search/order_improvement.h"
 #include "core/schedules/search/order_tree.h"
 
 namespace tandem {
