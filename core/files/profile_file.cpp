@@ -223,9 +223,8 @@ Json profile_json(const Profile& profile, const std::vector<ProductAlgorithm>& a
                       {"update_ns", cost.update.count()}});
   }
   Json transfers = Json::array();
-  for (const TransferCost& cost : profile.transfers) {
+  for (const TransferCost& cost : profile.transfers)
     transfers.push_back({{"bytes", cost.bytes}, {"time_ns", cost.time.count()}});
-  }
   Json json = {{"version", kProfileFileVersion},
                {"machine", profile.machine},
                {"date", profile.date},

@@ -21,9 +21,8 @@ StageBytes stage_bytes(const std::vector<LayerBytes>& layers, Bytes boundary, Re
     kept += layer.kept;
     scratch = std::max(scratch, layer.scratch);
   }
-  for (const SlotKind kind : {SlotKind::stash, SlotKind::eviction_buffer, SlotKind::hosted_stash}) {
+  for (const SlotKind kind : {SlotKind::stash, SlotKind::eviction_buffer, SlotKind::hosted_stash})
     bytes[kind] = stash;
-  }
   for (const SlotKind kind :
        {SlotKind::input, SlotKind::output, SlotKind::output_gradient, SlotKind::input_gradient}) {
     bytes[kind] = boundary;

@@ -168,9 +168,8 @@ VGrid repeated(const Block& block, std::int32_t microbatches) {
     const auto last = static_cast<std::size_t>(*std::max_element(row.begin(), row.end()));
     grid.emplace_back(last + kBlockPeriod * turns + 1, VOp::idle);
     for (std::size_t leg = 0; leg < kVLegs; ++leg) {
-      for (std::size_t i = 0; i <= turns; ++i) {
+      for (std::size_t i = 0; i <= turns; ++i)
         grid.back()[static_cast<std::size_t>(row[leg]) + kBlockPeriod * i] = static_cast<VOp>(leg);
-      }
     }
     fill_with_weights(grid.back());
   }

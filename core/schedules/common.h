@@ -24,9 +24,8 @@ inline Schedule empty_schedule(const ScheduleRequest& request, Placement placeme
   schedule.microbatches = request.microbatches;
   schedule.width = request.width;
   schedule.placement = std::move(placement);
-  if (request.tied_embeddings && schedule.placement.stages() > 1) {
+  if (request.tied_embeddings && schedule.placement.stages() > 1)
     schedule.placement.tied = {{StageId{0}, id_at<StageId>(schedule.placement.stages() - 1)}};
-  }
   schedule.order.resize(schedule.placement.devices);
   return schedule;
 }
@@ -81,9 +80,8 @@ inline std::optional<std::string> uneven_share(std::string_view name, std::int32
 /// At the end of each device's order, an update of each of its stages for the whole batch.
 inline void append_updates(Schedule& schedule) {
   const std::int32_t m = schedule.microbatches;
-  for (const ReplicaId replica : ids(schedule.placement.device)) {
+  for (const ReplicaId replica : ids(schedule.placement.device))
     schedule.order[schedule.placement.device[replica]].push_back(update(replica, m - 1, m));
-  }
 }
 
 /// The longest time of a device between its first op's start and its last one's end: the zero

@@ -44,9 +44,8 @@ class DualPipeOrder {
     }
     for (std::int32_t i = 0; i < behind; ++i) go_back(1), both(1, 0);
     // From the middle on nobody waits for more than the gradient of the input.
-    for (std::int32_t i = 0; i <= 2 * before + 1; ++i) {
+    for (std::int32_t i = 0; i <= 2 * before + 1; ++i)
       i <= before ? go_back(1 - i % 2) : split_back(1 - i % 2);
-    }
     for (std::int32_t i = 0; i < behind; ++i) weigh(), split_back(0);
     while (!unweighed_.empty()) weigh();
   }

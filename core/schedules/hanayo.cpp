@@ -23,9 +23,8 @@ class Waves {
  public:
   explicit Waves(Schedule& schedule)
       : schedule_(schedule), m_(schedule.microbatches), free_(schedule.placement.devices, 0) {
-    for (const DeviceId device : ids(schedule.order)) {
+    for (const DeviceId device : ids(schedule.order))
       replicas_.push_back(schedule.placement.replicas_on(device));
-    }
     const std::size_t cells = schedule.placement.replicas() * static_cast<std::size_t>(m_);
     forward_end_.assign(cells, kNever);
     backward_end_.assign(cells, kNever);

@@ -81,9 +81,8 @@ Schedule make_interleaved(const ScheduleRequest& request, bool splits) {
     };
     const auto whole = [](ReplicaId replica, std::int32_t i) { return backward(replica, i); };
     for (std::size_t i = 0; i < count + ahead; ++i) {
-      if (i < count) {
+      if (i < count)
         ops.push_back(forward(replica_of(request, device, order[i].chunk), order[i].microbatch));
-      }
       if (i < ahead) continue;
       if (!splits) {
         go_back(whole, order[i - ahead]);
@@ -92,9 +91,8 @@ Schedule make_interleaved(const ScheduleRequest& request, bool splits) {
       go_back(backward_input, order[i - ahead]);
       if (i >= ahead + device) go_back(backward_weight, order[i - ahead - device]);
     }
-    for (std::size_t i = count - std::min(count, device); splits && i < count; ++i) {
+    for (std::size_t i = count - std::min(count, device); splits && i < count; ++i)
       go_back(backward_weight, order[i]);
-    }
   }
   append_updates(schedule);
   return schedule;

@@ -65,9 +65,8 @@ void each_shape(std::int64_t devices, const Visit& visit) {
       for (std::int64_t fourth = 1; fourth < kPeriod; ++fourth) {
         if (second == third || third == fourth || second == fourth) continue;
         for (std::int64_t steep = 1; steep < kPeriod; ++steep) {
-          for (std::int64_t flat = 1; flat <= steep; ++flat) {
+          for (std::int64_t flat = 1; flat <= steep; ++flat)
             visit(Shape{{0, second, third, fourth}, steep, flat, devices - 1});
-          }
         }
       }
     }

@@ -171,20 +171,17 @@ class ZeroBubbleTrial {
 
   /// Weight gradients while the next input is awaited; the last may delay it.
   void fill_gap(Device& device, std::int64_t arrival) {
-    while (device.can_weigh() && device.now + device.times[kWeight] <= arrival) {
+    while (device.can_weigh() && device.now + device.times[kWeight] <= arrival)
       put(device, kWeight);
-    }
     if (!device.can_weigh() || device.now >= arrival) return;
-    if (policy_.fills_small_gaps || arrival - device.now > most_bubble_ - device.bubble) {
+    if (policy_.fills_small_gaps || arrival - device.now > most_bubble_ - device.bubble)
       put(device, kWeight);
-    }
   }
 
   void go_forward() {
     std::vector<bool> wanted(devices_.size());
-    for (std::size_t j = devices_.size(); j-- > 0;) {
+    for (std::size_t j = devices_.size(); j-- > 0;)
       wanted[j] = wants_forward(j) && (j + 1 == devices_.size() || wanted[j + 1]);
-    }
     for (std::size_t j = 0; j < devices_.size(); ++j) {
       if (!wanted[j]) continue;
       Device& device = devices_[j];
@@ -202,9 +199,8 @@ class ZeroBubbleTrial {
       Device& device = devices_[j];
       if (j + 1 < devices_.size()) fill_gap(device, arrival(j, kInput));
       // Nothing waits for the first device's: what is left goes before its last backwards.
-      while (j == 0 && device.done[kForward] == microbatches_ && device.can_weigh()) {
+      while (j == 0 && device.done[kForward] == microbatches_ && device.can_weigh())
         put(device, kWeight);
-      }
       put(j, kInput);
     }
   }

@@ -17,9 +17,8 @@ Order::Order(const Program& program)
     if (!has_lane(id)) continue;
     // What is known of an instruction on one of its lanes is known on all of them: a ring.
     const auto lanes = program.lanes(program[id]);
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
+    for (std::size_t i = 0; i < lanes.size(); ++i)
       add_step(lanes[i], id, lanes[(i + 1) % lanes.size()], id, own_reach(id));
-    }
     each_producer(id, own_reach(id), 1, [&](InstructionId producer, const Reach& reach) {
       if (has_lane(producer)) add_step(lanes.front(), id, first_lane(producer), producer, reach);
     });
@@ -45,9 +44,8 @@ void Order::each_producer(InstructionId waiter, const Reach& reach, int length,
   for (const Wait& wait : program_->waits((*program_)[waiter])) {
     const Reach all = longer(reach, wait);
     visit(wait.producer, all);
-    if (!has_lane(wait.producer) && length < kMostInChain) {
+    if (!has_lane(wait.producer) && length < kMostInChain)
       each_producer(wait.producer, all, length + 1, visit);
-    }
   }
 }
 
@@ -92,9 +90,8 @@ bool Order::before(InstructionId first, InstructionId then, std::int64_t batches
 void Order::find_proofs(Instance target) {
   proofs_.clear();
   const auto add = [&](Instance proof) {
-    for (const LaneId lane : program_->lanes((*program_)[proof.id])) {
+    for (const LaneId lane : program_->lanes((*program_)[proof.id]))
       proofs_.push_back({lane, proof});
-    }
   };
   add(target);
   if (has_lane(target.id)) return;
@@ -128,9 +125,8 @@ bool Order::search(Instance then) {
   }
   for (std::size_t i = 0; i < reached_.size() && !found; ++i) {
     const LaneId from = reached_[i];
-    for (const Link& link : links_[from]) {
+    for (const Link& link : links_[from])
       found = found || reach(link.to, follow(link, known_[from]));
-    }
   }
   return found;
 }

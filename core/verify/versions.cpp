@@ -11,9 +11,8 @@ class Versions : public Checker {
   void check() {
     for (const StageId stage : facts_.stages()) {
       for (std::int32_t r = 0; r < facts_.microbatches(); ++r) {
-        for (const Work work : {Work::forward, Work::recompute, Work::input_gradient}) {
+        for (const Work work : {Work::forward, Work::recompute, Work::input_gradient})
           check_reader(facts_.find(work, stage, r), facts_.find(Work::forward, stage, r), r);
-        }
       }
     }
   }

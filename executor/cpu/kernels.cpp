@@ -124,9 +124,8 @@ void Kernels<T>::layer_norm(RowShape shape, const NormForward<T>& spans) const {
       const T mean = lane_sum<T>(width, [x](std::size_t i) TANDEM_LOOPS { return x[i]; }) / count;
       const auto square = [=](std::size_t i) TANDEM_LOOPS { return (x[i] - mean) * (x[i] - mean); };
       const T inverse = T{1} / std::sqrt(lane_sum<T>(width, square) / count + kEpsilon);
-      for (std::size_t i = 0; i < width; ++i) {
+      for (std::size_t i = 0; i < width; ++i)
         y[i] = fused((x[i] - mean) * inverse, gain[i], bias[i]);
-      }
       spans.mean[row] = mean;
       spans.inverse_deviation[row] = inverse;
     }
@@ -272,9 +271,8 @@ void Kernels<T>::cross_entropy(RowShape shape, std::span<const std::int32_t> tar
   check_size(targets, shape.rows);
   check_size(logits, shape.rows * shape.width);
   const std::size_t width = to_size(shape.width);
-  for (const std::int32_t target : targets) {
+  for (const std::int32_t target : targets)
     TANDEM_CHECK(target >= 0 && target < shape.width, target, shape.width);
-  }
   const auto sum_losses = [=]() TANDEM_LOOPS {
     double sum_of_rows = 0.0;
     for (std::size_t row = 0; row < targets.size(); ++row) {

@@ -93,9 +93,8 @@ class Stage {
   /// The same numbers for every partition of the model.
   void initialise(std::span<W> weights, std::uint64_t seed) const {
     check_size(weights, sizes_.parameters);
-    for (const Tensor& tensor : parameters_) {
+    for (const Tensor& tensor : parameters_)
       tandem::initialise(tensor, seed, part(weights, tensor.offset, tensor.size()));
-    }
   }
 
   /// Called when a layer, a position in the stage, is done.
