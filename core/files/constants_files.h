@@ -1,6 +1,6 @@
 #pragma once
-// calibration.json and collectives.json, as core/files/read.h describes it for every file (FORMATS.md
-// here): the constants of one kind of devices, and those of sums over devices.
+// calibration.json and collectives.json, as core/files/read.h describes it for every file
+// (FORMATS.md here): the constants of one kind of devices, and those of sums over devices.
 
 #include <string>
 

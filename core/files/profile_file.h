@@ -9,8 +9,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "core/model/tensor_degrees.h"
 #include "core/model/model.h"
+#include "core/model/tensor_degrees.h"
 
 namespace tandem {
 

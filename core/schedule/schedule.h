@@ -157,8 +157,8 @@ struct ScheduleNature {
   Schedule (*make)(const ScheduleRequest&);
 };
 
-/// A row of the registry. Adding a schedule is adding a row; there is no base class of schedules and
-/// no static initialiser.
+/// A row of the registry. Adding a schedule is adding a row: there is no base class of schedules,
+/// and no static initialiser.
 struct ScheduleTraits : ScheduleWords, ScheduleFigures, ScheduleNature {};
 
 /// All schedules, in the order they are listed.
