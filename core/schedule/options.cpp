@@ -16,7 +16,7 @@ namespace {
 using Request = ScheduleRequest;
 
 constexpr std::int64_t kMostDevices = 4096, kMostCount = 65'535;
-constexpr std::int64_t kMostSearched = 1'000'000'000'000;
+constexpr std::int64_t kMostSearched = 1'000'000'000'000, kMostSeed = 9'000'000'000'000'000'000;
 
 const std::array<ScheduleOption, 15> kOptionRows{{
     // Flag, argument, help; member, key, least, most, times, otherwise; use.
@@ -52,7 +52,7 @@ const std::array<ScheduleOption, 15> kOptionRows{{
      {&Request::activation_caps, "activation_cap"},
      {}},
     {{"seed", "N", "the same seed gives the same answer, also with --scenarios (default 1)"},
-     {&Request::seed, "", 0, kMostSearched},
+     {&Request::seed, "", 0, kMostSeed},
      {}},
     {{"orders", "N",
       "orders to try (default: as many as take a second; with more than a million ops, 5 s)"},
@@ -205,6 +205,10 @@ bool is_unset(const ScheduleOption& option, const ScheduleRequest& request) {
 std::optional<std::string> parse_option(const ScheduleOption& option, std::string_view text,
                                         ScheduleRequest& request) {
   return std::visit(OptionParser(option, text, request), option.member);
+}
+
+void copy_option(const ScheduleOption& option, const ScheduleRequest& from, ScheduleRequest& to) {
+  std::visit([&](auto member) { to.*member = from.*member; }, option.member);
 }
 
 std::string option_text(const ScheduleOption& option, const ScheduleRequest& request) {

@@ -258,20 +258,6 @@ std::vector<NamedFile> Options::outputs() const {
   return files;
 }
 
-void Options::reject(const std::string& name, const std::string& expected) const {
-  throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"{}\"", command_, name,
-                               expected, text(name)));
-}
-
-Options Options::with_values(std::string command, std::map<std::string, std::string> values,
-                             std::vector<std::string> words) const {
-  Options other = *this;
-  other.command_ = std::move(command);
-  other.words_ = std::move(words);
-  other.values_ = std::move(values);
-  return other;
-}
-
 std::string Options::command_line() const {
   std::string line = "tandem " + command_;
   for (const std::string& word : arguments_) line += " " + shell_word(word);
@@ -283,54 +269,34 @@ std::string Options::text(const std::string& name, const std::string& otherwise)
   return found == values_.end() ? otherwise : found->second;
 }
 
+OptionValue Options::operator[](const std::string& name) const {
+  return {command_, name, text(name)};
+}
+
 std::int64_t Options::integer(const std::string& name, std::int64_t least, std::int64_t most,
                               std::int64_t otherwise) const {
-  if (!has(name)) return otherwise;
-  const auto value = number_in<std::int64_t>(text(name));
-  if (!value || *value < least || *value > most)
-    reject(name, fmt::format("an integer from {} to {}", least, most));
-  return *value;
+  return has(name) ? (*this)[name].integer(least, most) : otherwise;
 }
 
 double Options::number(const std::string& name, double least, double most, double otherwise) const {
-  if (!has(name)) return otherwise;
-  const auto value = number_in<double>(text(name));
-  if (!value || !(*value >= least && *value <= most))
-    reject(name, fmt::format("a number from {} to {}", least, most));
-  return *value;
+  return has(name) ? (*this)[name].number(least, most) : otherwise;
 }
 
 Duration Options::duration(const std::string& name, Duration otherwise) const {
-  if (!has(name)) return otherwise;
-  const std::optional<Duration> value = parse_duration(text(name));
-  if (!value) reject(name, "a time with its unit (ns, us, ms, s), such as 1.5ms");
-  return *value;
+  return has(name) ? (*this)[name].duration() : otherwise;
 }
 
 std::optional<Bytes> Options::bytes(const std::string& name) const {
-  if (!has(name)) return std::nullopt;
-  const std::optional<Bytes> value = parse_bytes(text(name));
-  if (!value) reject(name, "a size with its unit (B, KiB, MiB, GiB, KB, MB, GB), such as 16GiB");
-  return value;
+  return has(name) ? std::optional((*this)[name].bytes()) : std::nullopt;
 }
 
 std::optional<double> Options::rate(const std::string& name) const {
-  if (!has(name)) return std::nullopt;
-  const std::optional<double> value = parse_rate(text(name));
-  if (!value || *value <= 0.0)
-    reject(name, "a rate with its unit (Mb/s, Gb/s, GB/s), such as 1Gb/s");
-  return value;
+  return has(name) ? std::optional((*this)[name].rate()) : std::nullopt;
 }
 
 std::string Options::choice(const std::string& name,
                             const std::vector<std::string>& choices) const {
-  if (!has(name)) return choices.front();
-  const std::string word = text(name);
-  if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
-    throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"{}\"{}", command_, name,
-                                 fmt::join(choices, "|"), word, did_you_mean(word, choices)));
-  }
-  return word;
+  return has(name) ? (*this)[name].choice(choices) : choices.front();
 }
 
 void refuse_given(const Options& options, const std::vector<std::string>& names,

@@ -14,6 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "tools/cli/option_value.h"
 
 namespace tandem::tools {
 
@@ -77,10 +78,6 @@ class Options {
   /// Throws UsageError, also where a file would be both read and replaced, or HelpShown.
   void parse(const Arguments& arguments);
 
-  /// The same options where the command line of `command` has these values and words instead.
-  Options with_values(std::string command, std::map<std::string, std::string> values,
-                      std::vector<std::string> words) const;
-
   /// The first word, which is one no longer; empty: there is none.
   std::string take_word();
 
@@ -108,15 +105,14 @@ class Options {
   bool has(const std::string& name) const { return values_.count(name) > 0; }
   const std::vector<std::string>& words() const { return words_; }
   std::string text(const std::string& name, const std::string& otherwise = {}) const;
-  /// Throws UsageError: what the option's text should have been.
-  [[noreturn]] void reject(const std::string& name, const std::string& expected) const;
-  /// Throws UsageError unless the value is an integer in [least, most].
+  /// What stands behind an option that is given.
+  OptionValue operator[](const std::string& name) const;
+  /// The same, or `otherwise` where it is not given. Throw UsageError.
   std::int64_t integer(const std::string& name, std::int64_t least, std::int64_t most,
                        std::int64_t otherwise) const;
   double number(const std::string& name, double least, double most, double otherwise) const;
   Duration duration(const std::string& name, Duration otherwise = {}) const;
   std::optional<Bytes> bytes(const std::string& name) const;
-  /// Bytes a second, above zero.
   std::optional<double> rate(const std::string& name) const;
   /// One of `choices`; the first is the default.
   std::string choice(const std::string& name, const std::vector<std::string>& choices) const;

@@ -93,7 +93,8 @@ double shuffled_error(const IterationModel& model, const CalibrationReport& repo
 }
 
 CalibrationReport report_of(const Options& options) {
-  const Cluster cluster = cluster_of(options);
+  const GivenOptions given = given_options(options, {"cluster", "dtype", "attention"});
+  const Cluster cluster = cluster_of(given);
   CalibrationReport report{.measured = read_iterations(options.words()[0]),
                            .fitted = {},
                            .errors = {},
@@ -106,8 +107,8 @@ CalibrationReport report_of(const Options& options) {
                                  kCalibrationConstants.size()));
   }
   AnalyticAssumptions assumptions;
-  assumptions.format = report.fitted.format = format_of(options, cluster);
-  assumptions.attention = report.fitted.attention = attention_of(options, assumptions.format);
+  assumptions.format = report.fitted.format = format_of(given, cluster);
+  assumptions.attention = report.fitted.attention = attention_of(given, assumptions.format);
   report.fitted.device = cluster[DeviceId{}].name;
   const IterationModel model(report.measured, cluster, assumptions);
   const Seconds seconds = seconds_of(report.measured);

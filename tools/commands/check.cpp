@@ -17,7 +17,6 @@
 #include "tools/commands/command.h"
 #include "tools/options/backend_options.h"
 #include "tools/options/cluster_options.h"
-#include "tools/options/reserve_option.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
 #include "tools/print/cluster_summary.h"
@@ -194,15 +193,16 @@ Options options_of_check() {
       .value("memory", "SIZE", "capacity of each device, such as 16GiB, which the plan has to fit")
       .value("schedule", "NAME", "on a cluster: name of a schedule")
       .value("microbatch-size", "B", "on a cluster: samples of a microbatch (default 1)");
-  add_reserve_option(options);
+  declare(options, "reserve");
   add_cluster_options(options);
   add_schedule_options(options);
-  add_storage_option(options);
+  declare(options, "storage");
   return options;
 }
 
 int run_check(const Options& options) {
-  const bool on_cluster = names_a_cluster(options);
+  const GivenOptions given = given_options(options);
+  const bool on_cluster = names_a_cluster(given);
   if (on_cluster == !options.words().empty())
     throw UsageError("tandem check: give a plan, or a --model on a --cluster");
   if (!on_cluster && options.has("transfers"))
@@ -213,7 +213,7 @@ int run_check(const Options& options) {
   }
   if (on_cluster && options.has("storage"))
     throw UsageError("tandem check: --storage is for a PLAN: a --model on a --cluster has --dtype");
-  const ScenarioRequest request = check_request(options);
+  const ScenarioRequest request = check_request(given);
   const PreparedScenario prepared = prepare(request);
   check(subject_of(request, prepared), options.has("json"));
   return 0;

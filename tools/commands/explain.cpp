@@ -139,8 +139,10 @@ int run_explain(const Options& given) {
   if (!options.has("device")) throw UsageError("tandem explain: --device is missing");
   if (names_several_schedules(options))
     throw UsageError("tandem explain: --schedule: expected one name, found several");
-  const std::int64_t batches = batches_of(options, kMostTraced);
-  const ScenarioRequest request = scenario_request(options);
+  const GivenOptions asked = given_options(options);
+  const std::int64_t batches = asked.batches.value_or(1);
+  check_most(asked, "batches", batches, kMostTraced);
+  const ScenarioRequest request = scenario_request(asked);
   const PreparedScenario prepared = prepare(request);
   const Scenario& scenario = prepared.scenario;
   const Program& program = scenario.program;

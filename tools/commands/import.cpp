@@ -15,6 +15,7 @@
 #include "core/files/costs_file.h"
 #include "core/files/model_file.h"
 #include "core/import/importers.h"
+#include "core/import/topology.h"
 #include "core/notation/notation.h"
 #include "core/text/count_text.h"
 #include "core/text/files.h"
@@ -129,7 +130,9 @@ Imported as_file(Json json) {
 
 Imported imported(const Importer& from, const std::string& path, const Options& options) {
   if (const auto* read = std::get_if<ReadCluster>(&from.read))
-    return as_file(cluster_json((*read)(path, read_file(path, kLargestJson), named_gpu(options))));
+    return as_file(
+        cluster_json((*read)(path, read_file(path, kLargestJson),
+                             options.has("gpu") ? &gpu_of_name(options.text("gpu")) : nullptr)));
   if (const auto* read = std::get_if<ReadGraph>(&from.read)) {
     if (!options.has("stages")) throw UsageError("tandem import: --stages is missing");
     return as_file(import_graph(graph_of(*read, path, options), path, options));

@@ -30,10 +30,8 @@
 #include "tools/cli/options.h"
 #include "tools/cli/split.h"
 #include "tools/commands/command.h"
-#include "tools/options/backend_options.h"
-#include "tools/options/reserve_option.h"
+#include "tools/options/given_options.h"
 #include "tools/options/scenario_options.h"
-#include "tools/options/schedule_options.h"
 #include "tools/print/words.h"
 
 namespace tandem::tools {
@@ -42,13 +40,9 @@ namespace {
 
 constexpr std::int64_t kLargestGlobalBatch = 1'000'000'000;
 
-OptimizerKind optimizer_of(const Options& options, const Profile& profile) {
-  if (!options.has("optimizer")) return profile.optimizer;
-  const std::string word = options.choice("optimizer", {"sgd", "momentum", "adamw"});
-  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::momentum}) {
-    if (word == name(kind)) return kind;
-  }
-  return OptimizerKind::adamw;
+/// What `plan` shares with scenarios.
+GivenOptions given_of(const Options& options) {
+  return given_options(options, {"clip", "memory", "optimizer", "reserve", "semantics", "storage"});
 }
 
 /// Reads and checks the user schedule, which says how many devices there are.
@@ -96,8 +90,8 @@ PlanRequest request_of(const Options& options) {
       static_cast<std::int32_t>(options.integer("global-batch", 1, kLargestGlobalBatch, 1));
   if (options.has("reserve") && !options.has("memory"))
     throw UsageError("tandem plan: --reserve is a part of --memory: give --memory too");
-  request.memory = options.bytes("memory");
-  if (request.memory) request.memory = reserve_of(options).usable(*request.memory);
+  const GivenOptions given = given_of(options);
+  if (given.memory) request.memory = given.reserve.value_or(Reserve{}).usable(*given.memory);
   const std::string names = options.text("schedule");
   for (const std::string_view name : split(names, ",")) {
     if (!name.empty()) request.schedules.emplace_back(name);
@@ -105,14 +99,14 @@ PlanRequest request_of(const Options& options) {
   if (options.has("schedule") && request.schedules.empty()) {
     throw UsageError("tandem plan: --schedule: expected names such as 2bw,1f1b, found none");
   }
-  request.global_norm = global_norm(options).value_or(false);
-  request.vanilla_only = vanilla_only(options);
+  request.global_norm = given.global_norm().value_or(false);
+  request.vanilla_only = given.vanilla_only;
   for (const std::string& name : request.schedules) find_schedule(name);
   request.profile = read_profile(options.text("profile"));
   request.model = options.has("model") ? read_model(options.text("model")) : request.profile.model;
   check_trainable(request.model);
-  request.optimizer = optimizer_of(options, request.profile);
-  request.storage = storage_of(options);
+  request.optimizer = given.optimizer.value_or(request.profile.optimizer);
+  request.storage = given.storage;
   if (own) check_user_schedule(request);
   return request;
 }
@@ -152,7 +146,7 @@ std::string path_in_plan(const Options& options, const char* option) {
   if (!options.has("output") || !options.has(option)) return {};
   std::string path = path_from(options.text(option), options.text("output"));
   if (end_of_line(path) != std::string::npos || first_invalid_utf8(path) != path.size())
-    options.reject(option, "a path that a plan can name, a line of UTF-8");
+    options[option].reject("a path that a plan can name, a line of UTF-8");
   return path;
 }
 
@@ -326,8 +320,9 @@ Json config_of(const Options& options, const PlanRequest& request) {
               {"storage", name(request.storage)},
               {"output", nullptr}};
   if (request.memory) {
-    config["memory_bytes"] = *options.bytes("memory");
-    config["reserve"] = reserve_json(reserve_of(options));
+    const GivenOptions given = given_of(options);
+    config["memory_bytes"] = *given.memory;
+    config["reserve"] = reserve_json(given.reserve.value_or(Reserve{}));
   }
   if (options.has("output")) config["output"] = options.text("output");
   return config;
@@ -352,10 +347,7 @@ Options options_of_plan() {
           "a schedule of your own, in tandem's notation or PyTorch's CSV; the model is cut for it")
       .value("optimizer", "KIND", "sgd|momentum|adamw (default: the one that the profile measured)")
       .output("output", "FILE", "write the best plan");
-  add_semantics_option(options);
-  add_reserve_option(options);
-  add_storage_option(options);
-  add_clip_option(options);
+  for (const char* flag : {"semantics", "reserve", "storage", "clip"}) declare(options, flag);
   for (const char* name : {"cluster", "width", "recompute"}) options.absent(name);
   return options;
 }

@@ -138,7 +138,7 @@ ProfileRequest request_of(const Options& options, const BackendTraits& backend) 
   const std::int64_t usual =
       backend.on_host ? std::max(1u, std::thread::hardware_concurrency()) : 0;
   request.busy_devices = static_cast<std::int32_t>(options.integer("devices", 1, 1024, usual));
-  request.optimizer = optimizer_kind(options);
+  if (options.has("optimizer")) request.optimizer = optimizer_kind(options["optimizer"]);
   request.device_bytes = bytes_to_profile(request);
   request.on_notice = print_note;
   return request;
@@ -159,7 +159,7 @@ Options options_of_profile() {
       .value("repetitions", "N", "timed passes over the model (default 30)");
   add_backend_option(options);
   options.output("output", "FILE", "where to write the profile");
-  add_storage_option(options);
+  declare(options, "storage");
   add_kernel_options(options);
   return options;
 }

@@ -83,12 +83,12 @@ StageCosts unit_costs(std::size_t stages) {
 }
 
 /// The costs that were given to a schedule that orders by them, for any other none.
-std::optional<GivenCosts> costs_to_order_by(const Options& options, const ScheduleTraits& traits,
+std::optional<GivenCosts> costs_to_order_by(const GivenOptions& given, const ScheduleTraits& traits,
                                             const ScheduleRequest& request) {
   for (const std::string& name : cost_flags()) {
-    if (!options.has(name)) continue;
+    if (!given.has(name)) continue;
     if (traits.orders_by_costs) {
-      return given_costs(plain_costs_of(options), stage_count(traits, request),
+      return given_costs(plain_costs_of(given), stage_count(traits, request),
                          replicas_per_device(traits, request), request.devices);
     }
     throw UsageError(fmt::format("schedule {} has the same order at any costs: --{} is not taken",
@@ -167,9 +167,10 @@ int run_schedule(const Options& options) {
     throw UsageError(
         fmt::format("tandem schedule: --json and --format {} exclude each other", format));
   }
-  ScheduleRequest request = schedule_request(options, traits);
+  const GivenOptions said = given_options(options);
+  ScheduleRequest request = schedule_request(said, traits);
   if (const auto reason = reason_against(traits, request)) throw InputError(*reason);
-  std::optional<GivenCosts> given = costs_to_order_by(options, traits, request);
+  std::optional<GivenCosts> given = costs_to_order_by(said, traits, request);
   if (given) request.costs = order_costs(*given, request.recompute);
   std::optional<OrderSearch> search;
   if (is_search(traits)) {

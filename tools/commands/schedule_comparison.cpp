@@ -24,13 +24,13 @@ namespace tandem::tools {
 
 namespace {
 
-void check_options(const Options& options) {
+void check_options(const Options& options, const GivenOptions& given) {
   refuse_given(options,
                {"trace", "picture", "report", "schedule-file", "sensitivity", "scenarios", "jitter",
                 "straggler-rate", "threads"},
                "--{} is for one schedule");
   if (!options.words().empty()) refuse(options, "--schedule is not taken: the plan sets it");
-  if (names_a_cluster(options) && !(options.has("width") && options.has("depth")))
+  if (names_a_cluster(given) && !(options.has("width") && options.has("depth")))
     refuse(options, "give --width and --depth to compare schedules");
   if (!options.has("microbatches")) refuse(options, "--microbatches is missing");
 }
@@ -113,10 +113,10 @@ void print_as_json(const std::vector<ComparedSchedule>& outcomes, const Scenario
 
 }  // namespace
 
-int compare_schedules(const Options& options, std::int64_t batches) {
-  check_options(options);
-  const std::int64_t microbatches = options.integer("microbatches", 1, kMostPlannedMicrobatches, 1);
-  const std::vector<ScenarioRequest> requests = scenario_requests(options);
+int compare_schedules(const Options& options, const GivenOptions& given) {
+  check_options(options, given);
+  const std::int64_t microbatches = *given.microbatches, batches = given.batches.value_or(1);
+  const std::vector<ScenarioRequest> requests = scenario_requests(given);
   const InterruptGuard interrupt(std::ranges::any_of(requests, searches)
                                      ? OnInterrupt::ends_by_itself
                                      : OnInterrupt::ends_at_next_step);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "tools/cli/options.h"
+#include "tools/options/given_options.h"
 
 namespace tandem::tools {
 
@@ -13,6 +13,6 @@ namespace tandem::tools {
 /// --costs-per says otherwise, so that schedules of one and of several stages a device do the same
 /// work. A schedule that can't serve the request is listed with the reason. Throws UsageError, and
 /// InputError when none can.
-int compare_schedules(const Options& options, std::int64_t batches);
+int compare_schedules(const Options& options, const GivenOptions& given);
 
 }  // namespace tandem::tools

@@ -75,10 +75,11 @@ struct Answer {
   std::optional<Spread> spread = {};
 };
 
-Answer answer_of(const Options& options, std::int64_t batches) {
+Answer answer_of(const Options& options, const GivenOptions& given) {
   const std::optional<UncertaintyRequest> uncertainty = uncertainty_of(options);
   const bool record = options.has("picture") || options.has("trace") || options.has("report");
-  ScenarioRequest request = scenario_request(options);
+  const std::int64_t batches = given.batches.value_or(1);
+  ScenarioRequest request = scenario_request(given);
   PreparedScenario prepared = prepare(request);
   Answer answer{.request = std::move(request),
                 .prepared = std::move(prepared),
@@ -159,11 +160,11 @@ Options options_of_simulate() {
 
 int run_simulate(const Options& options) {
   keep_freed_memory();
-  const std::int64_t batches = batches_of(options);
-  if (names_several_schedules(options)) return compare_schedules(options, batches);
+  const GivenOptions given = given_options(options);
+  if (names_several_schedules(options)) return compare_schedules(options, given);
   if (options.has("trace")) check_can_write(options.text("trace"));
   if (options.has("report")) check_can_report(options.text("report"));
-  const Answer answer = answer_of(options, batches);
+  const Answer answer = answer_of(options, given);
   const PreparedScenario& prepared = answer.prepared;
   if (options.has("trace")) {
     write_trace(options.text("trace"), prepared.scenario, config_json(answer.request, prepared),

@@ -239,9 +239,9 @@ Json held_out_json(const ProgressReport& steps) {
 }
 
 /// What --clip and --on-nan say.
-GradientGuard guard_of(const Options& options) {
+GradientGuard guard_of(const Options& options, const std::optional<Clipping>& clip) {
   GradientGuard guard;
-  if (const std::optional<Clipping> clip = clipping(options)) {
+  if (clip) {
     guard.clip = clip->per_stage ? ClipScope::per_stage : ClipScope::global;
     guard.most_norm = clip->norm;
   }
@@ -270,11 +270,12 @@ void check_trace_size(const PreparedPlan& prepared, std::int64_t steps, const Op
 }
 
 Training prepare(const Options& options) {
-  const GradientGuard guard = guard_of(options);
+  const GivenOptions given = given_options(options, {"clip", "post-validation", "storage"});
+  const GradientGuard guard = guard_of(options, given.clip);
   const std::string& path = options.words()[0];
   PreparedPlan prepared = prepare_plan(
-      path, read_plan(path), guard.is_global() ? std::optional(true) : global_norm(options),
-      has_post_validation(options), storage_of(options));
+      path, read_plan(path), guard.is_global() ? std::optional(true) : given.global_norm(),
+      given.post_validation(), given.storage);
   const Plan& plan = prepared.plan;
   const auto seed = static_cast<std::uint64_t>(
       options.integer("seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
@@ -357,7 +358,7 @@ Options options_of_train() {
       .value("on-nan", "ACTION", "stop|skip an update whose gradient is not finite");
   options.group("Updates");
   add_optimizer_options(options);
-  add_clip_option(options);
+  declare(options, "clip");
   add_post_validation_option(options);
   options.group("Devices");
   add_backend_options(options);

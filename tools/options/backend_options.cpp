@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "executor/cpu/products.h"
+#include "tools/options/given_options.h"
 
 namespace tandem::tools {
 
@@ -50,26 +51,22 @@ void add_backend_option(Options& options) {
       fmt::format("{} (default {})", fmt::join(backend_names(), "|"), backends().front().name));
 }
 
-void add_storage_option(Options& options) {
-  options.value("storage", "TYPE",
-                fmt::format("f32|bf16: how activations, and the weights that products read, are "
-                            "stored (default f32); trained weights are f32; bf16 is for --backend "
-                            "{}",
-                            backend_offering(Storage::bf16).name));
-}
-
 void add_backend_options(Options& options) {
   add_backend_option(options);
   options.value("transport", "NAME", transports_by_backend());
-  add_storage_option(options);
+  declare(options, "storage");
 }
 
 const BackendTraits& backend_of(const Options& options) {
   return find_backend(options.choice("backend", backend_names()));
 }
 
+Storage storage_of(const OptionValue& value) {
+  return value.choice({"f32", "bf16"}) == "bf16" ? Storage::bf16 : Storage::f32;
+}
+
 Storage storage_of(const Options& options) {
-  return options.choice("storage", {"f32", "bf16"}) == "bf16" ? Storage::bf16 : Storage::f32;
+  return options.has("storage") ? storage_of(options["storage"]) : Storage::f32;
 }
 
 bool by_messages(const Options& options) {

@@ -12,12 +12,12 @@
 namespace tandem::tools {
 
 void add_backend_option(Options& options);
-void add_storage_option(Options& options);
 /// All three.
 void add_backend_options(Options& options);
 
 const BackendTraits& backend_of(const Options& options);
 Storage storage_of(const Options& options);
+Storage storage_of(const OptionValue& value);
 /// TrainingSetup::by_messages.
 bool by_messages(const Options& options);
 

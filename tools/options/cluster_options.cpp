@@ -26,17 +26,41 @@
 #include "tools/cli/file_cache.h"
 #include "tools/options/cost_options.h"
 #include "tools/options/optimizer_options.h"
-#include "tools/options/reserve_option.h"
 
 namespace tandem::tools {
 
 namespace {
 
-constexpr std::int64_t kMostSamples = 1'000'000;
 constexpr std::int64_t kMostDevices = static_cast<std::int64_t>(kMostClusterDevices);
-constexpr double kLeastFraction = 0.001;
-constexpr const char* kModelGroup = "A model on a cluster";
-constexpr const char* kAssumptionsGroup = "Assumptions on a cluster";
+constexpr std::int64_t kMostBatchSamples = 1'000'000'000, kMostTokens = 1'048'576;
+
+/// On a cluster, whose bytes are worked out from shapes: what NVIDIA's driver, NCCL and PyTorch's
+/// allocator take beside is seen to be one to several GiB of a device's 16 to 80. A plan's bytes
+/// are allocated as they are counted, so there nothing is kept unless it is asked for.
+constexpr Reserve kReserveOnCluster{.share = 0.06, .bytes = 0};
+
+constexpr std::array kPreferredFormats{NumberFormat::bf16, NumberFormat::fp16, NumberFormat::fp32,
+                                       NumberFormat::tf32};
+
+/// Empty: auto.
+std::optional<NumberFormat> format_named(const OptionValue& value) {
+  std::vector<std::string> names{"auto"};
+  for (const NumberFormat format : kPreferredFormats) names.emplace_back(name(format));
+  const std::string wanted = value.choice(names);
+  for (const NumberFormat format : kPreferredFormats) {
+    if (wanted == name(format)) return format;
+  }
+  return std::nullopt;
+}
+
+/// Empty: auto.
+std::optional<AttentionKernel> attention_named(const OptionValue& value) {
+  const std::string attention = value.choice({"auto", "plain", "flash"});
+  if (attention == "auto") return std::nullopt;
+  return attention == "flash" ? AttentionKernel::flash : AttentionKernel::plain;
+}
+
+double fraction(const OptionValue& value) { return value.number(0.001, 1.0); }
 
 bool is_file(const std::string& name) {
   std::error_code unreadable;
@@ -48,13 +72,11 @@ bool is_of_catalog(const std::string& model) {
   return !is_file(model) || find_model(model) != nullptr;
 }
 
-ModelSpec model_of(const Options& options) {
-  if (!options.has("model"))
-    refuse(options, "--model is missing: a name of the catalogue or a file");
-  const std::string name = options.text("model");
+ModelSpec model_of(const GivenOptions& given) {
+  if (!given.has("model")) refuse(given, "--model is missing: a name of the catalogue or a file");
+  const std::string& name = given.model;
   ModelSpec model = is_of_catalog(name) ? model_of_name(name) : read_cached<model_at>(name);
-  model.sequence =
-      static_cast<std::int32_t>(options.integer("sequence", 1, 1'048'576, model.sequence));
+  if (given.sequence) model.sequence = static_cast<std::int32_t>(*given.sequence);
   if (model.architecture != Architecture::transformer) return model;
   if (const std::string fault = shape_fault(model); !fault.empty())
     throw InputError(fmt::format("model {}: {}", name, fault));
@@ -96,122 +118,112 @@ ClusterSpec cluster_at(const std::string& path, const DeviceSpec* gpu) {
   return parse_any_cluster(path, text, gpu);
 }
 
-Cluster cluster_of(const Options& options) {
-  if (!options.has("cluster"))
-    refuse(options, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
-  const std::string name = options.text("cluster");
+Cluster cluster_of(const GivenOptions& given) {
+  if (!given.has("cluster"))
+    refuse(given, "--cluster is missing: nodes of the catalogue, such as 4xDGX-H100, or a file");
+  const std::string& name = given.cluster;
   refuse_copies_of_file(name);
   const bool by_name = !is_file(name) || find_node(name) != nullptr;
-  if (by_name && options.has("gpu"))
-    refuse(options, "--gpu is for a --cluster file that names no GPU model");
-  ClusterSpec spec = by_name ? cluster_of_nodes(name) : cluster_at(name, named_gpu(options));
-  if (const auto memory = options.bytes("memory")) {
-    for (DeviceSpec& device : spec.devices) device.memory_bytes = *memory;
+  if (by_name && given.has("gpu"))
+    refuse(given, "--gpu is for a --cluster file that names no GPU model");
+  const DeviceSpec* gpu = given.has("gpu") ? &gpu_of_name(given.gpu) : nullptr;
+  ClusterSpec spec = by_name ? cluster_of_nodes(name) : cluster_at(name, gpu);
+  if (given.memory) {
+    for (DeviceSpec& device : spec.devices) device.memory_bytes = *given.memory;
   }
   return Cluster(spec);
 }
 
-NumberFormat format_of(const Options& options, const Cluster& cluster) {
-  constexpr std::array kPreferred{NumberFormat::bf16, NumberFormat::fp16, NumberFormat::fp32,
-                                  NumberFormat::tf32};
-  std::vector<std::string> names{"auto"};
-  for (const NumberFormat format : kPreferred) names.emplace_back(name(format));
-  const std::string wanted = options.choice("dtype", names);
-  for (const NumberFormat format : kPreferred) {
-    if (wanted != "auto" && wanted != name(format)) continue;
+NumberFormat format_of(const GivenOptions& given, const Cluster& cluster) {
+  if (given.format) return *given.format;
+  for (const NumberFormat format : kPreferredFormats) {
     bool all = true;
     for (std::size_t i = 0; i < cluster.size(); ++i)
       all = all && cluster[id_at<DeviceId>(i)].flops(format) > 0.0;
-    if (all || wanted != "auto") return format;
+    if (all) return format;
   }
   throw InputError(
       fmt::format("cluster {}: its devices have no number format in common", cluster.name()));
 }
 
-AttentionKernel attention_of(const Options& options, NumberFormat format) {
-  const std::string attention = options.choice("attention", {"auto", "plain", "flash"});
-  const bool flash = attention == "auto" ? format == NumberFormat::bf16 : attention == "flash";
-  return flash ? AttentionKernel::flash : AttentionKernel::plain;
+AttentionKernel attention_of(const GivenOptions& given, NumberFormat format) {
+  return given.attention.value_or(format == NumberFormat::bf16 ? AttentionKernel::flash
+                                                               : AttentionKernel::plain);
 }
 
 namespace {
 
-AnalyticAssumptions assumptions_of(const Options& options, const Cluster& cluster,
+AnalyticAssumptions assumptions_of(const GivenOptions& given, const Cluster& cluster,
                                    const std::optional<CalibrationFile>& calibration) {
   AnalyticAssumptions assumptions;
-  assumptions.format = format_of(options, cluster);
-  assumptions.attention = attention_of(options, assumptions.format);
-  assumptions.tensor = static_cast<std::int32_t>(
-      options.integer("tensor", 1, static_cast<std::int64_t>(cluster.size()), 1));
-  const auto fraction = [&](const char* name, double& value) {
-    value = options.number(name, kLeastFraction, 1.0, value);
+  assumptions.format = format_of(given, cluster);
+  assumptions.attention = attention_of(given, assumptions.format);
+  assumptions.tensor = static_cast<std::int32_t>(given.tensor.value_or(1));
+  check_most(given, "tensor", assumptions.tensor, static_cast<std::int64_t>(cluster.size()));
+  const auto set = [](const std::optional<double>& fraction, double& assumed) {
+    assumed = fraction.value_or(assumed);
   };
-  fraction("product-fraction", assumptions.product_fraction);
-  fraction("memory-fraction", assumptions.memory_fraction);
-  fraction("link-fraction", assumptions.link_fraction);
-  if (options.has("collectives"))
-    assumptions.collectives = read_collectives(options.text("collectives"));
-  assumptions.reserve = reserve_of(options, kReserveOnCluster);
-  assumptions.sharded_optimizer = options.choice("zero", {"0", "1"}) == "1";
-  if (options.has("profile"))
-    assumptions.measured = read_cached<tensor_profiles_at>(options.text("profile"));
+  set(given.product_fraction, assumptions.product_fraction);
+  set(given.memory_fraction, assumptions.memory_fraction);
+  set(given.link_fraction, assumptions.link_fraction);
+  if (given.has("collectives")) assumptions.collectives = read_collectives(given.collectives);
+  assumptions.reserve = given.reserve.value_or(kReserveOnCluster);
+  assumptions.sharded_optimizer = given.sharded_optimizer;
+  if (given.has("profile")) assumptions.measured = read_cached<tensor_profiles_at>(given.profile);
   if (!calibration) return assumptions;
-  if (!options.has("dtype")) assumptions.format = calibration->format;
-  if (!options.has("attention")) assumptions.attention = calibration->attention;
+  if (!given.has("dtype")) assumptions.format = calibration->format;
+  if (!given.has("attention")) assumptions.attention = calibration->attention;
   return calibrated(assumptions, calibration->constants);
 }
 
-void check_options(const Options& options) {
-  refuse_given(options, cost_flags(), "a model on a cluster has analytic costs: --{} is not taken");
-  refuse_given(options, {"devices", "schedule-file", "link-rate"},
+void check_options(const GivenOptions& given) {
+  refuse_given(given, cost_flags(), "a model on a cluster has analytic costs: --{} is not taken");
+  refuse_given(given, {"devices", "schedule-file", "link-rate"},
                "--{} is not for a model on a cluster");
-  if (options.has("collectives") && options.has("contention"))
-    refuse(options,
+  if (given.has("collectives") && given.has("contention"))
+    refuse(given,
            "--contention and --collectives exclude each other: measured constants do not model "
            "shared links");
-  if (options.has("profile")) {
-    refuse_given(options, {"calibration", "product-fraction"},
+  if (given.has("profile")) {
+    refuse_given(given, {"calibration", "product-fraction"},
                  "--{} is not taken: --profile has the measured times of layers");
   }
-  if (options.has("calibration")) {
-    refuse_given(options, {"product-fraction", "memory-fraction", "link-fraction"},
+  if (given.has("calibration")) {
+    refuse_given(given, {"product-fraction", "memory-fraction", "link-fraction"},
                  "--{} is not taken: the calibration sets it");
-    if (options.has("collectives"))
-      refuse(options, "--calibration and --collectives exclude each other: both price sums");
-    if (options.has("contention"))
-      refuse(options,
+    if (given.has("collectives"))
+      refuse(given, "--calibration and --collectives exclude each other: both price sums");
+    if (given.has("contention"))
+      refuse(given,
              "--contention and --calibration exclude each other: fitted constants do not model "
              "shared links");
   }
-  if (options.has("microbatches") && options.has("global-batch"))
-    refuse(options, "give --microbatches or --global-batch, not both");
+  if (given.microbatches && given.global_batch)
+    refuse(given, "give --microbatches or --global-batch, not both");
 }
 
 /// All but the shape and the stages.
-Plan plan_of(const Options& options, ModelSpec model, const ScheduleTraits& traits,
+Plan plan_of(const GivenOptions& given, ModelSpec model, const ScheduleTraits& traits,
              OtherOptions others) {
-  if (is_search(traits)) refuse(options, "schedule search is for plain costs, not for a model");
+  if (is_search(traits)) refuse(given, "schedule search is for plain costs, not for a model");
   Plan plan{.model = std::move(model),
             .schedule = std::string(traits.name),
-            .request = schedule_options_of(options, traits, others),
-            .microbatch_size =
-                static_cast<std::int32_t>(options.integer("microbatch-size", 1, kMostSamples, 1))};
-  plan.optimizer = optimizer_kind(options);
+            .request = schedule_options_of(given, traits, others),
+            .microbatch_size = static_cast<std::int32_t>(given.microbatch_size.value_or(1))};
+  plan.optimizer = given.optimizer.value_or(OptimizerKind::adamw);
   return plan;
 }
 
 /// The depth that is given, or that the replicas of all stages add up to; empty: neither.
-std::optional<std::uint16_t> depth_of(const Options& options, const Plan& plan) {
+std::optional<std::uint16_t> depth_of(const GivenOptions& given, const Plan& plan) {
   std::int64_t depth = 0;
   for (const std::uint16_t replicas : plan.request.replicas) depth += replicas;
-  if (depth != 0 && options.has("depth"))
-    refuse(options, "--depth is not taken: --replicas sets it");
+  if (depth != 0 && given.depth) refuse(given, "--depth is not taken: --replicas sets it");
   if (depth > kMostDevices) {
-    refuse(options,
-           fmt::format("--replicas: {} devices: expected at most {}", depth, kMostDevices));
+    refuse(given, fmt::format("--replicas: {} devices: expected at most {}", depth, kMostDevices));
   }
-  if (depth == 0 && !options.has("depth")) return std::nullopt;
-  return static_cast<std::uint16_t>(options.integer("depth", 1, kMostDevices, depth));
+  if (depth == 0 && !given.depth) return std::nullopt;
+  return static_cast<std::uint16_t>(given.depth.value_or(depth));
 }
 
 }  // namespace
@@ -223,103 +235,133 @@ std::string long_sequence_note(const ModelSpec& model, const std::string& file) 
                      file);
 }
 
-const DeviceSpec* named_gpu(const Options& options) {
-  return options.has("gpu") ? &gpu_of_name(options.text("gpu")) : nullptr;
+std::span<const ScenarioOption> cluster_rows() {
+  using Given = GivenOptions;
+  using Value = const OptionValue&;
+  static const std::array<ScenarioOption, 14> kRows{
+      {text_option("model", "NAME",
+                   "a model of the catalogue (tandem catalog list), or a file: tandem's, or a "
+                   "config.json of Hugging Face",
+                   &Given::model, Options::Use::input),
+       text_option("cluster", "NAME",
+                   "nodes of the catalogue, such as 8xp3.16xlarge, or a file: tandem's, nvidia-smi "
+                   "topo -m, NCCL's topology XML, ASTRA-sim's network yml",
+                   &Given::cluster, Options::Use::input),
+       text_option("gpu", "NAME", "GPU model, if the --cluster file names none", &Given::gpu),
+       {"depth", "D",
+        "on a cluster: stages of a pipeline (default: the fastest that fits and uses every device)",
+        [](Value value) { return setting(&Given::depth, value.integer(1, kMostDevices)); }},
+       {"tensor", "T", "devices that share each layer, as Megatron splits it (default 1)",
+        [](Value value) { return setting(&Given::tensor, value.integer(1, kMostDevices)); }},
+       {"global-batch", "N",
+        "on a cluster: samples of a batch (default: 4 microbatches for each device)",
+        [](Value value) {
+          return setting(&Given::global_batch, value.integer(1, kMostBatchSamples));
+        }},
+       {"sequence", "T", "on a cluster: tokens of a sample, instead of the model's",
+        [](Value value) { return setting(&Given::sequence, value.integer(1, kMostTokens)); }},
+       {"dtype", "KIND", "bf16|fp16|tf32|fp32 (default: the first that all devices have)",
+        [](Value value) { return setting(&Given::format, format_named(value)); }},
+       {"attention", "KIND", "plain|flash (default: flash with bf16)",
+        [](Value value) { return setting(&Given::attention, attention_named(value)); }},
+       {"optimizer", "KIND", "on a cluster: adamw|momentum|sgd (default adamw)",
+        [](Value value) { return setting(&Given::optimizer, optimizer_kind(value)); }},
+       {"zero", "0|1", "on a cluster: 1: replicas shard the optimizer's state (ZeRO-1; default 0)",
+        [](Value value) {
+          return setting(&Given::sharded_optimizer, value.choice({"0", "1"}) == "1");
+        }},
+       {"device-order", "KIND",
+        "replicas-first|stages-first: neighbouring devices hold replicas of a stage (default), or "
+        "successive stages",
+        [](Value value) {
+          const bool stages = value.choice({"replicas-first", "stages-first"}) == "stages-first";
+          return setting(&Given::device_order,
+                         stages ? DeviceOrder::stages_first : DeviceOrder::replicas_first);
+        }},
+       {"cut", "balanced|even",
+        "on a cluster: balanced: minimise the busiest stage's compute (default); even: equal "
+        "numbers of blocks",
+        [](Value value) {
+          const bool even = value.choice({"balanced", "even"}) == "even";
+          return setting(&Given::cut, even ? StageCut::even : StageCut::balanced);
+        }},
+       {"transfers", "KIND",
+        "overlapped|blocking: devices compute while they send or receive (default), or they don't",
+        [](Value value) {
+          return setting(&Given::blocking_transfers,
+                         value.choice({"overlapped", "blocking"}) == "blocking");
+        }}}};
+  return kRows;
 }
 
-bool blocks_transfers(const Options& options) {
-  return options.choice("transfers", {"overlapped", "blocking"}) == "blocking";
+std::span<const ScenarioOption> assumption_rows() {
+  using Given = GivenOptions;
+  using Value = const OptionValue&;
+  static const std::array<ScenarioOption, 6> kRows{
+      {{"product-fraction", "X",
+        "fraction of a device's peak that products (GEMM) achieve (default 0.65)",
+        [](Value value) { return setting(&Given::product_fraction, fraction(value)); }},
+       {"memory-fraction", "X", "fraction of its memory's rate that is achieved (default 0.8)",
+        [](Value value) { return setting(&Given::memory_fraction, fraction(value)); }},
+       {"link-fraction", "X", "fraction of a link's rate that is achieved (default 0.8)",
+        [](Value value) { return setting(&Given::link_fraction, fraction(value)); }},
+       text_option("collectives", "FILE",
+                   "on a cluster: measured all-reduce times, from tandem import --from nccl-tests",
+                   &Given::collectives, Options::Use::input),
+       text_option("calibration", "FILE",
+                   "on a cluster: price ops by the constants of tandem calibrate, instead of the "
+                   "fractions",
+                   &Given::calibration, Options::Use::input),
+       text_option("profile", "FILE",
+                   "measured layer times; with a plan they replace its profile, on a cluster they "
+                   "need the degree of --tensor",
+                   &Given::profile, Options::Use::input)}};
+  return kRows;
 }
 
 void add_cluster_options(Options& options) {
-  options.group(kModelGroup)
-      .input("model", "NAME",
-             "a model of the catalogue (tandem catalog list), or a file: tandem's, or a "
-             "config.json of Hugging Face")
-      .input("cluster", "NAME",
-             "nodes of the catalogue, such as 8xp3.16xlarge, or a file: tandem's, nvidia-smi topo "
-             "-m, NCCL's topology XML, ASTRA-sim's network yml")
-      .value("gpu", "NAME", "GPU model, if the --cluster file names none")
-      .value("depth", "D",
-             "on a cluster: stages of a pipeline (default: the fastest that fits and uses every "
-             "device)")
-      .value("tensor", "T", "devices that share each layer, as Megatron splits it (default 1)")
-      .value("global-batch", "N",
-             "on a cluster: samples of a batch (default: 4 microbatches for each device)")
-      .value("sequence", "T", "on a cluster: tokens of a sample, instead of the model's")
-      .value("dtype", "KIND", "bf16|fp16|tf32|fp32 (default: the first that all devices have)")
-      .value("attention", "KIND", "plain|flash (default: flash with bf16)")
-      .value("optimizer", "KIND", "on a cluster: adamw|momentum|sgd (default adamw)")
-      .value("zero", "0|1",
-             "on a cluster: 1: replicas shard the optimizer's state (ZeRO-1; default 0)")
-      .value("device-order", "KIND",
-             "replicas-first|stages-first: neighbouring devices hold replicas of a stage "
-             "(default), or successive stages")
-      .value("cut", "balanced|even",
-             "on a cluster: balanced: minimise the busiest stage's compute (default); even: equal "
-             "numbers of blocks")
-      .value("transfers", "KIND",
-             "overlapped|blocking: devices compute while they send or receive (default), or they "
-             "don't")
-      .group(kAssumptionsGroup)
-      .value("product-fraction", "X",
-             "fraction of a device's peak that products (GEMM) achieve (default 0.65)")
-      .value("memory-fraction", "X", "fraction of its memory's rate that is achieved (default 0.8)")
-      .value("link-fraction", "X", "fraction of a link's rate that is achieved (default 0.8)")
-      .input("collectives", "FILE",
-             "on a cluster: measured all-reduce times, from tandem import --from nccl-tests")
-      .input(
-          "calibration", "FILE",
-          "on a cluster: price ops by the constants of tandem calibrate, instead of the fractions")
-      .input("profile", "FILE",
-             "measured layer times; with a plan they replace its profile, on a cluster they need "
-             "the degree of --tensor");
+  options.group("A model on a cluster");
+  declare(options, cluster_rows());
+  options.group("Assumptions on a cluster");
+  declare(options, assumption_rows());
 }
 
-bool names_a_cluster(const Options& options) {
-  const bool named = options.has("model") || options.has("cluster");
-  if (named) return true;
+bool names_a_cluster(const GivenOptions& given) {
+  if (given.has("model") || given.has("cluster")) return true;
   // Of these groups two options serve other sources, too.
   constexpr std::array kOfOthers{"transfers", "profile"};
-  std::vector<std::string> of_clusters;
-  for (const Options::Row& row : options.rows()) {
-    if ((row.group == kModelGroup || row.group == kAssumptionsGroup) &&
-        std::ranges::find(kOfOthers, row.name) == kOfOthers.end())
-      of_clusters.push_back(row.name);
+  for (const auto rows : {cluster_rows(), assumption_rows()}) {
+    for (const ScenarioOption& row : rows) {
+      if (std::ranges::find(kOfOthers, row.flag) == kOfOthers.end())
+        refuse_given(given, {row.flag}, "--{} is for a --model on a --cluster");
+    }
   }
-  refuse_given(options, of_clusters, "--{} is for a --model on a --cluster");
   return false;
 }
 
-ClusterRequest cluster_request(const Options& options, const ScheduleTraits& traits,
+ClusterRequest cluster_request(const GivenOptions& given, const ScheduleTraits& traits,
                                OtherOptions others) {
-  check_options(options);
-  ClusterRequest request{.plan = plan_of(options, model_of(options), traits, others)};
+  check_options(given);
+  ClusterRequest request{.plan = plan_of(given, model_of(given), traits, others)};
   const Plan& plan = request.plan;
-  if (!options.has("sequence") && !is_of_catalog(options.text("model")))
-    request.sequence_note = long_sequence_note(plan.model, options.text("model"));
-  request.cluster = std::make_shared<const Cluster>(cluster_of(options));
-  request.cluster_name = options.text("cluster");
-  request.memory = options.bytes("memory");
-  if (options.has("calibration"))
-    request.calibration = read_calibration(options.text("calibration"));
-  request.assumptions = assumptions_of(options, *request.cluster, request.calibration);
-  if (options.choice("device-order", {"replicas-first", "stages-first"}) == "stages-first")
-    request.order = DeviceOrder::stages_first;
-  if (options.choice("cut", {"balanced", "even"}) == "even") request.cut = StageCut::even;
-  request.depth = depth_of(options, plan);
-  const auto whole = [&](const char* name, std::int64_t most) -> std::optional<std::int64_t> {
-    if (!options.has(name)) return std::nullopt;
-    return options.integer(name, 1, most, 1);
-  };
-  const std::int64_t most_width =
-      request.depth ? kMostDevices : static_cast<std::int64_t>(request.cluster->size());
-  if (const auto width = whole("width", most_width))
-    request.width = static_cast<std::uint16_t>(*width);
-  if (const auto microbatches = whole("microbatches", kMostPlannedMicrobatches))
-    request.microbatches = static_cast<std::int32_t>(*microbatches);
-  request.global_batch = whole("global-batch", 1'000'000'000);
-  request.blocking_transfers = blocks_transfers(options);
+  if (!given.sequence && !is_of_catalog(given.model))
+    request.sequence_note = long_sequence_note(plan.model, given.model);
+  request.cluster = std::make_shared<const Cluster>(cluster_of(given));
+  request.cluster_name = given.cluster;
+  request.memory = given.memory;
+  if (given.has("calibration")) request.calibration = read_calibration(given.calibration);
+  request.assumptions = assumptions_of(given, *request.cluster, request.calibration);
+  request.order = given.device_order;
+  request.cut = given.cut;
+  request.depth = depth_of(given, plan);
+  if (given.has("width")) {
+    request.width = plan.request.width;
+    check_most(given, "width", plan.request.width,
+               request.depth ? kMostDevices : static_cast<std::int64_t>(request.cluster->size()));
+  }
+  if (given.microbatches) request.microbatches = static_cast<std::int32_t>(*given.microbatches);
+  request.global_batch = given.global_batch;
+  request.blocking_transfers = given.blocking_transfers;
   return request;
 }
 

@@ -8,63 +8,83 @@ namespace tandem::tools {
 
 namespace {
 
-void check_times(const Options& options) {
-  if (!options.has("forward"))
-    refuse(options, "--forward is missing: give a plan, --costs FILE, or plain costs");
-  const bool halves = options.has("backward-input") || options.has("backward-weight");
-  const bool both = options.has("backward-input") && options.has("backward-weight");
-  if (options.has("backward") == halves || halves != both)
-    refuse(options, "give either --backward, or --backward-input and --backward-weight");
-}
-
-PlainTimes plain_times(const Options& options) {
-  check_times(options);
-  PlainTimes times;
-  for (const PlainTimeRow& row : kPlainTimeRows) {
-    const std::string flag(row.flag);
-    if (options.has(flag)) times.*row.member = options.duration(flag);
-  }
-  times.of_device = options.choice("costs-per", {"stage", "device"}) == "device";
-  times.activation = options.bytes("activation-bytes");
-  times.weight_gradient = options.bytes("weight-gradient-bytes");
+void check_times(const GivenOptions& given) {
+  if (!given.has("forward"))
+    refuse(given, "--forward is missing: give a plan, --costs FILE, or plain costs");
+  const bool halves = given.has("backward-input") || given.has("backward-weight");
+  const bool both = given.has("backward-input") && given.has("backward-weight");
+  if (given.has("backward") == halves || halves != both)
+    refuse(given, "give either --backward, or --backward-input and --backward-weight");
+  const PlainTimes& times = given.times;
   if (times.weight_gradient && (!times.activation || *times.weight_gradient > *times.activation)) {
-    refuse(options,
+    refuse(given,
            "--weight-gradient-bytes is a part of --activation-bytes: expected at most as many");
   }
-  return times;
+}
+
+/// A member of the times.
+template <class Member, class Value>
+Setting time_setting(Member PlainTimes::*member, Value value) {
+  return [member, value](GivenOptions& given) { given.times.*member = value; };
+}
+
+std::vector<ScenarioOption> make_rows() {
+  std::vector<ScenarioOption> rows;
+  for (const PlainTimeRow& row : kPlainTimeRows) {
+    rows.push_back({std::string(row.flag), "T", std::string(row.help),
+                    [member = row.member](const OptionValue& value) {
+                      return time_setting(member, value.duration());
+                    }});
+  }
+  rows.push_back(
+      {"costs-per", "UNIT", "stage|device: unit of the times above (default stage)",
+       [](const OptionValue& value) {
+         return time_setting(&PlainTimes::of_device, value.choice({"stage", "device"}) == "device");
+       }});
+  rows.push_back(text_option("costs", "FILE", "times for each stage, from a file",
+                             &GivenOptions::costs, Options::Use::input));
+  rows.push_back({"activation-bytes", "A",
+                  "bytes that a stage holds for one microbatch from forward to backward",
+                  [](const OptionValue& value) {
+                    return time_setting(&PlainTimes::activation, value.bytes());
+                  }});
+  rows.push_back({"weight-gradient-bytes", "G",
+                  "bytes of it kept between the input and weight gradients (default A)",
+                  [](const OptionValue& value) {
+                    return time_setting(&PlainTimes::weight_gradient, value.bytes());
+                  }});
+  return rows;
 }
 
 }  // namespace
 
+std::span<const ScenarioOption> cost_rows() {
+  static const std::vector<ScenarioOption> kRows = make_rows();
+  return kRows;
+}
+
 void add_cost_options(Options& options) {
   options.group("Plain costs, the same for every stage");
-  for (const PlainTimeRow& row : kPlainTimeRows)
-    options.value(std::string(row.flag), "T", std::string(row.help));
-  options.value("costs-per", "UNIT", "stage|device: unit of the times above (default stage)")
-      .input("costs", "FILE", "times for each stage, from a file")
-      .value("activation-bytes", "A",
-             "bytes that a stage holds for one microbatch from forward to backward")
-      .value("weight-gradient-bytes", "G",
-             "bytes of it kept between the input and weight gradients (default A)");
+  declare(options, cost_rows());
 }
 
 std::vector<std::string> cost_flags() {
   std::vector<std::string> flags;
-  for (const PlainTimeRow& row : kPlainTimeRows) flags.emplace_back(row.flag);
-  for (const char* other : {"costs-per", "costs", "activation-bytes", "weight-gradient-bytes"})
-    flags.emplace_back(other);
+  for (const ScenarioOption& row : cost_rows()) flags.push_back(row.flag);
   return flags;
 }
 
-PlainCosts plain_costs_of(const Options& options) {
-  if (!options.has("costs")) return {.times = plain_times(options)};
-  for (const std::string& flag : cost_flags()) {
-    if (flag != "costs" && options.has(flag))
-      refuse(options, fmt::format("--{} and --costs exclude each other", flag));
+PlainCosts plain_costs_of(const GivenOptions& given) {
+  if (!given.has("costs")) {
+    check_times(given);
+    return {.times = given.times};
   }
-  const std::string path = options.text("costs");
-  return {.path = path,
-          .file = std::make_shared<const StageCostFile>(read_cached<read_costs>(path))};
+  for (const std::string& flag : cost_flags()) {
+    if (flag != "costs" && given.has(flag))
+      refuse(given, fmt::format("--{} and --costs exclude each other", flag));
+  }
+  return {.path = given.costs,
+          .file = std::make_shared<const StageCostFile>(read_cached<read_costs>(given.costs))};
 }
 
 }  // namespace tandem::tools

@@ -30,8 +30,8 @@ void refuse_unread(const Options& options, const std::string& option, LearningRa
 
 }  // namespace
 
-OptimizerKind optimizer_kind(const Options& options) {
-  const std::string name = options.choice("optimizer", {"adamw", "momentum", "sgd"});
+OptimizerKind optimizer_kind(const OptionValue& value) {
+  const std::string name = value.choice({"adamw", "momentum", "sgd"});
   if (name == "sgd") return OptimizerKind::sgd;
   return name == "momentum" ? OptimizerKind::momentum : OptimizerKind::adamw;
 }

@@ -8,8 +8,8 @@
 
 namespace tandem::tools {
 
-/// What --optimizer names: adamw (the default), momentum or sgd.
-OptimizerKind optimizer_kind(const Options& options);
+/// What --optimizer names: adamw, momentum or sgd.
+OptimizerKind optimizer_kind(const OptionValue& value);
 
 /// --learning-rate, --lr-schedule and what goes with it, --weight-decay.
 void add_optimizer_options(Options& options);

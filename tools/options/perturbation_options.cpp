@@ -45,73 +45,67 @@ const FactorOf& factors_of(std::string_view option) {
   return *std::ranges::find(kFactors, option, &FactorOf::option);
 }
 
-[[noreturn]] void refuse_factor(const Options& options, const std::string& name,
-                                std::string_view otherwise = {}) {
-  throw UsageError(fmt::format("tandem {}: --{}: expected {}, found \"{}\"{}", options.command(),
-                               name, factors_of(name).expected, options.text(name), otherwise));
+[[noreturn]] void refuse_factor(const OptionValue& value, std::string_view otherwise = {}) {
+  value.reject(std::string(factors_of(value.name()).expected), std::string(otherwise));
 }
 
-/// "1.5" or "1.5x": of the time at least 1, of a speed or a rate at most 1, whichever `flag`, the
-/// option that it is a part of, takes.
-double factor_of(const Options& options, const std::string& flag, std::string_view text) {
+/// "1.5" or "1.5x": of the time at least 1, of a speed or a rate at most 1, whichever the option,
+/// of whose value it is a part, takes.
+double factor_of(const OptionValue& value, std::string_view text) {
   if (text.ends_with('x')) text.remove_suffix(1);
   const auto factor = number_in<double>(text);
-  if (!factor || !(*factor >= 1.0 / kMostFactor && *factor <= kMostFactor))
-    refuse_factor(options, flag);
-  const FactorOf& kind = factors_of(flag);
-  if (kind.of_time ? *factor < 1.0 : *factor > 1.0) refuse_factor(options, flag, kind.otherwise);
+  if (!factor || !(*factor >= 1.0 / kMostFactor && *factor <= kMostFactor)) refuse_factor(value);
+  const FactorOf& kind = factors_of(value.name());
+  if (kind.of_time ? *factor < 1.0 : *factor > 1.0) refuse_factor(value, kind.otherwise);
   return *factor;
 }
 
-DeviceId device_of(const Options& options, const std::string& flag, std::string_view text) {
+DeviceId device_of(const OptionValue& value, std::string_view text) {
   const auto device = number_in<std::uint16_t>(text);
-  if (!device) refuse_factor(options, flag);
+  if (!device) refuse_factor(value);
   return DeviceId{*device};
 }
 
 /// "3", or "2-3" of a link.
-Resource resource_of(const Options& options, const std::string& flag, std::string_view whom,
-                     bool link) {
-  if (!link) return device_resource(device_of(options, flag, whom));
+Resource resource_of(const OptionValue& value, std::string_view whom, bool link) {
+  if (!link) return device_resource(device_of(value, whom));
   const auto [first, second] = halved(whom, '-');
-  const DeviceId from = device_of(options, flag, first), to = device_of(options, flag, second);
-  if (from == to) refuse_factor(options, flag);
+  const DeviceId from = device_of(value, first), to = device_of(value, second);
+  if (from == to) refuse_factor(value);
   return link_resource(from, to);
 }
 
 /// "3:0.8,5:0.9", or "2-3:0.5" for links.
-void add_perturbations(const Options& options, const PerturbationTraits& kind,
-                       std::vector<Perturbation>& all) {
-  const std::string flag(kind.flag), text = options.text(flag);
-  const bool link = kind.kind == PerturbationKind::degraded_link;
-  for (const std::string_view one : split(text, ",")) {
+Setting perturbations_of(PerturbationKind kind, const OptionValue& value) {
+  std::vector<Perturbation> all;
+  for (const std::string_view one : split(value.text(), ",")) {
     const auto [whom, factor] = halved(one, ':');
-    all.push_back({.kind = kind.kind,
-                   .resource = resource_of(options, flag, whom, link),
-                   .factor = factor_of(options, flag, factor)});
+    all.push_back({.kind = kind,
+                   .resource = resource_of(value, whom, kind == PerturbationKind::degraded_link),
+                   .factor = factor_of(value, factor)});
   }
+  return [kind, all = std::move(all)](GivenOptions& given) { given.perturbations[kind] = all; };
+}
+
+ScenarioOption perturbation_row(PerturbationKind kind, std::string argument, std::string help) {
+  return {std::string(traits(kind).flag), std::move(argument), std::move(help),
+          [kind](const OptionValue& value) { return perturbations_of(kind, value); }};
 }
 
 }  // namespace
 
-void add_perturbation_options(Options& options) {
-  options.group("Slow devices and links")
-      .value("slow-device", "D:F",
-             "device D of a pipeline, from 0, computes at F times its speed, at most 1, in all "
-             "pipelines: 3:0.8; several: 3:0.8,5:0.9")
-      .value("straggler", "D:F",
-             "device D of a pipeline, from 0, takes F times as long to compute, at least 1: 3:1.25")
-      .value("degraded-link", "A-B:F",
-             "transfers between devices A and B of a pipeline, from 0, at F times their rate, at "
-             "most 1: 2-3:0.5");
-}
-
-std::vector<Perturbation> perturbations_of(const Options& options) {
-  std::vector<Perturbation> all;
-  for (const PerturbationTraits& kind : kPerturbations) {
-    if (options.has(std::string(kind.flag))) add_perturbations(options, kind, all);
-  }
-  return all;
+std::span<const ScenarioOption> perturbation_rows() {
+  static const std::array<ScenarioOption, 3> kRows{
+      perturbation_row(PerturbationKind::slow_device, "D:F",
+                       "device D of a pipeline, from 0, computes at F times its speed, at most 1, "
+                       "in all pipelines: 3:0.8; several: 3:0.8,5:0.9"),
+      perturbation_row(
+          PerturbationKind::straggler, "D:F",
+          "device D of a pipeline, from 0, takes F times as long to compute, at least 1: 3:1.25"),
+      perturbation_row(PerturbationKind::degraded_link, "A-B:F",
+                       "transfers between devices A and B of a pipeline, from 0, at F times their "
+                       "rate, at most 1: 2-3:0.5")};
+  return kRows;
 }
 
 namespace {
@@ -164,17 +158,13 @@ std::optional<UncertaintyRequest> uncertainty_of(const Options& options) {
     const std::string text = options.text("straggler-rate");
     const auto [rate, factor] = halved(text, ':');
     request.what.straggler_rate = share_of(options, "straggler-rate", rate, 1.0);
-    request.what.straggler_factor = factor_of(options, "straggler-rate", factor);
+    request.what.straggler_factor = factor_of(options["straggler-rate"], factor);
   }
   return request;
 }
 
 int threads_of(const Options& options) {
   return static_cast<int>(options.integer("threads", 1, kMostScenarioThreads, cores()));
-}
-
-bool is_of_scenarios(const Options& options, std::string_view flag) {
-  return flag == "seed" && options.has("scenarios");
 }
 
 }  // namespace tandem::tools

@@ -1,6 +1,7 @@
 #include "tools/options/scenario_options.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "core/files/read.h"
+#include "core/text/percent.h"
 #include "planner/study/prepared_plan.h"
 #include "planner/study/schedule_file.h"
 #include "tools/cli/file_cache.h"
@@ -19,7 +21,6 @@
 #include "tools/options/cluster_options.h"
 #include "tools/options/cost_options.h"
 #include "tools/options/perturbation_options.h"
-#include "tools/options/reserve_option.h"
 #include "tools/options/schedule_options.h"
 
 namespace tandem::tools {
@@ -27,13 +28,25 @@ namespace tandem::tools {
 namespace {
 
 constexpr double kMostSlowdown = 1000.0;
+constexpr std::int64_t kMostSamples = 1'000'000, kMostBatches = 1'000'000'000'000;
+constexpr std::size_t kRowsOfAnyRun = 7;  // the others are of devices and links
+
+Reserve reserve_of(const OptionValue& value) {
+  const std::string& text = value.text();
+  if (text == "0") return {};
+  if (const std::optional<double> share = parse_percent(text); share && *share < 1.0)
+    return {.share = *share, .bytes = 0};
+  const std::optional<Bytes> bytes = parse_bytes(text);
+  if (!bytes) value.reject("a share below 100%, such as 6%, or a size, such as 2GiB");
+  return {.share = 0.0, .bytes = *bytes};
+}
 
 /// Refuses what `subject` says already.
-void refuse_said(const Options& options, const std::string& subject,
+void refuse_said(const GivenOptions& given, const std::string& subject,
                  const std::vector<std::string>& flags) {
   for (const std::string& flag : flags) {
-    if (options.has(flag) && !is_of_scenarios(options, flag))
-      refuse(options, fmt::format("--{} is not taken: {} sets it", flag, subject));
+    if (given.has(flag) && !given.is_of_scenarios(flag))
+      refuse(given, fmt::format("--{} is not taken: {} sets it", flag, subject));
   }
 }
 
@@ -44,139 +57,142 @@ std::vector<std::string> flags_of_plans() {
   return flags;
 }
 
-PlainRequest of_schedule_file(const Options& options) {
+PlainRequest of_schedule_file(const GivenOptions& given) {
   std::vector<std::string> said{"schedule", "clip"};
   for (std::string& flag : schedule_flags()) said.push_back(std::move(flag));
-  refuse_said(options, "the schedule file", said);
+  refuse_said(given, "the schedule file", said);
   PlainRequest plain;
   plain.schedule =
-      std::make_shared<const Schedule>(read_cached<read_schedule>(options.text("schedule-file")));
+      std::make_shared<const Schedule>(read_cached<read_schedule>(given.schedule_file));
   plain.request = {.devices = plain.schedule->placement.devices,
                    .microbatches = plain.schedule->microbatches,
                    .width = plain.schedule->width};
   return plain;
 }
 
-PlainRequest plain_request(const Options& options, const ScheduleTraits* traits,
+PlainRequest plain_request(const GivenOptions& given, const ScheduleTraits* traits,
                            OtherOptions others) {
-  if (options.has("profile"))
-    refuse(options, "--profile is for a plan or a --model, which say what the layers are");
-  if (options.has("link-rate")) {
-    refuse(options,
+  if (given.has("profile"))
+    refuse(given, "--profile is for a plan or a --model, which say what the layers are");
+  if (given.has("link-rate")) {
+    refuse(given,
            "--link-rate is for a plan, which says how many bytes are sent; with plain costs give "
            "--transfer");
   }
   PlainRequest plain;
-  if (options.has("schedule-file")) {
-    plain = of_schedule_file(options);
+  if (given.has("schedule-file")) {
+    plain = of_schedule_file(given);
   } else {
     plain.traits = traits;
-    plain.request = schedule_request(options, *traits, others);
+    plain.request = schedule_request(given, *traits, others);
   }
-  plain.costs = plain_costs_of(options);
-  plain.microbatch_size =
-      static_cast<std::int32_t>(options.integer("microbatch-size", 1, 1'000'000, 1));
+  plain.costs = plain_costs_of(given);
+  plain.microbatch_size = static_cast<std::int32_t>(given.microbatch_size.value_or(1));
   return plain;
 }
 
-PlanFileRequest plan_request(const Options& options) {
+/// But the profile.
+PlanFileRequest plan_request(const GivenOptions& given, std::shared_ptr<const Plan> plan) {
+  return {.path = given.plan,
+          .plan = std::move(plan),
+          .link_rate = given.link_rate,
+          .global_norm = given.global_norm(),
+          .post_validation = given.post_validation(),
+          .storage = given.storage};
+}
+
+PlanFileRequest priced_plan_request(const GivenOptions& given) {
   std::vector<std::string> said = flags_of_plans();
   for (const char* flag :
        {"costs", "costs-per", "microbatch-size", "activation-bytes", "weight-gradient-bytes"})
     said.emplace_back(flag);
-  refuse_said(options, "the plan", said);
-  refuse_given(options, cost_flags(), "a plan has measured costs: --{} is not taken");
-  const std::string& path = options.words()[0];
-  const auto plan = std::make_shared<const Plan>(read_cached<read_plan>(path));
-  const std::string profile = profile_path_of(path, *plan, options.text("profile"));
-  return {.path = path,
-          .plan = plan,
-          .profile = std::make_shared<const Profile>(read_cached<read_profile>(profile)),
-          .link_rate = options.rate("link-rate"),
-          .global_norm = global_norm(options),
-          .post_validation = has_post_validation(options),
-          .storage = storage_of(options)};
+  refuse_said(given, "the plan", said);
+  refuse_given(given, cost_flags(), "a plan has measured costs: --{} is not taken");
+  PlanFileRequest request =
+      plan_request(given, std::make_shared<const Plan>(read_cached<read_plan>(given.plan)));
+  const std::string profile = profile_path_of(given.plan, *request.plan, given.profile);
+  request.profile = std::make_shared<const Profile>(read_cached<read_profile>(profile));
+  return request;
 }
 
 /// What goes together, whatever the source.
-void check_sources(const Options& options, bool on_cluster) {
-  const bool ideal = options.text("lanes") == "ideal";
-  if (blocks_transfers(options) && ideal)
-    refuse(options, "--lanes ideal and --transfers blocking exclude each other");
-  if (options.has("contention") && !on_cluster)
-    refuse(options, "--contention is for a --model on a --cluster");
-  if (options.has("contention") && options.has("degraded-link")) {
-    refuse(options,
+void check_sources(const GivenOptions& given, bool on_cluster) {
+  if (given.blocking_transfers && given.lanes == TransferLanes::ideal)
+    refuse(given, "--lanes ideal and --transfers blocking exclude each other");
+  if (given.has("contention") && !on_cluster)
+    refuse(given, "--contention is for a --model on a --cluster");
+  if (given.has("contention") && given.has("degraded-link")) {
+    refuse(given,
            "--degraded-link and --contention exclude each other: with --contention the cluster's "
            "file sets the rates of links");
   }
-  if (options.has("compute-slowdown") && !options.has("contention")) {
-    refuse(options,
+  if (given.has("compute-slowdown") && !given.has("contention")) {
+    refuse(given,
            "--compute-slowdown needs --contention: only --contention follows which ops overlap");
   }
-  if (options.has("storage") && options.words().empty())
-    refuse(options, "--storage is for a PLAN: a --model on a --cluster has its --dtype");
-  if (on_cluster && !options.words().empty())
-    refuse(options, "give a plan, or a --model on a --cluster");
+  if (given.has("storage") && given.plan.empty())
+    refuse(given, "--storage is for a PLAN: a --model on a --cluster has its --dtype");
+  if (on_cluster && !given.plan.empty()) refuse(given, "give a plan, or a --model on a --cluster");
 }
 
 /// --memory, the same for all, and what of it --reserve keeps.
-void set_memory(const Options& options, ScenarioRequest& request) {
-  request.memory = options.bytes("memory");
+void set_memory(const GivenOptions& given, ScenarioRequest& request) {
+  request.memory = given.memory;
   if (request.cluster() != nullptr) return;
-  if (!request.memory && options.has("reserve"))
-    refuse(options, "--reserve is a part of --memory: give --memory too");
-  if (request.memory) request.reserve = reserve_of(options);
+  if (!request.memory && given.reserve)
+    refuse(given, "--reserve is a part of --memory: give --memory too");
+  if (request.memory) request.reserve = given.reserve.value_or(Reserve{});
 }
 
 /// All but the source.
-void set_run(const Options& options, ScenarioRequest& request) {
-  if (options.choice("lanes", {"shared", "ideal"}) == "ideal") request.lanes = TransferLanes::ideal;
-  request.blocking_transfers = blocks_transfers(options);
-  request.contention = options.has("contention");
-  request.compute_slowdown = options.number("compute-slowdown", 1.0, kMostSlowdown, 1.0);
-  request.perturbations = perturbations_of(options);
-  request.vanilla_only = vanilla_only(options);
-  set_memory(options, request);
+void set_run(const GivenOptions& given, ScenarioRequest& request) {
+  request.lanes = given.lanes;
+  request.blocking_transfers = given.blocking_transfers;
+  request.contention = given.has("contention");
+  request.compute_slowdown = given.compute_slowdown;
+  for (const auto& [kind, perturbations] : given.perturbations)
+    request.perturbations.insert(request.perturbations.end(), perturbations.begin(),
+                                 perturbations.end());
+  request.vanilla_only = given.vanilla_only;
+  set_memory(given, request);
 }
 
 /// Of one schedule; null: of a plan or a user's.
-ScenarioRequest request_of(const Options& options, const ScheduleTraits* traits,
+ScenarioRequest request_of(const GivenOptions& given, const ScheduleTraits* traits,
                            OtherOptions others) {
-  const bool on_cluster = names_a_cluster(options);
-  check_sources(options, on_cluster);
+  const bool on_cluster = names_a_cluster(given);
+  check_sources(given, on_cluster);
   ScenarioRequest request;
   if (on_cluster) {
-    if (traits == nullptr) refuse(options, "--schedule is missing");
-    request.source = cluster_request(options, *traits, others);
-  } else if (!options.words().empty()) {
-    request.source = plan_request(options);
-  } else if (traits == nullptr && !options.has("schedule-file")) {
-    refuse(options, "give a plan, or --schedule NAME with costs");
+    if (traits == nullptr) refuse(given, "--schedule is missing");
+    request.source = cluster_request(given, *traits, others);
+  } else if (!given.plan.empty()) {
+    request.source = priced_plan_request(given);
+  } else if (traits == nullptr && !given.has("schedule-file")) {
+    refuse(given, "give a plan, or --schedule NAME with costs");
   } else {
-    request.source = plain_request(options, traits, others);
+    request.source = plain_request(given, traits, others);
   }
-  set_run(options, request);
+  set_run(given, request);
   return request;
 }
 
 /// Names of --schedule, as the registry has them.
-std::vector<const ScheduleTraits*> schedules_of(const Options& options) {
+std::vector<const ScheduleTraits*> schedules_of(const GivenOptions& given) {
   std::vector<const ScheduleTraits*> all;
-  const std::string text = options.text("schedule");
-  for (const std::string_view name : split(text, ",")) {
+  for (const std::string_view name : split(given.schedule, ",")) {
     const ScheduleTraits& traits = find_schedule(name);
     if (std::ranges::find(all, &traits) != all.end())
-      refuse(options, fmt::format("--schedule names {} twice", traits.name));
+      refuse(given, fmt::format("--schedule names {} twice", traits.name));
     all.push_back(&traits);
   }
   return all;
 }
 
 /// Every option of some schedules only must be one of a schedule named here.
-void check_taken(const Options& options, const std::vector<const ScheduleTraits*>& named) {
+void check_taken(const GivenOptions& given, const std::vector<const ScheduleTraits*>& named) {
   for (const std::string& flag : flags_of_some_schedules()) {
-    if (!options.has(flag)) continue;
+    if (!given.has(flag)) continue;
     const bool taken = std::ranges::any_of(
         named, [&](const ScheduleTraits* traits) { return takes(*traits, flag); });
     if (taken) continue;
@@ -189,90 +205,113 @@ void check_taken(const Options& options, const std::vector<const ScheduleTraits*
 
 }  // namespace
 
-void add_semantics_option(Options& options) {
-  options.value("semantics", "KIND",
-                "any|vanilla: vanilla leaves out delayed and stashed weights, such as those of 2bw "
-                "and pipedream (default any)");
+std::span<const ScenarioOption> scenario_rows() {
+  using Given = GivenOptions;
+  static const std::array<ScenarioOption, 3> kRows{
+      {text_option("schedule", "NAME",
+                   "name of a schedule (tandem schedule --list), or several, A,B,C, to compare",
+                   &Given::schedule),
+       text_option("schedule-file", "FILE",
+                   "a schedule in tandem's notation or PyTorch's CSV, instead of a name",
+                   &Given::schedule_file, Options::Use::input),
+       {"semantics", "KIND",
+        "any|vanilla: vanilla leaves out delayed and stashed weights, such as those of 2bw and "
+        "pipedream (default any)",
+        [](const OptionValue& value) {
+          return setting(&Given::vanilla_only, value.choice({"any", "vanilla"}) == "vanilla");
+        }}}};
+  return kRows;
 }
 
-bool vanilla_only(const Options& options) {
-  return options.choice("semantics", {"any", "vanilla"}) == "vanilla";
+std::span<const ScenarioOption> run_rows() {
+  using Given = GivenOptions;
+  using Value = const OptionValue&;
+  static const std::array<ScenarioOption, 9> kRows{
+      {{"link-rate", "RATE", "for a plan: rate of the links between devices, such as 1Gb/s",
+        [](Value value) { return setting(&Given::link_rate, value.rate()); }},
+       {"lanes", "shared|ideal",
+        "shared: a transfer occupies its link (default); ideal: it only delays",
+        [](Value value) {
+          const bool ideal = value.choice({"shared", "ideal"}) == "ideal";
+          return setting(&Given::lanes, ideal ? TransferLanes::ideal : TransferLanes::shared);
+        }},
+       {"microbatch-size", "B", "samples of a microbatch (default 1)",
+        [](Value value) {
+          return setting(&Given::microbatch_size, value.integer(1, kMostSamples));
+        }},
+       {"batches", "N", "length of the run (default 1)",
+        [](Value value) { return setting(&Given::batches, value.integer(1, kMostBatches)); }},
+       {"memory", "SIZE", "capacity of each device, such as 16GiB",
+        [](Value value) { return setting(&Given::memory, value.bytes()); }},
+       {"reserve", "AMOUNT",
+        "a share or a size of each device's memory to leave free, such as 8% or 2GiB (default: 6% "
+        "on a cluster, for driver, libraries and the allocator's gaps; else 0)",
+        [](Value value) { return setting(&Given::reserve, reserve_of(value)); }},
+       {"storage", "TYPE",
+        fmt::format("f32|bf16: how activations, and the weights that products read, are stored "
+                    "(default f32); trained weights are f32; bf16 is for --backend {}",
+                    backend_offering(Storage::bf16).name),
+        [](Value value) { return setting(&Given::storage, storage_of(value)); }},
+       {"contention", "",
+        "on a cluster: transfers and all-reduce share links by max-min fair rates",
+        [](Value) { return Setting([](Given&) {}); }},
+       {"compute-slowdown", "F",
+        "with --contention: a device computes F times as long while it sends, receives or sums "
+        "(default 1)",
+        [](Value value) {
+          return setting(&Given::compute_slowdown, value.number(1.0, kMostSlowdown));
+        }}}};
+  return kRows;
 }
 
 void add_scenario_options(Options& options) {
   options.words("PLAN", 0, 1).group("Schedule");
-  options
-      .value("schedule", "NAME",
-             "name of a schedule (tandem schedule --list), or several, A,B,C, to compare")
-      .input("schedule-file", "FILE",
-             "a schedule in tandem's notation or PyTorch's CSV, instead of a name");
-  add_semantics_option(options);
+  declare(options, scenario_rows());
   add_schedule_options(options);
   add_cost_options(options);
-  options.group("Run")
-      .value("link-rate", "RATE", "for a plan: rate of the links between devices, such as 1Gb/s")
-      .value("lanes", "shared|ideal",
-             "shared: a transfer occupies its link (default); ideal: it only delays")
-      .value("microbatch-size", "B", "samples of a microbatch (default 1)")
-      .value("batches", "N", "length of the run (default 1)")
-      .value("memory", "SIZE", "capacity of each device, such as 16GiB");
-  add_reserve_option(options);
-  add_storage_option(options);
+  options.group("Run");
+  declare(options, run_rows().first(kRowsOfAnyRun));
   add_cluster_options(options);
-  add_perturbation_options(options);
-  options.flag("contention",
-               "on a cluster: transfers and all-reduce share links by max-min fair rates");
-  options.value("compute-slowdown", "F",
-                "with --contention: a device computes F times as long while it sends, receives or "
-                "sums (default 1)");
+  options.group("Slow devices and links");
+  declare(options, perturbation_rows());
+  declare(options, run_rows().subspan(kRowsOfAnyRun));
 }
 
-std::int64_t batches_of(const Options& options, std::int64_t most) {
-  return options.integer("batches", 1, most, 1);
-}
-
-ScenarioRequest scenario_request(const Options& options) {
-  const bool named = options.words().empty() && options.has("schedule") &&
-                     (names_a_cluster(options) || !options.has("schedule-file"));
-  return request_of(options, named ? &find_schedule(options.text("schedule")) : nullptr,
-                    OtherOptions::refused);
+ScenarioRequest scenario_request(const GivenOptions& given) {
+  const bool named = given.plan.empty() && given.has("schedule") &&
+                     (names_a_cluster(given) || !given.has("schedule-file"));
+  return request_of(given, named ? &find_schedule(given.schedule) : nullptr, OtherOptions::refused);
 }
 
 bool names_several_schedules(const Options& options) {
   return options.text("schedule").find(',') != std::string::npos;
 }
 
-std::vector<ScenarioRequest> scenario_requests(const Options& options) {
-  const std::vector<const ScheduleTraits*> named = schedules_of(options);
-  check_taken(options, named);
+std::vector<ScenarioRequest> scenario_requests(const GivenOptions& given) {
+  const std::vector<const ScheduleTraits*> named = schedules_of(given);
+  check_taken(given, named);
   std::vector<ScenarioRequest> requests;
   for (const ScheduleTraits* traits : named) {
-    requests.push_back(request_of(options, traits, OtherOptions::passed_over));
+    requests.push_back(request_of(given, traits, OtherOptions::passed_over));
     auto* plain = std::get_if<PlainRequest>(&requests.back().source);
-    if (plain != nullptr && !options.has("costs-per")) plain->costs.times.of_device = true;
+    if (plain != nullptr && !given.has("costs-per")) plain->costs.times.of_device = true;
   }
   return requests;
 }
 
-ScenarioRequest check_request(const Options& options) {
+ScenarioRequest check_request(const GivenOptions& given) {
   ScenarioRequest request;
-  if (names_a_cluster(options)) {
-    if (!options.has("schedule")) refuse(options, "--schedule is missing");
-    request.source = cluster_request(options, find_schedule(options.text("schedule")));
+  if (names_a_cluster(given)) {
+    if (!given.has("schedule")) refuse(given, "--schedule is missing");
+    request.source = cluster_request(given, find_schedule(given.schedule));
   } else {
     std::vector<std::string> said = flags_of_plans();
     std::erase(said, "schedule-file");
     said.emplace_back("microbatch-size");
-    refuse_said(options, "the plan", said);
-    const std::string& path = options.words()[0];
-    request.source = PlanFileRequest{.path = path,
-                                     .plan = std::make_shared<const Plan>(read_plan(path)),
-                                     .global_norm = global_norm(options),
-                                     .post_validation = has_post_validation(options),
-                                     .storage = storage_of(options)};
+    refuse_said(given, "the plan", said);
+    request.source = plan_request(given, std::make_shared<const Plan>(read_plan(given.plan)));
   }
-  request.blocking_transfers = false;
-  set_memory(options, request);
+  set_memory(given, request);
   return request;
 }
 

@@ -20,7 +20,6 @@
 #include "tandem_build_info.h"
 #include "tools/cli/json_output.h"
 #include "tools/cli/split.h"
-#include "tools/options/cluster_options.h"
 #include "tools/options/scenario_options.h"
 #include "tools/options/schedule_options.h"
 
@@ -97,6 +96,19 @@ std::vector<std::string> flag_values(const std::string& option, const std::strin
   return values;
 }
 
+/// A value that its option does not take is told of the configurations that have it.
+Setting setting_on_axis(const SweepAxis& axis, const std::string& value) try {
+  if (axis.name == "plan") return setting(&GivenOptions::plan, value);
+  if (axis.flag && value == "no") return [](GivenOptions&) {};
+  Setting set = *setting_of(OptionValue("simulate", axis.name, value));
+  return [name = axis.name, set = std::move(set)](GivenOptions& given) {
+    given.flags.insert(name);
+    set(given);
+  };
+} catch (const UsageError& error) {
+  return [error](GivenOptions&) { throw error; };
+}
+
 /// Empty: no file that can be read.
 std::optional<std::uint64_t> hash_of_file(const std::string& path) {
   std::error_code ignored;
@@ -135,8 +147,8 @@ std::vector<std::string> values_of_list(const std::string& option, const std::st
   return values;
 }
 
-SweepSpace::SweepSpace(Options options) : base_(std::move(options)) {
-  read_axes();
+SweepSpace::SweepSpace(const Options& options) {
+  read_axes(options);
   take_device_costs();
   find_what_applies();
   enumerate();
@@ -144,22 +156,29 @@ SweepSpace::SweepSpace(Options options) : base_(std::move(options)) {
   for (const SweepAxis& axis : axes_) {
     if (axis.values.size() > 1) identity_.axes.push_back(axis.name);
   }
-  identity_.id = make_id();
+  identity_.id = make_id(options);
 }
 
-void SweepSpace::read_axes() {
+void SweepSpace::read_axes(const Options& options) {
   for (const ScheduleOption& option : schedule_options()) {
     const std::string flag(option.flag);
-    if (option.by_clock && base_.has(flag))
+    if (option.by_clock && options.has(flag))
       refuse(flag, "the result would depend on the machine's speed: give --orders");
   }
-  if (!base_.words().empty()) axes_.push_back({"plan", base_.words()});
-  for (const std::string& name : base_.given()) {
-    if (!base_.row(name).list) continue;
-    const bool flag = base_.row(name).argument.empty();
-    const std::string text = base_.text(name);
-    axes_.push_back({name, flag ? flag_values(name, text) : values_of_list(name, text)});
+  if (!options.words().empty()) add_axis("plan", options.words(), false);
+  for (const std::string& name : options.given()) {
+    if (!options.row(name).list) continue;
+    const bool flag = options.row(name).argument.empty();
+    const std::string text = options.text(name);
+    add_axis(name, flag ? flag_values(name, text) : values_of_list(name, text), flag);
   }
+}
+
+void SweepSpace::add_axis(const std::string& name, std::vector<std::string> values, bool flag) {
+  SweepAxis axis{.name = name, .values = std::move(values), .flag = flag};
+  for (const std::string& value : axis.values)
+    axis.settings.push_back(setting_on_axis(axis, value));
+  axes_.push_back(std::move(axis));
 }
 
 const SweepAxis* SweepSpace::axis(const std::string& name) const {
@@ -172,8 +191,10 @@ const SweepAxis* SweepSpace::axis(const std::string& name) const {
 void SweepSpace::take_device_costs() {
   const SweepAxis* schedules = axis("schedule");
   if (schedules == nullptr || schedules->values.size() < 2 || axis("plan") != nullptr) return;
-  if (names_a_cluster(base_) || axis("costs-per") != nullptr || axis("costs") != nullptr) return;
-  axes_.push_back({"costs-per", {"device"}});
+  for (const char* other : {"model", "cluster", "costs-per", "costs"}) {
+    if (axis(other) != nullptr) return;
+  }
+  add_axis("costs-per", {"device"}, false);
 }
 
 void SweepSpace::find_what_applies() {
@@ -225,7 +246,7 @@ void SweepSpace::enumerate() {
   }
 }
 
-std::string SweepSpace::make_id() const {
+std::string SweepSpace::make_id(const Options& options) const {
   // One value does the same wherever it stands; the order of the others is that of the rows.
   std::map<std::string, std::string> fixed;
   Json swept = Json::array(), files = Json::array();
@@ -235,7 +256,7 @@ std::string SweepSpace::make_id() const {
     } else {
       swept.push_back({axis.name, axis.values});
     }
-    if (axis.name != "plan" && base_.row(axis.name).use != Options::Use::input) continue;
+    if (axis.name != "plan" && options.row(axis.name).use != Options::Use::input) continue;
     for (const std::string& value : axis.values) {
       if (const auto hash = hash_of_file(value)) files.push_back({value, *hash});
     }
@@ -249,25 +270,18 @@ Configuration SweepSpace::configuration(std::size_t index) const {
   Configuration configuration;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
     if (!applies(i, at)) continue;
-    const std::string& name = axes_[i].name;
-    const bool flag = name != "plan" && base_.row(name).argument.empty();
-    configuration.push_back({name, axes_[i].values[at[i]], flag});
+    configuration.push_back({axes_[i].name, axes_[i].values[at[i]], axes_[i].flag});
   }
   return configuration;
 }
 
 SweepRun SweepSpace::run(std::size_t index) const {
-  std::vector<std::string> words;
-  std::map<std::string, std::string> values;
-  for (const auto& [name, value, flag] : configuration(index)) {
-    if (name == "plan") {
-      words = {value};
-    } else if (!flag || value == "yes") {
-      values[name] = value;
-    }
+  const std::vector<std::size_t> at = digits(positions_[index]);
+  GivenOptions given{.command = "simulate"};
+  for (std::size_t i = 0; i < axes_.size(); ++i) {
+    if (applies(i, at)) axes_[i].settings[at[i]](given);
   }
-  const Options options = base_.with_values("simulate", std::move(values), std::move(words));
-  return {.request = scenario_request(options), .batches = batches_of(options)};
+  return {.request = scenario_request(given), .batches = given.batches.value_or(1)};
 }
 
 }  // namespace tandem::tools

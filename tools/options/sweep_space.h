@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planner/study/sweep.h"
-#include "tools/cli/options.h"
+#include "tools/options/given_options.h"
 #include "tools/sweep/sweep_row.h"
 
 namespace tandem::tools {
@@ -21,6 +21,8 @@ std::vector<std::string> values_of_list(const std::string& option, const std::st
 struct SweepAxis {
   std::string name;  // of an option; "plan": of what is no option
   std::vector<std::string> values;
+  bool flag = false;                   // its values are yes and no
+  std::vector<Setting> settings = {};  // what each value says; throws UsageError where it is none
 };
 
 class SweepSpace {
@@ -29,7 +31,7 @@ class SweepSpace {
   /// changes fastest. An option that some of the schedules don't have is left out for
   /// these, which then stand once. Several schedules at plain costs have those of a device. Throws
   /// UsageError.
-  explicit SweepSpace(Options options);
+  explicit SweepSpace(const Options& options);
 
   const SweepIdentity& identity() const { return identity_; }
   std::size_t size() const { return positions_.size(); }
@@ -40,18 +42,18 @@ class SweepSpace {
   SweepRun run(std::size_t index) const;
 
  private:
-  void read_axes();
+  void read_axes(const Options& options);
+  void add_axis(const std::string& name, std::vector<std::string> values, bool flag);
   void take_device_costs();
   void find_what_applies();
   void enumerate();
-  std::string make_id() const;
+  std::string make_id(const Options& options) const;
   const SweepAxis* axis(const std::string& name) const;
   /// Which value each axis has at a position of the whole product.
   std::vector<std::size_t> digits(std::size_t position) const;
   /// Whether an axis is an option of the schedule at these digits.
   bool applies(std::size_t axis, const std::vector<std::size_t>& digits) const;
 
-  Options base_;
   std::vector<SweepAxis> axes_;             // of one value, too
   std::size_t schedules_ = 0;               // the axis "schedule", if there is one
   std::vector<std::vector<bool>> applies_;  // of each axis, to each schedule; empty: to all
