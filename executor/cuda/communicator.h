@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "core/base/units.h"
-#include "executor/backend/late_error.h"
+#include "executor/backend/notice.h"
 #include "executor/cuda/nccl.h"
 
 namespace tandem::cuda {
